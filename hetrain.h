@@ -10,9 +10,9 @@
        #define HETRAIN_IMPLEMENTATION      in one source file of the program, before the include;
                                            the other files include it without.
        #include "hetrain.h"
-   Link with -lm -lpthread. Copy hetrain_cpu.h beside this file: it is included by itself, with inner
-   loops for AVX2, AVX-512 and NEON in any build, cc -O2 included, that are chosen at run time.
-   Without it het_cpu_device() is het_reference_device(), about 90 times slower; the log says so.
+   Link with -lm -lpthread. Copy hetrain_cpu.h beside this file: it is included by itself, with
+   inner loops for AVX2, AVX-512 and NEON in any build, cc -O2 included, that are chosen at run
+   time. Without it het_cpu_device() is het_reference_device(), 90 times slower; the log says so.
 
    A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes
    model.safetensors by hetrain_files.h. (examples/minimal.c)
@@ -177,12 +177,12 @@ int main(int argc, char **argv) {
    Different contexts may be used on different threads at any time; one context belongs to one
    thread at a time. "Threads: any" beside a function means any thread, "Threads: owner" the thread
    that uses the context. het_cancel is for any thread. The CPU device spreads its work over
-   het_device_desc.threads threads of its own, or by the caller's het_desc.parallel. With several ranks, or
-   with a transport, each rank of the process has a thread of its own, on which its device, units,
-   optimizer and hooks are called; callbacks and the transport's functions must stand calls from
-   several of them at once. With a transport all processes make the same calls on their contexts in
-   the same order, with the same micro-batches. While a call runs, a callback (hook, logger,
-   parallel, allocator, whatever a table holds) may call on its context het_last_error,
+   het_device_desc.threads threads of its own, or by the caller's het_desc.parallel. With several
+   ranks, or with a transport, each rank of the process has a thread of its own, on which its
+   device, units, optimizer and hooks are called; callbacks and the transport's functions must stand
+   calls from several of them at once. With a transport all processes make the same calls on their
+   contexts in the same order, with the same micro-batches. While a call runs, a callback (hook,
+   logger, parallel, allocator, whatever a table holds) may call on its context het_last_error,
    het_get_desc, het_get_memory, het_get_step, het_get_recent, het_get_condition, het_get_base,
    het_parameter_count, het_parameter_get_info and het_cancel. Else the result is HET_ERR_STATE and
    nothing changes; het_last_error on that thread names call and callback until the call that runs
@@ -205,15 +205,15 @@ int main(int argc, char **argv) {
 
    BACKENDS
    het_cpu_device() computes (hetrain_cpu.h). het_reference_device() computes the same bits with
-   every op in plain C, 30 to 100 times slower on small models: to be read (>>reference). het_null_device() allocates
-   and copies but does not compute, for tests of schedules and limits. A device of one's own is a
-   filled het_device_iface; a copy of the CPU's table whose `run` does some ops itself and leaves the
-   rest to the CPU is a start (examples/custom_device.c). hetrain_cuda.cu is one; of several cards
-   het_device_desc.ordinal says which. Queues and events, graphs of work that repeats, and an
-   activation as part of its product are what a device may lack.
+   every op in plain C, 30 to 100 times slower on small models: to be read (>>reference).
+   het_null_device() allocates and copies but does not compute, for tests of schedules and limits. A
+   device of one's own is a filled het_device_iface; a copy of the CPU's table whose `run` does some
+   ops itself and leaves the rest to the CPU is a start (examples/custom_device.c). hetrain_cuda.cu
+   is one; of several cards het_device_desc.ordinal says which. Queues and events, graphs of work
+   that repeats, and an activation as part of its product are what a device may lack.
    Devices that reach each other without the host, as several cards do, say so by a filled
-   het_group_iface (>>group_api): ranks with such devices then reduce, gather and pass activations
-   on among themselves, and together with other ranks in two levels.
+   het_group_iface (>>group_api): ranks with such devices then reduce, gather and pass
+   activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one
    over TCP. het_device_desc.speed and het_desc.links emulate slow devices and links. hetrain_plan.h
    measures ranks and links, searches for a plan and simulates a schedule.
@@ -507,8 +507,8 @@ typedef struct het_view {
 /* ---- >>device_api: the device table -------------------------------------------------------------
    An op is a value, het_op: a kind and one struct of arguments, whose pointers are device memory.
    het_device_iface.run runs it. Ops on one queue run in order. An op may return before it has run,
-   and never allocates: its `workspace` has at least het_device_iface.workspace(op) bytes, aligned to
-   64. Rows are tokens of the present slice: pointers stand at the slice's first row unless said
+   and never allocates: its `workspace` has at least het_device_iface.workspace(op) bytes, aligned
+   to 64. Rows are tokens of the present slice: pointers stand at the slice's first row unless said
    otherwise. (=) overwrites, (+=) adds, (~) continues: the fma chain starts from what is there. */
 
 typedef struct het_queue het_queue; /* the device's own */
@@ -642,7 +642,7 @@ typedef struct het_activation_args {
 
 /* A product of one part and the activation beside it. forward: linear_forward, then
    activation_forward with activation.a = linear.part[0].y, which stays readable. backward:
-   linear_backward_input, then activation_backward with activation.dy = activation.da = linear.dx. */
+   linear_backward_input, then activation_backward with activation.dy = .da = linear.dx. */
 typedef struct het_linear_activation_args {
     het_linear_args linear;    /* its workspace serves both */
     het_activation_args activation;
@@ -750,7 +750,7 @@ typedef struct het_elements_args {
     float factor;
 } het_elements_args;
 
-/* copy_in: from the host to the device; copy_out: back; copy: inside the device; clear: `to` = 0. */
+/* copy_in: host to device; copy_out: back; copy: inside the device; clear: `to` = 0. */
 typedef struct het_copy_args {
     void *to;
     const void *from;
@@ -828,10 +828,10 @@ typedef struct het_queue_iface {
 } het_queue_iface;
 
 /* Graphs of work that repeats. What a queue is given between capture_begin and capture_end does not
-   run: launch runs it, as often as it is called, on the addresses and values it was given with. Only
-   ops that the queue has run before with the same shapes come in between, no copies from or to the
-   host. capture_end with graph NULL: what was given is forgotten. destroy waits for the graph's last
-   launch. */
+   run: launch runs it, as often as it is called, on the addresses and values it was given with.
+   Only ops that the queue has run before with the same shapes come in between, no copies from or to
+   the host. capture_end with graph NULL: what was given is forgotten. destroy waits for the graph's
+   last launch. */
 typedef struct het_graph_iface {
     het_result (*capture_begin)(void *self, het_queue *queue);
     het_result (*capture_end)(void *self, het_queue *queue, het_graph **graph);
@@ -3368,9 +3368,10 @@ static void heti_ref_adamw(const het_adamw_args *a) {
 }
 
 /* ---- normal numbers, by the method of Box and Muller (1958) ----
-   Group g of 32 takes the words w of Philox counters 8 g .. 8 g + 7. With u = (w_i / 2^8 + 1) / 2^24
-   and the angle t = w_16+i / 2^32 turns, i < 16: z_i = sqrt(-2 log u) cos t, z_16+i the same with
-   sin t. Within a quarter turn around a multiple of one, Taylor's polynomials are exact to 3e-8. */
+   Group g of 32 takes the words w of Philox counters 8 g .. 8 g + 7. With u = (w_i / 2^8 + 1) /
+   2^24 and the angle t = w_16+i / 2^32 turns, i < 16: z_i = sqrt(-2 log u) cos t, z_16+i the same
+   with sin t. Within a quarter turn around a multiple of one, Taylor's polynomials are exact to
+   3e-8. */
 
 static void heti_ref_normal_pair(uint32_t word, uint32_t angle, float std, float *z0, float *z1) {
     const uint32_t turn = angle + 0x20000000u, quarter = turn >> 30; /* the nearest quarter */
@@ -11912,7 +11913,8 @@ static het_result heti_init_weights(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     het_device drawer;
     het_result result = heti_open_drawer(r, &drawer);
-    int64_t p, first, n, number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
+    int64_t number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
+    int64_t p, first, n;
     if (result != HET_OK) return heti_fail(&r->error, result, "no device to draw the first weights on");
     for (p = 0; p < ctx->parameter_count; p++) {
         const heti_parameter *parameter = &ctx->parameter[p];

@@ -10,13 +10,14 @@
    device takes the best that the machine has when it is created.
 
    Contents
-       >>pool      threads
-       >>tables    what one instruction set offers
-       >>vector    sixteen floats at a time (once per instruction set)
-       >>product   matrix products (once per instruction set)
-       >>rows      norms, attention, activations, ... (once per instruction set)
-       >>cpu       state, sharing out, linear ops
-       >>cpu_rows  all other ops, the table
+       >>pool       threads
+       >>tables     what one instruction set offers
+       >>registers  what one register of each can do
+       >>vector     sixteen floats at a time (once per instruction set)
+       >>product    matrix products (once per instruction set)
+       >>rows       norms, attention, activations, ... (once per instruction set)
+       >>cpu        state, sharing out, linear ops
+       >>cpu_rows   all other ops, the table
 
    License: as hetrain.h. */
 #ifndef HETI_ISA_PASS
@@ -60,28 +61,15 @@ typedef struct heti_pool heti_pool;
 
 #ifndef HETI_THREADS
 
-struct heti_pool { het_allocator allocator; };
-
-HETI_UNUSED static het_result heti_pool_create(const het_allocator *allocator, int32_t threads, heti_pool **pool) {
+static het_result heti_pool_create(const het_allocator *allocator, int32_t threads, heti_pool **pool) {
+    (void)allocator, (void)threads;
     *pool = NULL;
-    if (threads < 1) return HET_ERR_INVALID;
-    *pool = HETI_CAST(heti_pool *, heti_alloc(allocator, sizeof **pool));
-    if (*pool == NULL) return HET_ERR_OOM;
-    (*pool)->allocator = *allocator;
     return HET_OK;
 }
-
-HETI_UNUSED static void heti_pool_destroy(heti_pool *pool) {
-    het_allocator allocator;
-    if (pool == NULL) return;
-    allocator = pool->allocator;
-    heti_free(&allocator, pool, sizeof *pool);
-}
-
-HETI_UNUSED static void heti_pool_run(void *pool, int64_t count, het_task task, void *arg) {
-    int64_t i;
+static void heti_pool_destroy(heti_pool *pool) { (void)pool; }
+static void heti_pool_run(void *pool, int64_t count, het_task task, void *arg) {
     (void)pool;
-    for (i = 0; i < count; i++) task(arg, i);
+    for (int64_t i = 0; i < count; i++) task(arg, i);
 }
 
 #else
@@ -215,7 +203,7 @@ static void heti_pool_close(heti_pool *pool) {
 
 /* A het_parallel.run. Callers on several threads take turns. A task must not call it again on the
    same pool. */
-HETI_UNUSED static void heti_pool_run(void *user, int64_t count, het_task task, void *arg) {
+static void heti_pool_run(void *user, int64_t count, het_task task, void *arg) {
     heti_pool *pool = HETI_CAST(heti_pool *, user);
     int64_t i;
     if (count <= 1 || pool->workers == 0) {
@@ -252,12 +240,12 @@ static void heti_pool_tear_down(heti_pool *pool, int made) {
     heti_free(&allocator, pool, pool->size);
 }
 
-HETI_UNUSED static void heti_pool_destroy(heti_pool *pool) {
+static void heti_pool_destroy(heti_pool *pool) {
     if (pool != NULL) heti_pool_tear_down(pool, 4);
 }
 
 /* HET_ERR_OOM also where the system has no more threads. */
-HETI_UNUSED static het_result heti_pool_create(const het_allocator *allocator, int32_t threads, heti_pool **made_pool) {
+static het_result heti_pool_create(const het_allocator *allocator, int32_t threads, heti_pool **made_pool) {
     heti_pool *pool;
     size_t size;
     int32_t i;
@@ -553,221 +541,214 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
     return (gathered + pack + 63) / 64 * 64;
 }
 
-#ifdef __cplusplus
-}
-#endif
-#endif /* not a pass */
 /* =================================================================================================
-   >>vector  Sixteen floats at a time, the same bits on every instruction set.
-   Everything from here to the end of >>rows is compiled once per HETI_ISA_PASS. A pass says what
-   one hardware register (HETI_C, HETI_WIDTH floats) can do; HETI_V is as many of them as make 16
-   floats, HETI_D 8 doubles, HETI_U the bits of 16 floats. Sums over lanes follow one tree whatever
-   the width: (i, i+8), (i, i+4), (i, i+2), (i, i+1).
+   >>registers  One hardware register (C: floats, CD: doubles, CU: bits, WIDTH floats) of every
+                instruction set, and how a pass over >>vector to >>rows names what it makes of them.
+   HETI_K(name) is the pass's own name, HETI_I(NAME) the macro of its instruction set.
    ============================================================================================== */
-#ifdef HETI_ISA_PASS
 
-#if HETI_ISA_PASS == 1 /* ---- plain C: a register is one float ---- */
+/* ---- plain C: a register is one float ---- */
 
-#define HETI_K(name) heti_plain_##name
-#define HETI_TARGET
-#define HETI_WIDTH 1
-#define HETI_C float
-#define HETI_CD double
-#define HETI_CU uint32_t
-#define HETI_CHUNKS 16
-#define HETI_DCHUNKS 8
-#define HETI_EACH(...) for (int i = 0; i < 16; i++) { __VA_ARGS__ }
-#define HETI_DEACH(...) for (int i = 0; i < 8; i++) { __VA_ARGS__ }
-#define HETI_C_LOAD(p) (*(p))
-#define HETI_C_STORE(p, v) (*(p) = (v))
-#define HETI_C_SET(x) (x)
-#define HETI_C_ADD(a, b) ((a) + (b))
-#define HETI_C_SUB(a, b) ((a) - (b))
-#define HETI_C_PRODUCT(a, b) heti_round_f((a) * (b))
-#define HETI_C_BARRIER(v)
-#define HETI_C_FMA(a, b, c) fmaf(a, b, c)
-#define HETI_C_FNMA(a, b, c) fmaf(-(a), b, c)
-#define HETI_C_DIV(a, b) ((a) / (b))
-#define HETI_C_SQRT(a) sqrtf(a)
-#define HETI_C_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define HETI_C_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define HETI_C_ABS(a) fabsf(a)
-#define HETI_C_NEG(a) (-(a))
-#define HETI_C_LT(a, b, x, y) ((a) < (b) ? (x) : (y))
-#define HETI_C_BITS(a) heti_float_bits(a)
-#define HETI_C_UMAX(a, b) ((a) > (b) ? (a) : (b))
-#define HETI_C_UZERO() 0u
-#define HETI_C_DLOAD(p) (*(p))
-#define HETI_C_DSTORE(p, v) (*(p) = (v))
-#define HETI_C_DSET(x) (x)
-#define HETI_C_DADD(a, b) ((a) + (b))
-#define HETI_C_DSUB(a, b) ((a) - (b))
-#define HETI_C_DPRODUCT(a, b) heti_round((a) * (b))
-#define HETI_C_DFMA(a, b, c) fma(a, b, c)
-#define HETI_C_SCALE(p, t) heti_bits_float(heti_float_bits(p) + (heti_float_bits(t) << 23))
-#define HETI_C_BF16(a) heti_bits_float((heti_float_bits(a) + 0x7fffu + (heti_float_bits(a) >> 16 & 1u)) & 0xffff0000u)
+#define HETI_PLAIN_WIDTH 1
+#define HETI_PLAIN_C float
+#define HETI_PLAIN_CD double
+#define HETI_PLAIN_CU uint32_t
+#define HETI_PLAIN_CHUNKS 16
+#define HETI_PLAIN_DCHUNKS 8
+#define HETI_PLAIN_EACH(...) for (int i = 0; i < 16; i++) { __VA_ARGS__ }
+#define HETI_PLAIN_DEACH(...) for (int i = 0; i < 8; i++) { __VA_ARGS__ }
+#define HETI_PLAIN_LOAD(p) (*(p))
+#define HETI_PLAIN_STORE(p, v) (*(p) = (v))
+#define HETI_PLAIN_SET(x) (x)
+#define HETI_PLAIN_ADD(a, b) ((a) + (b))
+#define HETI_PLAIN_SUB(a, b) ((a) - (b))
+#define HETI_PLAIN_PRODUCT(a, b) heti_round_f((a) * (b))
+#define HETI_PLAIN_BARRIER(v)
+#define HETI_PLAIN_FMA(a, b, c) fmaf(a, b, c)
+#define HETI_PLAIN_FNMA(a, b, c) fmaf(-(a), b, c)
+#define HETI_PLAIN_DIV(a, b) ((a) / (b))
+#define HETI_PLAIN_SQRT(a) sqrtf(a)
+#define HETI_PLAIN_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define HETI_PLAIN_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define HETI_PLAIN_ABS(a) fabsf(a)
+#define HETI_PLAIN_NEG(a) (-(a))
+#define HETI_PLAIN_LT(a, b, x, y) ((a) < (b) ? (x) : (y))
+#define HETI_PLAIN_BITS(a) heti_float_bits(a)
+#define HETI_PLAIN_UMAX(a, b) ((a) > (b) ? (a) : (b))
+#define HETI_PLAIN_UZERO() 0u
+#define HETI_PLAIN_DLOAD(p) (*(p))
+#define HETI_PLAIN_DSTORE(p, v) (*(p) = (v))
+#define HETI_PLAIN_DSET(x) (x)
+#define HETI_PLAIN_DADD(a, b) ((a) + (b))
+#define HETI_PLAIN_DSUB(a, b) ((a) - (b))
+#define HETI_PLAIN_DFMA(a, b, c) fma(a, b, c)
+#define HETI_PLAIN_SCALE(p, t) heti_bits_float(heti_float_bits(p) + (heti_float_bits(t) << 23))
+#define HETI_PLAIN_BF16(a) \
+    heti_bits_float((heti_float_bits(a) + 0x7fffu + (heti_float_bits(a) >> 16 & 1u)) & 0xffff0000u)
+#define HETI_PLAIN_TILE_M 4
+#define HETI_PLAIN_TILE_SHORT 2
+#define HETI_PLAIN_TILE_V 1
+/* calls keep the plain kernels small: inlining them takes the compiler longer than all others
+   together */
+#define HETI_PLAIN_IN static HETI_UNUSED
 
-#elif HETI_ISA_PASS == 2 /* ---- AVX2 and FMA: two registers of 8 floats ---- */
+/* ---- AVX2 and FMA: two registers of 8 floats ---- */
 
-#define HETI_K(name) heti_avx2_##name
-#define HETI_TARGET __attribute__((target("avx2,fma")))
-#define HETI_WIDTH 8
-#define HETI_C __m256
-#define HETI_CD __m256d
-#define HETI_CU __m256i
-#define HETI_CHUNKS 2
-#define HETI_C_LOAD(p) _mm256_loadu_ps(p)
-#define HETI_C_STORE(p, v) _mm256_storeu_ps(p, v)
-#define HETI_C_SET(x) _mm256_set1_ps(x)
-#define HETI_C_ADD(a, b) _mm256_add_ps(a, b)
-#define HETI_C_SUB(a, b) _mm256_sub_ps(a, b)
-#define HETI_C_PRODUCT(a, b) _mm256_mul_ps(a, b)
-#define HETI_C_BARRIER(v) __asm__("" : "+x"(v));
-#define HETI_C_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define HETI_C_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
-#define HETI_C_DIV(a, b) _mm256_div_ps(a, b)
-#define HETI_C_SQRT(a) _mm256_sqrt_ps(a)
-#define HETI_C_MAX(a, b) _mm256_max_ps(a, b)
-#define HETI_C_MIN(a, b) _mm256_min_ps(a, b)
-#define HETI_C_ABS(a) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
-#define HETI_C_NEG(a) _mm256_xor_ps(_mm256_set1_ps(-0.0f), a)
-#define HETI_C_LT(a, b, x, y) _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))
-#define HETI_C_BITS(a) _mm256_castps_si256(a)
-#define HETI_C_UMAX(a, b) _mm256_max_epu32(a, b)
-#define HETI_C_UZERO() _mm256_setzero_si256()
-#define HETI_C_DLOAD(p) _mm256_loadu_pd(p)
-#define HETI_C_DSTORE(p, v) _mm256_storeu_pd(p, v)
-#define HETI_C_DSET(x) _mm256_set1_pd(x)
-#define HETI_C_DADD(a, b) _mm256_add_pd(a, b)
-#define HETI_C_DSUB(a, b) _mm256_sub_pd(a, b)
-#define HETI_C_DPRODUCT(a, b) _mm256_mul_pd(a, b)
-#define HETI_C_DFMA(a, b, c) _mm256_fmadd_pd(a, b, c)
-#define HETI_C_SCALE(p, t) _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), \
+#define HETI_AVX2_WIDTH 8
+#define HETI_AVX2_C __m256
+#define HETI_AVX2_CD __m256d
+#define HETI_AVX2_CU __m256i
+#define HETI_AVX2_CHUNKS 2
+#define HETI_AVX2_LOAD(p) _mm256_loadu_ps(p)
+#define HETI_AVX2_STORE(p, v) _mm256_storeu_ps(p, v)
+#define HETI_AVX2_SET(x) _mm256_set1_ps(x)
+#define HETI_AVX2_ADD(a, b) _mm256_add_ps(a, b)
+#define HETI_AVX2_SUB(a, b) _mm256_sub_ps(a, b)
+#define HETI_AVX2_PRODUCT(a, b) _mm256_mul_ps(a, b)
+#define HETI_AVX2_BARRIER(v) __asm__("" : "+x"(v));
+#define HETI_AVX2_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define HETI_AVX2_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
+#define HETI_AVX2_DIV(a, b) _mm256_div_ps(a, b)
+#define HETI_AVX2_SQRT(a) _mm256_sqrt_ps(a)
+#define HETI_AVX2_MAX(a, b) _mm256_max_ps(a, b)
+#define HETI_AVX2_MIN(a, b) _mm256_min_ps(a, b)
+#define HETI_AVX2_ABS(a) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
+#define HETI_AVX2_NEG(a) _mm256_xor_ps(_mm256_set1_ps(-0.0f), a)
+#define HETI_AVX2_LT(a, b, x, y) _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))
+#define HETI_AVX2_BITS(a) _mm256_castps_si256(a)
+#define HETI_AVX2_UMAX(a, b) _mm256_max_epu32(a, b)
+#define HETI_AVX2_UZERO() _mm256_setzero_si256()
+#define HETI_AVX2_DLOAD(p) _mm256_loadu_pd(p)
+#define HETI_AVX2_DSTORE(p, v) _mm256_storeu_pd(p, v)
+#define HETI_AVX2_DSET(x) _mm256_set1_pd(x)
+#define HETI_AVX2_DADD(a, b) _mm256_add_pd(a, b)
+#define HETI_AVX2_DSUB(a, b) _mm256_sub_pd(a, b)
+#define HETI_AVX2_DFMA(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define HETI_AVX2_SCALE(p, t) _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), \
     _mm256_slli_epi32(_mm256_castps_si256(t), 23)))
-#define HETI_C_BF16(a) _mm256_castsi256_ps(_mm256_and_si256(_mm256_set1_epi32(-65536), \
+#define HETI_AVX2_BF16(a) _mm256_castsi256_ps(_mm256_and_si256(_mm256_set1_epi32(-65536), \
     _mm256_add_epi32(_mm256_castps_si256(a), \
     _mm256_add_epi32(_mm256_set1_epi32(0x7fff), _mm256_and_si256(_mm256_set1_epi32(1), \
                                                                  _mm256_srli_epi32(_mm256_castps_si256(a), 16))))))
+#define HETI_AVX2_DCHUNKS HETI_AVX2_CHUNKS
+#define HETI_AVX2_EACH HETI_EACH_2
+#define HETI_AVX2_DEACH HETI_EACH_2
+#define HETI_AVX2_HALF(a, h) a.c[h]
+#define HETI_AVX2_TILE_M 6
+#define HETI_AVX2_TILE_SHORT 2
+#define HETI_AVX2_TILE_V 1
+#define HETI_AVX2_IN static HETI_INLINE HETI_TARGET
 
-#elif HETI_ISA_PASS == 3 || HETI_ISA_PASS == 4 /* ---- AVX-512: one register ---- */
+/* ---- AVX-512: one register ---- */
 
-#if HETI_ISA_PASS == 3
-#define HETI_K(name) heti_avx512_##name
-#define HETI_TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl")))
-#else
-#define HETI_K(name) heti_avx512_bf16_##name
-#define HETI_TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16")))
-#endif
 /* Masks of all lanes: g++ 12 takes the undefined register behind the unmasked forms of some
    intrinsics for a mistake of ours (GCC bug 105593). The instructions are the same. */
 #define HETI_SIXTEEN HETI_CAST(__mmask16, 0xffff)
 #define HETI_EIGHT HETI_CAST(__mmask8, 0xff)
-#define HETI_WIDTH 16
-#define HETI_C __m512
-#define HETI_CD __m512d
-#define HETI_CU __m512i
-#define HETI_CHUNKS 1
-#define HETI_C_LOAD(p) _mm512_loadu_ps(p)
-#define HETI_C_STORE(p, v) _mm512_storeu_ps(p, v)
-#define HETI_C_SET(x) _mm512_set1_ps(x)
-#define HETI_C_ADD(a, b) _mm512_add_ps(a, b)
-#define HETI_C_SUB(a, b) _mm512_sub_ps(a, b)
-#define HETI_C_PRODUCT(a, b) _mm512_mul_ps(a, b)
-#define HETI_C_BARRIER(v) __asm__("" : "+v"(v));
-#define HETI_C_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define HETI_C_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define HETI_C_DIV(a, b) _mm512_div_ps(a, b)
-#define HETI_C_SQRT(a) _mm512_maskz_sqrt_ps(HETI_SIXTEEN, a)
-#define HETI_C_MAX(a, b) _mm512_maskz_max_ps(HETI_SIXTEEN, a, b)
-#define HETI_C_MIN(a, b) _mm512_maskz_min_ps(HETI_SIXTEEN, a, b)
-#define HETI_C_ABS(a) _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a)
-#define HETI_C_NEG(a) _mm512_xor_ps(_mm512_set1_ps(-0.0f), a)
-#define HETI_C_LT(a, b, x, y) _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x)
-#define HETI_C_BITS(a) _mm512_castps_si512(a)
-#define HETI_C_UMAX(a, b) _mm512_maskz_max_epu32(HETI_SIXTEEN, a, b)
-#define HETI_C_UZERO() _mm512_setzero_si512()
-#define HETI_C_DLOAD(p) _mm512_loadu_pd(p)
-#define HETI_C_DSTORE(p, v) _mm512_storeu_pd(p, v)
-#define HETI_C_DSET(x) _mm512_set1_pd(x)
-#define HETI_C_DADD(a, b) _mm512_add_pd(a, b)
-#define HETI_C_DSUB(a, b) _mm512_sub_pd(a, b)
-#define HETI_C_DPRODUCT(a, b) _mm512_mul_pd(a, b)
-#define HETI_C_DFMA(a, b, c) _mm512_fmadd_pd(a, b, c)
-#define HETI_C_SCALE(p, t) _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), \
+#define HETI_AVX512_WIDTH 16
+#define HETI_AVX512_C __m512
+#define HETI_AVX512_CD __m512d
+#define HETI_AVX512_CU __m512i
+#define HETI_AVX512_CHUNKS 1
+#define HETI_AVX512_LOAD(p) _mm512_loadu_ps(p)
+#define HETI_AVX512_STORE(p, v) _mm512_storeu_ps(p, v)
+#define HETI_AVX512_SET(x) _mm512_set1_ps(x)
+#define HETI_AVX512_ADD(a, b) _mm512_add_ps(a, b)
+#define HETI_AVX512_SUB(a, b) _mm512_sub_ps(a, b)
+#define HETI_AVX512_PRODUCT(a, b) _mm512_mul_ps(a, b)
+#define HETI_AVX512_BARRIER(v) __asm__("" : "+v"(v));
+#define HETI_AVX512_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define HETI_AVX512_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
+#define HETI_AVX512_DIV(a, b) _mm512_div_ps(a, b)
+#define HETI_AVX512_SQRT(a) _mm512_maskz_sqrt_ps(HETI_SIXTEEN, a)
+#define HETI_AVX512_MAX(a, b) _mm512_maskz_max_ps(HETI_SIXTEEN, a, b)
+#define HETI_AVX512_MIN(a, b) _mm512_maskz_min_ps(HETI_SIXTEEN, a, b)
+#define HETI_AVX512_ABS(a) _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a)
+#define HETI_AVX512_NEG(a) _mm512_xor_ps(_mm512_set1_ps(-0.0f), a)
+#define HETI_AVX512_LT(a, b, x, y) _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x)
+#define HETI_AVX512_BITS(a) _mm512_castps_si512(a)
+#define HETI_AVX512_UMAX(a, b) _mm512_maskz_max_epu32(HETI_SIXTEEN, a, b)
+#define HETI_AVX512_UZERO() _mm512_setzero_si512()
+#define HETI_AVX512_DLOAD(p) _mm512_loadu_pd(p)
+#define HETI_AVX512_DSTORE(p, v) _mm512_storeu_pd(p, v)
+#define HETI_AVX512_DSET(x) _mm512_set1_pd(x)
+#define HETI_AVX512_DADD(a, b) _mm512_add_pd(a, b)
+#define HETI_AVX512_DSUB(a, b) _mm512_sub_pd(a, b)
+#define HETI_AVX512_DFMA(a, b, c) _mm512_fmadd_pd(a, b, c)
+#define HETI_AVX512_SCALE(p, t) _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), \
     _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_castps_si512(t), 23)))
-#define HETI_C_BF16(a) _mm512_castsi512_ps(_mm512_and_si512(_mm512_set1_epi32(-65536), \
+#define HETI_AVX512_BF16(a) _mm512_castsi512_ps(_mm512_and_si512(_mm512_set1_epi32(-65536), \
     _mm512_add_epi32(_mm512_castps_si512(a), \
     _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(_mm512_set1_epi32(1), \
     _mm512_maskz_srli_epi32(HETI_SIXTEEN, _mm512_castps_si512(a), 16))))))
+#define HETI_AVX512_DCHUNKS HETI_AVX512_CHUNKS
+#define HETI_AVX512_EACH HETI_EACH_1
+#define HETI_AVX512_DEACH HETI_EACH_1
+#define HETI_AVX512_HALF(a, h) _mm512_extractf32x8_ps(a.c[0], h)
+#define HETI_AVX512_TILE_M 12
+#define HETI_AVX512_TILE_SHORT 4
+#define HETI_AVX512_TILE_V 2
+#define HETI_AVX512_IN static HETI_INLINE HETI_TARGET
 
-#elif HETI_ISA_PASS == 5 /* ---- NEON of AArch64: four registers of 4 floats ---- */
+/* ---- NEON of AArch64: four registers of 4 floats ---- */
 
-#define HETI_K(name) heti_neon_##name
-#define HETI_TARGET
-#define HETI_WIDTH 4
-#define HETI_C float32x4_t
-#define HETI_CD float64x2_t
-#define HETI_CU uint32x4_t
-#define HETI_CHUNKS 4
-#define HETI_C_LOAD(p) vld1q_f32(p)
-#define HETI_C_STORE(p, v) vst1q_f32(p, v)
-#define HETI_C_SET(x) vdupq_n_f32(x)
-#define HETI_C_ADD(a, b) vaddq_f32(a, b)
-#define HETI_C_SUB(a, b) vsubq_f32(a, b)
-#define HETI_C_PRODUCT(a, b) vmulq_f32(a, b)
-#define HETI_C_BARRIER(v) __asm__("" : "+w"(v));
-#define HETI_C_FMA(a, b, c) vfmaq_f32(c, a, b)
-#define HETI_C_FNMA(a, b, c) vfmsq_f32(c, a, b)
-#define HETI_C_DIV(a, b) vdivq_f32(a, b)
-#define HETI_C_SQRT(a) vsqrtq_f32(a)
-#define HETI_C_MAX(a, b) vbslq_f32(vcgtq_f32(a, b), a, b)
-#define HETI_C_MIN(a, b) vbslq_f32(vcltq_f32(a, b), a, b)
-#define HETI_C_ABS(a) vabsq_f32(a)
-#define HETI_C_NEG(a) vnegq_f32(a)
-#define HETI_C_LT(a, b, x, y) vbslq_f32(vcltq_f32(a, b), x, y)
-#define HETI_C_BITS(a) vreinterpretq_u32_f32(a)
-#define HETI_C_UMAX(a, b) vmaxq_u32(a, b)
-#define HETI_C_UZERO() vdupq_n_u32(0)
-#define HETI_C_DLOAD(p) vld1q_f64(p)
-#define HETI_C_DSTORE(p, v) vst1q_f64(p, v)
-#define HETI_C_DSET(x) vdupq_n_f64(x)
-#define HETI_C_DADD(a, b) vaddq_f64(a, b)
-#define HETI_C_DSUB(a, b) vsubq_f64(a, b)
-#define HETI_C_DPRODUCT(a, b) vmulq_f64(a, b)
-#define HETI_C_DFMA(a, b, c) vfmaq_f64(c, a, b)
-#define HETI_C_SCALE(p, t) vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p), \
+#define HETI_NEON_WIDTH 4
+#define HETI_NEON_C float32x4_t
+#define HETI_NEON_CD float64x2_t
+#define HETI_NEON_CU uint32x4_t
+#define HETI_NEON_CHUNKS 4
+#define HETI_NEON_LOAD(p) vld1q_f32(p)
+#define HETI_NEON_STORE(p, v) vst1q_f32(p, v)
+#define HETI_NEON_SET(x) vdupq_n_f32(x)
+#define HETI_NEON_ADD(a, b) vaddq_f32(a, b)
+#define HETI_NEON_SUB(a, b) vsubq_f32(a, b)
+#define HETI_NEON_PRODUCT(a, b) vmulq_f32(a, b)
+#define HETI_NEON_BARRIER(v) __asm__("" : "+w"(v));
+#define HETI_NEON_FMA(a, b, c) vfmaq_f32(c, a, b)
+#define HETI_NEON_FNMA(a, b, c) vfmsq_f32(c, a, b)
+#define HETI_NEON_DIV(a, b) vdivq_f32(a, b)
+#define HETI_NEON_SQRT(a) vsqrtq_f32(a)
+#define HETI_NEON_MAX(a, b) vbslq_f32(vcgtq_f32(a, b), a, b)
+#define HETI_NEON_MIN(a, b) vbslq_f32(vcltq_f32(a, b), a, b)
+#define HETI_NEON_ABS(a) vabsq_f32(a)
+#define HETI_NEON_NEG(a) vnegq_f32(a)
+#define HETI_NEON_LT(a, b, x, y) vbslq_f32(vcltq_f32(a, b), x, y)
+#define HETI_NEON_BITS(a) vreinterpretq_u32_f32(a)
+#define HETI_NEON_UMAX(a, b) vmaxq_u32(a, b)
+#define HETI_NEON_UZERO() vdupq_n_u32(0)
+#define HETI_NEON_DLOAD(p) vld1q_f64(p)
+#define HETI_NEON_DSTORE(p, v) vst1q_f64(p, v)
+#define HETI_NEON_DSET(x) vdupq_n_f64(x)
+#define HETI_NEON_DADD(a, b) vaddq_f64(a, b)
+#define HETI_NEON_DSUB(a, b) vsubq_f64(a, b)
+#define HETI_NEON_DFMA(a, b, c) vfmaq_f64(c, a, b)
+#define HETI_NEON_SCALE(p, t) vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p), \
     vshlq_n_u32(vreinterpretq_u32_f32(t), 23)))
-#define HETI_C_BF16(a) vreinterpretq_f32_u32(vandq_u32(vdupq_n_u32(0xffff0000u), vaddq_u32(vreinterpretq_u32_f32(a), \
-    vaddq_u32(vdupq_n_u32(0x7fff), vandq_u32(vdupq_n_u32(1), vshrq_n_u32(vreinterpretq_u32_f32(a), 16))))))
+#define HETI_NEON_BF16(a) vreinterpretq_f32_u32(vandq_u32(vdupq_n_u32(0xffff0000u), \
+    vaddq_u32(vreinterpretq_u32_f32(a), vaddq_u32(vdupq_n_u32(0x7fff), vandq_u32(vdupq_n_u32(1), vshrq_n_u32(vreinterpretq_u32_f32(a), 16))))))
+#define HETI_NEON_DCHUNKS HETI_NEON_CHUNKS
+#define HETI_NEON_EACH HETI_EACH_4
+#define HETI_NEON_DEACH HETI_EACH_4
+#define HETI_NEON_TILE_M 6
+#define HETI_NEON_TILE_SHORT 2
+#define HETI_NEON_TILE_V 1
+#define HETI_NEON_IN static HETI_INLINE HETI_TARGET
 
-#endif
+/* ---- in every pass ---- */
 
 /* HETI_EACH(statements): once for every register of a HETI_V, with i a constant. HETI_DEACH: of a
    HETI_D. */
-#if HETI_CHUNKS == 1
-#define HETI_EACH(...) { enum { i = 0 }; __VA_ARGS__ }
-#elif HETI_CHUNKS == 2
-#define HETI_EACH(...) { enum { i = 0 }; __VA_ARGS__ } { enum { i = 1 }; __VA_ARGS__ }
-#elif HETI_CHUNKS == 4
-#define HETI_EACH(...) { enum { i = 0 }; __VA_ARGS__ } { enum { i = 1 }; __VA_ARGS__ } { enum { i = \
-    2 }; __VA_ARGS__ } { enum { i = 3 }; __VA_ARGS__ }
-#endif
-#ifndef HETI_DCHUNKS
-#define HETI_DCHUNKS HETI_CHUNKS
-#define HETI_DEACH HETI_EACH
-#endif
+#define HETI_EACH(...) HETI_I(EACH)(__VA_ARGS__)
+#define HETI_DEACH(...) HETI_I(DEACH)(__VA_ARGS__)
+#define HETI_EACH_1(...) { enum { i = 0 }; __VA_ARGS__ }
+#define HETI_EACH_2(...) HETI_EACH_1(__VA_ARGS__) { enum { i = 1 }; __VA_ARGS__ }
+#define HETI_EACH_4(...) HETI_EACH_2(__VA_ARGS__) { enum { i = 2 }; __VA_ARGS__ } { enum { i = 3 }; __VA_ARGS__ }
 
 /* HETI_FN: a kernel. It must not take or return HETI_V and the like by value (gcc 12 clears half of
    a vector struct that a real function returns: it puts vzeroupper before the return). HETI_IN:
    always inlined, may. */
 #define HETI_FN static HETI_UNUSED HETI_TARGET
-#if HETI_ISA_PASS == 1
-/* calls keep the plain kernels small: inlining them takes the compiler longer than all others
-   together */
-#define HETI_IN static HETI_UNUSED
-#else
-#define HETI_IN static HETI_INLINE HETI_TARGET
-#endif
+#define HETI_IN HETI_I(IN)
 
 /* HETI_UNROLL: loops whose counts are constants and whose indexes must become constants
    (registers). HETI_ROLLED: not to be unrolled. */
@@ -792,44 +773,10 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_FORGET(p) ((void)0)
 #endif
 
-typedef struct HETI_K(v) { HETI_C c[HETI_CHUNKS]; } HETI_K(v);
-typedef struct HETI_K(u) { HETI_CU c[HETI_CHUNKS]; } HETI_K(u);
-typedef struct HETI_K(d) { HETI_CD c[HETI_DCHUNKS]; } HETI_K(d);
+/* Calls of a pass's functions. */
 #define HETI_V HETI_K(v)
 #define HETI_U HETI_K(u)
 #define HETI_D HETI_K(d)
-
-/* ---- floats, element by element ---- */
-
-HETI_IN HETI_V HETI_K(load)(const float *p) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_LOAD(p + i * HETI_WIDTH);) return r; }
-HETI_IN void HETI_K(store)(float *p, HETI_V a) { HETI_EACH(HETI_C_STORE(p + i * HETI_WIDTH, a.c[i]);) }
-HETI_IN HETI_V HETI_K(set)(float x) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_SET(x);) return r; }
-HETI_IN HETI_V HETI_K(add)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_ADD(a.c[i], b.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(sub)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_SUB(a.c[i], b.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(mul)(HETI_V a, HETI_V b) {
-    HETI_V r;
-    HETI_EACH(r.c[i] = HETI_C_PRODUCT(a.c[i], b.c[i]); HETI_C_BARRIER(r.c[i])) return r;
-}
-HETI_IN HETI_V HETI_K(fma)(HETI_V a, HETI_V b, HETI_V c) {
-    HETI_V r;
-    HETI_EACH(r.c[i] = HETI_C_FMA(a.c[i], b.c[i], c.c[i]);) return r;
-}
-HETI_IN HETI_V HETI_K(fnma)(HETI_V a, HETI_V b, HETI_V c) {
-    HETI_V r;
-    HETI_EACH(r.c[i] = HETI_C_FNMA(a.c[i], b.c[i], c.c[i]);) return r;
-}
-HETI_IN HETI_V HETI_K(div)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_DIV(a.c[i], b.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(sqrt)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_SQRT(a.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(max)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_MAX(a.c[i], b.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(min)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_MIN(a.c[i], b.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(abs)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_ABS(a.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(neg)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_NEG(a.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(lt)(HETI_V a, HETI_V b, HETI_V x, HETI_V y) {
-    HETI_V r;
-    HETI_EACH(r.c[i] = HETI_C_LT(a.c[i], b.c[i], x.c[i], y.c[i]);)
-    return r;
-}
-
 #define HETI_LOAD(p) HETI_K(load)(p)
 #define HETI_STORE(p, a) HETI_K(store)(p, a)
 #define HETI_SET(x) HETI_K(set)(x)
@@ -846,45 +793,109 @@ HETI_IN HETI_V HETI_K(lt)(HETI_V a, HETI_V b, HETI_V x, HETI_V y) {
 #define HETI_ABS(a) HETI_K(abs)(a)
 #define HETI_NEG(a) HETI_K(neg)(a)
 #define HETI_LT(a, b, x, y) HETI_K(lt)(a, b, x, y)
-
-/* ---- doubles and bits, element by element ---- */
-
-HETI_IN HETI_D HETI_K(dload)(const double *p) {
-    HETI_D r;
-    HETI_DEACH(r.c[i] = HETI_C_DLOAD(p + i * (8 / HETI_DCHUNKS));) return r;
-}
-HETI_IN void HETI_K(dstore)(double *p, HETI_D a) { HETI_DEACH(HETI_C_DSTORE(p + i * (8 / HETI_DCHUNKS), a.c[i]);) }
-HETI_IN HETI_D HETI_K(dset)(double x) { HETI_D r; HETI_DEACH(r.c[i] = HETI_C_DSET(x);) return r; }
-HETI_IN HETI_D HETI_K(dadd)(HETI_D a, HETI_D b) {
-    HETI_D r;
-    HETI_DEACH(r.c[i] = HETI_C_DADD(a.c[i], b.c[i]);) return r;
-}
-HETI_IN HETI_D HETI_K(dsub)(HETI_D a, HETI_D b) {
-    HETI_D r;
-    HETI_DEACH(r.c[i] = HETI_C_DSUB(a.c[i], b.c[i]);) return r;
-}
-HETI_IN HETI_D HETI_K(dmul)(HETI_D a, HETI_D b) {
-    HETI_D r;
-    HETI_DEACH(r.c[i] = HETI_C_DPRODUCT(a.c[i], b.c[i]); HETI_C_BARRIER(r.c[i])) return r;
-}
-HETI_IN HETI_D HETI_K(dfma)(HETI_D a, HETI_D b, HETI_D c) {
-    HETI_D r;
-    HETI_DEACH(r.c[i] = HETI_C_DFMA(a.c[i], b.c[i], c.c[i]);) return r;
-}
-HETI_IN HETI_U HETI_K(bits_zero)(void) { HETI_U r; HETI_EACH(r.c[i] = HETI_C_UZERO();) return r; }
-HETI_IN HETI_U HETI_K(bits_max)(HETI_U u, HETI_V a) {
-    HETI_EACH(u.c[i] = HETI_C_UMAX(u.c[i], HETI_C_BITS(HETI_C_ABS(a.c[i])));) return u;
-}
-
 #define HETI_DLOAD(p) HETI_K(dload)(p)
 #define HETI_DSTORE(p, a) HETI_K(dstore)(p, a)
 #define HETI_DSET(x) HETI_K(dset)(x)
 #define HETI_DADD(a, b) HETI_K(dadd)(a, b)
 #define HETI_DSUB(a, b) HETI_K(dsub)(a, b)
-#define HETI_DMUL(a, b) HETI_K(dmul)(a, b)
 #define HETI_DFMA(a, b, c) HETI_K(dfma)(a, b, c)
 #define HETI_BITS_ZERO() HETI_K(bits_zero)()
 #define HETI_BITS_MAX(u, a) HETI_K(bits_max)(u, a)
+#define HETI_LOAD_PART(p, n) HETI_K(load_part)(p, n)
+#define HETI_STORE_PART(p, a, n) HETI_K(store_part)(p, a, n)
+#define HETI_FIRST(n, x, y) HETI_K(first)(n, x, y)
+#define HETI_SUM(a) HETI_K(sum)(a)
+#define HETI_TOP(a) HETI_K(top)(a)
+#define HETI_DSUM(a) HETI_K(dsum)(a)
+#define HETI_DLOW(a) HETI_K(dlow)(a)
+#define HETI_DHIGH(a) HETI_K(dhigh)(a)
+#define HETI_FLOATS(low, high) HETI_K(floats)(low, high)
+#define HETI_BITS_TOP(u) HETI_K(bits_top)(u)
+#define HETI_GRID_ADD(sum, a, grid, n) HETI_K(grid_add)(sum, a, grid, n, 0)
+
+/* Tile of C: HETI_TILE_M rows of HETI_TILE_V vectors. Accumulators, one row of B and a broadcast
+   element of A fit the registers. What is left over is taken in short tiles of HETI_TILE_SHORT
+   rows. */
+#define HETI_TILE_M HETI_I(TILE_M)
+#define HETI_TILE_SHORT HETI_I(TILE_SHORT)
+#define HETI_TILE_V HETI_I(TILE_V)
+#define HETI_TILE_N (16 * HETI_TILE_V)
+#define HETI_PAIRS(bf16) (HETI_ISA_PASS == 4 && (bf16)) /* of bf16, in packed operands */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* not a pass */
+/* =================================================================================================
+   >>vector  Sixteen floats at a time, the same bits on every instruction set.
+   Everything from here to the end of >>rows is compiled once per HETI_ISA_PASS. HETI_V is as many
+   registers as make 16 floats, HETI_D 8 doubles, HETI_U the bits of 16 floats. Sums over lanes
+   follow one tree whatever the width: (i, i+8), (i, i+4), (i, i+2), (i, i+1).
+   ============================================================================================== */
+#ifdef HETI_ISA_PASS
+
+#if HETI_ISA_PASS == 1
+#define HETI_K(name) heti_plain_##name
+#define HETI_I(name) HETI_PLAIN_##name
+#define HETI_TARGET
+#elif HETI_ISA_PASS == 2
+#define HETI_K(name) heti_avx2_##name
+#define HETI_I(name) HETI_AVX2_##name
+#define HETI_TARGET __attribute__((target("avx2,fma")))
+#elif HETI_ISA_PASS == 3
+#define HETI_K(name) heti_avx512_##name
+#define HETI_I(name) HETI_AVX512_##name
+#define HETI_TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl")))
+#elif HETI_ISA_PASS == 4
+#define HETI_K(name) heti_avx512_bf16_##name
+#define HETI_I(name) HETI_AVX512_##name
+#define HETI_TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16")))
+#else
+#define HETI_K(name) heti_neon_##name
+#define HETI_I(name) HETI_NEON_##name
+#define HETI_TARGET
+#endif
+
+typedef struct HETI_K(v) { HETI_I(C) c[HETI_I(CHUNKS)]; } HETI_K(v);
+typedef struct HETI_K(u) { HETI_I(CU) c[HETI_I(CHUNKS)]; } HETI_K(u);
+typedef struct HETI_K(d) { HETI_I(CD) c[HETI_I(DCHUNKS)]; } HETI_K(d);
+
+/* ---- element by element ---- */
+
+#define HETI_MAP(type, each, name, parameters, value) \
+    HETI_IN type HETI_K(name) parameters { type r; each(r.c[i] = value;) return r; }
+HETI_MAP(HETI_V, HETI_EACH, load, (const float *p), HETI_I(LOAD)(p + i * HETI_I(WIDTH)))
+HETI_MAP(HETI_V, HETI_EACH, set, (float x), HETI_I(SET)(x))
+HETI_MAP(HETI_V, HETI_EACH, add, (HETI_V a, HETI_V b), HETI_I(ADD)(a.c[i], b.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, sub, (HETI_V a, HETI_V b), HETI_I(SUB)(a.c[i], b.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, fma, (HETI_V a, HETI_V b, HETI_V c), HETI_I(FMA)(a.c[i], b.c[i], c.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, fnma, (HETI_V a, HETI_V b, HETI_V c), HETI_I(FNMA)(a.c[i], b.c[i], c.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, div, (HETI_V a, HETI_V b), HETI_I(DIV)(a.c[i], b.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, sqrt, (HETI_V a), HETI_I(SQRT)(a.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, max, (HETI_V a, HETI_V b), HETI_I(MAX)(a.c[i], b.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, min, (HETI_V a, HETI_V b), HETI_I(MIN)(a.c[i], b.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, abs, (HETI_V a), HETI_I(ABS)(a.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, neg, (HETI_V a), HETI_I(NEG)(a.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, lt, (HETI_V a, HETI_V b, HETI_V x, HETI_V y), HETI_I(LT)(a.c[i], b.c[i], x.c[i], y.c[i]))
+HETI_MAP(HETI_D, HETI_DEACH, dload, (const double *p), HETI_I(DLOAD)(p + i * (8 / HETI_I(DCHUNKS))))
+HETI_MAP(HETI_D, HETI_DEACH, dset, (double x), HETI_I(DSET)(x))
+HETI_MAP(HETI_D, HETI_DEACH, dadd, (HETI_D a, HETI_D b), HETI_I(DADD)(a.c[i], b.c[i]))
+HETI_MAP(HETI_D, HETI_DEACH, dsub, (HETI_D a, HETI_D b), HETI_I(DSUB)(a.c[i], b.c[i]))
+HETI_MAP(HETI_D, HETI_DEACH, dfma, (HETI_D a, HETI_D b, HETI_D c), HETI_I(DFMA)(a.c[i], b.c[i], c.c[i]))
+HETI_MAP(HETI_U, HETI_EACH, bits_zero, (void), HETI_I(UZERO)())
+
+/* The compiler must not make the product part of an addition behind it. */
+HETI_IN HETI_V HETI_K(mul)(HETI_V a, HETI_V b) {
+    HETI_V r;
+    HETI_EACH(r.c[i] = HETI_I(PRODUCT)(a.c[i], b.c[i]); HETI_I(BARRIER)(r.c[i])) return r;
+}
+HETI_IN void HETI_K(store)(float *p, HETI_V a) { HETI_EACH(HETI_I(STORE)(p + i * HETI_I(WIDTH), a.c[i]);) }
+HETI_IN void HETI_K(dstore)(double *p, HETI_D a) {
+    HETI_DEACH(HETI_I(DSTORE)(p + i * (8 / HETI_I(DCHUNKS)), a.c[i]);)
+}
+HETI_IN HETI_U HETI_K(bits_max)(HETI_U u, HETI_V a) {
+    HETI_EACH(u.c[i] = HETI_I(UMAX)(u.c[i], HETI_I(BITS)(HETI_I(ABS)(a.c[i])));) return u;
+}
 
 /* ---- what differs by more than a name: parts of a register, sums over lanes, conversions ---- */
 
@@ -901,7 +912,7 @@ HETI_IN float HETI_K(sum)(HETI_V a) {
     return a.c[0];
 }
 HETI_IN float HETI_K(top)(HETI_V a) {
-    for (int half = 8; half > 0; half /= 2) for (int i = 0; i < half; i++) a.c[i] = HETI_C_MAX(a.c[i], a.c[i + half]);
+    for (int half = 8; half > 0; half /= 2) for (int i = 0; i < half; i++) a.c[i] = HETI_I(MAX)(a.c[i], a.c[i + half]);
     return a.c[0];
 }
 HETI_IN double HETI_K(dsum)(HETI_D a) {
@@ -916,7 +927,7 @@ HETI_IN HETI_V HETI_K(floats)(HETI_D low, HETI_D high) {
     return r;
 }
 HETI_IN uint32_t HETI_K(bits_top)(HETI_U u) {
-    for (int i = 1; i < 16; i++) u.c[0] = HETI_C_UMAX(u.c[0], u.c[i]);
+    for (int i = 1; i < 16; i++) u.c[0] = HETI_I(UMAX)(u.c[0], u.c[i]);
     return u.c[0];
 }
 /* Exponent e (as floats) and mantissa in [2/3, 4/3) of normal positive numbers: a = mantissa
@@ -946,7 +957,6 @@ HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y) {
     HETI_EACH(x.c[i] = _mm256_blendv_ps(y.c[i], x.c[i], _mm256_castsi256_ps(HETI_K(lanes)(n, i)));)
     return x;
 }
-#define HETI_HALF(a, h) a.c[h]
 HETI_IN __m256i HETI_K(uhalves)(HETI_U u) { return _mm256_max_epu32(u.c[0], u.c[1]); }
 HETI_IN HETI_D HETI_K(widen)(__m256 a) {
     HETI_D r;
@@ -987,7 +997,6 @@ HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y) {
     x.c[0] = _mm512_mask_blend_ps(HETI_K(lanes)(n), y.c[0], x.c[0]);
     return x;
 }
-#define HETI_HALF(a, h) _mm512_extractf32x8_ps(a.c[0], h)
 HETI_IN __m256i HETI_K(uhalves)(HETI_U u) {
     return _mm256_max_epu32(_mm512_maskz_extracti64x4_epi64(HETI_EIGHT, u.c[0], 0),
                             _mm512_maskz_extracti64x4_epi64(HETI_EIGHT, u.c[0], 1));
@@ -1012,16 +1021,16 @@ HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa) {
     return r;
 }
 #endif
-HETI_IN HETI_D HETI_K(dlow)(HETI_V a) { return HETI_K(widen)(HETI_HALF(a, 0)); }
-HETI_IN HETI_D HETI_K(dhigh)(HETI_V a) { return HETI_K(widen)(HETI_HALF(a, 1)); }
+HETI_IN HETI_D HETI_K(dlow)(HETI_V a) { return HETI_K(widen)(HETI_I(HALF)(a, 0)); }
+HETI_IN HETI_D HETI_K(dhigh)(HETI_V a) { return HETI_K(widen)(HETI_I(HALF)(a, 1)); }
 HETI_IN float HETI_K(sum)(HETI_V a) {
-    __m256 eight = _mm256_add_ps(HETI_HALF(a, 0), HETI_HALF(a, 1));
+    __m256 eight = _mm256_add_ps(HETI_I(HALF)(a, 0), HETI_I(HALF)(a, 1));
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 HETI_IN float HETI_K(top)(HETI_V a) {
-    __m256 eight = _mm256_max_ps(HETI_HALF(a, 0), HETI_HALF(a, 1));
+    __m256 eight = _mm256_max_ps(HETI_I(HALF)(a, 0), HETI_I(HALF)(a, 1));
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
@@ -1063,7 +1072,7 @@ HETI_IN float HETI_K(sum)(HETI_V a) {
 }
 HETI_IN float HETI_K(top)(HETI_V a) {
     float part[4];
-    HETI_C_STORE(part, HETI_C_MAX(HETI_C_MAX(a.c[0], a.c[2]), HETI_C_MAX(a.c[1], a.c[3])));
+    HETI_I(STORE)(part, HETI_I(MAX)(HETI_I(MAX)(a.c[0], a.c[2]), HETI_I(MAX)(a.c[1], a.c[3])));
     for (int half = 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
     return part[0];
@@ -1104,18 +1113,6 @@ HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa) {
 }
 
 #endif
-
-#define HETI_LOAD_PART(p, n) HETI_K(load_part)(p, n)
-#define HETI_STORE_PART(p, a, n) HETI_K(store_part)(p, a, n)
-#define HETI_FIRST(n, x, y) HETI_K(first)(n, x, y)
-#define HETI_SUM(a) HETI_K(sum)(a)
-#define HETI_TOP(a) HETI_K(top)(a)
-#define HETI_DSUM(a) HETI_K(dsum)(a)
-#define HETI_DLOW(a) HETI_K(dlow)(a)
-#define HETI_DHIGH(a) HETI_K(dhigh)(a)
-#define HETI_FLOATS(low, high) HETI_K(floats)(low, high)
-#define HETI_BITS_TOP(u) HETI_K(bits_top)(u)
-#define HETI_GRID_ADD(sum, a, grid, n) HETI_K(grid_add)(sum, a, grid, n, 0)
 
 /* A term in double, rounded to a multiple of the parameter's step, so that sums are exact. */
 HETI_IN HETI_D HETI_K(on_grid)(HETI_D term, double grid) {
@@ -1165,7 +1162,7 @@ HETI_IN HETI_V HETI_K(exp)(HETI_V x) {
     HETI_V tail = HETI_K(polynomial)(r, heti_exp_coefficient, HETI_COUNT(heti_exp_coefficient));
     HETI_V y, scaled;
     y = HETI_ADD(HETI_FMA(tail, HETI_MUL(r, r), r), HETI_SET(1.0f));
-    HETI_EACH(scaled.c[i] = HETI_C_SCALE(y.c[i], shifted.c[i]);) /* y 2^n */
+    HETI_EACH(scaled.c[i] = HETI_I(SCALE)(y.c[i], shifted.c[i]);) /* y 2^n */
     y = HETI_LT(x, HETI_SET(HETI_EXP_HIGH), scaled, HETI_ADD(x, HETI_SET(INFINITY)));
     return HETI_LT(x, HETI_SET(HETI_EXP_LOW), HETI_ZERO(), y);
 }
@@ -1207,27 +1204,9 @@ HETI_IN HETI_V HETI_K(erf)(HETI_V x) {
    a bit.
    ============================================================================================== */
 
-/* Tile of C: HETI_TILE_M rows of HETI_TILE_V vectors. Accumulators, one row of B and a broadcast
-   element of A fit the registers. What is left over is taken in short tiles of HETI_TILE_SHORT
-   rows. */
-#if HETI_ISA_PASS == 1
-#define HETI_TILE_M 4
-#define HETI_TILE_SHORT 2
-#define HETI_TILE_V 1
-#elif HETI_ISA_PASS == 2 || HETI_ISA_PASS == 5
-#define HETI_TILE_M 6
-#define HETI_TILE_SHORT 2
-#define HETI_TILE_V 1
-#else
-#define HETI_TILE_M 12
-#define HETI_TILE_SHORT 4
-#define HETI_TILE_V 2
-#endif
-#define HETI_TILE_N (16 * HETI_TILE_V)
-
 /* ---- packing ---- */
 
-/* HETI_WIDTH k, contiguous, of n <= HETI_WIDTH lines become to[k][line] of `width` lines, a
+/* HETI_I(WIDTH) k, contiguous, of n <= HETI_I(WIDTH) lines become to[k][line] of `width` lines, a
    constant; lines >= n are 0. */
 #if HETI_ISA_PASS == 1
 HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, int64_t width, float *to,
@@ -1334,11 +1313,11 @@ HETI_IN void HETI_K(gather)(int64_t tile, int64_t lines, int64_t k, const heti_o
     if (from->line_stride == 1 && lines >= tile)
         for (; j < k; j++)
             memcpy(to + j * tile, from->data + j * from->k_stride, HETI_CAST(size_t, tile) * sizeof(float));
-    for (; from->k_stride == 1 && j + HETI_WIDTH <= k; j += HETI_WIDTH) {
+    for (; from->k_stride == 1 && j + HETI_I(WIDTH) <= k; j += HETI_I(WIDTH)) {
         HETI_UNROLL
-        for (int64_t line = 0; line < tile; line += HETI_WIDTH) {
+        for (int64_t line = 0; line < tile; line += HETI_I(WIDTH)) {
             const float *p = from->data + line * from->line_stride + j;
-            const int64_t width = heti_min(HETI_WIDTH, tile - line);
+            const int64_t width = heti_min(HETI_I(WIDTH), tile - line);
             if (lines >= tile) HETI_K(transpose)(p, from->line_stride, width, width, to + j * tile + line, tile);
             else HETI_K(transpose)(p, from->line_stride, lines - line, width, to + j * tile + line, tile);
         }
@@ -1350,7 +1329,7 @@ HETI_IN void HETI_K(gather)(int64_t tile, int64_t lines, int64_t k, const heti_o
 
 HETI_IN HETI_V HETI_K(bf16)(HETI_V x) {
     HETI_V size = HETI_ABS(x), r;
-    HETI_EACH(r.c[i] = HETI_C_BF16(x.c[i]);)
+    HETI_EACH(r.c[i] = HETI_I(BF16)(x.c[i]);)
     r = HETI_LT(size, HETI_SET(INFINITY), r, HETI_ADD(x, x)); /* infinite stays, NaN becomes quiet */
     return HETI_LT(size, HETI_SET(HETI_MIN_NORMAL), HETI_ZERO(), r);
 }
@@ -1437,10 +1416,8 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
         else HETI_K(pair_columns)(&part, count, k, tile - i, to + i, tile);
     }
 }
-#define HETI_PAIRS(bf16) (bf16)
 #define HETI_PACK_PAIRS(tile, lines, k, from, to) HETI_K(pack_pairs)(tile, lines, k, from, to)
 #else
-#define HETI_PAIRS(bf16) ((void)(bf16), 0)
 #define HETI_PACK_PAIRS(tile, lines, k, from, to) ((void)0)
 #endif
 
@@ -2651,101 +2628,11 @@ static const heti_row_kernels HETI_K(row_kernels) = {
     HETI_K(normal), HETI_K(attention_forward), HETI_K(attention_backward)
 };
 
-#endif /* HETI_ISA_PASS */
-/* The end of an instruction set's pass: its macros are forgotten, so that the next pass can define
-   them anew. */
-#ifdef HETI_ISA_PASS
+/* The next pass defines these anew. */
 #undef HETI_K
+#undef HETI_I
 #undef HETI_TARGET
-#undef HETI_WIDTH
-#undef HETI_C
-#undef HETI_CD
-#undef HETI_CU
-#undef HETI_CHUNKS
-#undef HETI_DCHUNKS
-#undef HETI_EACH
-#undef HETI_DEACH
-#undef HETI_C_LOAD
-#undef HETI_C_STORE
-#undef HETI_C_SET
-#undef HETI_C_ADD
-#undef HETI_C_SUB
-#undef HETI_C_PRODUCT
-#undef HETI_C_BARRIER
-#undef HETI_C_FMA
-#undef HETI_C_FNMA
-#undef HETI_C_DIV
-#undef HETI_C_SQRT
-#undef HETI_C_MAX
-#undef HETI_C_MIN
-#undef HETI_C_ABS
-#undef HETI_C_NEG
-#undef HETI_C_LT
-#undef HETI_C_BITS
-#undef HETI_C_UMAX
-#undef HETI_C_UZERO
-#undef HETI_C_DLOAD
-#undef HETI_C_DSTORE
-#undef HETI_C_DSET
-#undef HETI_C_DADD
-#undef HETI_C_DSUB
-#undef HETI_C_DPRODUCT
-#undef HETI_C_DFMA
-#undef HETI_C_SCALE
-#undef HETI_C_BF16
-#undef HETI_SIXTEEN
-#undef HETI_EIGHT
-#undef HETI_FN
-#undef HETI_IN
-#undef HETI_UNROLL
-#undef HETI_ROLLED
-#undef HETI_PREFETCH
-#undef HETI_FORGET
-#undef HETI_V
-#undef HETI_U
-#undef HETI_D
-#undef HETI_LOAD
-#undef HETI_STORE
-#undef HETI_SET
-#undef HETI_ZERO
-#undef HETI_ADD
-#undef HETI_SUB
-#undef HETI_MUL
-#undef HETI_FMA
-#undef HETI_FNMA
-#undef HETI_DIV
-#undef HETI_SQRT
-#undef HETI_MAX
-#undef HETI_MIN
-#undef HETI_ABS
-#undef HETI_NEG
-#undef HETI_LT
-#undef HETI_DLOAD
-#undef HETI_DSTORE
-#undef HETI_DSET
-#undef HETI_DADD
-#undef HETI_DSUB
-#undef HETI_DMUL
-#undef HETI_DFMA
-#undef HETI_BITS_ZERO
-#undef HETI_BITS_MAX
-#undef HETI_HALF
-#undef HETI_LOAD_PART
-#undef HETI_STORE_PART
-#undef HETI_FIRST
-#undef HETI_SUM
-#undef HETI_TOP
-#undef HETI_DSUM
-#undef HETI_DLOW
-#undef HETI_DHIGH
-#undef HETI_FLOATS
-#undef HETI_BITS_TOP
-#undef HETI_GRID_ADD
-#undef HETI_TILE_M
-#undef HETI_TILE_SHORT
-#undef HETI_TILE_V
-#undef HETI_TILE_N
-#undef HETI_PAIRS
+#undef HETI_MAP
 #undef HETI_PACK_PAIRS
 #undef HETI_PAIR_STEP
 #endif /* HETI_ISA_PASS */
@@ -2789,41 +2676,38 @@ typedef struct heti_cpu {
 
 /* ---- which kernels ---- */
 
-/* The kernels of an instruction set; 0 where this build or this machine has none. */
-static int heti_cpu_kernels(het_isa isa, heti_cpu *cpu) {
+typedef struct heti_kernels {
+    het_isa isa;
+    const heti_product_kernels *product;
+    const heti_row_kernels *rows;
+} heti_kernels;
+#define HETI_KERNELS(isa, name) { isa, &heti_##name##_product_kernels, &heti_##name##_row_kernels }
+
+/* Those of this build, the best first. */
+static const heti_kernels heti_built[] = {
+#ifdef HETI_HAVE_X86
+    HETI_KERNELS(HET_ISA_AVX512_BF16, avx512_bf16), HETI_KERNELS(HET_ISA_AVX512, avx512),
+    HETI_KERNELS(HET_ISA_AVX2, avx2),
+#endif
+#ifdef HETI_HAVE_NEON
+    HETI_KERNELS(HET_ISA_NEON, neon),
+#endif
+    HETI_KERNELS(HET_ISA_PLAIN, plain)
+};
+
+/* Whether this machine has an instruction set of the build. */
+static int heti_cpu_has(het_isa isa) {
 #ifdef HETI_HAVE_X86
     int avx2, avx512;
     __builtin_cpu_init();
     avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw")
-        && __builtin_cpu_supports("avx512vl");
-    if (isa == HET_ISA_AVX512_BF16 && avx512 && __builtin_cpu_supports("avx512bf16")) {
-        cpu->product = &heti_avx512_bf16_product_kernels;
-        cpu->rows = &heti_avx512_bf16_row_kernels;
-        return 1;
-    }
-    if (isa == HET_ISA_AVX512 && avx512) {
-        cpu->product = &heti_avx512_product_kernels;
-        cpu->rows = &heti_avx512_row_kernels;
-        return 1;
-    }
-    if (isa == HET_ISA_AVX2 && avx2) {
-        cpu->product = &heti_avx2_product_kernels;
-        cpu->rows = &heti_avx2_row_kernels;
-        return 1;
-    }
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    if (isa == HET_ISA_AVX512_BF16) return avx512 && __builtin_cpu_supports("avx512bf16");
+    if (isa == HET_ISA_AVX512) return avx512;
+    if (isa == HET_ISA_AVX2) return avx2;
 #endif
-#ifdef HETI_HAVE_NEON
-    if (isa == HET_ISA_NEON) {
-        cpu->product = &heti_neon_product_kernels;
-        cpu->rows = &heti_neon_row_kernels;
-        return 1;
-    }
-#endif
-    if (isa != HET_ISA_PLAIN) return 0;
-    cpu->product = &heti_plain_product_kernels;
-    cpu->rows = &heti_plain_row_kernels;
+    (void)isa;
     return 1;
 }
 
@@ -2842,14 +2726,13 @@ static int heti_cpu_avoids(het_isa isa) {
 
 /* The kernels of `isa`, AUTO: the best this machine has. 0: there are none. */
 static int heti_cpu_choose(het_isa isa, heti_cpu *cpu) {
-    static const het_isa heti_best_first[5] = { HET_ISA_AVX512_BF16, HET_ISA_AVX512, HET_ISA_AVX2, HET_ISA_NEON,
-                                               HET_ISA_PLAIN };
-    for (int i = 0; i < 5; i++) {
-        if (isa == HET_ISA_AUTO ? heti_cpu_avoids(heti_best_first[i]) : isa != heti_best_first[i]) continue;
-        cpu->config.isa = heti_best_first[i];
-        if (heti_cpu_kernels(heti_best_first[i], cpu)) return 1;
-    }
-    return 0;
+    const heti_kernels *k = heti_built, *end = heti_built + HETI_COUNT(heti_built);
+    while (k < end && ((isa == HET_ISA_AUTO ? heti_cpu_avoids(k->isa) : isa != k->isa) || !heti_cpu_has(k->isa))) k++;
+    if (k == end) return 0;
+    cpu->config.isa = k->isa;
+    cpu->product = k->product;
+    cpu->rows = k->rows;
+    return 1;
 }
 
 static het_result heti_cpu_create(const het_device_config *config, void **self) {
@@ -3425,10 +3308,11 @@ static size_t heti_linear_workspace_of(const heti_cpu *cpu, het_op_kind kind, co
 /* =================================================================================================
    >>cpu_rows  The CPU device: all ops but the linear ones, and its table.
 
-   Most ops are a row of heti_ranges: they cut their independent outputs (rows, or columns where they
-   sum over tokens) into ranges and call one kernel of the instruction set's table on each. What ranges add up by themselves (a
-   maximum, a loss) lies in `partial`, one a runner, joined afterwards by operations without order.
-   So neither the number of threads nor where the cuts fall changes a bit.
+   Most ops are a row of heti_ranges: they cut their independent outputs (rows, or columns where
+   they sum over tokens) into ranges and call one kernel of the instruction set's table on each.
+   What ranges add up by themselves (a maximum, a loss) lies in `partial`, one a runner, joined
+   afterwards by operations without order. So neither the number of threads nor where the cuts fall
+   changes a bit.
    ============================================================================================== */
 
 #define HETI_MAX_RUNNERS 128

@@ -279,7 +279,8 @@ static int bench_attention(bench *b) {
     int64_t r;
     int which;
     memset(&op, 0, sizeof op);
-    a->view = &b->view, a->compute = (het_dtype)b->set.dtype, a->heads = m->heads, a->kv_heads = m->kv_heads, a->head_size = m->head_size, a->causal = 1;
+    a->view = &b->view, a->compute = (het_dtype)b->set.dtype, a->causal = 1;
+    a->heads = m->heads, a->kv_heads = m->kv_heads, a->head_size = m->head_size;
     a->scale = (float)(1 / sqrt((double)m->head_size));
     op.kind = HET_OP_ATTENTION_FORWARD, a->workspace_size = b->cpu->workspace(b->self, &op);
     op.kind = HET_OP_ATTENTION_BACKWARD, bytes = b->cpu->workspace(b->self, &op);

@@ -64,7 +64,7 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* One op, or several one after the other. work: what they do, in units; printed as work a second. bytes: of device memory that it takes; 0: not said. */
+/* One op, or several one after the other. work: what they do, in units, printed as work a second; bytes: of device memory, 0: not said. */
 static void bench_measure_in(bench *b, const char *name, const het_op *op, int ops, double work, const char *unit, size_t bytes) {
     double round[ROUNDS], once;
     int64_t calls;
