@@ -219,8 +219,9 @@ int main(int argc, char **argv) {
    measures ranks and links, searches for a plan and simulates a schedule.
 
    FILES
-   hetrain_files.h, a companion, reads and writes them: weights as Hugging Face has them, state of
-   the optimizer, config.json, tokenizers. A program that saves copies two headers.
+   Companions read and write them. hetrain_files.h: weights as Hugging Face has them, state of the
+   optimizer, config.json. hetrain_tokenizer.h: tokenizers. A program that saves copies
+   hetrain_text.h and hetrain_files.h too.
    het_parameter_read, het_parameter_write, het_restore_begin and het_restore_end are what it needs
    of this one.
 
