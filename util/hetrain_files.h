@@ -653,7 +653,7 @@ static void heti_f_table_cut(heti_f_table *t, heti_t_arena *arena, int64_t tenso
 
 static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t pairs, size_t text,
                                      const het_allocator *allocator, het_error *error) {
-    heti_t_arena arena = { NULL, 0 };
+    heti_t_arena arena = { NULL, 0, 0 };
     size_t block;
     heti_f_table_cut(t, &arena, tensors, pairs, text);
     block = arena.used;

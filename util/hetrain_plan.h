@@ -1883,8 +1883,7 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     s.costs = costs;
     s.error = error;
     s.keep = timeline == HET_YES;
-    if (!heti_t_allocator(allocator, &s.allocator))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &s.allocator, "het_simulate", error));
     HETI_T_TRY(heti_p_sim_given(&s));
     HETI_T_TRY(heti_p_sim_allocate(&s, heti_p_result_cut, &size));
     s.result->allocator = s.allocator;

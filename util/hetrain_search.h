@@ -884,19 +884,12 @@ static void heti_s_profile_cut(het_profile **at, const het_profile *count, heti_
 /* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
 static het_result heti_s_profile_new(const het_profile *count, const het_allocator *allocator, const char *call,
                                      het_profile **profile, het_error *error) {
-    heti_t_arena arena;
-    void *block;
-    size_t size;
-    arena.base = NULL;
-    arena.used = 0;
+    heti_t_arena arena = { NULL, 0, 0 };
     heti_s_profile_cut(profile, count, &arena);
-    size = arena.used;
-    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
-    arena.base = HETI_T_CAST(char *, block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, allocator, call, error));
     heti_s_profile_cut(profile, count, &arena);
     (*profile)->allocator = *allocator;
-    (*profile)->size = size;
+    (*profile)->size = arena.size;
     return HET_OK;
 }
 
@@ -934,15 +927,12 @@ static void heti_s_uses_cut(heti_s_described *d, heti_t_arena *arena) {
 
 static het_result heti_s_described_block(heti_s_described *d, int which, void (*cut)(heti_s_described *d,
     heti_t_arena *arena)) {
-    heti_t_arena arena;
-    arena.base = NULL;
-    arena.used = 0;
+    heti_t_arena arena = { NULL, 0, 0 };
     cut(d, &arena);
-    d->size[which] = arena.used;
-    HETI_T_TRY(heti_t_block(&d->allocator, arena.used, "het_profile_describe", &d->block[which], d->error));
-    arena.base = HETI_T_CAST(char *, d->block[which]);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &d->allocator, "het_profile_describe", d->error));
     cut(d, &arena);
+    d->size[which] = arena.size;
+    d->block[which] = arena.base;
     return HET_OK;
 }
 
@@ -955,8 +945,7 @@ static het_result heti_s_describe_start(heti_s_described *d, const het_desc *des
     d->desc = *desc;
     if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
         return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: het_desc was not cleared");
-    if (!heti_t_allocator(allocator, &d->allocator))
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &d->allocator, "het_profile_describe", d->error));
     HETI_T_TRY(het_model_complete(&d->desc.model, d->error));
     het_desc_defaults(&d->desc);
     d->count.units = d->desc.units != NULL ? d->desc.unit_count : 2 * d->desc.model.layers + 2;
@@ -1094,8 +1083,7 @@ HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedul
         schedule->pipelines != plan->pipelines)
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_profile_needs: a pointer is NULL, or the schedule is not of this plan");
-    if (!heti_t_allocator(allocator, &own))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_needs: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_needs", error));
     for (p = 0; p < plan->pipelines; p++)
         cells += (plan->first_stage[p + 1] - plan->first_stage[p]) * schedule->micro_batches[p];
     size = HETI_T_CAST(size_t, cells + 2 * plan->stages) * sizeof(int64_t);
@@ -1198,18 +1186,15 @@ static void heti_s_held_chains(heti_s_held *h) {
 /* The chains in a block of their own. */
 static het_result heti_s_held_start(heti_s_held *h, const het_profile *profile, const het_plan *plan,
                                     const het_allocator *allocator, void **block, size_t *size, het_error *error) {
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     memset(h, 0, sizeof *h);
     h->profile = profile;
     h->plan = plan;
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_held_cut(h, &arena);
-    *size = arena.used;
-    HETI_T_TRY(heti_t_block(allocator, *size, "bytes of a plan", block, error));
-    arena.base = HETI_T_CAST(char *, *block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, allocator, "bytes of a plan", error));
     heti_s_held_cut(h, &arena);
+    *size = arena.size;
+    *block = arena.base;
     heti_s_held_chains(h);
     return HET_OK;
 }
@@ -1482,10 +1467,10 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
                                                     het_error *error) {
     heti_s_costing c;
     heti_s_held held;
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     het_allocator own;
     het_result result;
-    void *block, *scratch;
+    void *scratch;
     size_t size;
     if (costs == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
     *costs = NULL;
@@ -1498,8 +1483,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     if (cluster != NULL && cluster->ranks != plan->ranks)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d",
                            plan->ranks, cluster->ranks);
-    if (!heti_t_allocator(allocator, &own))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_costs", error));
     memset(&c, 0, sizeof c);
     c.profile = profile;
     c.plan = plan;
@@ -1508,20 +1492,15 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     HETI_T_TRY(heti_s_held_start(&held, profile, plan, &own, &scratch, &size, error));
     heti_s_held_stages(&held, NULL, 1, 1, 0);
     heti_s_held_stages(&held, NULL, 1, 1, 1);
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_costs_cut(&c, &arena);
-    result = heti_t_block(&own, arena.used, "het_profile_costs", &block, error);
+    result = heti_t_arena_start(&arena, &own, "het_profile_costs", error);
     if (result == HET_OK) {
-        const size_t used = arena.used;
-        arena.base = HETI_T_CAST(char *, block);
-        arena.used = 0;
         heti_s_costs_cut(&c, &arena);
         c.to->allocator = own;
-        c.to->size = used;
+        c.to->size = arena.size;
         result = heti_s_fill_costs(&c, &held, error);
         if (result == HET_OK) *costs = c.to;
-        else own.free(own.user, block, used);
+        else own.free(own.user, arena.base, arena.size);
     }
     own.free(own.user, scratch, size);
     return result;
@@ -2137,8 +2116,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_read: %s is NULL", profile == NULL ? "profile" :
                            "text");
     *profile = NULL;
-    if (!heti_t_allocator(allocator, &own))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_read: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_read", error));
     memset(&r, 0, sizeof r);
     r.error = error;
     result = heti_s_read_all(&r, text, length, &own, profile);
@@ -2228,8 +2206,7 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     *profile = NULL;
     if (first == NULL || second == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: a profile is NULL");
-    if (!heti_t_allocator(allocator, &own))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_merge", error));
     HETI_T_TRY(heti_s_merge_check(first, second, error));
     count = *first;
     if (count.granule == 0) count.granule = second->granule;
@@ -3182,20 +3159,17 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 
 static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
     het_profile count = *described;
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     int64_t i, n, s;
     count.devices = heti_s_device_kinds(&m->context, NULL, NULL);
     count.links = m->context.device_count > 1 ? 1 : 0;
     HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
     heti_s_profile_same(m->profile, described);
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_measure_cut(m, &arena);
-    m->size = arena.used;
-    HETI_T_TRY(heti_t_block(&m->allocator, m->size, "het_profile_measure", &m->block, m->error));
-    arena.base = HETI_T_CAST(char *, m->block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &m->allocator, "het_profile_measure", m->error));
     heti_s_measure_cut(m, &arena);
+    m->size = arena.size;
+    m->block = arena.base;
     (void)heti_s_device_kinds(&m->context, m->group, NULL);
     for (i = m->context.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
@@ -3233,8 +3207,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     memset(&m, 0, sizeof m);
     m.desc = desc;
     m.error = error;
-    if (!heti_t_allocator(&desc->allocator, &m.allocator))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &m.allocator, "het_profile_measure", error));
     HETI_T_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
     m.context = *desc->desc;
     result = het_model_complete(&m.context.model, error);
@@ -3525,19 +3498,12 @@ static void heti_s_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t gro
 
 static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, const het_allocator *allocator, const char *call,
                                      het_cluster **cluster, het_error *error) {
-    heti_t_arena arena;
-    void *block;
-    size_t size;
-    arena.base = NULL;
-    arena.used = 0;
+    heti_t_arena arena = { NULL, 0, 0 };
     heti_s_cluster_cut(cluster, ranks, groups, &arena);
-    size = arena.used;
-    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
-    arena.base = HETI_T_CAST(char *, block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, allocator, call, error));
     heti_s_cluster_cut(cluster, ranks, groups, &arena);
     (*cluster)->allocator = *allocator;
-    (*cluster)->size = size;
+    (*cluster)->size = arena.size;
     return HET_OK;
 }
 
@@ -3559,8 +3525,7 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
         return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" :
                            "text");
     *cluster = NULL;
-    if (!heti_t_allocator(allocator, &own))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_read", error));
     memset(&r, 0, sizeof r);
     r.error = error;
     HETI_T_TRY(heti_s_cluster_pass(&r, text, length));
@@ -3589,8 +3554,7 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency,
                            bandwidth);
-    if (!heti_t_allocator(allocator, &own))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
     for (i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
             return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most "
@@ -6019,16 +5983,12 @@ static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *a) {
 
 /* The curves need the number of kinds, which the first block has to hold. */
 static het_result heti_s_seek_start(heti_s_seek *s, void **block, size_t *size) {
-    heti_t_arena arena;
-    arena.base = NULL;
-    arena.used = 0;
+    heti_t_arena arena = { NULL, 0, 0 };
     heti_s_seek_cut(s, &arena);
-    *size = arena.used;
-    HETI_T_TRY(heti_t_block(&s->allocator, *size, "het_plan_search", block, s->error));
-    memset(*block, 0, *size);
-    arena.base = HETI_T_CAST(char *, *block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_plan_search", s->error));
     heti_s_seek_cut(s, &arena);
+    *size = arena.size;
+    *block = arena.base;
     s->plan.units = s->units;
     s->plan.ranks = s->ranks;
     s->plan.slices = 1;
@@ -6057,17 +6017,10 @@ static void heti_s_plan_cut(const het_plan *from, het_plan **plan, heti_t_arena 
 
 static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *allocator, const char *call,
                                    het_plan **plan, het_error *error) {
-    heti_t_arena arena;
-    void *block;
-    size_t size;
-    arena.base = NULL;
-    arena.used = 0;
+    heti_t_arena arena = { NULL, 0, 0 };
     heti_s_plan_cut(from, plan, &arena);
-    size = arena.used;
     *plan = NULL;
-    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
-    arena.base = HETI_T_CAST(char *, block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, allocator, call, error));
     heti_s_plan_cut(from, plan, &arena);
     memcpy((*plan)->stage, from->stage, HETI_T_CAST(size_t, from->stages) * sizeof *from->stage);
     memcpy((*plan)->first_stage, from->first_stage, HETI_T_CAST(size_t, from->pipelines + 1) *
@@ -6076,7 +6029,7 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     memcpy((*plan)->state_share, from->state_share, HETI_T_CAST(size_t, from->ranks) * sizeof *from->state_share);
     memcpy((*plan)->slice_share, from->slice_share, HETI_T_CAST(size_t, from->slices) * sizeof *from->slice_share);
     (*plan)->allocator = *allocator;
-    (*plan)->size = size;
+    (*plan)->size = arena.size;
     return HET_OK;
 }
 
@@ -6193,23 +6146,16 @@ static void heti_s_search_cut(const heti_s_seek *s, het_search **search, heti_t_
 }
 
 static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     het_search *to;
-    void *block;
-    size_t size;
     int64_t i;
     double work, chain;
     het_result result = HET_OK;
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_search_cut(s, &to, &arena);
-    size = arena.used;
-    HETI_T_TRY(heti_t_block(&s->allocator, size, "het_plan_search", &block, s->error));
-    arena.base = HETI_T_CAST(char *, block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_plan_search", s->error));
     heti_s_search_cut(s, &to, &arena);
     to->allocator = s->allocator;
-    to->size = size;
+    to->size = arena.size;
     to->found_count = s->found_count;
     for (i = 0; i < s->found_count && result == HET_OK; i++) {
         result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
@@ -6348,8 +6294,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: desc is NULL");
     memset(&s, 0, sizeof s);
     s.error = error;
-    if (!heti_t_allocator(&desc->allocator, &s.allocator))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_plan_search", error));
     HETI_T_TRY(heti_s_seek_desc(&s, desc));
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     result = heti_s_seek_start(&s, &block, &size);
@@ -6463,23 +6408,19 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const het_plan *
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                                           het_error *error) {
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     memset(p, 0, sizeof *p);
     p->desc = desc;
     p->error = error;
     p->granules = granules;
     HETI_T_TRY(heti_s_predict_check(p, plan, call));
-    if (!heti_t_allocator(&desc->allocator, &p->allocator))
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &p->allocator, call, error));
     p->micro_batches = (desc->granules + granules - 1) / granules;
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_predict_cut(p, plan, &arena);
-    p->size = arena.used;
-    HETI_T_TRY(heti_t_block(&p->allocator, p->size, call, &p->block, error));
-    arena.base = HETI_T_CAST(char *, p->block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &p->allocator, call, error));
     heti_s_predict_cut(p, plan, &arena);
+    p->size = arena.size;
+    p->block = arena.base;
     heti_s_predict_sizes(p, plan);
     HETI_T_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
     p->costs->costs.tokens = p->tokens;
@@ -6607,28 +6548,20 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
     het_allocator allocator;
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     const het_cluster *cluster;
     het_adapt *a = NULL;
-    void *block;
-    size_t size;
     int64_t r;
     if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
     *adapt = NULL;
     HETI_T_TRY(heti_s_adapt_check(desc, error));
-    if (!heti_t_allocator(&desc->allocator, &allocator))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &allocator, "het_adapt_create", error));
     cluster = desc->search->cluster;
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_adapt_cut(&a, cluster, &arena);
-    size = arena.used;
-    HETI_T_TRY(heti_t_block(&allocator, size, "het_adapt_create", &block, error));
-    arena.base = HETI_T_CAST(char *, block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &allocator, "het_adapt_create", error));
     heti_s_adapt_cut(&a, cluster, &arena);
     a->allocator = allocator;
-    a->size = size;
+    a->size = arena.size;
     a->search = *desc->search;
     a->search.allocator = allocator;
     heti_s_adapt_cluster(&a->believed, cluster);
@@ -6654,7 +6587,7 @@ static void heti_s_way_cut(het_adapt *a, const het_plan *plan, heti_t_arena *are
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
     heti_s_predict predict;
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     het_plan *copy = NULL;
     het_simulation *simulation = NULL;
     het_result result;
@@ -6676,19 +6609,13 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     adapt->plan = copy;
     adapt->most = 0;
     for (p = 0; p < plan->pipelines; p++) adapt->most = predict.count[p] > adapt->most ? predict.count[p] : adapt->most;
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_way_cut(adapt, plan, &arena);
-    adapt->way_size = arena.used;
-    result = heti_t_block(&adapt->allocator, adapt->way_size, "het_adapt_start", &adapt->way_block, error);
-    if (result != HET_OK) {
-        heti_s_adapt_stop(adapt);
-        return result;
-    }
-    arena.base = HETI_T_CAST(char *, adapt->way_block);
-    arena.used = 0;
-    heti_s_way_cut(adapt, plan, &arena);
-    return HET_OK;
+    result = heti_t_arena_start(&arena, &adapt->allocator, "het_adapt_start", error);
+    adapt->way_block = arena.base;
+    adapt->way_size = arena.size;
+    if (result == HET_OK) heti_s_way_cut(adapt, plan, &arena);
+    else heti_s_adapt_stop(adapt);
+    return result;
 }
 
 /* ---- observing ---- */
@@ -7263,19 +7190,16 @@ static int64_t heti_s_pack_counts(const heti_s_pack *s, heti_s_count *count) {
 }
 
 static het_result heti_s_pack_room(heti_s_pack *s) {
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     s->plan = s->d.plan;
     s->granules = s->d.granules;
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
     s->count_count = heti_s_pack_counts(s, NULL);
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_pack_cut_block(s, &arena);
-    s->size = arena.used;
-    HETI_T_TRY(heti_t_block(&s->allocator, s->size, "het_pack", &s->block, s->error));
-    arena.base = HETI_T_CAST(char *, s->block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_pack", s->error));
     heti_s_pack_cut_block(s, &arena);
+    s->size = arena.size;
+    s->block = arena.base;
     (void)heti_s_pack_counts(s, s->count);
     s->lists.ranks = s->plan->ranks;
     s->lists.pipelines = s->plan->pipelines;
@@ -8005,18 +7929,11 @@ static void heti_s_packing_cut(const heti_s_pack *s, het_packing **to, heti_t_ar
 
 static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     const heti_s_grouping *g = s->best_grouping;
-    heti_t_arena arena;
+    heti_t_arena arena = { NULL, 0, 0 };
     het_packing *k = NULL;
-    void *block;
-    size_t size;
     int64_t i, j;
-    arena.base = NULL;
-    arena.used = 0;
     heti_s_packing_cut(s, NULL, &arena);
-    size = arena.used;
-    HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &block, s->error));
-    arena.base = HETI_T_CAST(char *, block);
-    arena.used = 0;
+    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_pack", s->error));
     heti_s_packing_cut(s, &k, &arena);
     k->granules = s->granules;
     k->micro_batches = g->count;
@@ -8028,7 +7945,7 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     k->evaluations = s->evaluations;
     k->stopped = s->stopped;
     k->allocator = s->allocator;
-    k->size = size;
+    k->size = arena.size;
     heti_s_pack_divide(s, g->count, k->counts);
     heti_s_pack_amounts(s, g);
     for (i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
@@ -8063,8 +7980,7 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
     memset(&s, 0, sizeof s);
     s.d = *desc;
     s.error = error;
-    if (!heti_t_allocator(&desc->allocator, &s.allocator))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_pack: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_pack", error));
     result = heti_s_pack_check(&s);
     if (result == HET_OK) result = heti_s_pack_lists(&s);
     if (result == HET_OK) result = heti_s_pack_room(&s);

@@ -452,6 +452,12 @@ static inline int heti_t_allocator(const het_allocator *given, het_allocator *al
     return allocator->alloc != NULL && allocator->free != NULL;
 }
 
+static inline het_result heti_t_need_allocator(const het_allocator *given, het_allocator *allocator, const char *call,
+                                               het_error *error) {
+    if (heti_t_allocator(given, allocator)) return HET_OK;
+    return heti_t_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
+}
+
 static inline het_result heti_t_choose(const het_allocator *given, het_allocator *allocator, het_error *error,
                                        const char *name) {
     if (heti_t_allocator(given, allocator)) return HET_OK;
@@ -460,7 +466,7 @@ static inline het_result heti_t_choose(const het_allocator *given, het_allocator
 
 /* With base NULL only sizes are added up: the same calls then cut the block. A sum that does not
    fit stays SIZE_MAX. */
-typedef struct heti_t_arena { char *base; size_t used; } heti_t_arena;
+typedef struct heti_t_arena { char *base; size_t used, size; } heti_t_arena;
 
 static inline void *heti_t_take(heti_t_arena *arena, int64_t count, size_t size) {
     char *at = arena->base != NULL ? arena->base + arena->used : NULL;
@@ -481,6 +487,17 @@ static inline het_result heti_t_block(const het_allocator *allocator, size_t siz
     if (*block == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "%s: no memory for %d bytes", call, HETI_T_CAST(int64_t, size / 2 * 2));
     memset(*block, 0, size);
+    return HET_OK;
+}
+
+/* Between the two passes: a block for what was counted, all bytes 0. */
+static inline het_result heti_t_arena_start(heti_t_arena *arena, const het_allocator *allocator, const char *call,
+                                            het_error *error) {
+    void *block = NULL;
+    arena->size = arena->used;
+    arena->used = 0;
+    HETI_T_TRY(heti_t_block(allocator, arena->size, call, &block, error));
+    arena->base = HETI_T_CAST(char *, block);
     return HET_OK;
 }
 

@@ -2108,7 +2108,7 @@ HETRAIN_API het_result het_tokenizer_read(const char *text, size_t length, const
                                           het_tokenizer **tokenizer, het_error *error) {
     heti_k_source s;
     heti_k_parts parts;
-    heti_t_arena arena = { NULL, 0 };
+    heti_t_arena arena = { NULL, 0, 0 };
     het_tokenizer sizes, *t;
     het_result result;
     if (text == NULL || tokenizer == NULL)
