@@ -183,7 +183,7 @@ CHECKED = $(PROGRAMS:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 test:
 	@bash tests/tools/install.sh
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
-	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(CUDA_SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(CUDA_SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/house.sh tests/tools/check_header.sh
 
 test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(BUILD)/standin/train_nccl $(CHECKED) mpi-test-programs
 
@@ -287,6 +287,7 @@ $(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi $(BUILD)/standin:
 .SECONDARY:
 
 check-header:
+	@bash tests/tools/house.sh --rooms
 	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_header.sh
 
 golden:
