@@ -1203,7 +1203,7 @@ typedef struct het_rule {
     int (*choose)(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]);
 } het_rule;
 
-/* 1: what the stage's next F, or B or I, or W needs is there. */
+/* 1: what the stage's next F, or B or I, or W needs is there. Threads: any. */
 HETRAIN_API int het_play_ready(const het_play *play, int64_t stage, int32_t kind);
 /* The compute lists of a rule: a simulation in which every rank that is free takes the action that
    the rule chooses, until all are done. F, I and W take 1, B 2; all ends of one moment come before
@@ -9057,8 +9057,8 @@ typedef struct heti_message {
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
-/* What a rank does at once in a reduction or gather of a block: an op of its seat's group or posts to
-   and from two other ranks, -1: nobody, of elements [begin, end) each. */
+/* What a rank does at once in a reduction or gather of a block: an op of its seat's group or posts
+   to and from two other ranks, -1: nobody, of elements [begin, end) each. */
 typedef struct heti_move {
     heti_end *end;            /* the group's; NULL: posts */
     int32_t whole;            /* its op is one on all of the block; 0: a message for each part */
@@ -12562,8 +12562,8 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
 /* The first element that a seat's holders own; of `seats`: the end. */
 static int64_t heti_seat_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
 
-/* One of the moves of seat i in which its process adds to, or gets from, the leader: seat `first` of
-   the process. */
+/* One of the moves of seat i in which its process adds to, or gets from, the leader: seat `first`
+   of the process. */
 static void heti_inside_move(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
                              int gather, heti_move *m) {
     const int whole = inwards != gather;

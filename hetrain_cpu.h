@@ -725,7 +725,8 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_NEON_SCALE(p, t) vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p), \
     vshlq_n_u32(vreinterpretq_u32_f32(t), 23)))
 #define HETI_NEON_BF16(a) vreinterpretq_f32_u32(vandq_u32(vdupq_n_u32(0xffff0000u), \
-    vaddq_u32(vreinterpretq_u32_f32(a), vaddq_u32(vdupq_n_u32(0x7fff), vandq_u32(vdupq_n_u32(1), vshrq_n_u32(vreinterpretq_u32_f32(a), 16))))))
+    vaddq_u32(vreinterpretq_u32_f32(a), vaddq_u32(vdupq_n_u32(0x7fff), \
+    vandq_u32(vdupq_n_u32(1), vshrq_n_u32(vreinterpretq_u32_f32(a), 16))))))
 #define HETI_NEON_DCHUNKS HETI_NEON_CHUNKS
 #define HETI_NEON_EACH HETI_EACH_4
 #define HETI_NEON_DEACH HETI_EACH_4
