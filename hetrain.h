@@ -777,7 +777,6 @@ typedef enum het_op_kind {
     HET_OP_ADD, HET_OP_SCALE,                                            /* elements */
     HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
 } het_op_kind;
-#define HETRAIN_OPS 30 /* kinds */
 
 typedef struct het_op {
     het_op_kind kind;
