@@ -40,6 +40,7 @@ static inline het_result llmc_open(const het_reader *from, llmc *file, het_error
     uint64_t width, elements, wanted;
     int i;
     het_result result;
+    memset(file, 0, sizeof *file);
     if (from->size < sizeof header)
         return llmc_fail(error, HET_ERR_FORMAT, from, "%llu bytes, a header of llm.c has 1024", (unsigned long long)from->size);
     result = llmc_read(from, 0, header, sizeof header, error);
