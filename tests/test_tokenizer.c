@@ -1,5 +1,5 @@
-/* Tokenizers of hetrain_tokenizer.h against ids from Hugging Face's tokenizers (tests/oracle/tokenizer_vectors.py), against the plainest way to do byte
-   pair encoding, and against files that are bad in one place. tests/oracle/tokenizer_soak.py compares a million texts more. */
+/* Tokenizers of hetrain_tokenizer.h against ids from Hugging Face's tokenizers (tests/oracle/tokenizer_vectors.py), against the plainest way to do
+   byte pair encoding, and against files that are bad in one place. tests/oracle/tokenizer_soak.py compares a million texts more. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* opendir */
 #endif
