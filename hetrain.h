@@ -227,7 +227,12 @@ int main(int argc, char **argv) {
 
    FUNCTIONS
        >>device_api      het_cpu_device het_reference_device het_null_device
-       >>unit_api        het_unit_embed het_unit_attention het_unit_mlp het_unit_head
+       >>unit_api        het_program_begin het_node_input het_node_embedding het_node_norm
+                         het_node_head_norm het_node_linear het_node_linears het_node_rotary
+                         het_node_attention het_node_activation het_node_residual het_node_output
+                         het_node_loss het_program_end het_program_forward
+                         het_program_backward_input het_program_backward_weight
+                         het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
        >>optimizer_api   het_adamw het_learning_rate
        >>plan_api        het_plan_read het_plan_write het_plan_free
@@ -258,7 +263,7 @@ int main(int argc, char **argv) {
        >>model_api       het_model_desc: what is trained
        >>batch_api       het_batch: packed tokens
        >>device_api      het_device_iface: the ops and their arguments
-       >>unit_api        het_unit_iface: unit kinds
+       >>unit_api        het_unit_iface: unit kinds; het_program: units as lists of nodes
        >>optimizer_api   het_optimizer_iface, learning rate schedules
        >>plan_api        het_plan: who does what
        >>schedule_api    het_schedule: in which order
@@ -285,7 +290,7 @@ int main(int argc, char **argv) {
        >>devices         the null device, where the CPU device comes in, ops on any device
        >>json            a strict JSON reader
        >>model           model settings, presets
-       >>units           embed, attention, mlp, head
+       >>units           programs, what follows from them, their calls; embed, attention, mlp, head
        >>generate        plans and schedules as blocks, shares of micro-batches, schedules by name
        >>plans           plans as text, what makes a plan valid
        >>schedule        lists of actions: text, the player that makes, proves and completes them
@@ -885,7 +890,7 @@ HETRAIN_API const het_device_iface *het_null_device(void);
 
 #define HETRAIN_MAX_STREAMS 4
 #define HETRAIN_MAX_UNIT_PARAMETERS 24
-#define HETRAIN_MAX_UNIT_TENSORS 28
+#define HETRAIN_MAX_UNIT_TENSORS 40
 
 typedef enum het_init { HET_INIT_ZERO = 0, HET_INIT_ONE = 1, HET_INIT_NORMAL = 2, HET_INIT_UNIFORM = 3 } het_init;
 
@@ -930,6 +935,54 @@ typedef struct het_unit {   /* one unit of the chain */
     const void *settings;   /* the user's own, for user kinds; must outlive the context */
 } het_unit;
 
+/* ---- units as programs ----
+   A unit can be a program: a list of ops (nodes) over values, each value [rows][width] floats. Its
+   describe lists the nodes, from het_program_begin to het_program_end; its other three calls are
+   het_program_forward, het_program_backward_input and het_program_backward_weight
+   (examples/custom_unit.c). All else follows from the list: parameters, tensors and how long they
+   are kept, what is cheaper to make again than to keep, workspace, flops, gradients of values that
+   several nodes read, what a frozen weight saves. */
+
+#define HETRAIN_MAX_NODES 24
+#define HETRAIN_MAX_VALUES 32
+
+typedef enum het_node_kind {
+    HET_NODE_EMBEDDING, HET_NODE_NORM, HET_NODE_HEAD_NORM, HET_NODE_LINEAR, HET_NODE_ROTARY, HET_NODE_ATTENTION,
+    HET_NODE_ACTIVATION, HET_NODE_RESIDUAL, HET_NODE_COPY, HET_NODE_LOSS, HET_NODES
+} het_node_kind;
+
+typedef struct het_node {
+    het_node_kind kind;
+    int32_t option;               /* activation: which; residual: which of the unit's dropouts; linear: which factor */
+    int32_t inputs, outputs;
+    int32_t x[3], y[3];           /* values it reads, values it writes */
+    int32_t weight[3], bias[3];   /* parameters of the unit; -1: none */
+    int32_t statistic[2];         /* tensors of the unit: mean and rstd, maximum and sum; -1: none */
+} het_node;
+
+/* A value and its gradient, [0] and [1]. */
+typedef struct het_value {
+    int64_t width;
+    int32_t node;                 /* that makes it; -1: it is an input stream */
+    int32_t uses;                 /* nodes that read it */
+    int32_t in, out;              /* which input stream, which output stream it is; -1: none */
+    int32_t factor;               /* u = x A^T number so many of the unit; -1: no factor's */
+    int32_t home[2];              /* the value in whose memory it lies: itself, or another where an op works in place */
+    int32_t tensor[2];            /* of the unit; -1: the stream's memory */
+    het_keep keep[2];
+} het_value;
+
+typedef struct het_program {
+    int32_t nodes, values, factors, dropouts;
+    het_node node[HETRAIN_MAX_NODES + 1]; /* the last is nobody's */
+    het_value value[HETRAIN_MAX_VALUES];
+    int32_t scratch;              /* tensor in which a gradient waits to be added to another; -1: none */
+    int32_t logits;               /* of a loss unit; -1: it is none */
+    het_result result;            /* of the functions below; these two are theirs alone: */
+    const het_unit *unit;
+    struct het_unit_info *info;
+} het_program;
+
 /* Filled by describe. Limits are those of the context: the most tokens of a micro-batch and of a
    granule. */
 typedef struct het_unit_info {
@@ -949,6 +1002,7 @@ typedef struct het_unit_info {
                                                and all its parameters' gradients in backward_input;
                                                its backward_weight is never called */
     double flops_forward, flops_input, flops_weight; /* a token, without the attention over context */
+    het_program *program;                   /* in: room for one, which lives as long as the unit is called */
 } het_unit_info;
 
 typedef struct het_unit_call {
@@ -989,6 +1043,48 @@ typedef struct het_unit_iface {
     het_result (*backward_input)(const het_unit_call *call);
     het_result (*backward_weight)(const het_unit_call *call);
 } het_unit_iface;
+
+/* y = x W^T + b, W [out][width of x]. */
+typedef struct het_matrix {
+    const char *name;         /* as below */
+    int64_t out;
+    int32_t bias;             /* 1: there is one; it starts at 0 */
+    float init_std;           /* of W: normal */
+    int32_t low_rank;         /* 1: with factors, where the model has lora_rank */
+} het_matrix;
+
+/* Nodes. Each returns its value, or -1: what does not fit together is het_program_end's result.
+   Names of parameters come without ".weight" and ".bias", and '#' in them is the unit's layer;
+   settings are the model's. A unit must read every input stream, and every value must be read or
+   be an output. Threads: any. */
+HETRAIN_API het_program *het_program_begin(const het_unit *unit, het_unit_info *info);
+HETRAIN_API int het_node_input(het_program *p, int stream, int64_t width);
+/* table[token] + positions[position]; positions NULL: none. [V][D], [T][D] */
+HETRAIN_API int het_node_embedding(het_program *p, const char *table, const char *positions);
+HETRAIN_API int het_node_norm(het_program *p, int x, const char *name);
+/* RMSNorm of each head of x. */
+HETRAIN_API int het_node_head_norm(het_program *p, int x, const char *name);
+HETRAIN_API int het_node_linear(het_program *p, int x, const char *name, int64_t out, float init_std);
+/* y[i] = x W_i^T + b_i for up to 3 matrices at once. */
+HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_matrix *matrix, int *y);
+HETRAIN_API int het_node_rotary(het_program *p, int x);
+/* q [n][H E], k and v [n][K E], which nothing else may read. */
+HETRAIN_API int het_node_attention(het_program *p, int q, int k, int v);
+/* GELU of a; SwiGLU: silu(a) b. */
+HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, int b);
+/* x + dropout(y); x -1: dropout(y). Up to 4 of a unit drop. */
+HETRAIN_API int het_node_residual(het_program *p, int x, int y);
+/* The unit's next output stream. */
+HETRAIN_API void het_node_output(het_program *p, int x);
+/* The softmax cross-entropy of x [n][V] with the targets: the model's last unit, without outputs. It
+   runs in backward_input alone, one granule at a time, so that no more logits exist at once. */
+HETRAIN_API void het_node_loss(het_program *p, int x);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_program_end(het_program *p);
+
+/* The other calls of a unit that is a program. */
+HETRAIN_API het_result het_program_forward(const het_unit_call *call);
+HETRAIN_API het_result het_program_backward_input(const het_unit_call *call);
+HETRAIN_API het_result het_program_backward_weight(const het_unit_call *call);
 
 /* The built-in kinds. Threads: any. */
 HETRAIN_API const het_unit_iface *het_unit_embed(void);
@@ -4377,7 +4473,6 @@ HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *erro
 enum { HETI_ROLE_EMBED, HETI_ROLE_POSITIONS, HETI_ROLE_ATTENTION_NORM, HETI_ROLE_Q, HETI_ROLE_K, HETI_ROLE_V,
       HETI_ROLE_Q_NORM, HETI_ROLE_K_NORM, HETI_ROLE_ATTENTION_OUT, HETI_ROLE_MLP_NORM, HETI_ROLE_GATE, HETI_ROLE_UP,
           HETI_ROLE_DOWN, HETI_ROLE_FINAL_NORM, HETI_ROLE_HEAD, HETI_ROLE_COUNT };
-enum { HETI_WEIGHT, HETI_BIAS, HETI_LORA_A, HETI_LORA_B }; /* what of the role; a parameter's bias is 1 */
 
 /* Hugging Face's names by (GPT-2, Llama and Qwen, NeoX) and role, '#' the layer; where a family has
    no such tensor the name is ours. .q .k .v are parts of one tensor in files. */
@@ -4406,21 +4501,9 @@ static const char *const heti_role_names[3][HETI_ROLE_COUNT] = {
       "gpt_neox.final_layer_norm", "embed_out" }
 };
 
-HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int role, int64_t layer, int what,
-                                            char name[64]) {
-    static const char *const heti_ends[] = { ".weight", ".bias", ".lora_A.weight", ".lora_B.weight" };
-    const int group = model->family == HET_NEOX ? 2 : model->family == HET_GPT2 || model->family == HET_FAMILY_DEFAULT ?
-              0 : 1;
-    const char *pattern = heti_role_names[group][role == HETI_ROLE_HEAD && model->tied == HET_YES ? HETI_ROLE_EMBED :
-                                                 role];
-    const char *mark = strchr(pattern, '#');
-    heti_text t = heti_text_in(name, 64);
-    heti_text_put(&t, pattern, mark ? HETI_CAST(size_t, mark - pattern) : strlen(pattern));
-    if (mark) {
-        heti_text_integer(&t, layer);
-        heti_text_add(&t, mark + 1);
-    }
-    heti_text_add(&t, heti_ends[what]);
+static const char *heti_role_name(const het_model_desc *model, int role) {
+    const int gpt2 = model->family == HET_GPT2 || model->family == HET_FAMILY_DEFAULT;
+    return heti_role_names[gpt2 ? 0 : model->family == HET_NEOX ? 2 : 1][role];
 }
 
 /* ---- "FAMILY:preset" and "FAMILY:key=value,..." ---- */
@@ -4667,93 +4750,949 @@ static void heti_desc_agreed(const het_desc *d, char *text, size_t size) {
 }
 
 /* =================================================================================================
-   >>units  The built-in unit kinds: embed, attention, mlp, head.
+   >>units  Units: programs, what follows from them, the three calls; embed, attention, mlp, head.
 
-   A unit says in describe which parameters it has, which tensors it wants kept between its calls
-   and for how long; the engine plans that memory and hands it back in every call. The three calls
-   below it are plain sequences of device ops. Everything families differ in is a setting of the
-   model; there is one code path.
-
-   Normed input h, residual stream x:
-     attention:  q, k, v = h Wq, h Wk, h Wv;  (q, k normed per head);  q, k rotated;
-                 x + attention(q, k, v) Wo
-     mlp:        x + act(h Wup) Wdown,  or with a gate  x + (silu(h Wgate) * h Wup) Wdown
-   With parallel residuals (NeoX) attention passes x on beside its sum, so that the MLP reads the
-   same x.
+   A unit is written once, as a list of ops over values (het_program). embed, attention and mlp, at
+   the end, are a page each; a unit of the user's is made of the same nodes. What nodes are is one
+   table, heti_node_rules, with a row a kind. From list and table describe derives parameters,
+   tensors and workspace. The forward call runs the nodes in order; backward_input runs them in
+   reverse and makes the gradients of the input streams; backward_weight runs those that have
+   parameters, and adds to their gradients.
    ============================================================================================== */
-
-#define HETI_CALL(call, kind, args) heti_run_op((call)->device, (call)->queue, HETI_OP(kind, args))
 
 static int heti_yes(het_choice choice) { return choice == HET_YES; }
 
-/* Appends a parameter to a unit's list. columns 1: a vector, which starts at one (norm gains) or
-   zero (biases) and does not decay. */
-static het_parameter_desc *heti_unit_parameter(const het_unit *unit, het_unit_info *info, int role, int what,
-                                               int64_t rows, int64_t columns, double std) {
-    het_parameter_desc *p = &info->parameter[info->parameters++];
-    heti_parameter_name(unit->model, role, unit->layer, what, p->name);
-    p->rows = rows;
-    p->columns = columns;
-    p->decay = columns > 1;
-    p->init_std = HETI_CAST(float, std);
-    p->init = columns > 1 ? HET_INIT_NORMAL : what == HETI_BIAS ? HET_INIT_ZERO : HET_INIT_ONE;
-    p->bf16 = columns > 1 && role != HETI_ROLE_POSITIONS; /* vectors and positions are few */
+/* ---- building a program ---- */
+
+static void heti_require(het_program *p, int condition) {
+    if (!condition) p->result = HET_ERR_INVALID;
+}
+
+/* The width of a value; 1 of what is none. */
+static int64_t heti_width(const het_program *p, int v) { return v >= 0 && v < p->values ? p->value[v].width : 1; }
+
+/* Appends a node that reads `inputs` values. One too many goes to where nobody looks. */
+static het_node *heti_new_node(het_program *p, het_node_kind kind, int inputs, int x0, int x1, int x2) {
+    het_node *n = &p->node[p->nodes];
+    int i;
+    memset(n, 0, sizeof *n);
+    n->kind = kind;
+    n->inputs = inputs;
+    n->x[0] = x0;
+    n->x[1] = x1;
+    n->x[2] = x2;
+    for (i = 0; i < 3; i++) n->weight[i] = n->bias[i] = -1;
+    for (i = 0; i < inputs; i++) {
+        heti_require(p, n->x[i] >= 0 && n->x[i] < p->values);
+        if (p->result == HET_OK) p->value[n->x[i]].uses++;
+    }
+    heti_require(p, p->nodes < HETRAIN_MAX_NODES);
+    if (p->result == HET_OK) p->nodes++;
+    return n;
+}
+
+/* A value that node n makes; NULL: an input stream. */
+static int heti_new_value(het_program *p, het_node *n, int64_t width) {
+    het_value *v = &p->value[p->values];
+    int i;
+    heti_require(p, p->values < HETRAIN_MAX_VALUES && width > 0);
+    if (p->result != HET_OK) return -1;
+    memset(v, 0, sizeof *v);
+    v->width = width;
+    v->node = n ? HETI_CAST(int32_t, n - p->node) : -1;
+    v->in = v->out = v->factor = -1;
+    for (i = 0; i < 2; i++) {
+        v->home[i] = p->values;
+        v->tensor[i] = -1;
+    }
+    if (n) n->y[n->outputs++] = p->values;
+    return p->values++;
+}
+
+/* A parameter of the unit: `pattern` with '#' replaced by the layer, then `end`. A matrix decays and
+   may be held in bf16, a vector (columns 1) not. */
+static int heti_new_parameter(het_program *p, const char *pattern, const char *end, int64_t rows, int64_t columns,
+                              het_init init, double std) {
+    het_unit_info *info = p->info;
+    het_parameter_desc *to = &info->parameter[info->parameters];
+    heti_text t;
+    int64_t i;
+    heti_require(p, pattern && rows > 0 && info->parameters < HETRAIN_MAX_UNIT_PARAMETERS);
+    if (p->result != HET_OK) return -1;
+    memset(to, 0, sizeof *to);
+    t = heti_text_in(to->name, sizeof to->name);
+    for (; *pattern; pattern++) {
+        if (*pattern == '#') heti_text_integer(&t, p->unit->layer);
+        else heti_text_put(&t, pattern, 1);
+    }
+    heti_text_add(&t, end);
+    for (i = 0; i < info->parameters; i++) heti_require(p, !heti_same(info->parameter[i].name, to->name));
+    heti_require(p, t.length < sizeof to->name);
+    to->rows = rows;
+    to->columns = columns;
+    to->init = init;
+    to->init_std = HETI_CAST(float, std);
+    to->decay = to->bf16 = columns > 1;
+    return HETI_CAST(int, info->parameters++);
+}
+
+static int heti_new_vector(het_program *p, const char *name, const char *end, int64_t count, het_init init) {
+    return heti_new_parameter(p, name, end, count, 1, init, 0.0);
+}
+
+HETRAIN_API het_program *het_program_begin(const het_unit *unit, het_unit_info *info) {
+    het_program *p = info->program;
+    memset(p, 0, sizeof *p);
+    p->unit = unit;
+    p->info = info;
+    p->scratch = p->logits = -1;
     return p;
 }
 
-static void heti_unit_table(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns) {
-    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, HETI_CAST(double, unit->model->init_std));
+HETRAIN_API int het_node_input(het_program *p, int stream, int64_t width) {
+    int v;
+    for (v = 0; v < p->values; v++)
+        if (p->value[v].in == stream) return v;
+    heti_require(p, stream >= 0 && stream < p->info->in_streams && p->info->in_width[stream] == width);
+    v = heti_new_value(p, NULL, width);
+    if (v >= 0) p->value[v].in = stream;
+    return v;
 }
 
-static void heti_unit_matrix(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns,
-                             int has_bias, double std) {
-    heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, std)->product = 2;
-    if (has_bias) (void)heti_unit_parameter(unit, info, role, HETI_BIAS, rows, 1, 0.0);
+HETRAIN_API int het_node_embedding(het_program *p, const char *table, const char *positions) {
+    const het_model_desc *m = p->unit->model;
+    const double std = HETI_CAST(double, m->init_std);
+    het_node *n = heti_new_node(p, HET_NODE_EMBEDDING, 0, -1, -1, -1);
+    n->weight[0] = heti_new_parameter(p, table, ".weight", m->vocab, m->width, HET_INIT_NORMAL, std);
+    if (positions)
+        n->weight[1] = heti_new_parameter(p, positions, ".weight", m->context, m->width, HET_INIT_NORMAL, std);
+    if (n->weight[1] >= 0) p->info->parameter[n->weight[1]].bf16 = 0; /* they are few */
+    return heti_new_value(p, n, m->width);
 }
 
-static void heti_unit_norm(const het_unit *unit, het_unit_info *info, int role) {
-    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, unit->model->width, 1, 0.0);
-    if (unit->model->norm == HET_LAYERNORM)
-        (void)heti_unit_parameter(unit, info, role, HETI_BIAS, unit->model->width, 1, 0.0);
+HETRAIN_API int het_node_norm(het_program *p, int x, const char *name) {
+    het_node *n = heti_new_node(p, HET_NODE_NORM, 1, x, -1, -1);
+    n->weight[0] = heti_new_vector(p, name, ".weight", heti_width(p, x), HET_INIT_ONE);
+    if (p->unit->model->norm == HET_LAYERNORM)
+        n->bias[0] = heti_new_vector(p, name, ".bias", heti_width(p, x), HET_INIT_ZERO);
+    return heti_new_value(p, n, heti_width(p, x));
 }
 
-static void heti_unit_tensor(het_unit_info *info, int index, const char *name, int64_t width, het_keep keep) {
-    info->tensor[index].name = name;
-    info->tensor[index].width = width;
-    info->tensor[index].keep = keep;
-    if (index >= info->tensors) info->tensors = index + 1;
+HETRAIN_API int het_node_head_norm(het_program *p, int x, const char *name) {
+    const int64_t head_size = p->unit->model->head_size;
+    het_node *n = heti_new_node(p, HET_NODE_HEAD_NORM, 1, x, -1, -1);
+    heti_require(p, heti_width(p, x) % head_size == 0);
+    n->weight[0] = heti_new_vector(p, name, ".weight", head_size, HET_INIT_ONE);
+    return heti_new_value(p, n, heti_width(p, x));
 }
 
-static void heti_unit_streams(het_unit_info *info, int64_t count, int64_t width) {
-    int64_t s;
-    info->out_streams = count;
-    for (s = 0; s < count; s++) info->out_width[s] = width;
+/* The factors of a linear node's matrices (LoRA, arXiv 2106.09685) are more linear nodes. For a
+   matrix W with factors A [r][in] and B [out][r]:  u = (alpha / r) x A^T;  y = x W^T + b + u B^T.
+   A starts uniform within 1 / sqrt(in), as in PEFT (Kaiming with a = sqrt(5)), B at 0, so that the
+   sum starts as the model without factors. */
+enum { HETI_FACTOR_NONE, HETI_FACTOR_A, HETI_FACTOR_B };
+
+static void heti_new_factors(het_program *p, int x, int count, const het_matrix *matrix, const int *y) {
+    const int64_t r = p->unit->model->lora_rank, in = heti_width(p, x);
+    het_node *a = NULL, *b;
+    int i, f, to[3] = { -1, -1, -1 };
+    for (i = 0; i < count; i++) {
+        if (!matrix[i].low_rank || r < 1) continue;
+        if (!a) a = heti_new_node(p, HET_NODE_LINEAR, 1, x, -1, -1);
+        a->option = HETI_FACTOR_A;
+        to[a->outputs] = y[i];
+        a->weight[a->outputs] = heti_new_parameter(p, matrix[i].name, ".lora_A.weight", r, in, HET_INIT_UNIFORM,
+                                                   1.0 / sqrt(HETI_CAST(double, in)));
+        (void)heti_new_parameter(p, matrix[i].name, ".lora_B.weight", matrix[i].out, r, HET_INIT_ZERO, 0.0);
+        f = heti_new_value(p, a, r);
+        if (f < 0) return;
+        p->value[f].factor = p->factors++;
+        for (f = a->weight[a->outputs - 1]; f < p->info->parameters; f++) {
+            het_parameter_desc *factor = &p->info->parameter[f];
+            factor->adapter = factor->decay = 1;
+            factor->product = 2;
+            factor->bf16 = 0;
+        }
+    }
+    for (i = 0; a && i < a->outputs; i++) {
+        b = heti_new_node(p, HET_NODE_LINEAR, 1, a->y[i], -1, -1);
+        b->option = HETI_FACTOR_B;
+        b->weight[0] = a->weight[i] + 1;
+        b->y[b->outputs++] = to[i];
+    }
 }
 
-static void heti_unit_workspace(het_unit_info *info, het_op op) {
-    if (info->device) info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
+HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_matrix *matrix, int *y) {
+    het_node *n = heti_new_node(p, HET_NODE_LINEAR, 1, x, -1, -1);
+    int i;
+    heti_require(p, count <= 3);
+    for (i = 0; i < count; i++) {
+        const het_matrix *m = &matrix[i];
+        const int w = heti_new_parameter(p, m->name, ".weight", m->out, heti_width(p, x), HET_INIT_NORMAL,
+                                         HETI_CAST(double, m->init_std));
+        if (w >= 0) p->info->parameter[w].product = 2;
+        if (w >= 0) n->weight[i] = w;
+        if (m->bias) n->bias[i] = heti_new_vector(p, m->name, ".bias", m->out, HET_INIT_ZERO);
+        y[i] = heti_new_value(p, n, m->out);
+        p->info->flops_forward += 2.0 * HETI_CAST(double, m->out * heti_width(p, x)); /* factors not counted */
+    }
+    if (p->result == HET_OK) heti_new_factors(p, x, count, matrix, y);
 }
 
-/* add: y += x, or scale: y *= factor. */
-static het_result heti_unit_elements(const het_unit_call *c, het_op_kind kind, float *y, const float *x, float factor,
-                                     int64_t count) {
+HETRAIN_API int het_node_linear(het_program *p, int x, const char *name, int64_t out, float init_std) {
+    const het_matrix matrix = { name, out, 0, init_std, 0 };
+    int y;
+    het_node_linears(p, x, 1, &matrix, &y);
+    return y;
+}
+
+HETRAIN_API int het_node_rotary(het_program *p, int x) {
+    const het_model_desc *m = p->unit->model;
+    heti_require(p, m->position == HET_ROTARY && heti_width(p, x) % m->head_size == 0);
+    return heti_new_value(p, heti_new_node(p, HET_NODE_ROTARY, 1, x, -1, -1), heti_width(p, x));
+}
+
+HETRAIN_API int het_node_attention(het_program *p, int q, int k, int v) {
+    const int64_t head_size = p->unit->model->head_size, width = heti_width(p, k);
+    heti_require(p, heti_width(p, v) == width && width % head_size == 0 && heti_width(p, q) % width == 0);
+    return heti_new_value(p, heti_new_node(p, HET_NODE_ATTENTION, 3, q, k, v), heti_width(p, q));
+}
+
+HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, int b) {
+    const int gated = kind == HET_SWIGLU;
+    het_node *n = heti_new_node(p, HET_NODE_ACTIVATION, 1 + gated, a, b, -1);
+    heti_require(p, !gated || heti_width(p, a) == heti_width(p, b));
+    n->option = HETI_CAST(int32_t, kind);
+    return heti_new_value(p, n, heti_width(p, a));
+}
+
+HETRAIN_API int het_node_residual(het_program *p, int x, int y) {
+    het_node *n = heti_new_node(p, HET_NODE_RESIDUAL, x < 0 ? 1 : 2, y, x, -1);
+    heti_require(p, p->dropouts < 4 && (x < 0 || heti_width(p, x) == heti_width(p, y)));
+    n->option = p->dropouts++;
+    return heti_new_value(p, n, heti_width(p, y));
+}
+
+/* What is a stream already goes out as a copy. */
+HETRAIN_API void het_node_output(het_program *p, int x) {
+    het_unit_info *info = p->info;
+    heti_require(p, x >= 0 && x < p->values && info->out_streams < HETRAIN_MAX_STREAMS);
+    if (p->result == HET_OK && (p->value[x].in >= 0 || p->value[x].out >= 0))
+        x = heti_new_value(p, heti_new_node(p, HET_NODE_COPY, 1, x, -1, -1), p->value[x].width);
+    if (p->result != HET_OK) return;
+    p->value[x].out = HETI_CAST(int32_t, info->out_streams);
+    info->out_width[info->out_streams++] = p->value[x].width;
+}
+
+HETRAIN_API void het_node_loss(het_program *p, int x) {
+    (void)heti_new_node(p, HET_NODE_LOSS, 1, x, -1, -1);
+    heti_require(p, p->logits < 0 && heti_width(p, x) == p->unit->model->vocab);
+    p->logits = x;
+    p->info->is_loss = 1;
+}
+
+/* ---- a node's op ---- */
+
+enum { HETI_FORWARD, HETI_BACKWARD_INPUT, HETI_BACKWARD_WEIGHT };
+enum { HETI_VALUE, HETI_GRADIENT };
+
+/* A value or its gradient, at the slice's first row; NULL: it has no memory. */
+static float *heti_rows_of(const het_unit_call *c, int value, int which) {
+    const het_value *home = &c->info->program->value[c->info->program->value[value].home[which]];
+    float *tensor = home->tensor[which] < 0 ? NULL : c->tensor[home->tensor[which]];
+    if (tensor && home->keep[which] >= HET_KEEP_CARRY) return tensor + c->view->row_begin * home->width;
+    if (tensor && home->factor > 0) return tensor + home->factor * c->rows * home->width;
+    if (home->tensor[which] >= 0) return tensor;
+    if (home->in >= 0) return which == HETI_VALUE ? c->in[home->in] : c->d_in[home->in];
+    if (home->out >= 0) return which == HETI_VALUE ? c->out[home->out] : c->d_out[home->out];
+    return NULL;
+}
+
+/* Where a node's values and gradients are in a call; dx[i]: where the gradient of input i goes. */
+typedef struct heti_rows {
+    int forward;
+    int64_t width;            /* of x[0]; without one of y[0] */
+    float *x[3], *y[3], *dy[3], *dx[3];
+} heti_rows;
+
+static void heti_fill_embedding(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    const het_model_desc *m = c->unit->model;
+    het_embedding_args *a = &op->u.embedding;
+    a->view = c->view;
+    a->rows = c->rows;
+    a->width = m->width;
+    a->vocab = m->vocab;
+    a->context = m->context;
+    a->table = c->weight[n->weight[0]];
+    a->table_bf16 = c->weight_bf16[n->weight[0]];
+    a->dtable = &c->gradient[n->weight[0]];
+    a->positions = n->weight[1] < 0 ? NULL : c->weight[n->weight[1]];
+    a->dpositions = n->weight[1] < 0 ? NULL : &c->gradient[n->weight[1]];
+    a->y = r->y[0];
+    a->dy = r->dy[0];
+    a->workspace = c->workspace;
+}
+
+static void heti_fill_norm(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    const het_model_desc *m = c->unit->model;
+    const int heads = n->kind == HET_NODE_HEAD_NORM;
+    het_norm_args *a = &op->u.norm;
+    a->view = c->view;
+    a->kind = heads ? HET_RMSNORM : m->norm;
+    a->width = heads ? m->head_size : r->width;
+    a->rows_per_token = r->width / a->width;
+    a->rows = c->rows * a->rows_per_token;
+    a->epsilon = m->norm_epsilon;
+    a->x = r->x[0];
+    a->gain = c->weight[n->weight[0]];
+    a->dgain = &c->gradient[n->weight[0]];
+    a->bias = n->bias[0] < 0 ? NULL : c->weight[n->bias[0]];
+    a->dbias = n->bias[0] < 0 ? NULL : &c->gradient[n->bias[0]];
+    a->y = r->y[0];
+    a->dy = r->dy[0];
+    a->mean = n->statistic[0] < 0 ? NULL : c->tensor[n->statistic[0]];
+    a->rstd = n->statistic[1] < 0 ? NULL : c->tensor[n->statistic[1]];
+    a->dx = r->dx[0];
+    a->workspace = c->workspace;
+}
+
+static void heti_fill_linear(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    het_linear_args *a = &op->u.linear;
+    int i;
+    a->view = c->view;
+    a->compute = c->compute;
+    a->rows = c->rows;
+    a->in = r->width;
+    a->x = r->x[0];
+    a->dx = r->dx[0];
+    a->workspace = c->workspace;
+    for (a->parts = n->outputs, i = 0; i < n->outputs; i++) {
+        het_linear_part *part = &a->part[i];
+        part->out = c->info->program->value[n->y[i]].width;
+        part->w = c->weight[n->weight[i]];
+        part->w_bf16 = c->weight_bf16[n->weight[i]];
+        part->dw = &c->gradient[n->weight[i]];
+        part->bias = n->bias[i] < 0 ? NULL : c->weight[n->bias[i]];
+        part->dbias = n->bias[i] < 0 ? NULL : &c->gradient[n->bias[i]];
+        part->y = r->y[i];
+        part->dy = r->dy[i];
+    }
+}
+
+static void heti_fill_rotary(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    const het_model_desc *m = c->unit->model;
+    het_rotary_args *a = &op->u.rotary;
+    (void)n;
+    a->view = c->view;
+    a->rows = c->rows;
+    a->heads = r->width / m->head_size;
+    a->head_size = m->head_size;
+    a->rotary = heti_rotary_size(m);
+    a->cosine = c->cosine;
+    a->sine = c->sine;
+    a->x = r->forward ? r->x[0] : r->dy[0];
+    a->y = r->forward ? r->y[0] : r->dx[0];
+}
+
+/* k, v, dk and dv stand at row 0 of the micro-batch. */
+static void heti_fill_attention(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    const het_model_desc *m = c->unit->model;
+    const het_value *k = &c->info->program->value[n->x[1]], *v = &c->info->program->value[n->x[2]];
+    het_attention_args *a = &op->u.attention;
+    a->view = c->view;
+    a->compute = c->compute;
+    a->heads = r->width / m->head_size;
+    a->kv_heads = k->width / m->head_size;
+    a->head_size = m->head_size;
+    a->window = m->window;
+    a->causal = m->causal != HET_NO;
+    a->scale = 1.0f / sqrtf(HETI_CAST(float, m->head_size));
+    a->q = r->x[0];
+    a->k = c->tensor[k->tensor[HETI_VALUE]];
+    a->v = c->tensor[v->tensor[HETI_VALUE]];
+    a->o = r->y[0];
+    a->maximum = c->tensor[n->statistic[0]];
+    a->sum = c->tensor[n->statistic[1]];
+    a->d_o = r->dy[0];
+    a->dq = r->dx[0];
+    a->dk = c->tensor[k->tensor[HETI_GRADIENT]];
+    a->dv = c->tensor[v->tensor[HETI_GRADIENT]];
+    a->workspace = c->workspace;
+    a->workspace_size = c->workspace_size;
+}
+
+static void heti_fill_activation(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    het_activation_args *a = &op->u.activation;
+    a->kind = HETI_CAST(het_activation, n->option);
+    a->count = c->rows * r->width;
+    a->a = r->x[0];
+    a->b = r->x[1];
+    a->y = r->y[0];
+    a->dy = r->dy[0];
+    a->da = r->dx[0];
+    a->db = r->dx[1];
+}
+
+static void heti_fill_dropout(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    het_dropout_args *a = &op->u.dropout;
+    a->view = c->view;
+    a->scalars = c->scalars;
+    a->rows = c->rows;
+    a->width = r->width;
+    a->probability = c->training ? c->unit->model->dropout : 0.0f;
+    a->site = HETI_CAST(int32_t, c->index * 4) + n->option;
+    a->a = r->forward ? r->x[1] : NULL;
+    a->x = r->forward ? r->x[0] : r->dy[0];
+    a->y = r->forward ? r->y[0] : r->dx[0];
+}
+
+static void heti_fill_copy(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    (void)n;
+    op->u.copy.to = r->y[0];
+    op->u.copy.from = r->x[0];
+    op->u.copy.size = HETI_CAST(size_t, c->rows * r->width) * sizeof(float);
+}
+
+/* Forward, the logits become their gradient. */
+static void heti_fill_loss(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
+    het_cross_entropy_args *a = &op->u.cross_entropy;
+    (void)n;
+    a->scalars = c->scalars;
+    a->rows = c->rows;
+    a->vocab = c->unit->model->vocab;
+    a->logits = r->x[0];
+    a->target = c->view->target ? c->view->target + c->view->row_begin : NULL;
+    a->weight = c->view->weight ? c->view->weight + c->view->row_begin : NULL;
+    a->gradient = c->training;
+    a->loss = c->loss;
+    a->row_loss = c->row_loss;
+    a->workspace = c->workspace;
+}
+
+typedef struct heti_node_rule {
+    void (*fill)(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op);
+    int op[3];                /* forward, backward for inputs, backward for weights; -1: none */
+    int writes;               /* so many inputs' gradients, at most; the others' is the result's, as it is */
+    het_keep inputs, result;  /* until when backward ops read them; CALL: they do not */
+    int statistics;           /* kept for them */
+    int again;                /* 1: its result costs less to make again than to keep until backward_weight */
+    int in_place[2];          /* 1: its first input may lie where its result lies; their gradients likewise */
+} heti_node_rule;
+static const heti_node_rule heti_node_rules[HET_NODES] = {
+    { heti_fill_embedding, { HET_OP_EMBEDDING_FORWARD, -1, HET_OP_EMBEDDING_BACKWARD_WEIGHT },
+      0, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 0, 0 } },
+    { heti_fill_norm, { HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT },
+      1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 2, 1, { 0, 0 } },
+    { heti_fill_norm, { HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT }, /* of heads */
+      1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 1, 1, { 0, 0 } },
+    { heti_fill_linear, { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT },
+      1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 0, 0, { 0, 0 } },
+    { heti_fill_rotary, { HET_OP_ROTARY_FORWARD, HET_OP_ROTARY_BACKWARD, -1 },
+      1, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 1, 1 } },
+    { heti_fill_attention, { HET_OP_ATTENTION_FORWARD, HET_OP_ATTENTION_BACKWARD, -1 },
+      3, HET_KEEP_INPUT, HET_KEEP_INPUT, 2, 0, { 0, 0 } },
+    { heti_fill_activation, { HET_OP_ACTIVATION_FORWARD, HET_OP_ACTIVATION_BACKWARD, -1 },
+      2, HET_KEEP_INPUT, HET_KEEP_CALL, 0, 1, { 0, 1 } },
+    { heti_fill_dropout, { HET_OP_DROPOUT_FORWARD, HET_OP_DROPOUT_BACKWARD, -1 }, /* in place where there is no x */
+      1, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 1, 0 } },
+    { heti_fill_copy, { HET_OP_COPY, -1, -1 }, 0, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 0, 0 } },
+    { heti_fill_loss, { HET_OP_CROSS_ENTROPY, -1, -1 }, 0, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 0, 0 } }
+};
+
+static const heti_node_rule *heti_rule_of(const het_node *n) { return &heti_node_rules[n->kind]; }
+static int heti_writes(const het_node *n) {
+    return n->inputs < heti_rule_of(n)->writes ? n->inputs : heti_rule_of(n)->writes;
+}
+static int heti_has_parameters(const het_node *n) { return heti_rule_of(n)->op[HETI_BACKWARD_WEIGHT] >= 0; }
+
+/* The op of a node in one of the three calls; 0: it has none. dx NULL: it writes no gradient. */
+static int heti_node_op(const het_unit_call *c, const het_node *n, int way, float *const *dx, het_op *op) {
+    heti_rows r;
+    int i;
+    if (heti_rule_of(n)->op[way] < 0) return 0;
+    memset(&r, 0, sizeof r);
+    r.forward = way == HETI_FORWARD;
+    r.width = c->info->program->value[n->inputs > 0 ? n->x[0] : n->y[0]].width;
+    for (i = 0; i < n->inputs; i++) r.x[i] = heti_rows_of(c, n->x[i], HETI_VALUE);
+    for (i = 0; i < n->inputs && dx; i++) r.dx[i] = dx[i];
+    for (i = 0; i < n->outputs; i++) r.y[i] = heti_rows_of(c, n->y[i], HETI_VALUE);
+    for (i = 0; i < n->outputs; i++) r.dy[i] = heti_rows_of(c, n->y[i], HETI_GRADIENT);
+    memset(op, 0, sizeof *op);
+    op->kind = HETI_CAST(het_op_kind, heti_rule_of(n)->op[way]);
+    heti_rule_of(n)->fill(c, n, &r, op);
+    return 1;
+}
+
+/* ---- what follows from a program ---- */
+
+/* What one node alone reads, and is no stream. */
+static int heti_is_inner(const het_value *v) { return v->uses == 1 && v->in < 0 && v->out < 0; }
+
+/* All is read that must be: input streams, values; keys, values and logits by one node alone. */
+static void heti_check_program(het_program *p) {
+    int64_t streams = 0;
+    int i, j;
+    for (i = 0; i < p->values; i++) {
+        streams += p->value[i].in >= 0;
+        heti_require(p, p->value[i].uses > 0 || p->value[i].out >= 0);
+    }
+    heti_require(p, streams == p->info->in_streams && (p->logits < 0 || p->info->out_streams == 0));
+    for (i = 0; p->result == HET_OK && i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        for (j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++)
+            heti_require(p, p->logits < 0 && heti_is_inner(&p->value[n->x[j]]));
+        if (n->kind == HET_NODE_LOSS) heti_require(p, heti_is_inner(&p->value[n->x[0]]));
+    }
+}
+
+/* Factors stand behind the unit's other parameters: A B A B ..., in the order of their matrices. */
+static void heti_factors_last(het_program *p) {
+    het_unit_info *info = p->info;
+    het_parameter_desc sorted[HETRAIN_MAX_UNIT_PARAMETERS];
+    int32_t at[HETRAIN_MAX_UNIT_PARAMETERS], next = 0, adapter;
+    int64_t i;
+    int j;
+    for (adapter = 0; adapter < 2; adapter++)
+        for (i = 0; i < info->parameters; i++) {
+            if (info->parameter[i].adapter != adapter) continue;
+            sorted[next] = info->parameter[i];
+            at[i] = next++;
+        }
+    for (i = 0; i < info->parameters; i++) info->parameter[i] = sorted[i];
+    for (i = 0; i < p->nodes; i++)
+        for (j = 0; j < 3; j++) {
+            het_node *n = &p->node[i];
+            if (n->weight[j] >= 0) n->weight[j] = at[n->weight[j]];
+            if (n->bias[j] >= 0) n->bias[j] = at[n->bias[j]];
+        }
+}
+
+/* A value that one node alone reads may lie where that node's result lies, and so may its gradient. */
+static void heti_find_homes(het_program *p) {
+    int i, which;
+    for (i = p->nodes - 1; i >= 0; i--) {
+        const het_node *n = &p->node[i];
+        for (which = HETI_VALUE; which <= HETI_GRADIENT; which++) {
+            const het_value *y = &p->value[n->y[0]];
+            if (!heti_rule_of(n)->in_place[which] || !heti_is_inner(&p->value[n->x[0]])) continue;
+            if (which == HETI_GRADIENT ? y->out >= 0 : n->kind == HET_NODE_RESIDUAL && n->inputs == 2) continue;
+            p->value[n->x[0]].home[which] = y->home[which];
+        }
+    }
+}
+
+static void heti_keep_until(het_program *p, int v, int which, het_keep keep) {
+    het_value *home = &p->value[p->value[v].home[which]];
+    if (keep > home->keep[which]) home->keep[which] = keep;
+}
+
+/* A backward call reads value v: it is kept until then, or what it is made again from is. */
+static void heti_need(het_program *p, int v, het_keep keep) {
+    const het_node *maker = p->value[v].node < 0 ? NULL : &p->node[p->value[v].node];
+    int i;
+    if (keep != HET_KEEP_WEIGHT || !maker || !heti_rule_of(maker)->again) heti_keep_until(p, v, HETI_VALUE, keep);
+    else for (i = 0; i < maker->inputs; i++) heti_need(p, maker->x[i], keep);
+}
+
+/* How long values and gradients are kept. Keys and values are read by later slices, which also add
+   to their gradients. */
+static void heti_find_keeps(het_program *p) {
+    int i, j;
+    for (i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        for (j = 0; j < n->inputs; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
+        for (j = 0; j < n->outputs; j++) {
+            heti_keep_until(p, n->y[j], HETI_VALUE, heti_rule_of(n)->result);
+            if (heti_has_parameters(n)) heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
+        }
+        for (j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++) {
+            heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_CARRY);
+            heti_keep_until(p, n->x[j], HETI_GRADIENT, HET_KEEP_CARRY_GRADIENT);
+        }
+    }
+    for (i = 0; i < p->values; i++)
+        if (p->value[i].in >= 0 && p->value[i].keep[HETI_VALUE] > p->info->input_keep)
+            p->info->input_keep = p->value[i].keep[HETI_VALUE];
+}
+
+static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, het_keep keep) {
+    het_unit_info *info = p->info;
+    het_tensor_desc *t = &info->tensor[info->tensors];
+    heti_require(p, info->tensors < HETRAIN_MAX_UNIT_TENSORS);
+    if (p->result != HET_OK) return -1;
+    t->name = name;
+    t->width = width;
+    t->keep = keep;
+    return HETI_CAST(int32_t, info->tensors++);
+}
+
+/* Tensors of values or of gradients, but for those that have a stream's memory. The factors' u lie in
+   one, each behind the others' rows. */
+static void heti_new_tensors(het_program *p, int which) {
+    int32_t factors = -1;
+    int i;
+    for (i = 0; i < p->values; i++) {
+        het_value *v = &p->value[i];
+        const int passing = which == HETI_VALUE || v->keep[which] == HET_KEEP_CALL;
+        const char *name = which == HETI_VALUE ? "value" : "gradient";
+        if (v->home[which] != i || v->in >= 0 || (v->out >= 0 && passing)) continue;
+        if (which == HETI_GRADIENT && i == p->logits) { v->tensor[which] = v->tensor[HETI_VALUE]; continue; }
+        if (v->factor > 0 && factors >= 0) p->info->tensor[factors].width += v->width;
+        else v->tensor[which] = heti_new_tensor(p, name, v->width, v->keep[which]);
+        if (v->factor == 0) factors = v->tensor[which];
+        if (v->factor > 0) v->tensor[which] = factors;
+    }
+}
+
+/* Statistics of norms and attention, and room for what is added to a gradient that another node has
+   written, or for u B^T. */
+static void heti_new_scratch(het_program *p) {
+    int writers[HETRAIN_MAX_VALUES], i, j;
+    int64_t widest = 0;
+    for (i = 0; i < p->values; i++) writers[i] = p->value[i].out >= 0;
+    for (i = 0; i < p->nodes; i++)
+        for (j = 0; j < heti_writes(&p->node[i]); j++) writers[p->node[i].x[j]]++;
+    for (i = 0; i < p->nodes; i++) {
+        het_node *n = &p->node[i];
+        const int64_t width = n->kind == HET_NODE_NORM ? 1 : heti_width(p, n->x[0]) / p->unit->model->head_size;
+        int64_t added = 0;
+        n->statistic[0] = n->statistic[1] = -1;
+        for (j = 2 - heti_rule_of(n)->statistics; j < 2; j++)
+            n->statistic[j] = heti_new_tensor(p, "statistic", width, heti_rule_of(n)->inputs);
+        for (j = 0; j < heti_writes(n); j++)
+            if (writers[n->x[j]] > 1) added += p->value[n->x[j]].width;
+        if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_B) added = heti_max(added, heti_width(p, n->y[0]));
+        widest = heti_max(widest, added);
+    }
+    if (widest > 0) p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL);
+}
+
+/* The largest workspace of the program's ops over `rows` rows. */
+static void heti_program_workspace(const het_program *p, int64_t rows) {
+    het_unit_info *info = p->info;
+    het_unit_call shape;
+    het_view view;
     het_op op;
-    op.kind = kind;
-    op.u.elements.count = count;
-    op.u.elements.y = y;
-    op.u.elements.x = x;
-    op.u.elements.factor = factor;
-    return heti_run_op(c->device, c->queue, op);
+    int i, way;
+    memset(&view, 0, sizeof view);
+    memset(&shape, 0, sizeof shape);
+    view.tokens = view.row_end = rows;
+    view.sequences = info->max_sequences;
+    shape.unit = p->unit;
+    shape.info = info;
+    shape.view = &view;
+    shape.compute = info->compute;
+    shape.rows = rows;
+    for (i = 0; i < p->nodes; i++)
+        for (way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++)
+            if (info->device && heti_node_op(&shape, &p->node[i], way, NULL, &op))
+                info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
 }
 
-static het_result heti_unit_copy(const het_unit_call *c, float *to, const float *from, int64_t count) {
-    het_op op;
-    op.kind = HET_OP_COPY;
-    op.u.copy.to = to;
-    op.u.copy.from = from;
-    op.u.copy.size = HETI_CAST(size_t, count) * sizeof *to;
-    return heti_run_op(c->device, c->queue, op);
+/* The tensors of a loss unit, of a granule's rows, one behind the other from `base` on. Returns their
+   bytes. */
+static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **tensor) {
+    size_t used = 0;
+    int t;
+    for (t = 0; t < HETRAIN_MAX_UNIT_TENSORS && info->tensor[t].width > 0; t++) {
+        if (base) tensor[t] = HETI_CAST(float *, HETI_CAST(void *, base + used));
+        used += heti_round_up(HETI_CAST(size_t, info->max_granule_tokens * info->tensor[t].width) * sizeof(float), 64);
+    }
+    return used;
 }
+
+HETRAIN_API het_result het_program_end(het_program *p) {
+    het_unit_info *info = p->info;
+    int64_t i;
+    heti_check_program(p);
+    if (p->result != HET_OK) return p->result;
+    heti_factors_last(p);
+    heti_find_homes(p);
+    heti_find_keeps(p);
+    heti_new_tensors(p, HETI_VALUE);
+    heti_new_tensors(p, HETI_GRADIENT);
+    heti_new_scratch(p);
+    if (p->result != HET_OK) return p->result;
+    info->flops_input = info->flops_weight = info->flops_forward;
+    heti_program_workspace(p, info->is_loss ? info->max_granule_tokens : info->max_tokens);
+    if (info->is_loss) { /* all in one call: tensors are workspace, products come granule by granule */
+        info->workspace += heti_loss_tensors(info, NULL, NULL);
+        info->tensors = 0;
+        info->input_keep = HET_KEEP_INPUT;
+        info->flops_input = 3.0 * info->flops_forward;
+        info->flops_forward = info->flops_weight = 0.0;
+        for (i = 0; i < info->parameters; i++)
+            if (info->parameter[i].product > 1) info->parameter[i].product = 1;
+    }
+    p->unit = NULL;
+    p->info = NULL;
+    return HET_OK;
+}
+
+/* ---- running a program ---- */
+
+static het_result heti_unit_run(const het_unit_call *c, const het_op *op) {
+    return c->device->iface->run(c->device->self, c->queue, op);
+}
+
+/* to = from, or to += from */
+static het_result heti_unit_move(const het_unit_call *c, int adds, float *to, const float *from, int64_t count) {
+    het_op op;
+    op.kind = adds ? HET_OP_ADD : HET_OP_COPY;
+    if (adds) {
+        op.u.elements.y = to;
+        op.u.elements.x = from;
+        op.u.elements.count = count;
+    } else {
+        op.u.copy.to = to;
+        op.u.copy.from = from;
+        op.u.copy.size = HETI_CAST(size_t, count) * sizeof *to;
+    }
+    return heti_unit_run(c, &op);
+}
+
+/* The values (or gradients) u of the factors A of a node, times alpha / r. */
+static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int which) {
+    const het_model_desc *m = c->unit->model;
+    het_op op;
+    int i;
+    op.kind = HET_OP_SCALE;
+    op.u.elements.count = c->rows * m->lora_rank;
+    op.u.elements.factor = HETI_CAST(float, HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank));
+    for (i = 0; i < n->outputs; i++) {
+        op.u.elements.y = heti_rows_of(c, n->y[i], which);
+        HETI_TRY(heti_unit_run(c, &op));
+    }
+    return HET_OK;
+}
+
+/* A product of one matrix, then the activation of it: a device may have one op for both. Backward the
+   other way round: the activation whose result only a product reads. `first` is in front of
+   `second` in the list. 0: they are not such a pair, or the device has no such op. */
+static int heti_fused_op(const het_unit_call *c, const het_node *first, const het_node *second, int way, het_op *op) {
+    const int forward = way == HETI_FORWARD;
+    const het_node *linear = forward ? first : second, *activation = forward ? second : first;
+    float *dx[3] = { NULL, NULL, NULL };
+    het_op part;
+    if (linear->kind != HET_NODE_LINEAR || activation->kind != HET_NODE_ACTIVATION || linear->outputs != 1 ||
+        linear->option != HETI_FACTOR_NONE || activation->inputs != 1 || second->x[0] != first->y[0])
+        return 0;
+    if (!forward) dx[0] = heti_rows_of(c, first->x[0], HETI_GRADIENT);
+    if (!forward && (c->info->program->value[first->y[0]].uses > 1 ||
+                     heti_rows_of(c, first->y[0], HETI_GRADIENT) != dx[0]))
+        return 0;
+    op->kind = forward ? HET_OP_LINEAR_ACTIVATION_FORWARD : HET_OP_LINEAR_ACTIVATION_BACKWARD;
+    (void)heti_node_op(c, linear, way, dx, &part);
+    op->u.linear_activation.linear = part.u.linear;
+    (void)heti_node_op(c, activation, way, dx, &part);
+    op->u.linear_activation.activation = part.u.activation;
+    return heti_supports(c->device, *op);
+}
+
+static het_result heti_node_forward(const het_unit_call *c, const het_node *n) {
+    const int of = n->kind == HET_NODE_LINEAR ? n->option : HETI_FACTOR_NONE;
+    const het_program *p = c->info->program;
+    het_op op;
+    if (n->kind == HET_NODE_LOSS && c->logits) return HET_OK; /* they are wanted themselves */
+    (void)heti_node_op(c, n, HETI_FORWARD, NULL, &op);
+    if (op.kind == HET_OP_DROPOUT_FORWARD && op.u.dropout.x == op.u.dropout.y && !(op.u.dropout.probability > 0.0f))
+        return HET_OK;
+    if (of == HETI_FACTOR_B) {
+        het_linear_part *y = &op.u.linear.part[0];
+        float *sum = y->y;
+        y->y = c->tensor[p->scratch];
+        HETI_TRY(heti_unit_run(c, &op));
+        return heti_unit_move(c, 1, sum, y->y, c->rows * y->out);
+    }
+    HETI_TRY(heti_unit_run(c, &op));
+    return of == HETI_FACTOR_A ? heti_unit_scale(c, n, HETI_VALUE) : HET_OK;
+}
+
+static het_result heti_forward_nodes(const het_unit_call *c) {
+    const het_program *p = c->info->program;
+    het_op op;
+    int i;
+    for (i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        if (i + 1 < p->nodes && heti_fused_op(c, n, n + 1, HETI_FORWARD, &op)) {
+            HETI_TRY(heti_unit_run(c, &op));
+            i++;
+        } else HETI_TRY(heti_node_forward(c, n));
+    }
+    return HET_OK;
+}
+
+/* What is known of the values' gradients on the way back. What a residual or a copy hands on needs no
+   op: it waits, as an address, for the op that writes the gradient, or for the gradient's use. */
+typedef struct heti_flow {
+    float *waiting[HETRAIN_MAX_VALUES];
+    int written[HETRAIN_MAX_VALUES];
+} heti_flow;
+
+/* The gradient is read now, or leaves the unit. */
+static het_result heti_settle(const het_unit_call *c, heti_flow *flow, int value) {
+    const int64_t count = c->rows * c->info->program->value[value].width;
+    float *to = heti_rows_of(c, value, HETI_GRADIENT), *from = flow->waiting[value];
+    const int written = flow->written[value];
+    flow->waiting[value] = NULL;
+    flow->written[value] = 1;
+    if (!from) return HET_OK;
+    return heti_unit_move(c, written, to, from, count);
+}
+
+/* Writes the gradients of a node's inputs, or adds to them where others have written them. */
+static het_result heti_node_backward(const het_unit_call *c, const het_node *n, heti_flow *flow) {
+    const het_program *p = c->info->program;
+    float *dx[3] = { NULL, NULL, NULL }, *scratch = p->scratch < 0 ? NULL : c->tensor[p->scratch], *next = scratch;
+    het_op op;
+    int i, adds[3] = { 0, 0, 0 };
+    for (i = 0; i < heti_writes(n); i++) {
+        adds[i] = flow->written[n->x[i]];
+        dx[i] = adds[i] ? next : heti_rows_of(c, n->x[i], HETI_GRADIENT);
+        if (adds[i]) next += c->rows * p->value[n->x[i]].width;
+        flow->written[n->x[i]] = 1;
+    }
+    if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_A) HETI_TRY(heti_unit_scale(c, n, HETI_GRADIENT));
+    if (heti_node_op(c, n, HETI_BACKWARD_INPUT, dx, &op)) {
+        if (n->kind == HET_NODE_NORM && !adds[0]) { /* it adds what waits as it writes */
+            op.u.norm.residual = flow->waiting[n->x[0]];
+            flow->waiting[n->x[0]] = NULL;
+        }
+        HETI_TRY(heti_unit_run(c, &op));
+    }
+    for (i = 0, next = scratch; i < heti_writes(n); i++) {
+        const int64_t count = c->rows * p->value[n->x[i]].width;
+        if (!adds[i]) continue;
+        HETI_TRY(heti_unit_move(c, 1, heti_rows_of(c, n->x[i], HETI_GRADIENT), next, count));
+        next += count;
+    }
+    for (; n->outputs > 0 && i < n->inputs; i++) { /* the gradient of the result is that of the input */
+        float **waiting = &flow->waiting[n->x[i]], *gradient = heti_rows_of(c, n->y[0], HETI_GRADIENT);
+        if (*waiting) HETI_TRY(heti_unit_move(c, 1, gradient, *waiting, c->rows * p->value[n->x[i]].width));
+        *waiting = gradient;
+    }
+    return HET_OK;
+}
+
+static het_result heti_backward_nodes(const het_unit_call *c) {
+    const het_program *p = c->info->program;
+    heti_flow flow;
+    het_op op;
+    int i, j;
+    memset(&flow, 0, sizeof flow);
+    for (i = 0; i < p->values; i++) {
+        const het_value *v = &p->value[i];
+        if (v->out < 0) continue;
+        flow.written[i] = 1;
+        if (v->tensor[HETI_GRADIENT] >= 0) /* kept longer than the stream's gradient is there */
+            HETI_TRY(heti_unit_move(c, 0, heti_rows_of(c, i, HETI_GRADIENT), c->d_out[v->out], c->rows * v->width));
+    }
+    for (i = p->nodes - 1; i >= 0; i--) {
+        const het_node *n = &p->node[i];
+        for (j = 0; j < n->outputs; j++) HETI_TRY(heti_settle(c, &flow, n->y[j]));
+        if (i > 0 && heti_fused_op(c, n - 1, n, HETI_BACKWARD_INPUT, &op)) {
+            HETI_TRY(heti_unit_run(c, &op));
+            flow.written[p->node[--i].x[0]] = 1;
+        } else HETI_TRY(heti_node_backward(c, n, &flow));
+    }
+    for (i = 0; i < p->values; i++)
+        if (p->value[i].in >= 0) HETI_TRY(heti_settle(c, &flow, i));
+    return HET_OK;
+}
+
+/* Whether any of a node's parameters is trained. */
+static int heti_trains_node(const het_unit_call *c, const het_node *n) {
+    int i;
+    for (i = 0; i < 3; i++)
+        if ((n->weight[i] >= 0 && c->gradient[n->weight[i]].sum) || (n->bias[i] >= 0 && c->gradient[n->bias[i]].sum))
+            return 1;
+    return 0;
+}
+
+/* Makes a value again that was not kept until here; once a call, where `made` says by node. */
+static het_result heti_make_again(const het_unit_call *c, int value, int *made) {
+    const het_program *p = c->info->program;
+    const int maker = p->value[value].node;
+    int i;
+    if (c->info->is_loss) return HET_OK; /* the same call has made it */
+    if (maker < 0 || made[maker] || !heti_rule_of(&p->node[maker])->again) return HET_OK;
+    made[maker] = 1;
+    for (i = 0; i < p->node[maker].inputs; i++) HETI_TRY(heti_make_again(c, p->node[maker].x[i], made));
+    return heti_node_forward(c, &p->node[maker]);
+}
+
+HETRAIN_API het_result het_program_backward_weight(const het_unit_call *c) {
+    const het_program *p = c->info->program;
+    int made[HETRAIN_MAX_NODES] = { 0 }, i;
+    for (i = p->nodes - 1; i >= 0; i--) {
+        const het_node *n = &p->node[i];
+        het_op op;
+        if (!heti_trains_node(c, n)) continue;
+        if (n->inputs > 0) HETI_TRY(heti_make_again(c, n->x[0], made));
+        (void)heti_node_op(c, n, HETI_BACKWARD_WEIGHT, NULL, &op);
+        HETI_TRY(heti_unit_run(c, &op));
+    }
+    return HET_OK;
+}
+
+/* Rows [begin, end) of the micro-batch, which are granule g, through a loss unit. */
+static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t end, int64_t g) {
+    const int64_t first = begin - c->view->row_begin;
+    het_unit_call own = *c;
+    het_view view = *c->view;
+    const size_t used = heti_loss_tensors(c->info, HETI_CAST(char *, c->workspace), own.tensor);
+    int64_t i;
+    own.view = &view;
+    view.row_begin = begin;
+    view.row_end = end;
+    view.granule_begin = g;
+    view.granule_end = g + 1;
+    own.rows = end - begin;
+    own.workspace = HETI_CAST(char *, c->workspace) + used;
+    own.workspace_size -= used;
+    if (c->row_loss) own.row_loss += first;
+    if (c->logits) own.tensor[c->info->program->value[c->info->program->logits].tensor[HETI_VALUE]] = c->logits;
+    for (i = 0; i < c->info->in_streams; i++) {
+        own.in[i] += first * c->info->in_width[i];
+        if (c->d_in[i]) own.d_in[i] += first * c->info->in_width[i];
+    }
+    for (i = 0; i < c->info->parameters && g > c->view->granule_begin; i++)
+        own.gradient[i].beta = 1; /* the first granule has written */
+    HETI_TRY(heti_forward_nodes(&own));
+    if (!c->training) return HET_OK;
+    HETI_TRY(heti_backward_nodes(&own));
+    return het_program_backward_weight(&own);
+}
+
+static het_result heti_loss(const het_unit_call *c) {
+    const het_view *v = c->view;
+    int64_t g;
+    if (c->logits) return heti_loss_rows(c, v->row_begin + c->logits_from, v->row_end, v->granule_begin);
+    for (g = v->granule_begin; g < v->granule_end; g++)
+        HETI_TRY(heti_loss_rows(c, v->host_granule_start[g], v->host_granule_start[g + 1], g));
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_program_forward(const het_unit_call *call) {
+    return call->info->is_loss ? HET_OK : heti_forward_nodes(call);
+}
+
+HETRAIN_API het_result het_program_backward_input(const het_unit_call *call) {
+    return call->info->is_loss ? heti_loss(call) : heti_backward_nodes(call);
+}
+
+/* ---- embed: tokens (and learned positions) to the residual stream ---- */
+
+static het_result heti_embed_describe(const het_unit *unit, het_unit_info *info) {
+    const het_model_desc *m = unit->model;
+    het_program *p = het_program_begin(unit, info);
+    const int e = het_node_embedding(p, heti_role_name(m, HETI_ROLE_EMBED),
+                                     m->position == HET_LEARNED ? heti_role_name(m, HETI_ROLE_POSITIONS) : NULL);
+    het_node_output(p, het_node_residual(p, -1, e)); /* dropout alone */
+    return het_program_end(p);
+}
+
+/* ---- layers ---- */
 
 /* Residual projections of GPT-2 start smaller, 1 / sqrt(2 L) (GPT-2 paper, section 2.3). */
 static double heti_residual_std(const het_model_desc *m) {
@@ -4761,1036 +5700,116 @@ static double heti_residual_std(const het_model_desc *m) {
     return m->family == HET_GPT2 ? std / sqrt(2.0 * HETI_CAST(double, m->layers)) : std;
 }
 
-/* y = norm(x): fills what forward and both backwards share. */
-static het_norm_args heti_norm_args(const het_unit_call *c, float *x, const float *gain, const float *bias, float *mean,
-                                    float *rstd) {
-    het_norm_args a;
-    memset(&a, 0, sizeof a);
-    a.view = c->view;
-    a.kind = c->unit->model->norm;
-    a.rows = c->rows;
-    a.width = c->unit->model->width;
-    a.rows_per_token = 1;
-    a.epsilon = c->unit->model->norm_epsilon;
-    a.x = x;
-    a.gain = gain;
-    a.bias = bias;
-    a.mean = mean;
-    a.rstd = rstd;
-    a.workspace = c->workspace;
-    return a;
+static int heti_layer_norm(het_program *p, int x, int role) {
+    return het_node_norm(p, x, heti_role_name(p->unit->model, role));
 }
 
-/* RMSNorm over each head of q or k. */
-static het_norm_args heti_head_norm_args(const het_unit_call *c, int64_t heads, const float *x, const float *gain,
-                                         float *rstd) {
-    het_norm_args a;
-    memset(&a, 0, sizeof a);
-    a.view = c->view;
-    a.kind = HET_RMSNORM;
-    a.rows = c->rows * heads;
-    a.width = c->unit->model->head_size;
-    a.rows_per_token = heads;
-    a.epsilon = c->unit->model->norm_epsilon;
-    a.x = x;
-    a.gain = gain;
-    a.rstd = rstd;
-    a.workspace = c->workspace;
-    return a;
-}
+/* Which bit of het_model_desc.lora_targets a role is. */
+static const int64_t heti_role_targets[HETI_ROLE_COUNT] = {
+    0, 0, 0, HET_LORA_Q, HET_LORA_K, HET_LORA_V, 0, 0, HET_LORA_O, 0, HET_LORA_GATE, HET_LORA_UP, HET_LORA_DOWN, 0, 0 };
 
-static het_linear_args heti_linear_args(const het_unit_call *c, int64_t in, const float *x) {
-    het_linear_args a;
-    memset(&a, 0, sizeof a);
-    a.view = c->view;
-    a.compute = c->compute;
-    a.rows = c->rows;
-    a.in = in;
-    a.x = x;
-    a.workspace = c->workspace;
-    return a;
-}
-
-/* Adds matrix number w of the unit's parameters (its bias, if any, is number b; b < 0: none). */
-static void heti_linear_part(het_linear_args *a, const het_unit_call *c, int w, int b, int64_t out, float *y,
-                             const float *dy) {
-    het_linear_part *p = &a->part[a->parts++];
-    p->out = out;
-    p->w = c->weight[w];
-    p->w_bf16 = c->weight_bf16[w];
-    p->bias = b < 0 ? NULL : c->weight[b];
-    p->y = y;
-    p->dy = dy;
-    p->dw = &c->gradient[w];
-    p->dbias = b < 0 ? NULL : &c->gradient[b];
-}
-
-static het_dropout_args heti_dropout_args(const het_unit_call *c, const float *a, const float *x, float *y) {
-    het_dropout_args d;
-    memset(&d, 0, sizeof d);
-    d.view = c->view;
-    d.scalars = c->scalars;
-    d.rows = c->rows;
-    d.width = c->unit->model->width;
-    d.probability = c->training ? c->unit->model->dropout : 0.0f;
-    d.site = HETI_CAST(int32_t, c->index * 4);
-    d.a = a;
-    d.x = x;
-    d.y = y;
-    return d;
-}
-
-/* Workspace of one linear layer of `parts` matrices out_p x in, all three directions. */
-static void heti_linear_workspace(het_unit_info *info, int64_t rows, int64_t in, int64_t parts, const int64_t *out) {
-    het_linear_args a;
-    int64_t p;
-    memset(&a, 0, sizeof a);
-    a.compute = info->compute;
-    a.rows = rows;
-    a.in = in;
-    a.parts = parts;
-    for (p = 0; p < parts; p++) a.part[p].out = out[p];
-    heti_unit_workspace(info, HETI_OP(LINEAR_FORWARD, &a));
-    heti_unit_workspace(info, HETI_OP(LINEAR_BACKWARD_INPUT, &a));
-    heti_unit_workspace(info, HETI_OP(LINEAR_BACKWARD_WEIGHT, &a));
-}
-
-static void heti_norm_workspace(het_unit_info *info, het_norm kind, int64_t rows, int64_t width,
-                                int64_t rows_per_token) {
-    het_norm_args a;
-    memset(&a, 0, sizeof a);
-    a.kind = kind;
-    a.rows = rows;
-    a.width = width;
-    a.rows_per_token = rows_per_token;
-    heti_unit_workspace(info, HETI_OP(NORM_FORWARD, &a));
-    heti_unit_workspace(info, HETI_OP(NORM_BACKWARD_INPUT, &a));
-    heti_unit_workspace(info, HETI_OP(NORM_BACKWARD_WEIGHT, &a));
-}
-
-/* Whether any dW or db is wanted: not all of them are frozen. */
-static int heti_linear_trains(const het_linear_args *a) {
-    int64_t p;
-    for (p = 0; p < a->parts; p++)
-        if (a->part[p].dw->sum || (a->part[p].dbias && a->part[p].dbias->sum)) return 1;
-    return 0;
-}
-
-static het_result heti_linear_weight(const het_unit_call *c, const het_linear_args *a) {
-    return heti_linear_trains(a) ? HETI_CALL(c, LINEAR_BACKWARD_WEIGHT, a) : HET_OK;
-}
-
-/* ---- low-rank factors (LoRA, arXiv 2106.09685) ----
-   y = x W^T + b + u B^T with u = s x A^T, s = alpha / r; A [r][in], B [out][r]. So du = s dy B, dx
-   += du A, dB += dy^T u, dA += du^T x. Factors stand behind the unit's other parameters, A B A B
-   ..., in the order of the matrices; u and du of all of them lie one behind the other. */
-
-#define HETI_ADAPTERS 4
-typedef struct heti_adapter {
-    int parameter[HETI_ADAPTERS]; /* of A, by matrix of the unit; B is the next; -1: this matrix has none */
-    int first, count, tensor;     /* parameter; matrices with factors; tensors: u, du, and rows of
-                                     the widest input or output */
-} heti_adapter;
-
-/* One matrix that may have factors: who it is, and its shape. */
-typedef struct heti_adapted { int role; int64_t in, out; } heti_adapted;
-
-static void heti_adapted_set(heti_adapted *matrix, int role, int64_t in, int64_t out) {
-    matrix->role = role;
-    matrix->in = in;
-    matrix->out = out;
-}
-
-static heti_adapter heti_adapter_at(const het_model_desc *m, const int64_t *target, int matrices, int first_parameter,
-                                    int first_tensor) {
-    heti_adapter x;
+/* y[i] = x W^T (+ b) for `count` matrices of the roles `first`, first + 1, ... */
+static void heti_layer(het_program *p, int x, int first, int count, int *y) {
+    const het_model_desc *m = p->unit->model;
+    const int64_t q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
+    het_matrix matrix[3];
     int i;
-    x.first = first_parameter;
-    x.count = 0;
-    x.tensor = first_tensor;
-    for (i = 0; i < HETI_ADAPTERS; i++) {
-        const int has = i < matrices && m->lora_rank > 0 && (m->lora_targets & target[i]) != 0;
-        x.parameter[i] = has ? first_parameter + 2 * x.count++ : -1;
+    for (i = 0; i < count; i++) {
+        const int role = first + i, qkv = role <= HETI_ROLE_V;
+        const int residual = role == HETI_ROLE_ATTENTION_OUT || role == HETI_ROLE_DOWN;
+        matrix[i].name = heti_role_name(m, role);
+        matrix[i].out = role == HETI_ROLE_Q ? q : qkv ? k : residual ? m->width : m->mlp_width;
+        matrix[i].bias = heti_yes(qkv ? m->qkv_bias : m->linear_bias);
+        matrix[i].init_std = residual ? HETI_CAST(float, heti_residual_std(m)) : m->init_std;
+        matrix[i].low_rank = (m->lora_targets & heti_role_targets[role]) != 0;
     }
-    return x;
+    het_node_linears(p, x, count, matrix, y);
 }
 
-/* A starts uniform within 1 / sqrt(in) as in PEFT (Kaiming with a = sqrt(5)), B at 0, so that the
-   sum starts as the model without factors. */
-static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, const heti_adapter *x,
-                                  const heti_adapted *matrix) {
-    const int64_t r = unit->model->lora_rank;
-    int64_t widest = 0;
-    int i;
-    if (x->count == 0) return;
-    for (i = 0; i < HETI_ADAPTERS; i++) {
-        const heti_adapted *m = &matrix[i];
-        het_parameter_desc *a, *b;
-        if (x->parameter[i] < 0) continue;
-        a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
-        b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
-        a->adapter = b->adapter = a->decay = b->decay = 1;
-        a->product = b->product = 2;
-        a->bf16 = b->bf16 = 0;
-        a->init = HET_INIT_UNIFORM;
-        b->init = HET_INIT_ZERO;
-        widest = heti_max(widest, heti_max(m->in, m->out));
-        heti_linear_workspace(info, info->max_tokens, r, 1, &m->out);
-    }
-    for (i = 0; i < HETI_ADAPTERS; i++) { /* at most three matrices read the same input */
-        const int64_t out[3] = { r, r, r };
-        if (x->parameter[i] >= 0) heti_linear_workspace(info, info->max_tokens, matrix[i].in, 3, out);
-    }
-    heti_unit_tensor(info, x->tensor, "lora_u", x->count * r, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, x->tensor + 1, "lora_du", x->count * r, HET_KEEP_GRADIENT);
-    heti_unit_tensor(info, x->tensor + 2, "lora_wide", widest, HET_KEEP_CALL);
-}
-
-/* Rows of u (which = 0) or du (1) of matrix number i. Without gradients there is no du. */
-static float *heti_adapter_rows(const het_unit_call *c, const heti_adapter *x, int i, int which) {
-    if (!c->tensor[x->tensor + which]) return NULL;
-    return c->tensor[x->tensor + which] + (x->parameter[i] - x->first) / 2 * (c->rows * c->unit->model->lora_rank);
-}
-
-static het_result heti_adapter_scale(const het_unit_call *c, float *rows) {
-    const het_model_desc *m = c->unit->model;
-    const double factor = HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank);
-    return heti_unit_elements(c, HET_OP_SCALE, rows, NULL, HETI_CAST(float, factor), c->rows * m->lora_rank);
-}
-
-/* The products with A of the matrices first, first + 1, ... of a layer: u = x A^T forward, dx = sum
-   of du A and dA += du^T x backward. */
-static het_linear_args heti_adapter_inner(const het_unit_call *c, const heti_adapter *x, int first,
-                                          const het_linear_args *base) {
-    het_linear_args inner = heti_linear_args(c, base->in, base->x);
-    int p;
-    for (p = 0; p < HETI_CAST(int, base->parts); p++)
-        if (x->parameter[first + p] >= 0)
-            heti_linear_part(&inner, c, x->parameter[first + p], -1, c->unit->model->lora_rank,
-                             heti_adapter_rows(c, x, first + p, 0), heti_adapter_rows(c, x, first + p, 1));
-    return inner;
-}
-
-/* The product with B of one matrix: y = u B^T, du = dy B, dB += dy^T u. */
-static het_linear_args heti_adapter_outer(const het_unit_call *c, const heti_adapter *x, int i,
-                                          const het_linear_part *base) {
-    het_linear_args outer = heti_linear_args(c, c->unit->model->lora_rank, heti_adapter_rows(c, x, i, 0));
-    heti_linear_part(&outer, c, x->parameter[i] + 1, -1, base->out, c->tensor[x->tensor + 2], base->dy);
-    outer.dx = heti_adapter_rows(c, x, i, 1);
-    return outer;
-}
-
-/* Adds what the factors give to y of the layer's matrices, which are number first, first + 1, ...
-   of the unit. */
-static het_result heti_adapter_forward(const het_unit_call *c, const heti_adapter *x, int first,
-                                       const het_linear_args *base) {
-    const het_linear_args inner = heti_adapter_inner(c, x, first, base);
-    int p;
-    if (inner.parts == 0) return HET_OK;
-    HETI_TRY(HETI_CALL(c, LINEAR_FORWARD, &inner));
-    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
-        const het_linear_part *part = &base->part[p];
-        het_linear_args outer;
-        if (x->parameter[first + p] < 0) continue;
-        outer = heti_adapter_outer(c, x, first + p, part);
-        HETI_TRY(heti_adapter_scale(c, heti_adapter_rows(c, x, first + p, 0)));
-        HETI_TRY(HETI_CALL(c, LINEAR_FORWARD, &outer));
-        HETI_TRY(heti_unit_elements(c, HET_OP_ADD, part->y, outer.part[0].y, 0.0f, c->rows * part->out));
-    }
-    return HET_OK;
-}
-
-/* Adds to dx of the layer. */
-static het_result heti_adapter_backward_input(const het_unit_call *c, const heti_adapter *x, int first,
-                                              const het_linear_args *base) {
-    het_linear_args inner = heti_adapter_inner(c, x, first, base);
-    int p;
-    if (inner.parts == 0) return HET_OK;
-    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
-        het_linear_args outer;
-        if (x->parameter[first + p] < 0) continue;
-        outer = heti_adapter_outer(c, x, first + p, &base->part[p]);
-        HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, &outer));
-        HETI_TRY(heti_adapter_scale(c, outer.dx));
-    }
-    inner.dx = c->tensor[x->tensor + 2];
-    HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, &inner));
-    return heti_unit_elements(c, HET_OP_ADD, base->dx, inner.dx, 0.0f, c->rows * base->in);
-}
-
-static het_result heti_adapter_backward_weight(const het_unit_call *c, const heti_adapter *x, int first,
-                                               const het_linear_args *base) {
-    const het_linear_args inner = heti_adapter_inner(c, x, first, base);
-    int p;
-    if (inner.parts == 0) return HET_OK;
-    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
-        het_linear_args outer;
-        if (x->parameter[first + p] < 0) continue;
-        outer = heti_adapter_outer(c, x, first + p, &base->part[p]);
-        HETI_TRY(heti_linear_weight(c, &outer));
-    }
-    return heti_linear_weight(c, &inner);
-}
-
-/* Whether none of the matrices first, ... first + count - 1 of the unit has factors. */
-static int heti_adapter_absent(const heti_adapter *x, int first, int count) {
-    int p;
-    for (p = first; p < first + count; p++)
-        if (x->parameter[p] >= 0) return 0;
-    return 1;
-}
-
-/* y, dx, and dW with db of a layer with the matrices first, first + 1, ... of the unit, factors
-   included. */
-static het_result heti_layer_forward(const het_unit_call *c, const heti_adapter *x, int first,
-                                     const het_linear_args *a) {
-    HETI_TRY(HETI_CALL(c, LINEAR_FORWARD, a));
-    return heti_adapter_forward(c, x, first, a);
-}
-
-static het_result heti_layer_backward_input(const het_unit_call *c, const heti_adapter *x, int first,
-                                            const het_linear_args *a) {
-    HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, a));
-    return heti_adapter_backward_input(c, x, first, a);
-}
-
-/* Whether backward_weight needs the layer's input: for its matrices or their factors. */
-static int heti_layer_trains(const heti_adapter *x, int first, const het_linear_args *a) {
-    return heti_linear_trains(a) || !heti_adapter_absent(x, first, HETI_CAST(int, a->parts));
-}
-
-static het_result heti_layer_backward_weight(const het_unit_call *c, const heti_adapter *x, int first,
-                                             const het_linear_args *a) {
-    HETI_TRY(heti_linear_weight(c, a));
-    return heti_adapter_backward_weight(c, x, first, a);
-}
-
-/* ---- embed: tokens (and learned positions) to the residual stream ---- */
-
-enum { HETI_EMBED_DY };
-
-static het_result heti_embed_describe(const het_unit *unit, het_unit_info *info) {
-    const het_model_desc *m = unit->model;
-    het_embedding_args a;
-    if (info->in_streams != 0) return HET_ERR_INVALID;
-    heti_unit_table(unit, info, HETI_ROLE_EMBED, m->vocab, m->width);
-    if (m->position == HET_LEARNED) heti_unit_table(unit, info, HETI_ROLE_POSITIONS, m->context, m->width);
-    heti_unit_streams(info, 1, m->width);
-    heti_unit_tensor(info, HETI_EMBED_DY, "dy", m->width, HET_KEEP_GRADIENT);
-    memset(&a, 0, sizeof a);
-    a.rows = info->max_tokens;
-    a.width = m->width;
-    a.vocab = m->vocab;
-    a.context = m->context;
-    heti_unit_workspace(info, HETI_OP(EMBEDDING_BACKWARD_WEIGHT, &a));
-    return HET_OK;
-}
-
-static het_embedding_args heti_embedding_args(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    het_embedding_args a;
-    memset(&a, 0, sizeof a);
-    a.view = c->view;
-    a.rows = c->rows;
-    a.width = m->width;
-    a.vocab = m->vocab;
-    a.context = m->context;
-    a.table = c->weight[0];
-    a.table_bf16 = c->weight_bf16[0];
-    a.dtable = &c->gradient[0];
-    if (m->position == HET_LEARNED) {
-        a.positions = c->weight[1];
-        a.dpositions = &c->gradient[1];
-    }
-    a.workspace = c->workspace;
-    return a;
-}
-
-static het_result heti_embed_forward(const het_unit_call *c) {
-    het_embedding_args a = heti_embedding_args(c);
-    het_dropout_args d = heti_dropout_args(c, NULL, c->out[0], c->out[0]);
-    a.y = c->out[0];
-    HETI_TRY(HETI_CALL(c, EMBEDDING_FORWARD, &a));
-    return d.probability > 0.0f ? HETI_CALL(c, DROPOUT_FORWARD, &d) : HET_OK;
-}
-
-static het_result heti_embed_backward_input(const het_unit_call *c) {
-    const het_dropout_args d = heti_dropout_args(c, NULL, c->d_out[0], c->tensor[HETI_EMBED_DY]);
-    return HETI_CALL(c, DROPOUT_BACKWARD, &d);
-}
-
-static het_result heti_embed_backward_weight(const het_unit_call *c) {
-    het_embedding_args a = heti_embedding_args(c);
-    a.dy = c->tensor[HETI_EMBED_DY];
-    return HETI_CALL(c, EMBEDDING_BACKWARD_WEIGHT, &a);
-}
-
-/* ---- attention ---- */
-
-enum {
-    HETI_ATTENTION_H, HETI_ATTENTION_MEAN, HETI_ATTENTION_RSTD, HETI_ATTENTION_Q, HETI_ATTENTION_K, HETI_ATTENTION_V,
-        HETI_ATTENTION_O,
-    HETI_ATTENTION_MAXIMUM, HETI_ATTENTION_SUM, HETI_ATTENTION_Y, HETI_ATTENTION_DY, HETI_ATTENTION_DO,
-    HETI_ATTENTION_DQ,
-    HETI_ATTENTION_DK, HETI_ATTENTION_DV, HETI_ATTENTION_DH,
-    /* only with QK-norm: q and k before the norm, its statistics, and the gradients of its
-       output */
-    HETI_ATTENTION_RAW_Q, HETI_ATTENTION_RAW_K, HETI_ATTENTION_RSTD_Q, HETI_ATTENTION_RSTD_K, HETI_ATTENTION_NORM_DQ,
-        HETI_ATTENTION_NORM_DK
-};
-
-/* Where each parameter stands in the unit's list: gain [bias] Wq [bq] Wk [bk] Wv [bv] [q gain] [k
-   gain] Wo [bo]; -1: not there. */
-typedef struct heti_attention_index {
-    int gain, bias, w[3], b[3], norm_q, norm_k, out, out_bias;
-    heti_adapter adapter; /* of Wq, Wk, Wv, Wo */
-} heti_attention_index;
-
-static heti_attention_index heti_attention_parameters(const het_model_desc *m) {
-    static const int64_t heti_targets[] = { HET_LORA_Q, HET_LORA_K, HET_LORA_V, HET_LORA_O };
-    heti_attention_index x;
-    int next = 0, p;
-    x.gain = next++;
-    x.bias = m->norm == HET_LAYERNORM ? next++ : -1;
-    for (p = 0; p < 3; p++) {
-        x.w[p] = next++;
-        x.b[p] = heti_yes(m->qkv_bias) ? next++ : -1;
-    }
-    x.norm_q = heti_yes(m->qk_norm) ? next++ : -1;
-    x.norm_k = heti_yes(m->qk_norm) ? next++ : -1;
-    x.out = next++;
-    x.out_bias = heti_yes(m->linear_bias) ? next++ : -1;
-    x.adapter = heti_adapter_at(m, heti_targets, 4, next, heti_yes(m->qk_norm) ? HETI_ATTENTION_NORM_DK + 1 :
-                                HETI_ATTENTION_DH + 1);
-    return x;
-}
-
-static het_attention_args heti_attention_args(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    het_attention_args a;
-    memset(&a, 0, sizeof a);
-    a.view = c->view;
-    a.compute = c->compute;
-    a.heads = m->heads;
-    a.kv_heads = m->kv_heads;
-    a.head_size = m->head_size;
-    a.window = m->window;
-    a.causal = m->causal != HET_NO;
-    a.scale = 1.0f / sqrtf(HETI_CAST(float, m->head_size));
-    a.q = c->tensor[HETI_ATTENTION_Q];
-    a.k = c->tensor[HETI_ATTENTION_K];
-    a.v = c->tensor[HETI_ATTENTION_V];
-    a.o = c->tensor[HETI_ATTENTION_O];
-    a.maximum = c->tensor[HETI_ATTENTION_MAXIMUM];
-    a.sum = c->tensor[HETI_ATTENTION_SUM];
-    a.d_o = c->tensor[HETI_ATTENTION_DO];
-    a.dq = c->tensor[HETI_ATTENTION_DQ];
-    a.dk = c->tensor[HETI_ATTENTION_DK];
-    a.dv = c->tensor[HETI_ATTENTION_DV];
-    a.workspace = c->workspace;
-    a.workspace_size = c->workspace_size;
-    return a;
-}
-
-static void heti_attention_tensors(const het_model_desc *m, het_unit_info *info) {
-    const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
-    /* made again for dW: a norm costs less than its output's room */
-    heti_unit_tensor(info, HETI_ATTENTION_H, "h", d, HET_KEEP_CALL);
-    heti_unit_tensor(info, HETI_ATTENTION_MEAN, "mean", 1, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, HETI_ATTENTION_RSTD, "rstd", 1, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, HETI_ATTENTION_Q, "q", q, HET_KEEP_INPUT);
-    heti_unit_tensor(info, HETI_ATTENTION_K, "k", k, HET_KEEP_CARRY);
-    heti_unit_tensor(info, HETI_ATTENTION_V, "v", k, HET_KEEP_CARRY);
-    heti_unit_tensor(info, HETI_ATTENTION_O, "o", q, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, HETI_ATTENTION_MAXIMUM, "maximum", m->heads, HET_KEEP_INPUT);
-    heti_unit_tensor(info, HETI_ATTENTION_SUM, "sum", m->heads, HET_KEEP_INPUT);
-    heti_unit_tensor(info, HETI_ATTENTION_Y, "y", d, HET_KEEP_CALL);
-    heti_unit_tensor(info, HETI_ATTENTION_DY, "dy", d, HET_KEEP_GRADIENT);
-    heti_unit_tensor(info, HETI_ATTENTION_DO, "do", q, HET_KEEP_CALL);
-    heti_unit_tensor(info, HETI_ATTENTION_DQ, "dq", q, HET_KEEP_GRADIENT);
-    heti_unit_tensor(info, HETI_ATTENTION_DK, "dk", k, HET_KEEP_CARRY_GRADIENT);
-    heti_unit_tensor(info, HETI_ATTENTION_DV, "dv", k, HET_KEEP_CARRY_GRADIENT);
-    heti_unit_tensor(info, HETI_ATTENTION_DH, "dh", d, HET_KEEP_GRADIENT);
-    if (heti_yes(m->qk_norm)) {
-        heti_unit_tensor(info, HETI_ATTENTION_RAW_Q, "raw_q", q, HET_KEEP_WEIGHT);
-        heti_unit_tensor(info, HETI_ATTENTION_RAW_K, "raw_k", k, HET_KEEP_WEIGHT);
-        heti_unit_tensor(info, HETI_ATTENTION_RSTD_Q, "rstd_q", m->heads, HET_KEEP_WEIGHT);
-        heti_unit_tensor(info, HETI_ATTENTION_RSTD_K, "rstd_k", m->kv_heads, HET_KEEP_WEIGHT);
-        heti_unit_tensor(info, HETI_ATTENTION_NORM_DQ, "norm_dq", q, HET_KEEP_GRADIENT);
-        heti_unit_tensor(info, HETI_ATTENTION_NORM_DK, "norm_dk", k, HET_KEEP_GRADIENT);
-    }
-}
-
-static void heti_attention_adapters(const het_unit *unit, het_unit_info *info) {
-    const het_model_desc *m = unit->model;
-    const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
-    const heti_attention_index x = heti_attention_parameters(m);
-    heti_adapted matrix[4];
-    heti_adapted_set(&matrix[0], HETI_ROLE_Q, d, q);
-    heti_adapted_set(&matrix[1], HETI_ROLE_K, d, k);
-    heti_adapted_set(&matrix[2], HETI_ROLE_V, d, k);
-    heti_adapted_set(&matrix[3], HETI_ROLE_ATTENTION_OUT, q, d);
-    heti_adapter_describe(unit, info, &x.adapter, matrix);
-}
-
+/* ---- attention ----
+     h = norm(x)                                           x, h [n][D]
+     q = h Wq^T, k = h Wk^T, v = h Wv^T                    q [n][H E]; k, v [n][K E]; biases, factors if any
+     q, k = norm of each head; q, k = rotated              as the model says
+     o = softmax(q k^T / sqrt(E)) v                        [n][H E]; query head i reads key head i K / H
+     out = x + dropout(o Wo^T)                             [n][D]
+   With parallel residuals (NeoX) x goes out as well, as stream 0: the MLP reads the same x. */
 static het_result heti_attention_describe(const het_unit *unit, het_unit_info *info) {
     const het_model_desc *m = unit->model;
-    const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
-    const double std = HETI_CAST(double, m->init_std);
-    int64_t out[3];
-    het_unit_call shape;
-    het_attention_args a;
-    if (info->in_streams != 1 || info->in_width[0] != d) return HET_ERR_INVALID;
-    heti_unit_norm(unit, info, HETI_ROLE_ATTENTION_NORM);
-    heti_unit_matrix(unit, info, HETI_ROLE_Q, q, d, heti_yes(m->qkv_bias), std);
-    heti_unit_matrix(unit, info, HETI_ROLE_K, k, d, heti_yes(m->qkv_bias), std);
-    heti_unit_matrix(unit, info, HETI_ROLE_V, k, d, heti_yes(m->qkv_bias), std);
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, m->width), h = heti_layer_norm(p, x, HETI_ROLE_ATTENTION_NORM);
+    int qkv[3], q, k, o, y, out;
+    heti_layer(p, h, HETI_ROLE_Q, 3, qkv);
+    q = qkv[0];
+    k = qkv[1];
     if (heti_yes(m->qk_norm)) {
-        (void)heti_unit_parameter(unit, info, HETI_ROLE_Q_NORM, HETI_WEIGHT, m->head_size, 1, 0.0);
-        (void)heti_unit_parameter(unit, info, HETI_ROLE_K_NORM, HETI_WEIGHT, m->head_size, 1, 0.0);
-    }
-    heti_unit_matrix(unit, info, HETI_ROLE_ATTENTION_OUT, d, q, heti_yes(m->linear_bias), heti_residual_std(m));
-    heti_unit_streams(info, heti_yes(m->parallel) ? 2 : 1, d);
-    heti_attention_tensors(m, info);
-    heti_attention_adapters(unit, info);
-    info->input_keep = HET_KEEP_WEIGHT;
-    info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, 2 * q + 2 * k);
-    info->flops_input = info->flops_weight = info->flops_forward;
-
-    out[0] = q; out[1] = k; out[2] = k;
-    heti_linear_workspace(info, info->max_tokens, d, 3, out);
-    heti_linear_workspace(info, info->max_tokens, q, 1, &d);
-    heti_norm_workspace(info, m->norm, info->max_tokens, d, 1);
-    if (heti_yes(m->qk_norm))
-        heti_norm_workspace(info, HET_RMSNORM, info->max_tokens * m->heads, m->head_size, m->heads);
-    if (info->device) {
-        het_view view;
-        memset(&view, 0, sizeof view);
-        memset(&shape, 0, sizeof shape);
-        view.tokens = view.row_end = info->max_tokens;
-        view.sequences = info->max_sequences;
-        shape.unit = unit;
-        shape.view = &view;
-        shape.compute = info->compute;
-        a = heti_attention_args(&shape);
-        heti_unit_workspace(info, HETI_OP(ATTENTION_FORWARD, &a));
-        heti_unit_workspace(info, HETI_OP(ATTENTION_BACKWARD, &a));
-    }
-    return HET_OK;
-}
-
-static het_rotary_args heti_rotary_args(const het_unit_call *c, int64_t heads, const float *x, float *y) {
-    const het_model_desc *m = c->unit->model;
-    het_rotary_args a;
-    memset(&a, 0, sizeof a);
-    a.view = c->view;
-    a.rows = c->rows;
-    a.heads = heads;
-    a.head_size = m->head_size;
-    a.rotary = heti_rotary_size(m);
-    a.cosine = c->cosine;
-    a.sine = c->sine;
-    a.x = x;
-    a.y = y;
-    return a;
-}
-
-/* q and k of the slice: normed per head where the model says so, then rotated in place. */
-static het_result heti_attention_positions(const het_unit_call *c, const heti_attention_index *x, float *q, float *k) {
-    const het_model_desc *m = c->unit->model;
-    if (heti_yes(m->qk_norm)) {
-        het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q],
-                                               c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
-                                               c->tensor[HETI_ATTENTION_RSTD_K]);
-        nq.y = q;
-        nk.y = k;
-        HETI_TRY(HETI_CALL(c, NORM_FORWARD, &nq));
-        HETI_TRY(HETI_CALL(c, NORM_FORWARD, &nk));
+        q = het_node_head_norm(p, q, heti_role_name(m, HETI_ROLE_Q_NORM));
+        k = het_node_head_norm(p, k, heti_role_name(m, HETI_ROLE_K_NORM));
     }
     if (m->position == HET_ROTARY) {
-        const het_rotary_args rq = heti_rotary_args(c, m->heads, q, q), rk = heti_rotary_args(c, m->kv_heads, k, k);
-        HETI_TRY(HETI_CALL(c, ROTARY_FORWARD, &rq));
-        HETI_TRY(HETI_CALL(c, ROTARY_FORWARD, &rk));
+        q = het_node_rotary(p, q);
+        k = het_node_rotary(p, k);
     }
-    return HET_OK;
+    o = het_node_attention(p, q, k, qkv[2]);
+    heti_layer(p, o, HETI_ROLE_ATTENTION_OUT, 1, &y);
+    out = het_node_residual(p, x, y);
+    if (heti_yes(m->parallel)) het_node_output(p, x);
+    het_node_output(p, out);
+    return het_program_end(p);
 }
 
-static het_result heti_attention_forward(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    const heti_attention_index x = heti_attention_parameters(m);
-    const int64_t d = m->width, qw = m->heads * m->head_size, kw = m->kv_heads * m->head_size;
-    const int raw = heti_yes(m->qk_norm), last = heti_yes(m->parallel);
-    float *k = c->tensor[HETI_ATTENTION_K] + c->view->row_begin * kw,
-           *v = c->tensor[HETI_ATTENTION_V] + c->view->row_begin * kw;
-    float *q = c->tensor[HETI_ATTENTION_Q], *h = c->tensor[HETI_ATTENTION_H];
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias],
-                                        c->tensor[HETI_ATTENTION_MEAN], c->tensor[HETI_ATTENTION_RSTD]);
-    het_linear_args qkv = heti_linear_args(c, d, h), out = heti_linear_args(c, qw, c->tensor[HETI_ATTENTION_O]);
-    const het_attention_args attention = heti_attention_args(c);
-    const het_dropout_args residual = heti_dropout_args(c, c->in[0], c->tensor[HETI_ATTENTION_Y], c->out[last]);
-
-    norm.y = h;
-    heti_linear_part(&qkv, c, x.w[0], x.b[0], qw, raw ? c->tensor[HETI_ATTENTION_RAW_Q] : q, NULL);
-    heti_linear_part(&qkv, c, x.w[1], x.b[1], kw, raw ? c->tensor[HETI_ATTENTION_RAW_K] : k, NULL);
-    heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, v, NULL);
-    heti_linear_part(&out, c, x.out, x.out_bias, d, c->tensor[HETI_ATTENTION_Y], NULL);
-
-    HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
-    HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &qkv));
-    HETI_TRY(heti_attention_positions(c, &x, q, k));
-    HETI_TRY(HETI_CALL(c, ATTENTION_FORWARD, &attention));
-    HETI_TRY(heti_layer_forward(c, &x.adapter, 3, &out));
-    HETI_TRY(HETI_CALL(c, DROPOUT_FORWARD, &residual));
-    if (!last) return HET_OK;
-    return heti_unit_copy(c, c->out[0], c->in[0], c->rows * d);
-}
-
-/* Undoes heti_attention_positions for the gradients of q and k: dq, dk become gradients of the
-   projections' outputs. */
-static het_result heti_attention_positions_backward(const het_unit_call *c, const heti_attention_index *x, float *dq,
-                                                    float *dk) {
-    const het_model_desc *m = c->unit->model;
-    const int norm = heti_yes(m->qk_norm);
-    float *nq = norm ? c->tensor[HETI_ATTENTION_NORM_DQ] : dq, *nk = norm ? c->tensor[HETI_ATTENTION_NORM_DK] : dk;
-    if (m->position == HET_ROTARY) {
-        const het_rotary_args rq = heti_rotary_args(c, m->heads, dq, nq), rk = heti_rotary_args(c, m->kv_heads, dk, nk);
-        HETI_TRY(HETI_CALL(c, ROTARY_BACKWARD, &rq));
-        HETI_TRY(HETI_CALL(c, ROTARY_BACKWARD, &rk));
-    } else if (norm) {
-        HETI_TRY(heti_unit_copy(c, nq, dq, c->rows * m->heads * m->head_size));
-        HETI_TRY(heti_unit_copy(c, nk, dk, c->rows * m->kv_heads * m->head_size));
-    }
-    if (norm) {
-        het_norm_args aq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q],
-                                               c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
-                                               c->tensor[HETI_ATTENTION_RSTD_K]);
-        aq.dy = nq;
-        aq.dx = dq;
-        ak.dy = nk;
-        ak.dx = dk;
-        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_INPUT, &aq));
-        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_INPUT, &ak));
-    }
-    return HET_OK;
-}
-
-static het_result heti_attention_backward_input(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    const heti_attention_index x = heti_attention_parameters(m);
-    const int64_t d = m->width, qw = m->heads * m->head_size, kw = m->kv_heads * m->head_size;
-    const int last = heti_yes(m->parallel);
-    float *dk = c->tensor[HETI_ATTENTION_DK] + c->view->row_begin * kw,
-           *dv = c->tensor[HETI_ATTENTION_DV] + c->view->row_begin * kw;
-    float *dq = c->tensor[HETI_ATTENTION_DQ];
-    const het_dropout_args residual = heti_dropout_args(c, NULL, c->d_out[last], c->tensor[HETI_ATTENTION_DY]);
-    het_linear_args out = heti_linear_args(c, qw, NULL), qkv = heti_linear_args(c, d, NULL);
-    const het_attention_args attention = heti_attention_args(c);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_ATTENTION_MEAN],
-                                        c->tensor[HETI_ATTENTION_RSTD]);
-
-    heti_linear_part(&out, c, x.out, x.out_bias, d, NULL, c->tensor[HETI_ATTENTION_DY]);
-    out.dx = c->tensor[HETI_ATTENTION_DO];
-    heti_linear_part(&qkv, c, x.w[0], x.b[0], qw, NULL, dq);
-    heti_linear_part(&qkv, c, x.w[1], x.b[1], kw, NULL, dk);
-    heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, NULL, dv);
-    qkv.dx = c->tensor[HETI_ATTENTION_DH];
-    norm.dy = c->tensor[HETI_ATTENTION_DH];
-    norm.residual = c->d_out[last];
-    norm.dx = c->d_in[0];
-
-    HETI_TRY(HETI_CALL(c, DROPOUT_BACKWARD, &residual));
-    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 3, &out));
-    HETI_TRY(HETI_CALL(c, ATTENTION_BACKWARD, &attention));
-    HETI_TRY(heti_attention_positions_backward(c, &x, dq, dk));
-    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &qkv));
-    if (last) HETI_TRY(heti_unit_elements(c, HET_OP_ADD, c->d_out[1], c->d_out[0], 0.0f, c->rows * d));
-    return HETI_CALL(c, NORM_BACKWARD_INPUT, &norm);
-}
-
-static het_result heti_attention_backward_weight(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    const heti_attention_index x = heti_attention_parameters(m);
-    const int64_t d = m->width, qw = m->heads * m->head_size, kw = m->kv_heads * m->head_size;
-    het_linear_args out = heti_linear_args(c, qw, c->tensor[HETI_ATTENTION_O]),
-                    qkv = heti_linear_args(c, d, c->tensor[HETI_ATTENTION_H]);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias],
-                                        c->tensor[HETI_ATTENTION_MEAN], c->tensor[HETI_ATTENTION_RSTD]);
-
-    heti_linear_part(&out, c, x.out, x.out_bias, d, NULL, c->tensor[HETI_ATTENTION_DY]);
-    heti_linear_part(&qkv, c, x.w[0], x.b[0], qw, NULL, c->tensor[HETI_ATTENTION_DQ]);
-    heti_linear_part(&qkv, c, x.w[1], x.b[1], kw, NULL, c->tensor[HETI_ATTENTION_DK] + c->view->row_begin * kw);
-    heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, NULL, c->tensor[HETI_ATTENTION_DV] + c->view->row_begin * kw);
-    norm.y = c->tensor[HETI_ATTENTION_H];
-    norm.dy = c->tensor[HETI_ATTENTION_DH];
-    norm.dgain = &c->gradient[x.gain];
-    norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
-
-    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 3, &out));
-    if (heti_layer_trains(&x.adapter, 0, &qkv)) HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
-    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &qkv));
-    if (heti_yes(m->qk_norm)) {
-        het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q],
-                                               c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k],
-                                               c->tensor[HETI_ATTENTION_RSTD_K]);
-        nq.dy = c->tensor[HETI_ATTENTION_NORM_DQ];
-        nq.dgain = &c->gradient[x.norm_q];
-        nk.dy = c->tensor[HETI_ATTENTION_NORM_DK];
-        nk.dgain = &c->gradient[x.norm_k];
-        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_WEIGHT, &nq));
-        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_WEIGHT, &nk));
-    }
-    return HETI_CALL(c, NORM_BACKWARD_WEIGHT, &norm);
-}
-
-/* ---- mlp ---- */
-
-enum {
-    HETI_MLP_H, HETI_MLP_MEAN, HETI_MLP_RSTD, HETI_MLP_A, HETI_MLP_U, HETI_MLP_Y, HETI_MLP_DY, HETI_MLP_DA, HETI_MLP_DH,
-    HETI_MLP_B, HETI_MLP_DB /* only with a gate */
-};
-
-/* gain [bias] [Wgate [bgate]] Wup [bup] Wdown [bdown]. Without a gate the one projection is
-   `up`. */
-typedef struct heti_mlp_index {
-    int gain, bias, parts, w[2], b[2], down, down_bias;
-    heti_adapter adapter; /* of [Wgate] Wup Wdown: Wdown is number `parts` */
-} heti_mlp_index;
-
-static heti_mlp_index heti_mlp_parameters(const het_model_desc *m) {
-    static const int64_t heti_targets[] = { HET_LORA_GATE, HET_LORA_UP, HET_LORA_DOWN };
-    heti_mlp_index x;
-    int next = 0, p;
-    x.gain = next++;
-    x.bias = m->norm == HET_LAYERNORM ? next++ : -1;
-    x.parts = m->activation == HET_SWIGLU ? 2 : 1;
-    for (p = 0; p < 2; p++) x.w[p] = x.b[p] = -1;
-    for (p = 0; p < x.parts; p++) {
-        x.w[p] = next++;
-        x.b[p] = heti_yes(m->linear_bias) ? next++ : -1;
-    }
-    x.down = next++;
-    x.down_bias = heti_yes(m->linear_bias) ? next++ : -1;
-    x.adapter = heti_adapter_at(m, heti_targets + 2 - x.parts, 1 + x.parts, next, x.parts == 2 ? HETI_MLP_DB + 1 :
-                                HETI_MLP_DH + 1);
-    return x;
-}
-
-static void heti_mlp_adapters(const het_unit *unit, het_unit_info *info) {
-    const het_model_desc *m = unit->model;
-    const heti_mlp_index x = heti_mlp_parameters(m);
-    heti_adapted matrix[HETI_ADAPTERS];
-    heti_adapted_set(&matrix[0], HETI_ROLE_GATE, m->width, m->mlp_width);
-    heti_adapted_set(&matrix[x.parts - 1], HETI_ROLE_UP, m->width, m->mlp_width);
-    heti_adapted_set(&matrix[x.parts], HETI_ROLE_DOWN, m->mlp_width, m->width);
-    heti_adapter_describe(unit, info, &x.adapter, matrix);
-}
-
+/* ---- mlp ----
+     h = norm(x)                                           x, h [n][D]
+     u = gelu(h Wup^T), or silu(h Wgate^T) (h Wup^T)       [n][F]
+     out = x + dropout(u Wdown^T)                          [n][D]
+   With parallel residuals the sum is taken with stream 1, attention's. */
 static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info) {
     const het_model_desc *m = unit->model;
-    const int64_t d = m->width, f = m->mlp_width;
     const int gated = m->activation == HET_SWIGLU;
-    const int64_t streams = heti_yes(m->parallel) ? 2 : 1;
-    int64_t out[2];
-    if (info->in_streams != streams || info->in_width[0] != d || info->in_width[streams - 1] != d)
-        return HET_ERR_INVALID;
-    heti_unit_norm(unit, info, HETI_ROLE_MLP_NORM);
-    if (gated)
-        heti_unit_matrix(unit, info, HETI_ROLE_GATE, f, d, heti_yes(m->linear_bias), HETI_CAST(double, m->init_std));
-    heti_unit_matrix(unit, info, HETI_ROLE_UP, f, d, heti_yes(m->linear_bias), HETI_CAST(double, m->init_std));
-    heti_unit_matrix(unit, info, HETI_ROLE_DOWN, d, f, heti_yes(m->linear_bias), heti_residual_std(m));
-    heti_unit_streams(info, 1, d);
-    heti_unit_tensor(info, HETI_MLP_H, "h", d, HET_KEEP_CALL); /* made again for dW, as u is */
-    heti_unit_tensor(info, HETI_MLP_MEAN, "mean", 1, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, HETI_MLP_RSTD, "rstd", 1, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, HETI_MLP_A, "a", f, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, HETI_MLP_U, "u", f, HET_KEEP_CALL);
-    heti_unit_tensor(info, HETI_MLP_Y, "y", d, HET_KEEP_CALL);
-    heti_unit_tensor(info, HETI_MLP_DY, "dy", d, HET_KEEP_GRADIENT);
-    heti_unit_tensor(info, HETI_MLP_DA, "da", f, HET_KEEP_GRADIENT);
-    heti_unit_tensor(info, HETI_MLP_DH, "dh", d, HET_KEEP_GRADIENT);
-    if (gated) {
-        heti_unit_tensor(info, HETI_MLP_B, "b", f, HET_KEEP_WEIGHT);
-        heti_unit_tensor(info, HETI_MLP_DB, "db", f, HET_KEEP_GRADIENT);
-    }
-    heti_mlp_adapters(unit, info);
-    info->input_keep = HET_KEEP_WEIGHT;
-    info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, f) * (gated ? 3.0 : 2.0);
-    info->flops_input = info->flops_weight = info->flops_forward;
-    out[0] = out[1] = f;
-    heti_linear_workspace(info, info->max_tokens, d, gated ? 2 : 1, out);
-    heti_linear_workspace(info, info->max_tokens, f, 1, &d);
-    heti_norm_workspace(info, m->norm, info->max_tokens, d, 1);
-    return HET_OK;
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, m->width), rest = heti_yes(m->parallel) ? het_node_input(p, 1, m->width) : x;
+    const int h = heti_layer_norm(p, x, HETI_ROLE_MLP_NORM);
+    int up[2], u, y;
+    heti_layer(p, h, gated ? HETI_ROLE_GATE : HETI_ROLE_UP, 1 + gated, up);
+    u = het_node_activation(p, m->activation, up[0], up[gated]);
+    heti_layer(p, u, HETI_ROLE_DOWN, 1, &y);
+    het_node_output(p, het_node_residual(p, rest, y));
+    return het_program_end(p);
 }
 
-static het_activation_args heti_activation_args(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    het_activation_args a;
-    memset(&a, 0, sizeof a);
-    a.kind = m->activation;
-    a.count = c->rows * m->mlp_width;
-    a.a = c->tensor[HETI_MLP_A];
-    if (m->activation == HET_SWIGLU) {
-        a.b = c->tensor[HETI_MLP_B];
-        a.db = c->tensor[HETI_MLP_DB];
-    }
-    a.y = c->tensor[HETI_MLP_U];
-    a.dy = a.da = c->tensor[HETI_MLP_DA];
-    return a;
-}
-
-/* The projections from h: gate and up, or up alone. y and dy: two rows of pointers, first for the
-   first. */
-static het_linear_args heti_mlp_first(const het_unit_call *c, const heti_mlp_index *x, int backward) {
-    const int64_t f = c->unit->model->mlp_width;
-    het_linear_args a = heti_linear_args(c, c->unit->model->width, c->tensor[HETI_MLP_H]);
-    int p;
-    for (p = 0; p < x->parts; p++)
-        heti_linear_part(&a, c, x->w[p], x->b[p], f, backward ? NULL : c->tensor[p ? HETI_MLP_B : HETI_MLP_A],
-                         backward ? c->tensor[p ? HETI_MLP_DB : HETI_MLP_DA] : NULL);
-    return a;
-}
-
-static het_op heti_linear_activation_op(het_op_kind kind, const het_linear_args *linear,
-                                        const het_activation_args *activation) {
-    het_op op;
-    op.kind = kind;
-    op.u.linear_activation.linear = *linear;
-    op.u.linear_activation.activation = *activation;
-    return op;
-}
-
-static het_result heti_mlp_forward(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    const heti_mlp_index x = heti_mlp_parameters(m);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias],
-                                        c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
-    const het_linear_args first = heti_mlp_first(c, &x, 0);
-    const het_activation_args activation = heti_activation_args(c);
-    het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
-    const het_dropout_args residual = heti_dropout_args(c, c->in[heti_yes(m->parallel)], c->tensor[HETI_MLP_Y],
-                                                        c->out[0]);
-    het_op both;
-    norm.y = c->tensor[HETI_MLP_H];
-    heti_linear_part(&down, c, x.down, x.down_bias, m->width, c->tensor[HETI_MLP_Y], NULL);
-    both = heti_linear_activation_op(HET_OP_LINEAR_ACTIVATION_FORWARD, &first, &activation);
-    HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
-    if (x.parts == 1 && heti_adapter_absent(&x.adapter, 0, 1) && heti_supports(c->device, both)) {
-        HETI_TRY(heti_run_op(c->device, c->queue, both));
-    } else {
-        HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &first));
-        HETI_TRY(HETI_CALL(c, ACTIVATION_FORWARD, &activation));
-    }
-    HETI_TRY(heti_layer_forward(c, &x.adapter, x.parts, &down));
-    return HETI_CALL(c, DROPOUT_FORWARD, &residual);
-}
-
-static het_result heti_mlp_backward_input(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    const heti_mlp_index x = heti_mlp_parameters(m);
-    const het_dropout_args residual = heti_dropout_args(c, NULL, c->d_out[0], c->tensor[HETI_MLP_DY]);
-    het_linear_args down = heti_linear_args(c, m->mlp_width, NULL), first = heti_mlp_first(c, &x, 1);
-    const het_activation_args activation = heti_activation_args(c);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_MLP_MEAN],
-                                        c->tensor[HETI_MLP_RSTD]);
-    het_op both;
-    heti_linear_part(&down, c, x.down, x.down_bias, m->width, NULL, c->tensor[HETI_MLP_DY]);
-    down.dx = c->tensor[HETI_MLP_DA];
-    first.dx = c->tensor[HETI_MLP_DH];
-    norm.dy = c->tensor[HETI_MLP_DH];
-    norm.dx = c->d_in[0];
-    both = heti_linear_activation_op(HET_OP_LINEAR_ACTIVATION_BACKWARD, &down, &activation);
-    HETI_TRY(HETI_CALL(c, DROPOUT_BACKWARD, &residual));
-    if (x.parts == 1 && heti_adapter_absent(&x.adapter, x.parts, 1) && heti_supports(c->device, both)) {
-        HETI_TRY(heti_run_op(c->device, c->queue, both));
-    } else {
-        HETI_TRY(heti_layer_backward_input(c, &x.adapter, x.parts, &down));
-        HETI_TRY(HETI_CALL(c, ACTIVATION_BACKWARD, &activation));
-    }
-    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &first));
-    if (heti_yes(m->parallel)) { /* stream 0 is only normed here; stream 1 carries the residual */
-        HETI_TRY(heti_unit_copy(c, c->d_in[1], c->d_out[0], c->rows * m->width));
-    } else {
-        norm.residual = c->d_out[0];
-    }
-    return HETI_CALL(c, NORM_BACKWARD_INPUT, &norm);
-}
-
-static het_result heti_mlp_backward_weight(const het_unit_call *c) {
-    const het_model_desc *m = c->unit->model;
-    const heti_mlp_index x = heti_mlp_parameters(m);
-    het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
-    const het_linear_args first = heti_mlp_first(c, &x, 1);
-    const het_activation_args activation = heti_activation_args(c);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias],
-                                        c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
-    heti_linear_part(&down, c, x.down, x.down_bias, m->width, NULL, c->tensor[HETI_MLP_DY]);
-    norm.y = c->tensor[HETI_MLP_H];
-    norm.dy = c->tensor[HETI_MLP_DH];
-    norm.dgain = &c->gradient[x.gain];
-    norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
-    if (heti_layer_trains(&x.adapter, x.parts, &down)) HETI_TRY(HETI_CALL(c, ACTIVATION_FORWARD, &activation));
-    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, x.parts, &down));
-    if (heti_layer_trains(&x.adapter, 0, &first)) HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
-    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &first));
-    return HETI_CALL(c, NORM_BACKWARD_WEIGHT, &norm);
-}
-
-/* ---- head: final norm, logits, softmax cross-entropy ----
-   forward only keeps its input. backward_input does everything, one granule at a time, so that full
-   logits exist for one granule only: h = norm(x); logits = h W^T; loss and dlogits in place; dW,
-   dh; dx. Evaluation stops after the loss. */
-
-typedef struct heti_head_work { float *h, *dh, *mean, *rstd, *logits; void *workspace; } heti_head_work;
-
-static size_t heti_head_bytes(const het_model_desc *m, int64_t rows, heti_head_work *work, void *base) {
-    const size_t row_floats[5] = { HETI_CAST(size_t, m->width), HETI_CAST(size_t, m->width), 1, 1,
-                                  HETI_CAST(size_t, m->vocab) };
-    float **to[5];
-    size_t used = 0;
-    int i;
-    to[0] = &work->h; to[1] = &work->dh; to[2] = &work->mean; to[3] = &work->rstd; to[4] = &work->logits;
-    for (i = 0; i < 5; i++) {
-        *to[i] = base ? HETI_CAST(float *, HETI_CAST(void *, HETI_CAST(char *, base) + used)) : NULL;
-        used += heti_round_up(HETI_CAST(size_t, rows) * row_floats[i] * sizeof(float), 64);
-    }
-    work->workspace = base ? HETI_CAST(void *, HETI_CAST(char *, base) + used) : NULL;
-    return used;
-}
+/* ---- head: loss = cross-entropy(norm(x) W^T), W [V][D], the embedding's where they are tied ---- */
 
 static het_result heti_head_describe(const het_unit *unit, het_unit_info *info) {
     const het_model_desc *m = unit->model;
-    const int64_t rows = info->max_granule_tokens;
-    heti_head_work work;
-    het_cross_entropy_args a;
-    if (info->in_streams != 1 || info->in_width[0] != m->width) return HET_ERR_INVALID;
-    heti_unit_norm(unit, info, HETI_ROLE_FINAL_NORM);
-    heti_unit_matrix(unit, info, heti_yes(m->tied) ? HETI_ROLE_EMBED : HETI_ROLE_HEAD, m->vocab, m->width, 0,
-                     HETI_CAST(double, m->init_std));
-    info->parameter[info->parameters - 1].product = 1; /* granule by granule */
-    info->out_streams = 0;
-    info->is_loss = 1;
-    info->input_keep = HET_KEEP_INPUT;
-    info->flops_forward = 0.0;
-    info->flops_input = 6.0 * HETI_CAST(double, m->vocab) * HETI_CAST(double, m->width);
-    heti_linear_workspace(info, rows, m->width, 1, &m->vocab);
-    heti_norm_workspace(info, m->norm, rows, m->width, 1);
-    memset(&a, 0, sizeof a);
-    a.rows = rows;
-    a.vocab = m->vocab;
-    heti_unit_workspace(info, HETI_OP(CROSS_ENTROPY, &a));
-    info->workspace += heti_head_bytes(m, rows, &work, NULL);
-    return HET_OK;
-}
-
-static het_result heti_head_forward(const het_unit_call *c) {
-    (void)c;
-    return HET_OK;
-}
-
-/* Rows [first, first + rows) of the slice: h and logits. */
-static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm,
-                                   het_linear_args *linear, int64_t first, int64_t rows, float *logits) {
-    const het_model_desc *m = c->unit->model;
-    const int with_bias = m->norm == HET_LAYERNORM;
-    *norm = heti_norm_args(c, c->in[0] + first * m->width, c->weight[0], with_bias ? c->weight[1] : NULL, work->mean,
-                           work->rstd);
-    norm->rows = rows;
-    norm->y = work->h;
-    norm->workspace = work->workspace;
-    *linear = heti_linear_args(c, m->width, work->h);
-    linear->rows = rows;
-    linear->workspace = work->workspace;
-    heti_linear_part(linear, c, 1 + with_bias, -1, m->vocab, logits, logits);
-    HETI_TRY(HETI_CALL(c, NORM_FORWARD, norm));
-    return HETI_CALL(c, LINEAR_FORWARD, linear);
-}
-
-static het_result heti_head_granule(const het_unit_call *c, const heti_head_work *work, int64_t granule) {
-    const het_model_desc *m = c->unit->model;
-    const int64_t begin = c->view->host_granule_start[granule], end = c->view->host_granule_start[granule + 1],
-                  first = begin - c->view->row_begin;
-    het_view view = *c->view;
-    het_norm_args norm;
-    het_linear_args linear;
-    het_gradient dw;
-    het_cross_entropy_args loss;
-    view.row_begin = begin;
-    view.row_end = end;
-    view.granule_begin = granule;
-    view.granule_end = granule + 1;
-
-    memset(&loss, 0, sizeof loss);
-    loss.scalars = c->scalars;
-    loss.rows = end - begin;
-    loss.vocab = m->vocab;
-    loss.logits = work->logits;
-    loss.target = c->view->target + begin;
-    loss.weight = c->view->weight + begin;
-    loss.gradient = c->training;
-    loss.loss = c->loss;
-    loss.row_loss = c->row_loss ? c->row_loss + first : NULL;
-    loss.workspace = work->workspace;
-
-    HETI_TRY(heti_head_logits(c, work, &norm, &linear, first, end - begin, work->logits));
-    HETI_TRY(HETI_CALL(c, CROSS_ENTROPY, &loss));
-    if (!c->training) return HET_OK;
-    dw = *linear.part[0].dw;
-    if (granule > c->view->granule_begin) dw.beta = 1; /* the first one has written */
-    linear.part[0].dw = &dw;
-    linear.view = &view;
-    linear.dx = work->dh;
-    norm.view = &view;
-    norm.dy = work->dh;
-    norm.dx = c->d_in[0] + first * m->width;
-    norm.dgain = &c->gradient[0];
-    norm.dbias = m->norm == HET_LAYERNORM ? &c->gradient[1] : NULL;
-    HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, &linear));
-    HETI_TRY(heti_linear_weight(c, &linear));
-    HETI_TRY(HETI_CALL(c, NORM_BACKWARD_WEIGHT, &norm));
-    return HETI_CALL(c, NORM_BACKWARD_INPUT, &norm);
-}
-
-static het_result heti_head_backward_input(const het_unit_call *c) {
-    heti_head_work work;
-    int64_t g;
-    (void)heti_head_bytes(c->unit->model, c->info->max_granule_tokens, &work, c->workspace);
-    if (c->logits) {
-        het_norm_args norm;
-        het_linear_args linear;
-        return heti_head_logits(c, &work, &norm, &linear, c->logits_from, c->rows - c->logits_from, c->logits);
-    }
-    for (g = c->view->granule_begin; g < c->view->granule_end; g++) HETI_TRY(heti_head_granule(c, &work, g));
-    return HET_OK;
-}
-
-static het_result heti_head_backward_weight(const het_unit_call *c) {
-    (void)c;
-    return HET_OK;
+    const char *name = heti_role_name(m, heti_yes(m->tied) ? HETI_ROLE_EMBED : HETI_ROLE_HEAD);
+    het_program *p = het_program_begin(unit, info);
+    const int h = heti_layer_norm(p, het_node_input(p, 0, m->width), HETI_ROLE_FINAL_NORM);
+    het_node_loss(p, het_node_linear(p, h, name, m->vocab, m->init_std));
+    return het_program_end(p);
 }
 
 /* ---- the chain ---- */
 
-static const het_unit_iface heti_unit_embed = { HETRAIN_UNIT_VERSION, "embed", heti_embed_describe, heti_embed_forward,
-                                               heti_embed_backward_input,
-                                                heti_embed_backward_weight };
-static const het_unit_iface heti_unit_attention = { HETRAIN_UNIT_VERSION, "attention", heti_attention_describe,
-                                                   heti_attention_forward,
-                                                    heti_attention_backward_input, heti_attention_backward_weight };
-static const het_unit_iface heti_unit_mlp = { HETRAIN_UNIT_VERSION, "mlp", heti_mlp_describe, heti_mlp_forward,
-                                             heti_mlp_backward_input,
-                                              heti_mlp_backward_weight };
-static const het_unit_iface heti_unit_head = { HETRAIN_UNIT_VERSION, "head", heti_head_describe, heti_head_forward,
-                                              heti_head_backward_input,
-                                               heti_head_backward_weight };
+#define HETI_PROGRAM(name, describe) { HETRAIN_UNIT_VERSION, name, describe, het_program_forward, \
+                                       het_program_backward_input, het_program_backward_weight }
+static const het_unit_iface heti_unit_embed = HETI_PROGRAM("embed", heti_embed_describe);
+static const het_unit_iface heti_unit_attention = HETI_PROGRAM("attention", heti_attention_describe);
+static const het_unit_iface heti_unit_mlp = HETI_PROGRAM("mlp", heti_mlp_describe);
+static const het_unit_iface heti_unit_head = HETI_PROGRAM("head", heti_head_describe);
 
 HETRAIN_API const het_unit_iface *het_unit_embed(void) { return &heti_unit_embed; }
 HETRAIN_API const het_unit_iface *het_unit_attention(void) { return &heti_unit_attention; }
 HETRAIN_API const het_unit_iface *het_unit_mlp(void) { return &heti_unit_mlp; }
 HETRAIN_API const het_unit_iface *het_unit_head(void) { return &heti_unit_head; }
+
+static het_unit heti_model_unit(const het_model_desc *model, int64_t index) {
+    het_unit unit;
+    memset(&unit, 0, sizeof unit);
+    unit.iface = index == 0 ? &heti_unit_embed : index == 2 * model->layers + 1 ? &heti_unit_head : index % 2 ?
+                 &heti_unit_attention : &heti_unit_mlp;
+    unit.model = model;
+    unit.layer = index == 0 ? 0 : (index - 1) / 2;
+    return unit;
+}
 
 HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count,
                                        het_error *error) {
@@ -5805,13 +5824,7 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
     if (capacity < needed)
         return heti_fail(error, HET_ERR_LIMIT, "het_model_units: room for %d units, the model has %d", capacity,
                          needed);
-    for (u = 0; u < needed; u++) {
-        units[u].iface = u == 0 ? &heti_unit_embed : u == needed - 1 ? &heti_unit_head : u % 2 ? &heti_unit_attention :
-            &heti_unit_mlp;
-        units[u].model = model;
-        units[u].layer = u == 0 ? 0 : (u - 1) / 2;
-        units[u].settings = NULL;
-    }
+    for (u = 0; u < needed; u++) units[u] = heti_model_unit(model, u);
     *count = needed;
     return HET_OK;
 }
@@ -8954,6 +8967,7 @@ typedef struct heti_owners {
 typedef struct heti_unit {
     het_unit unit;
     het_unit_info info;       /* described without a device */
+    het_program program;      /* if it is one */
     int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS]; /* indexes into ctx->parameter */
 } heti_unit;
 
@@ -10588,25 +10602,18 @@ static het_result heti_open_ranks(het_ctx *ctx) {
 /* ---- the chain, parameters and blocks ---- */
 
 static het_unit heti_chain_unit(het_ctx *ctx, int64_t index) {
-    const het_model_desc *m = &ctx->desc.model;
     het_unit unit;
-    if (ctx->desc.units) {
-        unit = ctx->desc.units[index];
-        if (!unit.model) unit.model = m;
-        return unit;
-    }
-    unit.iface = index == 0 ? &heti_unit_embed : index == ctx->unit_count - 1 ? &heti_unit_head : index % 2 ?
-        &heti_unit_attention : &heti_unit_mlp;
-    unit.model = m;
-    unit.layer = index == 0 ? 0 : (index - 1) / 2;
-    unit.settings = NULL;
+    if (!ctx->desc.units) return heti_model_unit(&ctx->desc.model, index);
+    unit = ctx->desc.units[index];
+    if (!unit.model) unit.model = &ctx->desc.model;
     return unit;
 }
 
 /* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives
-   `before` (NULL: the first). */
+   `before` (NULL: the first). info->program is room for its program. */
 static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device,
                                 const het_unit_info *before, het_unit_info *info) {
+    het_program *program = info->program;
     het_result result;
     int64_t s;
     memset(info, 0, sizeof *info);
@@ -10615,6 +10622,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     info->max_sequences = ctx->desc.max_sequences;
     info->compute = ctx->desc.dtype;
     info->device = device;
+    info->program = program;
     if (before) {
         info->in_streams = before->out_streams;
         for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
@@ -10684,6 +10692,7 @@ static het_result heti_build_chain(het_ctx *ctx) {
     for (u = 0; u < ctx->unit_count; u++) {
         heti_unit *unit = &ctx->unit[u];
         unit->unit = heti_chain_unit(ctx, u);
+        unit->info.program = &unit->program;
         HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
         for (p = 0; p < unit->info.parameters; p++)
             HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
@@ -10739,7 +10748,9 @@ static void heti_build_blocks(het_ctx *ctx) {
 /* Counts the uses of parameters before there is a table to put them in. */
 static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
     het_unit_info info[2];
+    het_program program; /* of one unit after the other */
     int64_t u;
+    info[0].program = info[1].program = &program;
     *uses = 0;
     for (u = 0; u < ctx->unit_count; u++) {
         const het_unit unit = heti_chain_unit(ctx, u);
@@ -11254,6 +11265,7 @@ static het_result heti_place_units(heti_rank *r) {
             &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
         for (u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
+            unit->info.program = &ctx->unit[u].program; /* all ranks', and already there */
             HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL,
                                    &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
@@ -11715,20 +11727,16 @@ static het_result heti_layout(heti_rank *r, char *base) {
 /* ---- a rank's host memory ---- */
 
 /* Places for device graphs: enough for steps and evaluations of one shape. 0 where the device has
-   no graphs, or where a hook, unit kinds or an optimizer of the user's or sharded gradients have
-   something to do on the host in between. */
+   no graphs, or where a hook, a unit that is no program, an optimizer of the user's or sharded
+   gradients have something to do on the host in between. */
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     int64_t u;
     if (!r->device.iface->graphs || ctx->desc.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw()) return 0;
-    for (u = 0; u < ctx->unit_count; u++) {
-        const het_unit_iface *iface = ctx->unit[u].unit.iface;
-        if (iface != &heti_unit_embed && iface != &heti_unit_attention && iface != &heti_unit_mlp &&
-            iface != &heti_unit_head)
-            return 0;
-    }
+    for (u = 0; u < ctx->unit_count; u++)
+        if (ctx->unit[u].unit.iface->forward != het_program_forward) return 0;
     return 2 * r->part->actions + 16;
 }
 

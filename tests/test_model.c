@@ -635,6 +635,258 @@ static void unit_of_the_user(void **state)
     support_batch_end(&batch);
 }
 
+/* ---- programs of the user ---- */
+
+/* A whole layer as one unit: its parameters and bits are those of an attention unit and an MLP. */
+static int whole_layer(het_program *p, int x, const het_model_desc *m)
+{
+    const int64_t q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
+    const float std = m->init_std;
+    const het_matrix qkv[3] = { { "model.layers.#.self_attn.q_proj", q, 0, std, 1 }, { "model.layers.#.self_attn.k_proj", k, 0, std, 1 },
+                                { "model.layers.#.self_attn.v_proj", k, 0, std, 1 } };
+    const het_matrix up[2] = { { "model.layers.#.mlp.gate_proj", m->mlp_width, 0, std, 1 }, { "model.layers.#.mlp.up_proj", m->mlp_width, 0, std, 1 } };
+    const het_matrix out = { "model.layers.#.self_attn.o_proj", m->width, 0, std, 1 }, down = { "model.layers.#.mlp.down_proj", m->width, 0, std, 1 };
+    int y[3], o;
+    het_node_linears(p, het_node_norm(p, x, "model.layers.#.input_layernorm"), 3, qkv, y);
+    o = het_node_attention(p, het_node_rotary(p, y[0]), het_node_rotary(p, y[1]), y[2]);
+    het_node_linears(p, o, 1, &out, y);
+    x = het_node_residual(p, x, y[0]);
+    het_node_linears(p, het_node_norm(p, x, "model.layers.#.post_attention_layernorm"), 2, up, y);
+    het_node_linears(p, het_node_activation(p, HET_SWIGLU, y[0], y[1]), 1, &down, y);
+    return het_node_residual(p, x, y[0]);
+}
+
+/* Values with several readers of all kinds: two norms, linear nodes apart and together, a gate that is its own input, q in a residual, a value
+   that goes out and is read on, a copy of it. */
+static void shared_values(het_program *p, int x, int64_t width, float std)
+{
+    const het_matrix two[2] = { { "s.#.c", width, 1, std, 1 }, { "s.#.d", width, 0, std, 0 } };
+    const int h = het_node_norm(p, x, "s.#.n1"), g = het_node_head_norm(p, x, "s.#.n2"), a = het_node_linear(p, h, "s.#.a", width, std);
+    const int b = het_node_linear(p, h, "s.#.b", width, std), r = het_node_rotary(p, a);
+    int y[2], o, z;
+    het_node_linears(p, g, 2, two, y);
+    o = het_node_attention(p, r, het_node_rotary(p, b), y[0]);
+    z = het_node_residual(p, het_node_residual(p, a, o), het_node_activation(p, HET_SWIGLU, y[1], y[1]));
+    z = het_node_residual(p, x, het_node_residual(p, r, z));
+    het_node_output(p, z);
+    het_node_output(p, z);
+    het_node_output(p, het_node_linear(p, het_node_activation(p, HET_GELU_ERF, z, -1), "s.#.e", width, std));
+}
+
+/* Joins three streams: the first through a linear node that is all it meets, the others as they are. */
+static void joined_streams(het_program *p, int64_t width, float std)
+{
+    const int a = het_node_input(p, 0, width), b = het_node_input(p, 1, width), c = het_node_input(p, 2, width);
+    const int u = het_node_activation(p, HET_GELU_TANH, het_node_linear(p, a, "j.#.a", width, std), -1);
+    het_node_output(p, het_node_residual(p, het_node_residual(p, b, c), het_node_residual(p, -1, u)));
+}
+
+enum { WHOLE_LAYER, SHARED, JOINED, DEEP_HEAD, TOO_MANY_NODES, UNREAD_VALUE, UNREAD_STREAM, TWO_OF_A_NAME, LONG_NAME, OTHER_WIDTH, KEYS_TWICE,
+       NO_STREAM, NO_HEADS, ODD_ATTENTION, LOSS_AND_OUTPUT, OTHER_LOGITS, FOUR_MATRICES, NO_NODES };
+
+static void refused_program(het_program *p, int which, int x, const het_model_desc *m)
+{
+    const het_matrix four[4] = { { "a", 8, 0, 1, 0 }, { "b", 8, 0, 1, 0 }, { "c", 8, 0, 1, 0 }, { "d", 8, 0, 1, 0 } };
+    int y[4], i;
+    switch (which) {
+    case TOO_MANY_NODES:
+        for (i = 0; i < 26; i++) x = het_node_activation(p, HET_GELU_TANH, x, -1);
+        break;
+    case UNREAD_VALUE: (void)het_node_linear(p, x, "a", 8, 1); break;
+    case UNREAD_STREAM: x = het_node_embedding(p, "a", NULL); break; /* behind a unit that gives a stream */
+    case TWO_OF_A_NAME: x = het_node_norm(p, het_node_norm(p, x, "a"), "a"); break;
+    case LONG_NAME: x = het_node_norm(p, x, "a name of sixty bytes is too long where .weight is put behind"); break;
+    case OTHER_WIDTH: x = het_node_residual(p, x, het_node_linear(p, x, "a", m->width + 1, 1)); break;
+    case KEYS_TWICE:
+        y[0] = het_node_linear(p, x, "a", m->heads * m->head_size, 1);
+        x = het_node_attention(p, x, y[0], y[0]);
+        break;
+    case NO_STREAM: x = het_node_residual(p, x, het_node_input(p, 1, m->width)); break;
+    case NO_HEADS: x = het_node_head_norm(p, het_node_linear(p, x, "a", m->head_size + 1, 1), "b"); break;
+    case ODD_ATTENTION: x = het_node_attention(p, x, het_node_linear(p, x, "a", 2 * m->head_size, 1), het_node_linear(p, x, "b", m->head_size, 1)); break;
+    case LOSS_AND_OUTPUT: het_node_loss(p, het_node_linear(p, x, "a", m->vocab, 1)); break;
+    case OTHER_LOGITS: het_node_loss(p, het_node_linear(p, x, "a", m->vocab + 1, 1)); return;
+    case FOUR_MATRICES: het_node_linears(p, x, 4, four, y); break;
+    default: return; /* no output, and the stream is not read */
+    }
+    het_node_output(p, x);
+}
+
+static het_result program_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int which = *(const int *)unit->settings;
+    het_program *p = het_program_begin(unit, info);
+    const int x = which == JOINED ? 0 : het_node_input(p, 0, m->width);
+    if (which == WHOLE_LAYER) het_node_output(p, whole_layer(p, x, m));
+    else if (which == SHARED) shared_values(p, x, m->width, m->init_std);
+    else if (which == JOINED) joined_streams(p, m->width, m->init_std);
+    else if (which == DEEP_HEAD) {
+        const int a = het_node_activation(p, HET_GELU_TANH, het_node_linear(p, het_node_norm(p, x, "h.n"), "h.a", 24, m->init_std), -1);
+        het_node_loss(p, het_node_linear(p, a, "h.b", m->vocab, m->init_std));
+    } else refused_program(p, which, x, m);
+    return het_program_end(p);
+}
+
+static const het_unit_iface program_unit = { HETRAIN_UNIT_VERSION, "program", program_describe, het_program_forward, het_program_backward_input,
+                                             het_program_backward_weight };
+
+/* Two steps in every order of calls, with and without recomputation, in one slice and two, by one micro-batch and two: one hash. */
+static uint64_t hash_of_orders(het_desc desc, const support_batch *batch)
+{
+    static const het_backward backward[] = { HET_BACKWARD_FUSED, HET_BACKWARD_SPLIT, HET_BACKWARD_DEFERRED };
+    uint64_t hash = 0;
+    int i;
+    for (i = 0; i < 12; i++) {
+        het_ctx *ctx;
+        desc.backward = backward[i % 3];
+        desc.max_slices = 1 + i / 3 % 2;
+        desc.recompute = i / 6 ? HET_YES : HET_NO;
+        desc.max_micro_batches = 1 + i % 2;
+        ctx = support_create(&desc);
+        EXPECT_OK(het_step(ctx, &batch->batch, 1, NULL));
+        EXPECT_OK(het_step(ctx, &batch->batch, 1, NULL));
+        if (i == 0) hash = support_hash(ctx);
+        assert_true(support_hash(ctx) == hash);
+        het_destroy(ctx);
+    }
+    return hash;
+}
+
+/* embed, attention, mlp, shared, joined, attention, mlp, deep head: every kind of node. */
+static void programs_of_the_user(void **state)
+{
+    static const int kind[] = { SHARED, JOINED, DEEP_HEAD };
+    int rank;
+    (void)state;
+    for (rank = 0; rank < 2; rank++) {
+        het_desc desc = describe(HET_LLAMA);
+        support_batch batch;
+        het_unit units[8];
+        int64_t count;
+        int i;
+        desc.model.init_std = 0.2f;
+        desc.model.dropout = rank ? 0.1f : 0.0f;
+        desc.model.lora_rank = rank ? 3 : 0;
+        EXPECT_OK(het_model_complete(&desc.model, NULL));
+        batch_of(&batch, usual, 4, 3);
+        EXPECT_OK(het_model_units(&desc.model, units, 8, &count, NULL));
+        for (i = 7; i >= 5; i--) units[i] = units[i - 2];
+        for (i = 0; i < 3; i++) {
+            const int at = i < 2 ? 3 + i : 7;
+            units[at].iface = &program_unit;
+            units[at].settings = &kind[i];
+        }
+        desc.units = units;
+        desc.unit_count = 8;
+        if (rank == 0) check_directions(&desc, &batch, "programs of the user");
+        (void)hash_of_orders(desc, &batch);
+        support_batch_end(&batch);
+    }
+}
+
+/* One unit a layer in place of two: the same parameters, the same bits, with factors too. */
+static void one_program_a_layer(void **state)
+{
+    static const int kind = WHOLE_LAYER;
+    int rank;
+    (void)state;
+    for (rank = 0; rank < 2; rank++) {
+        het_desc desc = describe(HET_LLAMA);
+        support_batch batch;
+        het_unit units[6];
+        int64_t count;
+        uint64_t apart;
+        int i;
+        desc.model.lora_rank = rank ? 3 : 0;
+        desc.model.lora_targets = rank ? HET_LORA_ALL : 0;
+        EXPECT_OK(het_model_complete(&desc.model, NULL));
+        batch_of(&batch, usual, 4, 3);
+        EXPECT_OK(het_model_units(&desc.model, units, 6, &count, NULL));
+        desc.units = units;
+        desc.unit_count = 6;
+        apart = hash_of_orders(desc, &batch);
+        for (i = 1; i < 3; i++) {
+            units[i].iface = &program_unit;
+            units[i].settings = &kind;
+            units[i].layer = i - 1;
+        }
+        units[3] = units[5];
+        desc.unit_count = 4;
+        if (rank == 0) assert_true(hash_of_orders(desc, &batch) == apart);
+        else (void)hash_of_orders(desc, &batch); /* factors stand behind all of a unit's parameters: another order */
+        support_batch_end(&batch);
+    }
+}
+
+static void programs_that_do_not_fit(void **state)
+{
+    int which;
+    (void)state;
+    for (which = TOO_MANY_NODES; which <= NO_NODES; which++) {
+        het_desc desc = describe(HET_LLAMA);
+        het_unit units[6];
+        het_error error;
+        het_ctx *ctx = NULL;
+        int64_t count;
+        EXPECT_OK(het_model_units(&desc.model, units, 6, &count, NULL));
+        units[2].iface = &program_unit;
+        units[2].settings = &which;
+        desc.units = units;
+        desc.unit_count = 6;
+        EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "unit 2 (program)|describe failed|1 streams of width 40");
+        assert_null(ctx);
+    }
+}
+
+/* A device that has products with their activation runs them so, and gives the same bits. */
+static int64_t fused_ops;
+
+static int32_t fused_supports(void *self, const het_op *op)
+{
+    if (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD) return 1;
+    return het_cpu_device()->supports(self, op);
+}
+
+static het_result fused_run(void *self, het_queue *queue, const het_op *op)
+{
+    const int forward = op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD;
+    het_op part;
+    if (!forward && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD) return het_cpu_device()->run(self, queue, op);
+    fused_ops++;
+    memset(&part, 0, sizeof part);
+    part.kind = forward ? HET_OP_LINEAR_FORWARD : HET_OP_LINEAR_BACKWARD_INPUT;
+    part.u.linear = op->u.linear_activation.linear;
+    EXPECT_OK(het_cpu_device()->run(self, queue, &part));
+    part.kind = forward ? HET_OP_ACTIVATION_FORWARD : HET_OP_ACTIVATION_BACKWARD;
+    part.u.activation = op->u.linear_activation.activation;
+    assert_ptr_equal(forward ? (const void *)part.u.activation.a : part.u.activation.da,
+                     forward ? op->u.linear_activation.linear.part[0].y : op->u.linear_activation.linear.dx);
+    return het_cpu_device()->run(self, queue, &part);
+}
+
+static void activations_in_products(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    het_device_iface table = *het_cpu_device();
+    het_device_desc device;
+    support_batch batch;
+    uint64_t apart;
+    (void)state;
+    memset(&device, 0, sizeof device);
+    batch_of(&batch, usual, 4, 3);
+    apart = hash_of_orders(desc, &batch);
+    table.run = fused_run;
+    table.supports = fused_supports;
+    device.iface = &table;
+    desc.devices = &device;
+    desc.device_count = 1;
+    fused_ops = 0;
+    assert_true(hash_of_orders(desc, &batch) == apart);
+    assert_true(fused_ops > 12 * 2 * 2 * 2); /* orders, steps, layers, directions */
+    support_batch_end(&batch);
+}
+
 /* ---- not finite ---- */
 
 static void steps_that_are_not_finite(void **state)
@@ -1024,6 +1276,10 @@ int main(void)
         cmocka_unit_test(hook_scales_gradients),
         cmocka_unit_test(hook_changes_activations),
         cmocka_unit_test(unit_of_the_user),
+        cmocka_unit_test(programs_of_the_user),
+        cmocka_unit_test(one_program_a_layer),
+        cmocka_unit_test(programs_that_do_not_fit),
+        cmocka_unit_test(activations_in_products),
         cmocka_unit_test(steps_that_are_not_finite),
         cmocka_unit_test(steps_are_repeated_when_needed),
         cmocka_unit_test(not_finite_leaves_the_exponents),

@@ -598,6 +598,7 @@ typedef struct heti_s_described {
     het_allocator allocator;
     het_error *error;
     het_device device;
+    het_program program;              /* of the unit described last */
     het_parallel parallel;
     het_unit *unit;                   /* [units] */
     het_unit_info *info;              /* [2]: a unit and the one before it */
@@ -632,6 +633,7 @@ static het_result heti_s_describe_unit(heti_s_described *d, int64_t u, const het
     info->max_sequences = d->desc.max_sequences < tokens ? d->desc.max_sequences : tokens;
     info->compute = d->desc.dtype;
     info->device = &d->device;
+    info->program = &d->program;
     for (s = 0; before != NULL && s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
     if (before != NULL) info->in_streams = before->out_streams;
     if (table == NULL || table->version != HETRAIN_UNIT_VERSION)
