@@ -1059,29 +1059,30 @@ typedef struct het_matrix {
    be an output. Threads: any. */
 HETRAIN_API het_program *het_program_begin(const het_unit *unit, het_unit_info *info);
 HETRAIN_API int het_node_input(het_program *p, int stream, int64_t width);
-/* table[token] + positions[position]; positions NULL: none. [V][D], [T][D] */
+/* table[token] + positions[position]; positions NULL: none. [V][D], [T][D]. Threads: any. */
 HETRAIN_API int het_node_embedding(het_program *p, const char *table, const char *positions);
 HETRAIN_API int het_node_norm(het_program *p, int x, const char *name);
-/* RMSNorm of each head of x. */
+/* RMSNorm of each head of x. Threads: any. */
 HETRAIN_API int het_node_head_norm(het_program *p, int x, const char *name);
 HETRAIN_API int het_node_linear(het_program *p, int x, const char *name, int64_t out, float init_std);
-/* y[i] = x W_i^T + b_i for up to 3 matrices at once. */
+/* y[i] = x W_i^T + b_i for up to 3 matrices at once. Threads: any. */
 HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_matrix *matrix, int *y);
 HETRAIN_API int het_node_rotary(het_program *p, int x);
-/* q [n][H E], k and v [n][K E], which nothing else may read. */
+/* q [n][H E], k and v [n][K E], which nothing else may read. Threads: any. */
 HETRAIN_API int het_node_attention(het_program *p, int q, int k, int v);
-/* GELU of a; SwiGLU: silu(a) b. */
+/* GELU of a; SwiGLU: silu(a) b. Threads: any. */
 HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, int b);
-/* x + dropout(y); x -1: dropout(y). Up to 4 of a unit drop. */
+/* x + dropout(y); x -1: dropout(y). Up to 4 of a unit drop. Threads: any. */
 HETRAIN_API int het_node_residual(het_program *p, int x, int y);
-/* The unit's next output stream. */
+/* The unit's next output stream. Threads: any. */
 HETRAIN_API void het_node_output(het_program *p, int x);
-/* The softmax cross-entropy of x [n][V] with the targets: the model's last unit, without outputs. It
-   runs in backward_input alone, one granule at a time, so that no more logits exist at once. */
+/* The softmax cross-entropy of x [n][V] with the targets: the model's last unit, without outputs.
+   It runs in backward_input alone, one granule at a time, so that no more logits exist at once.
+   Threads: any. */
 HETRAIN_API void het_node_loss(het_program *p, int x);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_program_end(het_program *p);
 
-/* The other calls of a unit that is a program. */
+/* The other calls of a unit that is a program. Threads: any. */
 HETRAIN_API het_result het_program_forward(const het_unit_call *call);
 HETRAIN_API het_result het_program_backward_input(const het_unit_call *call);
 HETRAIN_API het_result het_program_backward_weight(const het_unit_call *call);
@@ -4809,8 +4810,8 @@ static int heti_new_value(het_program *p, het_node *n, int64_t width) {
     return p->values++;
 }
 
-/* A parameter of the unit: `pattern` with '#' replaced by the layer, then `end`. A matrix decays and
-   may be held in bf16, a vector (columns 1) not. */
+/* A parameter of the unit: `pattern` with '#' replaced by the layer, then `end`. A matrix decays
+   and may be held in bf16, a vector (columns 1) not. */
 static int heti_new_parameter(het_program *p, const char *pattern, const char *end, int64_t rows, int64_t columns,
                               het_init init, double std) {
     het_unit_info *info = p->info;
@@ -5267,7 +5268,7 @@ static void heti_factors_last(het_program *p) {
         }
 }
 
-/* A value that one node alone reads may lie where that node's result lies, and so may its gradient. */
+/* A value that one node alone reads may lie where that node's result does; so may its gradient. */
 static void heti_find_homes(het_program *p) {
     int i, which;
     for (i = p->nodes - 1; i >= 0; i--) {
@@ -5326,8 +5327,8 @@ static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, 
     return HETI_CAST(int32_t, info->tensors++);
 }
 
-/* Tensors of values or of gradients, but for those that have a stream's memory. The factors' u lie in
-   one, each behind the others' rows. */
+/* Tensors of values or of gradients, but for those that have a stream's memory. The factors' u lie
+   in one, each behind the others' rows. */
 static void heti_new_tensors(het_program *p, int which) {
     int32_t factors = -1;
     int i;
@@ -5389,8 +5390,8 @@ static void heti_program_workspace(const het_program *p, int64_t rows) {
                 info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
 }
 
-/* The tensors of a loss unit, of a granule's rows, one behind the other from `base` on. Returns their
-   bytes. */
+/* The tensors of a loss unit, of a granule's rows, one behind the other from `base` on. Returns
+   their bytes. */
 static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **tensor) {
     size_t used = 0;
     int t;
@@ -5466,8 +5467,8 @@ static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int
     return HET_OK;
 }
 
-/* A product of one matrix, then the activation of it: a device may have one op for both. Backward the
-   other way round: the activation whose result only a product reads. `first` is in front of
+/* A product of one matrix, then the activation of it: a device may have one op for both. Backward
+   the other way round: the activation whose result only a product reads. `first` is in front of
    `second` in the list. 0: they are not such a pair, or the device has no such op. */
 static int heti_fused_op(const het_unit_call *c, const het_node *first, const het_node *second, int way, het_op *op) {
     const int forward = way == HETI_FORWARD;
@@ -5493,6 +5494,7 @@ static het_result heti_node_forward(const het_unit_call *c, const het_node *n) {
     const int of = n->kind == HET_NODE_LINEAR ? n->option : HETI_FACTOR_NONE;
     const het_program *p = c->info->program;
     het_op op;
+    memset(&op, 0, sizeof op);
     if (n->kind == HET_NODE_LOSS && c->logits) return HET_OK; /* they are wanted themselves */
     (void)heti_node_op(c, n, HETI_FORWARD, NULL, &op);
     if (op.kind == HET_OP_DROPOUT_FORWARD && op.u.dropout.x == op.u.dropout.y && !(op.u.dropout.probability > 0.0f))
@@ -5522,8 +5524,8 @@ static het_result heti_forward_nodes(const het_unit_call *c) {
     return HET_OK;
 }
 
-/* What is known of the values' gradients on the way back. What a residual or a copy hands on needs no
-   op: it waits, as an address, for the op that writes the gradient, or for the gradient's use. */
+/* What is known of the values' gradients on the way back. What a residual or a copy hands on needs
+   no op: it waits, as an address, for the op that writes the gradient, or for its use. */
 typedef struct heti_flow {
     float *waiting[HETRAIN_MAX_VALUES];
     int written[HETRAIN_MAX_VALUES];

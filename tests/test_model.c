@@ -644,7 +644,8 @@ static int whole_layer(het_program *p, int x, const het_model_desc *m)
     const float std = m->init_std;
     const het_matrix qkv[3] = { { "model.layers.#.self_attn.q_proj", q, 0, std, 1 }, { "model.layers.#.self_attn.k_proj", k, 0, std, 1 },
                                 { "model.layers.#.self_attn.v_proj", k, 0, std, 1 } };
-    const het_matrix up[2] = { { "model.layers.#.mlp.gate_proj", m->mlp_width, 0, std, 1 }, { "model.layers.#.mlp.up_proj", m->mlp_width, 0, std, 1 } };
+    const het_matrix up[2] = { { "model.layers.#.mlp.gate_proj", m->mlp_width, 0, std, 1 },
+                                { "model.layers.#.mlp.up_proj", m->mlp_width, 0, std, 1 } };
     const het_matrix out = { "model.layers.#.self_attn.o_proj", m->width, 0, std, 1 }, down = { "model.layers.#.mlp.down_proj", m->width, 0, std, 1 };
     int y[3], o;
     het_node_linears(p, het_node_norm(p, x, "model.layers.#.input_layernorm"), 3, qkv, y);
@@ -703,7 +704,9 @@ static void refused_program(het_program *p, int which, int x, const het_model_de
         break;
     case NO_STREAM: x = het_node_residual(p, x, het_node_input(p, 1, m->width)); break;
     case NO_HEADS: x = het_node_head_norm(p, het_node_linear(p, x, "a", m->head_size + 1, 1), "b"); break;
-    case ODD_ATTENTION: x = het_node_attention(p, x, het_node_linear(p, x, "a", 2 * m->head_size, 1), het_node_linear(p, x, "b", m->head_size, 1)); break;
+    case ODD_ATTENTION:
+        x = het_node_attention(p, x, het_node_linear(p, x, "a", 2 * m->head_size, 1), het_node_linear(p, x, "b", m->head_size, 1));
+        break;
     case LOSS_AND_OUTPUT: het_node_loss(p, het_node_linear(p, x, "a", m->vocab, 1)); break;
     case OTHER_LOGITS: het_node_loss(p, het_node_linear(p, x, "a", m->vocab + 1, 1)); return;
     case FOUR_MATRICES: het_node_linears(p, x, 4, four, y); break;
