@@ -155,8 +155,8 @@ int main(int argc, char **argv) {
    user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the
    data and stay valid until their slot is used again. Plans and schedules are one block each, from
    the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
-   het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free,
-   het_schedule_make, _play, _read, _complete -> het_schedule_free; all of these take NULL.
+   het_data_close, het_reader_open -> het_reader_close, het_plan_new -> het_plan_free,
+   het_schedule_new, _play, _complete -> het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function,
@@ -235,10 +235,9 @@ int main(int argc, char **argv) {
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
        >>optimizer_api   het_adamw het_learning_rate
-       >>plan_api        het_plan_read het_plan_write het_plan_free
-       >>schedule_api    het_plan_divide het_schedule_make het_schedule_play het_play_ready
-                         het_schedule_read het_schedule_write het_schedule_complete
-                         het_schedule_check het_schedule_free
+       >>plan_api        het_plan_new het_plan_check het_plan_free
+       >>schedule_api    het_plan_divide het_schedule_play het_play_ready het_schedule_new
+                         het_schedule_complete het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_parse
                          het_model_format het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
@@ -278,7 +277,7 @@ int main(int argc, char **argv) {
    implementation:
        >>config          includes and compiler differences
        >>error           result texts, the message formatter, the version
-       >>mem             checked sizes, the allocator, several arrays in one block, growing lists
+       >>mem             checked sizes, the allocator, several arrays in one block
        >>fp              floating-point environment, value barriers
        >>io              little-endian numbers, reads in full
        >>rng             Philox: random numbers without state
@@ -291,9 +290,8 @@ int main(int argc, char **argv) {
        >>json            a strict JSON reader
        >>model           model settings, presets
        >>units           programs, what follows from them, their calls; embed, attention, mlp, head
-       >>generate        plans and schedules as blocks, shares of micro-batches, schedules by name
-       >>plans           plans as text, what makes a plan valid
-       >>schedule        lists of actions: text, the player that makes, proves and completes them
+       >>plans           plans and schedules as blocks, shares of micro-batches, valid plans
+       >>schedule        lists of actions: the player that makes, proves and completes them
        >>structs         what a context consists of
        >>optim           learning rate, AdamW
        >>rank            what a rank asks of its device
@@ -1164,7 +1162,10 @@ typedef struct het_plan_step {
     int64_t micro_batch;              /* granules of a micro-batch; the last one has what is left */
 } het_plan_step;
 
-typedef struct het_plan {
+typedef struct het_plan het_plan;
+typedef struct het_schedule het_schedule;
+
+struct het_plan {
     int64_t units, ranks, pipelines, stages, slices;
     het_stage *stage;                 /* [stages] pipeline by pipeline, along the chain */
     int64_t *first_stage;             /* [pipelines + 1] where a pipeline's stages begin */
@@ -1172,64 +1173,33 @@ typedef struct het_plan {
     double *state_share;              /* [ranks] of gradients' sums and optimizer state among the
                                          holders of a block, >= 0 */
     double *slice_share;              /* [slices] of a micro-batch's tokens, > 0 */
-    char schedule[32];                /* a generator's name: >>schedule_api */
-    double memory_limit;              /* for the schedule "greedy": activations a rank may keep, in
+    char schedule[32];                /* a name that `make` knows */
+    /* The compute lists of that name (hetrain_plan.h: het_schedule_make). NULL: the schedule has no
+       name; a rank with one stage does 1F1B, one with several all its forwards before its backwards. */
+    het_result (*make)(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                       het_schedule **schedule, het_error *error);
+    double memory_limit;              /* for a schedule that asks: activations a rank may keep, in
                                          micro-batches of its layers; 0: none */
     het_plan_step step;               /* nothing is computed from it: who forms micro-batches may follow it */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
-} het_plan;
+};
 
-typedef struct het_plan_desc {
-    uint32_t start_canary;
-    int64_t units, ranks;             /* of the model's chain, of the world. Required */
-    const char *schedule;             /* where the text names none; NULL: "1f1b". In a shorthand it
-                                         places the stages: interleaved: stage s on rank s mod P;
-                                         zb-v, v-half, v-min, dualpipev: 2 P stages, down the ranks
-                                         and up again; bidirectional: a second pipeline from the
-                                         last rank to the first; others: one stage a rank */
-    int64_t chunks;                   /* stages a rank for interleaved: 2 */
-    int64_t slices;                   /* equal slices, where the text says nothing: 1 */
-    het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
-    het_allocator allocator;
-    uint32_t end_canary;
-} het_plan_desc;
-
-/* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
-   units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
-   "recompute": false}, ...]}, ...],
-    "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
-    "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
-   "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
-   are not named stay idle. "step" is het_plan_step, four numbers from 1 to 2^31; it is written
-   where it is known.
-   Or a shorthand, which must use all ranks:
-   dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave.
-                         Units are cut by number, the first stages get those left over; embed and
-                         head count as a unit
-   pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a stage; several pipelines: dpDx
-                         in front
-   E t*3|(t|)*2 t L      Megatron-LM's layout string: E embedding, t a layer (attention and MLP), L
-                         head, | between stages, *n repeats a letter or (...); blanks and commas
-                         mean nothing; m (multi-token prediction) is not supported. dpDx may stand
-                         in front
-   Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length,
-                                                        het_plan **plan, het_error *error);
-/* As JSON. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, const het_writer *to);
+/* A plan with the numbers of *shape, its name and `make`, and arrays of zeros. where: who is named in
+   errors. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_new(const het_plan *shape, const het_allocator *allocator,
+                                                       const char *where, het_plan **plan, het_error *error);
+/* Stages are there and on ranks that exist, every pipeline holds every unit once and in order,
+   shares are finite and not all 0. Errors name the pipeline, the unit or rank and what is wrong with
+   it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_check(const het_plan *plan, const char *where, het_error *error);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
 
 /* ---- >>schedule_api: in which order -------------------------------------------------------------
-   One list of actions a rank, plain data. Text form, one line a rank, comma-separated, as PyTorch's
-   torch.distributed.pipelining writes it to CSV: "2F3" forward of stage 2, micro-batch 3; I and W
-   backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
-   "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0".
-   Ours alone: "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT". Micro-batches count from 0
-   within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
-   backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I. UNSHARD,
-   RESHARD, REDUCE_GRAD, batched transfers, weight versions other than 0, and a "BW" that has a W
-   too are refused. */
+   One list of actions a rank, plain data. hetrain_plan.h makes lists by name, reads and writes them
+   as text. In messages an action is "2F3", forward of stage 2, micro-batch 3; where not 0, ".slice",
+   "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0 within
+   their pipeline. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
@@ -1250,7 +1220,7 @@ typedef struct het_action {
     int32_t version;                  /* of the weights: 0 */
 } het_action;
 
-typedef struct het_schedule {
+struct het_schedule {
     int64_t ranks, pipelines;
     int64_t *micro_batches;           /* [pipelines] */
     int64_t *start;                   /* [ranks + 1] rank r's actions are [start[r], start[r + 1]) */
@@ -1259,7 +1229,7 @@ typedef struct het_schedule {
                                          RECV, REDUCE, VERDICT, STEP, GATHER */
     het_allocator allocator;          /* one block of `size` bytes */
     size_t size;
-} het_schedule;
+};
 
 /* Parameters that belong together: the same units use them. NULL where it may be given: one block a
    unit. */
@@ -1293,9 +1263,9 @@ typedef struct het_rule {
     void *user;
     /* The play's first call, stages counted and nothing begun; may be NULL. */
     het_result (*start)(void *user, const het_play *play, het_error *error);
-    /* 1: the next F, B, I or W of plan->stage[stage[0]], a stage of this rank. 2: a pair, an F and
-       the B or I of stage[1]. 0: nothing before others have done more; so it is too where a choice
-       is not ready. Lists that come to no end are het_schedule_check's to find. */
+    /* 1: the next F, B, I or W of plan->stage[stage[0]], which is this rank's and ready. 2: a pair,
+       an F and the B or I of stage[1]. 0: nothing before others have done more. What a wrong rule
+       makes is het_schedule_check's to find. */
     int (*choose)(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]);
 } het_rule;
 
@@ -1307,22 +1277,10 @@ HETRAIN_API int het_play_ready(const het_play *play, int64_t stage, int32_t kind
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_play(const het_plan *plan, const int64_t *counts,
                                                             const het_rule *rule, const het_allocator *allocator,
                                                             het_schedule **schedule, het_error *error);
-/* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
-   greedy, bidirectional, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take slices,
-   whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on
-   rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines].
-   Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
-                                                            const het_allocator *allocator, het_schedule **schedule,
-                                                                het_error *error);
-/* From text; compute lists, or complete ones (those with a VERDICT). Stages, pipelines and slices
-   must be the plan's; whether the lists make sense is het_schedule_check's question.
-   Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length,
-                                                            const het_allocator *allocator, het_schedule **schedule,
-                                                                het_error *error);
-/* Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to);
+/* Empty lists with room for so many actions. where: who is named in errors. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions,
+                                                           const het_allocator *allocator, const char *where,
+                                                           het_schedule **schedule, het_error *error);
 /* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are
    parts of one global order of events, played with F, I, W = 1, B = 2 and free transfers: a SEND
    comes when its action ends, the RECV on the other rank at that moment, before what that rank is
@@ -1514,7 +1472,7 @@ typedef struct het_desc {
                                          (>>group_api); iface NULL: none do. A rank with an emulated
                                          link is in no group */
     const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
-    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
+    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: the plan's */
     const het_link *links;            /* [link_count]; other ranks are not slowed down */
     int64_t link_count;
     double deadline;                  /* seconds without a sign of life after which a rank counts as dead: 30 */
@@ -1577,7 +1535,7 @@ typedef struct het_replan_desc {
     uint32_t start_canary;
     const het_plan *plan;             /* for the same units and ranks. NULL: every rank has the
                                          whole model and an equal share */
-    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
+    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: the plan's */
     int64_t max_tokens, max_sequences, max_micro_batches; /* as in het_desc; 0: as they are */
     uint32_t end_canary;
 } het_replan_desc;
@@ -2019,21 +1977,18 @@ static void heti_text_unsigned(heti_text *text, uint64_t value, uint64_t base, i
     while (n > 0) heti_text_char(text, digit[--n]);
 }
 
-/* d.ddd 10^exponent from `count` digits, without trailing zeros; in positions where least <=
-   exponent < most, otherwise with an exponent: d.ddde+xx as printf writes it, or where `brief`
-   without plus and leading zeros. */
-static void heti_text_digits(heti_text *text, const char *digit, int count, int exponent, int least, int most,
-                             int brief) {
-    int i, point;
+/* d.ddd 10^exponent from `digits` digits, without trailing zeros, as printf's %g lays it out. */
+static void heti_text_digits(heti_text *text, const char *digit, int digits, int exponent) {
+    int i, point, count = digits;
     while (count > 1 && digit[count - 1] == '0') count--;
-    if (exponent < least || exponent >= most) {
+    if (exponent < -4 || exponent >= digits) {
         for (i = 0; i < count; i++) {
             heti_text_char(text, digit[i]);
             if (i == 0 && count > 1) heti_text_char(text, '.');
         }
         heti_text_char(text, 'e');
-        if (exponent < 0 || !brief) heti_text_char(text, exponent < 0 ? '-' : '+');
-        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, brief ? 1 : 2);
+        heti_text_char(text, exponent < 0 ? '-' : '+');
+        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, 2);
         return;
     }
     point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
@@ -2060,7 +2015,7 @@ static void heti_text_double(heti_text *text, double value, int digits) {
     number = HETI_CAST(uint64_t, value + 0.5);
     if (number >= 10 * limit) { number /= 10; exponent++; } /* 9.9999996 was rounded up to 10.0000 */
     for (i = digits; i-- > 0; number /= 10) digit[i] = "0123456789"[number % 10];
-    heti_text_digits(text, digit, digits, exponent, -4, digits, 0);
+    heti_text_digits(text, digit, digits, exponent);
 }
 
 /* 75.449 MB: five digits. */
@@ -2149,7 +2104,7 @@ HETI_UNUSED static het_result heti_fail(het_error *error, het_result code, const
 }
 
 /* =================================================================================================
-   >>mem  Checked sizes, the allocator, several arrays in one block, growing lists.
+   >>mem  Checked sizes, the allocator, several arrays in one block.
    Every size that depends on input is made by heti_mul and heti_add. All memory comes from a
    het_allocator, aligned to 64.
    ============================================================================================== */
@@ -2298,50 +2253,6 @@ HETI_UNUSED static het_result heti_arena_start(heti_arena *arena, const het_allo
 HETI_UNUSED static void heti_arena_end(heti_arena *arena, const het_allocator *allocator) {
     heti_free(allocator, arena->base, arena->asked);
     arena->base = NULL;
-}
-
-/* A growing array of elements of one size. */
-typedef struct heti_list {
-    const het_allocator *allocator;
-    const char *where;           /* of messages */
-    void *data;
-    size_t element;              /* bytes */
-    int64_t count, capacity;     /* elements */
-} heti_list;
-
-HETI_UNUSED static void heti_list_start(heti_list *list, const het_allocator *allocator, const char *where,
-                                        size_t element) {
-    memset(list, 0, sizeof *list);
-    list->allocator = allocator;
-    list->where = where;
-    list->element = element;
-}
-
-HETI_UNUSED static void heti_list_end(heti_list *list) {
-    heti_free(list->allocator, list->data, HETI_CAST(size_t, list->capacity) * list->element);
-    list->data = NULL;
-    list->count = list->capacity = 0;
-}
-
-/* Appends a copy of *item; the list is unchanged when memory ends. */
-HETI_UNUSED static het_result heti_list_push(heti_list *list, const void *item, het_error *error) {
-    if (list->count == list->capacity) {
-        const size_t old = HETI_CAST(size_t, list->capacity) * list->element;
-        const int64_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
-        size_t size = 0;
-        void *data = NULL;
-        if (HETI_CAST(uint64_t, capacity) <= SIZE_MAX && heti_mul(HETI_CAST(size_t, capacity), list->element, &size))
-            data = heti_alloc(list->allocator, size);
-        if (data == NULL)
-            return heti_fail(error, HET_ERR_OOM, "%s: no memory for a list of %d elements", list->where, capacity);
-        if (old > 0) memcpy(data, list->data, old);
-        heti_free(list->allocator, list->data, old);
-        list->data = data;
-        list->capacity = capacity;
-    }
-    memcpy(HETI_CAST(char *, list->data) + HETI_CAST(size_t, list->count) * list->element, item, list->element);
-    list->count++;
-    return HET_OK;
 }
 
 /* =================================================================================================
@@ -3742,11 +3653,6 @@ static const char *heti_print(heti_printable *p, const char *from, size_t length
         p->text[i] = HETI_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
     p->text[i] = 0;
     return p->text;
-}
-
-/* A decoded string of the given length is `name`: it was not cut and holds no \u0000. */
-static int heti_is_key(const char *decoded, size_t length, const char *name) {
-    return length == strlen(name) && heti_same(decoded, name);
 }
 
 HETRAIN_API het_json het_json_start(const char *text, size_t length) {
@@ -5832,16 +5738,8 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 }
 
 /* =================================================================================================
-   >>generate  Plans and schedules as blocks of memory, shares of micro-batches, schedules by name:
-               which rank computes what, in which order.
-   What a name means is a row of heti_rules: whether the backward pass is split, how many
-   activations may be kept, and for the V schedules a repeated block of forwards and backwards. Two
-   published schedules are fixed lists; these are written first, and the play takes from them.
-   Nothing can wait for ever. Pipelines never wait for each other, only for the rank to be free.
-   Within a pipeline without a given order the oldest micro-batch can always move: its backwards and
-   W need no memory, and its forward finds room, because a lane keeps room free for its later chunks
-   (heti_make_room). A given order (a list, a block) is the order of some timeline in which all
-   inputs are there in time, so the earliest action of that timeline not yet taken can be taken.
+   >>plans  Plans and schedules as blocks of memory, shares of micro-batches, what makes a plan
+            valid.
    ============================================================================================== */
 
 /* ---- schedules and plans as blocks of memory ---- */
@@ -5861,15 +5759,17 @@ static void heti_schedule_layout(heti_arena *arena, int64_t ranks, int64_t pipel
     *schedule = s;
 }
 
-/* A schedule of empty lists with room for so many actions. */
-static het_result heti_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions, const het_allocator *allocator,
-                                    const char *where, het_schedule **schedule, het_error *error) {
+HETRAIN_API het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions,
+                                        const het_allocator *allocator, const char *where, het_schedule **schedule,
+                                        het_error *error) {
+    het_allocator chosen;
     heti_arena arena;
     memset(&arena, 0, sizeof arena);
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
     heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
-    HETI_TRY(heti_arena_start(&arena, allocator, where, error));
+    HETI_TRY(heti_arena_start(&arena, &chosen, where, error));
     heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
-    (*schedule)->allocator = *allocator;
+    (*schedule)->allocator = chosen;
     return HET_OK;
 }
 
@@ -5897,15 +5797,16 @@ static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan 
     *plan = p;
 }
 
-/* A plan with the numbers of *shape and arrays of zeros. */
-static het_result heti_plan_new(const het_plan *shape, const het_allocator *allocator, const char *where,
-                                het_plan **plan, het_error *error) {
+HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *allocator, const char *where,
+                                    het_plan **plan, het_error *error) {
+    het_allocator chosen;
     heti_arena arena;
     memset(&arena, 0, sizeof arena);
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
     heti_plan_layout(&arena, shape, plan);
-    HETI_TRY(heti_arena_start(&arena, allocator, where, error));
+    HETI_TRY(heti_arena_start(&arena, &chosen, where, error));
     heti_plan_layout(&arena, shape, plan);
-    (*plan)->allocator = *allocator;
+    (*plan)->allocator = chosen;
     return HET_OK;
 }
 
@@ -5914,34 +5815,6 @@ HETRAIN_API void het_plan_free(het_plan *plan) {
     if (plan == NULL) return;
     allocator = plan->allocator;
     heti_free(&allocator, plan, plan->size);
-}
-
-/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
-   exist. */
-static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
-    int64_t p, s;
-    if (plan->stage == NULL || plan->first_stage == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
-    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
-        plan->stages > INT32_MAX
-        || plan->slices < 1 || plan->slices > INT32_MAX)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be "
-                                                 "from 1 to 2^31 - 1", where, plan->ranks, plan->pipelines,
-                                                 plan->stages, plan->slices);
-    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where,
-                         plan->first_stage[0], plan->first_stage[plan->pipelines], plan->stages);
-    for (p = 0; p < plan->pipelines; p++)
-        if (plan->first_stage[p + 1] <= plan->first_stage[p])
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
-    for (p = 0; p < plan->pipelines; p++)
-        for (s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
-            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
-                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks",
-                                 where, p, s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
-    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
-    return HET_OK;
 }
 
 /* ---- shares ---- */
@@ -5994,1248 +5867,39 @@ HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, in
     }
 }
 
-/* ---- what a name means ---- */
+/* ---- what makes a plan valid ---- */
 
-/* Where a pipeline's stages must be, S stages on P different ranks. */
-typedef enum heti_placement {
-    HETI_PLACE_ANY,
-    HETI_PLACE_ROUND,        /* stage s and stage s + P on one rank: interleaved */
-    HETI_PLACE_V,            /* S = 2 P, stage s and stage S - 1 - s on one rank */
-    HETI_PLACE_BOTH_WAYS     /* pipelines 2 i and 2 i + 1 have the same ranks in opposite order */
-} heti_placement;
-
-typedef enum heti_given { HETI_ORDER_FREE, HETI_ORDER_INTERLEAVED, HETI_ORDER_DUALPIPEV, HETI_ORDER_BLOCK } heti_given;
-
-/* Limits in micro-batches, all 0: none. Of one stage: forwards whose gradient has not come back yet
-   (`after` A + `one`, A stages come after it), and forwards whose activations are kept (`stages` S
-   + `plus`). Of a rank's stages together: kept ((P + top) / part, rounded down). With K slices the
-   last K - 1 of a micro-batch come on top: the limit in slices is K - 1 higher, not K times as
-   high, which is what slices are for. HETI_ORDER_BLOCK: `down` and `up` are the distances between
-   neighbours in the block, see heti_block_times. The numbers in the table are arXiv's; 1f1b in
-   slices is Seq1F1B, 2406.03488. */
-typedef struct heti_rule {
-    const char *name;
-    heti_placement placement;
-    heti_given order;
-    int32_t split;                   /* B as I and W */
-    int32_t all_forward;             /* a stage's first backward waits for its last forward */
-    int32_t backward_first;          /* where both are ready; otherwise forwards come first, up to their limits */
-    int32_t limited;                 /* kept, by plan->memory_limit */
-    int64_t after, one;
-    int64_t stages, plus;
-    int64_t top, part;
-    int64_t down, up;
-    int32_t ahead;                   /* idle time and spare room before the block's next action go
-                                        to forwards of the first chunk */
-} heti_rule;
-
-#define HETI_BLOCK_TIME 6 /* of one micro-batch: F, I, W of two chunks */
-
-static const heti_rule heti_rules[] = {
-    /*                                                                split       after  stages  top   down */
-    /* Huang et al., 1811.06965 */
-    { "gpipe",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 1, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    /* Narayanan et al., 2104.04473 */
-    { "1f1b",          HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 0, 0, 0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
-    /* likewise, section 2.2 */
-    { "interleaved",   HETI_PLACE_ROUND,     HETI_ORDER_INTERLEAVED,  0, 0, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    /* Qi et al., 2401.10241 */
-    { "zb-h1",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 0, 0,  1, 1,  1,  0,  0, 0,  0, 0, 0 },
-    /* likewise */
-    { "zb-h2",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 0, 0,  2, 1,  2, -1,  0, 0,  0, 0, 0 },
-    /* likewise, section 6 */
-    { "zb-v",          HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  0, 1,  4, 2, 1 },
-    /* Qi et al., 2405.15362 */
-    { "v-half",        HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  2, 2,  2, 1, 1 },
-    /* likewise */
-    { "v-min",         HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  4, 3,  1, 1, 0 },
-    { "greedy",        HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 1, 1,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    /* Chimera, 2107.06925 */
-    { "bidirectional", HETI_PLACE_BOTH_WAYS, HETI_ORDER_FREE,         0, 0, 0, 0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
-    /* deepseek-ai/DualPipe */
-    { "dualpipev",     HETI_PLACE_V,         HETI_ORDER_DUALPIPEV,    1, 0, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    /* TeraPipe, 2102.07988 */
-    { "terapipe",      HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 1, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    /* SlimPipe, 2504.14519 */
-    { "sliced-1f1b",   HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 0, 0, 0,  2, 1,  0,  0,  0, 0,  0, 0, 0 },
-};
-#define HETI_RULES HETI_CAST(int64_t, sizeof heti_rules / sizeof *heti_rules)
-
-/* NULL: there is none of this name. */
-static const heti_rule *heti_rule_find(const char *name) {
-    int64_t i;
-    for (i = 0; i < HETI_RULES; i++)
-        if (heti_same(name, heti_rules[i].name)) return &heti_rules[i];
-    return NULL;
-}
-
-static het_result heti_rule_check(const char *name, const char *where, het_error *error) {
-    heti_printable print;
-    char names[160];
-    heti_text text = heti_text_in(names, sizeof names);
-    int64_t i;
-    if (heti_rule_find(name) != NULL) return HET_OK;
-    for (i = 0; i < HETI_RULES; i++) heti_text_write(&text, "%s %s", i > 0 ? "," : "", heti_rules[i].name);
-    return heti_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%s', not one of%s", where,
-                     heti_print(&print, name, strlen(name)), names);
-}
-
-/* ---- the state of a rule ---- */
-
-enum { HETI_MAKE_FORWARD = 0, HETI_MAKE_INPUT = 1, HETI_MAKE_WEIGHT = 2 };
-
-typedef struct heti_make_stage {
-    int64_t lane, next_stage;           /* of the lane, -1: none */
-    int64_t open_limit, kept_limit;     /* of forwards that are not through INPUT, not through WEIGHT */
-} heti_make_stage;
-
-/* The stages of one pipeline on one rank. */
-typedef struct heti_make_lane {
-    int64_t pipeline, next_lane;        /* of the rank, -1: none */
-    int64_t first_stage, last_stage, stages;
-    int64_t limit;                      /* of forwards not through WEIGHT, over its stages */
-    int64_t next_item, end_item;        /* of its list */
-    int64_t block[4];                   /* HETI_ORDER_BLOCK: when F of chunk 0, F and I of chunk 1,
-                                           I of chunk 0 happen for item 0 */
-    int64_t ahead_limit;                /* HETI_ORDER_BLOCK: forwards of chunk 0 that are not through INPUT */
-} heti_make_lane;
-
-typedef struct heti_make_rank { int64_t first_lane, last_lane; } heti_make_rank;
-
-/* of a pattern; stage in the plan */
-typedef struct heti_make_item { int64_t stage; int32_t kind, overlap; } heti_make_item;
-
-static const char heti_make_where[] = "het_schedule_make";
-
-typedef struct heti_make {
-    const het_play *play;
-    const heti_rule *rule;
-    const het_allocator *allocator;
-    het_error *error;
-    heti_make_stage *stage;             /* [stages] */
-    heti_make_lane *lane;               /* [lanes], at most as many as stages */
-    heti_make_rank *rank;               /* [ranks] */
-    int64_t lanes;
-    heti_arena arena;                   /* of the arrays above */
-    heti_list items;                    /* heti_make_item: patterns, lane by lane */
-} heti_make;
-
-static heti_make_item *heti_make_item_at(const heti_make *make, int64_t i) {
-    return HETI_CAST(heti_make_item *, make->items.data) + i;
-}
-
-/* ---- when an action may begin ---- */
-
-static int heti_make_ready(const heti_make *make, int64_t s, int32_t kind) {
-    const het_play_stage *stage = &make->play->stage[s];
-    if ((kind == HET_ACTION_B || kind == HET_ACTION_I) && make->rule->all_forward &&
-        stage->done[HETI_MAKE_FORWARD] < stage->items)
-        return 0;
-    return het_play_ready(make->play, s, kind);
-}
-
-/* Forwards that the lane keeps the activations of. */
-static int64_t heti_make_kept(const heti_make *make, const heti_make_lane *lane) {
-    int64_t s, kept = 0;
-    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
-        kept += make->play->stage[s].begun[HETI_MAKE_FORWARD] - make->play->stage[s].done[HETI_MAKE_WEIGHT];
-    return kept;
-}
-
-/* Memory for one forward more. A lane of v chunks keeps room for K slices in each later chunk:
-   chunks 0 .. c together stay within limit - (v - 1 - c) K. So the oldest micro-batch, which alone
-   may be in chunks after the one it waits for, always finds room. */
-static int heti_make_room(const heti_make *make, int64_t s) {
-    const het_play_stage *stage = &make->play->stage[s];
-    const heti_make_lane *lane = &make->lane[make->stage[s].lane];
-    int64_t chunk = 0, kept = 0, t;
-    int reached = 0;
-    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_INPUT] >= make->stage[s].open_limit) return 0;
-    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_WEIGHT] >= make->stage[s].kept_limit) return 0;
-    if (lane->limit == INT64_MAX) return 1;
-    for (t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
-        kept += make->play->stage[t].begun[HETI_MAKE_FORWARD] - make->play->stage[t].done[HETI_MAKE_WEIGHT];
-        if (t == s) reached = 1;
-        if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
-    }
-    return 1;
-}
-
-/* ---- which of the ready actions a rank takes ---- */
-
-typedef struct heti_make_choice {
-    int64_t lane, stage, micro_batch, stages_after;
-    int32_t kind, group;                /* the lowest group first */
-} heti_make_choice;
-
-/* Of two forwards the one nearer to the last stage, then the older micro-batch; of two others the
-   older micro-batch, then the longer way to the first stage. */
-static int heti_make_better(const heti_make_choice *a, const heti_make_choice *b) {
-    if (b->lane < 0) return 1;
-    if (a->group != b->group) return a->group < b->group;
-    if (a->kind == HET_ACTION_F && b->kind == HET_ACTION_F && a->stages_after != b->stages_after)
-        return a->stages_after < b->stages_after;
-    if (a->micro_batch != b->micro_batch) return a->micro_batch < b->micro_batch;
-    return a->stages_after < b->stages_after;
-}
-
-static void heti_make_offer(const heti_make *make, int64_t s, int32_t kind, int32_t group, heti_make_choice *best) {
-    const het_play_stage *stage = &make->play->stage[s];
-    const int what = kind == HET_ACTION_F ? HETI_MAKE_FORWARD :
-        kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT;
-    heti_make_choice choice;
-    choice.lane = make->stage[s].lane;
-    choice.stage = s;
-    choice.kind = kind;
-    choice.group = group;
-    choice.micro_batch = stage->begun[what] / make->play->plan->slices;
-    choice.stages_after = stage->after;
-    if (heti_make_better(&choice, best)) *best = choice;
-}
-
-enum { HETI_GROUP_FIRST = 0, HETI_GROUP_SECOND = 1, HETI_GROUP_WEIGHTS = 2, HETI_GROUP_AHEAD = 3 };
-
-/* The next action of a list, both of a pair. */
-static void heti_make_choose_listed(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best) {
-    const heti_make_item *item;
-    if (lane->next_item == lane->end_item) return;
-    item = heti_make_item_at(make, lane->next_item);
-    if (!heti_make_ready(make, item->stage, item->kind) ||
-        (item->overlap && !heti_make_ready(make, item[1].stage, item[1].kind)))
-        return;
-    heti_make_offer(make, item->stage, item->kind, item->kind == HET_ACTION_W ? HETI_GROUP_WEIGHTS : HETI_GROUP_FIRST,
-                    best);
-}
-
-/* The block's next forward or backward, in the order of their times in the block; W when there is
-   nothing else; perhaps a forward ahead of its time. */
-static void heti_make_choose_block(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best) {
-    static const int heti_what[4] = { HETI_MAKE_FORWARD, HETI_MAKE_FORWARD, HETI_MAKE_INPUT, HETI_MAKE_INPUT };
-    const het_play_stage *first = &make->play->stage[lane->first_stage];
-    const int room = heti_make_kept(make, lane) < lane->limit;
-    int64_t s, next = -1, when, earliest = 0;
-    int i, chosen = 0;
-    for (i = 0; i < 4; i++) {
-        s = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
-        if (make->play->stage[s].begun[heti_what[i]] == first->items) continue;
-        when = HETI_BLOCK_TIME * make->play->stage[s].begun[heti_what[i]] + lane->block[i];
-        if (next >= 0 && when >= earliest) continue;
-        next = s;
-        earliest = when;
-        chosen = i;
-    }
-    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
-        if (heti_make_ready(make, s, HET_ACTION_W)) heti_make_offer(make, s, HET_ACTION_W, HETI_GROUP_WEIGHTS, best);
-    if (next < 0) return;
-    if (chosen >= 2) {
-        if (heti_make_ready(make, next, HET_ACTION_I))
-            heti_make_offer(make, next, HET_ACTION_I, HETI_GROUP_FIRST, best);
-    } else if (room && heti_make_ready(make, next, HET_ACTION_F)) {
-        heti_make_offer(make, next, HET_ACTION_F, HETI_GROUP_FIRST, best);
-    }
-    if (room && first->begun[HETI_MAKE_FORWARD] - first->done[HETI_MAKE_INPUT] < lane->ahead_limit &&
-        heti_make_ready(make, lane->first_stage, HET_ACTION_F))
-        heti_make_offer(make, lane->first_stage, HET_ACTION_F, HETI_GROUP_AHEAD, best);
-}
-
-/* The lane's best ready action, if it is better than *best. */
-static void heti_make_choose(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best) {
-    const heti_rule *rule = make->rule;
-    const int32_t backward = rule->split ? HET_ACTION_I : HET_ACTION_B;
-    int64_t s;
-    if (rule->order == HETI_ORDER_BLOCK) { heti_make_choose_block(make, lane, best); return; }
-    if (rule->order != HETI_ORDER_FREE) { heti_make_choose_listed(make, lane, best); return; }
-    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage) {
-        if (heti_make_ready(make, s, backward))
-            heti_make_offer(make, s, backward, rule->backward_first ? HETI_GROUP_FIRST : HETI_GROUP_SECOND, best);
-        if (heti_make_ready(make, s, HET_ACTION_F) && heti_make_room(make, s))
-            heti_make_offer(make, s, HET_ACTION_F, rule->backward_first ? HETI_GROUP_SECOND : HETI_GROUP_FIRST, best);
-        if (rule->split && heti_make_ready(make, s, HET_ACTION_W))
-            heti_make_offer(make, s, HET_ACTION_W, HETI_GROUP_WEIGHTS, best);
-    }
-}
-
-/* het_rule.choose: the best action of all lanes, and both of a pair. */
-static int heti_make_next(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
-    heti_make *make = HETI_CAST(heti_make *, user);
-    heti_make_choice best;
-    heti_make_lane *lane;
-    const heti_make_item *item;
-    int64_t l;
-    (void)play;
-    memset(&best, 0, sizeof best);
-    best.lane = -1;
-    for (l = make->rank[rank].first_lane; l >= 0; l = make->lane[l].next_lane)
-        heti_make_choose(make, &make->lane[l], &best);
-    if (best.lane < 0) return 0;
-    stage[0] = best.stage;
-    kind[0] = best.kind;
-    lane = &make->lane[best.lane];
-    if (lane->next_item == lane->end_item || !heti_make_item_at(make, lane->next_item++)->overlap) return 1;
-    item = heti_make_item_at(make, lane->next_item++);
-    stage[1] = item->stage;
-    kind[1] = item->kind;
-    return 2;
-}
-
-/* ---- patterns ---- */
-
-/* Appends an action of every slice of one micro-batch; micro-batches that only fill up the pattern
-   (>= count) are left out. Nothing depends on them, so what is left can still be executed. */
-static het_result heti_pattern_add(heti_make *make, int64_t stage, int32_t kind, int64_t micro_batch) {
-    heti_make_item item;
-    int64_t k;
-    if (micro_batch >= make->play->counts[make->play->stage[stage].pipeline]) return HET_OK;
-    item.stage = stage;
-    item.kind = kind;
-    item.overlap = 0;
-    for (k = 0; k < make->play->plan->slices; k++) HETI_TRY(heti_list_push(&make->items, &item, make->error));
-    return HET_OK;
-}
-
-/* The k-th forward of a rank in the interleaved order: groups of P micro-batches, chunk by chunk.
-   Backwards go through the chunks in reverse. The last group may be short; *place counts as if it
-   were not. */
-typedef struct heti_interleaved { int64_t place, chunk, micro_batch; } heti_interleaved;
-
-static heti_interleaved heti_interleaved_at(int64_t k, int64_t count, int64_t ranks, int64_t chunks) {
-    const int64_t whole = count / ranks * ranks * chunks;            /* items of whole groups */
-    const int64_t width = k < whole ? ranks : count % ranks;         /* micro-batches of its group */
-    const int64_t first = k < whole ? k / (ranks * chunks) * ranks : count / ranks * ranks;
-    const int64_t within = k < whole ? k % (ranks * chunks) : k - whole;
-    heti_interleaved at;
-    at.chunk = within / width;
-    at.micro_batch = first + within % width;
-    at.place = first * chunks + at.chunk * ranks + within % width;
-    return at;
-}
-
-/* Interleaved 1F1B as Megatron-LM orders it: rank r begins with 2 (P - 1 - r) + (v - 1) P forwards,
-   then one forward and one backward in turn, then backwards. A short last group keeps the places it
-   would have in a whole one, of which nothing in it depends on. */
-static het_result heti_pattern_interleaved(heti_make *make, const heti_make_lane *lane, int64_t position) {
-    const het_plan *plan = make->play->plan;
-    const int64_t first = plan->first_stage[lane->pipeline], chunks = lane->stages;
-    const int64_t ranks = (plan->first_stage[lane->pipeline + 1] - first) / chunks,
-                  count = make->play->counts[lane->pipeline];
-    const int64_t warm_up = 2 * (ranks - 1 - position) + (chunks - 1) * ranks;
-    int64_t forward = 0, backward = 0;
-    while (backward < count * chunks) {
-        const heti_interleaved b = heti_interleaved_at(backward, count, ranks, chunks);
-        const heti_interleaved f = heti_interleaved_at(heti_min(forward, count * chunks - 1), count, ranks, chunks);
-        if (forward < count * chunks && f.place <= b.place + warm_up) {
-            HETI_TRY(heti_pattern_add(make, first + f.chunk * ranks + position, HET_ACTION_F, f.micro_batch));
-            forward++;
-        } else {
-            HETI_TRY(heti_pattern_add(make, first + (chunks - 1 - b.chunk) * ranks + position, HET_ACTION_B,
-                                      b.micro_batch));
-            backward++;
-        }
-    }
-    return HET_OK;
-}
-
-/* DualPipeV on one rank: the next micro-batch of each chunk, and the I whose W is still to come,
-   first in first out. */
-typedef struct heti_dual_weight { int64_t stage, micro_batch; } heti_dual_weight;
-typedef struct heti_dual {
-    heti_make *make;
-    int64_t stage[2];                   /* chunk 0 on the way down, chunk 1 on the way up */
-    int64_t forward[2], backward[2];
-    heti_list waiting;                  /* heti_dual_weight */
-    int64_t weights;                    /* taken from it */
-} heti_dual;
-
-static het_result heti_dual_forward(heti_dual *dual, int chunk) {
-    return heti_pattern_add(dual->make, dual->stage[chunk], HET_ACTION_F, dual->forward[chunk]++);
-}
-
-static het_result heti_dual_backward(heti_dual *dual, int chunk, int split) {
-    heti_dual_weight weight;
-    weight.stage = dual->stage[chunk];
-    weight.micro_batch = dual->backward[chunk]++;
-    if (split) HETI_TRY(heti_list_push(&dual->waiting, &weight, dual->make->error));
-    return heti_pattern_add(dual->make, weight.stage, split ? HET_ACTION_I : HET_ACTION_B, weight.micro_batch);
-}
-
-static het_result heti_dual_weights(heti_dual *dual) {
-    const heti_dual_weight *weight = HETI_CAST(const heti_dual_weight *, dual->waiting.data) + dual->weights++;
-    return heti_pattern_add(dual->make, weight->stage, HET_ACTION_W, weight->micro_batch);
-}
-
-/* A forward of one chunk together with a backward of the other, slice by slice. */
-static het_result heti_dual_pair(heti_dual *dual, int chunk) {
-    heti_make *make = dual->make;
-    const int64_t forward = dual->forward[chunk], backward = dual->backward[1 - chunk], at = make->items.count,
-                  slices = make->play->plan->slices;
-    const int64_t count = make->play->counts[make->play->stage[dual->stage[0]].pipeline];
-    int64_t k;
-    HETI_TRY(heti_dual_forward(dual, chunk));
-    HETI_TRY(heti_dual_backward(dual, 1 - chunk, 0));
-    if (forward >= count || backward >= count) return HET_OK;
-    for (k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
-        heti_make_item *item = heti_make_item_at(make, at + k);
-        item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
-        item->kind = k % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
-        item->overlap = k % 2 == 0;
-    }
-    return HET_OK;
-}
-
-/* The eight phases of DualPipeV for rank r of P: forwards down; forwards down and up; I, W and a
-   forward up; the steady state, pairs; backwards up and pairs; backwards up and down, split from
-   the middle on (on odd ranks before the one up, on even ranks after it); W and backwards down; the
-   W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
-static het_result heti_dual_phases(heti_dual *dual, int64_t ranks, int64_t r, int64_t micro_batches) {
-    int64_t i;
-    int split = 0;
-    for (i = 0; i < 2 * (ranks - 1 - r); i++) HETI_TRY(heti_dual_forward(dual, 0));
-    for (i = 0; i <= r; i++) {
-        HETI_TRY(heti_dual_forward(dual, 0));
-        HETI_TRY(heti_dual_forward(dual, 1));
-    }
-    for (i = 0; i < ranks - 1 - r; i++) {
-        HETI_TRY(heti_dual_backward(dual, 1, 1));
-        HETI_TRY(heti_dual_weights(dual));
-        HETI_TRY(heti_dual_forward(dual, 1));
-    }
-    for (i = 0; i < micro_batches - 2 * ranks + r + 1; i++) {
-        if (i == 0 && r == ranks - 1) { /* its own forward has just made what this backward needs: nothing to overlap */
-            HETI_TRY(heti_dual_forward(dual, 0));
-            HETI_TRY(heti_dual_backward(dual, 1, 0));
-        } else {
-            HETI_TRY(heti_dual_pair(dual, 0));
-        }
-        HETI_TRY(heti_dual_pair(dual, 1));
-    }
-    for (i = 0; i < ranks - 1 - r; i++) {
-        HETI_TRY(heti_dual_backward(dual, 1, 0));
-        HETI_TRY(heti_dual_pair(dual, 1));
-    }
-    for (i = 0; i <= r; i++) {
-        if (i == (r + 1) / 2 && r % 2 == 1) split = 1;
-        HETI_TRY(heti_dual_backward(dual, 1, split));
-        if (i == (r + 1) / 2 && r % 2 == 0) split = 1;
-        HETI_TRY(heti_dual_backward(dual, 0, split));
-    }
-    for (i = 0; i < ranks - 1 - r; i++) {
-        HETI_TRY(heti_dual_weights(dual));
-        HETI_TRY(heti_dual_backward(dual, 0, 1));
-    }
-    while (dual->weights < dual->waiting.count) HETI_TRY(heti_dual_weights(dual));
-    return HET_OK;
-}
-
-static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *lane, int64_t position) {
-    const het_plan *plan = make->play->plan;
-    const int64_t first = plan->first_stage[lane->pipeline],
-                  stages = plan->first_stage[lane->pipeline + 1] - first;
-    heti_dual dual;
-    het_result result;
-    memset(&dual, 0, sizeof dual);
-    dual.make = make;
-    dual.stage[0] = first + position;
-    dual.stage[1] = first + stages - 1 - position;
-    heti_list_start(&dual.waiting, make->allocator, heti_make_where, sizeof(heti_dual_weight));
-    result = heti_dual_phases(&dual, stages / 2, position, heti_max(make->play->counts[lane->pipeline], stages));
-    heti_list_end(&dual.waiting);
-    return result;
-}
-
-/* ---- blocks: the V schedules ----
-   Every micro-batch repeats the same times, HETI_BLOCK_TIME after those of the one before. With d =
-   down, u = up, rank r of P:
-       F of chunk 0   d r               down the ranks
-       F of chunk 1   f1 - u r          up again
-       I of chunk 1   i1 + d r          down, the gradient
-       I of chunk 0   i0 - u r          up
-   each at least 1 after what it needs. A rank's actions never fall together if its four times
-   differ modulo 6; the two times left over are for W. An activation is kept for about as long as
-   its block: d + u = 6, 3, 2 keep p, p / 2, p / 3 micro-batches. */
-/* Whether time + step r differs from every times[i] + steps[i] r modulo 6, on all ranks. */
-static int heti_block_fits(const int64_t *times, const int64_t *steps, int count, int64_t time, int64_t step,
-                           int64_t ranks) {
-    int64_t r;
-    int i;
-    for (r = 0; r < ranks && r < HETI_BLOCK_TIME; r++)
-        for (i = 0; i < count; i++)
-            if ((time + step * r - times[i] - steps[i] * r) % HETI_BLOCK_TIME == 0) return 0;
-    return 1;
-}
-
-/* The times of one rank, each as early as fits. With K slices backwards start at the last slice: K
-   - 1 items later. */
-static void heti_block_times(const heti_rule *rule, heti_make_lane *lane, int64_t ranks, int64_t r, int64_t slices) {
-    const int64_t way = (rule->down + rule->up) * (ranks - 1) + 1, late = HETI_BLOCK_TIME * (slices - 1);
-    int64_t times[4], steps[4];
-    int i;
-    steps[0] = steps[2] = rule->down;
-    steps[1] = steps[3] = -rule->up;
-    times[0] = 0;
-    for (i = 1; i < 4; i++) {
-        const int64_t earliest = times[i - 1] + (i == 2 ? 1 : way);
-        for (times[i] = earliest; times[i] < earliest + HETI_BLOCK_TIME; times[i]++)
-            if (heti_block_fits(times, steps, i, times[i], steps[i], ranks)) break;
-    }
-    for (i = 0; i < 4; i++) lane->block[i] = times[i] + steps[i] * r + (i >= 2 ? late : 0);
-    /* chunk 1 must always find room for the forwards between its F and its I */
-    lane->ahead_limit = rule->ahead ? lane->limit - heti_ceil_div(lane->block[2] - lane->block[1], HETI_BLOCK_TIME) : 0;
-}
-
-/* ---- setting up ---- */
-
-/* One pipeline against its rule's placement; P is its number of ranks. */
-static het_result heti_make_check_placement(const heti_make *make, int64_t p, int64_t ranks) {
-    const het_plan *plan = make->play->plan;
-    const int64_t first = plan->first_stage[p], stages = plan->first_stage[p + 1] - first,
-                  mate = p % 2 == 0 ? p + 1 : p - 1;
-    const het_stage *stage = plan->stage + first;
-    int64_t s;
-    switch (make->rule->placement) {
-    case HETI_PLACE_ROUND:
-        for (s = ranks; s < stages && stage[s].rank == stage[s - ranks].rank; s++) {}
-        if (s >= stages && stages % ranks == 0) return HET_OK;
-        return heti_fail(make->error, HET_ERR_INVALID,
-                         "het_schedule_make: %s needs the same number of stages on each rank, dealt out in turn "
-                         "(stages s and s + %d on one rank); pipeline %d has %d stages on %d ranks", make->rule->name,
-                         ranks, p, stages, ranks);
-    case HETI_PLACE_V:
-        for (s = 0; s < stages && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
-        if (s == stages && stages == 2 * ranks) return HET_OK;
-        return heti_fail(make->error, HET_ERR_INVALID,
-                         "het_schedule_make: %s needs two stages a rank in V shape (the first and the last, the second "
-                         "and the second last, ...); pipeline %d has %d stages on %d ranks, stage %d on rank %d",
-                         make->rule->name, p, stages, ranks,
-                         heti_min(s, stages - 1), stage[heti_min(s, stages - 1)].rank);
-    case HETI_PLACE_BOTH_WAYS:
-        if (mate < plan->pipelines && plan->first_stage[mate + 1] - plan->first_stage[mate] == stages) {
-            for (s = 0; s < stages &&
-                 stage[s].rank == plan->stage[plan->first_stage[mate] + stages - 1 - s].rank; s++) {}
-            if (s == stages) return HET_OK;
-        }
-        return heti_fail(make->error, HET_ERR_INVALID,
-                         "het_schedule_make: %s needs pipelines in twos, the second with the ranks of the first in "
-                         "opposite order; pipeline %d has no such partner", make->rule->name, p);
-    case HETI_PLACE_ANY: break;
-    }
-    return HET_OK;
-}
-
-/* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
-static void heti_make_pipeline(heti_make *make, int64_t p, int64_t *ranks) {
-    const het_plan *plan = make->play->plan;
-    const heti_rule *rule = make->rule;
-    const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
-    int64_t s;
-    *ranks = 0;
-    for (s = first; s < end; s++) {
-        heti_make_stage *stage = &make->stage[s];
-        heti_make_rank *rank = &make->rank[plan->stage[s].rank];
-        int64_t l = rank->last_lane;
-        stage->next_stage = -1;
-        stage->open_limit = rule->after > 0 ? rule->after * (end - 1 - s) + rule->one + plan->slices - 1 : INT64_MAX;
-        stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
-        if (l < 0 || make->lane[l].pipeline != p) {
-            l = make->lanes++;
-            make->lane[l].pipeline = p;
-            make->lane[l].next_lane = -1;
-            make->lane[l].first_stage = s;
-            if (rank->last_lane < 0) rank->first_lane = l;
-            else make->lane[rank->last_lane].next_lane = l;
-            rank->last_lane = l;
-            ++*ranks;
-        } else {
-            make->stage[make->lane[l].last_stage].next_stage = s;
-        }
-        make->lane[l].last_stage = s;
-        make->lane[l].stages++;
-        stage->lane = l;
-    }
-}
-
-/* Limits and patterns of a pipeline's lanes, which are the last `ranks` ones. */
-static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks) {
-    const heti_rule *rule = make->rule;
-    const int64_t slices = make->play->plan->slices;
-    const double limit = make->play->plan->memory_limit;
-    int64_t l;
-    if (rule->limited && limit != 0 && !(limit >= 1))
-        return heti_fail(make->error, HET_ERR_INVALID,
-                         "het_schedule_make: memory_limit is %g; %s needs room for 1 micro-batch in pipeline %d, "
-                         "or 0: no limit", limit, rule->name, p);
-    for (l = make->lanes - ranks; l < make->lanes; l++) {
-        heti_make_lane *lane = &make->lane[l];
-        lane->limit = INT64_MAX;
-        if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
-        if (rule->limited && limit != 0 && limit < HETI_CAST(double, make->play->counts[p]))
-            lane->limit = HETI_CAST(int64_t, limit * HETI_CAST(double, lane->stages * slices) * (1 + 1e-12));
-        lane->next_item = make->items.count;
-        if (rule->order == HETI_ORDER_BLOCK) heti_block_times(rule, lane, ranks, l - (make->lanes - ranks), slices);
-        if (rule->order == HETI_ORDER_INTERLEAVED)
-            HETI_TRY(heti_pattern_interleaved(make, lane, l - (make->lanes - ranks)));
-        if (rule->order == HETI_ORDER_DUALPIPEV)
-            HETI_TRY(heti_pattern_dualpipev(make, lane, l - (make->lanes - ranks)));
-        lane->end_item = make->items.count;
-    }
-    return HET_OK;
-}
-
-static void heti_make_layout(heti_make *make) {
-    const het_plan *plan = make->play->plan;
-    make->stage = HETI_TAKE(&make->arena, heti_make_stage, plan->stages);
-    make->lane = HETI_TAKE(&make->arena, heti_make_lane, plan->stages);
-    make->rank = HETI_TAKE(&make->arena, heti_make_rank, plan->ranks);
-}
-
-/* het_rule.start */
-static het_result heti_make_start(void *user, const het_play *play, het_error *error) {
-    heti_make *make = HETI_CAST(heti_make *, user);
-    int64_t p, ranks;
-    make->play = play;
-    make->error = error;
-    heti_make_layout(make);
-    HETI_TRY(heti_arena_start(&make->arena, make->allocator, heti_make_where, error));
-    heti_make_layout(make);
-    for (p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
-    for (p = 0; p < play->plan->pipelines; p++) {
-        heti_make_pipeline(make, p, &ranks);
-        HETI_TRY(heti_make_check_placement(make, p, ranks));
-        HETI_TRY(heti_make_lanes(make, p, ranks));
-    }
-    return HET_OK;
-}
-
-HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
-                                         het_schedule **schedule, het_error *error) {
-    het_allocator chosen;
-    heti_make make;
-    het_rule rule;
-    het_result result;
-    if (schedule != NULL) *schedule = NULL;
-    if (plan == NULL || counts == NULL || schedule == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
-    HETI_TRY(heti_choose_allocator(allocator, &chosen, heti_make_where, error));
-    HETI_TRY(heti_plan_check_shape(plan, heti_make_where, error));
-    HETI_TRY(heti_rule_check(plan->schedule, heti_make_where, error));
-    memset(&make, 0, sizeof make);
-    make.rule = heti_rule_find(plan->schedule);
-    make.allocator = &chosen;
-    rule.where = heti_make_where;
-    rule.user = &make;
-    rule.start = heti_make_start;
-    rule.choose = heti_make_next;
-    heti_list_start(&make.items, &chosen, heti_make_where, sizeof(heti_make_item));
-    result = het_schedule_play(plan, counts, &rule, &chosen, schedule, error);
-    heti_list_end(&make.items);
-    heti_arena_end(&make.arena, &chosen);
-    return result;
-}
-
-/* =================================================================================================
-   >>plans  Plans as text: JSON, shorthands, Megatron's layout strings.
-
-   A plan is one block of memory, laid out twice by the same function: once to count bytes, once to
-   set pointers. Its text is walked twice by the same function likewise: once to count pipelines,
-   stages and slices, once to store them.
-   Units are cut by number: of U units in S stages, each stage gets U / S and the first U mod S
-   stages one more; embed and head count as a unit. Sharing out by cost is a planner's business.
-   ============================================================================================== */
-
-/* ---- text to a writer ---- */
-
-/* Collects small pieces. After a failed write nothing more is written. */
-typedef struct heti_output {
-    const het_writer *to;
-    char buffer[2048];
-    size_t length;
-    het_result result;
-} heti_output;
-
-static het_result heti_output_flush(heti_output *o) {
-    if (o->result == HET_OK && o->length > 0 && o->to->write(o->to->user, o->buffer, o->length) != 0)
-        o->result = HET_ERR_IO;
-    o->length = 0;
-    return o->result;
-}
-
-static void heti_output_add(heti_output *o, const char *text) {
-    for (; *text != 0; text++) {
-        if (o->length == sizeof o->buffer) heti_output_flush(o);
-        o->buffer[o->length++] = *text;
-    }
-}
-
-/* Formats at most 255 characters. */
-static void heti_output_write(heti_output *o, const char *format, ...) {
-    char text[256];
-    heti_text t = heti_text_in(text, sizeof text);
-    va_list arguments;
-    va_start(arguments, format);
-    heti_text_format(&t, format, arguments);
-    va_end(arguments);
-    heti_output_add(o, text);
-}
-
-/* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <=
-   1e30. 17 digits always do, since neighbouring doubles then lie more than a unit apart. The first
-   guess is off by few units; half the difference at a time does not overshoot x. */
-static uint64_t heti_shortest(double x, int64_t *scale) {
-    int64_t exponent = 0, i, cut;
-    uint64_t number, power;
-    double value = x, back;
-    for (; value >= 10.0; exponent++) value /= 10.0;
-    for (; value < 1.0; exponent--) value *= 10.0;
-    number = HETI_CAST(uint64_t, value * 1e16);
-    *scale = exponent - 16;
-    for (i = 0; i < 64; i++) {
-        back = heti_scale_ten(number, *scale);
-        if (back >= x && back <= x) break;
-        value = rint(heti_scale_ten(1, -*scale) * (x - back) * 0.5);
-        number = HETI_CAST(uint64_t, HETI_CAST(int64_t, number) + HETI_CAST(int64_t, value));
-    }
-    for (cut = 16; cut > 0; cut--) { /* digits dropped: the most that still read back */
-        uint64_t shorter;
-        for (power = 1, i = 0; i < cut; i++) power *= 10;
-        shorter = (number + power / 2) / power;
-        back = heti_scale_ten(shorter, *scale + cut);
-        if (back >= x && back <= x) {
-            *scale += cut;
-            return shorter;
-        }
-    }
-    return number;
-}
-
-/* As a JSON number that reads back as the same double: 0, or in [1e-30, 1e30]. */
-static void heti_output_real(heti_output *o, double x) {
-    char digits[24], text[64];
-    heti_text t = heti_text_in(text, sizeof text);
-    int64_t scale = 0;
-    int count;
-    if (x > 0.0) {
-        count = HETI_CAST(int, heti_format(digits, sizeof digits, "%u", heti_shortest(x, &scale)));
-        heti_text_digits(&t, digits, count, HETI_CAST(int, scale) + count - 1, -6, 18, 1);
-        heti_text_put(&t, "", 0);
-    }
-    heti_output_add(o, x > 0.0 ? text : "0");
-}
-
-/* ---- reading ---- */
-
-#define HETI_PLANS_SLICES 65536        /* most slices */
 #define HETI_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
 #define HETI_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30], so that sums and quotients stay finite */
 #define HETI_PLANS_MOST 1e30
 
-static const char heti_plans_where[] = "het_plan_read";
-
-typedef struct heti_plans {
-    het_plan_desc desc;    /* with its defaults */
-    const char *text;
-    size_t length, at;     /* of shorthands */
-    het_error *error;
-    het_json json;
-    het_plan count;        /* what was met so far */
-    het_plan *plan;        /* NULL: only counted */
-} heti_plans;
-
-/* Room for what was counted, with every share 1. Counting starts again. */
-static het_result heti_plans_room(heti_plans *r) {
-    int64_t i;
-    HETI_TRY(heti_plan_new(&r->count, &r->desc.allocator, heti_plans_where, &r->plan, r->error));
-    for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
-    for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
-    for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
-    r->count.pipelines = r->count.stages = 0;
+/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
+   exist. */
+static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
+    int64_t p, s;
+    if (plan->stage == NULL || plan->first_stage == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
+    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
+        plan->stages > INT32_MAX
+        || plan->slices < 1 || plan->slices > INT32_MAX)
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be "
+                                                 "from 1 to 2^31 - 1", where, plan->ranks, plan->pipelines,
+                                                 plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
+        return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where,
+                         plan->first_stage[0], plan->first_stage[plan->pipelines], plan->stages);
+    for (p = 0; p < plan->pipelines; p++)
+        if (plan->first_stage[p + 1] <= plan->first_stage[p])
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
+            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
+                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks",
+                                 where, p, s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
+    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
     return HET_OK;
 }
-
-/* ---- JSON: the keys are those beside het_plan_read; unknown and repeated ones are errors ---- */
-
-static het_result heti_plans_syntax(heti_plans *r) {
-    if (r->json.rule == NULL) return HET_OK;
-    return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s", HETI_CAST(int64_t, r->json.rule_at),
-                     r->json.rule);
-}
-
-/* Which of `names` the key is. */
-static het_result heti_plans_key(heti_plans *r, const char *const *names, int count, const char *key, size_t length,
-                                 unsigned *seen, int *found) {
-    heti_printable print;
-    for (*found = 0; *found < count && !heti_is_key(key, length, names[*found]); ++*found) {}
-    if (*found == count || ((*seen >> *found) & 1u) != 0)
-        return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s key '%s'",
-                         HETI_CAST(int64_t, r->json.at), *found == count ? "unknown" : "repeated",
-                         heti_print(&print, key, strlen(key)));
-    *seen |= 1u << *found;
-    return HET_OK;
-}
-
-/* A share or limit: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
-static het_result heti_plans_real(heti_plans *r, const char *what, int64_t number, double least, double *value) {
-    size_t start = 0;
-    if (heti_json_number_text(&r->json, &start) && !heti_double_of(r->json.text + start, r->json.at - start, value))
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is not finite", what, number);
-    HETI_TRY(heti_plans_syntax(r));
-    if (*value <= 0.0 && *value >= 0.0 && least <= 0.0) {
-        *value = 0.0;
-        return HET_OK;
-    }
-    if (*value >= HETI_PLANS_LEAST && *value <= HETI_PLANS_MOST) return HET_OK;
-    return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is %g, not %sfrom 1e-30 to 1e30", what, number,
-                     *value, least <= 0.0 ? "0 or " : "");
-}
-
-/* An array of them, stored where `to` is not NULL. */
-static het_result heti_plans_reals(heti_plans *r, const char *what, double least, int64_t most, double *to,
-                                   int64_t *count) {
-    *count = 0;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    while (het_json_next(&r->json, NULL, 0, NULL)) {
-        double value = 0.0;
-        HETI_TRY(heti_plans_real(r, what, *count, least, &value));
-        if (*count == most)
-            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: more than %d values of %s", most, what);
-        if (to != NULL) to[*count] = value;
-        ++*count;
-    }
-    return heti_plans_syntax(r);
-}
-
-static het_result heti_plans_units(heti_plans *r, het_stage *stage) {
-    int64_t value[3] = { 0, 0, 0 };
-    int n = 0;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    while (het_json_next(&r->json, NULL, 0, NULL)) {
-        het_json_integer(&r->json, &value[n]);
-        if (n < 2) n++;
-        else if (!r->json.rule) het_json_fail(&r->json, "units are two integers: [begin, end)");
-    }
-    if (!r->json.rule && n != 2) het_json_fail(&r->json, "units are two integers: [begin, end)");
-    stage->unit_begin = value[0];
-    stage->unit_end = value[1];
-    return heti_plans_syntax(r);
-}
-
-/* What the description says about a stage's recomputation. */
-static int32_t heti_plans_recompute(const heti_plans *r, const het_stage *stage) {
-    return r->desc.recompute == HET_YES && stage->unit_end < r->desc.units;
-}
-
-static het_result heti_plans_stage(heti_plans *r, int64_t number) {
-    static const char *const heti_keys[] = { "rank", "units", "recompute" };
-    const int64_t pipeline = r->count.pipelines;
-    unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
-    int found, truth = 0;
-    het_stage stage;
-    memset(&stage, 0, sizeof stage);
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_TRY(heti_plans_key(r, heti_keys, 3, key, length, &seen, &found));
-        if (found == 0) het_json_integer(&r->json, &stage.rank);
-        else if (found == 1) HETI_TRY(heti_plans_units(r, &stage));
-        else het_json_boolean(&r->json, &truth);
-    }
-    HETI_TRY(heti_plans_syntax(r));
-    if ((seen & 3u) != 3u)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline,
-                         number, heti_keys[(seen & 1u) != 0]);
-    stage.pipeline = pipeline;
-    stage.recompute = (seen & 4u) != 0 ? truth : heti_plans_recompute(r, &stage);
-    if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
-    r->count.stages++;
-    return HET_OK;
-}
-
-static het_result heti_plans_pipeline(heti_plans *r) {
-    static const char *const heti_keys[] = { "stages", "share" };
-    const int64_t pipeline = r->count.pipelines, first = r->count.stages;
-    unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
-    double share = 1.0;
-    int found;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_TRY(heti_plans_key(r, heti_keys, 2, key, length, &seen, &found));
-        if (found == 1) {
-            HETI_TRY(heti_plans_real(r, "the share of pipeline", pipeline, 0.0, &share));
-            continue;
-        }
-        het_json_enter(&r->json, HET_JSON_ARRAY);
-        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_stage(r, r->count.stages - first));
-    }
-    HETI_TRY(heti_plans_syntax(r));
-    if (r->count.stages == first)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d has no stages", pipeline);
-    if (r->plan != NULL) {
-        r->plan->share[pipeline] = share;
-        r->plan->first_stage[pipeline + 1] = r->count.stages;
-    }
-    r->count.pipelines++;
-    return HET_OK;
-}
-
-static het_result heti_plans_slices(heti_plans *r) {
-    int64_t count = 0;
-    if (het_json_peek(&r->json) == HET_JSON_ARRAY) {
-        HETI_TRY(heti_plans_reals(r, "slice", HETI_PLANS_LEAST, HETI_PLANS_SLICES,
-                                  r->plan != NULL ? r->plan->slice_share : NULL, &count));
-    } else {
-        het_json_integer(&r->json, &count);
-        HETI_TRY(heti_plans_syntax(r));
-    }
-    if (count < 1 || count > HETI_PLANS_SLICES)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d slices, not 1 to %d", count,
-                         HETI_CAST(int64_t, HETI_PLANS_SLICES));
-    r->count.slices = count;
-    return HET_OK;
-}
-
-static het_result heti_plans_state(heti_plans *r) {
-    int64_t count = 0;
-    HETI_TRY(heti_plans_reals(r, "the state share of rank", 0.0, r->count.ranks,
-                              r->plan != NULL ? r->plan->state_share : NULL, &count));
-    if (count != r->count.ranks)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d state shares for %d ranks", count,
-                         r->count.ranks);
-    return HET_OK;
-}
-
-static het_result heti_plans_name(heti_plans *r) {
-    char name[sizeof r->count.schedule];
-    size_t length = 0;
-    het_json_string(&r->json, name, sizeof name, &length);
-    HETI_TRY(heti_plans_syntax(r));
-    if (length != strlen(name))
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes",
-                         HETI_CAST(int64_t, length));
-    HETI_TRY(heti_rule_check(name, heti_plans_where, r->error));
-    memcpy(r->count.schedule, name, sizeof name);
-    return HET_OK;
-}
-
-static het_result heti_plans_step(heti_plans *r) {
-    static const char *const heti_keys[] = { "granules", "sequences", "length", "micro_batch" };
-    int64_t value[4] = { 0, 0, 0, 0 };
-    unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
-    int found;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_TRY(heti_plans_key(r, heti_keys, 4, key, length, &seen, &found));
-        het_json_integer(&r->json, &value[found]);
-    }
-    HETI_TRY(heti_plans_syntax(r));
-    for (found = 0; found < 4; found++)
-        if (value[found] < 1 || value[found] > HETI_PLANS_COUNT)
-            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: step: \"%s\" is %d, not 1 to %d",
-                             heti_keys[found], value[found], HETI_CAST(int64_t, HETI_PLANS_COUNT));
-    if (value[3] > value[0])
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: step: a micro-batch of %d granules, a step of %d",
-                         value[3], value[0]);
-    r->count.step.granules = value[0], r->count.step.sequences = value[1];
-    r->count.step.length = value[2], r->count.step.micro_batch = value[3];
-    return HET_OK;
-}
-
-static het_result heti_plans_json(heti_plans *r) {
-    static const char *const heti_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
-                                            "step" };
-    unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
-    int found;
-    r->json = het_json_start(r->text, r->length);
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_TRY(heti_plans_key(r, heti_keys, 6, key, length, &seen, &found));
-        if (found == 1) HETI_TRY(heti_plans_state(r));
-        else if (found == 2) HETI_TRY(heti_plans_slices(r));
-        else if (found == 3) HETI_TRY(heti_plans_name(r));
-        else if (found == 4) HETI_TRY(heti_plans_real(r, "memory limit", 0, 0.0, &r->count.memory_limit));
-        else if (found == 5) HETI_TRY(heti_plans_step(r));
-        else {
-            het_json_enter(&r->json, HET_JSON_ARRAY);
-            while (het_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_pipeline(r));
-        }
-    }
-    het_json_end(&r->json);
-    HETI_TRY(heti_plans_syntax(r));
-    if (r->count.pipelines == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: no pipelines");
-    return HET_OK;
-}
-
-/* ---- shorthands ---- */
-
-typedef enum heti_cut { HETI_CUT_EVEN, HETI_CUT_RANGES, HETI_CUT_LAYOUT } heti_cut;
-
-typedef struct heti_shorthand {
-    int64_t data, pipe;    /* D and P; 0: what the ranks leave */
-    int64_t each, copies;  /* stages a rank; pipelines over the same ranks */
-    int64_t stages, unit;  /* closed so far, and the next unit */
-    heti_cut cut;
-    heti_placement place;
-} heti_shorthand;
-
-static het_result heti_short_fail(const heti_plans *r, size_t at, const char *what) {
-    heti_printable print;
-    return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s at '%s'", HETI_CAST(int64_t, at), what,
-                     heti_print(&print, r->text + at, r->length - at));
-}
-
-static char heti_short_byte(const heti_plans *r) { return HETI_CAST(char, r->at < r->length ? r->text[r->at] : 0); }
-
-/* Digits at the cursor; -1: none there. More than fits reads as 2^31. */
-static int64_t heti_short_number(heti_plans *r) {
-    int64_t value = -1;
-    for (; heti_short_byte(r) >= '0' && heti_short_byte(r) <= '9'; r->at++)
-        value = heti_min(heti_max(value, 0) * 10 + (heti_short_byte(r) - '0'), HETI_PLANS_COUNT + 1);
-    return value;
-}
-
-static int heti_short_word(heti_plans *r, const char *word) {
-    const size_t length = strlen(word);
-    if (r->length - r->at < length || memcmp(r->text + r->at, word, length) != 0) return 0;
-    r->at += length;
-    return 1;
-}
-
-/* Ends the stage [begin, unit) of the first pipeline. */
-static het_result heti_short_close(heti_plans *r, heti_shorthand *s, int64_t begin) {
-    if (begin == s->unit)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline 0, stage %d is empty", s->stages);
-    if (r->plan != NULL) {
-        r->plan->stage[s->stages].unit_begin = begin;
-        r->plan->stage[s->stages].unit_end = s->unit;
-    }
-    s->stages++;
-    return HET_OK;
-}
-
-/* "0-5|6-8|9": inclusive ranges. */
-static het_result heti_short_ranges(heti_plans *r, heti_shorthand *s) {
-    do {
-        const size_t at = r->at;
-        int64_t begin = heti_short_number(r), last = begin;
-        if (begin >= 0 && heti_short_word(r, "-")) last = heti_short_number(r);
-        if (last < 0 || (r->at < r->length && heti_short_byte(r) != '|'))
-            return heti_short_fail(r, at, "no range of units such as 0-5");
-        if (last < begin || last >= r->desc.units)
-            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: stage %d: units %d-%d of a chain of %d",
-                             s->stages, begin, last, r->desc.units);
-        s->unit = last + 1;
-        HETI_TRY(heti_short_close(r, s, begin));
-    } while (heti_short_word(r, "|"));
-    return HET_OK;
-}
-
-/* Letters of a layout string, `times` of them: E the embedding, t a layer (two units), L the head,
-   | the end of a stage. */
-static het_result heti_short_letter(heti_plans *r, heti_shorthand *s, char letter, int64_t times, int64_t *begin) {
-    const int64_t last = r->desc.units - 1;
-    if (letter == '|') {
-        HETI_TRY(heti_short_close(r, s, *begin));
-        *begin = s->unit;
-        return times > 1 ? heti_short_close(r, s, *begin) : HET_OK; /* between two bars nothing is held */
-    }
-    if (letter == 'E' && (s->unit != 0 || times != 1))
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
-    if (letter == 't' && s->unit == 0)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come before the first t");
-    if (letter == 't' && s->unit + 2 * times > last)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: more than %d layers, the model has no more",
-                         (last - 1) / 2);
-    if (letter == 'L' && (s->unit != last || times != 1))
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: L must come once, after all %d "
-                                                    "layers; here after %d", (last - 1) / 2,
-                                                    heti_max(s->unit - 1, 0) / 2);
-    s->unit += letter == 't' ? 2 * times : 1;
-    return HET_OK;
-}
-
-static void heti_short_blanks(heti_plans *r) {
-    while (r->at < r->length && strchr(", \t\r\n", r->text[r->at]) != NULL && r->text[r->at] != 0) r->at++;
-}
-
-/* The n of "*n" at the cursor; 0 without one. */
-static het_result heti_short_times(heti_plans *r, int64_t *times) {
-    size_t at;
-    heti_short_blanks(r);
-    at = r->at;
-    *times = 0;
-    if (!heti_short_word(r, "*")) return HET_OK;
-    heti_short_blanks(r);
-    *times = heti_short_number(r);
-    if (*times < 0) return heti_short_fail(r, at, "no number behind '*'");
-    if (*times < 1 || *times > r->desc.units)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: byte %d: *%d, not 1 to %d",
-                         HETI_CAST(int64_t, at), *times, r->desc.units);
-    heti_short_blanks(r);
-    return HET_OK;
-}
-
-/* Letters up to `end`, without parentheses. */
-static het_result heti_short_letters(heti_plans *r, heti_shorthand *s, size_t end, int64_t *begin) {
-    int64_t times;
-    heti_short_blanks(r);
-    while (r->at < end) {
-        const char letter = heti_short_byte(r);
-        if (letter == 'm')
-            return heti_fail(r->error, HET_ERR_UNSUPPORTED,
-                             "het_plan_read: byte %d: layout: m (multi-token prediction) is not supported",
-                             HETI_CAST(int64_t, r->at));
-        if (letter == 0 || strchr("EtL|", letter) == NULL)
-            return heti_short_fail(r, r->at, "no letter of a layout (E t L | (..)*n)");
-        r->at++;
-        HETI_TRY(heti_short_times(r, &times));
-        HETI_TRY(heti_short_letter(r, s, letter, heti_max(times, 1), begin));
-    }
-    return HET_OK;
-}
-
-/* Megatron-LM's --pipeline-model-parallel-layout. Groups do not nest there either. */
-static het_result heti_short_layout(heti_plans *r, heti_shorthand *s) {
-    int64_t begin = 0, times, i;
-    if (r->desc.units % 2 != 0)
-        return heti_fail(r->error, HET_ERR_INVALID,
-                         "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this "
-                         "chain has %d units", r->desc.units);
-    while (heti_short_blanks(r), r->at < r->length) {
-        const size_t open = r->at;
-        size_t close = open;
-        while (close < r->length && r->text[close] != (r->text[open] == '(' ? ')' : '(')) close++;
-        if (r->text[open] != '(') {
-            HETI_TRY(heti_short_letters(r, s, close, &begin));
-            continue;
-        }
-        if (close == r->length) return heti_short_fail(r, open, "no ')' follows");
-        r->at = close + 1;
-        HETI_TRY(heti_short_times(r, &times));
-        if (times == 0) return heti_short_fail(r, open, "no *n behind a group");
-        for (i = 0; i < times; i++) {
-            const size_t behind = r->at;
-            const int64_t before = s->unit + s->stages;
-            r->at = open + 1;
-            HETI_TRY(heti_short_letters(r, s, close, &begin));
-            if (s->unit + s->stages == before) return heti_short_fail(r, open, "an empty group");
-            r->at = behind;
-        }
-    }
-    HETI_TRY(heti_short_close(r, s, begin));
-    if (s->unit != r->desc.units)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: %d of %d units; it must end in L", s->unit,
-                         r->desc.units);
-    return HET_OK;
-}
-
-/* "dp", "dpD", "pp", "ppP", "dpDx" before one of them, ranges or a layout. */
-static het_result heti_short_head(heti_plans *r, heti_shorthand *s) {
-    s->data = 1;
-    if (heti_short_word(r, "dp")) {
-        s->data = heti_short_number(r);
-        if (s->data == 0) return heti_short_fail(r, 0, "no pipelines");
-        s->data = heti_max(s->data, 0);
-        s->pipe = 1;
-        if (r->at == r->length) return HET_OK;
-        if (!heti_short_word(r, "x")) return heti_short_fail(r, r->at, "'x' was expected");
-    }
-    s->pipe = 0;
-    s->cut = HETI_CUT_LAYOUT;
-    if (!heti_short_word(r, "pp")) {
-        if (r->at < r->length && strchr("EtLm|(,", r->text[r->at]) != NULL) return HET_OK;
-        return heti_short_fail(r, r->at, "not JSON, dp, pp, dpDxppP, pp:0-5|6-9 or a layout of E t L | (..)*n");
-    }
-    s->cut = HETI_CUT_RANGES;
-    if (heti_short_word(r, ":")) return HET_OK;
-    s->cut = HETI_CUT_EVEN;
-    s->pipe = heti_short_number(r);
-    if (s->pipe == 0) return heti_short_fail(r, r->at, "no stages");
-    s->pipe = heti_max(s->pipe, 0);
-    return r->at == r->length ? HET_OK : heti_short_fail(r, r->at, "unexpected text");
-}
-
-/* D and P from what is written and the number of ranks, which they must use up. */
-static het_result heti_short_shape(heti_plans *r, heti_shorthand *s) {
-    const int64_t ranks = r->desc.ranks;
-    if (s->cut != HETI_CUT_EVEN) {
-        s->pipe = s->stages / s->each;
-        if (s->stages % s->each != 0)
-            return heti_fail(r->error, HET_ERR_INVALID,
-                             "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages,
-                             r->count.schedule, s->each);
-    }
-    if (s->data == 0 && s->pipe == 0)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: dpxpp needs one number");
-    if (s->pipe == 0) s->pipe = ranks / s->data;
-    if (s->data == 0) s->data = ranks / s->pipe;
-    if (s->data * s->pipe != ranks || s->pipe == 0)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d pipelines over %d ranks each make %d "
-                                                    "ranks, there are %d", s->data, s->pipe, s->data * s->pipe, ranks);
-    if (s->cut == HETI_CUT_EVEN) s->stages = s->pipe * s->each;
-    if (s->stages > r->desc.units)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: too many stages: %d for %d units", s->stages,
-                         r->desc.units);
-    return HET_OK;
-}
-
-/* The rank of stage k of copy c, counted from the pipeline's first. */
-static int64_t heti_short_rank(const heti_shorthand *s, int64_t c, int64_t k) {
-    if (s->place == HETI_PLACE_V && k >= s->pipe) return 2 * s->pipe - 1 - k;
-    if (s->place == HETI_PLACE_BOTH_WAYS && c == 1) return s->pipe - 1 - k;
-    return k % s->pipe;
-}
-
-/* All pipelines from the units of the first. */
-static void heti_short_fill(const heti_plans *r, const heti_shorthand *s) {
-    het_plan *plan = r->plan;
-    const int64_t least = plan->units / s->stages, more = plan->units % s->stages;
-    int64_t p, k;
-    for (k = 0; k < s->stages && s->cut == HETI_CUT_EVEN; k++) {
-        plan->stage[k].unit_begin = k * least + heti_min(k, more);
-        plan->stage[k].unit_end = (k + 1) * least + heti_min(k + 1, more);
-    }
-    for (p = 0; p < plan->pipelines; p++) {
-        for (k = 0; k < s->stages; k++) {
-            het_stage *stage = &plan->stage[p * s->stages + k];
-            *stage = plan->stage[k];
-            stage->pipeline = p;
-            stage->rank = p / s->copies * s->pipe + heti_short_rank(s, p % s->copies, k);
-            stage->recompute = heti_plans_recompute(r, stage);
-        }
-        plan->first_stage[p + 1] = (p + 1) * s->stages;
-    }
-}
-
-static het_result heti_short_cut(heti_plans *r, heti_shorthand *s) {
-    const size_t at = r->at;
-    s->stages = s->unit = 0;
-    HETI_TRY(s->cut == HETI_CUT_RANGES ? heti_short_ranges(r, s) : heti_short_layout(r, s));
-    r->at = at;
-    return HET_OK;
-}
-
-static het_result heti_plans_shorthand(heti_plans *r) {
-    heti_shorthand s;
-    memset(&s, 0, sizeof s);
-    s.place = heti_rule_find(r->count.schedule)->placement;
-    s.each = s.place == HETI_PLACE_ROUND ? r->desc.chunks : s.place == HETI_PLACE_V ? 2 : 1;
-    s.copies = s.place == HETI_PLACE_BOTH_WAYS ? 2 : 1;
-    HETI_TRY(heti_short_head(r, &s));
-    if (s.cut != HETI_CUT_EVEN) HETI_TRY(heti_short_cut(r, &s));
-    HETI_TRY(heti_short_shape(r, &s));
-    r->count.pipelines = s.data * s.copies;
-    r->count.stages = r->count.pipelines * s.stages;
-    HETI_TRY(heti_plans_room(r));
-    if (s.cut != HETI_CUT_EVEN) HETI_TRY(heti_short_cut(r, &s)); /* the first pass found no error, this one stores */
-    heti_short_fill(r, &s);
-    return HET_OK;
-}
-
-/* ---- what makes a plan valid ---- */
 
 /* A pipeline's stages hold every unit once, in order. */
 static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, const char *where, het_error *error) {
@@ -7278,7 +5942,7 @@ static het_result heti_plan_check_shares(const double *share, int64_t count, int
                                          what);
 }
 
-static het_result heti_plan_check(const het_plan *plan, const char *where, het_error *error) {
+HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
     int64_t p;
     HETI_TRY(heti_plan_check_shape(plan, where, error));
     for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
@@ -7287,136 +5951,19 @@ static het_result heti_plan_check(const het_plan *plan, const char *where, het_e
     return heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error);
 }
 
-static het_result heti_plans_range(const char *what, int64_t value, int64_t most, het_error *error) {
-    if (value >= 1 && value <= most) return HET_OK;
-    return heti_fail(error, HET_ERR_INVALID, "het_plan_read: %s is %d, not 1 to %d", what, value, most);
-}
-
-static het_result heti_plans_desc(heti_plans *r, const het_plan_desc *desc) {
-    het_plan_desc *d = &r->desc;
-    if (desc->start_canary != 0 || desc->end_canary != 0)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_desc was not zeroed: canaries are %x and %x",
-                         HETI_CAST(uint64_t, desc->start_canary), HETI_CAST(uint64_t, desc->end_canary));
-    *d = *desc;
-    if (d->schedule == NULL) d->schedule = "1f1b";
-    if (d->chunks == 0) d->chunks = 2;
-    if (d->slices == 0) d->slices = 1;
-    HETI_TRY(heti_plans_range("units", d->units, HETI_PLANS_COUNT, r->error));
-    HETI_TRY(heti_plans_range("ranks", d->ranks, HETI_PLANS_COUNT, r->error));
-    HETI_TRY(heti_plans_range("chunks", d->chunks, HETI_PLANS_COUNT, r->error));
-    HETI_TRY(heti_plans_range("slices", d->slices, HETI_PLANS_SLICES, r->error));
-    HETI_TRY(heti_rule_check(d->schedule, heti_plans_where, r->error));
-    HETI_TRY(heti_choose_allocator(&desc->allocator, &d->allocator, heti_plans_where, r->error));
-    r->count.units = d->units;
-    r->count.ranks = d->ranks;
-    r->count.slices = d->slices;
-    memcpy(r->count.schedule, d->schedule, strlen(d->schedule) + 1);
-    return HET_OK;
-}
-
-static het_result heti_plans_read(heti_plans *r) {
-    size_t at = 0;
-    while (at < r->length && strchr(" \t\r\n", r->text[at]) != NULL && r->text[at] != 0) at++;
-    if (at == r->length) return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: the text is empty");
-    if (r->text[at] == '{') {
-        HETI_TRY(heti_plans_json(r));
-        HETI_TRY(heti_plans_room(r));
-        HETI_TRY(heti_plans_json(r));
-    } else {
-        r->at = at;
-        while (r->text[r->length - 1] != 0 && strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
-        HETI_TRY(heti_plans_shorthand(r));
-    }
-    return heti_plan_check(r->plan, heti_plans_where, r->error);
-}
-
-HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan,
-                                     het_error *error) {
-    heti_plans r;
-    het_result result;
-    if (plan != NULL) *plan = NULL;
-    if (desc == NULL || plan == NULL || (text == NULL && length > 0))
-        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: %s is NULL", desc == NULL ? "desc" : plan == NULL ?
-                         "plan" : "text");
-    memset(&r, 0, sizeof r);
-    r.text = text;
-    r.length = length;
-    r.error = error;
-    HETI_TRY(heti_plans_desc(&r, desc));
-    result = heti_plans_read(&r);
-    if (result == HET_OK) *plan = r.plan;
-    else het_plan_free(r.plan);
-    return result;
-}
-
-/* ---- writing ---- */
-
-static void heti_plans_put_reals(heti_output *o, const char *key, const double *value, int64_t count) {
-    int64_t i;
-    heti_output_write(o, ",\n  \"%s\": [", key);
-    for (i = 0; i < count; i++) {
-        if (i > 0) heti_output_add(o, ", ");
-        heti_output_real(o, value[i]);
-    }
-    heti_output_add(o, "]");
-}
-
-HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to) {
-    heti_output o;
-    int64_t p, i;
-    if (plan == NULL || to == NULL || to->write == NULL || heti_rule_find(plan->schedule) == NULL)
-        return HET_ERR_INVALID;
-    memset(&o, 0, sizeof o);
-    o.to = to;
-    heti_output_write(&o, "{\n  \"schedule\": \"%s\",\n  \"pipelines\": [", plan->schedule);
-    for (p = 0; p < plan->pipelines; p++) {
-        heti_output_add(&o, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
-        heti_output_real(&o, plan->share[p]);
-        heti_output_add(&o, ", \"stages\": [");
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
-            const het_stage *stage = &plan->stage[i];
-            heti_output_write(&o, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s}",
-                              i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
-                                  stage->recompute ? "true" : "false");
-        }
-        heti_output_add(&o, "\n    ]}");
-    }
-    heti_output_add(&o, "\n  ]");
-    heti_plans_put_reals(&o, "state_shares", plan->state_share, plan->ranks);
-    heti_plans_put_reals(&o, "slices", plan->slice_share, plan->slices);
-    heti_output_add(&o, ",\n  \"memory_limit\": ");
-    heti_output_real(&o, plan->memory_limit);
-    if (plan->step.length > 0)
-        heti_output_write(&o, ",\n  \"step\": {\"granules\": "
-                              "%d, \"sequences\": %d, \"length\": %d, \"micro_batch\": %d}", plan->step.granules,
-                              plan->step.sequences, plan->step.length, plan->step.micro_batch);
-    heti_output_add(&o, "\n}\n");
-    return heti_output_flush(&o);
-}
-
 /* =================================================================================================
-   >>schedule  Lists of actions: text, the player that makes, proves and completes them.
+   >>schedule  Lists of actions: the player that makes, proves and completes them.
 
-   Everything here is linear in the number of actions (a few sorts by radix or heap aside), whatever
-   the text says: tables are as large as the forward passes that really are in the lists. An entry
-   is one (pipeline, stage, micro-batch, slice); a stage counts through all pipelines.
+   Everything here is linear in the number of actions (a heap aside), whatever they say: tables are
+   as large as the forward passes that really are in the lists. An entry is one (pipeline, stage,
+   micro-batch, slice); a stage counts through all pipelines.
    ============================================================================================== */
 
 /* ---- actions as text ---- */
 
-typedef struct heti_action_name { const char *name; int32_t kind; } heti_action_name;
-
-/* Behind a stage's number. The first name of a kind is the one written. */
-static const heti_action_name heti_action_names[] = {
-    { "F", HET_ACTION_F },           { "B", HET_ACTION_B },           { "I", HET_ACTION_I },
-        { "W", HET_ACTION_W },
-    { "SEND_F", HET_ACTION_SEND_F }, { "RECV_F", HET_ACTION_RECV_F }, { "SEND_B", HET_ACTION_SEND_B },
-    { "RECV_B", HET_ACTION_RECV_B },
-    { "REDUCE", HET_ACTION_REDUCE }, { "VERDICT", HET_ACTION_VERDICT }, { "STEP", HET_ACTION_STEP },
-    { "GATHER", HET_ACTION_GATHER },
-    { "BW", HET_ACTION_B }
-};
-#define HETI_ACTION_NAMES HETI_CAST(int, sizeof heti_action_names / sizeof heti_action_names[0])
+/* By kind, behind a stage's number. */
+static const char *const heti_action_names[] = { "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE",
+                                                "VERDICT", "STEP", "GATHER" };
 
 typedef struct heti_action_text { char text[80]; } heti_action_text;
 
@@ -7428,7 +5975,7 @@ static void heti_action_suffix(char **to, char mark, int32_t value) {
 
 /* "2F3.1@1/0", without the parentheses of a pair. */
 static const char *heti_action_print(heti_action_text *t, const het_action *a) {
-    const char *name = a->kind >= 0 && a->kind <= HET_ACTION_GATHER ? heti_action_names[a->kind].name : "?";
+    const char *name = a->kind >= 0 && a->kind <= HET_ACTION_GATHER ? heti_action_names[a->kind] : "?";
     char *to = t->text;
     if (a->kind < HET_ACTION_REDUCE) to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->stage));
     to += heti_format(to, 16, "%s", name);
@@ -7440,354 +5987,6 @@ static const char *heti_action_print(heti_action_text *t, const het_action *a) {
     heti_action_suffix(&to, '/', a->version);
     *to = 0;
     return t->text;
-}
-
-HETRAIN_API het_result het_schedule_write(const het_schedule *schedule, const het_writer *to) {
-    heti_output o;
-    int64_t r, i;
-    if (schedule == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
-    memset(&o, 0, sizeof o);
-    o.to = to;
-    for (r = 0; r < schedule->ranks; r++) {
-        int32_t pair = 0;
-        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
-            heti_action_text text;
-            if (i > schedule->start[r]) heti_output_add(&o, pair ? ";" : ",");
-            if (schedule->action[i].overlap && !pair) heti_output_add(&o, "(");
-            heti_output_add(&o, heti_action_print(&text, &schedule->action[i]));
-            if (pair) heti_output_add(&o, ")OVERLAP_F_B");
-            pair = !pair && schedule->action[i].overlap;
-        }
-        if (pair) return HET_ERR_INVALID; /* a pair without its second action */
-        heti_output_add(&o, "\n");
-    }
-    return heti_output_flush(&o);
-}
-
-/* ---- reading ---- */
-
-typedef struct heti_list_reader {
-    const het_plan *plan;
-    const char *text;
-    size_t length, at, line_at; /* the cursor, and where its line starts */
-    int64_t line;               /* from 1 */
-    het_error *error;
-    het_schedule *schedule;     /* NULL: only counted */
-    int64_t actions, bare;      /* bare: "B", which is I where a W follows */
-    int64_t weights;            /* W */
-    int64_t micro_batches;      /* the most of any pipeline */
-    int32_t verdicts;
-} heti_list_reader;
-
-/* Fails with line, column and the token [begin, end). */
-static het_result heti_list_fail(const heti_list_reader *r, het_result code, size_t begin, size_t end,
-                                 const char *what) {
-    heti_printable print;
-    return heti_fail(r->error, code, "het_schedule_read: line %d, column %d: '%s': %s", r->line,
-                     HETI_CAST(int64_t, begin - r->line_at + 1), heti_print(&print, r->text + begin, end - begin),
-                         what);
-}
-
-/* Digits at *at before `end`: below 2^31 - 1, or -1 for none, or -2 for more. */
-static int32_t heti_list_number(const heti_list_reader *r, size_t *at, size_t end) {
-    const size_t begin = *at;
-    int64_t value = 0;
-    for (; *at < end && r->text[*at] >= '0' && r->text[*at] <= '9'; ++*at)
-        value = heti_min(value * 10 + (r->text[*at] - '0'), HETI_PLANS_COUNT);
-    if (*at == begin) return -1;
-    return value == HETI_PLANS_COUNT ? -2 : HETI_CAST(int32_t, value);
-}
-
-/* The word of capitals and '_' at *at, as an index into heti_action_names; HETI_ACTION_NAMES: none
-   of them. */
-static int heti_list_word(const heti_list_reader *r, size_t *at, size_t end) {
-    const size_t begin = *at;
-    int i;
-    while (*at < end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
-    for (i = 0; i < HETI_ACTION_NAMES; i++) {
-        const size_t length = strlen(heti_action_names[i].name);
-        if (length == *at - begin && memcmp(heti_action_names[i].name, r->text + begin, length) == 0) break;
-    }
-    return i;
-}
-
-/* Why a word behind a stage's number is none of ours. */
-static het_result heti_list_foreign(const heti_list_reader *r, size_t begin, size_t word, size_t end) {
-    static const char *const heti_foreign_words[] = { "UNSHARD", "RESHARD", "REDUCE_GRAD" };
-    size_t behind = word;
-    int i;
-    while (behind < end && ((r->text[behind] >= 'A' && r->text[behind] <= 'Z') || r->text[behind] == '_')) behind++;
-    for (i = 0; i < 3; i++) {
-        if (behind - word == strlen(heti_foreign_words[i]) && memcmp(r->text + word, heti_foreign_words[i],
-                                                                     behind - word) == 0)
-            return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end,
-                                  "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not supported (REDUCE and GATHER "
-                                  "take their place)");
-    }
-    return heti_list_fail(r, HET_ERR_FORMAT, begin, end,
-                          "no action: after the stage comes F, B, BW, I, W, SEND_F, RECV_F, SEND_B or RECV_B");
-}
-
-/* ".slice@pipeline/version" at `at`, each only where not 0 (a written 0 is fine). */
-static het_result heti_list_suffixes(const heti_list_reader *r, size_t begin, size_t at, size_t end, het_action *a) {
-    static const char heti_marks[] = ".@/";
-    int32_t *const to[3] = { &a->slice, &a->pipeline, &a->version };
-    int i;
-    for (i = 0; i < 3; i++) {
-        if (at == end || r->text[at] != heti_marks[i]) continue;
-        at++;
-        *to[i] = heti_list_number(r, &at, end);
-        if (*to[i] < 0)
-            return heti_list_fail(r, HET_ERR_FORMAT, begin, end, *to[i] == -1 ? "a number must follow . @ and /" :
-                                  "a number is not below 2^31 - 1");
-    }
-    if (at < end && r->text[at] == '_')
-        return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end,
-                              "PyTorch's batched transfers are not supported: write two actions");
-    if (at < end)
-        return heti_list_fail(r, HET_ERR_FORMAT, begin, end,
-                              "unexpected text behind an action (suffixes are .slice @pipeline /version, "
-                              "in this order)");
-    if (a->version != 0)
-        return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "weight versions other than 0 are not supported");
-    return HET_OK;
-}
-
-/* What the plan says about the numbers of a stage's action. */
-static het_result heti_list_limits(const heti_list_reader *r, size_t begin, size_t end, const het_action *a) {
-    const het_plan *plan = r->plan;
-    if (a->pipeline >= plan->pipelines)
-        return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such pipeline");
-    if (a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline])
-        return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan's pipeline has no such stage");
-    if (a->slice >= plan->slices) return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such slice");
-    return HET_OK;
-}
-
-/* One action from [begin, end). A bare "B" comes back with version -1. */
-static het_result heti_list_action(heti_list_reader *r, size_t begin, size_t end, het_action *a) {
-    size_t at = begin, word;
-    int name;
-    memset(a, 0, sizeof *a);
-    a->stage = heti_list_number(r, &at, end);
-    word = at;
-    name = heti_list_word(r, &at, end);
-    if (a->stage == -2) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a number is not below 2^31 - 1");
-    if (a->stage == -1) {
-        if (name == HETI_ACTION_NAMES || heti_action_names[name].kind < HET_ACTION_REDUCE)
-            return heti_list_fail(r, HET_ERR_FORMAT, begin, end,
-                                  "no action: neither a stage's number nor REDUCE, VERDICT, STEP or GATHER");
-        a->kind = heti_action_names[name].kind;
-        a->stage = 0;
-        if (a->kind != HET_ACTION_VERDICT) a->stage = heti_list_number(r, &at, end);
-        if (a->stage < 0) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "the number of a block must follow");
-        r->verdicts |= a->kind == HET_ACTION_VERDICT;
-        return at == end ? HET_OK : heti_list_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
-    }
-    if (name == HETI_ACTION_NAMES || (heti_action_names[name].kind >= HET_ACTION_REDUCE))
-        return heti_list_foreign(r, begin, word, end);
-    a->kind = heti_action_names[name].kind;
-    a->micro_batch = heti_list_number(r, &at, end);
-    if (a->micro_batch < 0)
-        return heti_list_fail(r, HET_ERR_FORMAT, begin, end,
-                              a->micro_batch == -1 ? "the number of a micro-batch must follow"
-                                                   : "a number is not below 2^31 - 1");
-    HETI_TRY(heti_list_suffixes(r, begin, at, end, a));
-    HETI_TRY(heti_list_limits(r, begin, end, a));
-    if (name == HET_ACTION_B) a->version = -1;
-    return HET_OK;
-}
-
-static void heti_list_store(heti_list_reader *r, const het_action *a) {
-    r->bare += a->version != 0;
-    r->weights += a->kind == HET_ACTION_W;
-    if (r->schedule != NULL) {
-        r->schedule->action[r->actions] = *a;
-        if (a->kind < HET_ACTION_REDUCE) {
-            int64_t *count = &r->schedule->micro_batches[a->pipeline];
-            *count = heti_max(*count, HETI_CAST(int64_t, a->micro_batch) + 1);
-            r->micro_batches = heti_max(r->micro_batches, *count);
-        }
-    }
-    r->actions++;
-}
-
-/* "(0F7;7B3)OVERLAP_F_B": a forward and a backward that run together. */
-static het_result heti_list_pair(heti_list_reader *r, size_t begin, size_t end) {
-    static const char heti_mark[] = ")OVERLAP_F_B";
-    const size_t mark = sizeof heti_mark - 1;
-    size_t middle = begin + 1, close;
-    het_action first, second;
-    if (end - begin < mark + 1 || memcmp(r->text + end - mark, heti_mark, mark) != 0)
-        return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
-    close = end - mark;
-    while (middle < close && r->text[middle] != ';') middle++;
-    if (middle == close) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
-    HETI_TRY(heti_list_action(r, begin + 1, middle, &first));
-    HETI_TRY(heti_list_action(r, middle + 1, close, &second));
-    if (first.kind != HET_ACTION_F || (second.kind != HET_ACTION_B && second.kind != HET_ACTION_I))
-        return heti_list_fail(r, HET_ERR_INVALID, begin, end, "a pair is an F and a B or I");
-    first.overlap = 1;
-    heti_list_store(r, &first);
-    heti_list_store(r, &second);
-    return HET_OK;
-}
-
-/* The cell [begin, end): an action, a pair, or nothing (idle). */
-static het_result heti_list_cell(heti_list_reader *r, size_t begin, size_t end) {
-    het_action a;
-    while (begin < end && (r->text[begin] == ' ' || r->text[begin] == '\t')) begin++;
-    while (begin < end && (r->text[end - 1] == ' ' || r->text[end - 1] == '\t')) end--;
-    if (begin == end) return HET_OK;
-    if (r->text[begin] == '(') return heti_list_pair(r, begin, end);
-    HETI_TRY(heti_list_action(r, begin, end, &a));
-    heti_list_store(r, &a);
-    return HET_OK;
-}
-
-/* The cells of the line [at, end). */
-static het_result heti_list_line(heti_list_reader *r, size_t end) {
-    while (r->at < end) {
-        size_t comma = r->at;
-        while (comma < end && r->text[comma] != ',') comma++;
-        HETI_TRY(heti_list_cell(r, r->at, comma));
-        r->at = comma + 1;
-    }
-    return HET_OK;
-}
-
-/* A line a rank; empty lines may follow. */
-static het_result heti_list_lines(heti_list_reader *r) {
-    int64_t rank = 0;
-    size_t at = 0;
-    r->line = r->actions = r->bare = r->weights = 0;
-    while (at < r->length) {
-        const char *newline = HETI_CAST(const char *, memchr(r->text + at, '\n', r->length - at));
-        const size_t next = newline != NULL ? HETI_CAST(size_t, newline - r->text) : r->length;
-        const int64_t before = r->actions;
-        r->at = r->line_at = at;
-        r->line++;
-        HETI_TRY(heti_list_line(r, next > at && r->text[next - 1] == '\r' ? next - 1 : next));
-        if (rank == r->plan->ranks && r->actions > before)
-            return heti_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: line %d: the plan has only %d ranks",
-                             r->line, r->plan->ranks);
-        if (rank < r->plan->ranks && r->schedule != NULL) r->schedule->start[rank + 1] = r->actions;
-        rank += rank < r->plan->ranks;
-        at = next + 1;
-    }
-    if (rank < r->plan->ranks)
-        return heti_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: %d lines, the plan has %d ranks", rank,
-                         r->plan->ranks);
-    return HET_OK;
-}
-
-/* Sorts by radix, 8 bits at a time, in `key` and back from `other`. */
-static void heti_sort(uint64_t *key, uint64_t *other, int64_t count) {
-    uint64_t all = 0;
-    int64_t i;
-    int shift;
-    for (i = 0; i < count; i++) all |= key[i];
-    for (shift = 0; shift < 64 && (all >> shift) != 0; shift += 8) {
-        int64_t at[257];
-        memset(at, 0, sizeof at);
-        for (i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
-        for (i = 0; i < 256; i++) at[i + 1] += at[i];
-        for (i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
-        memcpy(key, other, HETI_CAST(size_t, count) * sizeof *key);
-    }
-}
-
-static int heti_sorted_find(const uint64_t *key, int64_t count, uint64_t wanted) {
-    int64_t low = 0, high = count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (key[middle] < wanted) low = middle + 1;
-        else high = middle;
-    }
-    return low < count && key[low] == wanted;
-}
-
-/* A number for (pipeline, stage, micro-batch, slice) of any action of the text. */
-static uint64_t heti_list_key(const heti_list_reader *r, const het_action *a) {
-    const int64_t stage = r->plan->first_stage[a->pipeline] + a->stage;
-    return HETI_CAST(uint64_t, (stage * r->micro_batches + a->micro_batch) * r->plan->slices + a->slice);
-}
-
-/* PyTorch writes "B" for a full backward and, in older files, for backward-input. The latter has a
-   W: it becomes I. "BW" is always a full backward; with a W it could not be written, for we write
-   "B". */
-static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *allocator) {
-    het_schedule *s = r->schedule;
-    heti_arena a;
-    het_result result = HET_OK;
-    size_t keys;
-    uint64_t *key, *other;
-    int64_t i, n = 0;
-    if (r->bare == 0 && r->weights == 0) return HET_OK;
-    if (!heti_mul(HETI_CAST(size_t, r->plan->stages), HETI_CAST(size_t, r->micro_batches), &keys) ||
-        !heti_mul(keys, HETI_CAST(size_t, r->plan->slices), &keys) || keys > SIZE_MAX / 2)
-        return heti_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are "
-                                                  "more than can be counted", r->plan->stages, r->micro_batches,
-                                                  r->plan->slices);
-    memset(&a, 0, sizeof a);
-    key = HETI_TAKE(&a, uint64_t, r->weights);
-    other = HETI_TAKE(&a, uint64_t, r->weights);
-    HETI_TRY(heti_arena_start(&a, allocator, "het_schedule_read", r->error));
-    key = HETI_TAKE(&a, uint64_t, r->weights);
-    other = HETI_TAKE(&a, uint64_t, r->weights);
-    for (i = 0; i < r->actions; i++) {
-        if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_list_key(r, &s->action[i]);
-    }
-    heti_sort(key, other, n);
-    for (i = 0; i < r->actions && result == HET_OK; i++) {
-        het_action *action = &s->action[i];
-        const int bare = action->version != 0;
-        action->version = 0;
-        if (action->kind != HET_ACTION_B || !heti_sorted_find(key, n, heti_list_key(r, action))) continue;
-        if (bare) action->kind = HET_ACTION_I;
-        else result = heti_fail(r->error, HET_ERR_FORMAT,
-                                "het_schedule_read: stage %d, micro-batch %d, slice %d of pipeline %d: a full "
-                                "backward (BW) and a W",
-                                HETI_CAST(int64_t, action->stage), HETI_CAST(int64_t, action->micro_batch),
-                                HETI_CAST(int64_t, action->slice),
-                                HETI_CAST(int64_t, action->pipeline));
-    }
-    heti_arena_end(&a, allocator);
-    return result;
-}
-
-static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output,
-                                          const char *where, het_error *error) {
-    if (plan != NULL && input != NULL && output != NULL) return heti_plan_check_shape(plan, where, error);
-    return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ?
-                     "the input" : "schedule");
-}
-
-HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text, size_t length,
-                                         const het_allocator *allocator, het_schedule **schedule, het_error *error) {
-    static const char heti_where[] = "het_schedule_read";
-    heti_list_reader r;
-    het_allocator memory;
-    het_result result;
-    if (schedule != NULL) *schedule = NULL;
-    HETI_TRY(heti_schedule_arguments(plan, text, schedule, heti_where, error));
-    HETI_TRY(heti_choose_allocator(allocator, &memory, heti_where, error));
-    memset(&r, 0, sizeof r);
-    r.plan = plan;
-    r.text = text;
-    r.length = length;
-    r.error = error;
-    HETI_TRY(heti_list_lines(&r));
-    HETI_TRY(heti_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, heti_where, &r.schedule, error));
-    result = heti_list_lines(&r); /* found no error before: stores */
-    if (result == HET_OK) result = heti_list_normalise(&r, &memory);
-    if (result != HET_OK) {
-        het_schedule_free(r.schedule);
-        return result;
-    }
-    r.schedule->complete = r.verdicts;
-    *schedule = r.schedule;
-    return HET_OK;
 }
 
 /* ---- the player ----
@@ -7881,14 +6080,16 @@ static int64_t heti_action_cost(int32_t kind) {
 
 enum { HETI_PLAY_F = 0, HETI_PLAY_I = 1, HETI_PLAY_W = 2 };
 
+typedef struct heti_rule_step { int32_t stage, kind, overlap; } heti_rule_step; /* stage of the plan */
+
 typedef struct heti_rule_play {
     het_play play;
     const het_rule *rule;
     const char *where;
     het_error *error;
     heti_player player;
-    het_action (*action)[3];            /* for every item F, I and W, rank by rank */
-    int64_t *first, *end;               /* [ranks] a rank's list so far, in `action` */
+    heti_rule_step *step;               /* [3 items of all stages], rank by rank */
+    int64_t *first, *end;               /* [ranks] a rank's list so far, in `step` */
     int64_t *running;                   /* [ranks] its last actions, which it works on: 0, 1 or a pair */
     heti_arena arena;
 } heti_rule_play;
@@ -7905,21 +6106,8 @@ HETRAIN_API int het_play_ready(const het_play *play, int64_t s, int32_t kind) {
     return stage->done[HETI_PLAY_F] >= (i / slices + 1) * slices; /* all forwards of its micro-batch */
 }
 
-/* Begins one action of a stage, its next of that kind. */
-static int64_t heti_rule_add(heti_rule_play *m, int64_t rank, int64_t s, int32_t kind, int32_t overlap) {
-    het_play_stage *stage = &m->play.stage[s];
-    het_action *a = &m->action[0][m->end[rank]++];
-    const int64_t slices = m->play.plan->slices;
-    const int what = kind == HET_ACTION_F ? HETI_PLAY_F : kind == HET_ACTION_W ? HETI_PLAY_W : HETI_PLAY_I;
-    const int64_t item = stage->begun[what]++;
-    if (kind == HET_ACTION_B) stage->begun[HETI_PLAY_W]++;
-    a->kind = kind;
-    a->overlap = overlap;
-    a->pipeline = HETI_CAST(int32_t, stage->pipeline);
-    a->stage = HETI_CAST(int32_t, stage->before);
-    a->micro_batch = HETI_CAST(int32_t, item / slices);
-    a->slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
-    return heti_action_cost(kind);
+static int heti_rule_what(int32_t kind) {
+    return kind == HET_ACTION_F ? HETI_PLAY_F : kind == HET_ACTION_W ? HETI_PLAY_W : HETI_PLAY_I;
 }
 
 static int64_t heti_rule_begin(void *user, int64_t rank) {
@@ -7928,9 +6116,20 @@ static int64_t heti_rule_begin(void *user, int64_t rank) {
     int32_t kind[2];
     const int count = m->rule->choose(m->rule->user, &m->play, rank, stage, kind);
     int i;
-    for (i = 0; i < count; i++)
-        if (m->play.plan->stage[stage[i]].rank != rank || !het_play_ready(&m->play, stage[i], kind[i])) return 0;
-    for (i = 0; i < count; i++) cost += heti_rule_add(m, rank, stage[i], kind[i], i + 1 < count);
+    for (i = 0; i < count; i++) {
+        const het_play_stage *at = &m->play.stage[stage[i]];
+        HETRAIN_ASSERT(het_play_ready(&m->play, stage[i], kind[i]));
+        if (m->play.plan->stage[stage[i]].rank != rank || at->begun[heti_rule_what(kind[i])] >= at->items) return 0;
+    }
+    for (i = 0; i < count; i++) {
+        heti_rule_step *step = &m->step[m->end[rank]++];
+        step->stage = HETI_CAST(int32_t, stage[i]);
+        step->kind = kind[i];
+        step->overlap = i + 1 < count;
+        m->play.stage[stage[i]].begun[heti_rule_what(kind[i])]++;
+        if (kind[i] == HET_ACTION_B) m->play.stage[stage[i]].begun[HETI_PLAY_W]++;
+        cost += heti_action_cost(kind[i]);
+    }
     m->running[rank] = count;
     return cost;
 }
@@ -7940,18 +6139,32 @@ static void heti_rule_end(void *user, int64_t rank) {
     const het_plan *plan = m->play.plan;
     int64_t i;
     for (i = m->end[rank] - m->running[rank]; i < m->end[rank]; i++) {
-        const het_action *a = &m->action[0][i];
-        const int64_t s = plan->first_stage[a->pipeline] + a->stage;
-        het_play_stage *stage = &m->play.stage[s];
-        if (a->kind == HET_ACTION_F) {
-            stage->done[HETI_PLAY_F]++;
-            if (stage->after > 0) heti_player_wake(&m->player, plan->stage[s + 1].rank);
-        }
-        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) {
-            stage->done[HETI_PLAY_I]++;
-            if (stage->before > 0) heti_player_wake(&m->player, plan->stage[s - 1].rank);
-        }
-        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) stage->done[HETI_PLAY_W]++;
+        const heti_rule_step *step = &m->step[i];
+        het_play_stage *stage = &m->play.stage[step->stage];
+        stage->done[heti_rule_what(step->kind)]++;
+        if (step->kind == HET_ACTION_B) stage->done[HETI_PLAY_W]++;
+        if (step->kind == HET_ACTION_F && stage->after > 0)
+            heti_player_wake(&m->player, plan->stage[step->stage + 1].rank);
+        if ((step->kind == HET_ACTION_B || step->kind == HET_ACTION_I) && stage->before > 0)
+            heti_player_wake(&m->player, plan->stage[step->stage - 1].rank);
+    }
+}
+
+/* A rank's list: each action is its stage's next of that kind; `begun` counts once more. */
+static void heti_rule_write(const heti_rule_play *m, int64_t rank, het_action *to) {
+    const int64_t slices = m->play.plan->slices;
+    int64_t i;
+    for (i = m->first[rank]; i < m->end[rank]; i++, to++) {
+        const heti_rule_step *step = &m->step[i];
+        het_play_stage *stage = &m->play.stage[step->stage];
+        const int64_t item = stage->begun[heti_rule_what(step->kind)]++;
+        to->kind = step->kind;
+        to->overlap = step->overlap;
+        to->pipeline = HETI_CAST(int32_t, stage->pipeline);
+        to->stage = HETI_CAST(int32_t, stage->before);
+        to->micro_batch = HETI_CAST(int32_t, item / slices);
+        to->slice = HETI_CAST(int32_t, step->kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
+        if (step->kind == HET_ACTION_B) stage->begun[HETI_PLAY_W]++;
     }
 }
 
@@ -7969,7 +6182,7 @@ static het_result heti_rule_check_counts(const heti_rule_play *m) {
 static void heti_rule_layout(heti_rule_play *m, int64_t items) {
     const het_plan *plan = m->play.plan;
     m->play.stage = HETI_TAKE(&m->arena, het_play_stage, plan->stages);
-    m->action = HETI_CAST(het_action (*)[3], heti_take(&m->arena, items, sizeof *m->action));
+    m->step = HETI_CAST(heti_rule_step *, heti_take(&m->arena, items, 3 * sizeof *m->step));
     m->first = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->end = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->running = HETI_TAKE(&m->arena, int64_t, plan->ranks);
@@ -7999,7 +6212,7 @@ static void heti_rule_stages(heti_rule_play *m) {
 
 static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator, het_schedule **schedule) {
     const het_plan *plan = m->play.plan;
-    int64_t p, r, items = 0;
+    int64_t p, r, s, items = 0;
     HETI_TRY(heti_rule_check_counts(m));
     for (p = 0; p < plan->pipelines; p++)
         items += m->play.counts[p] * plan->slices * (plan->first_stage[p + 1] - plan->first_stage[p]);
@@ -8014,13 +6227,12 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
     m->player.together = 1;
     heti_player_run(&m->player, plan->ranks);
     for (items = 0, r = 0; r < plan->ranks; r++) items += m->end[r] - m->first[r];
-    HETI_TRY(heti_schedule_new(plan->ranks, plan->pipelines, items, allocator, m->where, schedule, m->error));
+    HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, items, allocator, m->where, schedule, m->error));
     memcpy((*schedule)->micro_batches, m->play.counts, HETI_CAST(size_t, plan->pipelines) * sizeof *m->play.counts);
+    for (s = 0; s < plan->stages; s++) memset(m->play.stage[s].begun, 0, sizeof m->play.stage[s].begun);
     for (r = 0; r < plan->ranks; r++) {
-        const int64_t count = m->end[r] - m->first[r];
-        memcpy((*schedule)->action + (*schedule)->start[r], m->action[0] + m->first[r],
-               HETI_CAST(size_t, count) * sizeof **m->action);
-        (*schedule)->start[r + 1] = (*schedule)->start[r] + count;
+        heti_rule_write(m, r, (*schedule)->action + (*schedule)->start[r]);
+        (*schedule)->start[r + 1] = (*schedule)->start[r] + m->end[r] - m->first[r];
     }
     return HET_OK;
 }
@@ -8046,7 +6258,55 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
     return result;
 }
 
+/* ---- lists of a plan without `make` ---- */
+
+/* het_rule.choose: 1F1B on a rank with one stage, which keeps one micro-batch for itself and one for
+   each stage behind it; on one with several, all forwards before all backwards. */
+static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
+    const het_plan *plan = play->plan;
+    const int64_t *stages = HETI_CAST(const int64_t *, user);
+    int64_t s, backward = -1, forwards = 0;
+    for (s = 0; s < plan->stages; s++) {
+        const het_play_stage *at = &play->stage[s];
+        const int64_t open = at->begun[HETI_PLAY_F] - at->done[HETI_PLAY_I];
+        if (plan->stage[s].rank != rank) continue;
+        forwards += at->items - at->begun[HETI_PLAY_F];
+        stage[0] = s;
+        kind[0] = HET_ACTION_F;
+        if (het_play_ready(play, s, HET_ACTION_F) && (stages[rank] > 1 || open < at->after + plan->slices)) return 1;
+        if (het_play_ready(play, s, HET_ACTION_B)) backward = s;
+    }
+    stage[0] = backward;
+    kind[0] = HET_ACTION_B;
+    return backward >= 0 && (forwards == 0 || stages[rank] == 1);
+}
+
+static het_result heti_plain_lists(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                                   const char *where, het_schedule **schedule, het_error *error) {
+    const size_t bytes = HETI_CAST(size_t, plan->ranks) * sizeof(int64_t);
+    int64_t i, *stages = HETI_CAST(int64_t *, heti_alloc(allocator, bytes));
+    het_rule rule;
+    het_result result;
+    if (stages == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %d ranks", where, plan->ranks);
+    memset(stages, 0, bytes);
+    for (i = 0; i < plan->stages; i++) stages[plan->stage[i].rank]++;
+    memset(&rule, 0, sizeof rule);
+    rule.where = where;
+    rule.user = stages;
+    rule.choose = heti_plain_choose;
+    result = het_schedule_play(plan, counts, &rule, allocator, schedule, error);
+    heti_free(allocator, stages, bytes);
+    return result;
+}
+
 /* ---- what check and complete know about a schedule ---- */
+
+static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output,
+                                          const char *where, het_error *error) {
+    if (plan != NULL && input != NULL && output != NULL) return heti_plan_check_shape(plan, where, error);
+    return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ?
+                     "the input" : "schedule");
+}
 
 typedef struct heti_lists {
     const het_plan *plan;
@@ -8428,28 +6688,30 @@ enum { HETI_WANTS_SLICE = 0, HETI_WANTS_FORWARD = 1, HETI_WANTS_STAGE = 2, HETI_
 static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, het_action *wanted, int64_t *rank) {
     const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
     const int32_t by = backward ? 1 : -1;
-    *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, 0);
+    int same;
     if (a->kind != HET_ACTION_F && !backward) {
-        if (a->kind != HET_ACTION_SEND_F) wanted->kind = HET_ACTION_I;
-        return sort == HETI_WANTS_FORWARD && a->kind != HET_ACTION_RECV_F && a->kind != HET_ACTION_RECV_B;
+        if (sort != HETI_WANTS_FORWARD || a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) return 0;
+        *wanted = heti_lists_other(a, a->kind == HET_ACTION_SEND_F ? HET_ACTION_F : HET_ACTION_I, 0);
+        return 1;
     }
     if (sort == HETI_WANTS_SLICE) {
+        if (a->slice + by < 0 || a->slice + by >= l->plan->slices) return 0;
+        *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, 0);
         wanted->slice += by;
-        return wanted->slice >= 0 && wanted->slice < l->plan->slices;
+        return 1;
     }
     if (sort == HETI_WANTS_FORWARD) {
-        wanted->kind = HET_ACTION_F;
+        if (backward) *wanted = heti_lists_other(a, HET_ACTION_F, 0);
         return backward;
     }
     *rank = heti_lists_rank(l, a, by);
-    if (*rank < 0) return 0;
-    if (*rank == heti_lists_rank(l, a, 0) || (sort == HETI_WANTS_MESSAGE && !l->transfers)) {
-        wanted->stage += by;
-        return (sort == HETI_WANTS_STAGE) == (*rank == heti_lists_rank(l, a, 0));
-    }
-    if (sort == HETI_WANTS_STAGE) wanted->kind = backward ? HET_ACTION_RECV_B : HET_ACTION_RECV_F;
-    else *wanted = heti_lists_other(a, backward ? HET_ACTION_SEND_B : HET_ACTION_SEND_F, by);
-    return l->transfers;
+    same = *rank == heti_lists_rank(l, a, 0);
+    if (*rank < 0 || (same ? sort != HETI_WANTS_STAGE : sort == HETI_WANTS_STAGE && !l->transfers)) return 0;
+    if (same || !l->transfers) *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, by);
+    else if (sort == HETI_WANTS_MESSAGE)
+        *wanted = heti_lists_other(a, backward ? HET_ACTION_SEND_B : HET_ACTION_SEND_F, by);
+    else *wanted = heti_lists_other(a, backward ? HET_ACTION_RECV_B : HET_ACTION_RECV_F, 0);
+    return 1;
 }
 
 /* What an action needs from its own rank must have come before. */
@@ -8565,10 +6827,11 @@ static void heti_complete_transfer(heti_lists *l, int64_t rank, int64_t taker, c
 }
 
 /* ---- the play: does it come to its end? ----
-   Every rank does its list in order; what takes time is F, I, W = 1 and B = 2. A RECV waits for
-   nobody, a SEND until its RECV has been reached, F, B and I for what another rank makes, VERDICT
-   for all ranks. A second and a third play look at nothing but REDUCE and at nothing but GATHER,
-   which wait for all holders of their block: then their orders agree on all ranks. */
+   Every rank does its list in order. Where lists are completed F, I and W take 1, B 2; otherwise
+   nothing takes time. A RECV waits for nobody, a SEND until its RECV has been reached, F, B and I for
+   what another rank makes, VERDICT for all ranks. A second and a third play look at nothing but
+   REDUCE and at nothing but GATHER, which wait for all holders of their block: then their orders
+   agree on all ranks. */
 
 static const het_action *heti_play_head(const heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
@@ -8644,23 +6907,6 @@ static int64_t heti_play_compute(heti_lists *l, int64_t rank, const het_action *
     return cost;
 }
 
-static int64_t heti_play_begin(void *user, int64_t rank) {
-    heti_lists *l = HETI_CAST(heti_lists *, user);
-    const het_action *a;
-    for (; (a = heti_play_head(l, rank)) != NULL; l->at[rank]++) {
-        const int verdict = a->kind == HET_ACTION_VERDICT;
-        if (l->only != 0 && a->kind != l->only) continue;
-        if (l->only != 0 || verdict) {
-            heti_play_meet(l, rank, verdict ? l->block_count : a->stage,
-                           verdict ? l->plan->ranks : l->holders[a->stage]);
-            return 0;
-        }
-        if (a->kind < HET_ACTION_SEND_F) return heti_play_compute(l, rank, a);
-        if (a->kind <= HET_ACTION_RECV_B && !heti_play_transfer(l, rank, a)) return 0;
-    }
-    return 0;
-}
-
 /* What the rank worked on is done. Where lists are completed its transfers come now. */
 static void heti_play_end(void *user, int64_t rank) {
     heti_lists *l = HETI_CAST(heti_lists *, user);
@@ -8670,11 +6916,34 @@ static void heti_play_end(void *user, int64_t rank) {
         const int64_t taker = a->kind == HET_ACTION_W ? -1 : heti_lists_rank(l, a, a->kind == HET_ACTION_F ? 1 : -1);
         heti_lists_mark(l, a);
         if (a->kind != HET_ACTION_F) l->last_time[heti_lists_stage(l, a)] = l->player.now;
-        if (taker < 0) continue;
+        if (taker < 0 || taker == rank) continue;
         heti_player_wake(&l->player, taker);
-        if (taker != rank && l->to != NULL) heti_complete_transfer(l, rank, taker, a);
+        if (l->to != NULL) heti_complete_transfer(l, rank, taker, a);
     }
     l->at[rank] += width;
+}
+
+/* Where nothing is recorded compute actions take no time. */
+static int64_t heti_play_begin(void *user, int64_t rank) {
+    heti_lists *l = HETI_CAST(heti_lists *, user);
+    const het_action *a;
+    while ((a = heti_play_head(l, rank)) != NULL) {
+        const int verdict = a->kind == HET_ACTION_VERDICT;
+        if (a->kind < HET_ACTION_SEND_F && l->only == 0) {
+            const int64_t cost = heti_play_compute(l, rank, a);
+            if (cost == 0 || l->to != NULL) return cost;
+            heti_play_end(l, rank);
+            continue;
+        }
+        if (l->only == 0 ? verdict : a->kind == l->only) {
+            heti_play_meet(l, rank, verdict ? l->block_count : a->stage,
+                           verdict ? l->plan->ranks : l->holders[a->stage]);
+            return 0;
+        }
+        if (a->kind <= HET_ACTION_RECV_B && l->only == 0 && !heti_play_transfer(l, rank, a)) return 0;
+        l->at[rank]++;
+    }
+    return 0;
 }
 
 /* What the head of a blocked rank waits for, and whose it is (-1: everybody's VERDICT). */
@@ -8805,7 +7074,7 @@ static het_result heti_complete_room(heti_lists *l) {
     const int64_t ranks = l->plan->ranks;
     int64_t r, total = 0;
     for (r = 0; r < ranks; r++) total += l->length[r] = heti_complete_count(l, r);
-    HETI_TRY(heti_schedule_new(ranks, l->plan->pipelines, total, &l->allocator, l->where, &l->to, l->error));
+    HETI_TRY(het_schedule_new(ranks, l->plan->pipelines, total, &l->allocator, l->where, &l->to, l->error));
     for (r = 0; r < ranks; r++) l->to->start[r + 1] = l->to->start[r] + l->length[r];
     memset(l->length, 0, HETI_CAST(size_t, ranks) * sizeof *l->length);
     memcpy(l->to->micro_batches, l->schedule->micro_batches,
@@ -10813,7 +9082,7 @@ static het_result heti_build_tables(het_ctx *ctx) {
 /* A plan of the context's own: everything the user's points to is copied. */
 static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     het_plan *to = NULL;
-    HETI_TRY(heti_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
+    HETI_TRY(het_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
     memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
     memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
     memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
@@ -10823,23 +9092,35 @@ static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     return HET_OK;
 }
 
+/* One pipeline of one stage on every rank. */
+static het_result heti_plain_plan(het_ctx *ctx) {
+    het_plan shape, *plan = NULL;
+    int64_t i;
+    memset(&shape, 0, sizeof shape);
+    shape.units = ctx->unit_count;
+    shape.ranks = shape.pipelines = shape.stages = ctx->ranks;
+    shape.slices = heti_max(ctx->desc.max_slices, 1);
+    HETI_TRY(het_plan_new(&shape, &ctx->allocator, ctx->call, &plan, &ctx->error));
+    for (i = 0; i < ctx->ranks; i++) {
+        plan->stage[i].pipeline = plan->stage[i].rank = plan->first_stage[i] = i;
+        plan->stage[i].unit_end = ctx->unit_count;
+        plan->share[i] = plan->state_share[i] = 1.0;
+    }
+    plan->first_stage[i] = i;
+    for (i = 0; i < shape.slices; i++) plan->slice_share[i] = 1.0;
+    ctx->share.plan = plan;
+    return HET_OK;
+}
+
 static het_result heti_take_plan(het_ctx *ctx) {
     const het_plan *plan = ctx->desc.plan;
-    het_plan_desc desc;
-    if (plan) {
-        HETI_TRY(heti_plan_check(plan, ctx->call, &ctx->error));
-        if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
-                                                           "units and %d ranks", plan->units, plan->ranks,
-                                                           ctx->unit_count, ctx->ranks);
-        return heti_copy_plan(ctx, plan);
-    }
-    memset(&desc, 0, sizeof desc);
-    desc.units = ctx->unit_count;
-    desc.ranks = ctx->ranks;
-    desc.slices = ctx->desc.max_slices;
-    desc.allocator = ctx->allocator;
-    return het_plan_read(&desc, "dp", 2, &ctx->share.plan, &ctx->error);
+    if (!plan) return heti_plain_plan(ctx);
+    HETI_TRY(het_plan_check(plan, ctx->call, &ctx->error));
+    if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
+                                                       "units and %d ranks", plan->units, plan->ranks,
+                                                       ctx->unit_count, ctx->ranks);
+    return heti_copy_plan(ctx, plan);
 }
 
 static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const heti_parameter_block *block) {
@@ -11146,7 +9427,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
     het_schedule *to;
     int64_t r, i, n = 0, split = 0;
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
+    HETI_TRY(het_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
                                &ctx->error));
     memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
     for (r = 0; r < from->ranks; r++) {
@@ -11173,7 +9454,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
 }
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->call, to,
+    HETI_TRY(het_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->call, to,
                                &ctx->error));
     memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
     memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
@@ -11205,20 +9486,28 @@ static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compu
 /* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of
    those that are not there. */
 static het_result heti_take_schedule(het_ctx *ctx) {
+    const het_plan *plan = ctx->share.plan;
     het_schedule *compute = NULL;
     het_result result;
     int64_t p, sum = 0;
-    het_plan_divide(ctx->share.plan, ctx->desc.max_micro_batches, ctx->share.batch_count);
+    het_plan_divide(plan, ctx->desc.max_micro_batches, ctx->share.batch_count);
     if (ctx->desc.schedule) {
-        result = het_schedule_check(ctx->share.plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
+        result = het_schedule_check(plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
         if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
-    } else result = het_schedule_make(ctx->share.plan, ctx->share.batch_count, &ctx->allocator, &compute, &ctx->error);
+    } else if (plan->make != NULL) {
+        result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &compute, &ctx->error);
+    } else if (plan->schedule[0] != 0) {
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "%s: het_plan.make is NULL, nothing makes schedule '%s'",
+                           ctx->call, plan->schedule);
+    } else {
+        result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &compute, &ctx->error);
+    }
     for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
-    if (result == HET_OK && (compute->pipelines != ctx->share.plan->pipelines || sum != ctx->desc.max_micro_batches))
+    if (result == HET_OK && (compute->pipelines != plan->pipelines || sum != ctx->desc.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
                            "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, "
                            "max_micro_batches is %d",
-                           ctx->call, compute->pipelines, sum, ctx->share.plan->pipelines, ctx->desc.max_micro_batches);
+                           ctx->call, compute->pipelines, sum, plan->pipelines, ctx->desc.max_micro_batches);
     if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
     het_schedule_free(compute);

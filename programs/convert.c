@@ -4,6 +4,7 @@
    Factors of --adapter are added to the weights. */
 #define PROGRAM "convert"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "common.h"
 #include "folder.h"
 #include "kept.h"

@@ -3,6 +3,7 @@
      build/evaluate --init gpt2 --choices hellaswag_val.bin          llm.c's evaluation files: share of questions answered right */
 #define PROGRAM "evaluate"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "common.h"
 #include "choices.h"
 #include "loaded.h"

@@ -2,6 +2,7 @@
      build/generate --init build/run --prompt "static int" --tokens 400 */
 #define PROGRAM "generate"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "common.h"
 #include "loaded.h"
 

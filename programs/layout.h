@@ -3,6 +3,7 @@
 #define LAYOUT_H
 
 #include "common.h"
+#include "hetrain_plan.h"
 #include "launch.h"
 #ifdef HETRAIN_CUDA /* make cuda */
 #define HETRAIN_CUDA_DECLARATIONS

@@ -2,6 +2,7 @@
      build/merge --init DIR --adapter DIR --out DIR      DIR then is a model like any other */
 #define PROGRAM "merge"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "common.h"
 #include "folder.h"
 #include "kept.h"

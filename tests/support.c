@@ -1,4 +1,5 @@
 #include "support.h"
+#include "hetrain_plan.h"
 
 /* ---- numbers ---- */
 

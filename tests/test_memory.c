@@ -1,5 +1,6 @@
 /* Memory: every allocation may fail, everything is freed with its size, nothing is allocated in a step, and the estimate is exact. */
 #include "support.h"
+#include "hetrain_plan.h"
 
 #include "hetrain_files.h"
 

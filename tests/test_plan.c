@@ -3,6 +3,7 @@
 
    Usage: test_plan [folder], the folder holds PyTorch's files and is tests/data/pytorch_pipelining unless given. */
 #include "support.h"
+#include "hetrain_plan.h"
 
 static const char *folder = "tests/data/pytorch_pipelining";
 

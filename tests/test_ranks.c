@@ -126,6 +126,38 @@ static void one_layout(int round)
     support_run_end(&run);
 }
 
+/* Where nothing makes lists of a name the engine has its own: 1F1B on ranks of one stage, else all forwards before all backwards. */
+static void plans_without_a_name_have_lists(void **state)
+{
+    static const struct { const char *text, *schedule; int64_t ranks, slices, first_backward; } cases[] = {
+        { "pp", "1f1b", 4, 1, 1 }, { "pp", "1f1b", 3, 2, 2 }, { "pp", "interleaved", 2, 1, 12 }, { "pp", "zb-v", 2, 2, 24 }, { "dp", NULL, 2, 1, 1 }
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        support_result base;
+        support_run run;
+        het_timeline timeline;
+        het_ctx *ctx;
+        int64_t k, last = cases[i].ranks - 1;
+        start(&run, HET_LLAMA, 1);
+        base = support_train(&run, SUPPORT_TOGETHER);
+        support_run_ranks(&run, cases[i].ranks);
+        support_run_plan(&run, cases[i].text, cases[i].schedule, cases[i].slices);
+        run.plan->make = NULL;
+        run.plan->schedule[0] = 0;
+        support_train_same(&base, &run, SUPPORT_APART, cases[i].text);
+        ctx = support_create(&run.desc);
+        (void)support_step(ctx, &run.data, 0, SUPPORT_APART);
+        het_get_timeline(ctx, last, &timeline);
+        for (k = 0, last = 0; k < timeline.records && timeline.record[k].action.kind != HET_ACTION_B; k++)
+            last += timeline.record[k].action.kind == HET_ACTION_F;
+        assert_int_equal(last, cases[i].first_backward);
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+}
+
 /* HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
 static void every_layout_has_the_same_bits(void **state)
 {
@@ -812,6 +844,8 @@ static void bad_layouts_are_refused(void **state)
     bad = run.desc;
     bad.plan = plan;
     refused(&bad, HET_ERR_INVALID, "zb-9");
+    plan->make = NULL;
+    refused(&bad, HET_ERR_INVALID, "make is NULL|zb-9");
     het_plan_free(plan);
     support_run_end(&run);
 }
@@ -847,6 +881,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_has_the_same_bits),
+        cmocka_unit_test(plans_without_a_name_have_lists),
         cmocka_unit_test(large_blocks_travel_in_chunks),
         cmocka_unit_test(ranks_without_work_add_nothing),
         cmocka_unit_test(sums_are_made_at_once_where_they_can),

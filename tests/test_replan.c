@@ -1,6 +1,7 @@
 /* het_replan: whatever plans follow each other between steps, the bits of one rank; a device never holds two blocks; what is refused, or finds no
    memory, leaves the context as it was. */
 #include "support.h"
+#include "hetrain_plan.h"
 
 #define STEPS 5
 #define BLOCKS 6
@@ -327,7 +328,7 @@ static void missing_memory_loses_nothing(void **state)
                 assert_int_equal(het_replan(ctx, &to), HET_ERR_STATE);
             } else {
                 kept += result != HET_OK;
-                assert_string_equal(het_get_desc(ctx)->plan->schedule, result == HET_OK ? "zb-h1" : "1f1b");
+                assert_string_equal(het_get_desc(ctx)->plan->schedule, result == HET_OK ? "zb-h1" : "");
                 (void)support_step(ctx, &run.data, 1, layouts[4]);
                 if (support_hash(ctx) != expected) fail_msg("allocation %d: other weights", (int)k);
             }

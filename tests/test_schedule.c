@@ -1,6 +1,7 @@
 /* Schedules by name, against a checker and a clock written apart from the generator: validity of all of them on random plans, closed forms
    of memory and idle time from the papers, Megatron's and PyTorch's published orders. */
 #include "support.h"
+#include "hetrain_plan.h"
 
 /* ---- plans without a reader ---- */
 
@@ -782,6 +783,50 @@ static void divide(void **state)
     }
 }
 
+/* ---- a rule of one's own ---- */
+
+/* The oldest backward that is ready, else a forward; or, for a wrong rule, work of the next rank. */
+static int oldest_first(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2])
+{
+    const int64_t wrong = *(const int64_t *)user;
+    int32_t k;
+    int64_t s;
+    for (k = HET_ACTION_B; k >= HET_ACTION_F; k--)
+        for (s = 0; s < play->plan->stages; s++) {
+            if (play->plan->stage[s].rank != (rank + wrong) % play->plan->ranks || !het_play_ready(play, s, k)) continue;
+            stage[0] = s;
+            kind[0] = k;
+            return 1;
+        }
+    return 0;
+}
+
+static void a_rule_makes_lists(void **state)
+{
+    test_plan *made = plan_simple("", 4, 1, 6, 2);
+    het_schedule *schedule = NULL;
+    test_clock clock;
+    het_rule rule;
+    het_error error;
+    int64_t wrong = 0;
+    (void)state;
+    memset(&rule, 0, sizeof rule);
+    rule.user = &wrong;
+    rule.choose = oldest_first;
+    assert_int_equal(het_schedule_play(&made->plan, made->counts, &rule, NULL, &schedule, &error), HET_OK);
+    clock = clock_run(made, schedule, 1, 2, 1, 1);
+    assert_string_equal(clock.wrong, "");
+    clock_end(&clock);
+    het_schedule_free(schedule);
+    wrong = 1; /* what is another rank's is never begun */
+    assert_int_equal(het_schedule_play(&made->plan, made->counts, &rule, NULL, &schedule, &error), HET_OK);
+    assert_int_equal(schedule->start[4], 0);
+    het_schedule_free(schedule);
+    made->counts[0] = -1;
+    assert_int_equal(het_schedule_play(&made->plan, made->counts, &rule, NULL, &schedule, &error), HET_ERR_INVALID);
+    free(made);
+}
+
 /* ---- what does not fit ---- */
 
 static void refuse(test_plan *made, const char *words)
@@ -909,7 +954,7 @@ int main(void)
         cmocka_unit_test(time_of_unsplit),      cmocka_unit_test(time_of_split),     cmocka_unit_test(time_of_both_ways),
         cmocka_unit_test(random_plans),         cmocka_unit_test(small_counts),      cmocka_unit_test(rendezvous),
         cmocka_unit_test(divide),               cmocka_unit_test(misfits),           cmocka_unit_test(out_of_memory),
-        cmocka_unit_test(many_ranks),
+        cmocka_unit_test(many_ranks),           cmocka_unit_test(a_rule_makes_lists),
     };
     return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
 }

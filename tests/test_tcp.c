@@ -8,6 +8,7 @@ static int fault(const char *call);
 #include "hetrain_tcp.c"
 
 #include "support.h"
+#include "hetrain_plan.h"
 
 #include "transport.h"
 

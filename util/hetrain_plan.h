@@ -1,5 +1,6 @@
-/* hetrain_plan.h 0.1.0: what a plan would cost, and what it looks like. A companion of hetrain.h
-   that uses only its public API. Needs hetrain.h and hetrain_text.h beside it.
+/* hetrain_plan.h 0.1.0: plans and schedules by name and as text, what a plan would cost, and what it
+   looks like. A companion of hetrain.h that uses only its public API. Needs hetrain.h and
+   hetrain_text.h beside it.
 
    USE
        #define HETRAIN_IMPLEMENTATION           in one source file of the program, before the
@@ -11,12 +12,14 @@
    stdio.
 
    WHAT IT DOES
+   het_plan_read reads a plan from JSON, a shorthand or Megatron's layout string; its schedule has a
+   name, of which het_schedule_make makes lists: het_create does so through het_plan.make.
    het_simulate runs the lists of a schedule, the same ones that a training step runs, on given
    times, and says how long the step takes, when every rank waits, and what it keeps.
    het_timeline_trace and het_timeline_svg draw its timeline, or that of a real step.
 
-       het_plan_read(&desc, "pp", 2, &plan, &error)              4 ranks, one stage each  (hetrain.h)
-       het_schedule_make(plan, counts, NULL, &schedule, &error)  lists of actions  (hetrain.h)
+       het_plan_read(&desc, "pp", 2, &plan, &error)              4 ranks, one stage each
+       het_schedule_make(plan, counts, NULL, &schedule, &error)  lists of actions
        costs.stage = ...;  costs.every_link.latency = 1e-4;      seconds
        het_simulate(plan, schedule, &costs, HET_YES, NULL, &simulation, &error)
        het_timeline_svg(&simulation->timeline, plan, NULL, &writer)              a picture
@@ -44,16 +47,24 @@
    hetrain_text.h's own formatter in any locale.
 
    FUNCTIONS
+       >>plan_text_api   het_plan_read het_plan_write
+       >>list_api        het_schedule_make het_schedule_read het_schedule_write
+                         het_schedule_kind_at
        >>simulate_api    het_simulate het_simulation_free
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
    public API:
+       >>plan_text_api   JSON, shorthands, layout strings
+       >>list_api        names of schedules, lists as text
        >>simulate_api    costs, het_simulate, het_simulation
        >>picture_api     Chrome traces, SVG
    implementation:
        >>config          includes and compiler differences
        >>records         what both pictures ask of a timeline
+       >>generate        schedules by name
+       >>plans           plans as text
+       >>lists           schedules as text
        >>simulate        the simulator
        >>trace           Chrome traces
        >>svg             pictures
@@ -70,6 +81,96 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- >>plan_text_api: plans as text ---------------------------------------------------------- */
+
+typedef struct het_plan_desc {
+    uint32_t start_canary;
+    int64_t units, ranks;             /* of the model's chain, of the world. Required */
+    const char *schedule;             /* where the text names none; NULL: "1f1b". In a shorthand it
+                                         places the stages: interleaved: stage s on rank s mod P;
+                                         zb-v, v-half, v-min, dualpipev: 2 P stages, down the ranks
+                                         and up again; bidirectional: a second pipeline from the
+                                         last rank to the first; others: one stage a rank */
+    int64_t chunks;                   /* stages a rank for interleaved: 2 */
+    int64_t slices;                   /* equal slices, where the text says nothing: 1 */
+    het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_plan_desc;
+
+/* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
+   units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
+   "recompute": false}, ...]}, ...],
+    "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
+    "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
+   "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
+   are not named stay idle. "step" is het_plan_step, four numbers from 1 to 2^31; it is written
+   where it is known.
+   Or a shorthand, which must use all ranks:
+   dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave.
+                         Units are cut by number, the first stages get those left over; embed and
+                         head count as a unit
+   pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a stage; several pipelines: dpDx
+                         in front
+   E t*3|(t|)*2 t L      Megatron-LM's layout string: E embedding, t a layer (attention and MLP), L
+                         head, | between stages, *n repeats a letter or (...); blanks and commas
+                         mean nothing; m (multi-token prediction) is not supported. dpDx may stand
+                         in front
+   Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length,
+                                                        het_plan **plan, het_error *error);
+/* As JSON. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, const het_writer *to);
+
+/* ---- >>list_api: schedules by name and as text --------------------------------------------------
+   A schedule as text has one line a rank, comma-separated, as PyTorch's
+   torch.distributed.pipelining writes it to CSV: "2F3" is forward of stage 2, micro-batch 3; I and W
+   backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
+   "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0".
+   Ours alone: "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT". Micro-batches count from 0
+   within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
+   backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I. UNSHARD,
+   RESHARD, REDUCE_GRAD, batched transfers, weight versions other than 0, and a "BW" that has a W
+   too are refused. */
+
+/* Where a pipeline's stages must be, S stages on P different ranks. */
+typedef enum het_placement {
+    HET_PLACE_ANY = 0,
+    HET_PLACE_ROUND = 1,              /* stage s and stage s + P on one rank */
+    HET_PLACE_V = 2,                  /* S = 2 P, stage s and stage S - 1 - s on one rank */
+    HET_PLACE_BOTH = 3                /* pipelines 2 i and 2 i + 1 have the same ranks in opposite order */
+} het_placement;
+
+/* What a name means to who plans. */
+typedef struct het_schedule_kind {
+    const char *name;
+    int32_t placement;                /* het_placement */
+    int32_t split;                    /* backward as I and W */
+    int32_t all_forward;              /* a stage's first backward waits for its last forward */
+    int32_t limited;                  /* keeps no more than plan->memory_limit */
+    int32_t search, usual;            /* het_plan_search tries it as this one, from 1; 0: never; and
+                                         1: without being told to */
+} het_schedule_kind;
+
+/* The schedules there are; NULL behind the last. Threads: any. */
+HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
+/* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
+   greedy, bidirectional, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take slices,
+   whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on
+   rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines].
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
+                                                            const het_allocator *allocator, het_schedule **schedule,
+                                                            het_error *error);
+/* From text; compute lists, or complete ones (those with a VERDICT). Stages, pipelines and slices
+   must be the plan's; whether the lists make sense is het_schedule_check's question.
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length,
+                                                            const het_allocator *allocator, het_schedule **schedule,
+                                                            het_error *error);
+/* Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to);
 
 /* ---- >>simulate_api: what a schedule would take -------------------------------------------------
    Runs the lists of a schedule, the very ones a step runs, on given times. Lists with compute
@@ -262,6 +363,1638 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *t
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A name from a file for a message: at most 63 bytes, what is not printable ASCII becomes '?'. */
+typedef struct heti_p_printable { char text[64]; } heti_p_printable;
+static const char *heti_p_print(heti_p_printable *p, const char *from, size_t length) {
+    size_t i;
+    for (i = 0; i < length && i < sizeof p->text - 1; i++)
+        p->text[i] = HETI_T_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
+    p->text[i] = 0;
+    return p->text;
+}
+
+static int64_t heti_p_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t heti_p_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* =================================================================================================
+   >>generate  Schedules by name: which rank computes what, in which order.
+   A name is a rule of het_schedule_play. What it means is a row of heti_p_schedules: whether the
+   backward pass is split, how many activations may be kept, and for the V schedules a repeated block
+   of forwards and backwards. Two published schedules are fixed lists; these are written first, and
+   the play takes from them.
+   Nothing can wait for ever. Pipelines never wait for each other, only for the rank to be free.
+   Within a pipeline without a given order the oldest micro-batch can always move: its backwards and
+   W need no memory, and its forward finds room, because a lane keeps room free for its later chunks
+   (heti_p_make_room). A given order (a list, a block) is the order of some timeline in which all
+   inputs are there in time, so the earliest action of that timeline not yet taken can be taken.
+   ============================================================================================== */
+
+/* ---- what a name means ---- */
+
+typedef enum heti_p_given {
+    HETI_P_FREE, HETI_P_INTERLEAVED, HETI_P_DUALPIPEV, HETI_P_BLOCK
+} heti_p_given;
+
+/* Limits in micro-batches, all 0: none. Of one stage: forwards whose gradient has not come back yet
+   (`after` A + `one`, A stages come after it), and forwards whose activations are kept (`stages` S
+   + `plus`). Of a rank's stages together: kept ((P + top) / part, rounded down). With K slices the
+   last K - 1 of a micro-batch come on top: the limit in slices is K - 1 higher, not K times as
+   high, which is what slices are for. HETI_P_BLOCK: `down` and `up` are the distances between
+   neighbours in the block, see heti_p_block_times.
+   arXiv: gpipe 1811.06965; 1f1b, interleaved (section 2.2) 2104.04473, 1f1b in slices is Seq1F1B,
+   2406.03488; zb-h1, zb-h2, zb-v (section 6) 2401.10241; v-half, v-min 2405.15362; bidirectional is
+   Chimera, 2107.06925; terapipe 2102.07988; sliced-1f1b is SlimPipe, 2504.14519. dualpipev:
+   deepseek-ai/DualPipe. */
+typedef struct heti_p_rule {
+    het_schedule_kind kind;
+    int32_t order;                   /* heti_p_given */
+    int32_t backward_first;          /* where both are ready; otherwise forwards come first, up to their limits */
+    int64_t after, one;
+    int64_t stages, plus;
+    int64_t top, part;
+    int64_t down, up;
+    int32_t ahead;                   /* idle time and spare room before the block's next action go
+                                        to forwards of the first chunk */
+} heti_p_rule;
+
+#define HETI_P_BLOCK_TIME 6 /* of one micro-batch: F, I, W of two chunks */
+
+static const heti_p_rule heti_p_schedules[] = {
+    /*                                    split     search  order                  after  stages  top  down */
+    { { "gpipe",         HET_PLACE_ANY,   0, 1, 0,  2, 1 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { { "1f1b",          HET_PLACE_ANY,   0, 0, 0,  1, 1 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
+    { { "interleaved",   HET_PLACE_ROUND, 0, 0, 0,  6, 1 }, HETI_P_INTERLEAVED, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { { "zb-h1",         HET_PLACE_ANY,   1, 0, 0,  3, 1 }, HETI_P_FREE,        0,  1, 1,  1,  0,  0, 0,  0, 0, 0 },
+    { { "zb-h2",         HET_PLACE_ANY,   1, 0, 0,  4, 0 }, HETI_P_FREE,        0,  2, 1,  2, -1,  0, 0,  0, 0, 0 },
+    { { "zb-v",          HET_PLACE_V,     1, 0, 0,  7, 1 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  0, 1,  4, 2, 1 },
+    { { "v-half",        HET_PLACE_V,     1, 0, 0,  8, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  2, 2,  2, 1, 1 },
+    { { "v-min",         HET_PLACE_V,     1, 0, 0,  9, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  4, 3,  1, 1, 0 },
+    { { "greedy",        HET_PLACE_ANY,   1, 0, 1,  5, 1 }, HETI_P_FREE,        1,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { { "bidirectional", HET_PLACE_BOTH,  0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
+    { { "dualpipev",     HET_PLACE_V,     1, 0, 0, 10, 0 }, HETI_P_DUALPIPEV,   0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { { "terapipe",      HET_PLACE_ANY,   0, 1, 0,  0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { { "sliced-1f1b",   HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  2, 1,  0,  0,  0, 0,  0, 0, 0 }
+};
+#define HETI_P_RULES HETI_T_CAST(int64_t, sizeof heti_p_schedules / sizeof *heti_p_schedules)
+
+HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i) {
+    return i >= 0 && i < HETI_P_RULES ? &heti_p_schedules[i].kind : NULL;
+}
+
+/* NULL: there is none of this name. */
+static const heti_p_rule *heti_p_rule_find(const char *name) {
+    int64_t i;
+    for (i = 0; i < HETI_P_RULES; i++)
+        if (strcmp(name, heti_p_schedules[i].kind.name) == 0) return &heti_p_schedules[i];
+    return NULL;
+}
+
+static het_result heti_p_rule_check(const char *name, const char *where, het_error *error) {
+    heti_p_printable print;
+    char names[160];
+    heti_t_text text = heti_t_text_in(names, sizeof names);
+    int64_t i;
+    if (heti_p_rule_find(name) != NULL) return HET_OK;
+    for (i = 0; i < HETI_P_RULES; i++) heti_t_format(&text, "%s %s", i > 0 ? "," : "", heti_p_schedules[i].kind.name);
+    return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%s', not one of%s", where,
+                       heti_p_print(&print, name, strlen(name)), names);
+}
+
+/* ---- the state of a rule ---- */
+
+enum { HETI_P_MAKE_F = 0, HETI_P_MAKE_I = 1, HETI_P_MAKE_W = 2 };
+
+typedef struct heti_p_make_stage {
+    int64_t lane, next_stage;           /* of the lane, -1: none */
+    int64_t open_limit, kept_limit;     /* of forwards that are not through INPUT, not through WEIGHT */
+} heti_p_make_stage;
+
+/* The stages of one pipeline on one rank. */
+typedef struct heti_p_make_lane {
+    int64_t pipeline, next_lane;        /* of the rank, -1: none */
+    int64_t first_stage, last_stage, stages;
+    int64_t limit;                      /* of forwards not through WEIGHT, over its stages */
+    int64_t next_item, end_item;        /* of its list */
+    int64_t block[4];                   /* HETI_P_BLOCK: when F of chunk 0, F and I of chunk 1,
+                                           I of chunk 0 happen for item 0 */
+    int64_t ahead_limit;                /* HETI_P_BLOCK: forwards of chunk 0 that are not through INPUT */
+} heti_p_make_lane;
+
+typedef struct heti_p_make_rank { int64_t first_lane, last_lane; } heti_p_make_rank;
+
+/* of a pattern; stage in the plan */
+typedef struct heti_p_make_item { int64_t stage; int32_t kind, overlap; } heti_p_make_item;
+typedef struct heti_p_dual_weight { int64_t stage, micro_batch; } heti_p_dual_weight;
+
+typedef struct heti_p_make {
+    const het_play *play;
+    const heti_p_rule *rule;
+    het_allocator allocator;
+    het_error *error;
+    void *block;                        /* of the arrays below */
+    size_t size;
+    heti_p_make_stage *stage;           /* [stages] */
+    heti_p_make_lane *lane;             /* [lanes], at most as many as stages */
+    heti_p_make_rank *rank;             /* [ranks] */
+    heti_p_make_item *item;             /* [3 items of all stages] patterns, lane by lane */
+    heti_p_dual_weight *waiting;        /* of one rank: W whose I is in its list */
+    int64_t lanes, items;
+} heti_p_make;
+
+/* ---- when an action may begin ---- */
+
+static int heti_p_make_ready(const heti_p_make *make, int64_t s, int32_t kind) {
+    const het_play_stage *stage = &make->play->stage[s];
+    if ((kind == HET_ACTION_B || kind == HET_ACTION_I) && make->rule->kind.all_forward &&
+        stage->done[HETI_P_MAKE_F] < stage->items)
+        return 0;
+    return het_play_ready(make->play, s, kind);
+}
+
+/* Forwards that the lane keeps the activations of. */
+static int64_t heti_p_make_kept(const heti_p_make *make, const heti_p_make_lane *lane) {
+    int64_t s, kept = 0;
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+        kept += make->play->stage[s].begun[HETI_P_MAKE_F] - make->play->stage[s].done[HETI_P_MAKE_W];
+    return kept;
+}
+
+/* Memory for one forward more. A lane of v chunks keeps room for K slices in each later chunk:
+   chunks 0 .. c together stay within limit - (v - 1 - c) K. So the oldest micro-batch, which alone
+   may be in chunks after the one it waits for, always finds room. */
+static int heti_p_make_room(const heti_p_make *make, int64_t s) {
+    const het_play_stage *stage = &make->play->stage[s];
+    const heti_p_make_lane *lane = &make->lane[make->stage[s].lane];
+    int64_t chunk = 0, kept = 0, t;
+    int reached = 0;
+    if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_I] >= make->stage[s].open_limit) return 0;
+    if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_W] >= make->stage[s].kept_limit) return 0;
+    if (lane->limit == INT64_MAX) return 1;
+    for (t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
+        kept += make->play->stage[t].begun[HETI_P_MAKE_F] - make->play->stage[t].done[HETI_P_MAKE_W];
+        if (t == s) reached = 1;
+        if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
+    }
+    return 1;
+}
+
+/* ---- which of the ready actions a rank takes ---- */
+
+typedef struct heti_p_make_choice {
+    int64_t lane, stage, micro_batch, stages_after;
+    int32_t kind, group;                /* the lowest group first */
+} heti_p_make_choice;
+
+/* Of two forwards the one nearer to the last stage, then the older micro-batch; of two others the
+   older micro-batch, then the longer way to the first stage. */
+static int heti_p_make_better(const heti_p_make_choice *a, const heti_p_make_choice *b) {
+    if (b->lane < 0) return 1;
+    if (a->group != b->group) return a->group < b->group;
+    if (a->kind == HET_ACTION_F && b->kind == HET_ACTION_F && a->stages_after != b->stages_after)
+        return a->stages_after < b->stages_after;
+    if (a->micro_batch != b->micro_batch) return a->micro_batch < b->micro_batch;
+    return a->stages_after < b->stages_after;
+}
+
+static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, int32_t group,
+                              heti_p_make_choice *best) {
+    const het_play_stage *stage = &make->play->stage[s];
+    const int what = kind == HET_ACTION_F ? HETI_P_MAKE_F :
+        kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
+    heti_p_make_choice choice;
+    choice.lane = make->stage[s].lane;
+    choice.stage = s;
+    choice.kind = kind;
+    choice.group = group;
+    choice.micro_batch = stage->begun[what] / make->play->plan->slices;
+    choice.stages_after = stage->after;
+    if (heti_p_make_better(&choice, best)) *best = choice;
+}
+
+enum { HETI_P_GROUP_FIRST = 0, HETI_P_GROUP_SECOND = 1, HETI_P_GROUP_WEIGHTS = 2, HETI_P_GROUP_AHEAD = 3 };
+
+/* The next action of a list, both of a pair. */
+static void heti_p_make_choose_listed(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
+    const heti_p_make_item *item;
+    if (lane->next_item == lane->end_item) return;
+    item = &make->item[lane->next_item];
+    if (!heti_p_make_ready(make, item->stage, item->kind) ||
+        (item->overlap && !heti_p_make_ready(make, item[1].stage, item[1].kind)))
+        return;
+    heti_p_make_offer(make, item->stage, item->kind,
+                      item->kind == HET_ACTION_W ? HETI_P_GROUP_WEIGHTS : HETI_P_GROUP_FIRST, best);
+}
+
+/* The block's next forward or backward, in the order of their times in the block; W when there is
+   nothing else; perhaps a forward ahead of its time. */
+static void heti_p_make_choose_block(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
+    static const int heti_p_what[4] = { HETI_P_MAKE_F, HETI_P_MAKE_F, HETI_P_MAKE_I, HETI_P_MAKE_I };
+    const het_play_stage *first = &make->play->stage[lane->first_stage];
+    const int room = heti_p_make_kept(make, lane) < lane->limit;
+    int64_t s, next = -1, when, earliest = 0;
+    int i, chosen = 0;
+    for (i = 0; i < 4; i++) {
+        s = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
+        if (make->play->stage[s].begun[heti_p_what[i]] == first->items) continue;
+        when = HETI_P_BLOCK_TIME * make->play->stage[s].begun[heti_p_what[i]] + lane->block[i];
+        if (next >= 0 && when >= earliest) continue;
+        next = s;
+        earliest = when;
+        chosen = i;
+    }
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+        if (heti_p_make_ready(make, s, HET_ACTION_W))
+            heti_p_make_offer(make, s, HET_ACTION_W, HETI_P_GROUP_WEIGHTS, best);
+    if (next < 0) return;
+    if (chosen >= 2) {
+        if (heti_p_make_ready(make, next, HET_ACTION_I))
+            heti_p_make_offer(make, next, HET_ACTION_I, HETI_P_GROUP_FIRST, best);
+    } else if (room && heti_p_make_ready(make, next, HET_ACTION_F)) {
+        heti_p_make_offer(make, next, HET_ACTION_F, HETI_P_GROUP_FIRST, best);
+    }
+    if (room && first->begun[HETI_P_MAKE_F] - first->done[HETI_P_MAKE_I] < lane->ahead_limit &&
+        heti_p_make_ready(make, lane->first_stage, HET_ACTION_F))
+        heti_p_make_offer(make, lane->first_stage, HET_ACTION_F, HETI_P_GROUP_AHEAD, best);
+}
+
+/* The lane's best ready action, if it is better than *best. */
+static void heti_p_make_choose(const heti_p_make *make, const heti_p_make_lane *lane, heti_p_make_choice *best) {
+    const heti_p_rule *rule = make->rule;
+    const int32_t backward = rule->kind.split ? HET_ACTION_I : HET_ACTION_B;
+    const int32_t first = rule->backward_first ? HETI_P_GROUP_SECOND : HETI_P_GROUP_FIRST;
+    int64_t s;
+    if (rule->order == HETI_P_BLOCK) { heti_p_make_choose_block(make, lane, best); return; }
+    if (rule->order != HETI_P_FREE) { heti_p_make_choose_listed(make, lane, best); return; }
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage) {
+        if (heti_p_make_ready(make, s, backward))
+            heti_p_make_offer(make, s, backward, HETI_P_GROUP_FIRST + HETI_P_GROUP_SECOND - first, best);
+        if (heti_p_make_ready(make, s, HET_ACTION_F) && heti_p_make_room(make, s))
+            heti_p_make_offer(make, s, HET_ACTION_F, first, best);
+        if (rule->kind.split && heti_p_make_ready(make, s, HET_ACTION_W))
+            heti_p_make_offer(make, s, HET_ACTION_W, HETI_P_GROUP_WEIGHTS, best);
+    }
+}
+
+/* het_rule.choose: the best action of all lanes, and both of a pair. */
+static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
+    heti_p_make *make = HETI_T_CAST(heti_p_make *, user);
+    heti_p_make_choice best;
+    heti_p_make_lane *lane;
+    const heti_p_make_item *item;
+    int64_t l;
+    (void)play;
+    memset(&best, 0, sizeof best);
+    best.lane = -1;
+    for (l = make->rank[rank].first_lane; l >= 0; l = make->lane[l].next_lane)
+        heti_p_make_choose(make, &make->lane[l], &best);
+    if (best.lane < 0) return 0;
+    stage[0] = best.stage;
+    kind[0] = best.kind;
+    lane = &make->lane[best.lane];
+    if (lane->next_item == lane->end_item || !make->item[lane->next_item++].overlap) return 1;
+    item = &make->item[lane->next_item++];
+    stage[1] = item->stage;
+    kind[1] = item->kind;
+    return 2;
+}
+
+/* ---- patterns ---- */
+
+/* Appends an action of every slice of one micro-batch; micro-batches that only fill up the pattern
+   (>= count) are left out. Nothing depends on them, so what is left can still be executed. */
+static void heti_p_pattern_add(heti_p_make *make, int64_t stage, int32_t kind, int64_t micro_batch) {
+    int64_t k;
+    if (micro_batch >= make->play->counts[make->play->stage[stage].pipeline]) return;
+    for (k = 0; k < make->play->plan->slices; k++) {
+        heti_p_make_item *item = &make->item[make->items++];
+        item->stage = stage;
+        item->kind = kind;
+        item->overlap = 0;
+    }
+}
+
+/* The k-th forward of a rank in the interleaved order: groups of P micro-batches, chunk by chunk.
+   Backwards go through the chunks in reverse. The last group may be short; *place counts as if it
+   were not. */
+typedef struct heti_p_interleaved { int64_t place, chunk, micro_batch; } heti_p_interleaved;
+
+static heti_p_interleaved heti_p_interleaved_at(int64_t k, int64_t count, int64_t ranks, int64_t chunks) {
+    const int64_t whole = count / ranks * ranks * chunks;            /* items of whole groups */
+    const int64_t width = k < whole ? ranks : count % ranks;         /* micro-batches of its group */
+    const int64_t first = k < whole ? k / (ranks * chunks) * ranks : count / ranks * ranks;
+    const int64_t within = k < whole ? k % (ranks * chunks) : k - whole;
+    heti_p_interleaved at;
+    at.chunk = within / width;
+    at.micro_batch = first + within % width;
+    at.place = first * chunks + at.chunk * ranks + within % width;
+    return at;
+}
+
+/* Interleaved 1F1B as Megatron-LM orders it: rank r begins with 2 (P - 1 - r) + (v - 1) P forwards,
+   then one forward and one backward in turn, then backwards. A short last group keeps the places it
+   would have in a whole one, of which nothing in it depends on. */
+static void heti_p_pattern_interleaved(heti_p_make *make, const heti_p_make_lane *lane, int64_t position) {
+    const het_plan *plan = make->play->plan;
+    const int64_t first = plan->first_stage[lane->pipeline], chunks = lane->stages;
+    const int64_t ranks = (plan->first_stage[lane->pipeline + 1] - first) / chunks,
+                  count = make->play->counts[lane->pipeline];
+    const int64_t warm_up = 2 * (ranks - 1 - position) + (chunks - 1) * ranks;
+    int64_t forward = 0, backward = 0;
+    while (backward < count * chunks) {
+        const heti_p_interleaved b = heti_p_interleaved_at(backward, count, ranks, chunks);
+        const heti_p_interleaved f = heti_p_interleaved_at(heti_p_min(forward, count * chunks - 1), count, ranks,
+                                                           chunks);
+        if (forward < count * chunks && f.place <= b.place + warm_up) {
+            heti_p_pattern_add(make, first + f.chunk * ranks + position, HET_ACTION_F, f.micro_batch);
+            forward++;
+        } else {
+            heti_p_pattern_add(make, first + (chunks - 1 - b.chunk) * ranks + position, HET_ACTION_B, b.micro_batch);
+            backward++;
+        }
+    }
+}
+
+/* DualPipeV on one rank: the next micro-batch of each chunk, and the I whose W is still to come,
+   first in first out. */
+typedef struct heti_p_dual {
+    heti_p_make *make;
+    int64_t stage[2];                   /* chunk 0 on the way down, chunk 1 on the way up */
+    int64_t forward[2], backward[2];
+    int64_t waiting, weights;           /* put into make->waiting, taken from it */
+} heti_p_dual;
+
+static void heti_p_dual_forward(heti_p_dual *dual, int chunk) {
+    heti_p_pattern_add(dual->make, dual->stage[chunk], HET_ACTION_F, dual->forward[chunk]++);
+}
+
+static void heti_p_dual_backward(heti_p_dual *dual, int chunk, int split) {
+    heti_p_dual_weight weight;
+    weight.stage = dual->stage[chunk];
+    weight.micro_batch = dual->backward[chunk]++;
+    if (split) dual->make->waiting[dual->waiting++] = weight;
+    heti_p_pattern_add(dual->make, weight.stage, split ? HET_ACTION_I : HET_ACTION_B, weight.micro_batch);
+}
+
+static void heti_p_dual_weights(heti_p_dual *dual) {
+    const heti_p_dual_weight *weight = &dual->make->waiting[dual->weights++];
+    heti_p_pattern_add(dual->make, weight->stage, HET_ACTION_W, weight->micro_batch);
+}
+
+/* A forward of one chunk together with a backward of the other, slice by slice. */
+static void heti_p_dual_pair(heti_p_dual *dual, int chunk) {
+    heti_p_make *make = dual->make;
+    const int64_t forward = dual->forward[chunk], backward = dual->backward[1 - chunk], at = make->items,
+                  slices = make->play->plan->slices;
+    const int64_t count = make->play->counts[make->play->stage[dual->stage[0]].pipeline];
+    int64_t k;
+    heti_p_dual_forward(dual, chunk);
+    heti_p_dual_backward(dual, 1 - chunk, 0);
+    if (forward >= count || backward >= count) return;
+    for (k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
+        heti_p_make_item *item = &make->item[at + k];
+        item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
+        item->kind = k % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
+        item->overlap = k % 2 == 0;
+    }
+}
+
+/* The eight phases of DualPipeV for rank r of P: forwards down; forwards down and up; I, W and a
+   forward up; the steady state, pairs; backwards up and pairs; backwards up and down, split from
+   the middle on (on odd ranks before the one up, on even ranks after it); W and backwards down; the
+   W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
+static void heti_p_dual_phases(heti_p_dual *dual, int64_t ranks, int64_t r, int64_t micro_batches) {
+    int64_t i;
+    int split = 0;
+    for (i = 0; i < 2 * (ranks - 1 - r); i++) heti_p_dual_forward(dual, 0);
+    for (i = 0; i <= r; i++) {
+        heti_p_dual_forward(dual, 0);
+        heti_p_dual_forward(dual, 1);
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        heti_p_dual_backward(dual, 1, 1);
+        heti_p_dual_weights(dual);
+        heti_p_dual_forward(dual, 1);
+    }
+    for (i = 0; i < micro_batches - 2 * ranks + r + 1; i++) {
+        if (i == 0 && r == ranks - 1) { /* its own forward has just made what this backward needs: nothing to overlap */
+            heti_p_dual_forward(dual, 0);
+            heti_p_dual_backward(dual, 1, 0);
+        } else {
+            heti_p_dual_pair(dual, 0);
+        }
+        heti_p_dual_pair(dual, 1);
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        heti_p_dual_backward(dual, 1, 0);
+        heti_p_dual_pair(dual, 1);
+    }
+    for (i = 0; i <= r; i++) {
+        if (i == (r + 1) / 2 && r % 2 == 1) split = 1;
+        heti_p_dual_backward(dual, 1, split);
+        if (i == (r + 1) / 2 && r % 2 == 0) split = 1;
+        heti_p_dual_backward(dual, 0, split);
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        heti_p_dual_weights(dual);
+        heti_p_dual_backward(dual, 0, 1);
+    }
+    while (dual->weights < dual->waiting) heti_p_dual_weights(dual);
+}
+
+static void heti_p_pattern_dualpipev(heti_p_make *make, const heti_p_make_lane *lane, int64_t position) {
+    const het_plan *plan = make->play->plan;
+    const int64_t first = plan->first_stage[lane->pipeline],
+                  stages = plan->first_stage[lane->pipeline + 1] - first;
+    heti_p_dual dual;
+    memset(&dual, 0, sizeof dual);
+    dual.make = make;
+    dual.stage[0] = first + position;
+    dual.stage[1] = first + stages - 1 - position;
+    heti_p_dual_phases(&dual, stages / 2, position, heti_p_max(make->play->counts[lane->pipeline], stages));
+}
+
+/* ---- blocks: the V schedules ----
+   Every micro-batch repeats the same times, HETI_P_BLOCK_TIME after those of the one before. With d =
+   down, u = up, rank r of P:
+       F of chunk 0   d r               down the ranks
+       F of chunk 1   f1 - u r          up again
+       I of chunk 1   i1 + d r          down, the gradient
+       I of chunk 0   i0 - u r          up
+   each at least 1 after what it needs. A rank's actions never fall together if its four times
+   differ modulo 6; the two times left over are for W. An activation is kept for about as long as
+   its block: d + u = 6, 3, 2 keep p, p / 2, p / 3 micro-batches. */
+/* Whether time + step r differs from every times[i] + steps[i] r modulo 6, on all ranks. */
+static int heti_p_block_fits(const int64_t *times, const int64_t *steps, int count, int64_t time, int64_t step,
+                             int64_t ranks) {
+    int64_t r;
+    int i;
+    for (r = 0; r < ranks && r < HETI_P_BLOCK_TIME; r++)
+        for (i = 0; i < count; i++)
+            if ((time + step * r - times[i] - steps[i] * r) % HETI_P_BLOCK_TIME == 0) return 0;
+    return 1;
+}
+
+/* The times of one rank, each as early as fits. With K slices backwards start at the last slice: K
+   - 1 items later. */
+static void heti_p_block_times(const heti_p_rule *rule, heti_p_make_lane *lane, int64_t ranks, int64_t r,
+                               int64_t slices) {
+    const int64_t way = (rule->down + rule->up) * (ranks - 1) + 1, late = HETI_P_BLOCK_TIME * (slices - 1);
+    int64_t times[4], steps[4], ahead;
+    int i;
+    steps[0] = steps[2] = rule->down;
+    steps[1] = steps[3] = -rule->up;
+    times[0] = 0;
+    for (i = 1; i < 4; i++) {
+        const int64_t earliest = times[i - 1] + (i == 2 ? 1 : way);
+        for (times[i] = earliest; times[i] < earliest + HETI_P_BLOCK_TIME; times[i]++)
+            if (heti_p_block_fits(times, steps, i, times[i], steps[i], ranks)) break;
+    }
+    for (i = 0; i < 4; i++) lane->block[i] = times[i] + steps[i] * r + (i >= 2 ? late : 0);
+    /* chunk 1 must always find room for the forwards between its F and its I */
+    ahead = lane->limit - (lane->block[2] - lane->block[1] + HETI_P_BLOCK_TIME - 1) / HETI_P_BLOCK_TIME;
+    lane->ahead_limit = rule->ahead ? ahead : 0;
+}
+
+/* ---- setting up ---- */
+
+/* One pipeline against its rule's placement; P is its number of ranks. */
+static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p, int64_t ranks) {
+    const het_plan *plan = make->play->plan;
+    const int64_t first = plan->first_stage[p], stages = plan->first_stage[p + 1] - first,
+                  mate = p % 2 == 0 ? p + 1 : p - 1;
+    const het_stage *stage = plan->stage + first;
+    int64_t s;
+    switch (make->rule->kind.placement) {
+    case HET_PLACE_ROUND:
+        for (s = ranks; s < stages && stage[s].rank == stage[s - ranks].rank; s++) {}
+        if (s >= stages && stages % ranks == 0) return HET_OK;
+        return heti_t_fail(make->error, HET_ERR_INVALID,
+                           "het_schedule_make: %s needs the same number of stages on each rank, dealt out in turn "
+                           "(stages s and s + %d on one rank); pipeline %d has %d stages on %d ranks",
+                           make->rule->kind.name, ranks, p, stages, ranks);
+    case HET_PLACE_V:
+        for (s = 0; s < stages && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
+        if (s == stages && stages == 2 * ranks) return HET_OK;
+        return heti_t_fail(make->error, HET_ERR_INVALID,
+                           "het_schedule_make: %s needs two stages a rank in V shape (the first and the last, the "
+                           "second and the second last, ...); pipeline %d has %d stages on %d ranks, stage %d on rank "
+                           "%d",
+                           make->rule->kind.name, p, stages, ranks,
+                           heti_p_min(s, stages - 1), stage[heti_p_min(s, stages - 1)].rank);
+    case HET_PLACE_BOTH:
+        if (mate < plan->pipelines && plan->first_stage[mate + 1] - plan->first_stage[mate] == stages) {
+            for (s = 0; s < stages &&
+                 stage[s].rank == plan->stage[plan->first_stage[mate] + stages - 1 - s].rank; s++) {}
+            if (s == stages) return HET_OK;
+        }
+        return heti_t_fail(make->error, HET_ERR_INVALID,
+                           "het_schedule_make: %s needs pipelines in twos, the second with the ranks of the first in "
+                           "opposite order; pipeline %d has no such partner", make->rule->kind.name, p);
+    case HET_PLACE_ANY: break;
+    }
+    return HET_OK;
+}
+
+/* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
+static void heti_p_make_pipeline(heti_p_make *make, int64_t p, int64_t *ranks) {
+    const het_plan *plan = make->play->plan;
+    const heti_p_rule *rule = make->rule;
+    const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
+    int64_t s;
+    *ranks = 0;
+    for (s = first; s < end; s++) {
+        heti_p_make_stage *stage = &make->stage[s];
+        heti_p_make_rank *rank = &make->rank[plan->stage[s].rank];
+        int64_t l = rank->last_lane;
+        stage->next_stage = -1;
+        stage->open_limit = rule->after > 0 ? rule->after * (end - 1 - s) + rule->one + plan->slices - 1 : INT64_MAX;
+        stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
+        if (l < 0 || make->lane[l].pipeline != p) {
+            l = make->lanes++;
+            make->lane[l].pipeline = p;
+            make->lane[l].next_lane = -1;
+            make->lane[l].first_stage = s;
+            if (rank->last_lane < 0) rank->first_lane = l;
+            else make->lane[rank->last_lane].next_lane = l;
+            rank->last_lane = l;
+            ++*ranks;
+        } else {
+            make->stage[make->lane[l].last_stage].next_stage = s;
+        }
+        make->lane[l].last_stage = s;
+        make->lane[l].stages++;
+        stage->lane = l;
+    }
+}
+
+/* Limits and patterns of a pipeline's lanes, which are the last `ranks` ones. */
+static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks) {
+    const heti_p_rule *rule = make->rule;
+    const int64_t slices = make->play->plan->slices;
+    const double limit = make->play->plan->memory_limit;
+    int64_t l;
+    if (rule->kind.limited && limit != 0 && !(limit >= 1))
+        return heti_t_fail(make->error, HET_ERR_INVALID,
+                           "het_schedule_make: memory_limit is %e; %s needs room for 1 micro-batch in pipeline %d, "
+                           "or 0: no limit", limit, rule->kind.name, p);
+    for (l = make->lanes - ranks; l < make->lanes; l++) {
+        heti_p_make_lane *lane = &make->lane[l];
+        lane->limit = INT64_MAX;
+        if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
+        if (rule->kind.limited && limit != 0 && limit < HETI_T_CAST(double, make->play->counts[p]))
+            lane->limit = HETI_T_CAST(int64_t, limit * HETI_T_CAST(double, lane->stages * slices) * (1 + 1e-12));
+        lane->next_item = make->items;
+        if (rule->order == HETI_P_BLOCK) heti_p_block_times(rule, lane, ranks, l - (make->lanes - ranks), slices);
+        if (rule->order == HETI_P_INTERLEAVED)
+            heti_p_pattern_interleaved(make, lane, l - (make->lanes - ranks));
+        if (rule->order == HETI_P_DUALPIPEV)
+            heti_p_pattern_dualpipev(make, lane, l - (make->lanes - ranks));
+        lane->end_item = make->items;
+    }
+    return HET_OK;
+}
+
+/* A pattern has at most three actions for an item, and a W for each I of a rank. */
+static void heti_p_make_cut(heti_p_make *make) {
+    const het_play *play = make->play;
+    const int listed = make->rule->order == HETI_P_INTERLEAVED || make->rule->order == HETI_P_DUALPIPEV;
+    heti_t_arena arena;
+    int64_t s, items = 0, weights = 0;
+    for (s = 0; s < play->plan->stages && listed; s++) {
+        items += play->stage[s].items;
+        weights = heti_p_max(weights, heti_p_max(play->counts[play->stage[s].pipeline],
+                                                 play->stage[s].before + play->stage[s].after + 1));
+    }
+    arena.base = HETI_T_CAST(char *, make->block);
+    arena.used = 0;
+    make->stage = HETI_T_TAKE(&arena, heti_p_make_stage, play->plan->stages);
+    make->lane = HETI_T_TAKE(&arena, heti_p_make_lane, play->plan->stages);
+    make->rank = HETI_T_TAKE(&arena, heti_p_make_rank, play->plan->ranks);
+    make->item = HETI_T_CAST(heti_p_make_item *, heti_t_take(&arena, items, 3 * sizeof *make->item));
+    make->waiting = HETI_T_TAKE(&arena, heti_p_dual_weight, 2 * weights);
+    make->size = arena.used;
+}
+
+/* het_rule.start */
+static het_result heti_p_make_start(void *user, const het_play *play, het_error *error) {
+    heti_p_make *make = HETI_T_CAST(heti_p_make *, user);
+    int64_t p, ranks;
+    make->play = play;
+    make->error = error;
+    HETI_T_TRY(heti_p_rule_check(play->plan->schedule, "het_schedule_make", error));
+    make->rule = heti_p_rule_find(play->plan->schedule);
+    heti_p_make_cut(make);
+    HETI_T_TRY(heti_t_block(&make->allocator, make->size, "het_schedule_make", &make->block, error));
+    heti_p_make_cut(make);
+    for (p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
+    for (p = 0; p < play->plan->pipelines; p++) {
+        heti_p_make_pipeline(make, p, &ranks);
+        HETI_T_TRY(heti_p_make_check_placement(make, p, ranks));
+        HETI_T_TRY(heti_p_make_lanes(make, p, ranks));
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                                         het_schedule **schedule, het_error *error) {
+    heti_p_make make;
+    het_rule rule;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    if (plan == NULL || counts == NULL || schedule == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
+    memset(&make, 0, sizeof make);
+    HETI_T_TRY(heti_t_choose(allocator, &make.allocator, error, "het_schedule_make"));
+    rule.where = "het_schedule_make";
+    rule.user = &make;
+    rule.start = heti_p_make_start;
+    rule.choose = heti_p_make_next;
+    result = het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
+    if (make.block != NULL) make.allocator.free(make.allocator.user, make.block, make.size);
+    return result;
+}
+
+/* =================================================================================================
+   >>plans  Plans as text: JSON, shorthands, Megatron's layout strings.
+   Text is walked twice by the same function: once to count pipelines, stages and slices, once to
+   store them.
+   Units are cut by number: of U units in S stages, each stage gets U / S and the first U mod S
+   stages one more; embed and head count as a unit. Sharing out by cost is a planner's business.
+   ============================================================================================== */
+
+/* ---- reading ---- */
+
+#define HETI_P_PLANS_SLICES 65536        /* most slices */
+#define HETI_P_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
+#define HETI_P_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30]: het_plan_check */
+#define HETI_P_PLANS_MOST 1e30
+
+typedef struct heti_p_plans {
+    het_plan_desc desc;    /* with its defaults */
+    const char *text;
+    size_t length, at;     /* of shorthands */
+    het_error *error;
+    het_json json;
+    het_plan count;        /* what was met so far */
+    het_plan *plan;        /* NULL: only counted */
+} heti_p_plans;
+
+/* Room for what was counted, with every share 1. Counting starts again. */
+static het_result heti_p_plans_room(heti_p_plans *r) {
+    int64_t i;
+    HETI_T_TRY(het_plan_new(&r->count, &r->desc.allocator, "het_plan_read", &r->plan, r->error));
+    for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
+    for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
+    for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
+    r->count.pipelines = r->count.stages = 0;
+    return HET_OK;
+}
+
+/* ---- JSON: the keys are those beside het_plan_read; unknown and repeated ones are errors ---- */
+
+static het_result heti_p_plans_syntax(heti_p_plans *r) {
+    if (r->json.rule == NULL) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s", HETI_T_CAST(int64_t, r->json.rule_at),
+                       r->json.rule);
+}
+
+/* Which of `names` the key is. */
+static het_result heti_p_plans_key(heti_p_plans *r, const char *const *names, int count, const char *key, size_t length,
+                                   unsigned *seen, int *found) {
+    heti_p_printable print;
+    for (*found = 0; *found < count && !(length == strlen(key) && strcmp(key, names[*found]) == 0); ++*found) {}
+    if (*found == count || ((*seen >> *found) & 1u) != 0)
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s key '%s'",
+                           HETI_T_CAST(int64_t, r->json.at), *found == count ? "unknown" : "repeated",
+                           heti_p_print(&print, key, strlen(key)));
+    *seen |= 1u << *found;
+    return HET_OK;
+}
+
+/* A share or limit: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
+static het_result heti_p_plans_real(heti_p_plans *r, const char *what, int64_t number, double least, double *value) {
+    if (!het_json_real(&r->json, value) && strcmp(r->json.rule, "a number beyond double") == 0)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is not finite", what, number);
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if (*value <= 0.0 && *value >= 0.0 && least <= 0.0) {
+        *value = 0.0;
+        return HET_OK;
+    }
+    if (*value >= HETI_P_PLANS_LEAST && *value <= HETI_P_PLANS_MOST) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is %e, not %sfrom 1e-30 to 1e30", what, number,
+                       *value, least <= 0.0 ? "0 or " : "");
+}
+
+/* An array of them, stored where `to` is not NULL. */
+static het_result heti_p_plans_reals(heti_p_plans *r, const char *what, double least, int64_t most, double *to,
+                                     int64_t *count) {
+    *count = 0;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        double value = 0.0;
+        HETI_T_TRY(heti_p_plans_real(r, what, *count, least, &value));
+        if (*count == most)
+            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: more than %d values of %s", most, what);
+        if (to != NULL) to[*count] = value;
+        ++*count;
+    }
+    return heti_p_plans_syntax(r);
+}
+
+static het_result heti_p_plans_units(heti_p_plans *r, het_stage *stage) {
+    int64_t value[3] = { 0, 0, 0 };
+    int n = 0;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        het_json_integer(&r->json, &value[n]);
+        if (n < 2) n++;
+        else if (!r->json.rule) het_json_fail(&r->json, "units are two integers: [begin, end)");
+    }
+    if (!r->json.rule && n != 2) het_json_fail(&r->json, "units are two integers: [begin, end)");
+    stage->unit_begin = value[0];
+    stage->unit_end = value[1];
+    return heti_p_plans_syntax(r);
+}
+
+/* What the description says about a stage's recomputation. */
+static int32_t heti_p_plans_recompute(const heti_p_plans *r, const het_stage *stage) {
+    return r->desc.recompute == HET_YES && stage->unit_end < r->desc.units;
+}
+
+static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
+    static const char *const heti_p_keys[] = { "rank", "units", "recompute" };
+    const int64_t pipeline = r->count.pipelines;
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int found, truth = 0;
+    het_stage stage;
+    memset(&stage, 0, sizeof stage);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 3, key, length, &seen, &found));
+        if (found == 0) het_json_integer(&r->json, &stage.rank);
+        else if (found == 1) HETI_T_TRY(heti_p_plans_units(r, &stage));
+        else het_json_boolean(&r->json, &truth);
+    }
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if ((seen & 3u) != 3u)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline,
+                           number, heti_p_keys[(seen & 1u) != 0]);
+    stage.pipeline = pipeline;
+    stage.recompute = (seen & 4u) != 0 ? truth : heti_p_plans_recompute(r, &stage);
+    if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
+    r->count.stages++;
+    return HET_OK;
+}
+
+static het_result heti_p_plans_pipeline(heti_p_plans *r) {
+    static const char *const heti_p_keys[] = { "stages", "share" };
+    const int64_t pipeline = r->count.pipelines, first = r->count.stages;
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    double share = 1.0;
+    int found;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 2, key, length, &seen, &found));
+        if (found == 1) {
+            HETI_T_TRY(heti_p_plans_real(r, "the share of pipeline", pipeline, 0.0, &share));
+            continue;
+        }
+        het_json_enter(&r->json, HET_JSON_ARRAY);
+        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_p_plans_stage(r, r->count.stages - first));
+    }
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if (r->count.stages == first)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d has no stages", pipeline);
+    if (r->plan != NULL) {
+        r->plan->share[pipeline] = share;
+        r->plan->first_stage[pipeline + 1] = r->count.stages;
+    }
+    r->count.pipelines++;
+    return HET_OK;
+}
+
+static het_result heti_p_plans_slices(heti_p_plans *r) {
+    int64_t count = 0;
+    if (het_json_peek(&r->json) == HET_JSON_ARRAY) {
+        HETI_T_TRY(heti_p_plans_reals(r, "slice", HETI_P_PLANS_LEAST, HETI_P_PLANS_SLICES,
+                                      r->plan != NULL ? r->plan->slice_share : NULL, &count));
+    } else {
+        het_json_integer(&r->json, &count);
+        HETI_T_TRY(heti_p_plans_syntax(r));
+    }
+    if (count < 1 || count > HETI_P_PLANS_SLICES)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d slices, not 1 to %d", count,
+                           HETI_T_CAST(int64_t, HETI_P_PLANS_SLICES));
+    r->count.slices = count;
+    return HET_OK;
+}
+
+static het_result heti_p_plans_state(heti_p_plans *r) {
+    int64_t count = 0;
+    HETI_T_TRY(heti_p_plans_reals(r, "the state share of rank", 0.0, r->count.ranks,
+                                  r->plan != NULL ? r->plan->state_share : NULL, &count));
+    if (count != r->count.ranks)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d state shares for %d ranks", count,
+                           r->count.ranks);
+    return HET_OK;
+}
+
+static het_result heti_p_plans_name(heti_p_plans *r) {
+    char name[sizeof r->count.schedule];
+    size_t length = 0;
+    het_json_string(&r->json, name, sizeof name, &length);
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if (length != strlen(name))
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes",
+                           HETI_T_CAST(int64_t, length));
+    HETI_T_TRY(heti_p_rule_check(name, "het_plan_read", r->error));
+    memcpy(r->count.schedule, name, sizeof name);
+    return HET_OK;
+}
+
+static het_result heti_p_plans_step(heti_p_plans *r) {
+    static const char *const heti_p_keys[] = { "granules", "sequences", "length", "micro_batch" };
+    int64_t value[4] = { 0, 0, 0, 0 };
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int found;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 4, key, length, &seen, &found));
+        het_json_integer(&r->json, &value[found]);
+    }
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    for (found = 0; found < 4; found++)
+        if (value[found] < 1 || value[found] > HETI_P_PLANS_COUNT)
+            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: step: \"%s\" is %d, not 1 to %d",
+                               heti_p_keys[found], value[found], HETI_T_CAST(int64_t, HETI_P_PLANS_COUNT));
+    if (value[3] > value[0])
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: step: a micro-batch of %d granules, a step of %d",
+                           value[3], value[0]);
+    r->count.step.granules = value[0], r->count.step.sequences = value[1];
+    r->count.step.length = value[2], r->count.step.micro_batch = value[3];
+    return HET_OK;
+}
+
+static het_result heti_p_plans_json(heti_p_plans *r) {
+    static const char *const heti_p_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
+                                            "step" };
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int found;
+    r->json = het_json_start(r->text, r->length);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 6, key, length, &seen, &found));
+        if (found == 1) HETI_T_TRY(heti_p_plans_state(r));
+        else if (found == 2) HETI_T_TRY(heti_p_plans_slices(r));
+        else if (found == 3) HETI_T_TRY(heti_p_plans_name(r));
+        else if (found == 4) HETI_T_TRY(heti_p_plans_real(r, "memory limit", 0, 0.0, &r->count.memory_limit));
+        else if (found == 5) HETI_T_TRY(heti_p_plans_step(r));
+        else {
+            het_json_enter(&r->json, HET_JSON_ARRAY);
+            while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_p_plans_pipeline(r));
+        }
+    }
+    het_json_end(&r->json);
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if (r->count.pipelines == 0) return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: no pipelines");
+    return HET_OK;
+}
+
+/* ---- shorthands ---- */
+
+typedef enum heti_p_cuts { HETI_P_CUT_EVEN, HETI_P_CUT_RANGES, HETI_P_CUT_LAYOUT } heti_p_cuts;
+
+typedef struct heti_p_shorthand {
+    int64_t data, pipe;    /* D and P; 0: what the ranks leave */
+    int64_t each, copies;  /* stages a rank; pipelines over the same ranks */
+    int64_t stages, unit;  /* closed so far, and the next unit */
+    heti_p_cuts cut;
+    int32_t place;         /* het_placement */
+} heti_p_shorthand;
+
+static het_result heti_p_short_fail(const heti_p_plans *r, size_t at, const char *what) {
+    heti_p_printable print;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s at '%s'", HETI_T_CAST(int64_t, at), what,
+                       heti_p_print(&print, r->text + at, r->length - at));
+}
+
+static char heti_p_short_byte(const heti_p_plans *r) {
+    return HETI_T_CAST(char, r->at < r->length ? r->text[r->at] : 0);
+}
+
+/* Digits at the cursor; -1: none there. More than fits reads as 2^31. */
+static int64_t heti_p_short_number(heti_p_plans *r) {
+    int64_t value = -1;
+    for (; heti_p_short_byte(r) >= '0' && heti_p_short_byte(r) <= '9'; r->at++)
+        value = heti_p_min(heti_p_max(value, 0) * 10 + (heti_p_short_byte(r) - '0'), HETI_P_PLANS_COUNT + 1);
+    return value;
+}
+
+static int heti_p_short_word(heti_p_plans *r, const char *word) {
+    const size_t length = strlen(word);
+    if (r->length - r->at < length || memcmp(r->text + r->at, word, length) != 0) return 0;
+    r->at += length;
+    return 1;
+}
+
+/* Ends the stage [begin, unit) of the first pipeline. */
+static het_result heti_p_short_close(heti_p_plans *r, heti_p_shorthand *s, int64_t begin) {
+    if (begin == s->unit)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline 0, stage %d is empty", s->stages);
+    if (r->plan != NULL) {
+        r->plan->stage[s->stages].unit_begin = begin;
+        r->plan->stage[s->stages].unit_end = s->unit;
+    }
+    s->stages++;
+    return HET_OK;
+}
+
+/* "0-5|6-8|9": inclusive ranges. */
+static het_result heti_p_short_ranges(heti_p_plans *r, heti_p_shorthand *s) {
+    do {
+        const size_t at = r->at;
+        int64_t begin = heti_p_short_number(r), last = begin;
+        if (begin >= 0 && heti_p_short_word(r, "-")) last = heti_p_short_number(r);
+        if (last < 0 || (r->at < r->length && heti_p_short_byte(r) != '|'))
+            return heti_p_short_fail(r, at, "no range of units such as 0-5");
+        if (last < begin || last >= r->desc.units)
+            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: stage %d: units %d-%d of a chain of %d",
+                               s->stages, begin, last, r->desc.units);
+        s->unit = last + 1;
+        HETI_T_TRY(heti_p_short_close(r, s, begin));
+    } while (heti_p_short_word(r, "|"));
+    return HET_OK;
+}
+
+/* Letters of a layout string, `times` of them: E the embedding, t a layer (two units), L the head,
+   | the end of a stage. */
+static het_result heti_p_short_letter(heti_p_plans *r, heti_p_shorthand *s, char letter, int64_t times,
+                                      int64_t *begin) {
+    const int64_t last = r->desc.units - 1;
+    if (letter == '|') {
+        HETI_T_TRY(heti_p_short_close(r, s, *begin));
+        *begin = s->unit;
+        return times > 1 ? heti_p_short_close(r, s, *begin) : HET_OK; /* between two bars nothing is held */
+    }
+    if (letter == 'E' && (s->unit != 0 || times != 1))
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
+    if (letter == 't' && s->unit == 0)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come before the first t");
+    if (letter == 't' && s->unit + 2 * times > last)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: more than %d layers, the model has no "
+                                                       "more", (last - 1) / 2);
+    if (letter == 'L' && (s->unit != last || times != 1))
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: L must come once, after all %d "
+                                                    "layers; here after %d", (last - 1) / 2,
+                                                    heti_p_max(s->unit - 1, 0) / 2);
+    s->unit += letter == 't' ? 2 * times : 1;
+    return HET_OK;
+}
+
+static void heti_p_short_blanks(heti_p_plans *r) {
+    while (r->at < r->length && strchr(", \t\r\n", r->text[r->at]) != NULL && r->text[r->at] != 0) r->at++;
+}
+
+/* The n of "*n" at the cursor; 0 without one. */
+static het_result heti_p_short_times(heti_p_plans *r, int64_t *times) {
+    size_t at;
+    heti_p_short_blanks(r);
+    at = r->at;
+    *times = 0;
+    if (!heti_p_short_word(r, "*")) return HET_OK;
+    heti_p_short_blanks(r);
+    *times = heti_p_short_number(r);
+    if (*times < 0) return heti_p_short_fail(r, at, "no number behind '*'");
+    if (*times < 1 || *times > r->desc.units)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: byte %d: *%d, not 1 to %d",
+                           HETI_T_CAST(int64_t, at), *times, r->desc.units);
+    heti_p_short_blanks(r);
+    return HET_OK;
+}
+
+/* Letters up to `end`, without parentheses. */
+static het_result heti_p_short_letters(heti_p_plans *r, heti_p_shorthand *s, size_t end, int64_t *begin) {
+    int64_t times;
+    heti_p_short_blanks(r);
+    while (r->at < end) {
+        const char letter = heti_p_short_byte(r);
+        if (letter == 'm')
+            return heti_t_fail(r->error, HET_ERR_UNSUPPORTED,
+                               "het_plan_read: byte %d: layout: m (multi-token prediction) is not supported",
+                               HETI_T_CAST(int64_t, r->at));
+        if (letter == 0 || strchr("EtL|", letter) == NULL)
+            return heti_p_short_fail(r, r->at, "no letter of a layout (E t L | (..)*n)");
+        r->at++;
+        HETI_T_TRY(heti_p_short_times(r, &times));
+        HETI_T_TRY(heti_p_short_letter(r, s, letter, heti_p_max(times, 1), begin));
+    }
+    return HET_OK;
+}
+
+/* Megatron-LM's --pipeline-model-parallel-layout. Groups do not nest there either. */
+static het_result heti_p_short_layout(heti_p_plans *r, heti_p_shorthand *s) {
+    int64_t begin = 0, times, i;
+    if (r->desc.units % 2 != 0)
+        return heti_t_fail(r->error, HET_ERR_INVALID,
+                           "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this "
+                           "chain has %d units", r->desc.units);
+    while (heti_p_short_blanks(r), r->at < r->length) {
+        const size_t open = r->at;
+        size_t close = open;
+        while (close < r->length && r->text[close] != (r->text[open] == '(' ? ')' : '(')) close++;
+        if (r->text[open] != '(') {
+            HETI_T_TRY(heti_p_short_letters(r, s, close, &begin));
+            continue;
+        }
+        if (close == r->length) return heti_p_short_fail(r, open, "no ')' follows");
+        r->at = close + 1;
+        HETI_T_TRY(heti_p_short_times(r, &times));
+        if (times == 0) return heti_p_short_fail(r, open, "no *n behind a group");
+        for (i = 0; i < times; i++) {
+            const size_t behind = r->at;
+            const int64_t before = s->unit + s->stages;
+            r->at = open + 1;
+            HETI_T_TRY(heti_p_short_letters(r, s, close, &begin));
+            if (s->unit + s->stages == before) return heti_p_short_fail(r, open, "an empty group");
+            r->at = behind;
+        }
+    }
+    HETI_T_TRY(heti_p_short_close(r, s, begin));
+    if (s->unit != r->desc.units)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: %d of %d units; it must end in L",
+                           s->unit, r->desc.units);
+    return HET_OK;
+}
+
+/* "dp", "dpD", "pp", "ppP", "dpDx" before one of them, ranges or a layout. */
+static het_result heti_p_short_head(heti_p_plans *r, heti_p_shorthand *s) {
+    s->data = 1;
+    if (heti_p_short_word(r, "dp")) {
+        s->data = heti_p_short_number(r);
+        if (s->data == 0) return heti_p_short_fail(r, 0, "no pipelines");
+        s->data = heti_p_max(s->data, 0);
+        s->pipe = 1;
+        if (r->at == r->length) return HET_OK;
+        if (!heti_p_short_word(r, "x")) return heti_p_short_fail(r, r->at, "'x' was expected");
+    }
+    s->pipe = 0;
+    s->cut = HETI_P_CUT_LAYOUT;
+    if (!heti_p_short_word(r, "pp")) {
+        if (r->at < r->length && strchr("EtLm|(,", r->text[r->at]) != NULL) return HET_OK;
+        return heti_p_short_fail(r, r->at, "not JSON, dp, pp, dpDxppP, pp:0-5|6-9 or a layout of E t L | (..)*n");
+    }
+    s->cut = HETI_P_CUT_RANGES;
+    if (heti_p_short_word(r, ":")) return HET_OK;
+    s->cut = HETI_P_CUT_EVEN;
+    s->pipe = heti_p_short_number(r);
+    if (s->pipe == 0) return heti_p_short_fail(r, r->at, "no stages");
+    s->pipe = heti_p_max(s->pipe, 0);
+    return r->at == r->length ? HET_OK : heti_p_short_fail(r, r->at, "unexpected text");
+}
+
+/* D and P from what is written and the number of ranks, which they must use up. */
+static het_result heti_p_short_shape(heti_p_plans *r, heti_p_shorthand *s) {
+    const int64_t ranks = r->desc.ranks;
+    if (s->cut != HETI_P_CUT_EVEN) {
+        s->pipe = s->stages / s->each;
+        if (s->stages % s->each != 0)
+            return heti_t_fail(r->error, HET_ERR_INVALID,
+                               "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages,
+                               r->count.schedule, s->each);
+    }
+    if (s->data == 0 && s->pipe == 0)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: dpxpp needs one number");
+    if (s->pipe == 0) s->pipe = ranks / s->data;
+    if (s->data == 0) s->data = ranks / s->pipe;
+    if (s->data * s->pipe != ranks || s->pipe == 0)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d pipelines over %d ranks each make %d "
+                                                    "ranks, there are %d", s->data, s->pipe, s->data * s->pipe, ranks);
+    if (s->cut == HETI_P_CUT_EVEN) s->stages = s->pipe * s->each;
+    if (s->stages > r->desc.units)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: too many stages: %d for %d units", s->stages,
+                           r->desc.units);
+    return HET_OK;
+}
+
+/* The rank of stage k of copy c, counted from the pipeline's first. */
+static int64_t heti_p_short_rank(const heti_p_shorthand *s, int64_t c, int64_t k) {
+    if (s->place == HET_PLACE_V && k >= s->pipe) return 2 * s->pipe - 1 - k;
+    if (s->place == HET_PLACE_BOTH && c == 1) return s->pipe - 1 - k;
+    return k % s->pipe;
+}
+
+/* All pipelines from the units of the first. */
+static void heti_p_short_fill(const heti_p_plans *r, const heti_p_shorthand *s) {
+    het_plan *plan = r->plan;
+    const int64_t least = plan->units / s->stages, more = plan->units % s->stages;
+    int64_t p, k;
+    for (k = 0; k < s->stages && s->cut == HETI_P_CUT_EVEN; k++) {
+        plan->stage[k].unit_begin = k * least + heti_p_min(k, more);
+        plan->stage[k].unit_end = (k + 1) * least + heti_p_min(k + 1, more);
+    }
+    for (p = 0; p < plan->pipelines; p++) {
+        for (k = 0; k < s->stages; k++) {
+            het_stage *stage = &plan->stage[p * s->stages + k];
+            *stage = plan->stage[k];
+            stage->pipeline = p;
+            stage->rank = p / s->copies * s->pipe + heti_p_short_rank(s, p % s->copies, k);
+            stage->recompute = heti_p_plans_recompute(r, stage);
+        }
+        plan->first_stage[p + 1] = (p + 1) * s->stages;
+    }
+}
+
+static het_result heti_p_short_cut(heti_p_plans *r, heti_p_shorthand *s) {
+    const size_t at = r->at;
+    s->stages = s->unit = 0;
+    HETI_T_TRY(s->cut == HETI_P_CUT_RANGES ? heti_p_short_ranges(r, s) : heti_p_short_layout(r, s));
+    r->at = at;
+    return HET_OK;
+}
+
+static het_result heti_p_plans_shorthand(heti_p_plans *r) {
+    heti_p_shorthand s;
+    memset(&s, 0, sizeof s);
+    s.place = heti_p_rule_find(r->count.schedule)->kind.placement;
+    s.each = s.place == HET_PLACE_ROUND ? r->desc.chunks : s.place == HET_PLACE_V ? 2 : 1;
+    s.copies = s.place == HET_PLACE_BOTH ? 2 : 1;
+    HETI_T_TRY(heti_p_short_head(r, &s));
+    if (s.cut != HETI_P_CUT_EVEN) HETI_T_TRY(heti_p_short_cut(r, &s));
+    HETI_T_TRY(heti_p_short_shape(r, &s));
+    r->count.pipelines = s.data * s.copies;
+    r->count.stages = r->count.pipelines * s.stages;
+    HETI_T_TRY(heti_p_plans_room(r));
+    if (s.cut != HETI_P_CUT_EVEN) HETI_T_TRY(heti_p_short_cut(r, &s)); /* the first pass found no error, this stores */
+    heti_p_short_fill(r, &s);
+    return HET_OK;
+}
+
+static het_result heti_p_plans_range(const char *what, int64_t value, int64_t most, het_error *error) {
+    if (value >= 1 && value <= most) return HET_OK;
+    return heti_t_fail(error, HET_ERR_INVALID, "het_plan_read: %s is %d, not 1 to %d", what, value, most);
+}
+
+static het_result heti_p_plans_desc(heti_p_plans *r, const het_plan_desc *desc) {
+    het_plan_desc *d = &r->desc;
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_desc was not zeroed: canaries are %x and %x",
+                           HETI_T_CAST(uint64_t, desc->start_canary), HETI_T_CAST(uint64_t, desc->end_canary));
+    *d = *desc;
+    if (d->schedule == NULL) d->schedule = "1f1b";
+    if (d->chunks == 0) d->chunks = 2;
+    if (d->slices == 0) d->slices = 1;
+    HETI_T_TRY(heti_p_plans_range("units", d->units, HETI_P_PLANS_COUNT, r->error));
+    HETI_T_TRY(heti_p_plans_range("ranks", d->ranks, HETI_P_PLANS_COUNT, r->error));
+    HETI_T_TRY(heti_p_plans_range("chunks", d->chunks, HETI_P_PLANS_COUNT, r->error));
+    HETI_T_TRY(heti_p_plans_range("slices", d->slices, HETI_P_PLANS_SLICES, r->error));
+    HETI_T_TRY(heti_p_rule_check(d->schedule, "het_plan_read", r->error));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &d->allocator, r->error, "het_plan_read"));
+    r->count.make = het_schedule_make;
+    r->count.units = d->units;
+    r->count.ranks = d->ranks;
+    r->count.slices = d->slices;
+    memcpy(r->count.schedule, d->schedule, strlen(d->schedule) + 1);
+    return HET_OK;
+}
+
+static het_result heti_p_plans_read(heti_p_plans *r) {
+    size_t at = 0;
+    while (at < r->length && strchr(" \t\r\n", r->text[at]) != NULL && r->text[at] != 0) at++;
+    if (at == r->length) return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: the text is empty");
+    if (r->text[at] == '{') {
+        HETI_T_TRY(heti_p_plans_json(r));
+        HETI_T_TRY(heti_p_plans_room(r));
+        HETI_T_TRY(heti_p_plans_json(r));
+    } else {
+        r->at = at;
+        while (r->text[r->length - 1] != 0 && strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
+        HETI_T_TRY(heti_p_plans_shorthand(r));
+    }
+    return het_plan_check(r->plan, "het_plan_read", r->error);
+}
+
+HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan,
+                                     het_error *error) {
+    heti_p_plans r;
+    het_result result;
+    if (plan != NULL) *plan = NULL;
+    if (desc == NULL || plan == NULL || (text == NULL && length > 0))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_plan_read: %s is NULL", desc == NULL ? "desc" : plan == NULL ?
+                           "plan" : "text");
+    memset(&r, 0, sizeof r);
+    r.text = text;
+    r.length = length;
+    r.error = error;
+    HETI_T_TRY(heti_p_plans_desc(&r, desc));
+    result = heti_p_plans_read(&r);
+    if (result == HET_OK) *plan = r.plan;
+    else het_plan_free(r.plan);
+    return result;
+}
+
+/* ---- writing ---- */
+
+/* Reads back as the same double: 0, or in [1e-30, 1e30]. */
+static void heti_p_plans_number(heti_t_text *out, double x) {
+    int exponent = 0;
+    const uint64_t mantissa = x > 0 ? heti_t_shortest(x, &exponent) : 0;
+    heti_t_layout(out, mantissa, exponent, -6, 18, 0);
+}
+
+static void heti_p_plans_put_reals(heti_t_text *out, const char *key, const double *value, int64_t count) {
+    int64_t i;
+    heti_t_format(out, ",\n  \"%s\": [", key);
+    for (i = 0; i < count; i++) {
+        if (i > 0) heti_t_put(out, ", ");
+        heti_p_plans_number(out, value[i]);
+    }
+    heti_t_put(out, "]");
+}
+
+HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to) {
+    char room[4096];
+    heti_t_text out;
+    int64_t p, i;
+    if (plan == NULL || to == NULL || to->write == NULL || heti_p_rule_find(plan->schedule) == NULL)
+        return HET_ERR_INVALID;
+    out = heti_t_text_to(to, room, sizeof room);
+    heti_t_format(&out, "{\n  \"schedule\": \"%s\",\n  \"pipelines\": [", plan->schedule);
+    for (p = 0; p < plan->pipelines; p++) {
+        heti_t_put(&out, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
+        heti_p_plans_number(&out, plan->share[p]);
+        heti_t_put(&out, ", \"stages\": [");
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+            const het_stage *stage = &plan->stage[i];
+            heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s}",
+                              i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
+                                  stage->recompute ? "true" : "false");
+        }
+        heti_t_put(&out, "\n    ]}");
+    }
+    heti_t_put(&out, "\n  ]");
+    heti_p_plans_put_reals(&out, "state_shares", plan->state_share, plan->ranks);
+    heti_p_plans_put_reals(&out, "slices", plan->slice_share, plan->slices);
+    heti_t_put(&out, ",\n  \"memory_limit\": ");
+    heti_p_plans_number(&out, plan->memory_limit);
+    if (plan->step.length > 0)
+        heti_t_format(&out, ",\n  \"step\": {\"granules\": "
+                              "%d, \"sequences\": %d, \"length\": %d, \"micro_batch\": %d}", plan->step.granules,
+                              plan->step.sequences, plan->step.length, plan->step.micro_batch);
+    heti_t_put(&out, "\n}\n");
+    return heti_t_end(&out);
+}
+
+
+/* =================================================================================================
+   >>lists  Schedules as text.
+   ============================================================================================== */
+
+HETRAIN_API het_result het_schedule_write(const het_schedule *schedule, const het_writer *to) {
+    char room[4096];
+    heti_t_text out;
+    int64_t r, i;
+    if (schedule == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
+    out = heti_t_text_to(to, room, sizeof room);
+    for (r = 0; r < schedule->ranks; r++) {
+        int32_t pair = 0;
+        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+            if (i > schedule->start[r]) heti_t_put(&out, pair ? ";" : ",");
+            if (schedule->action[i].overlap && !pair) heti_t_put(&out, "(");
+            heti_t_action(&out, &schedule->action[i]);
+            if (pair) heti_t_put(&out, ")OVERLAP_F_B");
+            pair = !pair && schedule->action[i].overlap;
+        }
+        if (pair) return HET_ERR_INVALID; /* a pair without its second action */
+        heti_t_put(&out, "\n");
+    }
+    return heti_t_end(&out);
+}
+
+/* ---- reading ---- */
+
+#define HETI_P_LINES_BW HETI_T_KINDS /* PyTorch's other name of a full backward */
+
+typedef struct heti_p_lines {
+    const het_plan *plan;
+    const char *text;
+    size_t length, at, line_at; /* the cursor, and where its line starts */
+    int64_t line;               /* from 1 */
+    het_error *error;
+    het_schedule *schedule;     /* NULL: only counted */
+    int64_t actions, bare;      /* bare: "B", which is I where a W follows */
+    int64_t weights;            /* W */
+    int64_t micro_batches;      /* the most of any pipeline */
+    int32_t verdicts;
+} heti_p_lines;
+
+/* Fails with line, column and the token [begin, end). */
+static het_result heti_p_lines_fail(const heti_p_lines *r, het_result code, size_t begin, size_t end,
+                                    const char *what) {
+    heti_p_printable print;
+    return heti_t_fail(r->error, code, "het_schedule_read: line %d, column %d: '%s': %s", r->line,
+                       HETI_T_CAST(int64_t, begin - r->line_at + 1), heti_p_print(&print, r->text + begin, end - begin),
+                         what);
+}
+
+/* Digits at *at before `end`: below 2^31 - 1, or -1 for none, or -2 for more. */
+static int32_t heti_p_lines_number(const heti_p_lines *r, size_t *at, size_t end) {
+    const size_t begin = *at;
+    int64_t value = 0;
+    for (; *at < end && r->text[*at] >= '0' && r->text[*at] <= '9'; ++*at)
+        value = heti_p_min(value * 10 + (r->text[*at] - '0'), HETI_P_PLANS_COUNT);
+    if (*at == begin) return -1;
+    return value == HETI_P_PLANS_COUNT ? -2 : HETI_T_CAST(int32_t, value);
+}
+
+/* The word of capitals and '_' at *at, as a kind of action, or HETI_P_LINES_BW; -1: none of them. */
+static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at, size_t end) {
+    const size_t begin = *at;
+    int32_t kind;
+    while (*at < end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
+    for (kind = 0; kind <= HETI_P_LINES_BW; kind++) {
+        const char *word = kind == HETI_P_LINES_BW ? "BW" : heti_t_kind(kind);
+        if (strlen(word) == *at - begin && memcmp(word, r->text + begin, *at - begin) == 0) return kind;
+    }
+    return -1;
+}
+
+/* Why a word behind a stage's number is none of ours. */
+static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size_t word, size_t end) {
+    static const char *const heti_p_foreign_words[] = { "UNSHARD", "RESHARD", "REDUCE_GRAD" };
+    size_t behind = word;
+    int i;
+    while (behind < end && ((r->text[behind] >= 'A' && r->text[behind] <= 'Z') || r->text[behind] == '_')) behind++;
+    for (i = 0; i < 3; i++) {
+        if (behind - word == strlen(heti_p_foreign_words[i]) && memcmp(r->text + word, heti_p_foreign_words[i],
+                                                                       behind - word) == 0)
+            return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end,
+                                     "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not supported (REDUCE and GATHER "
+                                     "take their place)");
+    }
+    return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
+                             "no action: after the stage comes F, B, BW, I, W, SEND_F, RECV_F, SEND_B or RECV_B");
+}
+
+/* ".slice@pipeline/version" at `at`, each only where not 0 (a written 0 is fine). */
+static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t begin, size_t at, size_t end, het_action *a) {
+    static const char heti_p_marks[] = ".@/";
+    int32_t *const to[3] = { &a->slice, &a->pipeline, &a->version };
+    int i;
+    for (i = 0; i < 3; i++) {
+        if (at == end || r->text[at] != heti_p_marks[i]) continue;
+        at++;
+        *to[i] = heti_p_lines_number(r, &at, end);
+        if (*to[i] < 0)
+            return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, *to[i] == -1 ? "a number must follow . @ and /" :
+                                     "a number is not below 2^31 - 1");
+    }
+    if (at < end && r->text[at] == '_')
+        return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end,
+                                 "PyTorch's batched transfers are not supported: write two actions");
+    if (at < end)
+        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
+                                 "unexpected text behind an action (suffixes are .slice @pipeline /version, "
+                                 "in this order)");
+    if (a->version != 0)
+        return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "weight versions other than 0 are not supported");
+    return HET_OK;
+}
+
+/* What the plan says about the numbers of a stage's action. */
+static het_result heti_p_lines_limits(const heti_p_lines *r, size_t begin, size_t end, const het_action *a) {
+    const het_plan *plan = r->plan;
+    if (a->pipeline >= plan->pipelines)
+        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such pipeline");
+    if (a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline])
+        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "the plan's pipeline has no such stage");
+    if (a->slice >= plan->slices)
+        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such slice");
+    return HET_OK;
+}
+
+/* One action from [begin, end). A bare "B" comes back with version -1. */
+static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end, het_action *a) {
+    size_t at = begin, word;
+    int32_t name;
+    memset(a, 0, sizeof *a);
+    a->stage = heti_p_lines_number(r, &at, end);
+    word = at;
+    name = heti_p_lines_word(r, &at, end);
+    if (a->stage == -2) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a number is not below 2^31 - 1");
+    if (a->stage == -1) {
+        if (name < HET_ACTION_REDUCE || name == HETI_P_LINES_BW)
+            return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
+                                     "no action: neither a stage's number nor REDUCE, VERDICT, STEP or GATHER");
+        a->kind = name;
+        a->stage = 0;
+        if (a->kind != HET_ACTION_VERDICT) a->stage = heti_p_lines_number(r, &at, end);
+        if (a->stage < 0) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "the number of a block must follow");
+        r->verdicts |= a->kind == HET_ACTION_VERDICT;
+        if (at == end) return HET_OK;
+        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
+    }
+    if (name < 0 || (name >= HET_ACTION_REDUCE && name != HETI_P_LINES_BW))
+        return heti_p_lines_foreign(r, begin, word, end);
+    a->kind = name == HETI_P_LINES_BW ? HET_ACTION_B : name;
+    a->micro_batch = heti_p_lines_number(r, &at, end);
+    if (a->micro_batch < 0)
+        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
+                                 a->micro_batch == -1 ? "the number of a micro-batch must follow"
+                                                   : "a number is not below 2^31 - 1");
+    HETI_T_TRY(heti_p_lines_suffixes(r, begin, at, end, a));
+    HETI_T_TRY(heti_p_lines_limits(r, begin, end, a));
+    if (name == HET_ACTION_B) a->version = -1;
+    return HET_OK;
+}
+
+static void heti_p_lines_store(heti_p_lines *r, const het_action *a) {
+    r->bare += a->version != 0;
+    r->weights += a->kind == HET_ACTION_W;
+    if (r->schedule != NULL) {
+        r->schedule->action[r->actions] = *a;
+        if (a->kind < HET_ACTION_REDUCE) {
+            int64_t *count = &r->schedule->micro_batches[a->pipeline];
+            *count = heti_p_max(*count, HETI_T_CAST(int64_t, a->micro_batch) + 1);
+            r->micro_batches = heti_p_max(r->micro_batches, *count);
+        }
+    }
+    r->actions++;
+}
+
+/* "(0F7;7B3)OVERLAP_F_B": a forward and a backward that run together. */
+static het_result heti_p_lines_pair(heti_p_lines *r, size_t begin, size_t end) {
+    static const char heti_p_mark[] = ")OVERLAP_F_B";
+    const size_t mark = sizeof heti_p_mark - 1;
+    size_t middle = begin + 1, close;
+    het_action first, second;
+    if (end - begin < mark + 1 || memcmp(r->text + end - mark, heti_p_mark, mark) != 0)
+        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    close = end - mark;
+    while (middle < close && r->text[middle] != ';') middle++;
+    if (middle == close) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    HETI_T_TRY(heti_p_lines_action(r, begin + 1, middle, &first));
+    HETI_T_TRY(heti_p_lines_action(r, middle + 1, close, &second));
+    if (first.kind != HET_ACTION_F || (second.kind != HET_ACTION_B && second.kind != HET_ACTION_I))
+        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "a pair is an F and a B or I");
+    first.overlap = 1;
+    heti_p_lines_store(r, &first);
+    heti_p_lines_store(r, &second);
+    return HET_OK;
+}
+
+/* The cell [begin, end): an action, a pair, or nothing (idle). */
+static het_result heti_p_lines_cell(heti_p_lines *r, size_t begin, size_t end) {
+    het_action a;
+    while (begin < end && (r->text[begin] == ' ' || r->text[begin] == '\t')) begin++;
+    while (begin < end && (r->text[end - 1] == ' ' || r->text[end - 1] == '\t')) end--;
+    if (begin == end) return HET_OK;
+    if (r->text[begin] == '(') return heti_p_lines_pair(r, begin, end);
+    HETI_T_TRY(heti_p_lines_action(r, begin, end, &a));
+    heti_p_lines_store(r, &a);
+    return HET_OK;
+}
+
+/* The cells of the line [at, end). */
+static het_result heti_p_lines_line(heti_p_lines *r, size_t end) {
+    while (r->at < end) {
+        size_t comma = r->at;
+        while (comma < end && r->text[comma] != ',') comma++;
+        HETI_T_TRY(heti_p_lines_cell(r, r->at, comma));
+        r->at = comma + 1;
+    }
+    return HET_OK;
+}
+
+/* A line a rank; empty lines may follow. */
+static het_result heti_p_lines_lines(heti_p_lines *r) {
+    int64_t rank = 0;
+    size_t at = 0;
+    r->line = r->actions = r->bare = r->weights = 0;
+    while (at < r->length) {
+        const char *newline = HETI_T_CAST(const char *, memchr(r->text + at, '\n', r->length - at));
+        const size_t next = newline != NULL ? HETI_T_CAST(size_t, newline - r->text) : r->length;
+        const int64_t before = r->actions;
+        r->at = r->line_at = at;
+        r->line++;
+        HETI_T_TRY(heti_p_lines_line(r, next > at && r->text[next - 1] == '\r' ? next - 1 : next));
+        if (rank == r->plan->ranks && r->actions > before)
+            return heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: line %d: the plan has only %d ranks",
+                               r->line, r->plan->ranks);
+        if (rank < r->plan->ranks && r->schedule != NULL) r->schedule->start[rank + 1] = r->actions;
+        rank += rank < r->plan->ranks;
+        at = next + 1;
+    }
+    if (rank < r->plan->ranks)
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: %d lines, the plan has %d ranks", rank,
+                           r->plan->ranks);
+    return HET_OK;
+}
+
+/* Sorts by radix, 8 bits at a time, in `key` and back from `other`. */
+static void heti_p_sort(uint64_t *key, uint64_t *other, int64_t count) {
+    uint64_t all = 0;
+    int64_t i;
+    int shift;
+    for (i = 0; i < count; i++) all |= key[i];
+    for (shift = 0; shift < 64 && (all >> shift) != 0; shift += 8) {
+        int64_t at[257];
+        memset(at, 0, sizeof at);
+        for (i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
+        for (i = 0; i < 256; i++) at[i + 1] += at[i];
+        for (i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
+        memcpy(key, other, HETI_T_CAST(size_t, count) * sizeof *key);
+    }
+}
+
+static int heti_p_sorted_find(const uint64_t *key, int64_t count, uint64_t wanted) {
+    int64_t low = 0, high = count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (key[middle] < wanted) low = middle + 1;
+        else high = middle;
+    }
+    return low < count && key[low] == wanted;
+}
+
+/* A number for (pipeline, stage, micro-batch, slice) of any action of the text. */
+static uint64_t heti_p_lines_key(const heti_p_lines *r, const het_action *a) {
+    const int64_t stage = r->plan->first_stage[a->pipeline] + a->stage;
+    return HETI_T_CAST(uint64_t, (stage * r->micro_batches + a->micro_batch) * r->plan->slices + a->slice);
+}
+
+/* PyTorch writes "B" for a full backward and, in older files, for backward-input. The latter has a
+   W: it becomes I. "BW" is always a full backward; with a W it could not be written, for we write
+   "B". */
+static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *allocator) {
+    const size_t size = 2 * HETI_T_CAST(size_t, r->weights) * sizeof(uint64_t);
+    het_schedule *s = r->schedule;
+    het_result result = HET_OK;
+    void *block;
+    uint64_t *key;
+    int64_t i, n = 0;
+    if (r->bare == 0 && r->weights == 0) return HET_OK;
+    if (r->micro_batches > INT64_MAX / r->plan->stages / r->plan->slices)
+        return heti_t_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are "
+                                                    "more than can be counted", r->plan->stages, r->micro_batches,
+                           r->plan->slices);
+    HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_read", &block, r->error));
+    key = HETI_T_CAST(uint64_t *, block);
+    for (i = 0; i < r->actions; i++)
+        if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_p_lines_key(r, &s->action[i]);
+    heti_p_sort(key, key + n, n);
+    for (i = 0; i < r->actions && result == HET_OK; i++) {
+        het_action *a = &s->action[i];
+        const int bare = a->version != 0;
+        a->version = 0;
+        if (a->kind != HET_ACTION_B || !heti_p_sorted_find(key, n, heti_p_lines_key(r, a))) continue;
+        if (bare) a->kind = HET_ACTION_I;
+        else result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: stage %d, micro-batch %d, slice %d of "
+                                                            "pipeline %d: a full backward (BW) and a W",
+                                  HETI_T_CAST(int64_t, a->stage), HETI_T_CAST(int64_t, a->micro_batch),
+                                  HETI_T_CAST(int64_t, a->slice), HETI_T_CAST(int64_t, a->pipeline));
+    }
+    allocator->free(allocator->user, block, size > 0 ? size : 1);
+    return result;
+}
+
+HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text, size_t length,
+                                         const het_allocator *allocator, het_schedule **schedule, het_error *error) {
+    static const char heti_p_where[] = "het_schedule_read";
+    heti_p_lines r;
+    het_allocator memory;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    if (plan == NULL || text == NULL || schedule == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_p_where, plan == NULL ? "plan" :
+                           text == NULL ? "the input" : "schedule");
+    HETI_T_TRY(het_plan_check(plan, heti_p_where, error));
+    HETI_T_TRY(heti_t_choose(allocator, &memory, error, heti_p_where));
+    memset(&r, 0, sizeof r);
+    r.plan = plan;
+    r.text = text;
+    r.length = length;
+    r.error = error;
+    HETI_T_TRY(heti_p_lines_lines(&r));
+    HETI_T_TRY(het_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, heti_p_where, &r.schedule, error));
+    result = heti_p_lines_lines(&r); /* found no error before: stores */
+    if (result == HET_OK) result = heti_p_lines_normalise(&r, &memory);
+    if (result != HET_OK) {
+        het_schedule_free(r.schedule);
+        return result;
+    }
+    r.schedule->complete = r.verdicts;
+    *schedule = r.schedule;
+    return HET_OK;
+}
 
 /* =================================================================================================
    >>records  What both pictures ask of a timeline.

@@ -3820,7 +3820,6 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
    choices made along the cluster's groups and are improved by moves.
    ============================================================================================== */
 
-enum { HETI_S_PLACE_ANY = 0, HETI_S_PLACE_ROUND = 1, HETI_S_PLACE_V = 2 };
 enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, HETI_S_STATES = 3 };
 enum {
     HETI_S_TIME_FORWARD = 0, HETI_S_TIME_BACKWARD = 1, HETI_S_TIME_INPUT = 2, HETI_S_TIME_WEIGHT = 3,
@@ -3837,21 +3836,11 @@ enum {
 /* seconds of a choice that does not fit into memory: this times 1 + the bytes that are missing */
 #define HETI_S_MISFIT 1e200
 
-/* A name of het_schedule_make as the planner sees it. */
-typedef struct heti_s_maker {
-    const char *name;
-    int32_t place, split, limited, all, usual; /* all: keeps every micro-batch at once */
-} heti_s_maker;
-
-static const heti_s_maker *heti_s_order_at(int64_t i) {
-    static const heti_s_maker heti_s_orders[] = {
-        { "1f1b", HETI_S_PLACE_ANY, 0, 0, 0, 1 },          { "gpipe", HETI_S_PLACE_ANY, 0, 0, 1, 1 },
-        { "zb-h1", HETI_S_PLACE_ANY, 1, 0, 0, 1 },         { "zb-h2", HETI_S_PLACE_ANY, 1, 0, 0, 0 },
-        { "greedy", HETI_S_PLACE_ANY, 1, 1, 0, 1 },        { "interleaved", HETI_S_PLACE_ROUND, 0, 0, 0, 1 },
-        { "zb-v", HETI_S_PLACE_V, 1, 0, 0, 1 },            { "v-half", HETI_S_PLACE_V, 1, 0, 0, 0 },
-        { "v-min", HETI_S_PLACE_V, 1, 0, 0, 0 },           { "dualpipev", HETI_S_PLACE_V, 1, 0, 0, 0 }
-    };
-    return i < HETI_T_CAST(int64_t, sizeof heti_s_orders / sizeof *heti_s_orders) ? &heti_s_orders[i] : NULL;
+/* The i-th schedule that the planner tries; NULL: there are no more. */
+static const het_schedule_kind *heti_s_order_at(int64_t i) {
+    int64_t k = 0;
+    while (het_schedule_kind_at(k) != NULL && het_schedule_kind_at(k)->search != i + 1) k++;
+    return het_schedule_kind_at(k);
 }
 
 static int heti_s_same_text(const char *a, const char *b) {
@@ -3889,7 +3878,7 @@ typedef struct heti_s_seek {
     het_error *error;
     het_allocator allocator;
     int64_t ranks, units, kinds, orders, found_room;
-    const heti_s_maker *order[HETI_S_MOST_SCHEDULES];
+    const het_schedule_kind *order[HETI_S_MOST_SCHEDULES];
     int has[2];                       /* some schedule does B in one piece; splits it */
     /* devices: a kind is a profile, a speed and a memory */
     int64_t *kind_of;                 /* [ranks] */
@@ -3966,12 +3955,12 @@ static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
 
 static int64_t heti_s_places(const heti_s_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
 static int64_t heti_s_chunks(const heti_s_seek *s, const heti_s_choice *c) {
-    return s->order[c->order]->place == HETI_S_PLACE_ANY ? 1 : 2;
+    return s->order[c->order]->placement == HET_PLACE_ANY ? 1 : 2;
 }
 
 /* Which of `places` devices has stage `stage`. */
-static int64_t heti_s_place_of(const heti_s_maker *order, int64_t places, int64_t stage) {
-    return stage < places ? stage : order->place == HETI_S_PLACE_V ? 2 * places - 1 - stage : stage - places;
+static int64_t heti_s_place_of(const het_schedule_kind *order, int64_t places, int64_t stage) {
+    return stage < places ? stage : order->placement == HET_PLACE_V ? 2 * places - 1 - stage : stage - places;
 }
 
 static int64_t heti_s_micro_batches(const heti_s_seek *s, int64_t granules) {
@@ -4078,7 +4067,7 @@ static const het_unit_time *heti_s_unit_times(const heti_s_seek *s, const het_de
 /* ---- a choice as a plan, its memory, its time ---- */
 
 static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
-    const heti_s_maker *order = s->order[c->order];
+    const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c);
     het_plan *plan = &s->plan;
     int64_t p, g = 0, i;
@@ -4324,7 +4313,7 @@ static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
    that is not a W is a backward, after which the stages before have theirs. */
 static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int recompute_known,
                                     int64_t order_index) {
-    const heti_s_maker *order = s->order[order_index >= 0 ? order_index : c->order];
+    const het_schedule_kind *order = s->order[order_index >= 0 ? order_index : c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
                   first = c->first[p];
     const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
@@ -4421,7 +4410,7 @@ static int heti_s_too_large(const heti_s_seek *s, const heti_s_choice *c) {
         const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
         for (i = 0; i < places; i++) {
             const int64_t at = c->first[p] + i;
-            const int64_t other = s->order[c->order]->place == HETI_S_PLACE_V ? 2 * places - 1 - i : places + i;
+            const int64_t other = s->order[c->order]->placement == HET_PLACE_V ? 2 * places - 1 - i : places + i;
             const double limit = s->d.cluster->device[c->device[at]].memory;
             double bytes = heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], c->recompute[at], tokens);
             if (limit <= 0) continue;
@@ -4436,12 +4425,12 @@ static int heti_s_too_large(const heti_s_seek *s, const heti_s_choice *c) {
 
 /* About how many micro-batches stage `stage` of `stages` keeps. */
 static double heti_s_in_flight(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t stage, int64_t stages) {
-    const heti_s_maker *order = s->order[c->order];
+    const het_schedule_kind *order = s->order[c->order];
     const double all = heti_s_real(c->count[p] > 0 ? c->count[p] : 1);
     double n = heti_s_real(order->split ? stages : stages - stage);
-    if (order->all) n = all;
+    if (order->all_forward) n = all;
     if (order->limited) n = c->limit > 0 ? heti_s_real(c->limit) : all;
-    if (order->place != HETI_S_PLACE_ANY) n = heti_s_real(stages / 2);
+    if (order->placement != HET_PLACE_ANY) n = heti_s_real(stages / 2);
     return heti_s_smaller(n, all);
 }
 
@@ -4478,7 +4467,7 @@ static int64_t heti_s_take_units(const heti_s_seek *s, const heti_s_choice *c, i
    are devices that got nothing. 1: all is given. */
 static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64_t p, double seconds, int64_t *end,
                              int32_t *recompute) {
-    const heti_s_maker *order = s->order[c->order];
+    const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places;
     int64_t i, at = 0;
     for (i = 0; i < places; i++) recompute[i] = 0;
@@ -4581,7 +4570,7 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
 
 /* The plan of one pipeline alone, its costs, and a key of both. */
 static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    const heti_s_maker *order = s->order[c->order];
+    const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
                   first = c->first[p];
     int64_t i, n = 0;
@@ -4686,8 +4675,8 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
 /* Seconds of a pipeline for `count` micro-batches, or at least HETI_S_MISFIT. From three rounds of
    its devices on, as many as the second round more for each. */
 static double heti_s_pipeline_seconds(heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t count) {
-    const heti_s_maker *order = s->order[c->order];
-    const int keeps_all = order->all || (order->limited && c->limit == 0);
+    const het_schedule_kind *order = s->order[c->order];
+    const int keeps_all = order->all_forward || (order->limited && c->limit == 0);
     int64_t n = heti_s_alone(s, c, p);
     const int64_t rounds = heti_s_places(c, p), most = 3 * rounds;
     heti_s_memo *memo;
@@ -4720,7 +4709,7 @@ static void heti_s_simulated_pace(heti_s_seek *s, const heti_s_choice *c, int64_
 
 /* The same without simulating: the busiest device's work, and that of the others. */
 static void heti_s_plain_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    const heti_s_maker *order = s->order[c->order];
+    const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
     double sum = 0, most = 0;
     int64_t i;
@@ -5085,8 +5074,8 @@ static void heti_s_beginnings(heti_s_seek *s) {
     int64_t order, devices;
     int place, fewer;
     for (fewer = 0, devices = s->ranks; fewer < 4 && devices > 0; fewer++, devices = heti_s_fewer(s, devices))
-        for (place = HETI_S_PLACE_ANY; place <= HETI_S_PLACE_V; place++) {
-            for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
+        for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
+            for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
             if (order < s->orders && !heti_s_beginnings_of(s, order, devices)) return;
         }
 }
@@ -5421,7 +5410,7 @@ static void heti_s_each_setting(heti_s_seek *s, double after) {
     for (p = 0; p < c->pipelines; p++)
         if (heti_s_places(c, p) > longest) longest = heti_s_places(c, p);
     for (o = 0; o < s->orders; o++) {
-        if (s->order[o]->place != s->order[before]->place) continue;
+        if (s->order[o]->placement != s->order[before]->placement) continue;
         c->order = o;
         for (c->limit = 0; c->limit <= (s->order[o]->limited ? longest : 0); c->limit++)
             heti_s_each_recompute(s, after);
@@ -5454,7 +5443,7 @@ static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double af
 /* The device of stage i of pipeline p has memory for what its stages up to that one need at least
    in micro-batches of so many granules. */
 static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t i, int64_t granules) {
-    const heti_s_maker *order = s->order[c->order];
+    const het_schedule_kind *order = s->order[c->order];
     const int64_t places = heti_s_places(c, p), place = heti_s_place_of(order, places, i);
     const int64_t *end = &c->end[heti_s_chunks(s, c) * c->first[p]];
     const double limit = s->d.cluster->device[c->device[c->first[p] + place]].memory;
@@ -5539,7 +5528,7 @@ static double heti_s_space_settings(const heti_s_seek *s, int32_t place) {
     double total = 0;
     int64_t o;
     for (o = 0; o < s->orders; o++)
-        if (s->order[o]->place == place) total += s->order[o]->limited ? 1 + heti_s_real(s->ranks) : 1;
+        if (s->order[o]->placement == place) total += s->order[o]->limited ? 1 + heti_s_real(s->ranks) : 1;
     return s->d.uneven_state == HET_YES ? HETI_T_CAST(double, HETI_S_STATES) * total : total;
 }
 
@@ -5552,8 +5541,8 @@ static double heti_s_space(const heti_s_seek *s) {
     int64_t g, n, k, p;
     int32_t place;
     if (s->ranks > 8) return HETI_S_NONE;
-    for (place = HETI_S_PLACE_ANY; place <= HETI_S_PLACE_V; place++) {
-        const int64_t chunks = place == HETI_S_PLACE_ANY ? 1 : 2;
+    for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
+        const int64_t chunks = place == HET_PLACE_ANY ? 1 : 2;
         const double settings = heti_s_space_settings(s, place);
         memset(ways, 0, sizeof ways);
         ways[0][0] = 1;
@@ -5576,8 +5565,8 @@ static void heti_s_all(heti_s_seek *s) {
     heti_s_choice *c = &s->now;
     int32_t place;
     int64_t order;
-    for (place = HETI_S_PLACE_ANY; place <= HETI_S_PLACE_V; place++) {
-        for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
+    for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
+        for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
         if (order == s->orders) continue;
         memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
         memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
@@ -5991,6 +5980,7 @@ static het_result heti_s_seek_start(heti_s_seek *s, void **block, size_t *size) 
     heti_s_seek_cut(s, &arena);
     *size = arena.size;
     *block = arena.base;
+    s->plan.make = s->alone.make = het_schedule_make;
     s->plan.units = s->units;
     s->plan.ranks = s->ranks;
     s->plan.slices = 1;

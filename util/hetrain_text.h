@@ -128,14 +128,18 @@ static inline void heti_t_put(heti_t_text *t, const char *from) {
     for (; *from != 0; from++) heti_t_char(t, *from);
 }
 
-static inline void heti_t_unsigned(heti_t_text *t, uint64_t value) {
+static inline void heti_t_digits(heti_t_text *t, uint64_t value, unsigned base) {
     char digit[20];
     int n = 0;
     do {
-        digit[n++] = "0123456789"[value % 10];
-        value /= 10;
+        digit[n++] = "0123456789abcdef"[value % base];
+        value /= base;
     } while (value != 0);
     while (n > 0) heti_t_char(t, digit[--n]);
+}
+
+static inline void heti_t_unsigned(heti_t_text *t, uint64_t value) {
+    heti_t_digits(t, value, 10);
 }
 
 static inline void heti_t_integer(heti_t_text *t, int64_t value) {
@@ -210,8 +214,11 @@ static inline void heti_t_json(heti_t_text *t, const char *from, size_t length) 
     heti_t_char(t, '"');
 }
 
-/* Parts of a line: %s text, %d int64_t, %u uint64_t, %g double with 3 decimals, %b double bytes, %q
-   const char * and size_t. Arguments must have exactly these types. */
+static inline void heti_t_general(heti_t_text *t, double value);
+
+/* Parts of a line: %s text, %d int64_t, %u and %x uint64_t, %g double with 3 decimals, %e double
+   with 6 digits, %b double bytes, %q const char * and size_t. Arguments must have exactly these
+   types. */
 static inline void heti_t_format_list(heti_t_text *t, const char *format, va_list arguments) {
     const char *from;
     for (; *format != 0; format++) {
@@ -220,7 +227,9 @@ static inline void heti_t_format_list(heti_t_text *t, const char *format, va_lis
         case 's': heti_t_put(t, va_arg(arguments, const char *)); break;
         case 'd': heti_t_integer(t, va_arg(arguments, int64_t)); break;
         case 'u': heti_t_unsigned(t, va_arg(arguments, uint64_t)); break;
+        case 'x': heti_t_digits(t, va_arg(arguments, uint64_t), 16); break;
         case 'g': heti_t_fixed(t, va_arg(arguments, double), 3); break;
+        case 'e': heti_t_general(t, va_arg(arguments, double)); break;
         case 'b': heti_t_bytes(t, va_arg(arguments, double)); break;
         case 'q':
             from = va_arg(arguments, const char *);
@@ -332,26 +341,62 @@ static inline uint64_t heti_t_leading(double value, int digits, int *exponent) {
     return mantissa;
 }
 
-/* mantissa 10^exponent with one digit before the point. */
-static inline void heti_t_scientific(heti_t_text *t, uint64_t mantissa, int exponent) {
+/* mantissa 10^exponent without trailing zeros: digits in place where the first of them stands for a
+   power of ten from 10^least to 10^(most - 1), else d.ddde7, or d.ddde+07 as printf writes it. */
+static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded) {
     char digit[20];
-    int n = 0, i;
+    int n = 0, i, point;
     while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
     do {
         digit[n++] = "0123456789"[mantissa % 10];
         mantissa /= 10;
     } while (mantissa != 0);
-    for (i = n; i-- > 0;) {
-        heti_t_char(t, digit[i]);
-        if (i == n - 1 && n > 1) heti_t_char(t, '.');
+    exponent += n - 1;
+    point = exponent < least || exponent >= most ? 1 : exponent + 1; /* digits before the point */
+    if (point < 1) heti_t_put(t, "0.");
+    for (i = point; i < 0; i++) heti_t_char(t, '0');
+    for (i = 0; i < n || i < point; i++) {
+        if (i == point && i > 0) heti_t_char(t, '.');
+        heti_t_char(t, HETI_T_CAST(char, i < n ? digit[n - 1 - i] : '0'));
     }
-    if (exponent + n - 1 != 0) heti_t_format(t, "e%d", HETI_T_CAST(int64_t, exponent + n - 1));
+    if (exponent >= least && exponent < most) return;
+    heti_t_char(t, 'e');
+    if (padded) heti_t_put(t, exponent < 0 ? "-" : "+");
+    if (padded && exponent < 0) exponent = -exponent;
+    if (padded && exponent < 10) heti_t_char(t, '0');
+    heti_t_integer(t, exponent);
+}
+
+/* 6 digits, as printf's %g. */
+static inline void heti_t_general(heti_t_text *t, double value) {
+    uint64_t mantissa = 0;
+    int exponent = 0;
+    if (value != value) { heti_t_put(t, "nan"); return; }
+    if (value < 0) heti_t_char(t, '-');
+    if (value < 0) value = -value;
+    if (value > 1.7976931348623157e308) { heti_t_put(t, "inf"); return; }
+    if (value > 0) mantissa = heti_t_leading(value, 6, &exponent);
+    heti_t_layout(t, mantissa, exponent, -4, 6, 1);
+}
+
+/* The fewest digits that a reader turns back into a value above 0: mantissa 10^*exponent. */
+static inline uint64_t heti_t_shortest(double value, int *exponent) {
+    uint64_t mantissa = 0;
+    int digits, near, found = 0;
+    for (digits = 4; digits <= 18 && !found; digits++)
+        for (near = 0; near < (digits < 16 ? 1 : 41) && !found; near++) {
+            mantissa = heti_t_leading(value, digits, exponent);
+            mantissa = near % 2 == 0 ? mantissa + HETI_T_CAST(uint64_t, near / 2) :
+                mantissa - HETI_T_CAST(uint64_t, near / 2 + 1);
+            found = !(heti_t_decimal(mantissa, *exponent) < value) && !(heti_t_decimal(mantissa, *exponent) > value);
+        }
+    return mantissa;
 }
 
 /* With as many digits as a reader needs to get the same number back. */
 static inline void heti_t_real(heti_t_text *t, double value) {
-    uint64_t mantissa = 0;
-    int digits, exponent = 0, found = 0, near;
+    uint64_t mantissa;
+    int exponent = 0;
     if (value != value || value > 1e308 || value < -1e308) { heti_t_put(t, "null"); return; }
     if (value < 0) heti_t_char(t, '-');
     if (value < 0) value = -value;
@@ -359,14 +404,8 @@ static inline void heti_t_real(heti_t_text *t, double value) {
         heti_t_unsigned(t, HETI_T_CAST(uint64_t, value));
         return;
     }
-    for (digits = 4; digits <= 18 && !found; digits++)
-        for (near = 0; near < (digits < 16 ? 1 : 41) && !found; near++) {
-            mantissa = heti_t_leading(value, digits, &exponent);
-            mantissa = near % 2 == 0 ? mantissa + HETI_T_CAST(uint64_t, near / 2) :
-                mantissa - HETI_T_CAST(uint64_t, near / 2 + 1);
-            found = !(heti_t_decimal(mantissa, exponent) < value) && !(heti_t_decimal(mantissa, exponent) > value);
-        }
-    heti_t_scientific(t, mantissa, exponent);
+    mantissa = heti_t_shortest(value, &exponent);
+    heti_t_layout(t, mantissa, exponent, 0, 1, 0);
 }
 
 /* Nine digits: as exact as any measurement, and what a file holds without loss. */
