@@ -216,7 +216,8 @@ int main(int argc, char **argv) {
    activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one
    over TCP. het_device_desc.speed and het_desc.links emulate slow devices and links. hetrain_plan.h
-   measures ranks and links, searches for a plan and simulates a schedule.
+   reads plans, knows schedules by name and simulates them; hetrain_search.h measures ranks and links
+   and searches for a plan.
 
    FILES
    Companions read and write them. hetrain_files.h: weights as Hugging Face has them, state of the

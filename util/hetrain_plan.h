@@ -492,8 +492,7 @@ typedef struct heti_p_make {
     const heti_p_rule *rule;
     het_allocator allocator;
     het_error *error;
-    void *block;                        /* of the arrays below */
-    size_t size;
+    heti_t_arena arena;                 /* of the arrays below */
     heti_p_make_stage *stage;           /* [stages] */
     heti_p_make_lane *lane;             /* [lanes], at most as many as stages */
     heti_p_make_rank *rank;             /* [ranks] */
@@ -959,21 +958,17 @@ static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks)
 static void heti_p_make_cut(heti_p_make *make) {
     const het_play *play = make->play;
     const int listed = make->rule->order == HETI_P_INTERLEAVED || make->rule->order == HETI_P_DUALPIPEV;
-    heti_t_arena arena;
     int64_t s, items = 0, weights = 0;
     for (s = 0; s < play->plan->stages && listed; s++) {
         items += play->stage[s].items;
         weights = heti_p_max(weights, heti_p_max(play->counts[play->stage[s].pipeline],
                                                  play->stage[s].before + play->stage[s].after + 1));
     }
-    arena.base = HETI_T_CAST(char *, make->block);
-    arena.used = 0;
-    make->stage = HETI_T_TAKE(&arena, heti_p_make_stage, play->plan->stages);
-    make->lane = HETI_T_TAKE(&arena, heti_p_make_lane, play->plan->stages);
-    make->rank = HETI_T_TAKE(&arena, heti_p_make_rank, play->plan->ranks);
-    make->item = HETI_T_CAST(heti_p_make_item *, heti_t_take(&arena, items, 3 * sizeof *make->item));
-    make->waiting = HETI_T_TAKE(&arena, heti_p_dual_weight, 2 * weights);
-    make->size = arena.used;
+    make->stage = HETI_T_TAKE(&make->arena, heti_p_make_stage, play->plan->stages);
+    make->lane = HETI_T_TAKE(&make->arena, heti_p_make_lane, play->plan->stages);
+    make->rank = HETI_T_TAKE(&make->arena, heti_p_make_rank, play->plan->ranks);
+    make->item = HETI_T_CAST(heti_p_make_item *, heti_t_take(&make->arena, items, 3 * sizeof *make->item));
+    make->waiting = HETI_T_TAKE(&make->arena, heti_p_dual_weight, 2 * weights);
 }
 
 /* het_rule.start */
@@ -985,7 +980,7 @@ static het_result heti_p_make_start(void *user, const het_play *play, het_error 
     HETI_T_TRY(heti_p_rule_check(play->plan->schedule, "het_schedule_make", error));
     make->rule = heti_p_rule_find(play->plan->schedule);
     heti_p_make_cut(make);
-    HETI_T_TRY(heti_t_block(&make->allocator, make->size, "het_schedule_make", &make->block, error));
+    HETI_T_TRY(heti_t_arena_start(&make->arena, &make->allocator, "het_schedule_make", error));
     heti_p_make_cut(make);
     for (p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
     for (p = 0; p < play->plan->pipelines; p++) {
@@ -1011,7 +1006,7 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     rule.start = heti_p_make_start;
     rule.choose = heti_p_make_next;
     result = het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
-    if (make.block != NULL) make.allocator.free(make.allocator.user, make.block, make.size);
+    if (make.arena.base != NULL) make.allocator.free(make.allocator.user, make.arena.base, make.arena.size);
     return result;
 }
 
