@@ -215,9 +215,9 @@ int main(int argc, char **argv) {
    het_group_iface (>>group_api): ranks with such devices then reduce, gather and pass
    activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one
-   over TCP. het_device_desc.speed and het_desc.links emulate slow devices and links. hetrain_plan.h
-   reads plans, knows schedules by name and simulates them; hetrain_search.h measures ranks and links
-   and searches for a plan.
+   over TCP. het_device_desc.speed and het_desc.links emulate slow devices and links.
+   hetrain_plan.h reads plans, knows schedules by name and simulates them; hetrain_search.h measures
+   ranks and links and searches for a plan.
 
    FILES
    Companions read and write them. hetrain_files.h: weights as Hugging Face has them, state of the
@@ -1176,7 +1176,7 @@ struct het_plan {
     double *slice_share;              /* [slices] of a micro-batch's tokens, > 0 */
     char schedule[32];                /* a name that `make` knows */
     /* The compute lists of that name (hetrain_plan.h: het_schedule_make). NULL: the schedule has no
-       name; a rank with one stage does 1F1B, one with several all its forwards before its backwards. */
+       name; a rank with one stage does 1F1B, one with several all forwards before all backwards. */
     het_result (*make)(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
                        het_schedule **schedule, het_error *error);
     double memory_limit;              /* for a schedule that asks: activations a rank may keep, in
@@ -1186,20 +1186,20 @@ struct het_plan {
     size_t size;
 };
 
-/* A plan with the numbers of *shape, its name and `make`, and arrays of zeros. where: who is named in
-   errors. Threads: any. */
+/* A plan with the numbers of *shape, its name and `make`, and arrays of zeros. where: who is named
+   in errors. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_new(const het_plan *shape, const het_allocator *allocator,
                                                        const char *where, het_plan **plan, het_error *error);
 /* Stages are there and on ranks that exist, every pipeline holds every unit once and in order,
-   shares are finite and not all 0. Errors name the pipeline, the unit or rank and what is wrong with
-   it. Threads: any. */
+   shares are finite and not all 0. Errors name the pipeline, the unit or rank and what is wrong
+   with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_check(const het_plan *plan, const char *where, het_error *error);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
 
 /* ---- >>schedule_api: in which order -------------------------------------------------------------
    One list of actions a rank, plain data. hetrain_plan.h makes lists by name, reads and writes them
-   as text. In messages an action is "2F3", forward of stage 2, micro-batch 3; where not 0, ".slice",
-   "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0 within
+   as text. In messages an action is "2F3", forward of stage 2, micro-batch 3; where not 0,
+   ".slice", "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0 within
    their pipeline. */
 
 typedef enum het_action_kind {
@@ -6261,8 +6261,8 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
 
 /* ---- lists of a plan without `make` ---- */
 
-/* het_rule.choose: 1F1B on a rank with one stage, which keeps one micro-batch for itself and one for
-   each stage behind it; on one with several, all forwards before all backwards. */
+/* het_rule.choose: 1F1B on a rank with one stage, which keeps one micro-batch for itself and one
+   for each stage behind it; on one with several, all forwards before all backwards. */
 static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
     const het_plan *plan = play->plan;
     const int64_t *stages = HETI_CAST(const int64_t *, user);

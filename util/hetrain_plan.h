@@ -1,4 +1,4 @@
-/* hetrain_plan.h 0.1.0: plans and schedules by name and as text, what a plan would cost, and what it
+/* hetrain_plan.h 0.1.0: plans and schedules by name and as text, what a plan would take, what it
    looks like. A companion of hetrain.h that uses only its public API. Needs hetrain.h and
    hetrain_text.h beside it.
 
@@ -125,8 +125,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, c
 
 /* ---- >>list_api: schedules by name and as text --------------------------------------------------
    A schedule as text has one line a rank, comma-separated, as PyTorch's
-   torch.distributed.pipelining writes it to CSV: "2F3" is forward of stage 2, micro-batch 3; I and W
-   backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
+   torch.distributed.pipelining writes it to CSV: "2F3" is forward of stage 2, micro-batch 3; I and
+   W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0".
    Ours alone: "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT". Micro-batches count from 0
    within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
@@ -380,9 +380,9 @@ static int64_t heti_p_max(int64_t a, int64_t b) { return a > b ? a : b; }
 /* =================================================================================================
    >>generate  Schedules by name: which rank computes what, in which order.
    A name is a rule of het_schedule_play. What it means is a row of heti_p_schedules: whether the
-   backward pass is split, how many activations may be kept, and for the V schedules a repeated block
-   of forwards and backwards. Two published schedules are fixed lists; these are written first, and
-   the play takes from them.
+   backward pass is split, how many activations may be kept, and for the V schedules a repeated
+   block of forwards and backwards. Two published schedules are fixed lists; these are written
+   first, and the play takes from them.
    Nothing can wait for ever. Pipelines never wait for each other, only for the rank to be free.
    Within a pipeline without a given order the oldest micro-batch can always move: its backwards and
    W need no memory, and its forward finds room, because a lane keeps room free for its later chunks
@@ -814,8 +814,8 @@ static void heti_p_pattern_dualpipev(heti_p_make *make, const heti_p_make_lane *
 }
 
 /* ---- blocks: the V schedules ----
-   Every micro-batch repeats the same times, HETI_P_BLOCK_TIME after those of the one before. With d =
-   down, u = up, rank r of P:
+   Every micro-batch repeats the same times, HETI_P_BLOCK_TIME after those of the one before. With d
+   = down, u = up, rank r of P:
        F of chunk 0   d r               down the ranks
        F of chunk 1   f1 - u r          up again
        I of chunk 1   i1 + d r          down, the gradient
@@ -1710,7 +1710,7 @@ static int32_t heti_p_lines_number(const heti_p_lines *r, size_t *at, size_t end
     return value == HETI_P_PLANS_COUNT ? -2 : HETI_T_CAST(int32_t, value);
 }
 
-/* The word of capitals and '_' at *at, as a kind of action, or HETI_P_LINES_BW; -1: none of them. */
+/* The word of capitals and '_' at *at, as a kind of action, or HETI_P_LINES_BW; -1: neither. */
 static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at, size_t end) {
     const size_t begin = *at;
     int32_t kind;
