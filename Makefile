@@ -36,7 +36,7 @@ menu:
 # build/NAME is NAME.c of programs/ or examples/ with CFLAGS alone, so that an unknown compiler's new warnings stop nobody. Every one of them builds
 # by itself, as its first lines say; here they share one object of the headers' implementations. custom_allocator wants other ones, het_bench looks inside.
 
-LINKED = -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_PLAN_IMPLEMENTATION_DONE=1 -DHETRAIN_SEARCH_IMPLEMENTATION_DONE=1 -DHETRAIN_TOKENIZER_IMPLEMENTATION_DONE=1 -DHETRAIN_FILES_IMPLEMENTATION_DONE=1
+LINKED = -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_TEXT_IMPLEMENTATION_DONE=1 -DHETRAIN_PLAN_IMPLEMENTATION_DONE=1 -DHETRAIN_SEARCH_IMPLEMENTATION_DONE=1 -DHETRAIN_TOKENIZER_IMPLEMENTATION_DONE=1 -DHETRAIN_FILES_IMPLEMENTATION_DONE=1
 PROGRAMS = $(basename $(notdir $(wildcard programs/*.c examples/*.c examples/*.cpp)))
 vpath %.c programs examples
 vpath %.cpp examples

@@ -239,8 +239,8 @@ int main(int argc, char **argv) {
        >>plan_api        het_plan_new het_plan_check het_plan_free
        >>schedule_api    het_plan_divide het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_free
-       >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_parse
-                         het_model_format het_model_complete het_granules het_memory_estimate
+       >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_get
+                         het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
                          het_get_timeline het_get_step het_cancel het_replan het_set_speed
                          het_spread het_step het_gradients het_evaluate het_infer
@@ -250,9 +250,6 @@ int main(int argc, char **argv) {
                          het_xxh64
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch
                          het_data_held_out het_data_tokens
-       >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string
-                         het_json_integer het_json_real het_json_boolean het_json_null het_json_skip
-                         het_json_end het_json_fail
        >>high_api        het_train het_sample het_reader_open het_reader_close het_save_file
                          het_log_stderr
 
@@ -273,7 +270,6 @@ int main(int argc, char **argv) {
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and
                          tensors
        >>data_api        token files, windows, batches
-       >>json_api        reading JSON
        >>high_api        het_train, het_sample, file callbacks
    implementation:
        >>config          includes and compiler differences
@@ -288,7 +284,6 @@ int main(int argc, char **argv) {
        >>math            exp, log, sin, cos, pow, erf of our own
        >>reference       the reference device: every op in plain C, the definition of its bits
        >>devices         the null device, where the CPU device comes in, ops on any device
-       >>json            a strict JSON reader
        >>model           model settings, presets
        >>units           programs, what follows from them, their calls; embed, attention, mlp, head
        >>plans           plans and schedules as blocks, shares of micro-batches, valid plans
@@ -468,6 +463,17 @@ typedef struct het_model_desc {
                                  one matrix: all three */
     uint32_t end_canary;      /* must be 0 */
 } het_model_desc;
+
+/* Settings of het_model_desc by number, for those who read and write them as text: hetrain_text.h,
+   config.json, messages. */
+typedef enum het_setting_kind { HET_SETTING_INTEGER = 1, HET_SETTING_REAL = 2, HET_SETTING_WORD = 3 } het_setting_kind;
+typedef struct het_setting {
+    const char *name;                 /* as the field is called */
+    het_setting_kind kind;            /* which of these it has */
+    int64_t integer;
+    double real;
+    const char *word;                 /* "yes", "rmsnorm", ... */
+} het_setting;
 
 /* Matrices of a layer that get factors; a gate only where there is one. */
 typedef enum het_lora {
@@ -1582,14 +1588,12 @@ HETRAIN_API het_result het_error_put(het_error *error, het_result result, const 
 /* Fills every 0 with its default; validates nothing. Threads: any. */
 HETRAIN_API void het_desc_defaults(het_desc *desc);
 
-/* Model settings: `name` is FAMILY:preset ("gpt2:124m", "llama3:8b", "qwen3:0.6b", ...) or
-   FAMILY:key=value,... ("llama:layers=4,width=128"). Fills *model, completed. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_parse(const char *name, het_model_desc *model, het_error *error);
-/* The inverse: "FAMILY:key=value,..." with every setting, which het_model_parse reads to the same
-   model. *length gets the bytes needed (without the final 0), also when capacity is too small
-   (HET_ERR_LIMIT). Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_format(const het_model_desc *model, char *text, size_t capacity,
-                                                           size_t *length);
+/* Setting number 0, 1, ... of a model; 0: there is no such number. Threads: any. */
+HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting);
+/* Gives setting `number` the value that its kind asks for. HET_ERR_INVALID: it is out of range, 0
+   where that stands for a default, or no such word; the error begins with `where`. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_set(het_model_desc *model, int64_t number,
+                                                        const het_setting *value, const char *where, het_error *error);
 /* Fills defaults by family and checks every field. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *model, het_error *error);
 
@@ -1752,49 +1756,6 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int6
 /* Tokens [first, first + count) of the file. to: [count]. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to,
                                                           het_error *error);
-
-/* ---- >>json_api: a strict reader of JSON text (RFC 8259) ----------------------------------------
-   For the companions, and for programs that read the same files. A cursor walks the text once and
-   allocates nothing. The first error sticks: it is kept with its byte offset, every later call does
-   nothing and returns 0, so loops end by themselves and `rule` is looked at once, at the end. The
-   text must outlive the cursor. Threads: any, one cursor at a time. */
-typedef enum het_json_kind {
-    HET_JSON_ERROR = 0, HET_JSON_NULL = 1, HET_JSON_BOOL = 2, HET_JSON_NUMBER = 3, HET_JSON_STRING = 4,
-        HET_JSON_ARRAY = 5, HET_JSON_OBJECT = 6
-} het_json_kind;
-typedef struct het_json {
-    const char *text;
-    size_t length, at;                /* the cursor */
-    int32_t depth;                    /* containers open: 32 at most */
-    uint32_t objects;                 /* bit d: the container at depth d is an object */
-    int32_t fresh;                    /* just opened: no comma before the next element */
-    const char *rule;                 /* what the first error broke; NULL: none */
-    size_t rule_at;                   /* its byte offset */
-} het_json;
-HETRAIN_API het_json het_json_start(const char *text, size_t length);                /* Threads: any. */
-/* what stands at the cursor. Threads: any. */
-HETRAIN_API het_json_kind het_json_peek(het_json *j);
-/* opens the array or object there. Threads: any. */
-HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind);
-/* 1: the cursor stands before the next value of the innermost container, and key holds its key if
-   that is an object; 0: the container is closed, or there was an error. Equal keys are the caller's
-   business. Threads: any. */
-HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length);
-/* *length: the decoded length, which may exceed what fits into `to` (and may count a \u0000).
-   Threads: any. */
-HETRAIN_API int het_json_string(het_json *j, char *to, size_t capacity, size_t *length);
-/* never by way of a double. Threads: any. */
-HETRAIN_API int het_json_integer(het_json *j, int64_t *value);
-/* within a unit in the last place. Threads: any. */
-HETRAIN_API int het_json_real(het_json *j, double *value);
-HETRAIN_API int het_json_boolean(het_json *j, int *value);                           /* Threads: any. */
-HETRAIN_API int het_json_null(het_json *j);                                          /* Threads: any. */
-/* over one value of any kind, checked. Threads: any. */
-HETRAIN_API int het_json_skip(het_json *j);
-/* only white space is left. Threads: any. */
-HETRAIN_API int het_json_end(het_json *j);
-/* an error of the caller's own. Threads: any. */
-HETRAIN_API int het_json_fail(het_json *j, const char *rule);
 
 /* ---- >>high_api: one call that trains -----------------------------------------------------------
    Uses only the calls above, but for keeping its context from a het_destroy in `progress`: copy it
@@ -2074,6 +2035,31 @@ HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *for
     heti_text_format(&text, format, arguments);
     va_end(arguments);
     return text.length;
+}
+
+/* Appends bytes as they are; what is there always ends in 0. */
+static void heti_text_put(heti_text *t, const char *from, size_t length) {
+    size_t i;
+    for (i = 0; i < length; i++) heti_text_char(t, from[i]);
+    if (t->capacity) t->to[t->length < t->capacity ? t->length : t->capacity - 1] = 0;
+}
+
+static void heti_text_add(heti_text *t, const char *from) {
+    heti_text_put(t, from, strlen(from));
+}
+
+static void heti_text_integer(heti_text *t, int64_t value) {
+    char digits[24];
+    heti_text_put(t, digits, heti_format(digits, sizeof digits, "%d", value));
+}
+
+static heti_text heti_text_in(char *to, size_t capacity) {
+    heti_text t;
+    t.to = to;
+    t.capacity = capacity;
+    t.length = 0;
+    heti_text_put(&t, "", 0);
+    return t;
 }
 
 HETRAIN_API het_result het_error_put(het_error *error, het_result result, const char *text) {
@@ -3611,424 +3597,6 @@ static int heti_supports(const het_device *device, het_op op) {
 }
 
 /* =================================================================================================
-   >>json  The reader of >>json_api, and text made of pieces. Integers never pass through double.
-   ============================================================================================== */
-
-#define HETI_JSON_DEPTH 32
-
-/* Appends bytes as they are; what is there always ends in 0. */
-static void heti_text_put(heti_text *t, const char *from, size_t length) {
-    size_t i;
-    for (i = 0; i < length; i++) heti_text_char(t, from[i]);
-    if (t->capacity) t->to[t->length < t->capacity ? t->length : t->capacity - 1] = 0;
-}
-
-static void heti_text_add(heti_text *t, const char *from) {
-    heti_text_put(t, from, strlen(from));
-}
-
-static void heti_text_integer(heti_text *t, int64_t value) {
-    char digits[24];
-    heti_text_put(t, digits, heti_format(digits, sizeof digits, "%d", value));
-}
-
-static heti_text heti_text_in(char *to, size_t capacity) {
-    heti_text t;
-    t.to = to;
-    t.capacity = capacity;
-    t.length = 0;
-    heti_text_put(&t, "", 0);
-    return t;
-}
-
-static int heti_same(const char *a, const char *b) {
-    return strcmp(a, b) == 0;
-}
-
-/* A name from a file for a message: at most 63 bytes, what is not printable ASCII becomes '?' (no
-   terminal escapes in logs). */
-typedef struct heti_printable { char text[64]; } heti_printable;
-static const char *heti_print(heti_printable *p, const char *from, size_t length) {
-    size_t i;
-    for (i = 0; i < length && i < sizeof p->text - 1; i++)
-        p->text[i] = HETI_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
-    p->text[i] = 0;
-    return p->text;
-}
-
-HETRAIN_API het_json het_json_start(const char *text, size_t length) {
-    het_json j;
-    memset(&j, 0, sizeof j);
-    j.text = text;
-    j.length = length;
-    return j;
-}
-
-HETRAIN_API int het_json_fail(het_json *j, const char *rule) {
-    if (!j->rule) {
-        j->rule = rule;
-        j->rule_at = j->at;
-    }
-    return 0;
-}
-
-/* The byte under the cursor, 0 at the end (a 0 in the text is no legal byte anywhere, so the two
-   need no telling apart). */
-static char heti_json_byte(const het_json *j) {
-    return HETI_CAST(char, j->at < j->length ? j->text[j->at] : 0);
-}
-
-static void heti_json_space(het_json *j) {
-    while (j->at < j->length && (j->text[j->at] == ' ' || j->text[j->at] == '\t' || j->text[j->at] == '\n' ||
-                                 j->text[j->at] == '\r'))
-        j->at++;
-}
-
-/* What stands at the cursor. */
-HETRAIN_API het_json_kind het_json_peek(het_json *j) {
-    char c;
-    if (j->rule) return HET_JSON_ERROR;
-    heti_json_space(j);
-    c = heti_json_byte(j);
-    if (c == '{') return HET_JSON_OBJECT;
-    if (c == '[') return HET_JSON_ARRAY;
-    if (c == '"') return HET_JSON_STRING;
-    if (c == '-' || (c >= '0' && c <= '9')) return HET_JSON_NUMBER;
-    if (c == 't' || c == 'f') return HET_JSON_BOOL;
-    if (c == 'n') return HET_JSON_NULL;
-    het_json_fail(j, j->at < j->length ? "a JSON value was expected" : "the JSON text ends too early");
-    return HET_JSON_ERROR;
-}
-
-/* Length of the UTF-8 sequence at p (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF),
-   0 if malformed. */
-static size_t heti_utf8(const char *p, size_t left) {
-    const unsigned first = HETI_CAST(unsigned char, p[0]);
-    unsigned least = 0x80, most = 0xBF;
-    size_t i, count;
-    if (first < 0x80) return 1;
-    if (first < 0xC2 || first > 0xF4) return 0;
-    count = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (count > left) return 0;
-    if (first == 0xE0) least = 0xA0;
-    if (first == 0xED) most = 0x9F;
-    if (first == 0xF0) least = 0x90;
-    if (first == 0xF4) most = 0x8F;
-    for (i = 1; i < count; i++, least = 0x80, most = 0xBF) {
-        const unsigned next = HETI_CAST(unsigned char, p[i]);
-        if (next < least || next > most) return 0;
-    }
-    return count;
-}
-
-/* Four hexadecimal digits at the cursor, or -1. */
-static int32_t heti_json_hex4(het_json *j) {
-    int32_t value = 0;
-    int i;
-    for (i = 0; i < 4; i++, j->at++) {
-        const char c = heti_json_byte(j);
-        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
-        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
-        else { het_json_fail(j, "\\u needs four hexadecimal digits"); return -1; }
-    }
-    return value;
-}
-
-static void heti_text_code_point(heti_text *t, int32_t c) {
-    char b[4];
-    size_t n = 0;
-    if (c < 0x80) b[n++] = HETI_CAST(char, c);
-    else if (c < 0x800) b[n++] = HETI_CAST(char, 0xC0 | (c >> 6));
-    else if (c < 0x10000) b[n++] = HETI_CAST(char, 0xE0 | (c >> 12));
-    else b[n++] = HETI_CAST(char, 0xF0 | (c >> 18));
-    if (c >= 0x10000) b[n++] = HETI_CAST(char, 0x80 | ((c >> 12) & 0x3F));
-    if (c >= 0x800) b[n++] = HETI_CAST(char, 0x80 | ((c >> 6) & 0x3F));
-    if (c >= 0x80) b[n++] = HETI_CAST(char, 0x80 | (c & 0x3F));
-    heti_text_put(t, b, n);
-}
-
-/* The cursor stands behind a backslash. */
-static int heti_json_escape(het_json *j, heti_text *to) {
-    static const char heti_from[] = "\"\\/bfnrt", heti_into[] = "\"\\/\b\f\n\r\t";
-    const char c = heti_json_byte(j);
-    const char *found = c ? strchr(heti_from, c) : NULL;
-    int32_t high, low;
-    if (found) {
-        heti_text_put(to, heti_into + (found - heti_from), 1);
-        j->at++;
-        return 1;
-    }
-    if (c != 'u') return het_json_fail(j, "unknown escape in a string");
-    j->at++;
-    high = heti_json_hex4(j);
-    if (high < 0) return 0;
-    if (high >= 0xDC00 && high < 0xE000) return het_json_fail(j, "lone surrogate in a string");
-    if (high >= 0xD800 && high < 0xDC00) {
-        if (j->length - j->at < 6 || j->text[j->at] != '\\' || j->text[j->at + 1] != 'u')
-            return het_json_fail(j, "lone surrogate in a string");
-        j->at += 2;
-        low = heti_json_hex4(j);
-        if (low < 0) return 0;
-        if (low < 0xDC00 || low >= 0xE000) return het_json_fail(j, "lone surrogate in a string");
-        high = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-    }
-    heti_text_code_point(to, high);
-    return 1;
-}
-
-/* Takes a string; *length gets its decoded length, which may exceed what fits into `to` (and may
-   count a \u0000). */
-HETRAIN_API int het_json_string(het_json *j, char *to, size_t capacity, size_t *length) {
-    heti_text t = heti_text_in(to, capacity);
-    if (het_json_peek(j) != HET_JSON_STRING) return het_json_fail(j, "a string was expected");
-    j->at++;
-    for (;;) {
-        size_t count;
-        if (j->at >= j->length) return het_json_fail(j, "the JSON text ends inside a string");
-        if (j->text[j->at] == '"') break;
-        if (j->text[j->at] == '\\') {
-            j->at++;
-            if (!heti_json_escape(j, &t)) return 0;
-            continue;
-        }
-        count = heti_utf8(j->text + j->at, j->length - j->at);
-        if (!count) return het_json_fail(j, "a string is not valid UTF-8");
-        if (count == 1 && HETI_CAST(unsigned char, j->text[j->at]) < 0x20)
-            return het_json_fail(j, "control byte in a string");
-        heti_text_put(&t, j->text + j->at, count);
-        j->at += count;
-    }
-    j->at++;
-    if (length) *length = t.length;
-    return 1;
-}
-
-static size_t heti_json_digits(het_json *j) {
-    const size_t start = j->at;
-    while (heti_json_byte(j) >= '0' && heti_json_byte(j) <= '9') j->at++;
-    return j->at - start;
-}
-
-/* Takes a number and leaves it as text: [*start, j->at). */
-static int heti_json_number_text(het_json *j, size_t *start) {
-    if (het_json_peek(j) != HET_JSON_NUMBER) return het_json_fail(j, "a number was expected");
-    *start = j->at;
-    if (heti_json_byte(j) == '-') j->at++;
-    if (heti_json_byte(j) == '0') j->at++;
-    else if (!heti_json_digits(j)) return het_json_fail(j, "a number needs digits");
-    if (heti_json_byte(j) >= '0' && heti_json_byte(j) <= '9') return het_json_fail(j, "a number starts with 0");
-    if (heti_json_byte(j) == '.') {
-        j->at++;
-        if (!heti_json_digits(j)) return het_json_fail(j, "a number needs digits behind its point");
-    }
-    if (heti_json_byte(j) == 'e' || heti_json_byte(j) == 'E') {
-        j->at++;
-        if (heti_json_byte(j) == '+' || heti_json_byte(j) == '-') j->at++;
-        if (!heti_json_digits(j)) return het_json_fail(j, "an exponent needs digits");
-    }
-    return 1;
-}
-
-/* "-12" to an integer; 0: not written as an integer (2.0, 2e0, -0) or beyond int64. */
-static int heti_integer_of(const char *text, size_t length, int64_t *value) {
-    const int negative = length > 0 && text[0] == '-';
-    const uint64_t limit = HETI_CAST(uint64_t, INT64_MAX);
-    uint64_t sum = 0;
-    size_t i;
-    if (length == HETI_CAST(size_t, negative) || (negative && text[1] == '0')) return 0;
-    for (i = HETI_CAST(size_t, negative); i < length; i++) {
-        const uint64_t digit = HETI_CAST(uint64_t, HETI_CAST(unsigned char, text[i])) - '0';
-        if (digit > 9 || sum > (limit - digit) / 10) return 0;
-        sum = sum * 10 + digit;
-    }
-    *value = negative ? -HETI_CAST(int64_t, sum) : HETI_CAST(int64_t, sum);
-    return 1;
-}
-
-HETRAIN_API int het_json_integer(het_json *j, int64_t *value) {
-    size_t start;
-    if (!heti_json_number_text(j, &start)) return 0;
-    if (heti_integer_of(j->text + start, j->at - start, value)) return 1;
-    j->at = start;
-    return het_json_fail(j, "an integer was expected, written as one and below 2^63");
-}
-
-/* Powers of ten that are exact in double. */
-static const double heti_ten[23] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
-                                    1e15, 1e16, 1e17, 1e18, 1e19,
-                                     1e20, 1e21, 1e22 };
-
-/* digits * 10^scale with `high + low` carrying about 104 bits (double-double: T. J. Dekker 1971,
-   products by fma), so that the one rounding that shows is the last. */
-static double heti_scale_ten(uint64_t digits, int64_t scale) {
-    double high = HETI_CAST(double, digits >> 11) * 2048.0, low = HETI_CAST(double, digits & 2047);
-    double sum = high + low;
-    low -= sum - high;
-    high = sum;
-    while (scale) {
-        const int64_t step = heti_min(scale < 0 ? -scale : scale, 22);
-        const double ten = heti_ten[step];
-        double first, rest;
-        if (scale > 0) {
-            first = heti_round(high * ten);
-            rest = fma(low, ten, fma(high, ten, -first));
-        } else {
-            first = high / ten;
-            rest = (fma(-first, ten, high) + low) / ten;
-        }
-        sum = first + rest;
-        low = rest - (sum - first);
-        high = sum;
-        scale += scale > 0 ? -step : step;
-    }
-    return high;
-}
-
-/* Text that follows the grammar of a JSON number to double, within one unit in the last place, in
-   any locale; 0: beyond double. */
-static int heti_double_of(const char *text, size_t length, double *value) {
-    const int negative = text[0] == '-';
-    uint64_t digits = 0;
-    int64_t scale = 0, exponent = 0;
-    int point = 0, sign = 1;
-    size_t i;
-    for (i = HETI_CAST(size_t, negative); i < length && text[i] != 'e' && text[i] != 'E'; i++) {
-        if (text[i] == '.') point = 1;
-        else if (digits < UINT64_C(1000000000000000000)) { /* 19 digits count: 2^-59 of the value is dropped at most */
-            digits = digits * 10 + HETI_CAST(uint64_t, text[i] - '0');
-            scale -= point;
-        } else {
-            scale += !point;
-        }
-    }
-    for (i++; i < length; i++) {
-        if (text[i] == '-') sign = -1;
-        else if (text[i] != '+' && exponent < 1000000) exponent = exponent * 10 + (text[i] - '0');
-    }
-    scale += sign * exponent;
-    if (!digits || scale < -400) *value = 0.0;
-    else if (scale > 308) return 0;
-    else *value = heti_scale_ten(digits, scale);
-    if (!(*value <= 1.7976931348623157e308)) return 0;
-    if (negative) *value = -*value;
-    return 1;
-}
-
-HETRAIN_API int het_json_real(het_json *j, double *value) {
-    size_t start;
-    if (!heti_json_number_text(j, &start)) return 0;
-    if (heti_double_of(j->text + start, j->at - start, value)) return 1;
-    j->at = start;
-    return het_json_fail(j, "a number beyond double");
-}
-
-HETRAIN_API int het_json_boolean(het_json *j, int *value) {
-    const het_json_kind kind = het_json_peek(j);
-    *value = kind == HET_JSON_BOOL && j->text[j->at] == 't';
-    if (kind == HET_JSON_BOOL) {
-        const char *word = *value ? "true" : "false";
-        const size_t length = strlen(word);
-        if (j->length - j->at >= length && memcmp(j->text + j->at, word, length) == 0) {
-            j->at += length;
-            return 1;
-        }
-    }
-    return het_json_fail(j, "true or false was expected");
-}
-
-HETRAIN_API int het_json_null(het_json *j) {
-    const int found = het_json_peek(j) == HET_JSON_NULL && j->length - j->at >= 4 && memcmp(j->text + j->at, "null",
-        4) == 0;
-    if (!found) return het_json_fail(j, "null was expected");
-    j->at += 4;
-    return 1;
-}
-
-/* Opens the object or array at the cursor. */
-HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind) {
-    if (het_json_peek(j) != kind)
-        return het_json_fail(j, kind == HET_JSON_OBJECT ? "an object was expected" : "an array was expected");
-    if (j->depth == HETI_JSON_DEPTH) return het_json_fail(j, "nested deeper than 32");
-    j->objects &= ~(UINT32_C(1) << j->depth);
-    if (kind == HET_JSON_OBJECT) j->objects |= UINT32_C(1) << j->depth;
-    j->depth++;
-    j->fresh = 1;
-    j->at++;
-    return 1;
-}
-
-/* 1: the cursor stands before the next value of the innermost container, and key holds its key if
-   that is an object; 0: the container is closed, or there was an error. */
-HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length) {
-    int object;
-    if (j->rule) return 0;
-    object = (j->objects >> (j->depth - 1)) & 1;
-    heti_json_space(j);
-    if (heti_json_byte(j) == (object ? '}' : ']')) {
-        j->at++;
-        j->depth--;
-        j->fresh = 0;
-        return 0;
-    }
-    if (!j->fresh) {
-        if (heti_json_byte(j) != ',')
-            return het_json_fail(j, object ? "',' or '}' was expected" : "',' or ']' was expected");
-        j->at++;
-    }
-    j->fresh = 0;
-    if (object) {
-        if (!het_json_string(j, key, capacity, key_length)) return 0;
-        heti_json_space(j);
-        if (heti_json_byte(j) != ':') return het_json_fail(j, "':' was expected");
-        j->at++;
-    }
-    return het_json_peek(j) != HET_JSON_ERROR;
-}
-
-/* Steps over one value of any kind, checking it. */
-HETRAIN_API int het_json_skip(het_json *j) {
-    const int depth = j->depth;
-    do {
-        const het_json_kind kind = het_json_peek(j);
-        size_t start;
-        int truth;
-        if (kind == HET_JSON_OBJECT || kind == HET_JSON_ARRAY) het_json_enter(j, kind);
-        else if (kind == HET_JSON_STRING) het_json_string(j, NULL, 0, NULL);
-        else if (kind == HET_JSON_NUMBER) heti_json_number_text(j, &start);
-        else if (kind == HET_JSON_BOOL) het_json_boolean(j, &truth);
-        else het_json_null(j);
-        while (!j->rule && j->depth > depth && !het_json_next(j, NULL, 0, NULL)) {}
-    } while (!j->rule && j->depth > depth);
-    return !j->rule;
-}
-
-/* Only white space may follow the outermost value. */
-HETRAIN_API int het_json_end(het_json *j) {
-    if (j->rule) return 0;
-    heti_json_space(j);
-    return j->at == j->length ? 1 : het_json_fail(j, "something follows the JSON value");
-}
-
-/* The fewest digits that read back as the same finite float, always with a point or an exponent so
-   that it is no integer. */
-static void heti_text_float(heti_text *t, float x) {
-    char number[40];
-    heti_text n = heti_text_in(number, sizeof number);
-    double back = 0.0;
-    int digits;
-    for (digits = 1; digits <= 9; digits++) {
-        n = heti_text_in(number, sizeof number);
-        heti_text_double(&n, HETI_CAST(double, x), digits);
-        heti_text_put(&n, "", 0);
-        if (heti_double_of(number, n.length, &back) && HETI_CAST(float, back) >= x && HETI_CAST(float, back) <= x)
-            break;
-    }
-    if (strcspn(number, ".e") == n.length) heti_text_add(&n, ".0");
-    heti_text_put(t, number, n.length);
-}
-
-/* =================================================================================================
    >>model  Descriptions of models: defaults, checks, names, presets.
 
    One table knows every setting of het_model_desc: its name, kind and range. Defaults, checks,
@@ -4129,12 +3697,6 @@ static void heti_field_set(void *desc, const heti_field *f, int64_t integer, dou
     else memcpy(at, &word, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word);
 }
 
-static int heti_field_find(const char *name) {
-    int i;
-    for (i = 0; i < HETI_FIELDS && !heti_same(heti_fields[i].name, name); i++) {}
-    return i;
-}
-
 /* One setting within its range? `raw`: 0 still stands for the default. */
 static het_result heti_field_check(const void *desc, const heti_field *f, int raw, const char *where,
                                    het_error *error) {
@@ -4163,46 +3725,40 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
     return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, which is no value of its type", where, f->name, integer);
 }
 
-/* Reads one setting from text: an integer, a decimal number or a word. */
-static het_result heti_field_parse(het_model_desc *m, const heti_field *f, const char *text, const char *where,
-                                   het_error *error) {
-    heti_printable print;
-    const size_t length = strlen(text);
-    het_json j = het_json_start(text, length);
+HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting) {
+    const heti_field *f = heti_fields;
+    int i;
+    memset(setting, 0, sizeof *setting);
+    if (number < 0 || number >= HETI_FIELDS) return 0;
+    f += number;
+    setting->name = f->name;
+    setting->kind = f->kind == HETI_INTEGER ? HET_SETTING_INTEGER : f->kind == HETI_FLOAT ? HET_SETTING_REAL :
+                    HET_SETTING_WORD;
+    if (f->kind == HETI_FLOAT) setting->real = heti_field_real(model, f);
+    else setting->integer = heti_field_integer(model, f);
+    if (setting->kind != HET_SETTING_WORD) return 1;
+    for (i = 0; i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != setting->integer); i++) {}
+    setting->word = i < HETI_WORDS ? heti_words[i].name : "?";
+    return 1;
+}
+
+HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, const het_setting *value,
+                                     const char *where, het_error *error) {
+    const heti_field *f = &heti_fields[number];
+    int64_t integer = value->integer;
     char list[96];
     heti_text t = heti_text_in(list, sizeof list);
-    size_t start;
-    int64_t integer = 0;
-    double real = 0.0;
-    int i, good = 0;
-    if (f->kind == HETI_INTEGER) {
-        good = heti_integer_of(text, length, &integer);
-        heti_text_add(&t, "an integer");
-    } else if (f->kind == HETI_FLOAT) {
-        good = heti_json_number_text(&j, &start) && start == 0 && j.at == length &&
-            heti_double_of(text, length, &real) && fabs(real) <= 3e38;
-        /* not 0, but 0 as a float */
-        if (good && fabs(real) < 1.0 && HETI_CAST(float, fabs(real)) <= 0.0f && strspn(text, "-0.") < strcspn(text,
-            "eE"))
-            good = 0;
-        heti_text_add(&t, "a number that a float holds");
-    } else {
-        for (i = 0; i < HETI_WORDS; i++) {
-            if (heti_words[i].kind != f->kind) continue;
-            if (t.length) heti_text_add(&t, " ");
-            heti_text_add(&t, heti_words[i].name);
-            if (!good && heti_same(heti_words[i].name, text)) {
-                integer = heti_words[i].value;
-                good = 1;
-            }
-        }
+    int i, found = f->kind == HETI_INTEGER || f->kind == HETI_FLOAT;
+    for (i = 0; i < HETI_WORDS && !found; i++) {
+        if (heti_words[i].kind != f->kind) continue;
+        heti_text_write(&t, t.length ? " %s" : "%s", heti_words[i].name);
+        found = strcmp(heti_words[i].name, value->word) == 0;
+        if (found) integer = heti_words[i].value;
     }
-    if (!good)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %s is '%s', not %s%s", where, f->name,
-                         heti_print(&print, text, length), f->kind == HETI_INTEGER || f->kind == HETI_FLOAT ? "" :
-                             "one of ", list);
-    heti_field_set(m, f, integer, good ? real : 0.0);
-    return heti_field_check(m, f, 0, where, error);
+    if (!found)
+        return heti_fail(error, HET_ERR_INVALID, "%s: %s is '%s', not one of %s", where, f->name, value->word, list);
+    heti_field_set(model, f, integer, value->real);
+    return heti_field_check(model, f, 0, where, error);
 }
 
 static het_choice heti_choice_or(het_choice choice, int yes) {
@@ -4414,176 +3970,6 @@ static const char *heti_role_name(const het_model_desc *model, int role) {
     return heti_role_names[gpt2 ? 0 : model->family == HET_NEOX ? 2 : 1][role];
 }
 
-/* ---- "FAMILY:preset" and "FAMILY:key=value,..." ---- */
-
-typedef struct heti_family {
-    const char *name;      /* in het_model_parse */
-    het_family family;
-    const char *settings;  /* that the name implies */
-} heti_family;
-static const heti_family heti_families[] = {
-    { "gpt2", HET_GPT2, "" },
-    { "llama", HET_LLAMA, "" },
-    { "llama3", HET_LLAMA, "rotary_theta=500000" },
-    { "qwen2", HET_QWEN2, "" },
-    { "qwen3", HET_QWEN3, "" },
-    { "neox", HET_NEOX, "" }
-};
-#define HETI_FAMILIES HETI_CAST(int, sizeof heti_families / sizeof heti_families[0])
-
-typedef struct heti_preset { const char *family, *name, *settings; } heti_preset;
-static const heti_preset heti_presets[] = {
-    { "gpt2", "tiny", "" },
-    { "gpt2", "124m", "layers=12,width=768,heads=12,vocab=50257,context=1024" },
-    { "gpt2", "355m", "layers=24,width=1024,heads=16,vocab=50257,context=1024" },
-    { "gpt2", "774m", "layers=36,width=1280,heads=20,vocab=50257,context=1024" },
-    { "gpt2", "1558m", "layers=48,width=1600,heads=25,vocab=50257,context=1024" },
-    { "llama", "tiny", "heads=4,kv_heads=2" },
-    { "llama", "tinyllama-1.1b", "layers=22,width=2048,heads=32,kv_heads=4,mlp_width=5632,vocab=32000,context=2048" },
-    { "llama3", "8b", "layers=32,width=4096,heads=32,kv_heads=8,mlp_width=14336,vocab=128256,context=8192" },
-    { "llama3", "3.2-1b",
-     "layers=16,width=2048,heads=32,kv_heads=8,mlp_width=8192,vocab=128256,context=131072,tied=yes,rotary_factor=32" },
-    { "qwen2", "tiny", "heads=4,kv_heads=2,tied=yes" },
-    { "qwen2", "0.5b", "layers=24,width=896,heads=14,kv_heads=2,mlp_width=4864,vocab=151936,context=32768,tied=yes" },
-    { "qwen2", "1.5b", "layers=28,width=1536,heads=12,kv_heads=2,mlp_width=8960,vocab=151936,context=131072,tied=yes" },
-    { "qwen3", "tiny", "heads=4,kv_heads=2,head_size=64,tied=yes" },
-    { "qwen3", "0.6b",
-     "layers=28,width=1024,heads=16,kv_heads=8,head_size=128,mlp_width=3072,vocab=151936,context=40960,tied=yes" },
-    { "qwen3", "1.7b",
-     "layers=28,width=2048,heads=16,kv_heads=8,head_size=128,mlp_width=6144,vocab=151936,context=40960,tied=yes" },
-    { "neox", "tiny", "" },
-    { "neox", "pythia-160m", "layers=12,width=768,heads=12,vocab=50304,context=2048" },
-    { "neox", "20b", "layers=44,width=6144,heads=64,vocab=50432,context=2048,activation=gelu_tanh" }
-};
-#define HETI_PRESETS HETI_CAST(int, sizeof heti_presets / sizeof heti_presets[0])
-
-/* Applies "key=value,key=value". A key may come once. */
-static het_result heti_model_settings(het_model_desc *m, const char *text, het_error *error) {
-    static const char heti_where[] = "het_model_parse";
-    uint32_t seen = 0;
-    while (*text) {
-        const size_t item = strcspn(text, ","), name = strcspn(text, "=,");
-        char key[32], value[64], list[400];
-        heti_printable print;
-        heti_text k = heti_text_in(key, sizeof key), v = heti_text_in(value, sizeof value),
-                  l = heti_text_in(list, sizeof list);
-        int f, i;
-        if (name == item)
-            return heti_fail(error, HET_ERR_INVALID, "%s: '%s' is not key=value", heti_where,
-                             heti_print(&print, text, item));
-        heti_text_put(&k, text, name);
-        heti_text_put(&v, text + name + 1, item - name - 1);
-        f = heti_field_find(key);
-        if (f == HETI_FIELDS || k.length >= sizeof key) {
-            for (i = 0; i < HETI_FIELDS; i++) {
-                heti_text_add(&l, " ");
-                heti_text_add(&l, heti_fields[i].name);
-            }
-            return heti_fail(error, HET_ERR_INVALID, "%s: unknown key '%s', not one of%s", heti_where,
-                             heti_print(&print, text, name), list);
-        }
-        if (v.length >= sizeof value)
-            return heti_fail(error, HET_ERR_INVALID, "%s: the value of %s is longer than 63 bytes", heti_where, key);
-        if ((seen >> f) & 1) return heti_fail(error, HET_ERR_INVALID, "%s: %s is given twice", heti_where, key);
-        seen |= UINT32_C(1) << f;
-        HETI_TRY(heti_field_parse(m, &heti_fields[f], value, heti_where, error));
-        text += item;
-        if (*text == ',' && !*++text)
-            return heti_fail(error, HET_ERR_INVALID, "%s: nothing follows the last ','", heti_where);
-    }
-    return HET_OK;
-}
-
-/* The index of the preset that starts `text`, or the error that lists what there is. */
-static het_result heti_preset_find(const heti_family *family, const char *text, int *found, het_error *error) {
-    heti_printable print;
-    const size_t length = strcspn(text, ",");
-    char list[128];
-    heti_text l = heti_text_in(list, sizeof list);
-    int i;
-    for (i = 0; i < HETI_PRESETS; i++) {
-        if (!heti_same(heti_presets[i].family, family->name)) continue;
-        if (strlen(heti_presets[i].name) == length && memcmp(heti_presets[i].name, text, length) == 0) {
-            *found = i;
-            return HET_OK;
-        }
-        heti_text_add(&l, " ");
-        heti_text_add(&l, heti_presets[i].name);
-    }
-    return heti_fail(error, HET_ERR_INVALID, "het_model_parse: %s: unknown preset '%s', not one of%s, "
-                                             "and not key=value", family->name, heti_print(&print, text, length), list);
-}
-
-HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, het_error *error) {
-    heti_printable print;
-    const heti_family *family = NULL;
-    het_model_desc m;
-    size_t length;
-    int i, preset = 0;
-    if (!name || !model)
-        return heti_fail(error, HET_ERR_INVALID, "het_model_parse: %s is NULL", name ? "model" : "name");
-    length = strcspn(name, ":");
-    for (i = 0; i < HETI_FAMILIES; i++) {
-        if (strlen(heti_families[i].name) == length && memcmp(heti_families[i].name, name, length) == 0)
-            family = &heti_families[i];
-    }
-    if (!family) {
-        char list[128];
-        heti_text l = heti_text_in(list, sizeof list);
-        for (i = 0; i < HETI_FAMILIES; i++) {
-            heti_text_add(&l, " ");
-            heti_text_add(&l, heti_families[i].name);
-        }
-        return heti_fail(error, HET_ERR_INVALID, "het_model_parse: unknown family '%s', not one of%s",
-                         heti_print(&print, name, length), list);
-    }
-    name += length + (name[length] == ':');
-    memset(&m, 0, sizeof m);
-    m.family = family->family;
-    HETI_TRY(heti_model_settings(&m, family->settings, error));
-    length = strcspn(name, ",");
-    if (strcspn(name, "=") >= length) {
-        HETI_TRY(heti_preset_find(family, name, &preset, error));
-        HETI_TRY(heti_model_settings(&m, heti_presets[preset].settings, error));
-        name += length + (name[length] == ',' && name[length + 1]);
-    }
-    HETI_TRY(heti_model_settings(&m, name, error));
-    HETI_TRY(heti_model_complete(&m, "het_model_parse", error));
-    *model = m;
-    return HET_OK;
-}
-
-/* Writes the value of a setting as het_model_parse reads it. */
-static void heti_text_field(heti_text *t, const het_model_desc *m, const heti_field *f) {
-    const int64_t value = f->kind == HETI_FLOAT ? 0 : heti_field_integer(m, f);
-    int i;
-    if (f->kind == HETI_FLOAT) heti_text_float(t, HETI_CAST(float, heti_field_real(m, f)));
-    else if (f->kind == HETI_INTEGER) heti_text_integer(t, value);
-    else {
-        for (i = 0; i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != value); i++) {}
-        heti_text_add(t, i < HETI_WORDS ? heti_words[i].name : "?");
-    }
-}
-
-HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text, size_t capacity, size_t *length) {
-    heti_text t = heti_text_in(text, capacity);
-    het_model_desc m;
-    int i;
-    if (!model || !length || (!text && capacity)) return HET_ERR_INVALID;
-    m = *model;
-    HETI_TRY(het_model_complete(&m, NULL));
-    for (i = 0; heti_families[i].family != m.family; i++) {}
-    heti_text_add(&t, heti_families[i].name);
-    for (i = 0; i < HETI_FIELDS; i++) {
-        heti_text_add(&t, i == 0 ? ":" : ",");
-        heti_text_add(&t, heti_fields[i].name);
-        heti_text_add(&t, "=");
-        heti_text_field(&t, &m, &heti_fields[i]);
-    }
-    *length = t.length;
-    return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
-}
-
 /* ---- het_desc ---- */
 
 #define HETI_MOST 2147483648.0   /* keeps every product of sizes in 63 bits */
@@ -4639,21 +4025,26 @@ static het_result heti_desc_check_fields(const het_desc *d, het_error *error) {
     return HET_OK;
 }
 
-/* ",name=value" of all that processes must agree on, behind what is in text. */
-static void heti_desc_agreed(const het_desc *d, char *text, size_t size) {
+/* ",name=value" of all that processes must agree on. */
+static void heti_desc_agreed(const het_desc *d, heti_text *t) {
+    het_model_desc model = d->model;
+    het_setting s;
     int i;
+    heti_text_write(t, "family=%d", HETI_CAST(int64_t, model.family));
+    /* with units of one's own the parameters tell */
+    for (i = 0; het_model_complete(&model, NULL) == HET_OK && het_model_get(&model, i, &s); i++) {
+        if (s.kind == HET_SETTING_INTEGER) heti_text_write(t, ",%s=%d", s.name, s.integer);
+        else if (s.kind == HET_SETTING_REAL) heti_text_write(t, ",%s=%G", s.name, s.real);
+        else heti_text_write(t, ",%s=%s", s.name, s.word);
+    }
     for (i = 0; i < HETI_DESC_FIELDS; i++) {
         const heti_field *f = &heti_desc_fields[i];
         const int64_t value = heti_field_is_real(f) ? 0 : heti_field_integer(d, f);
-        char *end = text + strlen(text);
-        const size_t left = size - strlen(text);
         if (!f->agreed) continue;
-        if (heti_field_is_real(f)) (void)heti_format(end, left, ",%s=%G", f->name, heti_field_real(d, f));
-        else if (f->kind == HETI_CHOICE)
-            (void)heti_format(end, left, ",%s=%s", f->name, value == HET_YES ? "yes" : "no");
-        else if (f->kind == HETI_UNSIGNED)
-            (void)heti_format(end, left, ",%s=%u", f->name, HETI_CAST(uint64_t, value));
-        else (void)heti_format(end, left, ",%s=%d", f->name, value);
+        if (heti_field_is_real(f)) heti_text_write(t, ",%s=%G", f->name, heti_field_real(d, f));
+        else if (f->kind == HETI_CHOICE) heti_text_write(t, ",%s=%s", f->name, value == HET_YES ? "yes" : "no");
+        else if (f->kind == HETI_UNSIGNED) heti_text_write(t, ",%s=%u", f->name, HETI_CAST(uint64_t, value));
+        else heti_text_write(t, ",%s=%d", f->name, value);
     }
 }
 
@@ -10378,20 +9769,16 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
    that an error can name what differs. */
 static het_result heti_agree(het_ctx *ctx) {
     enum { SIZE = 2048 };
-    const het_desc *d = &ctx->desc;
     char own[SIZE] = "", other[SIZE], text[80];
     uint64_t parameters, plan;
     het_result result = HET_OK;
-    size_t length = 0, at, same;
+    size_t at, same;
     int64_t i;
+    heti_text mine = heti_text_in(own, SIZE);
     heti_hash_agreed(ctx, &parameters, &plan);
-    /* units of one's own: the parameters tell */
-    if (het_model_format(&d->model, own, SIZE / 2, &length) != HET_OK) length = 0;
-    own[length] = 0;
-    heti_desc_agreed(d, own, SIZE);
-    length = strlen(own);
-    (void)heti_format(own + length, SIZE - length, ",hetrain=%d,parameters=%x,plan_and_schedule=%x",
-                      HETI_CAST(int64_t, het_version()), parameters, plan);
+    heti_desc_agreed(&ctx->desc, &mine);
+    heti_text_write(&mine, ",hetrain=%d,parameters=%x,plan_and_schedule=%x", HETI_CAST(int64_t, het_version()),
+                    parameters, plan);
     for (i = 0; i < ctx->processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
         HETI_TRY(heti_spread(ctx, i, other, SIZE));

@@ -1,10 +1,10 @@
 /* Trains four tiny models for three steps and prints the hash of the weights and the bits of the last loss and gradient norm. Every compiler,
    set of flags, instruction set and processor must print golden/expected.txt; tools/golden.sh compares. C99 that is also C++11.
 
-   cc -O2 -I. tests/golden.c -lm -lpthread
+   cc -O2 -I. -Iutil tests/golden.c -lm -lpthread
    HETRAIN_TEST_ISA: reference (the reference device), plain, avx2, avx512, avx512-bf16, neon   HETRAIN_TEST_THREADS: 1 ... */
 #define HETRAIN_IMPLEMENTATION
-#include "hetrain.h"
+#include "hetrain_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2727,8 +2727,8 @@ static void heti_f_inventory_close(heti_f_inventory *all) {
 
 /* The fewest digits that read back as the same float. */
 static void heti_f_text_float(heti_t_text *t, float value) {
-    double x = HETI_T_CAST(double, value), back = 0.0, scaled;
-    int exponent = 0, digits, i;
+    double x = HETI_T_CAST(double, value);
+    int exponent = 0, i;
     uint64_t number = 0;
     if (!(x >= -3.5e38 && x <= 3.5e38)) {
         heti_t_put(t, x > 0.0 ? "inf" : x < 0.0 ? "-inf" : "nan");
@@ -2736,15 +2736,7 @@ static void heti_f_text_float(heti_t_text *t, float value) {
     }
     if (x < 0.0) heti_t_char(t, '-');
     if (x < 0.0) x = -x;
-    for (scaled = x; scaled >= 10.0; exponent++) scaled /= 10.0;
-    for (; scaled > 0.0 && scaled < 1.0; exponent--) scaled *= 10.0;
-    for (digits = 1; digits <= 9; digits++, scaled *= 10.0) {
-        number = HETI_T_CAST(uint64_t, scaled + 0.5);
-        back = heti_t_decimal(number, exponent - digits + 1);
-        if (HETI_T_CAST(float, back) >= HETI_T_CAST(float, x) && HETI_T_CAST(float, back) <= HETI_T_CAST(float, x))
-            break;
-    }
-    exponent -= digits < 9 ? digits - 1 : 8; /* value = number 10^exponent */
+    if (x > 0.0) number = heti_t_shortest_float(x, &exponent);
     if (exponent < 0 && exponent >= -12) {
         uint64_t unit = 1;
         for (i = exponent; i < 0; i++) unit *= 10;

@@ -1,19 +1,20 @@
-/* hetrain_text.h 0.1.0: numbers, messages and lists as text. A companion of hetrain.h that uses
-   only its public API, and on which the other companions stand: hetrain_plan.h, hetrain_tokenizer.h
-   and hetrain_files.h include it. Needs hetrain.h beside it.
+/* hetrain_text.h 0.1.0: JSON, numbers, settings and messages as text. A companion of hetrain.h that
+   uses only its public API, and on which the other companions stand: hetrain_plan.h,
+   hetrain_tokenizer.h and hetrain_files.h include it. Needs hetrain.h beside it.
 
    USE
        #include "hetrain_text.h"
-   comes by itself with every other companion. Needs libc; no libm, no threads, no stdio.
+   comes by itself with every other companion. Needs libc and fma; no threads, no stdio.
+
+       het_model_parse("llama:layers=4,width=128", &desc.model, &error)   a model's settings
+       json = het_json_start(text, length);                               a cursor over JSON
 
    OPTIONS   (macros, defined before the include)
-       macro                          default                     needed where, effect
-       HETRAIN_STATIC                 not defined                 everywhere: all functions static,
-                                                                  a private copy (hetrain.h defines
-                                                                  what it means)
-       HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; calls
-                                                                  that allocate must get an
-                                                                  allocator
+       HETRAIN_TEXT_IMPLEMENTATION       one file of the program has the code: the one that defines
+                                         HETRAIN_IMPLEMENTATION, where that one includes this
+                                         header or a companion, else one that defines this
+       HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
+       HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: calls that allocate must get an allocator
 
    MEMORY, ERRORS, THREADS
    Nothing here allocates by itself but lists, from the allocator they are given. No state is kept
@@ -23,11 +24,21 @@
    A function's output depends on its arguments alone, in any locale.
 
    FUNCTIONS
+       >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string
+                         het_json_integer het_json_real het_json_boolean het_json_null het_json_skip
+                         het_json_end het_json_fail
+       >>settings_api    het_model_parse het_model_format
+
    CONTENTS   (tags to search for)
+   public API:
+       >>json_api        reading JSON
+       >>settings_api    models by name and by key=value
    implementation:
        >>shared_config   includes and compiler differences
-       >>shared_text     text in memory or on its way to a writer, messages
+       >>shared_text     text in memory or on its way to a writer, numbers, messages
        >>shared_memory   the allocator, one block for several arrays, growing lists
+       >>json            a strict JSON reader
+       >>settings        models by name and by key=value
 */
 
 #ifndef HETRAIN_TEXT_H
@@ -37,12 +48,79 @@
 #include "hetrain.h"
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- >>json_api: a strict reader of JSON text (RFC 8259) ----------------------------------------
+   For the companions, and for programs that read the same files. A cursor walks the text once and
+   allocates nothing. The first error sticks: it is kept with its byte offset, every later call does
+   nothing and returns 0, so loops end by themselves and `rule` is looked at once, at the end. The
+   text must outlive the cursor. Threads: any, one cursor at a time. */
+typedef enum het_json_kind {
+    HET_JSON_ERROR = 0, HET_JSON_NULL = 1, HET_JSON_BOOL = 2, HET_JSON_NUMBER = 3, HET_JSON_STRING = 4,
+        HET_JSON_ARRAY = 5, HET_JSON_OBJECT = 6
+} het_json_kind;
+typedef struct het_json {
+    const char *text;
+    size_t length, at;                /* the cursor */
+    int32_t depth;                    /* containers open: 32 at most */
+    uint32_t objects;                 /* bit d: the container at depth d is an object */
+    int32_t fresh;                    /* just opened: no comma before the next element */
+    const char *rule;                 /* what the first error broke; NULL: none */
+    size_t rule_at;                   /* its byte offset */
+} het_json;
+HETRAIN_API het_json het_json_start(const char *text, size_t length);                /* Threads: any. */
+/* what stands at the cursor. Threads: any. */
+HETRAIN_API het_json_kind het_json_peek(het_json *j);
+/* opens the array or object there. Threads: any. */
+HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind);
+/* 1: the cursor stands before the next value of the innermost container, and key holds its key if
+   that is an object; 0: the container is closed, or there was an error. Equal keys are the caller's
+   business. Threads: any. */
+HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length);
+/* *length: the decoded length, which may exceed what fits into `to` (and may count a \u0000).
+   Threads: any. */
+HETRAIN_API int het_json_string(het_json *j, char *to, size_t capacity, size_t *length);
+/* never by way of a double. Threads: any. */
+HETRAIN_API int het_json_integer(het_json *j, int64_t *value);
+/* within a unit in the last place. Threads: any. */
+HETRAIN_API int het_json_real(het_json *j, double *value);
+HETRAIN_API int het_json_boolean(het_json *j, int *value);                           /* Threads: any. */
+HETRAIN_API int het_json_null(het_json *j);                                          /* Threads: any. */
+/* over one value of any kind, checked. Threads: any. */
+HETRAIN_API int het_json_skip(het_json *j);
+/* only white space is left. Threads: any. */
+HETRAIN_API int het_json_end(het_json *j);
+/* an error of the caller's own. Threads: any. */
+HETRAIN_API int het_json_fail(het_json *j, const char *rule);
+
+/* ---- >>settings_api: models by name and by key=value --------------------------------------------
+   Keys are the fields of het_model_desc. */
+
+/* Model settings: `name` is FAMILY:preset ("gpt2:124m", "llama3:8b", "qwen3:0.6b", ...) or
+   FAMILY:key=value,... ("llama:layers=4,width=128"). Fills *model, completed. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_parse(const char *name, het_model_desc *model, het_error *error);
+/* The inverse: "FAMILY:key=value,..." with every setting, which het_model_parse reads to the same
+   model. *length gets the bytes needed (without the final 0), also when capacity is too small
+   (HET_ERR_LIMIT). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_format(const het_model_desc *model, char *text, size_t capacity,
+                                                           size_t *length);
+
+#ifdef __cplusplus
+}
+#endif
 #endif /* HETRAIN_TEXT_H ---- end of the API: to use hetrain_text.h you need nothing below ---- */
 /* =================================================================================================
    >>shared_config  Compiler differences, in one place. From here to the end of >>shared_memory
    stands what the implementations of the companions share: static functions, in each file that
    has one of them.
    ============================================================================================== */
+#if (defined(HETRAIN_IMPLEMENTATION) || defined(HETRAIN_TEXT_IMPLEMENTATION)) && \
+    !defined(HETRAIN_TEXT_IMPLEMENTATION_DONE)
+#define HETI_T_WANTED
+#define HETI_T_OWN
+#endif
 #if defined(HETI_T_WANTED) && !defined(HETI_T_SHARED)
 #define HETI_T_SHARED
 
@@ -393,6 +471,19 @@ static inline uint64_t heti_t_shortest(double value, int *exponent) {
     return mantissa;
 }
 
+/* The fewest digits that a reader turns back into a float above 0: mantissa 10^*exponent. */
+static inline uint64_t heti_t_shortest_float(double value, int *exponent) {
+    uint64_t mantissa = 0;
+    float back;
+    int digits;
+    for (digits = 1; digits <= 9; digits++) {
+        mantissa = heti_t_leading(value, digits, exponent);
+        back = HETI_T_CAST(float, heti_t_decimal(mantissa, *exponent));
+        if (back >= HETI_T_CAST(float, value) && back <= HETI_T_CAST(float, value)) break;
+    }
+    return mantissa;
+}
+
 /* With as many digits as a reader needs to get the same number back. */
 static inline void heti_t_real(heti_t_text *t, double value) {
     uint64_t mantissa;
@@ -583,6 +674,566 @@ static inline het_result heti_t_list_add(heti_t_list *list, const void *from, si
 
 #endif /* HETI_T_WANTED */
 #undef HETI_T_WANTED
+
+/* =================================================================================================
+   >>json  The reader of >>json_api. Integers never pass through double.
+   ============================================================================================== */
+#ifdef HETI_T_OWN
+
+#include <math.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HETI_T_DEPTH 32
+
+HETRAIN_API het_json het_json_start(const char *text, size_t length) {
+    het_json j;
+    memset(&j, 0, sizeof j);
+    j.text = text;
+    j.length = length;
+    return j;
+}
+
+HETRAIN_API int het_json_fail(het_json *j, const char *rule) {
+    if (!j->rule) {
+        j->rule = rule;
+        j->rule_at = j->at;
+    }
+    return 0;
+}
+
+/* The byte under the cursor, 0 at the end (a 0 in the text is no legal byte anywhere, so the two
+   need no telling apart). */
+static char heti_t_json_byte(const het_json *j) {
+    return HETI_T_CAST(char, j->at < j->length ? j->text[j->at] : 0);
+}
+
+static void heti_t_json_space(het_json *j) {
+    while (j->at < j->length && (j->text[j->at] == ' ' || j->text[j->at] == '\t' || j->text[j->at] == '\n' ||
+                                 j->text[j->at] == '\r'))
+        j->at++;
+}
+
+/* What stands at the cursor. */
+HETRAIN_API het_json_kind het_json_peek(het_json *j) {
+    char c;
+    if (j->rule) return HET_JSON_ERROR;
+    heti_t_json_space(j);
+    c = heti_t_json_byte(j);
+    if (c == '{') return HET_JSON_OBJECT;
+    if (c == '[') return HET_JSON_ARRAY;
+    if (c == '"') return HET_JSON_STRING;
+    if (c == '-' || (c >= '0' && c <= '9')) return HET_JSON_NUMBER;
+    if (c == 't' || c == 'f') return HET_JSON_BOOL;
+    if (c == 'n') return HET_JSON_NULL;
+    het_json_fail(j, j->at < j->length ? "a JSON value was expected" : "the JSON text ends too early");
+    return HET_JSON_ERROR;
+}
+
+/* Four hexadecimal digits at the cursor, or -1. */
+static int32_t heti_t_json_hex4(het_json *j) {
+    int32_t value = 0;
+    int i;
+    for (i = 0; i < 4; i++, j->at++) {
+        const char c = heti_t_json_byte(j);
+        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
+        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
+        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
+        else { het_json_fail(j, "\\u needs four hexadecimal digits"); return -1; }
+    }
+    return value;
+}
+
+/* The cursor stands behind a backslash. */
+static int heti_t_json_escape(het_json *j, heti_t_text *to) {
+    static const char heti_t_from[] = "\"\\/bfnrt", heti_t_into[] = "\"\\/\b\f\n\r\t";
+    const char c = heti_t_json_byte(j);
+    const char *found = c ? strchr(heti_t_from, c) : NULL;
+    int32_t high, low;
+    char point[4];
+    size_t i, count;
+    if (found) {
+        heti_t_char(to, heti_t_into[found - heti_t_from]);
+        j->at++;
+        return 1;
+    }
+    if (c != 'u') return het_json_fail(j, "unknown escape in a string");
+    j->at++;
+    high = heti_t_json_hex4(j);
+    if (high < 0) return 0;
+    if (high >= 0xDC00 && high < 0xE000) return het_json_fail(j, "lone surrogate in a string");
+    if (high >= 0xD800 && high < 0xDC00) {
+        if (j->length - j->at < 6 || j->text[j->at] != '\\' || j->text[j->at + 1] != 'u')
+            return het_json_fail(j, "lone surrogate in a string");
+        j->at += 2;
+        low = heti_t_json_hex4(j);
+        if (low < 0) return 0;
+        if (low < 0xDC00 || low >= 0xE000) return het_json_fail(j, "lone surrogate in a string");
+        high = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+    }
+    count = heti_t_utf8(HETI_T_CAST(uint32_t, high), point);
+    for (i = 0; i < count; i++) heti_t_char(to, point[i]);
+    return 1;
+}
+
+/* Takes a string; *length gets its decoded length, which may exceed what fits into `to` (and may
+   count a \u0000). */
+HETRAIN_API int het_json_string(het_json *j, char *to, size_t capacity, size_t *length) {
+    const unsigned char *text = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, j->text));
+    heti_t_text t = heti_t_text_in(to, capacity);
+    if (het_json_peek(j) != HET_JSON_STRING) return het_json_fail(j, "a string was expected");
+    j->at++;
+    for (;;) {
+        size_t count, i;
+        if (j->at >= j->length) return het_json_fail(j, "the JSON text ends inside a string");
+        if (j->text[j->at] == '"') break;
+        if (j->text[j->at] == '\\') {
+            j->at++;
+            if (!heti_t_json_escape(j, &t)) return 0;
+            continue;
+        }
+        if (heti_t_point(text, j->length, j->at, &count) == HETI_T_INVALID)
+            return het_json_fail(j, "a string is not valid UTF-8");
+        if (count == 1 && HETI_T_CAST(unsigned char, j->text[j->at]) < 0x20)
+            return het_json_fail(j, "control byte in a string");
+        for (i = 0; i < count; i++) heti_t_char(&t, j->text[j->at + i]);
+        j->at += count;
+    }
+    j->at++;
+    if (length) *length = t.length;
+    return 1;
+}
+
+static size_t heti_t_json_digits(het_json *j) {
+    const size_t start = j->at;
+    while (heti_t_json_byte(j) >= '0' && heti_t_json_byte(j) <= '9') j->at++;
+    return j->at - start;
+}
+
+/* Takes a number and leaves it as text: [*start, j->at). */
+static int heti_t_json_number_text(het_json *j, size_t *start) {
+    if (het_json_peek(j) != HET_JSON_NUMBER) return het_json_fail(j, "a number was expected");
+    *start = j->at;
+    if (heti_t_json_byte(j) == '-') j->at++;
+    if (heti_t_json_byte(j) == '0') j->at++;
+    else if (!heti_t_json_digits(j)) return het_json_fail(j, "a number needs digits");
+    if (heti_t_json_byte(j) >= '0' && heti_t_json_byte(j) <= '9') return het_json_fail(j, "a number starts with 0");
+    if (heti_t_json_byte(j) == '.') {
+        j->at++;
+        if (!heti_t_json_digits(j)) return het_json_fail(j, "a number needs digits behind its point");
+    }
+    if (heti_t_json_byte(j) == 'e' || heti_t_json_byte(j) == 'E') {
+        j->at++;
+        if (heti_t_json_byte(j) == '+' || heti_t_json_byte(j) == '-') j->at++;
+        if (!heti_t_json_digits(j)) return het_json_fail(j, "an exponent needs digits");
+    }
+    return 1;
+}
+
+/* "-12" to an integer; 0: not written as an integer (2.0, 2e0, -0) or beyond int64. */
+static int heti_t_integer_of(const char *text, size_t length, int64_t *value) {
+    const int negative = length > 0 && text[0] == '-';
+    const uint64_t limit = HETI_T_CAST(uint64_t, INT64_MAX);
+    uint64_t sum = 0;
+    size_t i;
+    if (length == HETI_T_CAST(size_t, negative) || (negative && text[1] == '0')) return 0;
+    for (i = HETI_T_CAST(size_t, negative); i < length; i++) {
+        const uint64_t digit = HETI_T_CAST(uint64_t, HETI_T_CAST(unsigned char, text[i])) - '0';
+        if (digit > 9 || sum > (limit - digit) / 10) return 0;
+        sum = sum * 10 + digit;
+    }
+    *value = negative ? -HETI_T_CAST(int64_t, sum) : HETI_T_CAST(int64_t, sum);
+    return 1;
+}
+
+HETRAIN_API int het_json_integer(het_json *j, int64_t *value) {
+    size_t start;
+    if (!heti_t_json_number_text(j, &start)) return 0;
+    if (heti_t_integer_of(j->text + start, j->at - start, value)) return 1;
+    j->at = start;
+    return het_json_fail(j, "an integer was expected, written as one and below 2^63");
+}
+
+/* Behind a product: what follows must not be contracted with it. */
+static double heti_t_round(double x) {
+    volatile double rounded = x;
+    return rounded;
+}
+
+/* Powers of ten that are exact in double. */
+static const double heti_t_ten[23] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14,
+                                    1e15, 1e16, 1e17, 1e18, 1e19,
+                                     1e20, 1e21, 1e22 };
+
+/* digits * 10^scale with `high + low` carrying about 104 bits (double-double: T. J. Dekker 1971,
+   products by fma), so that the one rounding that shows is the last. */
+static double heti_t_scale_ten(uint64_t digits, int64_t scale) {
+    double high = HETI_T_CAST(double, digits >> 11) * 2048.0, low = HETI_T_CAST(double, digits & 2047);
+    double sum = high + low;
+    low -= sum - high;
+    high = sum;
+    while (scale) {
+        const int64_t size = scale < 0 ? -scale : scale, step = size < 22 ? size : 22;
+        const double ten = heti_t_ten[step];
+        double first, rest;
+        if (scale > 0) {
+            first = heti_t_round(high * ten);
+            rest = fma(low, ten, fma(high, ten, -first));
+        } else {
+            first = high / ten;
+            rest = (fma(-first, ten, high) + low) / ten;
+        }
+        sum = first + rest;
+        low = rest - (sum - first);
+        high = sum;
+        scale += scale > 0 ? -step : step;
+    }
+    return high;
+}
+
+/* Text that follows the grammar of a JSON number to double, within one unit in the last place, in
+   any locale; 0: beyond double. */
+static int heti_t_double_of(const char *text, size_t length, double *value) {
+    const int negative = text[0] == '-';
+    uint64_t digits = 0;
+    int64_t scale = 0, exponent = 0;
+    int point = 0, sign = 1;
+    size_t i;
+    for (i = HETI_T_CAST(size_t, negative); i < length && text[i] != 'e' && text[i] != 'E'; i++) {
+        if (text[i] == '.') point = 1;
+        else if (digits < UINT64_C(1000000000000000000)) { /* 19 digits count: 2^-59 of the value is dropped at most */
+            digits = digits * 10 + HETI_T_CAST(uint64_t, text[i] - '0');
+            scale -= point;
+        } else {
+            scale += !point;
+        }
+    }
+    for (i++; i < length; i++) {
+        if (text[i] == '-') sign = -1;
+        else if (text[i] != '+' && exponent < 1000000) exponent = exponent * 10 + (text[i] - '0');
+    }
+    scale += sign * exponent;
+    if (!digits || scale < -400) *value = 0.0;
+    else if (scale > 308) return 0;
+    else *value = heti_t_scale_ten(digits, scale);
+    if (!(*value <= 1.7976931348623157e308)) return 0;
+    if (negative) *value = -*value;
+    return 1;
+}
+
+HETRAIN_API int het_json_real(het_json *j, double *value) {
+    size_t start;
+    if (!heti_t_json_number_text(j, &start)) return 0;
+    if (heti_t_double_of(j->text + start, j->at - start, value)) return 1;
+    j->at = start;
+    return het_json_fail(j, "a number beyond double");
+}
+
+HETRAIN_API int het_json_boolean(het_json *j, int *value) {
+    const het_json_kind kind = het_json_peek(j);
+    *value = kind == HET_JSON_BOOL && j->text[j->at] == 't';
+    if (kind == HET_JSON_BOOL) {
+        const char *word = *value ? "true" : "false";
+        const size_t length = strlen(word);
+        if (j->length - j->at >= length && memcmp(j->text + j->at, word, length) == 0) {
+            j->at += length;
+            return 1;
+        }
+    }
+    return het_json_fail(j, "true or false was expected");
+}
+
+HETRAIN_API int het_json_null(het_json *j) {
+    const int found = het_json_peek(j) == HET_JSON_NULL && j->length - j->at >= 4 && memcmp(j->text + j->at, "null",
+        4) == 0;
+    if (!found) return het_json_fail(j, "null was expected");
+    j->at += 4;
+    return 1;
+}
+
+/* Opens the object or array at the cursor. */
+HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind) {
+    if (het_json_peek(j) != kind)
+        return het_json_fail(j, kind == HET_JSON_OBJECT ? "an object was expected" : "an array was expected");
+    if (j->depth == HETI_T_DEPTH) return het_json_fail(j, "nested deeper than 32");
+    j->objects &= ~(UINT32_C(1) << j->depth);
+    if (kind == HET_JSON_OBJECT) j->objects |= UINT32_C(1) << j->depth;
+    j->depth++;
+    j->fresh = 1;
+    j->at++;
+    return 1;
+}
+
+/* 1: the cursor stands before the next value of the innermost container, and key holds its key if
+   that is an object; 0: the container is closed, or there was an error. */
+HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length) {
+    int object;
+    if (j->rule) return 0;
+    object = (j->objects >> (j->depth - 1)) & 1;
+    heti_t_json_space(j);
+    if (heti_t_json_byte(j) == (object ? '}' : ']')) {
+        j->at++;
+        j->depth--;
+        j->fresh = 0;
+        return 0;
+    }
+    if (!j->fresh) {
+        if (heti_t_json_byte(j) != ',')
+            return het_json_fail(j, object ? "',' or '}' was expected" : "',' or ']' was expected");
+        j->at++;
+    }
+    j->fresh = 0;
+    if (object) {
+        if (!het_json_string(j, key, capacity, key_length)) return 0;
+        heti_t_json_space(j);
+        if (heti_t_json_byte(j) != ':') return het_json_fail(j, "':' was expected");
+        j->at++;
+    }
+    return het_json_peek(j) != HET_JSON_ERROR;
+}
+
+/* Steps over one value of any kind, checking it. */
+HETRAIN_API int het_json_skip(het_json *j) {
+    const int depth = j->depth;
+    do {
+        const het_json_kind kind = het_json_peek(j);
+        size_t start;
+        int truth;
+        if (kind == HET_JSON_OBJECT || kind == HET_JSON_ARRAY) het_json_enter(j, kind);
+        else if (kind == HET_JSON_STRING) het_json_string(j, NULL, 0, NULL);
+        else if (kind == HET_JSON_NUMBER) heti_t_json_number_text(j, &start);
+        else if (kind == HET_JSON_BOOL) het_json_boolean(j, &truth);
+        else het_json_null(j);
+        while (!j->rule && j->depth > depth && !het_json_next(j, NULL, 0, NULL)) {}
+    } while (!j->rule && j->depth > depth);
+    return !j->rule;
+}
+
+/* Only white space may follow the outermost value. */
+HETRAIN_API int het_json_end(het_json *j) {
+    if (j->rule) return 0;
+    heti_t_json_space(j);
+    return j->at == j->length ? 1 : het_json_fail(j, "something follows the JSON value");
+}
+
+/* =================================================================================================
+   >>settings  Models by name and by key=value. A preset is a line of "key=value" text.
+   ============================================================================================== */
+
+/* A float by its fewest digits, as printf's %g lays them out, always with a point or an exponent so
+   that it is no integer. */
+static void heti_t_float(heti_t_text *t, double value) {
+    char number[40];
+    heti_t_text n = heti_t_text_in(number, sizeof number);
+    uint64_t mantissa = 0, part;
+    int exponent = 0, digits = 1;
+    if (value < 0) heti_t_char(t, '-');
+    if (value < 0) value = -value;
+    if (value > 0) mantissa = heti_t_shortest_float(value, &exponent);
+    for (part = mantissa; part >= 10; part /= 10) digits++;
+    heti_t_layout(&n, mantissa, exponent, -4, digits, 1);
+    heti_t_put(t, number);
+    if (strcspn(number, ".e") == n.length) heti_t_put(t, ".0");
+}
+
+typedef struct heti_t_family {
+    const char *name;      /* in het_model_parse */
+    het_family family;
+    const char *settings;  /* that the name implies */
+} heti_t_family;
+static const heti_t_family heti_t_families[] = {
+    { "gpt2", HET_GPT2, "" },
+    { "llama", HET_LLAMA, "" },
+    { "llama3", HET_LLAMA, "rotary_theta=500000" },
+    { "qwen2", HET_QWEN2, "" },
+    { "qwen3", HET_QWEN3, "" },
+    { "neox", HET_NEOX, "" }
+};
+#define HETI_T_FAMILIES HETI_T_CAST(int, sizeof heti_t_families / sizeof heti_t_families[0])
+
+typedef struct heti_t_preset { const char *family, *name, *settings; } heti_t_preset;
+static const heti_t_preset heti_t_presets[] = {
+    { "gpt2", "tiny", "" },
+    { "gpt2", "124m", "layers=12,width=768,heads=12,vocab=50257,context=1024" },
+    { "gpt2", "355m", "layers=24,width=1024,heads=16,vocab=50257,context=1024" },
+    { "gpt2", "774m", "layers=36,width=1280,heads=20,vocab=50257,context=1024" },
+    { "gpt2", "1558m", "layers=48,width=1600,heads=25,vocab=50257,context=1024" },
+    { "llama", "tiny", "heads=4,kv_heads=2" },
+    { "llama", "tinyllama-1.1b", "layers=22,width=2048,heads=32,kv_heads=4,mlp_width=5632,vocab=32000,context=2048" },
+    { "llama3", "8b", "layers=32,width=4096,heads=32,kv_heads=8,mlp_width=14336,vocab=128256,context=8192" },
+    { "llama3", "3.2-1b",
+     "layers=16,width=2048,heads=32,kv_heads=8,mlp_width=8192,vocab=128256,context=131072,tied=yes,rotary_factor=32" },
+    { "qwen2", "tiny", "heads=4,kv_heads=2,tied=yes" },
+    { "qwen2", "0.5b", "layers=24,width=896,heads=14,kv_heads=2,mlp_width=4864,vocab=151936,context=32768,tied=yes" },
+    { "qwen2", "1.5b", "layers=28,width=1536,heads=12,kv_heads=2,mlp_width=8960,vocab=151936,context=131072,tied=yes" },
+    { "qwen3", "tiny", "heads=4,kv_heads=2,head_size=64,tied=yes" },
+    { "qwen3", "0.6b",
+     "layers=28,width=1024,heads=16,kv_heads=8,head_size=128,mlp_width=3072,vocab=151936,context=40960,tied=yes" },
+    { "qwen3", "1.7b",
+     "layers=28,width=2048,heads=16,kv_heads=8,head_size=128,mlp_width=6144,vocab=151936,context=40960,tied=yes" },
+    { "neox", "tiny", "" },
+    { "neox", "pythia-160m", "layers=12,width=768,heads=12,vocab=50304,context=2048" },
+    { "neox", "20b", "layers=44,width=6144,heads=64,vocab=50432,context=2048,activation=gelu_tanh" }
+};
+#define HETI_T_PRESETS HETI_T_CAST(int, sizeof heti_t_presets / sizeof heti_t_presets[0])
+
+/* A name for a message: at most 63 bytes of it, '?' for what is not printable ASCII. */
+typedef struct heti_t_printable { char text[64]; } heti_t_printable;
+static const char *heti_t_print(heti_t_printable *p, const char *from, size_t length) {
+    size_t i;
+    for (i = 0; i < length && i < sizeof p->text - 1; i++)
+        p->text[i] = HETI_T_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
+    p->text[i] = 0;
+    return p->text;
+}
+
+/* Text that is a JSON number, as one that a float holds and that is not 0 without saying so. */
+static int heti_t_float_of(const char *text, double *real) {
+    const size_t length = strlen(text);
+    het_json j = het_json_start(text, length);
+    size_t start;
+    if (!heti_t_json_number_text(&j, &start) || start != 0 || j.at != length) return 0;
+    if (!heti_t_double_of(text, length, real) || *real < -3e38 || *real > 3e38) return 0;
+    return *real >= 1.0 || *real <= -1.0 || HETI_T_CAST(float, *real) > 0.0f || HETI_T_CAST(float, *real) < 0.0f ||
+        strspn(text, "-0.") >= strcspn(text, "eE");
+}
+
+/* One setting from text: an integer, a decimal number or a word. */
+static het_result heti_t_setting(het_model_desc *m, int64_t number, het_setting s, const char *text,
+                                 const char *where, het_error *error) {
+    heti_t_printable print;
+    int good = 1;
+    if (s.kind == HET_SETTING_INTEGER) good = heti_t_integer_of(text, strlen(text), &s.integer);
+    if (s.kind == HET_SETTING_REAL) good = heti_t_float_of(text, &s.real);
+    s.word = heti_t_print(&print, text, strlen(text));
+    if (good) return het_model_set(m, number, &s, where, error);
+    return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is '%s', not %s", where, s.name, s.word,
+                       s.kind == HET_SETTING_INTEGER ? "an integer" : "a number that a float holds");
+}
+
+/* Applies "key=value,key=value". A key may come once. */
+static het_result heti_t_settings(het_model_desc *m, const char *text, het_error *error) {
+    static const char heti_t_where[] = "het_model_parse";
+    uint64_t seen = 0;
+    while (*text) {
+        const size_t item = strcspn(text, ","), name = strcspn(text, "=,");
+        char value[64], list[400];
+        heti_t_printable print;
+        heti_t_text l = heti_t_text_in(list, sizeof list);
+        het_setting s;
+        int64_t n;
+        if (name == item)
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: '%s' is not key=value", heti_t_where,
+                               heti_t_print(&print, text, item));
+        for (n = 0; het_model_get(m, n, &s) && !heti_t_is(text, name, s.name); n++) heti_t_format(&l, " %s", s.name);
+        if (s.name == NULL)
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown key '%s', not one of%s", heti_t_where,
+                               heti_t_print(&print, text, name), list);
+        if (item - name - 1 >= sizeof value)
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: the value of %s is longer than 63 bytes", heti_t_where,
+                               s.name);
+        if ((seen >> n) & 1)
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is given twice", heti_t_where, s.name);
+        seen |= UINT64_C(1) << n;
+        memcpy(value, text + name + 1, item - name - 1);
+        value[item - name - 1] = 0;
+        HETI_T_TRY(heti_t_setting(m, n, s, value, heti_t_where, error));
+        text += item;
+        if (*text == ',' && !*++text)
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: nothing follows the last ','", heti_t_where);
+    }
+    return HET_OK;
+}
+
+/* The index of the preset that starts `text`, or the error that lists what there is. */
+static het_result heti_t_preset_find(const heti_t_family *family, const char *text, int *found, het_error *error) {
+    heti_t_printable print;
+    const size_t length = strcspn(text, ",");
+    char list[128];
+    heti_t_text l = heti_t_text_in(list, sizeof list);
+    int i;
+    for (i = 0; i < HETI_T_PRESETS; i++) {
+        if (strcmp(heti_t_presets[i].family, family->name) != 0) continue;
+        if (strlen(heti_t_presets[i].name) == length && memcmp(heti_t_presets[i].name, text, length) == 0) {
+            *found = i;
+            return HET_OK;
+        }
+        heti_t_put(&l, " ");
+        heti_t_put(&l, heti_t_presets[i].name);
+    }
+    return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: %s: unknown preset '%s', not one of%s, and not "
+                       "key=value", family->name, heti_t_print(&print, text, length), list);
+}
+
+HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, het_error *error) {
+    heti_t_printable print;
+    const heti_t_family *family = NULL;
+    het_model_desc m;
+    het_error why;
+    size_t length;
+    int i, preset = 0;
+    if (!name || !model)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: %s is NULL", name ? "model" : "name");
+    length = strcspn(name, ":");
+    for (i = 0; i < HETI_T_FAMILIES; i++) {
+        if (strlen(heti_t_families[i].name) == length && memcmp(heti_t_families[i].name, name, length) == 0)
+            family = &heti_t_families[i];
+    }
+    if (!family) {
+        char list[128];
+        heti_t_text l = heti_t_text_in(list, sizeof list);
+        for (i = 0; i < HETI_T_FAMILIES; i++) {
+            heti_t_put(&l, " ");
+            heti_t_put(&l, heti_t_families[i].name);
+        }
+        return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: unknown family '%s', not one of%s",
+                         heti_t_print(&print, name, length), list);
+    }
+    name += length + (name[length] == ':');
+    memset(&m, 0, sizeof m);
+    m.family = family->family;
+    HETI_T_TRY(heti_t_settings(&m, family->settings, error));
+    length = strcspn(name, ",");
+    if (strcspn(name, "=") >= length) {
+        HETI_T_TRY(heti_t_preset_find(family, name, &preset, error));
+        HETI_T_TRY(heti_t_settings(&m, heti_t_presets[preset].settings, error));
+        name += length + (name[length] == ',' && name[length + 1]);
+    }
+    HETI_T_TRY(heti_t_settings(&m, name, error));
+    if (het_model_complete(&m, &why) != HET_OK)
+        return heti_t_fail(error, why.code, "het_model_parse%s", why.text + sizeof "het_model_complete" - 1);
+    *model = m;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text, size_t capacity, size_t *length) {
+    heti_t_text t = heti_t_text_in(text, capacity);
+    het_model_desc m;
+    het_setting s;
+    int i;
+    if (!model || !length || (!text && capacity)) return HET_ERR_INVALID;
+    m = *model;
+    HETI_T_TRY(het_model_complete(&m, NULL));
+    for (i = 0; heti_t_families[i].family != m.family; i++) {}
+    heti_t_put(&t, heti_t_families[i].name);
+    for (i = 0; het_model_get(&m, i, &s); i++) {
+        heti_t_format(&t, i == 0 ? ":%s=" : ",%s=", s.name);
+        if (s.kind == HET_SETTING_INTEGER) heti_t_integer(&t, s.integer);
+        else if (s.kind == HET_SETTING_REAL) heti_t_float(&t, s.real);
+        else heti_t_put(&t, s.word);
+    }
+    *length = t.length;
+    return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#define HETRAIN_TEXT_IMPLEMENTATION_DONE
+#undef HETI_T_OWN
+#endif /* HETI_T_OWN */
 
 /* ---- changes ------------------------------------------------------------------------------------
    0.1.0  The first version: out of hetrain.h, hetrain_plan.h and hetrain_files.h.

@@ -4,6 +4,7 @@
 # from where that is included before it. Without arguments: all headers, listed here
 headers='
 hetrain.h heti_
+util/hetrain_text.h heti_t_
 util/hetrain_plan.h heti_p_
 util/hetrain_search.h heti_s_
 util/hetrain_tokenizer.h heti_k_
@@ -190,7 +191,8 @@ imported() { nm -u "$1" | awk '{ print $2 }'; }
 imports() {
     has_option "$1" || return
     imported "$1.o" | grep -Ex "$2" > list
-    imported plain.o | grep -Exq "$2" || echo "the plain build imports nothing of this either: the check proves nothing" >> list
+    # what hetrain_text.h allocates, it does in the objects of others
+    imported plain.o | grep -Exq "$2" || [ "$name" = hetrain_text.h ] || echo "the plain build imports nothing of this either: the check proves nothing" >> list
     [ ! -s list ]
     result $? "$1: $3" list
 }
@@ -200,7 +202,7 @@ check_symbols() {
     local forbidden='exit|_exit|_Exit|quick_exit|atexit|abort|raise|signal|sigaction|printf|puts|putchar|vprintf|perror|getenv|setenv|setlocale|rand|srand|random|time|clock|gettimeofday|system|longjmp|__assert_fail'
     local own_math='exp|expf|log|logf|log2|log2f|pow|powf|sin|sinf|cos|cosf|tan|tanf|tanh|tanhf|erf|erff|cbrt|exp2|exp2f|log1p|expm1'
     is_main && public='HETRAIN_|HET_'
-    is_main || memory="het_[a-z_0-9]+|mem(cpy|set|move|cmp|chr)|str(len|n?cmp|r?chr|str|c?spn)" rounding=
+    is_main || memory="het_[a-z_0-9]+|mem(cpy|set|move|cmp|chr)|str(len|n?cmp|r?chr|str|c?spn)|fma" rounding=
     local files=-
     has_option HETRAIN_NO_STDIO && files='f(open|close|write|flush|error)|remove|rename'
     nothing 'every exported symbol starts with het_' < <(nm plain.o | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }' | grep -v '^het_')

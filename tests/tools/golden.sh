@@ -8,7 +8,7 @@ mkdir -p $out
 CC=${CC:-cc}
 
 if [ "${1:-}" = --write ]; then
-    $CC -O2 -I. tests/golden.c -o $out/write -lm -lpthread && $out/write > $expected && cat $expected
+    $CC -O2 -I. -Iutil tests/golden.c -o $out/write -lm -lpthread && $out/write > $expected && cat $expected
     exit
 fi
 
@@ -41,7 +41,7 @@ one() {
     elif [ -n "$isa" ] && ! grep -qw "${isa/avx512/avx512f}" /proc/cpuinfo 2> /dev/null; then
         echo "skip $name # this processor has no $isa" > "$result"
     # shellcheck disable=SC2086
-    elif ! $compiler $flags -I. tests/golden.c -o "$program" -lm -lpthread 2> "$program.err"; then
+    elif ! $compiler $flags -I. -Iutil tests/golden.c -o "$program" -lm -lpthread 2> "$program.err"; then
         { echo "fail $name: does not build"; sed 's/^/# /' "$program.err" | head -n 5; } > "$result"
     else
         echo "pass $name" > "$result"
