@@ -474,10 +474,14 @@ static inline uint64_t heti_t_shortest(double value, int *exponent) {
 /* The fewest digits that a reader turns back into a float above 0: mantissa 10^*exponent. */
 static inline uint64_t heti_t_shortest_float(double value, int *exponent) {
     uint64_t mantissa = 0;
+    double scaled = value;
     float back;
-    int digits;
-    for (digits = 1; digits <= 9; digits++) {
-        mantissa = heti_t_leading(value, digits, exponent);
+    int digits, power = 0;
+    for (; scaled >= 10.0; power++) scaled /= 10.0;
+    for (; scaled < 1.0; power--) scaled *= 10.0;
+    for (digits = 1; digits <= 9; digits++, scaled *= 10.0) {
+        mantissa = HETI_T_CAST(uint64_t, scaled + 0.5);
+        *exponent = power - digits + 1;
         back = HETI_T_CAST(float, heti_t_decimal(mantissa, *exponent));
         if (back >= HETI_T_CAST(float, value) && back <= HETI_T_CAST(float, value)) break;
     }
