@@ -4125,7 +4125,7 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
         else heti_text_put(&t, pattern, 1);
     }
     heti_text_add(&t, end);
-    for (i = 0; i < info->parameters; i++) heti_require(p, !heti_same(info->parameter[i].name, to->name));
+    for (i = 0; i < info->parameters; i++) heti_require(p, strcmp(info->parameter[i].name, to->name) != 0);
     heti_require(p, t.length < sizeof to->name);
     to->rows = rows;
     to->columns = columns;

@@ -4,7 +4,7 @@
 #ifndef PROGRAMS_LLMC_H
 #define PROGRAMS_LLMC_H
 
-#include "hetrain.h"
+#include "hetrain_text.h"
 
 #include <math.h>
 #include <stdarg.h>
