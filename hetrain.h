@@ -247,7 +247,7 @@ int main(int argc, char **argv) {
                          het_parameter_count het_parameter_get_info het_parameter_read
                          het_parameter_write het_get_condition het_restore_begin het_restore_end
                          het_get_recent het_fail het_hash het_verify het_set_base het_get_base
-                         het_xxh64
+                         het_xxh64 het_describe het_description_free
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch
                          het_data_held_out het_data_tokens
        >>high_api        het_train het_sample het_reader_open het_reader_close het_save_file
@@ -1711,6 +1711,41 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_hash(het_ctx *ctx, uint64_t *hash)
    and in a frozen weight at any time. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_verify(het_ctx *ctx);
 HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /* Threads: any. */
+
+/* ---- what a description consists of, before there is a plan ---- */
+
+typedef struct het_described_unit {   /* one unit of the chain */
+    het_unit unit;
+    het_unit_info info;               /* at max_tokens; of het_describe: on the first device, its
+                                         workspace also enough to square the unit's gradients */
+    het_program program;              /* if it is one */
+    int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS]; /* numbers of info.parameter in the table of them all */
+} het_described_unit;
+
+/* Parameters with the same using units, all trained or all frozen (CONCEPTS). */
+typedef struct het_described_block {
+    int64_t parameter;                /* its first one; parameters of a block need not be neighbours */
+    int64_t elements;                 /* each parameter rounded up to 16 of them */
+    int64_t weight_floats;            /* room of its weights; of trained ones `elements` */
+    int64_t first_use, uses;          /* into `use` of the description: the using units, ascending */
+    int32_t frozen;
+} het_described_block;
+
+typedef struct het_description {
+    het_desc desc;                    /* completed */
+    int64_t units, blocks, uses;
+    const het_described_unit *unit;   /* [units] */
+    const het_described_block *block; /* [blocks] */
+    const int64_t *use;               /* [uses] units, block by block */
+    het_ctx *ctx;                     /* of all this; it answers het_parameter_count and het_parameter_get_info alone */
+} het_description;
+
+/* Takes the first steps of het_create: units, parameters and blocks, tied parameters once. Of the
+   devices the first is opened; plan, schedule, transport, groups and links are left aside. What
+   desc points to must outlive the description. Memory comes from desc->allocator. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_describe(const het_desc *desc, het_description **description,
+                                                       het_error *error);
+HETRAIN_API void het_description_free(het_description *description);   /* NULL is fine. Threads: any. */
 
 /* ---- >>data_api: token sources and sampling -------------------------------------------------- */
 typedef enum het_data_format { HET_DATA_AUTO = 0 /* by the header; else bytes */, HET_DATA_BYTES = 1,
@@ -6601,15 +6636,6 @@ typedef struct heti_parameter {
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
-/* Parameters with the same using units, all trained or all frozen (CONCEPTS). */
-typedef struct heti_parameter_block {
-    int64_t parameter;        /* its first one; parameters of a block need not be neighbours */
-    int64_t elements;
-    int64_t weight_floats;    /* room of its weights; of trained ones `elements` */
-    int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
-    int32_t frozen;
-} heti_parameter_block;
-
 /* Who has a block: its holders are the ranks with a stage that has one of its units. Holder i owns
    the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
 typedef struct heti_owners {
@@ -6625,14 +6651,6 @@ typedef struct heti_owners {
                                  one process, every seat */
     int64_t *member;          /* [members + 1] numbers of seats, then `seats` */
 } heti_owners;
-
-/* One unit of the chain. */
-typedef struct heti_unit {
-    het_unit unit;
-    het_unit_info info;       /* described without a device */
-    het_program program;      /* if it is one */
-    int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS]; /* indexes into ctx->parameter */
-} heti_unit;
 
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, or in the
    region all units share because it is needed only while one unit works. */
@@ -6954,13 +6972,16 @@ typedef struct heti_measures {
                                             spike; spike_norm 0: they are not judged */
 } heti_measures;
 
+/* What a context is made for. An estimate asks for nothing of what only a job uses. */
+typedef enum heti_purpose { HETI_TO_TRAIN, HETI_TO_ESTIMATE, HETI_TO_DESCRIBE } heti_purpose;
+
 struct het_ctx {
     het_error error;
     uint64_t base;                       /* fingerprint of the weights loaded, 0: unknown */
     /* the first three are atomic; stop: a rank failed, stepping: one has begun to update weights */
     int32_t cancelled, stop, stepping, failed, torn;
     const char *call;                    /* atomic: the public one under way; NULL: none */
-    int32_t estimates;                   /* 1: of what only a job uses nothing is asked for: het_memory_estimate */
+    heti_purpose purpose;
     const char *held;                    /* the callback, and whose, that was given the context
                                             between two calls; NULL: none */
     heti_inside *inside, inside_caller;  /* of the caller's thread */
@@ -6970,9 +6991,9 @@ struct het_ctx {
     heti_arena host;                     /* the tables all ranks share */
     int64_t unit_count, parameter_count, block_count, use_count;
     int64_t parameters;                  /* elements */
-    heti_unit *unit;
+    het_described_unit *unit;            /* described without a device */
     heti_parameter *parameter;
-    heti_parameter_block *block;
+    het_described_block *block;
     int64_t *use;                        /* units, block by block */
     heti_share share;                    /* in use */
     het_device_desc *device;             /* [local_count] */
@@ -8310,6 +8331,14 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     return HET_OK;
 }
 
+/* Scratch of the sum of a gradient's squares. */
+static size_t heti_squares_workspace(const heti_rank *r, int64_t parameter) {
+    het_sum_squares_args a;
+    memset(&a, 0, sizeof a);
+    a.count = r->ctx->parameter[parameter].count;
+    return heti_op_workspace(&r->device, HETI_OP(SUM_SQUARES, &a));
+}
+
 /* Adds one use of a parameter; a name seen before with the same shape is the same parameter. */
 static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index) {
     heti_parameter *to = ctx->parameter;
@@ -8353,7 +8382,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
 static het_result heti_build_chain(het_ctx *ctx) {
     int64_t u, p;
     for (u = 0; u < ctx->unit_count; u++) {
-        heti_unit *unit = &ctx->unit[u];
+        het_described_unit *unit = &ctx->unit[u];
         unit->unit = heti_chain_unit(ctx, u);
         unit->info.program = &unit->program;
         HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
@@ -8367,14 +8396,14 @@ static het_result heti_build_chain(het_ctx *ctx) {
     return HET_OK;
 }
 
-static int heti_unit_uses(const heti_unit *unit, int64_t parameter) {
+static int heti_unit_uses(const het_described_unit *unit, int64_t parameter) {
     int64_t i;
     for (i = 0; i < unit->info.parameters && unit->parameter[i] != parameter; i++) {}
     return i < unit->info.parameters;
 }
 
 /* Whether exactly the block's units use the parameter. */
-static int heti_block_takes(const het_ctx *ctx, const heti_parameter_block *block, int64_t parameter) {
+static int heti_block_takes(const het_ctx *ctx, const het_described_block *block, int64_t parameter) {
     const heti_parameter *p = &ctx->parameter[parameter];
     int64_t i;
     if (block->uses != p->uses || block->frozen != p->frozen) return 0;
@@ -8423,12 +8452,25 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
     return HET_OK;
 }
 
+/* All units once more, with a rank's device. */
+static het_result heti_describe_units(heti_rank *r) {
+    het_ctx *ctx = r->ctx;
+    int64_t u, p;
+    for (u = 0; u < ctx->unit_count; u++) {
+        het_unit_info *info = &ctx->unit[u].info;
+        HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL, info));
+        for (p = 0; p < info->parameters; p++)
+            info->workspace = heti_max_size(info->workspace, heti_squares_workspace(r, ctx->unit[u].parameter[p]));
+    }
+    return HET_OK;
+}
+
 /* The tables all ranks share, as far as they do not depend on the plan. */
 static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
     *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.recompute_unit ? ctx->unit_count : 0);
-    ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
+    ctx->unit = HETI_TAKE(arena, het_described_unit, ctx->unit_count);
     ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
-    ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
+    ctx->block = HETI_TAKE(arena, het_described_block, uses);
     ctx->use = HETI_TAKE(arena, int64_t, uses);
     ctx->verdict.maximum = HETI_TAKE(arena, uint32_t, uses);
     ctx->verdict.maximum_rank = HETI_TAKE(arena, int32_t, uses);
@@ -8515,7 +8557,7 @@ static het_result heti_take_plan(het_ctx *ctx) {
     return heti_copy_plan(ctx, plan);
 }
 
-static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const heti_parameter_block *block) {
+static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const het_described_block *block) {
     int64_t i;
     for (i = 0; i < block->uses; i++) {
         const int64_t unit = ctx->use[block->first_use + i];
@@ -8545,7 +8587,7 @@ static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) 
 /* Shares a block out among its holders by state_share. What rounding gave a rank too little or too
    much, `owed` carries to the next block. */
 static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
-    heti_parameter_block *block = &ctx->block[b];
+    het_described_block *block = &ctx->block[b];
     heti_owners *owners = &ctx->share.owners[b];
     double total = 0.0;
     int64_t i, last = owners->holders - 1; /* the last one that gets anything */
@@ -8672,7 +8714,7 @@ static void heti_find_groups(het_ctx *ctx) {
     int64_t b, p, s;
     ctx->share.groups = 0;
     for (b = 0; b < ctx->block_count; b++) {
-        heti_parameter_block *block = &ctx->block[b];
+        het_described_block *block = &ctx->block[b];
         heti_owners *owners = &ctx->share.owners[b];
         for (s = 0; s < owners->seats; s++) {
             const int64_t members = owners->seat[s + 1] - owners->seat[s];
@@ -8792,7 +8834,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.max_micro_batches * (plan->slices + 1));
-    if (ctx->estimates) share->arena.asked = share->arena.used;
+    if (ctx->purpose == HETI_TO_ESTIMATE) share->arena.asked = share->arena.used;
     share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.max_tokens + 1);
 }
 
@@ -9223,7 +9265,7 @@ static void heti_layout_blocks(heti_rank *r) {
     part->weight_elements = part->sum_floats = part->state_elements = 0;
     for (p = 0; p < r->ctx->parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
     for (b = 0; b < r->ctx->block_count; b++) {
-        const heti_parameter_block *block = &r->ctx->block[b];
+        const het_described_block *block = &r->ctx->block[b];
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
         part->weight_at[b] = place < 0 ? -1 : part->weight_elements;
@@ -9314,14 +9356,9 @@ static int heti_layout_activations(heti_rank *r) {
     part->shared_bytes = part->slot_bytes = part->carry_bytes = 0;
     memset(part->stream_width, 0, sizeof part->stream_width);
     for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
-    for (p = 0; p < r->ctx->parameter_count; p++) {
-        het_sum_squares_args a;
-        memset(&a, 0, sizeof a);
-        a.count = r->ctx->parameter[p].count;
-        if (part->sum_at[p] == HETI_NOWHERE) continue;
-        part->shared_bytes = heti_max_size(part->shared_bytes,
-                                           heti_op_workspace(&r->device, HETI_OP(SUM_SQUARES, &a)));
-    }
+    for (p = 0; p < r->ctx->parameter_count; p++)
+        if (part->sum_at[p] != HETI_NOWHERE)
+            part->shared_bytes = heti_max_size(part->shared_bytes, heti_squares_workspace(r, p));
     return fits;
 }
 
@@ -9440,7 +9477,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     part->end = HETI_TAKE(arena, heti_end, part->ends);
     part->shard.peer = HETI_TAKE(arena, heti_shard_peer, part->shard.peers);
-    if (ctx->estimates) arena->asked = arena->used;
+    if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
     part->graph = HETI_TAKE(arena, heti_graph, part->graphs);
@@ -9809,6 +9846,7 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
                          ctx->parameter_count, HETI_CAST(int64_t, 2 * HETI_STAGING));
     ctx->desc.units = NULL; /* copied */
     HETI_TRY(heti_open_ranks(ctx));
+    if (ctx->purpose == HETI_TO_DESCRIBE) return heti_describe_units(&ctx->rank[0]);
     HETI_TRY(heti_find_places(ctx));
     return heti_build_share(ctx);
 }
@@ -9818,8 +9856,8 @@ static void heti_call_off(het_ctx *ctx, het_result result) {
     if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
 }
 
-/* A context without device memory; both het_create and het_memory_estimate start here. */
-static het_result heti_new(const het_desc *desc, int estimates, het_ctx **ctx, het_error *error) {
+/* A context without device memory; het_create, het_memory_estimate and het_describe start here. */
+static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
     het_desc full;
     het_ctx *c;
     het_result result;
@@ -9838,7 +9876,7 @@ static het_result heti_new(const het_desc *desc, int estimates, het_ctx **ctx, h
     c->allocator.user = &c->counter;
     c->call = "het_create";
     c->inside = &c->inside_caller;
-    c->estimates = estimates;
+    c->purpose = purpose;
     result = heti_prepare(c, &full);
     if (result != HET_OK) {
         if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
@@ -9883,7 +9921,7 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
     *ctx = NULL;
     if (error) memset(error, 0, sizeof *error);
     heti_fp_enter(&fp);
-    result = heti_new(desc, 0, &c, error);
+    result = heti_new(desc, HETI_TO_TRAIN, &c, error);
     if (result == HET_OK) {
         heti_tell_kernels(c);
         result = heti_start(c);
@@ -9911,13 +9949,58 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
     if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
     if (error) memset(error, 0, sizeof *error);
     heti_fp_enter(&fp);
-    result = heti_new(desc, 1, &ctx, error);
+    result = heti_new(desc, HETI_TO_ESTIMATE, &ctx, error);
     heti_fp_leave(&fp);
     if (result != HET_OK) return result;
     if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].part->sizes;
     else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->local_count);
     heti_release(ctx);
     return result;
+}
+
+HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
+    het_description d, *to;
+    het_desc one;
+    heti_fp fp;
+    het_result result;
+    if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
+    *description = NULL;
+    if (error) memset(error, 0, sizeof *error);
+    memset(&one, 0, sizeof one);
+    if (desc) one = *desc;
+    one.device_count = 1;
+    one.transport.iface = NULL;
+    one.groups.iface = NULL;
+    one.plan = NULL;
+    one.schedule = NULL;
+    one.link_count = 0;
+    heti_fp_enter(&fp);
+    result = heti_new(&one, HETI_TO_DESCRIBE, &d.ctx, error);
+    heti_fp_leave(&fp);
+    if (result != HET_OK) return result;
+    to = HETI_CAST(het_description *, heti_alloc(&d.ctx->counter.inner, sizeof d));
+    if (!to) {
+        heti_release(d.ctx);
+        return heti_fail(error, HET_ERR_OOM, "het_describe: no memory for %b", HETI_CAST(uint64_t, sizeof d));
+    }
+    d.desc = d.ctx->desc;
+    d.units = d.ctx->unit_count;
+    d.blocks = d.ctx->block_count;
+    d.uses = d.ctx->use_count;
+    d.unit = d.ctx->unit;
+    d.block = d.ctx->block;
+    d.use = d.ctx->use;
+    *to = d;
+    *description = to;
+    return HET_OK;
+}
+
+HETRAIN_API void het_description_free(het_description *description) {
+    het_ctx *ctx;
+    if (!description) return;
+    ctx = description->ctx;
+    heti_free(&ctx->counter.inner, description, sizeof *description);
+    heti_release(ctx);
 }
 
 /* =================================================================================================
@@ -10779,7 +10862,7 @@ static int heti_shard_free(const heti_rank *r) {
 /* Before a unit's backward call that adds gradients: zeros where it adds to what may be empty, and
    in the buffer of what is sharded. */
 static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
-    const heti_unit *u = &r->ctx->unit[unit];
+    const het_described_unit *u = &r->ctx->unit[unit];
     int64_t i;
     for (i = 0; i < u->info.parameters; i++)
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
@@ -10791,7 +10874,7 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
 
 /* Behind it: the own part is added, the others may leave. `rows`: of the call. */
 static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
-    const heti_unit *u = &r->ctx->unit[unit];
+    const het_described_unit *u = &r->ctx->unit[unit];
     heti_part *part = r->part;
     heti_piece p;
     int64_t b, i;
@@ -10977,7 +11060,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
                               const het_view *view, het_unit_call *c) {
     heti_part *part = r->part;
     const heti_placed *placed = &stage->unit[index - stage->unit_begin];
-    const heti_unit *unit = &r->ctx->unit[index];
+    const het_described_unit *unit = &r->ctx->unit[index];
     int64_t i;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;

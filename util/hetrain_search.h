@@ -578,7 +578,7 @@ extern "C" {
 /* =================================================================================================
    >>profile  What a description says about units, blocks and bytes; bytes of a plan; files.
 
-   Units are asked through their own tables, as het_create does. Units of one table with the same
+   The engine says what a description consists of (het_describe). Units of one table with the same
    shapes are one kind, whatever their parameters are called. Bytes are kept by class (het_keep), so
    that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
        slot = rows (input of the first + sum of output + keep_input [unless recomputed] +
@@ -590,78 +590,7 @@ extern "C" {
 
 enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
 
-typedef struct heti_s_parameter { char name[64]; int64_t count, uses; int32_t frozen; } heti_s_parameter;
-
-/* What describing needs beside the profile: all of it is given back. */
-typedef struct heti_s_described {
-    het_desc desc;                    /* completed */
-    het_allocator allocator;
-    het_error *error;
-    het_device device;
-    het_program program;              /* of the unit described last */
-    het_parallel parallel;
-    het_unit *unit;                   /* [units] */
-    het_unit_info *info;              /* [2]: a unit and the one before it */
-    het_unit_info *kind;              /* [kinds] as described first */
-    const het_unit_iface **table;     /* [kinds] */
-    int64_t *owner;                   /* [uses] parameter of each (unit, parameter); NULL: they are still counted */
-    int64_t *first;                   /* [units + 1] into owner */
-    heti_s_parameter *parameter;      /* [uses] */
-    het_profile count;                /* the arrays are scratch */
-    int64_t uses, parameters, granule;
-    void *block[2];                   /* what the arrays are in */
-    size_t size[2];
-} heti_s_described;
-
-static void heti_s_serial(void *user, int64_t count, het_task task, void *arg) {
-    int64_t i;
-    (void)user;
-    for (i = 0; i < count; i++) task(arg, i);
-}
-
 /* ---- describing ---- */
-
-/* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
-static het_result heti_s_describe_unit(heti_s_described *d, int64_t u, const het_unit_info *before, int64_t tokens,
-                                       het_unit_info *info) {
-    const het_unit_iface *table = d->unit[u].iface;
-    het_result result;
-    int64_t s;
-    memset(info, 0, sizeof *info);
-    info->max_tokens = tokens;
-    info->max_granule_tokens = d->granule < tokens ? d->granule : tokens;
-    info->max_sequences = d->desc.max_sequences < tokens ? d->desc.max_sequences : tokens;
-    info->compute = d->desc.dtype;
-    info->device = &d->device;
-    info->program = &d->program;
-    for (s = 0; before != NULL && s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
-    if (before != NULL) info->in_streams = before->out_streams;
-    if (table == NULL || table->version != HETRAIN_UNIT_VERSION)
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: its table has version "
-                                                      "%d, this is %d", u,
-                                                      table != NULL ? HETI_T_CAST(int64_t, table->version) :
-                                                      HETI_T_CAST(int64_t, -1),
-                                                      HETI_T_CAST(int64_t, HETRAIN_UNIT_VERSION));
-    result = table->describe(&d->unit[u], info);
-    if (result != HET_OK)
-        return heti_t_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that "
-                                             "gives %d streams", u, table->name, info->in_streams);
-    if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
-        info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): %d parameters, %d "
-                                                      "tensors, %d streams", u, table->name, info->parameters,
-                                                      info->tensors, info->out_streams);
-    for (s = 0; s < info->parameters; s++) { /* squaring its gradients needs scratch as well */
-        het_op op;
-        size_t bytes;
-        memset(&op, 0, sizeof op);
-        op.kind = HET_OP_SUM_SQUARES;
-        op.u.sum_squares.count = info->parameter[s].rows * info->parameter[s].columns;
-        bytes = d->device.iface->workspace(d->device.self, &op);
-        if (bytes > info->workspace) info->workspace = bytes;
-    }
-    return HET_OK;
-}
 
 static int heti_s_same_streams(int64_t count, const int64_t *width, int64_t other_count, const int64_t *other) {
     int64_t s;
@@ -669,9 +598,11 @@ static int heti_s_same_streams(int64_t count, const int64_t *width, int64_t othe
     return count == other_count && s == count;
 }
 
-/* Whether two descriptions differ in nothing that costs. */
-static int heti_s_same_kind(const het_unit_info *a, const het_unit_info *b) {
+/* Whether two units differ in nothing that costs. */
+static int heti_s_same_kind(const het_described_unit *unit, const het_described_unit *other) {
+    const het_unit_info *a = &unit->info, *b = &other->info;
     int64_t i;
+    if (unit->unit.iface != other->unit.iface) return 0;
     if (!heti_s_same_streams(a->in_streams, a->in_width, b->in_streams, b->in_width)) return 0;
     if (!heti_s_same_streams(a->out_streams, a->out_width, b->out_streams, b->out_width)) return 0;
     if (a->parameters != b->parameters || a->tensors != b->tensors || a->workspace != b->workspace ||
@@ -685,60 +616,11 @@ static int heti_s_same_kind(const het_unit_info *a, const het_unit_info *b) {
     return !(a->flops_forward < b->flops_forward || a->flops_forward > b->flops_forward);
 }
 
-static het_result heti_s_describe_parameter(heti_s_described *d, int64_t u, const het_parameter_desc *p) {
-    const int64_t limit = INT64_C(1) << 56;
-    int64_t i;
-    if (p->rows < 1 || p->columns < 1 || p->rows > limit / p->columns)
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d",
-                           u, p->name, p->rows, p->columns);
-    for (i = 0; i < d->parameters && strcmp(d->parameter[i].name, p->name) != 0; i++) {}
-    if (i == d->parameters) {
-        memcpy(d->parameter[i].name, p->name, sizeof d->parameter[i].name);
-        d->parameter[i].name[sizeof d->parameter[i].name - 1] = 0;
-        d->parameter[i].count = p->rows * p->columns;
-        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.model.lora_rank > 0 && !p->adapter) ||
-                                 (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
-        d->parameters++;
-    }
-    if (d->parameter[i].count != p->rows * p->columns)
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has %d elements "
-                                                      "here and %d in an earlier unit", u, p->name,
-                                                      p->rows * p->columns, d->parameter[i].count);
-    d->parameter[i].uses++;
-    d->owner[d->uses++] = i;
-    return HET_OK;
-}
-
-/* Passes over the chain: with owner NULL only counts uses of parameters; else finds parameters and
-   kinds. */
-static het_result heti_s_describe_chain(heti_s_described *d) {
-    int64_t u, k, p;
-    d->uses = d->count.kinds = 0;
-    for (u = 0; u < d->count.units; u++) {
-        het_unit_info *info = &d->info[u % 2];
-        HETI_T_TRY(heti_s_describe_unit(d, u, u > 0 ? &d->info[(u + 1) % 2] : NULL, d->desc.max_tokens, info));
-        if ((u == d->count.units - 1) != (info->is_loss != 0))
-            return heti_t_fail(d->error, HET_ERR_INVALID,
-                "het_profile_describe: unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
-                d->unit[u].iface->name);
-        if (d->owner == NULL) { d->uses += info->parameters; continue; }
-        d->first[u] = d->uses;
-        for (p = 0; p < info->parameters; p++) HETI_T_TRY(heti_s_describe_parameter(d, u, &info->parameter[p]));
-        for (k = 0; k < d->count.kinds && !(d->table[k] == d->unit[u].iface &&
-                                            heti_s_same_kind(&d->kind[k], info)); k++) {}
-        if (k == HETI_S_MOST_KINDS)
-            return heti_t_fail(d->error, HET_ERR_LIMIT,
-                               "het_profile_describe: unit %d (%s) is of another kind than %d before it: the most", u,
-                               d->unit[u].iface->name, k);
-        if (k == d->count.kinds) {
-            d->table[k] = d->unit[u].iface;
-            d->kind[k] = *info;
-            d->count.kinds++;
-        }
-        d->count.unit[u] = HETI_T_CAST(int32_t, k);
-    }
-    if (d->owner != NULL) d->first[u] = d->uses;
-    return HET_OK;
+/* The kind of unit u; first: [kinds] the first unit of each kind. `kinds`: it is of none of them. */
+static int64_t heti_s_kind_of(const het_description *d, int64_t u, const int64_t *first, int64_t kinds) {
+    int64_t k;
+    for (k = 0; k < kinds && !heti_s_same_kind(&d->unit[first[k]], &d->unit[u]); k++) {}
+    return k;
 }
 
 static double heti_s_widths(int64_t count, const int64_t *width) {
@@ -748,8 +630,14 @@ static double heti_s_widths(int64_t count, const int64_t *width) {
     return sum;
 }
 
-static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info) {
+/* half: the same for (max_tokens + 1) / 2 tokens. Workspace is a straight line through both. */
+static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, const het_unit_info *half) {
+    const double high = HETI_T_CAST(double, info->workspace), low = HETI_T_CAST(double, half->workspace);
+    const int64_t apart = info->max_tokens - half->max_tokens;
     int64_t t;
+    kind->workspace = apart > 0 && high > low ? (high - low) / HETI_T_CAST(double, apart) : 0;
+    kind->workspace_base = high - kind->workspace * HETI_T_CAST(double, info->max_tokens);
+    if (kind->workspace_base < 0) kind->workspace_base = 0;
     kind->input = heti_s_widths(info->in_streams, info->in_width);
     kind->output = heti_s_widths(info->out_streams, info->out_width);
     kind->loss = info->is_loss != 0;
@@ -766,71 +654,15 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info) {
     }
 }
 
-/* name, or "name#2" where an earlier kind has it. */
-static void heti_s_kind_name(const heti_s_described *d, int64_t k, het_unit_kind *kind) {
+/* The table's name, or "name#2" where an earlier kind has it. */
+static void heti_s_kind_name(const het_description *d, const int64_t *first, int64_t k, het_unit_kind *kind) {
+    const char *table = d->unit[first[k]].unit.iface->name;
     heti_t_text name = heti_t_text_in(kind->name, 41);
     int64_t i, number = 1;
-    for (i = 0; i < k; i++) number += strcmp(d->table[i]->name, d->table[k]->name) == 0;
-    heti_t_put(&name, d->table[k]->name);
+    for (i = 0; i < k; i++) number += strcmp(d->unit[first[i]].unit.iface->name, table) == 0;
+    heti_t_put(&name, table);
     name = heti_t_text_behind(kind->name, sizeof kind->name);
     if (number > 1) heti_t_format(&name, "#%d", number);
-}
-
-/* Kinds with their workspace as a straight line through two numbers of tokens. */
-static het_result heti_s_fill_kinds(heti_s_described *d, het_profile *profile) {
-    const int64_t most = d->desc.max_tokens, half = (most + 1) / 2;
-    int64_t u;
-    for (u = 0; u < profile->units; u++) {
-        const int64_t k = profile->unit[u];
-        het_unit_kind *kind = &profile->kind[k];
-        het_unit_info before;
-        double low, high;
-        if (kind->name[0] != 0) continue;
-        heti_s_fill_kind(kind, &d->kind[k]);
-        heti_s_kind_name(d, k, kind);
-        memset(&before, 0, sizeof before);
-        before.out_streams = d->kind[k].in_streams;
-        memcpy(before.out_width, d->kind[k].in_width, sizeof before.out_width);
-        HETI_T_TRY(heti_s_describe_unit(d, u, u > 0 ? &before : NULL, half, &d->info[0]));
-        low = HETI_T_CAST(double, d->info[0].workspace);
-        high = HETI_T_CAST(double, d->kind[k].workspace);
-        kind->workspace = most > half && high > low ? (high - low) / HETI_T_CAST(double, most - half) : 0;
-        kind->workspace_base = high - kind->workspace * HETI_T_CAST(double, most);
-        if (kind->workspace_base < 0) kind->workspace_base = 0;
-    }
-    return HET_OK;
-}
-
-static int heti_s_uses(const heti_s_described *d, int64_t unit, int64_t parameter) {
-    int64_t i;
-    for (i = d->first[unit]; i < d->first[unit + 1] && d->owner[i] != parameter; i++) {}
-    return i < d->first[unit + 1];
-}
-
-/* Parameters with the same users, all trained or all frozen, are a block, in the order of their
-   first parameters: the schedule's order. */
-static void heti_s_fill_blocks(heti_s_described *d) {
-    het_profile *profile = &d->count;
-    int64_t p, b, u, i;
-    profile->blocks = profile->uses = 0;
-    for (p = 0; p < d->parameters; p++) {
-        heti_s_parameter *parameter = &d->parameter[p];
-        for (b = profile->blocks - 1; b >= 0; b--) {
-            const het_block_profile *block = &profile->block[b];
-            if (block->uses != parameter->uses || block->frozen != parameter->frozen) continue;
-            for (i = 0; i < block->uses && heti_s_uses(d, profile->use[block->first_use + i], p); i++) {}
-            if (i == block->uses) break;
-        }
-        if (b < 0) {
-            het_block_profile *block = &profile->block[b = profile->blocks++];
-            block->frozen = parameter->frozen;
-            block->first_use = profile->uses;
-            for (u = 0; u < profile->units && profile->uses - block->first_use < parameter->uses; u++)
-                if (heti_s_uses(d, u, p)) profile->use[profile->uses++] = u;
-            block->uses = profile->uses - block->first_use;
-        }
-        profile->block[b].elements += (parameter->count + 15) / 16 * 16;
-    }
 }
 
 /* Elements of the tables of cosines and sines together: T x columns of a head that rotate, int(E
@@ -843,9 +675,8 @@ static int64_t heti_s_rotary_table(const het_model_desc *m) {
 /* A rank's tables are described in hetrain.h's manual: rotary tables, maximum (4), exponent (4) and
    grid (8) of each parameter, logits of one token, scalars and two sums; a micro-batch has five
    arrays of 4 bytes and one of 8 a token, two of 8 a sequence. */
-static void heti_s_fill_totals(heti_s_described *d, const char *model) {
+static void heti_s_fill_totals(het_profile *profile, const het_description *d, const char *model) {
     const int exact = d->desc.reduce == HET_REDUCE_EXACT;
-    het_profile *profile = &d->count;
     size_t length = strlen(model);
     if (length >= sizeof profile->model) length = sizeof profile->model - 1;
     memcpy(profile->model, model, length);
@@ -855,7 +686,7 @@ static void heti_s_fill_totals(heti_s_described *d, const char *model) {
     profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
     profile->state_bytes = 4 * HETI_T_CAST(double, d->desc.optimizer.iface->slots);
     profile->rank_weights = 4 * HETI_T_CAST(double, heti_s_rotary_table(&d->desc.model));
-    profile->rank_gradients = 16 * HETI_T_CAST(double, d->parameters);
+    profile->rank_gradients = 16 * HETI_T_CAST(double, het_parameter_count(d->ctx));
     profile->rank_workspace = 4 * HETI_T_CAST(double, d->desc.model.vocab) +
         HETI_T_CAST(double, sizeof(het_step_scalars) + 2 * sizeof(het_sum));
     profile->token_bytes = 28;
@@ -910,115 +741,63 @@ HETRAIN_API void het_profile_free(het_profile *profile) {
     allocator.free(allocator.user, profile, profile->size);
 }
 
-static void heti_s_described_cut(heti_s_described *d, heti_t_arena *arena) {
-    d->unit = HETI_T_TAKE(arena, het_unit, d->count.units);
-    d->info = HETI_T_TAKE(arena, het_unit_info, 2);
-    d->kind = HETI_T_TAKE(arena, het_unit_info, HETI_S_MOST_KINDS);
-    d->table = HETI_T_TAKE(arena, const het_unit_iface *, HETI_S_MOST_KINDS);
-    d->first = HETI_T_TAKE(arena, int64_t, d->count.units + 1);
-    d->count.unit = HETI_T_TAKE(arena, int32_t, d->count.units);
-}
-
-/* Every use of a parameter may be a parameter and a block of its own. */
-static void heti_s_uses_cut(heti_s_described *d, heti_t_arena *arena) {
-    d->owner = HETI_T_TAKE(arena, int64_t, d->uses + 1);
-    d->parameter = HETI_T_TAKE(arena, heti_s_parameter, d->uses);
-    d->count.block = HETI_T_TAKE(arena, het_block_profile, d->uses);
-    d->count.use = HETI_T_TAKE(arena, int64_t, d->uses);
-}
-
-static het_result heti_s_described_block(heti_s_described *d, int which, void (*cut)(heti_s_described *d,
-    heti_t_arena *arena)) {
-    heti_t_arena arena = { NULL, 0, 0 };
-    cut(d, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &d->allocator, "het_profile_describe", d->error));
-    cut(d, &arena);
-    d->size[which] = arena.size;
-    d->block[which] = arena.base;
-    return HET_OK;
-}
-
-/* Completed description, number of units and the first device. */
-static het_result heti_s_describe_start(heti_s_described *d, const het_desc *desc, const het_allocator *allocator) {
-    const het_device_iface *iface = het_cpu_device();
-    het_device_config config;
-    het_result result;
-    int64_t whole;
-    d->desc = *desc;
-    if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: het_desc was not cleared");
-    HETI_T_TRY(heti_t_need_allocator(allocator, &d->allocator, "het_profile_describe", d->error));
-    HETI_T_TRY(het_model_complete(&d->desc.model, d->error));
-    het_desc_defaults(&d->desc);
-    d->count.units = d->desc.units != NULL ? d->desc.unit_count : 2 * d->desc.model.layers + 2;
-    if (d->count.units < 2 || d->count.units > HETI_S_MOST_UNITS || d->desc.max_tokens < 1 ||
-        d->desc.max_tokens > INT64_C(1) << 31)
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: %d units, max_tokens %d", d->count.units,
-                           d->desc.max_tokens);
-    whole = d->desc.model.context < 512 ? d->desc.model.context : 512;
-    d->granule = d->desc.granule > INT64_MAX / 512 || d->desc.granule * whole > d->desc.max_tokens ?
-        d->desc.max_tokens : d->desc.granule * whole;
-    if (d->granule < 512) d->granule = 512;
-    memset(&config, 0, sizeof config);
-    config.threads = 1;
-    if (desc->devices != NULL && desc->device_count > 0) {
-        if (desc->devices[0].iface != NULL) iface = desc->devices[0].iface;
-        if (desc->devices[0].threads > 0) config.threads = desc->devices[0].threads;
-        config.isa = desc->devices[0].isa;
-        config.ordinal = desc->devices[0].ordinal;
+/* half: as for heti_s_fill_kind. */
+static het_result heti_s_fill_profile(const het_description *d, const het_description *half, const char *model,
+                                      const het_allocator *allocator, het_profile **profile, het_error *error) {
+    int64_t first[HETI_S_MOST_KINDS], u, k, b;
+    het_profile count, *to;
+    memset(&count, 0, sizeof count);
+    for (u = 0; u < d->units; u++) {
+        if (heti_s_kind_of(d, u, first, count.kinds) < count.kinds) continue;
+        if (count.kinds == HETI_S_MOST_KINDS)
+            return heti_t_fail(error, HET_ERR_LIMIT,
+                               "het_profile_describe: unit %d (%s) is of another kind than %d before it: the most", u,
+                               d->unit[u].unit.iface->name, count.kinds);
+        first[count.kinds++] = u;
     }
-    d->parallel.run = heti_s_serial;
-    config.allocator = &d->allocator;
-    config.parallel = &d->parallel;
-    if (iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: device table has version %d, this is %d",
-            HETI_T_CAST(int64_t, iface->version), HETI_T_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    result = iface->create(&config, &d->device.self);
-    if (result != HET_OK)
-        return heti_t_fail(d->error, result, "het_profile_describe: device %s could not be created", iface->name);
-    d->device.iface = iface;
-    return HET_OK;
-}
-
-static het_result heti_s_describe_all(heti_s_described *d, const char *model, het_profile **profile) {
-    int64_t u;
-    HETI_T_TRY(heti_s_described_block(d, 0, heti_s_described_cut));
-    if (d->desc.units == NULL) HETI_T_TRY(het_model_units(&d->desc.model, d->unit, d->count.units, &u, d->error));
-    for (u = 0; u < d->count.units; u++) {
-        if (d->desc.units != NULL) d->unit[u] = d->desc.units[u];
-        if (d->unit[u].model == NULL) d->unit[u].model = &d->desc.model;
+    count.units = d->units;
+    count.blocks = d->blocks;
+    count.uses = d->uses;
+    heti_s_fill_totals(&count, d, model);
+    HETI_T_TRY(heti_s_profile_new(&count, allocator, "het_profile_describe", profile, error));
+    to = *profile;
+    for (k = 0; k < to->kinds; k++) {
+        heti_s_fill_kind(&to->kind[k], &d->unit[first[k]].info, &half->unit[first[k]].info);
+        heti_s_kind_name(d, first, k, &to->kind[k]);
     }
-    HETI_T_TRY(heti_s_describe_chain(d));
-    HETI_T_TRY(heti_s_described_block(d, 1, heti_s_uses_cut));
-    HETI_T_TRY(heti_s_describe_chain(d));
-    heti_s_fill_blocks(d);
-    heti_s_fill_totals(d, model);
-    HETI_T_TRY(heti_s_profile_new(&d->count, &d->allocator, "het_profile_describe", profile, d->error));
-    memcpy((*profile)->unit, d->count.unit, HETI_T_CAST(size_t, d->count.units) * sizeof *d->count.unit);
-    memcpy((*profile)->block, d->count.block, HETI_T_CAST(size_t, d->count.blocks) * sizeof *d->count.block);
-    memcpy((*profile)->use, d->count.use, HETI_T_CAST(size_t, d->count.uses) * sizeof *d->count.use);
-    return heti_s_fill_kinds(d, *profile);
+    for (u = 0; u < d->units; u++) to->unit[u] = HETI_T_CAST(int32_t, heti_s_kind_of(d, u, first, to->kinds));
+    for (b = 0; b < d->blocks; b++) {
+        to->block[b].elements = d->block[b].elements;
+        to->block[b].uses = d->block[b].uses;
+        to->block[b].first_use = d->block[b].first_use;
+        to->block[b].frozen = d->block[b].frozen;
+    }
+    memcpy(to->use, d->use, HETI_T_CAST(size_t, d->uses) * sizeof *d->use);
+    return HET_OK;
 }
 
 HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator,
                                             het_profile **profile, het_error *error) {
-    heti_s_described d;
+    het_description *whole = NULL, *half = NULL;
+    het_error why = { HET_OK, "" };
     het_result result;
-    int i;
+    het_desc like;
     if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: profile is NULL");
     *profile = NULL;
     if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
-    memset(&d, 0, sizeof d);
-    d.error = error;
-    result = heti_s_describe_start(&d, desc, allocator);
-    if (result == HET_OK) result = heti_s_describe_all(&d, model != NULL ? model : "", profile);
-    for (i = 0; i < 2; i++)
-        if (d.block[i] != NULL) d.allocator.free(d.allocator.user, d.block[i], d.size[i]);
-    if (d.device.iface != NULL) d.device.iface->destroy(d.device.self);
-    if (result != HET_OK) {
-        het_profile_free(*profile);
-        *profile = NULL;
+    like = *desc;
+    HETI_T_TRY(heti_t_need_allocator(allocator, &like.allocator, "het_profile_describe", error));
+    result = het_describe(&like, &whole, &why);
+    if (result == HET_OK) {
+        like.max_tokens = (whole->desc.max_tokens + 1) / 2;
+        if (like.max_sequences > like.max_tokens) like.max_sequences = like.max_tokens;
+        result = het_describe(&like, &half, &why);
     }
+    if (result != HET_OK) result = heti_t_fail(error, result, "het_profile_describe: %s", why.text);
+    else
+        result = heti_s_fill_profile(whole, half, model != NULL ? model : "", &like.allocator, profile, error);
+    het_description_free(half);
+    het_description_free(whole);
     return result;
 }
 
