@@ -74,6 +74,7 @@ static het_result whole_life(fixture *f)
     het_reader weights_in, state_in;
     het_batch batch;
     uint64_t hash;
+    het_description *description = NULL;
     float *logits = support_floats(f->desc.model.vocab, 1.0, 1);
 
     f->weights.size = f->state.size = 0;
@@ -89,6 +90,7 @@ static het_result whole_life(fixture *f)
 
     memset(&error, 0, sizeof error);
     ATTEMPT(het_memory_estimate(&f->desc, 0, &memory, &error));
+    ATTEMPT(het_describe(&f->desc, &description, &error));
     ATTEMPT(het_create(&f->desc, &ctx, &error));
     ATTEMPT(het_step(ctx, f->batches, 2, NULL));
     ATTEMPT(het_gradients(ctx, f->batches, 2, NULL));
@@ -109,11 +111,12 @@ static het_result whole_life(fixture *f)
 done:
     if (result != HET_OK && f->memory.calls > 0) {
         /* what failed left nothing behind: outputs of failed creations are NULL, the others can be destroyed */
-        if (f->memory.live == 0) assert_true(ctx == NULL && other == NULL && data == NULL);
+        if (f->memory.live == 0) assert_true(ctx == NULL && other == NULL && data == NULL && description == NULL);
     }
     het_data_close(data);
     het_destroy(other);
     het_destroy(ctx);
+    het_description_free(description);
     free(logits);
     return result;
 }

@@ -247,6 +247,7 @@ static void create_refused(const het_desc *desc, het_result code, const char *wo
 
 static void descriptions(void **state)
 {
+    het_description *description = NULL;
     het_device_iface table = *het_cpu_device();
     het_device_desc devices[2];
     het_unit units[3];
@@ -324,6 +325,10 @@ static void descriptions(void **state)
 
     EXPECT_ERROR(het_create(&base, NULL, &error), HET_ERR_INVALID, error.text, "ctx|NULL");
     EXPECT_ERROR(het_memory_estimate(&base, 0, NULL, &error), HET_ERR_INVALID, error.text, "memory|NULL");
+    EXPECT_ERROR(het_describe(&base, NULL, &error), HET_ERR_INVALID, error.text, "description|NULL");
+    EXPECT_ERROR(het_describe(&desc, &description, &error), HET_ERR_INVALID, error.text, "unit 1|embed");
+    assert_null(description);
+    het_description_free(NULL);
     assert_int_equal(het_create(&base, NULL, NULL), HET_ERR_INVALID);
     het_desc_defaults(NULL);
 }

@@ -275,6 +275,49 @@ static int freeze_attention(void *user, const char *name)
     return strstr(name, "attn") != NULL;
 }
 
+/* Units, parameters and blocks of a description are those of a context made from it: the embedding, tied to the head, is a block of both. */
+static void descriptions_are_contexts(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    het_description *d = NULL;
+    het_ctx *ctx;
+    het_error error = { HET_OK, "" };
+    int64_t i, p, elements = 0, rounded = 0, shared = 0;
+    (void)state;
+    desc.frozen = freeze_attention;
+    EXPECT_ERROR(het_describe(&desc, &d, &error), HET_OK, error.text, "");
+    ctx = support_create(&desc);
+    assert_int_equal(d->units, 2 * d->desc.model.layers + 2);
+    assert_int_equal(het_parameter_count(d->ctx), het_parameter_count(ctx));
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        het_parameter_info a, b;
+        EXPECT_OK(het_parameter_get_info(ctx, i, &a));
+        EXPECT_OK(het_parameter_get_info(d->ctx, i, &b));
+        assert_string_equal(a.name, b.name);
+        assert_true(a.rows == b.rows && a.columns == b.columns && a.frozen == b.frozen && a.uses == b.uses && a.decay == b.decay);
+        elements += (a.count + 15) / 16 * 16;
+    }
+    for (i = 0; i < d->units; i++) {
+        const het_described_unit *u = &d->unit[i];
+        assert_true(u->info.max_tokens == d->desc.max_tokens && u->info.workspace > 0 && u->info.device != NULL);
+        for (p = 0; p < u->info.parameters; p++) {
+            het_parameter_info a;
+            EXPECT_OK(het_parameter_get_info(d->ctx, u->parameter[p], &a));
+            assert_string_equal(a.name, u->info.parameter[p].name);
+        }
+    }
+    for (i = 0; i < d->blocks; i++) {
+        const het_described_block *b = &d->block[i];
+        rounded += b->elements;
+        if (b->uses < 2) continue;
+        shared++;
+        assert_true(b->uses == 2 && d->use[b->first_use] == 0 && d->use[b->first_use + 1] == d->units - 1);
+    }
+    assert_true(rounded == elements && shared == 1);
+    het_destroy(ctx);
+    het_description_free(d);
+}
+
 static void frozen_parameters_stay(void **state)
 {
     het_desc desc = describe(HET_GPT2);
@@ -1270,6 +1313,7 @@ int main(void)
         cmocka_unit_test(adamw_of_a_context),
         cmocka_unit_test(learning_rate_schedules),
         cmocka_unit_test(training_learns),
+        cmocka_unit_test(descriptions_are_contexts),
         cmocka_unit_test(frozen_parameters_stay),
         cmocka_unit_test(freezing_leaves_other_gradients),
         cmocka_unit_test(weights_count_like_repetition),

@@ -616,7 +616,7 @@ static int heti_s_same_kind(const het_described_unit *unit, const het_described_
     return !(a->flops_forward < b->flops_forward || a->flops_forward > b->flops_forward);
 }
 
-/* The kind of unit u; first: [kinds] the first unit of each kind. `kinds`: it is of none of them. */
+/* The kind of unit u; first: [kinds] the first unit of each kind. `kinds`: it is of none. */
 static int64_t heti_s_kind_of(const het_description *d, int64_t u, const int64_t *first, int64_t kinds) {
     int64_t k;
     for (k = 0; k < kinds && !heti_s_same_kind(&d->unit[first[k]], &d->unit[u]); k++) {}
