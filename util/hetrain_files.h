@@ -116,10 +116,9 @@ extern "C" {
 /* Types in the order of the reference, which is how its writer sorts. (name in the file, bits of an
    element) */
 #define HETRAIN_ELEMENTS(X) \
-    X(BOOL, 8) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6) X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, \
-        8) X(F8_E4M3FNUZ, 8) \
-    X(F8_E5M2FNUZ, 8) X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64) X(F64, \
-        64) X(I64, 64) X(U64, 64)
+    X(BOOL, 8) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6) X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) \
+    X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8) X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) \
+    X(F32, 32) X(C64, 64) X(F64, 64) X(I64, 64) X(U64, 64)
 #define HETRAIN_ELEMENT_ENUM(name, bits) HET_ELEMENT_##name,
 typedef enum het_element { HETRAIN_ELEMENTS(HETRAIN_ELEMENT_ENUM) HET_ELEMENTS } het_element;
 #undef HETRAIN_ELEMENT_ENUM
@@ -674,15 +673,20 @@ static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t p
     return HET_OK;
 }
 
-/* Copies a text into the block, a 0 behind it. */
-static const char *heti_f_table_text(heti_f_table *t, const char *from, size_t length) {
-    char *to = t->text;
+/* The text at the next place, which moves behind it and its 0. */
+static const char *heti_f_table_step(heti_f_table *t, size_t length) {
+    char *text = t->text;
     HETRAIN_ASSERT(length < t->left);
-    if (length > 0) memcpy(to, from, length);
-    to[length] = 0;
     t->text += length + 1;
     t->left -= length + 1;
-    return to;
+    return text;
+}
+
+/* Copies a text into the block, a 0 behind it. */
+static const char *heti_f_table_text(heti_f_table *t, const char *from, size_t length) {
+    if (length > 0) memcpy(t->text, from, length);
+    t->text[length] = 0;
+    return heti_f_table_step(t, length);
 }
 
 HETRAIN_API void het_safetensors_free(het_safetensors *file) {
@@ -742,11 +746,7 @@ static het_result heti_f_header_bad(const heti_f_header *h, uint64_t at, const h
     if (h->error == NULL) return HET_ERR_FORMAT;
     (void)heti_t_fail(h->error, HET_ERR_FORMAT, "%s: byte %u: ", heti_f_reader_name(h->from), at + 8);
     text = heti_t_text_behind(h->error->text, sizeof h->error->text);
-    if (t != NULL) {
-        heti_t_quoted(&text, t->name, t->name_length);
-        heti_t_char(&text, ':');
-        heti_t_char(&text, ' ');
-    }
+    if (t != NULL) heti_t_format(&text, "%q: ", t->name, t->name_length);
     va_start(arguments, format);
     heti_t_format_list(&text, format, arguments);
     va_end(arguments);
@@ -776,19 +776,18 @@ static het_result heti_f_header_shape(const heti_f_header *h, het_json *j, het_s
 /* "data_offsets" at the cursor. */
 static het_result heti_f_header_offsets(const heti_f_header *h, het_json *j, het_safetensor *t) {
     const size_t at = j->at;
+    const int32_t depth = j->depth;
     int64_t value = 0;
     int count = 0;
     het_json_enter(j, HET_JSON_ARRAY);
-    while (het_json_next(j, NULL, 0, NULL)) {
-        if (!het_json_integer(j, &value)) break;
-        if (count == 2 || value < 0)
-            return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
-        if (count++ == 0) t->begin = HETI_T_CAST(uint64_t, value);
+    for (; het_json_next(j, NULL, 0, NULL) && het_json_integer(j, &value); count++) {
+        if (count == 2 || value < 0) break;
+        if (count == 0) t->begin = HETI_T_CAST(uint64_t, value);
         else t->end = HETI_T_CAST(uint64_t, value);
     }
-    if (j->rule == NULL && count != 2)
-        return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
-    return heti_f_header_json(h, j, t);
+    HETI_T_TRY(heti_f_header_json(h, j, t));
+    if (count == 2 && j->depth == depth) return HET_OK;
+    return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
 }
 
 static het_result heti_f_header_type(const heti_f_header *h, het_json *j, het_safetensor *t) {
@@ -872,8 +871,9 @@ static het_result heti_f_header_count(heti_f_header *h, int64_t most) {
 static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, het_safetensor *list) {
     het_json j = het_json_start(h->text, h->size);
     char *key = t->text;
-    size_t length = 0, value = 0;
-    int64_t tensor = 0, pair = 0;
+    size_t length = 0;
+    int64_t tensor = 0;
+    het_pair *p;
     het_json_enter(&j, HET_JSON_OBJECT);
     for (; het_json_next(&j, key, t->left, &length); key = t->text) {
         if (heti_t_is(key, length < t->left ? length : 0, "__metadata__")) { /* overwritten by the next text */
@@ -882,25 +882,17 @@ static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, he
                 continue;
             }
             het_json_enter(&j, HET_JSON_OBJECT);
-            for (; het_json_next(&j, t->text, t->left, &length); pair++) {
-                t->pair[pair].key = t->text;
-                t->pair[pair].key_length = length;
-                t->text += length + 1;
-                t->left -= length + 1;
-                het_json_string(&j, t->text, t->left, &value);
-                t->pair[pair].value = t->text;
-                t->pair[pair].value_length = value;
-                t->text += value + 1;
-                t->left -= value + 1;
+            for (p = t->pair; het_json_next(&j, t->text, t->left, &p->key_length); p++) {
+                p->key = heti_f_table_step(t, p->key_length);
+                het_json_string(&j, t->text, t->left, &p->value_length);
+                p->value = heti_f_table_step(t, p->value_length);
             }
             continue;
         }
         memset(&list[tensor], 0, sizeof *list);
         list[tensor].number = tensor;
-        list[tensor].name = key;
+        list[tensor].name = heti_f_table_step(t, length);
         list[tensor].name_length = length;
-        t->text += length + 1;
-        t->left -= length + 1;
         HETI_T_TRY(heti_f_header_tensor(h, &j, &list[tensor++]));
     }
     return HET_OK;
@@ -1029,32 +1021,21 @@ static void heti_f_text_header(heti_t_text *text, const het_safetensors *file) {
     int64_t i;
     int k;
     heti_t_char(text, '{');
-    if (file->pairs > 0) {
-        heti_t_put(text, "\"__metadata__\":");
-        for (i = 0; i < file->pairs; i++) {
-            heti_t_char(text, i == 0 ? '{' : ',');
-            heti_t_json(text, file->pair[i].key, file->pair[i].key_length);
-            heti_t_char(text, ':');
-            heti_t_json(text, file->pair[i].value, file->pair[i].value_length);
-        }
-        heti_t_char(text, '}');
+    for (i = 0; i < file->pairs; i++) {
+        const het_pair *p = &file->pair[i];
+        heti_t_put(text, i == 0 ? "\"__metadata__\":{" : ",");
+        heti_t_json(text, p->key, p->key_length);
+        heti_t_char(text, ':');
+        heti_t_json(text, p->value, p->value_length);
     }
+    if (file->pairs > 0) heti_t_char(text, '}');
     for (i = 0; i < file->tensors; i++) {
         const het_safetensor *t = &file->tensor[i];
         if (i > 0 || file->pairs > 0) heti_t_char(text, ',');
         heti_t_json(text, t->name, t->name_length);
-        heti_t_put(text, ":{\"dtype\":\"");
-        heti_t_put(text, heti_f_elements[t->element].name);
-        heti_t_put(text, "\",\"shape\":[");
-        for (k = 0; k < t->rank; k++) {
-            if (k > 0) heti_t_char(text, ',');
-            heti_t_unsigned(text, HETI_T_CAST(uint64_t, t->shape[k]));
-        }
-        heti_t_put(text, "],\"data_offsets\":[");
-        heti_t_unsigned(text, t->begin);
-        heti_t_char(text, ',');
-        heti_t_unsigned(text, t->end);
-        heti_t_put(text, "]}");
+        heti_t_format(text, ":{\"dtype\":\"%s\",\"shape\":[", heti_f_elements[t->element].name);
+        for (k = 0; k < t->rank; k++) heti_t_format(text, k > 0 ? ",%d" : "%d", t->shape[k]);
+        heti_t_format(text, "],\"data_offsets\":[%u,%u]}", t->begin, t->end);
     }
     heti_t_char(text, '}');
     while (text->length % 8 != 0) heti_t_char(text, ' ');
@@ -1316,16 +1297,17 @@ HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element ele
 /* =================================================================================================
    >>config_json  Settings of a model as Hugging Face's config.json has them.
 
-   A list of settings, name and value as het_model_parse reads them, stands between: reading fills
-   it from the file's keys and has het_model_parse check it; writing takes it from het_model_format.
-   One table says which key is which setting in which family.
+   One table says which key is which setting in which family. Reading notes where in the text each
+   setting stands, so that keys can contradict and "hetrain" can override each other; then the model
+   gets the defaults of transformers, and over them what the file says.
    ============================================================================================== */
 
+/* keys that need more than copying; of those up to the last number of >>config what they say is
+   kept by these numbers */
 typedef enum heti_f_special {
-    HETI_F_COPY, HETI_F_ACT, HETI_F_ROPE, HETI_F_ROPE_TYPE, HETI_F_USE_WINDOW, HETI_F_WINDOW, HETI_F_WINDOW_LAYERS,
-        HETI_F_LAYER_TYPES,
-    /* keys that need more than copying */
-    HETI_F_ATTENTION_BIAS, HETI_F_MLP_BIAS, HETI_F_ARCHITECTURES, HETI_F_MODEL_TYPE, HETI_F_OWN
+    HETI_F_USE_WINDOW, HETI_F_WINDOW, HETI_F_WINDOW_LAYERS, HETI_F_ATTENTION_BIAS, HETI_F_MLP_BIAS, HETI_F_ROPE_TYPE,
+    HETI_F_LAYER_TYPES, HETI_F_SAID, HETI_F_COPY = HETI_F_SAID, HETI_F_ACT, HETI_F_ROPE, HETI_F_ARCHITECTURES,
+    HETI_F_MODEL_TYPE, HETI_F_OWN
 } heti_f_special;
 
 enum {
@@ -1438,20 +1420,20 @@ static const heti_f_foreign heti_f_foreigns[] = {
 
 /* Names of activations; the first of a kind is written. transformers' gelu_fast and
    gelu_pytorch_tanh are the same formula as gelu_new. */
-typedef struct heti_f_act { const char *name, *setting; int families; } heti_f_act;
+typedef struct heti_f_act { const char *name; het_activation activation; int families; } heti_f_act;
 static const heti_f_act heti_f_acts[] = {
-    { "gelu_new", "gelu_tanh", HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-        { "gelu_fast", "gelu_tanh", HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "gelu_pytorch_tanh", "gelu_tanh", HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "gelu", "gelu_erf", HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "gelu_python", "gelu_erf", HETI_F_IN_GPT2 | HETI_F_IN_NEOX }, { "silu", "swiglu", HETI_F_IN_GATED },
-    { "swish", "swiglu", HETI_F_IN_GATED }
+    { "gelu_new", HET_GELU_TANH, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
+    { "gelu_fast", HET_GELU_TANH, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
+    { "gelu_pytorch_tanh", HET_GELU_TANH, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
+    { "gelu", HET_GELU_ERF, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
+    { "gelu_python", HET_GELU_ERF, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
+    { "silu", HET_SWIGLU, HETI_F_IN_GATED }, { "swish", HET_SWIGLU, HETI_F_IN_GATED }
 };
 #define HETI_F_ACTS HETI_T_CAST(int, sizeof heti_f_acts / sizeof heti_f_acts[0])
 
 /* The class with a head is written; the one without, whose name ends after `stem` letters with
    Model, is read too. */
-typedef struct heti_f_family { const char *type, *parse, *architecture; size_t stem; het_family family; } heti_f_family;
+typedef struct heti_f_family { const char *type, *name, *architecture; size_t stem; het_family family; } heti_f_family;
 static const heti_f_family heti_f_families[] = {
     { "gpt2", "gpt2", "GPT2LMHeadModel", 4, HET_GPT2 }, { "llama", "llama", "LlamaForCausalLM", 5, HET_LLAMA },
     { "qwen2", "qwen2", "Qwen2ForCausalLM", 5, HET_QWEN2 }, { "qwen3", "qwen3", "Qwen3ForCausalLM", 5, HET_QWEN3 },
@@ -1459,25 +1441,21 @@ static const heti_f_family heti_f_families[] = {
 };
 #define HETI_F_FAMILIES HETI_T_CAST(int, sizeof heti_f_families / sizeof heti_f_families[0])
 
-/* ---- a list of settings ---- */
-
-#define HETI_F_SETTINGS 40
-#define HETI_F_MODEL_TEXT 4096
-typedef struct heti_f_setting { char name[32], value[64]; } heti_f_setting;
-typedef struct heti_f_settings { heti_f_setting item[HETI_F_SETTINGS]; int count; } heti_f_settings;
-
-/* The value of a setting; NULL: it is not in the list. */
-static const char *heti_f_setting_of(const heti_f_settings *s, const char *name) {
-    int i;
-    for (i = 0; i < s->count; i++)
-        if (strcmp(s->item[i].name, name) == 0) return s->item[i].value;
-    return NULL;
+/* The setting of this name as a model has it. Returns its number; -1: there is none. */
+static int64_t heti_f_setting(const het_model_desc *model, const char *name, het_setting *s) {
+    int64_t n;
+    for (n = 0; het_model_get(model, n, s); n++)
+        if (strcmp(s->name, name) == 0) return n;
+    return -1;
 }
 
-static void heti_f_setting_drop(heti_f_settings *s, const char *name) {
+/* The key that is written for a setting. */
+static const char *heti_f_key_of(int in, const char *setting) {
     int i;
-    for (i = 0; i < s->count && strcmp(s->item[i].name, name) != 0; i++) {}
-    if (i < s->count) s->item[i] = s->item[--s->count];
+    for (i = 0; i < HETI_F_CONFIG_KEYS; i++)
+        if ((heti_f_config_keys[i].written & in) != 0 && strcmp(heti_f_config_keys[i].setting, setting) == 0)
+            return heti_f_config_keys[i].key;
+    return setting;
 }
 
 /* Texts here are shorter than the room there is. */
@@ -1487,84 +1465,32 @@ static void heti_f_copy(char *to, size_t capacity, const char *from, size_t leng
     to[length] = 0;
 }
 
-static void heti_f_setting_put(heti_f_settings *s, const char *name, const char *value) {
-    heti_f_setting_drop(s, name);
-    if (s->count == HETI_F_SETTINGS) return;
-    heti_f_copy(s->item[s->count].name, sizeof s->item[0].name, name, strlen(name));
-    heti_f_copy(s->item[s->count++].value, sizeof s->item[0].value, value, strlen(value));
-}
-
-static void heti_f_setting_or(heti_f_settings *s, const char *name, const char *value) {
-    if (heti_f_setting_of(s, name) == NULL) heti_f_setting_put(s, name, value);
-}
-
-/* Every setting of a model, as het_model_format writes them. */
-static het_result heti_f_settings_of(heti_f_settings *s, const het_model_desc *model) {
-    char text[HETI_F_MODEL_TEXT];
-    const char *at;
-    size_t length;
-    s->count = 0;
-    HETI_T_TRY(het_model_format(model, text, sizeof text, &length));
-    for (at = text + strcspn(text, ":"); *at != 0;) {
-        const size_t name = strcspn(++at, "="), value = strcspn(at + name + 1, ",");
-        heti_f_setting *item = &s->item[s->count];
-        if (s->count++ == HETI_F_SETTINGS) return HET_ERR_LIMIT;
-        heti_f_copy(item->name, sizeof item->name, at, name);
-        heti_f_copy(item->value, sizeof item->value, at + name + 1, value);
-        at += name + 1 + value;
-    }
-    return HET_OK;
-}
-
 /* ---- read ---- */
+
+#define HETI_F_SETTINGS 40
 
 typedef struct heti_f_config {
     het_json json;
     het_error *error;
     const heti_f_family *family;
     int in;                           /* HETI_F_IN_ bit of the family */
-    heti_f_settings set;
-    het_choice attention_bias, mlp_bias, use_window;
-    int rope_type;                    /* 0 none seen, 1 default, 2 llama3 */
+    het_model_desc model;
+    size_t at[HETI_F_SETTINGS];       /* by number: where the value of a setting stands, 0: nowhere */
+    int64_t said[HETI_F_SAID];        /* by heti_f_special: choices as 0 and 1, words as their place
+                                         in the list of those known; -1: absent */
     int rope_types, rope_scales;      /* keys seen that name a type, and that would need one */
-    int64_t window, window_layers;    /* -1: absent */
-    int layer_types;                  /* 0 none seen, 1 all full, 2 all sliding */
-    size_t own;                       /* offset of the value of "hetrain", 0: none */
+    size_t own;                       /* where the value of "hetrain" stands, 0: nowhere */
 } heti_f_config;
 
 static const char heti_f_config_where[] = "het_model_from_json";
 
 static het_result heti_f_config_syntax(heti_f_config *c) {
-    if (c->json.rule == NULL) return HET_OK;
-    return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_config_where,
-                       HETI_T_CAST(uint64_t, c->json.rule_at), c->json.rule);
+    return heti_t_json_result(&c->json, heti_f_config_where, c->error);
 }
 
 static het_result heti_f_config_unsupported(heti_f_config *c, const char *key, const char *value, const char *known) {
     return heti_t_fail(c->error, HET_ERR_UNSUPPORTED, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value,
                        strlen(value), known[0] != 0 ? "; supported: " : "", known);
-}
-
-/* The value at byte `at` as it stands in the file, cut. */
-typedef struct heti_f_shown_value { char text[48]; } heti_f_shown_value;
-static heti_f_shown_value heti_f_raw(const heti_f_config *c, size_t at) {
-    heti_f_shown_value shown;
-    het_json j = c->json;
-    char key[16];
-    size_t length = 0;
-    j.at = at;
-    j.depth = 0;
-    if (het_json_peek(&j) == HET_JSON_OBJECT) het_json_enter(&j, HET_JSON_OBJECT);
-    /* of how weights are quantised the method's name */
-    while (j.depth > 0 && het_json_next(&j, key, sizeof key, &length)) {
-        (void)het_json_peek(&j);
-        if (heti_t_is(key, length, "quant_method")) at = j.at;
-        het_json_skip(&j);
-    }
-    j.at = at;
-    (void)het_json_skip(&j);
-    heti_f_copy(shown.text, sizeof shown.text, c->json.text + at, j.at - at);
-    return shown;
 }
 
 /* Takes a number, string, true, false or null as text of at most capacity - 1 bytes; arrays and
@@ -1586,6 +1512,43 @@ static het_json_kind heti_f_scalar(het_json *j, char *to, size_t capacity) {
     return j->rule != NULL ? HET_JSON_ERROR : kind;
 }
 
+typedef struct heti_f_value { char text[64]; } heti_f_value;
+
+/* A cursor at the value that stands at byte `at`. */
+static het_json heti_f_config_at(const heti_f_config *c, size_t at) {
+    het_json j = c->json;
+    j.at = at;
+    j.depth = 0;
+    return j;
+}
+
+/* That value as text. */
+static heti_f_value heti_f_config_value(const heti_f_config *c, size_t at) {
+    het_json j = heti_f_config_at(c, at);
+    heti_f_value value;
+    (void)heti_f_scalar(&j, value.text, sizeof value.text);
+    return value;
+}
+
+/* That value as it stands in the file, cut. */
+static heti_f_value heti_f_raw(const heti_f_config *c, size_t at) {
+    het_json j = heti_f_config_at(c, at);
+    heti_f_value shown;
+    char key[16];
+    size_t length = 0;
+    if (het_json_peek(&j) == HET_JSON_OBJECT) het_json_enter(&j, HET_JSON_OBJECT);
+    /* of how weights are quantised the method's name */
+    while (j.depth > 0 && het_json_next(&j, key, sizeof key, &length)) {
+        (void)het_json_peek(&j);
+        if (heti_t_is(key, length, "quant_method")) at = j.at;
+        het_json_skip(&j);
+    }
+    j.at = at;
+    (void)het_json_skip(&j);
+    heti_f_copy(shown.text, 48, c->json.text + at, j.at - at);
+    return shown;
+}
+
 /* Two values of a setting are the same: as numbers, or else letter by letter. */
 static int heti_f_same_value(const char *a, const char *b) {
     het_json j = het_json_start(a, strlen(a)), k = het_json_start(b, strlen(b));
@@ -1594,107 +1557,104 @@ static int heti_f_same_value(const char *a, const char *b) {
     return het_json_real(&j, &x) && het_json_end(&j) && het_json_real(&k, &y) && het_json_end(&k) && x >= y && x <= y;
 }
 
-/* Takes the value of a key into its setting. */
+/* Notes where the value of a setting stands. */
 static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *k) {
-    char value[64];
-    const char *before = heti_f_setting_of(&c->set, k->setting);
-    het_json_kind kind;
-    size_t at;
-    (void)het_json_peek(&c->json);
-    at = c->json.at;
-    kind = heti_f_scalar(&c->json, value, sizeof value);
+    heti_f_value value, before;
+    het_setting s;
+    const int64_t n = heti_f_setting(&c->model, k->setting, &s);
+    het_json_kind kind = het_json_peek(&c->json);
+    const size_t at = c->json.at;
+    kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
     HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) return HET_OK;
     if (kind != k->kind)
         return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s has a value of the wrong type",
                            heti_f_config_where, HETI_T_CAST(uint64_t, at), k->key);
-    if (before != NULL && !heti_f_same_value(before, value))
-        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s %s contradicts an earlier key, which gave %s",
-                           heti_f_config_where, HETI_T_CAST(uint64_t, at), k->key, value, before);
-    heti_f_setting_or(&c->set, k->setting, value);
-    return HET_OK;
+    if (c->at[n] == 0) c->at[n] = at;
+    before = heti_f_config_value(c, c->at[n]);
+    if (heti_f_same_value(before.text, value.text)) return HET_OK;
+    return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s %s contradicts an earlier key, which gave %s",
+                       heti_f_config_where, HETI_T_CAST(uint64_t, at), k->key, value.text, before.text);
 }
 
-static het_result heti_f_config_choice(heti_f_config *c, het_choice *choice) {
+/* A choice or a number that is not negative. */
+static het_result heti_f_config_say(heti_f_config *c, const heti_f_config_key *k) {
+    int64_t *said = &c->said[k->special];
     int truth = 0;
     if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
-    else if (het_json_boolean(&c->json, &truth)) *choice = truth ? HET_YES : HET_NO;
-    return heti_f_config_syntax(c);
-}
-
-static het_result heti_f_config_count(heti_f_config *c, int64_t *count) {
-    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
-    else if (het_json_integer(&c->json, count) && *count < 0)
+    else if (k->kind == HET_JSON_NUMBER && het_json_integer(&c->json, said) && *said < 0)
         het_json_fail(&c->json, "a number that is not negative was expected");
+    else if (k->kind == HET_JSON_BOOL && het_json_boolean(&c->json, &truth)) *said = truth;
     return heti_f_config_syntax(c);
 }
 
 static het_result heti_f_config_activation(heti_f_config *c, const heti_f_config_key *k) {
-    char value[64];
+    heti_f_value value;
     int i;
-    const het_json_kind kind = heti_f_scalar(&c->json, value, sizeof value);
+    const het_json_kind kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
     HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) return HET_OK;
     for (i = 0; i < HETI_F_ACTS; i++) {
-        if (kind != HET_JSON_STRING || strcmp(heti_f_acts[i].name, value) != 0 ||
+        if (kind != HET_JSON_STRING || strcmp(heti_f_acts[i].name, value.text) != 0 ||
             (heti_f_acts[i].families & c->in) == 0)
             continue;
-        heti_f_setting_put(&c->set, "activation", heti_f_acts[i].setting);
+        c->model.activation = heti_f_acts[i].activation;
         return HET_OK;
     }
-    return heti_f_config_unsupported(c, k->key, value, (c->in & HETI_F_IN_GATED) != 0 ? "silu" :
+    return heti_f_config_unsupported(c, k->key, value.text, (c->in & HETI_F_IN_GATED) != 0 ? "silu" :
                                      "gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
 }
 
+enum { HETI_F_ROPE_DEFAULT = 0, HETI_F_ROPE_LLAMA3 = 1 };
+
 static het_result heti_f_config_rope_type(heti_f_config *c, const heti_f_config_key *k) {
-    char value[64];
-    int type;
-    const het_json_kind kind = heti_f_scalar(&c->json, value, sizeof value);
+    heti_f_value value;
+    int64_t *said = &c->said[HETI_F_ROPE_TYPE], type;
+    const het_json_kind kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
     HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) return HET_OK;
-    type = strcmp(value, "default") == 0 ? 1 : strcmp(value, "llama3") == 0 ? 2 : 0;
-    if (type == 0 || kind != HET_JSON_STRING) return heti_f_config_unsupported(c, k->key, value, "default, llama3");
-    if (c->rope_type != 0 && c->rope_type != type)
+    type = strcmp(value.text, "llama3") == 0 ? HETI_F_ROPE_LLAMA3 : HETI_F_ROPE_DEFAULT;
+    if (kind != HET_JSON_STRING || (type == HETI_F_ROPE_DEFAULT && strcmp(value.text, "default") != 0))
+        return heti_f_config_unsupported(c, k->key, value.text, "default, llama3");
+    if (*said >= 0 && *said != type)
         return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_f_config_where,
-                           k->key, value);
-    c->rope_type = type;
+                           k->key, value.text);
+    *said = type;
     c->rope_types++;
     return HET_OK;
 }
 
-static het_result heti_f_config_layer_types(heti_f_config *c) {
-    if (het_json_peek(&c->json) == HET_JSON_NULL) {
-        het_json_null(&c->json);
-        return heti_f_config_syntax(c);
-    }
-    if (!het_json_enter(&c->json, HET_JSON_ARRAY)) return heti_f_config_syntax(c);
-    while (het_json_next(&c->json, NULL, 0, NULL)) {
-        char value[64];
-        int type;
-        if (heti_f_scalar(&c->json, value, sizeof value) == HET_JSON_ERROR) break;
-        type = strcmp(value, "full_attention") == 0 ? 1 : strcmp(value, "sliding_attention") == 0 ? 2 : 0;
-        if (type == 0) return heti_f_config_unsupported(c, "layer_types", value, "full_attention, sliding_attention");
-        if (c->layer_types != 0 && c->layer_types != type)
-            return heti_f_config_unsupported(c, "layer_types", "that differ between layers", "");
-        c->layer_types = type;
-    }
+/* A list of plain values, or null: each is given to `take`. */
+static het_result heti_f_config_list(heti_f_config *c, het_result (*take)(heti_f_config *c, const char *value)) {
+    heti_f_value value;
+    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
+    else if (het_json_enter(&c->json, HET_JSON_ARRAY))
+        while (het_json_next(&c->json, NULL, 0, NULL)) {
+            if (heti_f_scalar(&c->json, value.text, sizeof value.text) == HET_JSON_ERROR) break;
+            HETI_T_TRY(take(c, value.text));
+        }
     return heti_f_config_syntax(c);
 }
 
-static het_result heti_f_config_architectures(heti_f_config *c) {
+enum { HETI_F_ALL_FULL = 0, HETI_F_ALL_SLIDING = 1 };
+
+static het_result heti_f_config_layer_type(heti_f_config *c, const char *value) {
+    int64_t *said = &c->said[HETI_F_LAYER_TYPES];
+    const int64_t type = strcmp(value, "sliding_attention") == 0 ? HETI_F_ALL_SLIDING : HETI_F_ALL_FULL;
+    if (type == HETI_F_ALL_FULL && strcmp(value, "full_attention") != 0)
+        return heti_f_config_unsupported(c, "layer_types", value, "full_attention, sliding_attention");
+    if (*said >= 0 && *said != type)
+        return heti_f_config_unsupported(c, "layer_types", "that differ between layers", "");
+    *said = type;
+    return HET_OK;
+}
+
+static het_result heti_f_config_architecture(heti_f_config *c, const char *value) {
     const char *known = c->family->architecture;
-    char value[64];
-    const int none = het_json_peek(&c->json) == HET_JSON_NULL;
-    if (none) het_json_null(&c->json);
-    else het_json_enter(&c->json, HET_JSON_ARRAY);
-    while (!none && het_json_next(&c->json, NULL, 0, NULL)) {
-        if (heti_f_scalar(&c->json, value, sizeof value) == HET_JSON_ERROR) break;
-        if (strcmp(value, known) == 0 || (strncmp(value, known, c->family->stem) == 0 && strcmp(value + c->family->stem,
-            "Model") == 0))
-            continue;
-        return heti_f_config_unsupported(c, "architectures", value, known);
-    }
-    return heti_f_config_syntax(c);
+    const size_t stem = c->family->stem;
+    if (strcmp(value, known) == 0) return HET_OK;
+    if (strncmp(value, known, stem) == 0 && strcmp(value + stem, "Model") == 0) return HET_OK;
+    return heti_f_config_unsupported(c, "architectures", value, known);
 }
 
 static het_result heti_f_config_object(heti_f_config *c, int in);
@@ -1717,24 +1677,20 @@ static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *
     switch (k->special) {
     case HETI_F_COPY: return heti_f_config_copy(c, k);
     case HETI_F_ACT: return heti_f_config_activation(c, k);
-    case HETI_F_ROPE_TYPE: return heti_f_config_rope_type(c, k);
-    case HETI_F_LAYER_TYPES: return heti_f_config_layer_types(c);
-    case HETI_F_USE_WINDOW: return heti_f_config_choice(c, &c->use_window);
-    case HETI_F_WINDOW: return heti_f_config_count(c, &c->window);
-    case HETI_F_WINDOW_LAYERS: return heti_f_config_count(c, &c->window_layers);
-    case HETI_F_ATTENTION_BIAS: return heti_f_config_choice(c, &c->attention_bias);
-    case HETI_F_MLP_BIAS: return heti_f_config_choice(c, &c->mlp_bias);
     case HETI_F_ROPE: return heti_f_config_rope_object(c, k->key);
-    case HETI_F_ARCHITECTURES: return heti_f_config_architectures(c);
+    case HETI_F_ROPE_TYPE: return heti_f_config_rope_type(c, k);
+    case HETI_F_LAYER_TYPES: return heti_f_config_list(c, heti_f_config_layer_type);
+    case HETI_F_ARCHITECTURES: return heti_f_config_list(c, heti_f_config_architecture);
     case HETI_F_OWN:
         (void)het_json_peek(&c->json);
         c->own = c->json.at;
-        break;
-    case HETI_F_MODEL_TYPE: break; /* read before everything else */
-    default: break;
+        het_json_skip(&c->json);
+        return heti_f_config_syntax(c);
+    case HETI_F_MODEL_TYPE: /* read before everything else */
+        het_json_skip(&c->json);
+        return heti_f_config_syntax(c);
+    default: return heti_f_config_say(c, k);
     }
-    het_json_skip(&c->json);
-    return heti_f_config_syntax(c);
 }
 
 /* The object at the cursor: top level (in: the family) or the rope settings. Unknown keys are
@@ -1790,82 +1746,79 @@ static het_result heti_f_config_family(heti_f_config *c) {
         if (strcmp(heti_f_families[i].type, base) == 0) c->family = &heti_f_families[i];
     if (c->family == NULL)
         return heti_f_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
+    c->model.family = c->family->family;
     c->in = 1 << (c->family->family - HET_GPT2);
     return HET_OK;
 }
 
+/* Where the value of a setting stands. */
+static size_t *heti_f_config_place(heti_f_config *c, const char *setting) {
+    het_setting s;
+    return &c->at[heti_f_setting(&c->model, setting, &s)];
+}
+
 /* What several keys decide together. */
 static het_result heti_f_config_window(heti_f_config *c) {
-    const char *text = heti_f_setting_of(&c->set, "layers");
-    const int64_t layers_full = c->window_layers < 0 ? 28 : c->window_layers; /* transformers' default */
-    int sliding = (c->in & HETI_F_IN_QWEN) != 0 && c->use_window == HET_YES && c->window != 0;
-    het_json j = het_json_start(text, strlen(text));
+    const int64_t types = c->said[HETI_F_LAYER_TYPES], window = c->said[HETI_F_WINDOW];
+    const int64_t layers_full = c->said[HETI_F_WINDOW_LAYERS] < 0 ? 28 : c->said[HETI_F_WINDOW_LAYERS];
+    int sliding = (c->in & HETI_F_IN_QWEN) != 0 && c->said[HETI_F_USE_WINDOW] > 0 && window != 0;
+    het_json j = heti_f_config_at(c, *heti_f_config_place(c, "layers"));
     int64_t layers = 0;
-    char number[24];
-    heti_t_text t;
     (void)het_json_integer(&j, &layers); /* what is no integer is refused later */
-    if (c->layer_types == 2 && !sliding)
+    if (types == HETI_F_ALL_SLIDING && !sliding)
         return heti_t_fail(c->error, HET_ERR_FORMAT,
                            "%s: layer_types says sliding_attention, use_sliding_window does not", heti_f_config_where);
-    if (c->layer_types == 1) sliding = 0;
-    if (!sliding || (c->layer_types == 0 && layers_full >= layers)) return HET_OK;
-    if (c->layer_types == 0 && layers_full > 0)
+    if (types == HETI_F_ALL_FULL) sliding = 0;
+    if (!sliding || (types < 0 && layers_full >= layers)) return HET_OK;
+    if (types < 0 && layers_full > 0)
         return heti_f_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
-    t = heti_t_text_in(number, sizeof number);
-    heti_t_unsigned(&t, HETI_T_CAST(uint64_t, c->window < 0 ? 4096 : c->window)); /* likewise */
-    heti_f_setting_put(&c->set, "window", number);
+    c->model.window = window < 0 ? 4096 : window; /* as 28 above a default of transformers */
     return HET_OK;
 }
 
 static het_result heti_f_config_biases(heti_f_config *c) {
-    const int attention = c->attention_bias == HET_YES, mlp = c->mlp_bias == HET_YES;
-    if (c->in == HETI_F_IN_NEOX && c->attention_bias == HET_NO)
+    const int attention = c->said[HETI_F_ATTENTION_BIAS] > 0, mlp = c->said[HETI_F_MLP_BIAS] > 0;
+    if (c->in == HETI_F_IN_NEOX && c->said[HETI_F_ATTENTION_BIAS] == 0)
         return heti_f_config_unsupported(c, "attention_bias", "false", "true");
     if (c->in == HETI_F_IN_QWEN3 && attention) return heti_f_config_unsupported(c, "attention_bias", "true", "false");
     if (c->in != HETI_F_IN_LLAMA) return HET_OK;
     if (attention != mlp)
         return heti_f_config_unsupported(c, "attention_bias unlike", "mlp_bias", "both true, both false");
-    heti_f_setting_put(&c->set, "qkv_bias", attention ? "yes" : "no");
-    heti_f_setting_put(&c->set, "linear_bias", attention ? "yes" : "no");
+    c->model.qkv_bias = c->model.linear_bias = attention ? HET_YES : HET_NO;
     return HET_OK;
 }
 
 static het_result heti_f_config_rope(heti_f_config *c) {
-    const char *part = heti_f_setting_of(&c->set, "rotary_fraction");
-    if ((c->in & HETI_F_IN_GATED) != 0 && part != NULL && !heti_f_same_value(part, "1"))
-        return heti_f_config_unsupported(c, "partial_rotary_factor", part, "1");
-    if (c->rope_type != 2) {
-        heti_f_setting_drop(&c->set, "rotary_factor");
-        heti_f_setting_drop(&c->set, "rotary_low");
-        heti_f_setting_drop(&c->set, "rotary_high");
-        heti_f_setting_drop(&c->set, "rotary_original");
-        return HET_OK;
+    static const char *const heti_f_scaling[] = { "rotary_factor", "rotary_low", "rotary_high", "rotary_original" };
+    const size_t part = *heti_f_config_place(c, "rotary_fraction");
+    const heti_f_value fraction = heti_f_config_value(c, part);
+    int i;
+    if ((c->in & HETI_F_IN_GATED) != 0 && part != 0 && !heti_f_same_value(fraction.text, "1"))
+        return heti_f_config_unsupported(c, "partial_rotary_factor", fraction.text, "1");
+    for (i = 0; i < 4; i++) {
+        if (c->said[HETI_F_ROPE_TYPE] != HETI_F_ROPE_LLAMA3) *heti_f_config_place(c, heti_f_scaling[i]) = 0;
+        else if (i < 3 && *heti_f_config_place(c, heti_f_scaling[i]) == 0)
+            return heti_t_fail(c->error, HET_ERR_FORMAT,
+                               "%s: rope_type llama3 needs factor, low_freq_factor and high_freq_factor",
+                               heti_f_config_where);
     }
-    if (heti_f_setting_of(&c->set, "rotary_factor") == NULL || heti_f_setting_of(&c->set, "rotary_low") == NULL ||
-        heti_f_setting_of(&c->set, "rotary_high") == NULL)
-        return heti_t_fail(c->error, HET_ERR_FORMAT,
-                           "%s: rope_type llama3 needs factor, low_freq_factor and high_freq_factor",
-                           heti_f_config_where);
-    heti_f_setting_or(&c->set, "rotary_original", heti_f_setting_of(&c->set, "context"));
     return HET_OK;
 }
 
 /* Absent keys mean what transformers' configuration classes mean, which is not always this
    library's default. */
-static het_result heti_f_config_finish(heti_f_config *c) {
+static het_result heti_f_config_defaults(heti_f_config *c) {
     static const char *const heti_f_needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
-    int i, k;
-    for (i = 0; i < (c->in == HETI_F_IN_GPT2 ? 5 : 6); i++) {
-        if (heti_f_setting_of(&c->set, heti_f_needed[i]) != NULL) continue;
-        for (k = 0; (heti_f_config_keys[k].written & c->in) == 0 || strcmp(heti_f_config_keys[k].setting,
-            heti_f_needed[i]) != 0; k++) {}
-        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where,
-                           heti_f_config_keys[k].key);
-    }
-    if ((c->in & HETI_F_IN_QWEN) != 0) heti_f_setting_or(&c->set, "kv_heads", "32");
-    if (c->in == HETI_F_IN_QWEN3) heti_f_setting_or(&c->set, "head_size", "128");
-    heti_f_setting_or(&c->set, "norm_epsilon", (c->in & HETI_F_IN_GATED) != 0 ? "1e-6" : "1e-5");
-    heti_f_setting_or(&c->set, "rotary_theta", "10000");
+    het_model_desc *m = &c->model;
+    int i;
+    for (i = 0; i < (c->in == HETI_F_IN_GPT2 ? 5 : 6); i++)
+        if (*heti_f_config_place(c, heti_f_needed[i]) == 0)
+            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where,
+                               heti_f_key_of(c->in, heti_f_needed[i]));
+    if ((c->in & HETI_F_IN_QWEN) != 0) m->kv_heads = 32;
+    if (c->in == HETI_F_IN_QWEN3) m->head_size = 128;
+    m->norm_epsilon = (c->in & HETI_F_IN_GATED) != 0 ? 1e-6f : 1e-5f;
+    m->rotary_theta = 10000.0f;
     HETI_T_TRY(heti_f_config_window(c));
     HETI_T_TRY(heti_f_config_biases(c));
     return heti_f_config_rope(c);
@@ -1874,56 +1827,45 @@ static het_result heti_f_config_finish(heti_f_config *c) {
 /* "hetrain": {setting: value}, what het_model_to_json adds where Hugging Face has no key. It
    overrides. */
 static het_result heti_f_config_own(heti_f_config *c) {
-    heti_f_settings known, given;
-    het_model_desc none;
-    char key[32], value[64];
+    uint64_t given = 0;
+    char key[32];
+    heti_f_value value;
+    het_setting s;
     size_t length = 0;
-    memset(&none, 0, sizeof none);
-    HETI_T_TRY(heti_f_settings_of(&known, &none));
-    given.count = 0;
-    c->json.at = c->own;
-    c->json.depth = 0;
+    c->json = heti_f_config_at(c, c->own);
     het_json_enter(&c->json, HET_JSON_OBJECT);
     while (het_json_next(&c->json, key, sizeof key, &length)) {
-        const int unknown = length >= sizeof key || heti_f_setting_of(&known, key) == NULL;
-        if (unknown || heti_f_setting_of(&given, key) != NULL)
+        const int64_t n = length < sizeof key ? heti_f_setting(&c->model, key, &s) : -1;
+        if (n < 0 || ((given >> n) & 1) != 0)
             return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s key %q in \"hetrain\"", heti_f_config_where,
-                               HETI_T_CAST(uint64_t, c->json.at), unknown ? "unknown" : "repeated", key,
+                               HETI_T_CAST(uint64_t, c->json.at), n < 0 ? "unknown" : "repeated", key,
                                heti_t_shown(length, sizeof key));
-        (void)heti_f_scalar(&c->json, value, sizeof value);
+        given |= UINT64_C(1) << n;
+        (void)het_json_peek(&c->json);
+        c->at[n] = c->json.at;
+        (void)heti_f_scalar(&c->json, value.text, sizeof value.text);
         HETI_T_TRY(heti_f_config_syntax(c));
-        heti_f_setting_put(&given, key, value);
-        heti_f_setting_put(&c->set, key, value);
     }
     return heti_f_config_syntax(c);
 }
 
-/* The list of settings to a model; errors of het_model_parse are told as this function's. */
-static het_result heti_f_config_model(heti_f_config *c, het_model_desc *model) {
-    char text[HETI_F_MODEL_TEXT];
-    heti_t_text t;
-    het_error error;
-    const char *why;
-    het_result result;
-    int i;
-    t = heti_t_text_in(text, sizeof text);
-    heti_t_put(&t, c->family->parse);
-    for (i = 0; i < c->set.count; i++) {
-        const char *value = c->set.item[i].value;
-        heti_t_char(&t, i == 0 ? ':' : ',');
-        heti_t_put(&t, c->set.item[i].name);
-        heti_t_char(&t, '=');
-        for (; *value != 0; value++) heti_t_char(&t, HETI_T_CAST(char, *value == ',' ? '?' : *value));
+/* What the file says goes over the defaults; then the model is completed. */
+static het_result heti_f_config_model(heti_f_config *c) {
+    het_error why;
+    int64_t n;
+    for (n = 0; n < HETI_F_SETTINGS; n++) {
+        const heti_f_value value = heti_f_config_value(c, c->at[n]);
+        if (c->at[n] != 0) HETI_T_TRY(het_model_put(&c->model, n, value.text, heti_f_config_where, c->error));
     }
-    error.text[0] = 0;
-    result = het_model_parse(text, model, &error);
-    if (result == HET_OK) return HET_OK;
-    why = strstr(error.text, ": ");
-    return heti_t_fail(c->error, result, "%s: %s", heti_f_config_where, why != NULL ? why + 2 : error.text);
+    if (c->said[HETI_F_ROPE_TYPE] == HETI_F_ROPE_LLAMA3 && *heti_f_config_place(c, "rotary_original") == 0)
+        c->model.rotary_original = c->model.context;
+    if (het_model_complete(&c->model, &why) == HET_OK) return HET_OK;
+    return heti_t_fail(c->error, why.code, "%s%s", heti_f_config_where, why.text + sizeof "het_model_complete" - 1);
 }
 
 /* The value at the cursor is neutral; the cursor steps over it. */
-static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral, const het_model_desc *m) {
+static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral) {
+    const het_model_desc *m = &c->model;
     char text[8];
     size_t length = 1;
     double value = 0.0, wanted = 0.0;
@@ -1938,7 +1880,7 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral, co
         return length == 0;
     case HET_JSON_ARRAY:
         het_json_enter(&c->json, HET_JSON_ARRAY);
-        while (het_json_next(&c->json, NULL, 0, NULL)) all &= heti_f_config_is_neutral(c, neutral, m);
+        while (het_json_next(&c->json, NULL, 0, NULL)) all &= heti_f_config_is_neutral(c, neutral);
         return all;
     case HET_JSON_NUMBER:
     case HET_JSON_ERROR:
@@ -1946,7 +1888,7 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral, co
     }
     (void)het_json_real(&c->json, &value);
     if (neutral == HETI_F_IS_WIDE)
-        return value <= 0.0 || value >= HETI_T_CAST(double, m->context) || c->use_window == HET_NO;
+        return value <= 0.0 || value >= HETI_T_CAST(double, m->context) || c->said[HETI_F_USE_WINDOW] == 0;
     if (neutral == HETI_F_IS_SCALE) { /* value^2 E = 1, but for the digits that a file has */
         value *= value * HETI_T_CAST(double, m->head_size);
         return value > 1.0 - 1e-5 && value < 1.0 + 1e-5;
@@ -1959,7 +1901,7 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral, co
 }
 
 /* Once more over the top level: what else there is must leave the model as it is. */
-static het_result heti_f_config_foreign(heti_f_config *c, const het_model_desc *m) {
+static het_result heti_f_config_foreign(heti_f_config *c) {
     const int foreigns = HETI_T_CAST(int, sizeof heti_f_foreigns / sizeof heti_f_foreigns[0]);
     char key[64] = " "; /* and a blank behind, as in the table */
     size_t length = 0, at;
@@ -1970,14 +1912,14 @@ static het_result heti_f_config_foreign(heti_f_config *c, const het_model_desc *
         const size_t end = strlen(key);
         memcpy(key + end, " ", 2);
         for (i = 0; i < foreigns; i++)
-            if ((heti_f_foreigns[i].families & c->in) != 0 && end == length + 1 && strstr(heti_f_foreigns[i].keys,
-                key) != NULL)
+            if ((heti_f_foreigns[i].families & c->in) != 0 && end == length + 1 &&
+                strstr(heti_f_foreigns[i].keys, key) != NULL)
                 break;
         (void)het_json_peek(&c->json);
         at = c->json.at;
         if (i == foreigns) {
             het_json_skip(&c->json);
-        } else if (!heti_f_config_is_neutral(c, heti_f_foreigns[i].neutral, m)) {
+        } else if (!heti_f_config_is_neutral(c, heti_f_foreigns[i].neutral)) {
             key[end] = 0;
             return heti_f_config_unsupported(c, key + 1, heti_f_raw(c, at).text, "");
         }
@@ -1987,91 +1929,77 @@ static het_result heti_f_config_foreign(heti_f_config *c, const het_model_desc *
 
 HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error) {
     heti_f_config c;
-    het_model_desc read;
     if (text == NULL || model == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_f_config_where, text == NULL ? "text" :
-                           "model");
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_f_config_where,
+                           text == NULL ? "text" : "model");
     memset(&c, 0, sizeof c);
+    memset(c.said, -1, sizeof c.said);
     c.json = het_json_start(text, length);
     c.error = error;
-    c.window = c.window_layers = -1;
     HETI_T_TRY(heti_f_config_family(&c));
     c.json = het_json_start(text, length);
     HETI_T_TRY(heti_f_config_object(&c, c.in));
-    HETI_T_TRY(heti_f_config_finish(&c));
+    HETI_T_TRY(heti_f_config_defaults(&c));
     if (c.own != 0) HETI_T_TRY(heti_f_config_own(&c));
-    HETI_T_TRY(heti_f_config_model(&c, &read));
-    HETI_T_TRY(heti_f_config_foreign(&c, &read));
-    *model = read;
+    HETI_T_TRY(heti_f_config_model(&c));
+    HETI_T_TRY(heti_f_config_foreign(&c));
+    *model = c.model;
     return HET_OK;
 }
 
 /* ---- written ---- */
 
-/* A value as JSON: numbers as they are, choices as true and false, other words as strings. */
-static void heti_f_text_value(heti_t_text *t, const char *value, int choices) {
-    const int number = (value[0] >= '0' && value[0] <= '9') || value[0] == '-';
-    if (choices && strcmp(value, "yes") == 0) heti_t_put(t, "true");
-    else if (choices && strcmp(value, "no") == 0) heti_t_put(t, "false");
-    else if (number) heti_t_put(t, value);
-    else heti_t_json(t, value, strlen(value));
+static void heti_f_text_pair(heti_t_text *t, const char *key, const char *value) {
+    heti_t_format(t, ",\n  \"%s\": %s", key, value);
 }
 
-static void heti_f_text_pair(heti_t_text *t, const char *key, const char *value) {
-    heti_t_put(t, ",\n  \"");
-    heti_t_put(t, key);
-    heti_t_put(t, "\": ");
-    heti_t_put(t, value);
+/* A setting as JSON, by its name: choices are true and false. */
+static void heti_f_text_setting(heti_t_text *t, const char *key, const het_model_desc *m, const char *name) {
+    het_setting s;
+    (void)heti_f_setting(m, name, &s);
+    heti_f_text_pair(t, key, "");
+    if (s.kind == HET_SETTING_WORD) heti_t_put(t, s.integer == HET_YES ? "true" : "false");
+    else heti_t_setting_text(t, &s);
 }
 
 /* The keys that are written in `in`, as ",\n  key: value". */
-static void heti_f_text_keys(heti_t_text *t, const heti_f_settings *s, int in) {
-    int i;
-    for (i = 0; i < HETI_F_CONFIG_KEYS; i++) {
-        if ((heti_f_config_keys[i].written & in) == 0) continue;
-        heti_f_text_pair(t, heti_f_config_keys[i].key, "");
-        heti_f_text_value(t, heti_f_setting_of(s, heti_f_config_keys[i].setting), 1);
-    }
+static void heti_f_text_keys(heti_t_text *t, const het_model_desc *m, int in) {
+    const heti_f_config_key *k = heti_f_config_keys;
+    for (; k < heti_f_config_keys + HETI_F_CONFIG_KEYS; k++)
+        if ((k->written & in) != 0) heti_f_text_setting(t, k->key, m, k->setting);
 }
 
 /* Keys that are no plain copy of a setting. */
-static void heti_f_text_specials(heti_t_text *t, const heti_f_settings *s, const het_model_desc *m, int in) {
-    const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false",
-                *act = heti_f_setting_of(s, "activation");
+static void heti_f_text_specials(heti_t_text *t, const het_model_desc *m, int in) {
+    const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false";
     int i;
-    for (i = 0; i < HETI_F_ACTS && (strcmp(heti_f_acts[i].setting, act) != 0 ||
-                                    (heti_f_acts[i].families & in) == 0); i++) {}
-    if (i < HETI_F_ACTS) {
+    for (i = 0; i < HETI_F_ACTS; i++) {
+        if (heti_f_acts[i].activation != m->activation || (heti_f_acts[i].families & in) == 0) continue;
         heti_f_text_pair(t, in == HETI_F_IN_GPT2 ? "activation_function" : "hidden_act", "");
         heti_t_json(t, heti_f_acts[i].name, strlen(heti_f_acts[i].name));
+        break;
     }
     if ((in & HETI_F_IN_ROTARY) != 0 && m->rotary_factor > 0.0f) {
         heti_f_text_pair(t, "rope_scaling", "{\n  \"rope_type\": \"llama3\"");
-        heti_f_text_keys(t, s, HETI_F_IN_ROPE);
+        heti_f_text_keys(t, m, HETI_F_IN_ROPE);
         heti_t_char(t, '}');
     } else if ((in & HETI_F_IN_ROTARY) != 0) {
         heti_f_text_pair(t, "rope_scaling", "null");
     }
     if ((in & HETI_F_IN_QWEN) != 0) {
         heti_f_text_pair(t, "use_sliding_window", m->window > 0 ? "true" : "false");
-        heti_f_text_pair(t, "sliding_window", m->window > 0 ? heti_f_setting_of(s, "window") : "null");
+        if (m->window > 0) heti_f_text_setting(t, "sliding_window", m, "window");
+        else heti_f_text_pair(t, "sliding_window", "null");
         heti_f_text_pair(t, "max_window_layers", "0");
     }
     if (in == HETI_F_IN_LLAMA) {
         heti_f_text_pair(t, "attention_bias", bias);
         heti_f_text_pair(t, "mlp_bias", bias);
     }
-}
-
-/* Where transformers has places for dropout like ours. Reading ignores it: it is a setting of
-   training. */
-static void heti_f_text_dropout(heti_t_text *t, const heti_f_settings *s, int in) {
-    static const char *const heti_f_gpt2[] = { "resid_pdrop", "embd_pdrop" },
-        *const heti_f_neox[] = { "hidden_dropout" };
-    const char *const *keys = in == HETI_F_IN_GPT2 ? heti_f_gpt2 : heti_f_neox;
-    const int count = in == HETI_F_IN_GPT2 ? 2 : in == HETI_F_IN_NEOX;
-    int i;
-    for (i = 0; i < count; i++) heti_f_text_pair(t, keys[i], heti_f_setting_of(s, "dropout"));
+    /* where transformers has places for dropout like ours; reading ignores it */
+    if (in == HETI_F_IN_GPT2) heti_f_text_setting(t, "resid_pdrop", m, "dropout");
+    if (in == HETI_F_IN_GPT2) heti_f_text_setting(t, "embd_pdrop", m, "dropout");
+    if (in == HETI_F_IN_NEOX) heti_f_text_setting(t, "hidden_dropout", m, "dropout");
     heti_f_text_pair(t, in == HETI_F_IN_GPT2 ? "attn_pdrop" : "attention_dropout", "0.0");
 }
 
@@ -2102,34 +2030,30 @@ static void heti_f_text_others(heti_t_text *t, const char *base, size_t base_len
 }
 
 /* The whole text up to the closing brace. */
-static void heti_f_text_config(heti_t_text *t, const heti_f_settings *s, const het_model_desc *m, const char *prefix,
-                               het_element element, const char *base, size_t base_length) {
+static void heti_f_text_config(heti_t_text *t, const het_model_desc *m, const char *prefix, het_element element,
+                               const char *base, size_t base_length) {
+    const heti_f_family *family = &heti_f_families[m->family - HET_GPT2];
     const int in = 1 << (m->family - HET_GPT2);
-    int i;
-    for (i = 0; heti_f_families[i].family != m->family; i++) {}
-    heti_t_put(t, "{\n  \"architectures\": [\"");
-    heti_t_put(t, heti_f_families[i].architecture);
-    heti_t_put(t, "\"],\n  \"model_type\": \"");
-    heti_t_put(t, prefix);
-    heti_t_put(t, heti_f_families[i].type);
-    heti_t_char(t, '"');
-    heti_f_text_keys(t, s, in);
-    heti_f_text_specials(t, s, m, in);
-    heti_f_text_dropout(t, s, in);
+    heti_t_format(t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s%s\"", family->architecture, prefix,
+                  family->type);
+    heti_f_text_keys(t, m, in);
+    heti_f_text_specials(t, m, in);
     /* GPT-2's own end of text is transformers' default */
     if (base == NULL && (in != HETI_F_IN_GPT2 || m->vocab <= 50256)) {
         heti_f_text_pair(t, "bos_token_id", "null");
         heti_f_text_pair(t, "eos_token_id", "null");
     }
     heti_f_text_pair(t, "use_cache", "true");
-    heti_f_text_pair(t, "torch_dtype", element == HET_ELEMENT_BF16 ? "\"bfloat16\"" : element == HET_ELEMENT_F16 ?
-                     "\"float16\"" : "\"float32\"");
+    heti_f_text_pair(t, "torch_dtype", element == HET_ELEMENT_BF16 ? "\"bfloat16\"" :
+                     element == HET_ELEMENT_F16 ? "\"float16\"" : "\"float32\"");
     if (base != NULL) heti_f_text_others(t, base, base_length);
 }
 
-static int heti_f_setting_lost(const heti_f_setting *item, const heti_f_settings *back) {
-    const char *value = heti_f_setting_of(back, item->name);
-    return value == NULL || strcmp(item->value, value) != 0;
+/* Setting number n of a model is not that of `back`, what was read of it; NULL: it could not be. */
+static int heti_f_setting_lost(const het_model_desc *m, const het_model_desc *back, int64_t n) {
+    het_setting s, other;
+    if (back == NULL || !het_model_get(m, n, &s) || !het_model_get(back, n, &other)) return 1;
+    return s.integer != other.integer || s.real < other.real || s.real > other.real;
 }
 
 /* Writes the text as transformers would, reads it back, and puts every setting that did not survive
@@ -2138,32 +2062,29 @@ static int heti_f_setting_lost(const heti_f_setting *item, const heti_f_settings
 static het_result heti_f_model_json(const het_model_desc *model, het_element element, const char *base,
                                     size_t base_length, char *text, size_t capacity, size_t *length) {
     het_json j = het_json_start(base, base_length);
-    char plain[HETI_F_MODEL_TEXT];
-    heti_f_settings set, back_set;
-    heti_t_text t = heti_t_text_in(NULL, 0);
-    het_model_desc m, back;
-    int i, own = 0, foreign = 0;
-    m = *model;
+    char plain[4096];
+    heti_t_text t = heti_t_text_in(plain, sizeof plain);
+    het_model_desc m = *model, back;
+    const het_model_desc *read = &back;
+    het_setting s;
+    int64_t n;
+    int own = 0, foreign = 0;
     if (base != NULL && (het_json_peek(&j) != HET_JSON_OBJECT || !het_json_skip(&j) || !het_json_end(&j)))
         return HET_ERR_FORMAT;
     HETI_T_TRY(het_model_complete(&m, NULL));
-    HETI_T_TRY(heti_f_settings_of(&set, &m));
-    t = heti_t_text_in(plain, sizeof plain);
-    heti_f_text_config(&t, &set, &m, "", element, NULL, 0);
+    heti_f_text_config(&t, &m, "", element, NULL, 0);
     heti_t_put(&t, "\n}\n");
     if (t.length >= sizeof plain) return HET_ERR_LIMIT;
-    back_set.count = 0; /* what cannot be read back at all did not survive */
-    if (het_model_from_json(plain, t.length, &back, NULL) == HET_OK) HETI_T_TRY(heti_f_settings_of(&back_set, &back));
-    for (i = 0; i < set.count; i++)
-        foreign |= strcmp(set.item[i].name, "dropout") != 0 && heti_f_setting_lost(&set.item[i], &back_set);
+    if (het_model_from_json(plain, t.length, &back, NULL) != HET_OK) read = NULL;
+    for (n = 0; het_model_get(&m, n, &s); n++)
+        foreign |= strcmp(s.name, "dropout") != 0 && heti_f_setting_lost(&m, read, n);
     t = heti_t_text_in(text, capacity);
-    heti_f_text_config(&t, &set, &m, foreign ? "hetrain_" : "", element, base, base_length);
-    for (i = 0; i < set.count; i++) {
-        if (!heti_f_setting_lost(&set.item[i], &back_set)) continue;
-        heti_t_put(&t, own++ == 0 ? ",\n  \"hetrain\": {\"" : ", \"");
-        heti_t_put(&t, set.item[i].name);
-        heti_t_put(&t, "\": ");
-        heti_f_text_value(&t, set.item[i].value, 0);
+    heti_f_text_config(&t, &m, foreign ? "hetrain_" : "", element, base, base_length);
+    for (n = 0; het_model_get(&m, n, &s); n++) {
+        if (!heti_f_setting_lost(&m, read, n)) continue;
+        heti_t_format(&t, own++ == 0 ? ",\n  \"hetrain\": {\"%s\": " : ", \"%s\": ", s.name);
+        if (s.kind == HET_SETTING_WORD) heti_t_format(&t, "%j", s.word);
+        else heti_t_setting_text(&t, &s);
     }
     heti_t_put(&t, own > 0 ? "}\n}\n" : "\n}\n");
     *length = t.length;
@@ -2561,6 +2482,11 @@ static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_
 
 /* ---- tensors one by one ---- */
 
+/* Calls with a context need one that has not failed. */
+static het_result heti_f_ready(const het_ctx *ctx) {
+    return ctx == NULL ? HET_ERR_INVALID : (het_get_condition(ctx) & HET_FAILED) != 0 ? HET_ERR_STATE : HET_OK;
+}
+
 /* An error of ours becomes the context's; one that it reported itself left no text in *error. */
 static het_result heti_f_report(het_ctx *ctx, het_result result, const het_error *error) {
     if (result == HET_OK || error->text[0] == 0) return result;
@@ -2570,11 +2496,12 @@ static het_result heti_f_report(het_ctx *ctx, het_result result, const het_error
 /* Where calls with a context get memory for the time they run. */
 static const het_allocator *heti_f_own(const het_ctx *ctx) { return &het_get_desc(ctx)->allocator; }
 
-static het_result heti_f_memory(const het_allocator *a, size_t count, size_t size, const char *what, void **to,
-                                het_error *error) {
-    *to = count <= SIZE_MAX / size - 1 ? a->alloc(a->user, count * size + 1, 64) : NULL;
-    if (*to != NULL) return HET_OK;
-    return heti_t_fail(error, HET_ERR_OOM, "%u %s: out of memory", HETI_T_CAST(uint64_t, count), what);
+/* count times size bytes; NULL: there are none, and the error says so. */
+static void *heti_f_memory(const het_allocator *a, size_t count, size_t size, const char *what, het_error *error) {
+    void *to = count <= SIZE_MAX / size - 1 ? a->alloc(a->user, count * size + 1, 64) : NULL;
+    if (to == NULL)
+        (void)heti_t_fail(error, HET_ERR_OOM, "%u %s: out of memory", HETI_T_CAST(uint64_t, count), what);
+    return to;
 }
 
 static void heti_f_memory_free(const het_allocator *a, void *pointer, size_t count, size_t size) {
@@ -2582,10 +2509,8 @@ static void heti_f_memory_free(const het_allocator *a, void *pointer, size_t cou
 }
 
 static het_result heti_f_floats_of(const het_allocator *a, int64_t count, float **to, het_error *error) {
-    void *memory;
-    HETI_T_TRY(heti_f_memory(a, HETI_T_CAST(size_t, count), sizeof **to, "floats for a tensor", &memory, error));
-    *to = HETI_T_CAST(float *, memory);
-    return HET_OK;
+    *to = HETI_T_CAST(float *, heti_f_memory(a, HETI_T_CAST(size_t, count), sizeof **to, "floats for a tensor", error));
+    return *to != NULL ? HET_OK : HET_ERR_OOM;
 }
 
 static void heti_f_floats_free(const het_allocator *a, float *pointer, int64_t count) {
@@ -2629,8 +2554,7 @@ HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what wha
     het_error error = { HET_OK, "" };
     float *scratch = NULL;
     het_result result;
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     result = heti_f_tensor_check(ctx, "het_tensor_read", index, to, &s, &error);
     if (result == HET_OK) result = heti_f_floats_of(heti_f_own(ctx), heti_f_stored_largest(&s), &scratch, &error);
     if (result == HET_OK) result = heti_f_stored_read(ctx, &s, what, to, scratch);
@@ -2644,8 +2568,7 @@ HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what wh
     float *values = NULL;
     int64_t count = 0;
     het_result result;
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     result = heti_f_tensor_check(ctx, "het_tensor_write", index, from, &s, &error);
     if (result == HET_OK && s.layout == HETI_F_PLAIN) return het_parameter_write(ctx, s.part[0], what, from);
     if (result == HET_OK) {
@@ -2703,13 +2626,13 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
 static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, const het_allocator *a,
                                         heti_f_inventory *all, het_error *error) {
     const int slots = contents == HETI_F_STATE ? het_get_desc(ctx)->optimizer.iface->slots : 1;
-    void *memory;
     size_t i;
     memset(all, 0, sizeof *all);
     all->allocator = a;
     all->capacity = HETI_T_CAST(size_t, het_parameter_count(ctx)) * HETI_T_CAST(size_t, slots);
-    HETI_T_TRY(heti_f_memory(a, all->capacity, sizeof *all->stored, "descriptions of tensors", &memory, error));
-    all->stored = HETI_T_CAST(heti_f_stored *, memory);
+    all->stored = HETI_T_CAST(heti_f_stored *, heti_f_memory(a, all->capacity, sizeof *all->stored,
+                                                             "descriptions of tensors", error));
+    if (all->stored == NULL) return HET_ERR_OOM;
     HETI_T_TRY(heti_f_inventory_fill(ctx, contents, all, error));
     for (i = 0; i < all->count; i++) {
         const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
@@ -2804,8 +2727,8 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     static const char *const heti_f_schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
     const het_desc *d = het_get_desc(ctx);
     const het_optimizer_desc *a = &d->optimizer;
-    heti_f_settings settings;
-    char key[48] = "model.";
+    het_model_desc model = d->model;
+    het_setting s;
     int i;
     heti_f_pairs_integer(p, "seed", HETI_T_CAST(int64_t, d->seed), 1);
     heti_f_pairs_integer(p, "granule", d->granule, 0);
@@ -2826,13 +2749,16 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     heti_f_pairs_float(p, "weight_decay", a->weight_decay);
     heti_f_pairs_float(p, "clip", a->clip);
     heti_f_pairs_float(p, "spike", HETI_T_CAST(float, d->spike));
-    if (p->result == HET_OK && heti_f_settings_of(&settings, &d->model) != HET_OK)
+    if (p->result == HET_OK && het_model_complete(&model, NULL) != HET_OK)
         p->result = heti_t_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
     if (p->result != HET_OK) return;
-    heti_f_pairs_add(p, "model.family", heti_f_families[d->model.family - HET_GPT2].parse);
-    for (i = 0; i < settings.count; i++) {
-        heti_f_copy(key + 6, sizeof key - 6, settings.item[i].name, strlen(settings.item[i].name));
-        heti_f_pairs_add(p, key, settings.item[i].value);
+    heti_f_pairs_add(p, "model.family", heti_f_families[model.family - HET_GPT2].name);
+    for (i = 0; het_model_get(&model, i, &s); i++) {
+        char key[48], value[64];
+        heti_t_text k = heti_t_text_in(key, sizeof key), v = heti_t_text_in(value, sizeof value);
+        heti_t_format(&k, "model.%s", s.name);
+        heti_t_setting_text(&v, &s);
+        heti_f_pairs_add(p, key, value);
     }
 }
 
@@ -2897,16 +2823,21 @@ static void heti_f_pairs_free(heti_f_pairs *p) {
 
 /* ---- saving ---- */
 
+/* Finite values that F16 cannot hold are refused. */
+static het_result heti_f_holds(het_element element, const float *values, int64_t count, const char *name,
+                               het_error *error) {
+    int64_t i;
+    for (i = 0; i < count && element == HET_ELEMENT_F16; i++)
+        if ((values[i] >= 65520.0f || values[i] <= -65520.0f) && values[i] - values[i] >= 0.0f)
+            return heti_t_fail(error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16", name,
+                               i);
+    return HET_OK;
+}
+
 static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, const heti_f_stored *s,
                                      het_element element, const het_writer *to, het_error *error) {
-    int64_t i;
     HETI_T_TRY(heti_f_stored_read(ctx, s, s->what, all->values, all->values + s->count));
-    for (i = 0; i < s->count && element == HET_ELEMENT_F16; i++) {
-        const float x = all->values[i];
-        if ((x >= 65520.0f || x <= -65520.0f) && x - x >= 0.0f)
-            return heti_t_fail(error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16", s->name,
-                               i);
-    }
+    HETI_T_TRY(heti_f_holds(element, all->values, s->count, s->name, error));
     return to == NULL ? HET_OK : het_safetensors_put(to, element, all->values, s->count, error);
 }
 
@@ -2915,14 +2846,14 @@ static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, 
 static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, size_t first, size_t last,
                                    const heti_f_pairs *pairs, het_element element, const het_writer *to, uint64_t *size,
                                                        het_error *error) {
-    const het_pair *pair = HETI_T_CAST(const het_pair *, HETI_T_CAST(const void *, pairs->list.data));
+    const het_pair *pair = HETI_T_ITEMS(pairs->list, const het_pair);
     het_safetensors *file = NULL;
     het_safetensor *list;
-    void *memory;
     size_t i;
     het_result result;
-    HETI_T_TRY(heti_f_memory(all->allocator, last - first, sizeof *list, "descriptions of tensors", &memory, error));
-    list = HETI_T_CAST(het_safetensor *, memory);
+    list = HETI_T_CAST(het_safetensor *, heti_f_memory(all->allocator, last - first, sizeof *list,
+                                                       "descriptions of tensors", error));
+    if (list == NULL) return HET_ERR_OOM;
     memset(list, 0, (last - first) * sizeof *list);
     for (i = first; i < last; i++) {
         het_safetensor *t = &list[i - first];
@@ -2933,7 +2864,8 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
         memcpy(t->shape, all->stored[i].shape, sizeof all->stored[i].shape);
     }
     result = het_safetensors_make(list, HETI_T_CAST(int64_t, last - first), pair,
-                                  HETI_T_CAST(int64_t, pairs->list.used / sizeof *pair), all->allocator, &file, error);
+                                  HETI_T_CAST(int64_t, HETI_T_COUNT(pairs->list, het_pair)), all->allocator, &file,
+                                  error);
     if (result == HET_OK && size != NULL) *size = file->size;
     if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, error);
     for (i = 0; result == HET_OK && size == NULL && i < last - first; i++)
@@ -2988,16 +2920,14 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
 
 HETRAIN_API het_result het_save_weights(het_ctx *ctx, const het_writer *to) {
     het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     return heti_f_report(ctx, heti_f_save(ctx, "het_save_weights", HETI_F_WEIGHTS, heti_f_own(ctx), to, NULL, &error),
                          &error);
 }
 
 HETRAIN_API het_result het_save_state(het_ctx *ctx, const het_writer *to) {
     het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     return heti_f_report(ctx, heti_f_save(ctx, "het_save_state", HETI_F_STATE, heti_f_own(ctx), to, NULL, &error),
                          &error);
 }
@@ -3022,12 +2952,12 @@ typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *t
 
 /* Reads the table of a file into *part, whose reader is set. */
 static het_result heti_f_part_open(const het_ctx *ctx, heti_f_part *part, het_error *error) {
-    void *memory;
+    size_t flags;
     HETI_T_TRY(het_safetensors_read(&part->from, 0, heti_f_own(ctx), &part->file, error));
-    HETI_T_TRY(heti_f_memory(heti_f_own(ctx), HETI_T_CAST(size_t, part->file->tensors) + 1, 1, "flags", &memory,
-                             error));
-    part->used = HETI_T_CAST(unsigned char *, memory);
-    memset(part->used, 0, HETI_T_CAST(size_t, part->file->tensors) + 1);
+    flags = HETI_T_CAST(size_t, part->file->tensors) + 1;
+    part->used = HETI_T_CAST(unsigned char *, heti_f_memory(heti_f_own(ctx), flags, 1, "flags", error));
+    if (part->used == NULL) return HET_ERR_OOM;
+    memset(part->used, 0, flags);
     return HET_OK;
 }
 
@@ -3062,41 +2992,29 @@ static int heti_f_find(const heti_f_saved *f, const char *name, heti_f_located *
     return 0;
 }
 
-static void heti_f_text_shape(heti_t_text *t, const int64_t *shape, int32_t rank) {
-    int i;
-    heti_t_char(t, '[');
-    for (i = 0; i < rank; i++) {
-        if (i > 0) heti_t_put(t, ", ");
-        heti_t_unsigned(t, HETI_T_CAST(uint64_t, shape[i]));
-    }
-    heti_t_char(t, ']');
-}
-
-/* `before`, a shape, and `behind` as one text; to: [capacity]. */
+/* Adds `before`, a shape and `behind` to the text that is in to[capacity], and returns it. */
 static const char *heti_f_shape(char *to, size_t capacity, const char *before, const int64_t *shape, int32_t rank,
                                 const char *behind) {
-    heti_t_text t = heti_t_text_in(to, capacity);
-    heti_t_put(&t, before);
-    heti_f_text_shape(&t, shape, rank);
-    heti_t_put(&t, behind);
-    to[t.length < capacity ? t.length : capacity - 1] = 0;
+    heti_t_text t = heti_t_text_behind(to, capacity);
+    int i;
+    heti_t_format(&t, "%s[", before);
+    for (i = 0; i < rank; i++) heti_t_format(&t, i > 0 ? ", %d" : "%d", shape[i]);
+    heti_t_format(&t, "]%s", behind);
     return to;
 }
 
 static het_result heti_f_fits(const heti_f_saved *f, const heti_f_located *at, const int64_t *shape, int32_t rank,
                               heti_f_contents contents) {
     const het_safetensor *t = at->tensor;
-    char in_file[96], wanted[96];
-    char text[240];
-    heti_t_text both = heti_t_text_in(text, sizeof text);
+    char text[240] = "";
     if (!heti_f_is_float(t->element) || (contents == HETI_F_STATE && t->element != HET_ELEMENT_F32))
         return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: byte %u: %q: dtype %s, must be F32%s",
                            heti_f_reader_name(&at->part->from), t->at, t->name, t->name_length,
                            heti_f_elements[t->element].name, contents == HETI_F_STATE ? "" : ", F16 or BF16");
     if (t->rank == rank && memcmp(t->shape, shape, HETI_T_CAST(size_t, rank) * sizeof *shape) == 0) return HET_OK;
-    heti_t_put(&both, heti_f_shape(in_file, sizeof in_file, "has shape ", t->shape, t->rank, ", "));
-    heti_t_put(&both, heti_f_shape(wanted, sizeof wanted, "the model has ", shape, rank, ""));
-    return heti_f_located_fail(f, at, HET_ERR_FORMAT, text);
+    (void)heti_f_shape(text, sizeof text, "has shape ", t->shape, t->rank, ", ");
+    return heti_f_located_fail(f, at, HET_ERR_FORMAT,
+                               heti_f_shape(text, sizeof text, "the model has ", shape, rank, ""));
 }
 
 /* Buffers that older transformers saved. */
@@ -3163,7 +3081,7 @@ static het_result heti_f_refuse_quantised(const het_safetensor *t, het_error *er
 static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents) {
     const het_model_desc *model = &het_get_desc(f->ctx)->model;
     heti_f_located at;
-    char text[128];
+    char text[128] = "";
     size_t i;
     int64_t k;
     for (i = 0; i < f->parts && contents == HETI_F_WEIGHTS; i++)
@@ -3260,13 +3178,12 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
     heti_f_pairs_start(&pairs, heti_f_own(f->ctx), f->error);
     heti_f_pairs_options(&pairs, f->ctx);
     result = heti_f_pairs_finish(&pairs);
-    for (i = 0; result == HET_OK && i < pairs.list.used; i += sizeof(het_pair)) {
-        het_pair own;
-        memcpy(&own, pairs.list.data + i, sizeof own);
-        result = heti_f_state_value(f, own.key, &value);
-        if (result == HET_OK && strcmp(value, own.value) != 0)
+    for (i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
+        const het_pair *own = &HETI_T_ITEMS(pairs.list, const het_pair)[i];
+        result = heti_f_state_value(f, own->key, &value);
+        if (result == HET_OK && strcmp(value, own->value) != 0)
             result = heti_t_fail(f->error, HET_ERR_INVALID, "%s: %s is %q in the file and %s in the context",
-                                 heti_f_reader_name(&f->part[0].from), own.key, value, strlen(value), own.value);
+                                 heti_f_reader_name(&f->part[0].from), own->key, value, strlen(value), own->value);
     }
     heti_f_pairs_free(&pairs);
     return result;
@@ -3299,29 +3216,28 @@ static het_result heti_f_state_exponents(const heti_f_saved *f, int32_t *to) {
                        heti_f_reader_name(&f->part[0].from), parameters, p);
 }
 
-/* 1: 16 hexadecimal digits, the bits of a double. */
-static int heti_f_hex_double(const char *text, double *value) {
+/* 1: text begins with 16 hexadecimal digits. */
+static int heti_f_bits_of(const char *text, uint64_t *bits) {
     static const char heti_f_digits[] = "0123456789abcdef";
-    uint64_t bits = 0;
     int i;
-    for (i = 0; i < 16; i++) {
+    for (*bits = 0, i = 0; i < 16; i++) {
         const char *digit = text[i] != 0 ? strchr(heti_f_digits, text[i]) : NULL;
         if (digit == NULL) return 0;
-        bits = bits << 4 | HETI_T_CAST(uint64_t, digit - heti_f_digits);
+        *bits = *bits << 4 | HETI_T_CAST(uint64_t, digit - heti_f_digits);
     }
-    memcpy(value, &bits, sizeof bits);
     return 1;
 }
 
 static het_result heti_f_state_recent(const heti_f_saved *f, het_recent *recent) {
     const char *text;
+    uint64_t bits;
     size_t i, count;
     HETI_T_TRY(heti_f_state_value(f, "recent", &text));
     memset(recent, 0, sizeof *recent);
     count = strlen(text) / 16;
     if (strlen(text) % 32 == 0 && count <= 2 * HETRAIN_RECENT) {
-        for (i = 0; i < count && heti_f_hex_double(text + 16 * i, i % 2 == 0 ? &recent->loss[i / 2] :
-                                                   &recent->norm[i / 2]); i++) {}
+        for (i = 0; i < count && heti_f_bits_of(text + 16 * i, &bits); i++)
+            memcpy(i % 2 == 0 ? &recent->loss[i / 2] : &recent->norm[i / 2], &bits, sizeof bits);
         recent->count = HETI_T_CAST(int64_t, count / 2);
         if (i == count) return HET_OK;
     }
@@ -3357,12 +3273,14 @@ static het_result heti_f_load_open(const heti_f_saved *f, heti_f_contents conten
 static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents contents) {
     const size_t parameters = HETI_T_CAST(size_t, het_parameter_count(f->ctx));
     heti_f_inventory all;
-    void *memory = NULL;
+    void *exponents = NULL;
     het_result result = heti_f_inventory_open(f->ctx, contents, heti_f_own(f->ctx), &all, f->error);
     if (result == HET_OK)
-        result = heti_f_memory(all.allocator, parameters, sizeof(int32_t), "exponents", &memory, f->error);
-    if (result == HET_OK) result = heti_f_load_open(f, contents, &all, HETI_T_CAST(int32_t *, memory));
-    heti_f_memory_free(all.allocator, memory, parameters, sizeof(int32_t));
+        exponents = heti_f_memory(all.allocator, parameters, sizeof(int32_t), "exponents", f->error);
+    if (result == HET_OK)
+        result = exponents == NULL ? HET_ERR_OOM
+                                   : heti_f_load_open(f, contents, &all, HETI_T_CAST(int32_t *, exponents));
+    heti_f_memory_free(all.allocator, exponents, parameters, sizeof(int32_t));
     heti_f_inventory_close(&all);
     return result;
 }
@@ -3390,15 +3308,13 @@ static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_content
 
 HETRAIN_API het_result het_load_weights(het_ctx *ctx, const het_reader *from) {
     het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     return heti_f_report(ctx, heti_f_load(ctx, "het_load_weights", HETI_F_WEIGHTS, from, 0, &error), &error);
 }
 
 HETRAIN_API het_result het_load_state(het_ctx *ctx, const het_reader *from) {
     het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     return heti_f_report(ctx, heti_f_load(ctx, "het_load_state", HETI_F_STATE, from, 0, &error), &error);
 }
 
@@ -3482,8 +3398,8 @@ static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char
 
 /* The number of the shard called `name`, or how many there are. */
 static size_t heti_f_index_shard(heti_f_index *x, const char *name) {
-    const heti_f_shard_name *names = HETI_T_CAST(const heti_f_shard_name *, HETI_T_CAST(const void *, x->names.data));
-    const size_t count = x->names.used / sizeof *names;
+    const heti_f_shard_name *names = HETI_T_ITEMS(x->names, const heti_f_shard_name);
+    const size_t count = HETI_T_COUNT(x->names, heti_f_shard_name);
     size_t i;
     if (x->last < count && strcmp(names[x->last].text, name) == 0) return x->last;
     for (i = 0; i < count && strcmp(names[i].text, name) != 0; i++) {}
@@ -3539,28 +3455,24 @@ static het_result heti_f_index_walk(heti_f_index *x, int check) {
         while (het_json_next(&j, key, sizeof key, &length)) HETI_T_TRY(heti_f_index_entry(x, &j, key, length, check));
     }
     het_json_end(&j);
-    if (j.rule != NULL)
-        return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_index_file,
-                           HETI_T_CAST(uint64_t, j.rule_at), j.rule);
+    HETI_T_TRY(heti_t_json_result(&j, heti_f_index_file, x->saved.error));
     if (x->names.used > 0) return HET_OK;
     return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: weight_map is missing or empty", heti_f_index_file);
 }
 
 /* Opens the files of the list. What is open is counted in saved.parts. */
 static het_result heti_f_index_open(heti_f_index *x) {
-    size_t i, shards = x->names.used / sizeof(heti_f_shard_name);
-    void *memory;
-    het_result result;
-    HETI_T_TRY(heti_f_memory(heti_f_own(x->saved.ctx), shards, sizeof(heti_f_part), "files", &memory, x->saved.error));
-    x->saved.part = HETI_T_CAST(heti_f_part *, memory);
+    const heti_f_shard_name *names = HETI_T_ITEMS(x->names, const heti_f_shard_name);
+    const size_t shards = HETI_T_COUNT(x->names, heti_f_shard_name);
+    size_t i;
+    x->saved.part = HETI_T_CAST(heti_f_part *, heti_f_memory(&x->allocator, shards, sizeof(heti_f_part), "files",
+                                                             x->saved.error));
+    if (x->saved.part == NULL) return HET_ERR_OOM;
     memset(x->saved.part, 0, shards * sizeof(heti_f_part));
     for (i = 0; i < shards; i++) {
-        const heti_f_shard_name *names =
-                                 HETI_T_CAST(const heti_f_shard_name *, HETI_T_CAST(const void *, x->names.data));
         HETI_T_TRY(x->folder->open(x->folder->user, names[i].text, &x->saved.part[i].from, x->saved.error));
         x->saved.parts++;
-        result = heti_f_part_open(x->saved.ctx, &x->saved.part[i], x->saved.error);
-        if (result != HET_OK) return result;
+        HETI_T_TRY(heti_f_part_open(x->saved.ctx, &x->saved.part[i], x->saved.error));
     }
     return HET_OK;
 }
@@ -3606,7 +3518,7 @@ static het_result heti_f_load_shards(het_ctx *ctx, const het_folder *folder, het
         heti_f_part_close(ctx, &x.saved.part[i]);
         folder->close(folder->user, &x.saved.part[i].from);
     }
-    heti_f_memory_free(heti_f_own(ctx), x.saved.part, x.names.used / sizeof(heti_f_shard_name), sizeof(heti_f_part));
+    heti_f_memory_free(&x.allocator, x.saved.part, HETI_T_COUNT(x.names, heti_f_shard_name), sizeof(heti_f_part));
     heti_t_list_free(&x.names, &x.allocator);
     heti_f_whole_close(&x.whole);
     return result;
@@ -3633,8 +3545,7 @@ static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het
 
 HETRAIN_API het_result het_load_folder(het_ctx *ctx, const het_folder *folder) {
     het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     return heti_f_report(ctx, heti_f_load_folder(ctx, folder, &error), &error);
 }
 
@@ -3710,19 +3621,10 @@ static int64_t heti_f_size_of(const het_model_desc *m, heti_f_size size) {
 /* "num_attention_heads 4 of 8: ": the key of config.json behind a size, and its value. */
 static void heti_f_text_size(heti_t_text *t, const heti_f_sizing *s, heti_f_size size) {
     const int heads = size == HETI_F_K || size == HETI_F_Q || size == HETI_F_Q2K;
-    int i;
-    for (i = 0; i < HETI_F_CONFIG_KEYS; i++)
-        if ((heti_f_config_keys[i].written & s->in) != 0 && strcmp(heti_f_config_keys[i].setting,
-                                                                   heti_f_size_settings[size]) == 0)
-            break;
-    heti_t_put(t, i < HETI_F_CONFIG_KEYS ? heti_f_config_keys[i].key : heti_f_size_settings[size]);
-    heti_t_char(t, ' ');
-    heti_t_unsigned(t,
-                         HETI_T_CAST(
-                                     uint64_t, size == HETI_F_K ? s->model.kv_heads : heads ? s->model.heads :
-                                         heti_f_size_of(&s->model, size)));
-    if (heads) heti_t_put(t, " of size ");
-    if (heads) heti_t_unsigned(t, HETI_T_CAST(uint64_t, s->model.head_size));
+    const int64_t value = size == HETI_F_K ? s->model.kv_heads :
+                          heads ? s->model.heads : heti_f_size_of(&s->model, size);
+    heti_t_format(t, "%s %d", heti_f_key_of(s->in, heti_f_size_settings[size]), value);
+    if (heads) heti_t_format(t, " of size %d", s->model.head_size);
     heti_t_put(t, ": ");
 }
 
@@ -3731,7 +3633,6 @@ static het_result heti_f_sizing_fail(const heti_f_sizing *s, heti_f_size size, c
     char key[80];
     heti_t_text t = heti_t_text_in(key, sizeof key);
     heti_f_text_size(&t, s, size);
-    key[t.length < sizeof key ? t.length : sizeof key - 1] = 0;
     return heti_t_fail(s->error, HET_ERR_FORMAT, "%stensor %q %s", key, name, length, what);
 }
 
@@ -3750,7 +3651,7 @@ static int heti_f_is_called(const het_safetensor *t, const char *pattern, int64_
 }
 
 static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t) {
-    char text[128];
+    char text[240] = "";
     int64_t layer = 0, shape[2];
     int i, d;
     if (heti_f_is_quantised(t)) return heti_f_refuse_quantised(t, s->error);
@@ -3769,9 +3670,9 @@ static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t
     s->seen[i]++;
     if (t->rank == 2 && t->shape[0] == shape[0] && t->shape[1] == shape[1]) return HET_OK;
     d = t->rank == 2 && t->shape[0] == shape[0];
-    (void)heti_f_shape(text, sizeof text / 2, "has shape ", t->shape, t->rank, "");
-    (void)heti_f_shape(text + strlen(text), sizeof text - strlen(text), ", not ", shape, 2, "");
-    return heti_f_sizing_fail(s, heti_f_matrices[i].size[d], t->name, t->name_length, text);
+    (void)heti_f_shape(text, sizeof text, "has shape ", t->shape, t->rank, ", not ");
+    return heti_f_sizing_fail(s, heti_f_matrices[i].size[d], t->name, t->name_length,
+                              heti_f_shape(text, sizeof text, "", shape, 2, ""));
 }
 
 static het_result heti_f_sizing_file(heti_f_sizing *s, const het_reader *from, const het_allocator *allocator) {
@@ -3818,9 +3719,8 @@ static het_result heti_f_sizing_end(const heti_f_sizing *s) {
             !heti_f_is_needed(&s->model, m->need))
             continue;
         t = heti_t_text_in(text, sizeof text);
-        if (layers) heti_t_put(&t, "is there in ");
-        if (layers) heti_t_unsigned(&t, HETI_T_CAST(uint64_t, s->seen[i]));
-        heti_t_put(&t, layers ? " layers" : s->seen[i] > 0 ? "is there twice" : "is missing");
+        if (layers) heti_t_format(&t, "is there in %d layers", s->seen[i]);
+        else heti_t_put(&t, s->seen[i] > 0 ? "is there twice" : "is missing");
         return heti_f_sizing_fail(s, layers ? HETI_F_L : m->size[0], m->name, strlen(m->name), text);
     }
     return HET_OK;
@@ -3846,10 +3746,8 @@ static het_result heti_f_sizing_shards(heti_f_sizing *s, const het_folder *folde
     HETI_T_TRY(heti_t_choose(allocator, &x.allocator, s->error, "het_model_fits_folder"));
     result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, s->error);
     if (result == HET_OK) result = heti_f_index_walk(&x, 0);
-    for (i = 0; result == HET_OK && i < x.names.used / sizeof(heti_f_shard_name); i++) {
-        const heti_f_shard_name *names =
-                                 HETI_T_CAST(const heti_f_shard_name *, HETI_T_CAST(const void *, x.names.data));
-        result = folder->open(folder->user, names[i].text, &from, s->error);
+    for (i = 0; result == HET_OK && i < HETI_T_COUNT(x.names, heti_f_shard_name); i++) {
+        result = folder->open(folder->user, HETI_T_ITEMS(x.names, const heti_f_shard_name)[i].text, &from, s->error);
         if (result != HET_OK) break;
         result = heti_f_sizing_file(s, &from, &x.allocator);
         folder->close(folder->user, &from);
@@ -3915,28 +3813,29 @@ static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[
     heti_t_put(&t, ".safetensors");
 }
 
-/* Creates a file, has it written and keeps it if that went well. */
-static het_result heti_f_export_text(const heti_f_export *e, const char *name, const char *text, size_t size) {
+/* Creates a file, has it written and keeps it if that went well: a text, or for NULL the tensors
+   [first, last). */
+static het_result heti_f_export_file(const heti_f_export *e, const char *name, const char *text, size_t size,
+                                     size_t first, size_t last) {
     het_writer to;
     het_result result, finished;
-    if (e->folder == NULL) return HET_OK;
     HETI_T_TRY(e->folder->create(e->folder->user, name, &to, e->error));
-    result = heti_f_write(&to, text, size, e->error);
+    result = text != NULL ? heti_f_write(&to, text, size, e->error)
+                          : heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, &to, NULL, e->error);
     finished = e->folder->finish(e->folder->user, &to, result == HET_OK, result == HET_OK ? e->error : NULL);
     return result != HET_OK ? result : finished;
 }
 
+static het_result heti_f_export_text(const heti_f_export *e, const char *name, const char *text, size_t size) {
+    return e->folder == NULL ? HET_OK : heti_f_export_file(e, name, text, size, 0, 0);
+}
+
 static het_result heti_f_export_shard(heti_f_export *e, int64_t shard, size_t first, size_t last) {
-    het_writer to;
-    het_result result, finished;
     char name[64];
     if (e->folder == NULL)
         return heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, NULL, NULL, e->error);
     heti_f_export_name(e, shard, name);
-    HETI_T_TRY(e->folder->create(e->folder->user, name, &to, e->error));
-    result = heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, &to, NULL, e->error);
-    finished = e->folder->finish(e->folder->user, &to, result == HET_OK, result == HET_OK ? e->error : NULL);
-    return result != HET_OK ? result : finished;
+    return heti_f_export_file(e, name, NULL, 0, first, last);
 }
 
 /* The text of the index. */
@@ -3946,20 +3845,13 @@ static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
     size_t i, first, last;
     int64_t shard = 0;
     for (i = 0; i < e->all.count; i++)
-        bytes += HETI_T_CAST(uint64_t, e->all.stored[i].count) *
-        HETI_T_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
-    heti_t_put(t, "{\n  \"metadata\": {\n    \"total_size\": ");
-    heti_t_unsigned(t, bytes);
-    heti_t_put(t, "\n  },\n  \"weight_map\": {");
+        bytes += HETI_T_CAST(uint64_t, e->all.stored[i].count * (heti_f_elements[e->element].bits / 8));
+    heti_t_format(t, "{\n  \"metadata\": {\n    \"total_size\": %u\n  },\n  \"weight_map\": {", bytes);
     for (first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
         heti_f_export_name(e, shard, name);
-        for (i = first; i < last; i++) {
-            heti_t_put(t, i == 0 ? "\n    " : ",\n    ");
-            heti_t_json(t, e->all.stored[i].name, strlen(e->all.stored[i].name));
-            heti_t_put(t, ": ");
-            heti_t_json(t, name, strlen(name));
-        }
+        for (i = first; i < last; i++)
+            heti_t_format(t, i == 0 ? "\n    %j: %j" : ",\n    %j: %j", e->all.stored[i].name, name);
     }
     heti_t_put(t, "\n  }\n}\n");
 }
@@ -3968,7 +3860,7 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     heti_t_text t = heti_t_text_in(NULL, 0);
     size_t first, last, size;
     int64_t shard = 0;
-    void *memory;
+    char *index;
     het_result result;
     for (first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
     if (e->shards > 99999)
@@ -3980,11 +3872,12 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     if (e->shards < 2) return HET_OK;
     heti_f_export_index(e, &t);
     size = t.length;
-    HETI_T_TRY(heti_f_memory(e->all.allocator, size, 1, "bytes for an index", &memory, e->error));
-    t = heti_t_text_in(HETI_T_CAST(char *, memory), size + 1);
+    index = HETI_T_CAST(char *, heti_f_memory(e->all.allocator, size, 1, "bytes for an index", e->error));
+    if (index == NULL) return HET_ERR_OOM;
+    t = heti_t_text_in(index, size + 1);
     heti_f_export_index(e, &t);
-    result = heti_f_export_text(e, heti_f_index_file, t.to, size);
-    heti_f_memory_free(e->all.allocator, memory, size, 1);
+    result = heti_f_export_text(e, heti_f_index_file, index, size);
+    heti_f_memory_free(e->all.allocator, index, size, 1);
     return result;
 }
 
@@ -3995,8 +3888,7 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     const char *base = desc != NULL ? desc->base : NULL;
     const size_t base_length = base != NULL ? desc->base_length : 0;
     het_model_desc model = het_get_desc(ctx)->model;
-    char *config = NULL;
-    void *memory;
+    char *config;
     size_t length;
     het_result result;
     memset(&e, 0, sizeof e);
@@ -4018,8 +3910,8 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     if (heti_f_model_json(&model, e.element, base, base_length, NULL, 0, &length) != HET_ERR_LIMIT)
         return heti_t_fail(error, HET_ERR_FORMAT,
                            "het_save_folder: the model has no config.json, or base is no JSON object");
-    HETI_T_TRY(heti_f_memory(allocator, length, 1, "bytes for config.json", &memory, error));
-    config = HETI_T_CAST(char *, memory);
+    config = HETI_T_CAST(char *, heti_f_memory(allocator, length, 1, "bytes for config.json", error));
+    if (config == NULL) return HET_ERR_OOM;
     result = heti_f_model_json(&model, e.element, base, base_length, config, length + 1, &length);
     heti_f_pairs_start(&e.pairs, allocator, error);
     heti_f_pairs_made(&e.pairs);
@@ -4037,8 +3929,7 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
 
 HETRAIN_API het_result het_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc) {
     het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     return heti_f_report(ctx, heti_f_save_folder(ctx, folder, desc, &error), &error);
 }
 
@@ -4459,9 +4350,8 @@ static uint64_t heti_f_gguf_rest(uint64_t size) {
 }
 
 static void heti_f_gguf_descriptions(heti_f_gguf *g) {
-    const heti_f_gguf_tensor *tensor =
-                              HETI_T_CAST(const heti_f_gguf_tensor *, HETI_T_CAST(const void *, g->tensors.data));
-    const size_t count = g->tensors.used / sizeof *tensor;
+    const heti_f_gguf_tensor *tensor = HETI_T_ITEMS(g->tensors, const heti_f_gguf_tensor);
+    const size_t count = HETI_T_COUNT(g->tensors, heti_f_gguf_tensor);
     uint64_t offset = 0;
     size_t i;
     for (i = 0; i < count; i++) {
@@ -4526,10 +4416,7 @@ static int64_t heti_f_gguf_row(const het_model_desc *m, int64_t row) {
 static het_result heti_f_gguf_part(const heti_f_gguf *g, const heti_f_gguf_tensor *t, const float *values,
                                    int64_t count, const het_writer *to) {
     int64_t i;
-    for (i = 0; i < count && t->element == HET_ELEMENT_F16; i++)
-        if ((values[i] >= 65520.0f || values[i] <= -65520.0f) && values[i] - values[i] >= 0.0f)
-            return heti_t_fail(g->error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16",
-                               t->name, i);
+    HETI_T_TRY(heti_f_holds(t->element, values, count, t->name, g->error));
     if (to == NULL) return HET_OK;
     if (!t->paired) return het_safetensors_put(to, t->element, values, count, g->error);
     for (i = 0; i < t->rows; i++)
@@ -4555,9 +4442,8 @@ static het_result heti_f_gguf_tensor_data(const heti_f_gguf *g, const heti_f_ggu
 }
 
 static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
-    const heti_f_gguf_tensor *tensor =
-                              HETI_T_CAST(const heti_f_gguf_tensor *, HETI_T_CAST(const void *, g->tensors.data));
-    const size_t count = g->tensors.used / sizeof *tensor;
+    const heti_f_gguf_tensor *tensor = HETI_T_ITEMS(g->tensors, const heti_f_gguf_tensor);
+    const size_t count = HETI_T_COUNT(g->tensors, heti_f_gguf_tensor);
     int64_t largest = 0;
     float *values;
     het_result result = HET_OK;
@@ -4610,8 +4496,7 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
 
 HETRAIN_API het_result het_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc) {
     het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    HETI_T_TRY(heti_f_ready(ctx));
     return heti_f_report(ctx, heti_f_save_gguf(ctx, to, desc, &error), &error);
 }
 
@@ -4670,9 +4555,7 @@ typedef struct heti_f_peft {
 static const char heti_f_peft_name[] = "adapter_config.json";
 
 static het_result heti_f_peft_syntax(const heti_f_peft *p) {
-    if (p->json.rule == NULL) return HET_OK;
-    return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: byte %d: %s", heti_f_peft_name,
-                       HETI_T_CAST(int64_t, p->json.rule_at), p->json.rule);
+    return heti_t_json_result(&p->json, heti_f_peft_name, p->error);
 }
 
 /* Whether a module of this name is meant by `target`: the name or its last parts. */
@@ -4789,10 +4672,6 @@ static het_result heti_f_peft_unset(heti_f_peft *p, const char *key) {
                              heti_f_peft_name, key) : HET_OK;
 }
 
-static int heti_f_key_is(const char *key, size_t length, const char *name) {
-    return strlen(name) == length && memcmp(key, name, length) == 0;
-}
-
 static het_result heti_f_peft_value(heti_f_peft *p, const char *key, size_t length) {
     static const char *const heti_f_unset[] = { "bias", "use_rslora", "use_dora", "modules_to_save",
                                                "layers_to_transform", "exclude_modules",
@@ -4800,26 +4679,26 @@ static het_result heti_f_peft_value(heti_f_peft *p, const char *key, size_t leng
         "alora_invocation_tokens" };
     char text[16];
     size_t i, size = 0;
-    if (heti_f_key_is(key, length, "peft_type")) {
+    if (heti_t_is(key, length, "peft_type")) {
         if (het_json_string(&p->json, text, sizeof text, &size) && (size != 4 || memcmp(text, "LORA", 4) != 0))
             return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: peft_type is %q, known is \"LORA\"",
                                heti_f_peft_name, text, size < sizeof text ? size : sizeof text - 1);
-    } else if (heti_f_key_is(key, length, "r")) {
+    } else if (heti_t_is(key, length, "r")) {
         het_json_integer(&p->json, &p->rank);
-    } else if (heti_f_key_is(key, length, "lora_alpha")) {
+    } else if (heti_t_is(key, length, "lora_alpha")) {
         het_json_real(&p->json, &p->alpha);
-    } else if (heti_f_key_is(key, length, "target_modules")) {
+    } else if (heti_t_is(key, length, "target_modules")) {
         return heti_f_peft_modules(p);
-    } else if (heti_f_key_is(key, length, "rank_pattern")) {
+    } else if (heti_t_is(key, length, "rank_pattern")) {
         return heti_f_peft_pattern(p, "rank_pattern", &p->ranks);
-    } else if (heti_f_key_is(key, length, "alpha_pattern")) {
+    } else if (heti_t_is(key, length, "alpha_pattern")) {
         return heti_f_peft_pattern(p, "alpha_pattern", &p->alphas);
-    } else if (heti_f_key_is(key, length, "base_model_name_or_path") && p->base != NULL &&
+    } else if (heti_t_is(key, length, "base_model_name_or_path") && p->base != NULL &&
                het_json_peek(&p->json) == HET_JSON_STRING) {
         het_json_string(&p->json, p->base, p->capacity, &size);
     } else {
         for (i = 0; i < sizeof heti_f_unset / sizeof heti_f_unset[0]; i++)
-            if (heti_f_key_is(key, length, heti_f_unset[i])) return heti_f_peft_unset(p, heti_f_unset[i]);
+            if (heti_t_is(key, length, heti_f_unset[i])) return heti_f_peft_unset(p, heti_f_unset[i]);
         het_json_skip(&p->json);
     }
     return heti_f_peft_syntax(p);
@@ -4908,49 +4787,35 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
     const int64_t joint = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     const heti_f_target *t;
     heti_t_text to;
-    const char *three = NULL;
-    int first = 1;
+    const char *three = NULL, *comma = "";
     if (model == NULL || length == NULL || (text == NULL && capacity > 0) || model->lora_rank < 1)
         return HET_ERR_INVALID;
     to = heti_t_text_in(text, capacity);
-    heti_t_put(&to, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n  \"base_model_name_or_path\": ");
-    if (base != NULL) heti_t_json(&to, base, strlen(base));
-    else heti_t_put(&to, "null");
-    heti_t_put(&to, ",\n  \"r\": ");
-    heti_t_unsigned(&to, HETI_T_CAST(uint64_t, model->lora_rank));
-    heti_t_put(&to, ",\n  \"lora_alpha\": ");
+    heti_t_put(&to, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n");
+    heti_t_put(&to, "  \"base_model_name_or_path\": ");
+    heti_t_format(&to, base != NULL ? "%j" : "null", base);
+    heti_t_format(&to, ",\n  \"r\": %d,\n  \"lora_alpha\": ", model->lora_rank);
     heti_f_text_real(&to, HETI_T_CAST(double, model->lora_alpha));
     heti_t_put(&to, ",\n  \"target_modules\": [");
     for (t = heti_f_family_targets(model); t->name != NULL; t++) {
         if ((model->lora_targets & t->targets) == 0) continue;
-        heti_t_put(&to, first ? "\"" : ", \"");
-        heti_t_put(&to, t->name);
-        heti_t_put(&to, "\"");
+        heti_t_format(&to, "%s%j", comma, t->name);
+        comma = ", ";
         if (t->targets == joint) three = t->name;
-        first = 0;
     }
     heti_t_put(&to, "],\n  \"rank_pattern\": {");
-    if (three != NULL) {
-        heti_t_json(&to, three, strlen(three));
-        heti_t_put(&to, ": ");
-        heti_t_unsigned(&to, 3 * HETI_T_CAST(uint64_t, model->lora_rank));
-    }
+    if (three != NULL) heti_t_format(&to, "%j: %d", three, 3 * model->lora_rank);
     heti_t_put(&to, "},\n  \"alpha_pattern\": {");
     if (three != NULL) {
-        heti_t_json(&to, three, strlen(three));
-        heti_t_put(&to, ": ");
+        heti_t_format(&to, "%j: ", three);
         heti_f_text_real(&to, 3 * HETI_T_CAST(double, model->lora_alpha));
     }
-    heti_t_put(&to,
-                    "},\n  \"lora_dropout\": "
-                    "0.0,\n  \"bias\": \"none\",\n  \"use_rslora\": false,\n  \"use_dora\": false,\n");
-    heti_t_put(&to, "  \"modules_to_save\": "
-                         "null,\n  \"layers_to_transform\": "
-                         "null,\n  \"inference_mode\": true,\n  \"fan_in_fan_out\": ");
-    heti_t_put(&to, model->family == HET_GPT2 ? "true\n}\n" : "false\n}\n");
+    heti_t_put(&to, "},\n  \"lora_dropout\": 0.0,\n  \"bias\": \"none\",\n  \"use_rslora\": false,\n"
+               "  \"use_dora\": false,\n  \"modules_to_save\": null,\n  \"layers_to_transform\": null,\n"
+               "  \"inference_mode\": true,\n");
+    heti_t_format(&to, "  \"fan_in_fan_out\": %s\n}\n", model->family == HET_GPT2 ? "true" : "false");
     *length = to.length;
-    if (to.length >= capacity) return HET_ERR_LIMIT;
-    return HET_OK;
+    return to.length < capacity ? HET_OK : HET_ERR_LIMIT;
 }
 
 /* ---- adapter_model.safetensors ---- */
@@ -5448,19 +5313,11 @@ struct het_checkpoint {
 
 typedef struct heti_f_path { char text[HETI_F_SAVED_DIRECTORY + 100]; } heti_f_path;
 
-/* directory/a or directory/a/b; names are short. */
-static heti_f_path heti_f_path_of(const char *directory, const char *a, const char *b) {
+/* directory/name; names are short. "": the directory. */
+static heti_f_path heti_f_path_of(const char *directory, const char *name) {
     heti_f_path path;
     heti_t_text t = heti_t_text_in(path.text, sizeof path.text);
-    heti_t_put(&t, directory);
-    if (a[0] != 0) {
-        heti_t_char(&t, '/');
-        heti_t_put(&t, a);
-    }
-    if (b[0] != 0) {
-        heti_t_char(&t, '/');
-        heti_t_put(&t, b);
-    }
+    heti_t_format(&t, name[0] != 0 ? "%s/%s" : "%s", directory, name);
     return path;
 }
 
@@ -5478,13 +5335,19 @@ static het_result heti_f_disk_fail(const het_disk *d, const char *what, const ch
         while ((number) != 0 && (number) == (d)->again && ++heti_f_tries < HETI_F_DISK_TRIES);                    \
     } while (0)
 
+/* The same; any other number is an error: cannot WHAT PATH. */
+#define HETI_F_DISK_TRY(d, call, what, path, error)                                                               \
+    do {                                                                                                          \
+        int heti_f_number;                                                                                        \
+        HETI_F_DISK(d, heti_f_number, call);                                                                      \
+        if (heti_f_number != 0) return heti_f_disk_fail(d, what, path, heti_f_number, error);                     \
+    } while (0)
+
 static het_result heti_f_disk_write(const het_disk *d, void *file, const char *path, const unsigned char *from,
                                     size_t size, het_error *error) {
     while (size > 0) {
         size_t done = 0;
-        int number;
-        HETI_F_DISK(d, number, d->write(d->user, file, from, size, &done));
-        if (number != 0) return heti_f_disk_fail(d, "write", path, number, error);
+        HETI_F_DISK_TRY(d, d->write(d->user, file, from, size, &done), "write", path, error);
         if (done == 0 || done > size)
             return heti_t_fail(error, HET_ERR_IO, "cannot write %s: %u bytes taken of %u", path,
                                HETI_T_CAST(uint64_t, done), HETI_T_CAST(uint64_t, size));
@@ -5498,9 +5361,7 @@ static het_result heti_f_disk_read(const het_disk *d, void *file, const char *pa
                                    size_t size, het_error *error) {
     while (size > 0) {
         size_t done = 0;
-        int number;
-        HETI_F_DISK(d, number, d->read(d->user, file, offset, to, size, &done));
-        if (number != 0) return heti_f_disk_fail(d, "read", path, number, error);
+        HETI_F_DISK_TRY(d, d->read(d->user, file, offset, to, size, &done), "read", path, error);
         if (done == 0 || done > size)
             return heti_t_fail(error, HET_ERR_FORMAT, "%s: ends at byte %u, %u more are missing", path, offset,
                                HETI_T_CAST(uint64_t, size));
@@ -5518,8 +5379,7 @@ static het_result heti_f_disk_put(const het_disk *d, const char *path, const het
     het_result result = HET_OK;
     size_t at, part;
     int number;
-    HETI_F_DISK(d, number, d->open(d->user, path, 1, &file));
-    if (number != 0) return heti_f_disk_fail(d, "make", path, number, error);
+    HETI_F_DISK_TRY(d, d->open(d->user, path, 1, &file), "make", path, error);
     for (at = 0; at < from->used && result == HET_OK; at += part) {
         part = from->used - at < HETI_F_SAVED_BLOCK ? from->used - at : HETI_F_SAVED_BLOCK;
         if (hash != NULL) hash[at / HETI_F_SAVED_BLOCK] = het_xxh64(from->data + at, part, 0);
@@ -5534,9 +5394,8 @@ static het_result heti_f_disk_put(const het_disk *d, const char *path, const het
 }
 
 static het_result heti_f_disk_sync(const het_disk *d, const char *path, het_error *error) {
-    int number;
-    HETI_F_DISK(d, number, d->sync_directory(d->user, path));
-    return number == 0 ? HET_OK : heti_f_disk_fail(d, "sync", path, number, error);
+    HETI_F_DISK_TRY(d, d->sync_directory(d->user, path), "sync", path, error);
+    return HET_OK;
 }
 
 /* absent 1: it is fine if `from` is not there; *moved (or NULL) tells. */
@@ -5568,12 +5427,11 @@ static het_result heti_f_disk_clear(const het_disk *d, const char *path, het_err
         if (number == d->absent) return HET_OK;
         if (number != 0 && number != -1) return heti_f_disk_fail(d, "list", path, number, error);
         if (one.name[0] == 0) break;
-        file = heti_f_path_of(path, one.name, "");
-        HETI_F_DISK(d, number, d->remove(d->user, file.text));
-        if (number != 0) return heti_f_disk_fail(d, "remove", file.text, number, error);
+        file = heti_f_path_of(path, one.name);
+        HETI_F_DISK_TRY(d, d->remove(d->user, file.text), "remove", file.text, error);
     }
-    HETI_F_DISK(d, number, d->remove(d->user, path));
-    return number == 0 ? HET_OK : heti_f_disk_fail(d, "remove", path, number, error);
+    HETI_F_DISK_TRY(d, d->remove(d->user, path), "remove", path, error);
+    return HET_OK;
 }
 
 /* ---- names ---- */
@@ -5664,22 +5522,13 @@ static void heti_f_text_option(heti_t_text *t, const char *value, size_t length)
 static void heti_f_text_head(heti_t_text *t, const het_ctx *ctx, const het_pair *option, int64_t options) {
     const het_desc *d = het_get_desc(ctx);
     int64_t i;
-    heti_t_put(t, "{\"format\":1,\n\"version\":");
-    heti_t_unsigned(t, HETI_T_CAST(uint64_t, het_version()));
-    heti_t_put(t, ",\n\"step\":");
-    heti_t_unsigned(t, HETI_T_CAST(uint64_t, het_get_step(ctx)));
-    heti_t_put(t, ",\n\"seed\":\"");
-    heti_t_unsigned(t, d->seed);
-    heti_t_put(t, "\",\n\"granule\":");
-    heti_t_unsigned(t, HETI_T_CAST(uint64_t, d->granule));
-    heti_t_put(t, ",\n\"exponents\":{");
+    heti_t_format(t, "{\"format\":1,\n\"version\":%d,\n\"step\":%d,\n\"seed\":\"%u\",\n\"granule\":%d,\n",
+                  HETI_T_CAST(int64_t, het_version()), het_get_step(ctx), d->seed, d->granule);
+    heti_t_put(t, "\"exponents\":{");
     for (i = 0; i < het_parameter_count(ctx); i++) {
         het_parameter_info info;
         if (het_parameter_get_info(ctx, i, &info) != HET_OK) continue;
-        if (i > 0) heti_t_char(t, ',');
-        heti_t_char(t, '\n');
-        heti_t_json(t, info.name, strlen(info.name));
-        heti_t_char(t, ':');
+        heti_t_format(t, i > 0 ? ",\n%j:" : "\n%j:", info.name);
         if (info.exponent == HETRAIN_NO_EXPONENT) heti_t_put(t, "null");
         else heti_t_integer(t, info.exponent);
     }
@@ -5694,8 +5543,7 @@ static void heti_f_text_head(heti_t_text *t, const het_ctx *ctx, const het_pair 
 }
 
 static heti_t_text heti_f_text_over(const heti_f_blob *blob) {
-    heti_t_text t = heti_t_text_in(HETI_T_CAST(char *, HETI_T_CAST(void *, blob->data)), blob->size);
-    return t;
+    return heti_t_text_in(HETI_T_CAST(char *, HETI_T_CAST(void *, blob->data)), blob->size);
 }
 
 static size_t heti_f_blocks(uint64_t size) {
@@ -5711,11 +5559,8 @@ static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash) {
         heti_t_char(&t, HETI_T_CAST(char, c->blob[HETI_F_SAVED_HEAD].data[i]));
     heti_t_put(&t, ",\n\"files\":{");
     for (i = 0; i < HETI_T_CAST(size_t, c->files); i++) {
-        heti_t_put(&t, i > 0 ? ",\n\"" : "\n\"");
-        heti_t_put(&t, c->name[i]);
-        heti_t_put(&t, "\":{\"size\":");
-        heti_t_unsigned(&t, HETI_T_CAST(uint64_t, c->blob[i].used));
-        heti_t_put(&t, ",\"xxh64\":[");
+        heti_t_format(&t, "%s\n%j:{\"size\":%u,\"xxh64\":[", i > 0 ? "," : "", c->name[i],
+                      HETI_T_CAST(uint64_t, c->blob[i].used));
         for (k = 0; k < heti_f_blocks(c->blob[i].used); k++) {
             heti_t_put(&t, k > 0 ? ",\"" : "\"");
             heti_t_hex(&t, hash != NULL ? *hash++ : 0);
@@ -5946,14 +5791,14 @@ static het_result heti_f_write_files(het_checkpoint *c, const char *directory, h
     heti_f_path path;
     int i;
     for (i = 0; i < c->files; i++) {
-        path = heti_f_path_of(directory, c->name[i], "");
+        path = heti_f_path_of(directory, c->name[i]);
         HETI_T_TRY(heti_f_disk_put(&c->disk, path.text, &c->blob[i], hash, error));
         hash += heti_f_blocks(c->blob[i].used);
     }
     text->used = heti_f_state_text(c, first);
     heti_f_state_tail(HETI_T_CAST(char *, HETI_T_CAST(void *, text->data + text->used)), text->data, text->used);
     text->used += HETI_F_STATE_TAIL;
-    path = heti_f_path_of(directory, "state.json", "");
+    path = heti_f_path_of(directory, "state.json");
     HETI_T_TRY(heti_f_disk_put(&c->disk, path.text, text, NULL, error));
     return heti_f_disk_sync(&c->disk, directory, error);
 }
@@ -5967,8 +5812,8 @@ static het_result heti_f_write_beside(const het_checkpoint *c, const char *name,
     const size_t length = strlen(name);
     memcpy(temporary, name, length);
     memcpy(temporary + length, ".tmp", 5);
-    a = heti_f_path_of(c->directory, temporary, "");
-    b = heti_f_path_of(c->directory, name, "");
+    a = heti_f_path_of(c->directory, temporary);
+    b = heti_f_path_of(c->directory, name);
     result = heti_f_disk_put(&c->disk, a.text, from, NULL, error);
     if (result == HET_OK) result = heti_f_disk_rename(&c->disk, a.text, b.text, 0, NULL, error);
     if (result != HET_OK) (void)c->disk.remove(c->disk.user, a.text);
@@ -5977,8 +5822,8 @@ static het_result heti_f_write_beside(const het_checkpoint *c, const char *name,
 
 /* Takes a directory out of the way for good, if it is there. */
 static het_result heti_f_discard(const het_checkpoint *c, const char *name, het_error *error) {
-    const heti_f_path from = heti_f_path_of(c->directory, name, ""),
-                      to = heti_f_path_of(c->directory, "removing.tmp", "");
+    const heti_f_path from = heti_f_path_of(c->directory, name),
+                      to = heti_f_path_of(c->directory, "removing.tmp");
     int moved;
     HETI_T_TRY(heti_f_disk_clear(&c->disk, to.text, error));
     HETI_T_TRY(heti_f_disk_rename(&c->disk, from.text, to.text, 1, &moved, error));
@@ -6025,14 +5870,13 @@ static het_result heti_f_prune_all(const het_checkpoint *c, het_error *error) {
 static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
     const het_disk *d = &c->disk;
     heti_f_step_name name = heti_f_step_name_of(c->step, ""), aside = heti_f_step_name_of(c->step, ".old");
-    const heti_f_path saving = heti_f_path_of(c->directory, "saving.tmp", ""),
-                      target = heti_f_path_of(c->directory, name.text, ""),
-                      old = heti_f_path_of(c->directory, aside.text, "");
+    const heti_f_path saving = heti_f_path_of(c->directory, "saving.tmp"),
+                      target = heti_f_path_of(c->directory, name.text),
+                      old = heti_f_path_of(c->directory, aside.text);
     heti_f_blob marker;
     int number;
     HETI_T_TRY(heti_f_disk_clear(d, saving.text, error));
-    HETI_F_DISK(d, number, d->make_directory(d->user, saving.text));
-    if (number != 0) return heti_f_disk_fail(d, "make", saving.text, number, error);
+    HETI_F_DISK_TRY(d, d->make_directory(d->user, saving.text), "make", saving.text, error);
     HETI_T_TRY(heti_f_write_files(c, saving.text, error));
     HETI_F_DISK(d, number, d->rename(d->user, saving.text, target.text));
     if (number != 0) { /* one of the same step is there; an older one that stepped aside before it may be, too */
@@ -6056,7 +5900,7 @@ HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_erro
     if (!checkpoint->taken) return HET_OK;
     result = heti_f_write_checkpoint(checkpoint, error);
     if (result == HET_OK) return HET_OK;
-    saving = heti_f_path_of(checkpoint->directory, "saving.tmp", ""); /* a full disk gets the room back */
+    saving = heti_f_path_of(checkpoint->directory, "saving.tmp"); /* a full disk gets the room back */
     (void)heti_f_disk_clear(&checkpoint->disk, saving.text, NULL);
     return result;
 }
@@ -6129,8 +5973,8 @@ static int heti_f_seek_name(void *list, const char *name) {
 
 /* The candidates of a directory, and what `latest` says. */
 static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
-    const heti_f_path self = heti_f_path_of(s->directory, "state.json", ""),
-                      marker = heti_f_path_of(s->directory, "latest", "");
+    const heti_f_path self = heti_f_path_of(s->directory, "state.json"),
+                      marker = heti_f_path_of(s->directory, "latest");
     heti_f_offer one;
     void *file = NULL;
     char *text;
@@ -6179,8 +6023,7 @@ static het_result heti_f_open_saved(const het_disk *d, const het_saved_file *f, 
                                     het_error *error) {
     uint64_t size = 0;
     int number;
-    HETI_F_DISK(d, number, d->open(d->user, path, 0, file));
-    if (number != 0) return heti_f_disk_fail(d, "open", path, number, error);
+    HETI_F_DISK_TRY(d, d->open(d->user, path, 0, file), "open", path, error);
     HETI_F_DISK(d, number, d->size(d->user, *file, &size));
     if (number == 0 && size == f->size) return HET_OK;
     (void)d->close(d->user, *file);
@@ -6194,7 +6037,7 @@ static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, h
     int64_t i;
     for (i = 0; i < saved->files && result == HET_OK; i++) {
         const het_saved_file *f = &saved->file[i];
-        const heti_f_path path = heti_f_path_of(saved->path, f->name, "");
+        const heti_f_path path = heti_f_path_of(saved->path, f->name);
         void *file = NULL;
         uint64_t at;
         HETI_T_TRY(heti_f_open_saved(d, f, path.text, &file, error));
@@ -6255,15 +6098,11 @@ static void heti_f_state_pairs(heti_f_state *s, het_json *j) {
 
 static void heti_f_state_hash(heti_f_state *s, het_json *j) {
     char text[20];
-    size_t length = 0, i;
+    size_t length = 0;
     uint64_t hash = 0;
     if (!het_json_string(j, text, sizeof text, &length)) return;
-    for (i = 0; i < length && length == 16; i++) {
-        const char *digits = "0123456789abcdef", *digit = text[i] != 0 ? strchr(digits, text[i]) : NULL;
-        if (digit == NULL) break;
-        hash = hash << 4 | HETI_T_CAST(uint64_t, digit - digits);
-    }
-    if (i != 16) het_json_fail(j, "a checksum is not 16 lower-case hexadecimal digits");
+    if (length != 16 || !heti_f_bits_of(text, &hash))
+        het_json_fail(j, "a checksum is not 16 lower-case hexadecimal digits");
     else if (s->hash != NULL) s->hash[s->hashes] = hash;
     s->hashes++;
 }
@@ -6401,8 +6240,8 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
 static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offer *one, het_saved **saved,
                                        het_error *error) {
     const heti_f_step_name name = heti_f_step_name_of(one->step, one->old ? ".old" : "");
-    const heti_f_path path = heti_f_path_of(s->directory, one->self ? "" : name.text, ""),
-                      state = heti_f_path_of(path.text, "state.json", "");
+    const heti_f_path path = heti_f_path_of(s->directory, one->self ? "" : name.text),
+                      state = heti_f_path_of(path.text, "state.json");
     char *text;
     size_t size;
     het_result result = heti_f_disk_get(s->disk, state.text, HETI_F_STATE_LIMIT, 0, s->allocator, &text, &size, error);
@@ -6523,7 +6362,7 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
     p->saved = saved;
     p->file = &saved->file[i];
     p->number = UINT64_MAX;
-    p->path = heti_f_path_of(saved->path, p->file->name, "");
+    p->path = heti_f_path_of(saved->path, p->file->name);
     p->block = HETI_T_CAST(unsigned char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
     if (p->block == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);

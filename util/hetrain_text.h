@@ -27,7 +27,7 @@
        >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string
                          het_json_integer het_json_real het_json_boolean het_json_null het_json_skip
                          het_json_end het_json_fail
-       >>settings_api    het_model_parse het_model_format
+       >>settings_api    het_model_parse het_model_format het_model_put
 
    CONTENTS   (tags to search for)
    public API:
@@ -106,6 +106,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_parse(const char *name, het_
    (HET_ERR_LIMIT). Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_format(const het_model_desc *model, char *text, size_t capacity,
                                                            size_t *length);
+/* het_model_set with the value as text: an integer, a decimal number or a word. number: as in
+   het_model_get. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_put(het_model_desc *model, int64_t number, const char *text,
+                                                        const char *where, het_error *error);
 
 #ifdef __cplusplus
 }
@@ -295,8 +299,8 @@ static inline void heti_t_json(heti_t_text *t, const char *from, size_t length) 
 static inline void heti_t_general(heti_t_text *t, double value);
 
 /* Parts of a line: %s text, %d int64_t, %u and %x uint64_t, %g double with 3 decimals, %e double
-   with 6 digits, %b double bytes, %q const char * and size_t. Arguments must have exactly these
-   types. */
+   with 6 digits, %b double bytes, %q const char * and size_t, %j text as a JSON string. Arguments
+   must have exactly these types. */
 static inline void heti_t_format_list(heti_t_text *t, const char *format, va_list arguments) {
     const char *from;
     for (; *format != 0; format++) {
@@ -312,6 +316,10 @@ static inline void heti_t_format_list(heti_t_text *t, const char *format, va_lis
         case 'q':
             from = va_arg(arguments, const char *);
             heti_t_quoted(t, from, va_arg(arguments, size_t));
+            break;
+        case 'j':
+            from = va_arg(arguments, const char *);
+            heti_t_json(t, from, strlen(from));
             break;
         default: heti_t_char(t, *format); break;
         }
@@ -488,6 +496,34 @@ static inline uint64_t heti_t_shortest_float(double value, int *exponent) {
     return mantissa;
 }
 
+/* A float by its fewest digits, as printf's %g lays them out, always with a point or an exponent so
+   that it is no integer. */
+static inline void heti_t_float(heti_t_text *t, double value) {
+    char number[40];
+    heti_t_text n = heti_t_text_in(number, sizeof number);
+    uint64_t mantissa = 0, part;
+    int exponent = 0, digits = 1;
+    if (value < 0) heti_t_char(t, '-');
+    if (value < 0) value = -value;
+    if (value > 0) mantissa = heti_t_shortest_float(value, &exponent);
+    for (part = mantissa; part >= 10; part /= 10) digits++;
+    heti_t_layout(&n, mantissa, exponent, -4, digits, 1);
+    heti_t_put(t, number);
+    if (strcspn(number, ".e") == n.length) heti_t_put(t, ".0");
+}
+
+static inline void heti_t_setting_text(heti_t_text *t, const het_setting *s) {
+    if (s->kind == HET_SETTING_INTEGER) heti_t_integer(t, s->integer);
+    else if (s->kind == HET_SETTING_REAL) heti_t_float(t, s->real);
+    else heti_t_put(t, s->word);
+}
+
+/* The error of a cursor, if it has one: "WHERE: byte n: rule". */
+static inline het_result heti_t_json_result(const het_json *j, const char *where, het_error *error) {
+    if (j->rule == NULL) return HET_OK;
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte %u: %s", where, HETI_T_CAST(uint64_t, j->rule_at), j->rule);
+}
+
 /* With as many digits as a reader needs to get the same number back. */
 static inline void heti_t_real(heti_t_text *t, double value) {
     uint64_t mantissa;
@@ -640,6 +676,10 @@ typedef struct heti_t_list {
     char *data;
     size_t used, size;                /* bytes */
 } heti_t_list;
+
+/* What a list is of, as an array and its length. */
+#define HETI_T_ITEMS(list, type) HETI_T_CAST(type *, HETI_T_CAST(void *, (list).data))
+#define HETI_T_COUNT(list, type) ((list).used / sizeof(type))
 
 static inline void heti_t_list_free(heti_t_list *list, const het_allocator *allocator) {
     if (list->data != NULL) allocator->free(allocator->user, list->data, list->size);
@@ -1026,22 +1066,6 @@ HETRAIN_API int het_json_end(het_json *j) {
    >>settings  Models by name and by key=value. A preset is a line of "key=value" text.
    ============================================================================================== */
 
-/* A float by its fewest digits, as printf's %g lays them out, always with a point or an exponent so
-   that it is no integer. */
-static void heti_t_float(heti_t_text *t, double value) {
-    char number[40];
-    heti_t_text n = heti_t_text_in(number, sizeof number);
-    uint64_t mantissa = 0, part;
-    int exponent = 0, digits = 1;
-    if (value < 0) heti_t_char(t, '-');
-    if (value < 0) value = -value;
-    if (value > 0) mantissa = heti_t_shortest_float(value, &exponent);
-    for (part = mantissa; part >= 10; part /= 10) digits++;
-    heti_t_layout(&n, mantissa, exponent, -4, digits, 1);
-    heti_t_put(t, number);
-    if (strcspn(number, ".e") == n.length) heti_t_put(t, ".0");
-}
-
 typedef struct heti_t_family {
     const char *name;      /* in het_model_parse */
     het_family family;
@@ -1104,15 +1128,16 @@ static int heti_t_float_of(const char *text, double *real) {
         strspn(text, "-0.") >= strcspn(text, "eE");
 }
 
-/* One setting from text: an integer, a decimal number or a word. */
-static het_result heti_t_setting(het_model_desc *m, int64_t number, het_setting s, const char *text,
-                                 const char *where, het_error *error) {
+HETRAIN_API het_result het_model_put(het_model_desc *model, int64_t number, const char *text, const char *where,
+                                     het_error *error) {
     heti_t_printable print;
+    het_setting s;
     int good = 1;
+    (void)het_model_get(model, number, &s);
     if (s.kind == HET_SETTING_INTEGER) good = heti_t_integer_of(text, strlen(text), &s.integer);
     if (s.kind == HET_SETTING_REAL) good = heti_t_float_of(text, &s.real);
     s.word = heti_t_print(&print, text, strlen(text));
-    if (good) return het_model_set(m, number, &s, where, error);
+    if (good) return het_model_set(model, number, &s, where, error);
     return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is '%s', not %s", where, s.name, s.word,
                        s.kind == HET_SETTING_INTEGER ? "an integer" : "a number that a float holds");
 }
@@ -1143,7 +1168,7 @@ static het_result heti_t_settings(het_model_desc *m, const char *text, het_error
         seen |= UINT64_C(1) << n;
         memcpy(value, text + name + 1, item - name - 1);
         value[item - name - 1] = 0;
-        HETI_T_TRY(heti_t_setting(m, n, s, value, heti_t_where, error));
+        HETI_T_TRY(het_model_put(m, n, value, heti_t_where, error));
         text += item;
         if (*text == ',' && !*++text)
             return heti_t_fail(error, HET_ERR_INVALID, "%s: nothing follows the last ','", heti_t_where);
@@ -1224,9 +1249,7 @@ HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text,
     heti_t_put(&t, heti_t_families[i].name);
     for (i = 0; het_model_get(&m, i, &s); i++) {
         heti_t_format(&t, i == 0 ? ":%s=" : ",%s=", s.name);
-        if (s.kind == HET_SETTING_INTEGER) heti_t_integer(&t, s.integer);
-        else if (s.kind == HET_SETTING_REAL) heti_t_float(&t, s.real);
-        else heti_t_put(&t, s.word);
+        heti_t_setting_text(&t, &s);
     }
     *length = t.length;
     return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
