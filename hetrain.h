@@ -1,4 +1,4 @@
-/* hetrain.h 0.1.0: trains transformers, in one C header.
+/* hetrain.h 0.2.0: trains transformers, in one C header.
 
    GPT-2, Llama, Qwen and NeoX models, from a text or token file to weights that PyTorch's
    transformers read. A plan
@@ -56,10 +56,10 @@ int main(int argc, char **argv) {
    than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can
    add them, >>unit_api).
    No tensor parallelism: a unit runs on one device; a rank holds the weights of all units it works
-   on, optimizer state and (het_desc.shard_gradients) gradient sums are divided. The ranks stay as
-   they are for the life of a context, and one that fails ends it: the state file is what survives.
-   No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one). No ABI
-   promise: the header is compiled into the program.
+   on, optimizer state and (het_desc.layout.shard_gradients) gradient sums are divided. The ranks
+   stay as they are for the life of a context, and one that fails ends it: the state file is what
+   survives. No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one).
+   No ABI promise: the header is compiled into the program.
 
    CONCEPTS
    * A model is a chain of units: embed, (attention, mlp) x L, head. Families differ only in
@@ -71,9 +71,9 @@ int main(int argc, char **argv) {
    * A granule is a run of tokens whose contribution to a gradient (a term) is one chain of f32
      operations: whole sequences up to 512 tokens together, or a piece of 512 tokens of a longer
      one. Terms are summed exactly, so their order and grouping do not exist (DETERMINISM).
-   * A rank is a device with what lies on it; each has a thread. het_desc.devices are the ranks of
-     this process; a transport (>>transport_api) joins the ranks of several processes, numbered
-     process by process.
+   * A rank is a device with what lies on it; each has a thread. het_desc.layout.devices are the
+     ranks of this process; a transport (>>transport_api) joins the ranks of several processes,
+     numbered process by process.
    * A plan (>>plan_api) is a set of pipelines. A pipeline is a list of stages, each a rank and a
      run of units; together they hold the chain once. Pipelines share the micro-batches of a step
      among them by their shares. A micro-batch may be cut into slices that follow each other.
@@ -120,8 +120,9 @@ int main(int argc, char **argv) {
                                                                   het_log_stderr
        HETRAIN_NO_THREADS             not defined                 implementation: no pthread.h; one
                                                                   rank; work runs on the caller or
-                                                                  in het_desc.parallel; no clock:
-                                                                  all times of a timeline are 0
+                                                                  in het_desc.host.parallel; no
+                                                                  clock: all times of a timeline are
+                                                                  0
        HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; every
                                                                   description must bring an
                                                                   allocator
@@ -141,54 +142,54 @@ int main(int argc, char **argv) {
                                                                   compiler has no __has_include
 
    MEMORY AND OWNERSHIP
-   het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment,
-   free with size); het_memory_estimate tells the exact number of bytes before, rank by rank. The
-   default allocator is malloc; on Linux it asks for huge pages. Activations and message buffers are
-   counted by following the rank's list of actions, so a schedule decides how many there are. An
-   exact gradient takes 8 bytes an element. On a CPU that has a layer for itself, where
+   het_create plans all memory and takes it from het_desc.host.allocator (alloc with size and
+   alignment, free with size); het_memory_estimate tells the exact number of bytes before, rank by
+   rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message
+   buffers are counted by following the rank's list of actions, so a schedule decides how many there
+   are. An exact gradient takes 8 bytes an element. On a CPU that has a layer for itself, where
    max_micro_batches is 1, the gradients of its matrices take 4 (het_gradient.final), and lie where
    activations were that are used up when they come (>>build). het_memory.saving says what saving
    beside training takes on top, from another allocator (hetrain_files.h). No later call on the
-   context allocates, but for het_replan. What a call gets
-   through a pointer is read or written before it returns and not kept, except: a reader given to
-   het_data_open must live as long as the data; tables, a transport, and `settings` and `model` of a
-   user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the
-   data and stay valid until their slot is used again. Plans and schedules are one block each, from
-   the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
-   het_data_close, het_reader_open -> het_reader_close, het_plan_new -> het_plan_free,
-   het_schedule_new, _play, _complete -> het_schedule_free; all of these take NULL.
+   context allocates, but for het_replan. What a call gets through a pointer is read or written
+   before it returns and not kept, except: a reader given to het_data_open must live as long as the
+   data; tables, a transport, and `settings` and `model` of a user's units, as long as the context.
+   Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is
+   used again. Plans and schedules are one block each, from the allocator given, and are copied by
+   het_create. het_create -> het_destroy, het_data_open -> het_data_close, het_reader_open ->
+   het_reader_close, het_plan_new -> het_plan_free, het_schedule_new, _play, _complete ->
+   het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function,
    name, value and limit is in het_last_error(ctx), or in a het_error where no context exists yet.
    Outputs are written only on success. Arguments and files are checked in every build. The library
    never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines
-   and emulated links and speeds, never for a result. het_desc.logger receives messages;
+   and emulated links and speeds, never for a result. het_desc.host.logger receives messages;
    het_log_stderr is a ready one. A step whose loss or gradient is not finite, or a spike
-   (het_desc.spike), changes no weight. Any other failed computation (cancelled, a device error, a
-   failed callback) ends the context: afterwards it answers only queries and het_destroy. The first
-   rank that fails stops the others, and its error, which names rank, step and action, is the
-   context's.
-   Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts
-   as dead, and a rank that waited het_desc.stall_deadline seconds for another gives up. With a
-   transport any failed call ends the context on all processes.
+   (het_desc.guard.spike), changes no weight. Any other failed computation (cancelled, a device
+   error, a failed callback) ends the context: afterwards it answers only queries and het_destroy.
+   The first rank that fails stops the others, and its error, which names rank, step and action, is
+   the context's. Nobody waits for ever: a process that gave no sign of life for
+   het_desc.layout.deadline seconds counts as dead, and a rank that waited
+   het_desc.layout.stall_deadline seconds for another gives up. With a transport any failed call
+   ends the context on all processes.
 
    THREADS
    Different contexts may be used on different threads at any time; one context belongs to one
    thread at a time. "Threads: any" beside a function means any thread, "Threads: owner" the thread
    that uses the context. het_cancel is for any thread. The CPU device spreads its work over
-   het_device_desc.threads threads of its own, or by the caller's het_desc.parallel. With several
-   ranks, or with a transport, each rank of the process has a thread of its own, on which its
-   device, units, optimizer and hooks are called; callbacks and the transport's functions must stand
-   calls from several of them at once. With a transport all processes make the same calls on their
-   contexts in the same order, with the same micro-batches. While a call runs, a callback (hook,
-   logger, parallel, allocator, whatever a table holds) may call on its context het_last_error,
-   het_get_desc, het_get_memory, het_get_step, het_get_recent, het_get_condition, het_get_base,
-   het_parameter_count, het_parameter_get_info and het_cancel. Else the result is HET_ERR_STATE and
-   nothing changes; het_last_error on that thread names call and callback until the call that runs
-   ends. het_get_timeline gives an empty one, het_destroy and het_set_base do nothing, and in
-   het_replan sizes are those of either plan. het_train's progress and het_save_file's save come
-   between calls: all is allowed there but het_destroy.
+   het_device_desc.threads threads of its own, or by the caller's het_desc.host.parallel. With
+   several ranks, or with a transport, each rank of the process has a thread of its own, on which
+   its device, units, optimizer and hooks are called; callbacks and the transport's functions must
+   stand calls from several of them at once. With a transport all processes make the same calls on
+   their contexts in the same order, with the same micro-batches. While a call runs, a callback
+   (hook, logger, parallel, allocator, whatever a table holds) may call on its context
+   het_last_error, het_get_desc, het_get_memory, het_get_step, het_get_loss_history, het_get_status,
+   het_get_base, het_parameter_count, het_parameter_get_info and het_cancel. Else the result is
+   HET_ERR_STATE and nothing changes; het_last_error on that thread names call and callback until
+   the call that runs ends. het_get_timeline gives an empty one, het_destroy and het_set_base do
+   nothing, and in het_replan sizes are those of either plan. het_train's progress and
+   het_save_file's save come between calls: all is allowed there but het_destroy.
 
    DETERMINISM
    Weights are a pure function of model, initial state, data, granule, options, seed and step.
@@ -212,10 +213,10 @@ int main(int argc, char **argv) {
    is one; of several cards het_device_desc.ordinal says which. Queues and events, graphs of work
    that repeats, and an activation as part of its product are what a device may lack.
    Devices that reach each other without the host, as several cards do, say so by a filled
-   het_group_iface (>>group_api): ranks with such devices then reduce, gather and pass
+   het_communicator_iface (>>communicator_api): ranks with such devices then reduce, gather and pass
    activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one
-   over TCP. het_device_desc.speed and het_desc.links emulate slow devices and links.
+   over TCP. het_device_desc.speed and het_desc.emulate.links emulate slow devices and links.
    hetrain_plan.h reads plans, knows schedules by name and simulates them; hetrain_search.h measures
    ranks and links and searches for a plan.
 
@@ -237,20 +238,20 @@ int main(int argc, char **argv) {
                          het_model_units
        >>optimizer_api   het_adamw het_learning_rate
        >>plan_api        het_plan_new het_plan_check het_plan_free
-       >>schedule_api    het_plan_divide het_schedule_play het_play_ready het_schedule_new
+       >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_get
                          het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
                          het_get_timeline het_get_step het_cancel het_replan het_set_speed
-                         het_spread het_step het_gradients het_evaluate het_infer
+                         het_broadcast het_step het_gradients het_evaluate het_infer
                          het_parameter_count het_parameter_get_info het_parameter_read
-                         het_parameter_write het_get_condition het_restore_begin het_restore_end
-                         het_get_recent het_fail het_hash het_verify het_set_base het_get_base
+                         het_parameter_write het_get_status het_restore_begin het_restore_end
+                         het_get_loss_history het_fail het_hash het_verify het_set_base het_get_base
                          het_xxh64 het_describe het_description_free
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch
                          het_data_held_out het_data_tokens
-       >>high_api        het_train het_sample het_reader_open het_reader_close het_save_file
+       >>train_api       het_train het_sample het_reader_open het_reader_close het_save_file
                          het_log_stderr
 
    CONTENTS   (tags to search for)
@@ -265,12 +266,12 @@ int main(int argc, char **argv) {
        >>plan_api        het_plan: who does what
        >>schedule_api    het_schedule: in which order
        >>transport_api   het_transport_iface: other processes
-       >>group_api       het_group_iface: devices that reach each other without the host
+       >>communicator_api het_communicator_iface: devices that reach each other without the host
        >>timeline_api    het_timeline: what happened when, what was sent
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and
                          tensors
        >>data_api        token files, windows, batches
-       >>high_api        het_train, het_sample, file callbacks
+       >>train_api       het_train, het_sample, file callbacks
    implementation:
        >>config          includes and compiler differences
        >>error           result texts, the message formatter, the version
@@ -290,9 +291,9 @@ int main(int argc, char **argv) {
        >>schedule        lists of actions: the player that makes, proves and completes them
        >>structs         what a context consists of
        >>optim           learning rate, AdamW
-       >>rank            what a rank asks of its device
-       >>mail            messages between ranks, waiting, failing
-       >>group           groups of devices that reach each other without the host
+       >>device_calls    what a rank asks of its device
+       >>messages        messages between ranks, waiting, failing
+       >>communicator    groups of devices that reach each other without the host
        >>build           from a description to a context: parameters, plan, schedule, memory, devices
        >>batch           micro-batches of a job: checks, granules, slices
        >>ring            reductions, gathers, joining of scalars
@@ -301,7 +302,7 @@ int main(int argc, char **argv) {
        >>verdict         a step: grid of the exact sums, exponents, spikes, bad steps
        >>context         the public calls of the step loop
        >>data            token files, windows, order of samples
-       >>high            het_train, het_sample, file callbacks
+       >>train           het_train, het_sample, file callbacks
 */
 
 #ifndef HETRAIN_H
@@ -311,7 +312,7 @@ int main(int argc, char **argv) {
 #include <stdint.h>
 
 #define HETRAIN_VERSION_MAJOR 0
-#define HETRAIN_VERSION_MINOR 1
+#define HETRAIN_VERSION_MINOR 2
 #define HETRAIN_VERSION_PATCH 0
 
 #if defined(HETRAIN_STATIC) && (defined(__GNUC__) || defined(__clang__))
@@ -921,10 +922,11 @@ typedef enum het_keep {
     HET_KEEP_INPUT = 1,     /* from forward until backward_input */
     HET_KEEP_WEIGHT = 2,    /* from forward until backward_weight */
     HET_KEEP_GRADIENT = 3,  /* from backward_input until backward_weight */
-    HET_KEEP_CARRY = 4,     /* rows of the whole micro-batch, from its first forward until its last backward_input */
+    /* rows of the whole micro-batch, from its first forward until its last backward_input */
+    HET_KEEP_MICRO_BATCH = 4,
     /* rows of the whole micro-batch, cleared before its first backward_input, until its last
        backward_weight */
-    HET_KEEP_CARRY_GRADIENT = 5
+    HET_KEEP_MICRO_BATCH_GRADIENT = 5
 } het_keep;
 
 typedef struct het_tensor_desc {
@@ -1205,8 +1207,8 @@ HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL i
 /* ---- >>schedule_api: in which order -------------------------------------------------------------
    One list of actions a rank, plain data. hetrain_plan.h makes lists by name, reads and writes them
    as text. In messages an action is "2F3", forward of stage 2, micro-batch 3; where not 0,
-   ".slice", "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0 within
-   their pipeline. */
+   ".slice", "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0
+   within their pipeline. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
@@ -1214,7 +1216,7 @@ typedef enum het_action_kind {
     /* the gradient of a stage's input to the one before, of its output from the next */
     HET_ACTION_SEND_B = 6, HET_ACTION_RECV_B = 7,
     HET_ACTION_REDUCE = 8,   /* starts the reduction of a block's gradient to its owners */
-    HET_ACTION_VERDICT = 9,  /* waits for all reductions, joins maxima and norms of all ranks that have a stage */
+    HET_ACTION_COMMIT = 9,  /* waits for all reductions, joins maxima and norms of all ranks that have a stage */
     HET_ACTION_STEP = 10,    /* updates the part of a block that the rank owns */
     HET_ACTION_GATHER = 11   /* starts the exchange of a block's new weights among its holders */
 } het_action_kind;
@@ -1248,7 +1250,7 @@ typedef struct het_blocks {
 
 /* How a step's micro-batches fall to the pipelines, by share, largest remainders first (the lower
    pipeline on a tie). counts: [pipelines]. Threads: any. */
-HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts);
+HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batches, int64_t *counts);
 /* How far a stage is while lists are made. Its forwards come in the order of micro-batches and
    slices, its backwards in the order of micro-batches, slices last to first: so counts tell
    everything. */
@@ -1342,7 +1344,7 @@ typedef struct het_transport_iface {
 
 typedef struct het_transport { const het_transport_iface *iface; void *self; } het_transport;
 
-/* ---- >>group_api: devices that reach each other without the host --------------------------------
+/* ---- >>communicator_api: devices that reach each other without the host --------------------------------
    Optional. A group is a set of ranks whose devices move data among them by themselves: reductions,
    gathers and messages between its members do not pass through host memory. The engine decides
    which groups it needs, makes one of its members ask for an identity, carries that to the others
@@ -1350,18 +1352,21 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
    before; what the queue is given later does not wait for it: `test` tells. Nothing blocks but
    `leave`. All members give the ops of a group in the same order; between groups there is no order:
    a rank may have ops of several under way, each group's on a queue of its own, and none may need
-   another one's to end first. Calls on one member (het_member) never overlap, whichever thread they
-   come from; different members of a process are used by different threads at once. Scalars of the
-   verdict and sharded gradients (het_desc.shard_gradients) pass through the host. */
+   another one's to end first. Calls on one member (het_communicator) never overlap, whichever
+   thread they come from; different members of a process are used by different threads at once.
+   Scalars of the verdict and sharded gradients (het_desc.layout.shard_gradients) pass through the
+   host. */
 
-typedef struct het_member het_member; /* one member's end of a group: the provider's own */
-typedef enum het_group_element { HET_GROUP_F32 = 0, HET_GROUP_F64 = 1, HET_GROUP_I64 = 2 } het_group_element;
+typedef struct het_communicator het_communicator; /* one member's end of a group: the provider's own */
+typedef enum het_communicator_element {
+    HET_COMMUNICATOR_F32 = 0, HET_COMMUNICATOR_F64 = 1, HET_COMMUNICATOR_I64 = 2
+} het_communicator_element;
 
-#define HETRAIN_GROUP_VERSION 1
-#define HETRAIN_GROUP_ID 160        /* bytes of an identity at most */
-#define HETRAIN_GROUP_PLACE 128     /* bytes of a place at most, its final 0 included */
-typedef struct het_group_iface {
-    uint32_t version;               /* HETRAIN_GROUP_VERSION */
+#define HETRAIN_COMMUNICATOR_VERSION 1
+#define HETRAIN_COMMUNICATOR_ID 160        /* bytes of an identity at most */
+#define HETRAIN_COMMUNICATOR_PLACE 128     /* bytes of a place at most, its final 0 included */
+typedef struct het_communicator_iface {
+    uint32_t version;               /* HETRAIN_COMMUNICATOR_VERSION */
     const char *name;
     size_t id_bytes;                /* of an identity; the same in all processes */
     /* where a device is, as text of at most capacity - 1 characters that any process would give the
@@ -1375,36 +1380,38 @@ typedef struct het_group_iface {
        time. Joins of a process's members of one group are started one after the other, then
        polled */
     het_result (*join)(void *self, const het_device *device, const void *id, int64_t members, int64_t member,
-                       int64_t ops, het_member **group);
-    het_result (*joined)(void *self, het_member *group, int32_t *done); /* 1: ops may be given */
+                       int64_t ops, het_communicator **group);
+    het_result (*joined)(void *self, het_communicator *group, int32_t *done); /* 1: ops may be given */
     /* Ops. start: [members + 1] ascending, elements of `data`, read before the call returns; ranges
        may be empty. reduce_scatter: the sum of all members' elements [start[m], start[m + 1]) ends
        in member m's data, the others' are undefined. all_gather: these elements of member m's data
        end in everybody's. Sums of double and int64 are exact wherever any order gives them exactly;
        of float, of one order for one group */
-    het_result (*reduce_scatter)(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start,
-                                 het_group_element element);
-    het_result (*all_gather)(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start,
-                             het_group_element element);
+    het_result (*reduce_scatter)(void *self, het_communicator *group, het_queue *queue, void *data,
+                                 const int64_t *start, het_communicator_element element);
+    het_result (*all_gather)(void *self, het_communicator *group, het_queue *queue, void *data, const int64_t *start,
+                             het_communicator_element element);
     /* to a member */
-    het_result (*send)(void *self, het_member *group, het_queue *queue, int64_t to, const void *data, size_t bytes);
-    het_result (*receive)(void *self, het_member *group, het_queue *queue, int64_t from, void *data, size_t bytes);
+    het_result (*send)(void *self, het_communicator *group, het_queue *queue, int64_t to, const void *data,
+                       size_t bytes);
+    het_result (*receive)(void *self, het_communicator *group, het_queue *queue, int64_t from, void *data,
+                          size_t bytes);
     /* how many of the ops given since `join` have run: work given to the device from then on, on
        any queue, sees what they did. Also the place where an error that came up since is told.
        Polled while the engine waits */
-    het_result (*test)(void *self, het_member *group, int64_t *finished);
+    het_result (*test)(void *self, het_communicator *group, int64_t *finished);
     /* what is under way at this member, joining included, ends before long, whatever the others do;
        only `leave` follows. The engine aborts every member of a process whose job failed, each on
        the thread that uses it */
-    void (*abort)(void *self, het_member *group);
+    void (*abort)(void *self, het_communicator *group);
     /* returns when nothing of this member touches memory any more, and frees it; waits for no other
        member's leave. Either all its ops have finished or it was aborted before */
-    void (*leave)(void *self, het_member *group);
+    void (*leave)(void *self, het_communicator *group);
     /* of this member; group NULL: of place, identity or join */
-    const char *(*last_error)(void *self, het_member *group);
-} het_group_iface;
+    const char *(*last_error)(void *self, het_communicator *group);
+} het_communicator_iface;
 
-typedef struct het_groups { const het_group_iface *iface; void *self; } het_groups;
+typedef struct het_communicators { const het_communicator_iface *iface; void *self; } het_communicators;
 
 /* ---- >>timeline_api: what happened, or would ------------------------------------------------- */
 typedef struct het_record {
@@ -1465,28 +1472,8 @@ typedef struct het_link {
     double bandwidth;                 /* bytes a second; 0: without limit */
 } het_link;
 
-typedef struct het_desc {
-    uint32_t start_canary;            /* must be 0 */
-    het_model_desc model;
-    const het_unit *units;            /* NULL: het_model_units(model). Copied */
-    int64_t unit_count;
-    const het_device_desc *devices;   /* [device_count] of this process, a rank each; NULL: one CPU
-                                         device of one thread */
-    int64_t device_count;
-    het_transport transport;          /* to other processes, whose ranks come before and behind
-                                         these; iface NULL: there are none */
-    het_groups groups;                /* devices that reach each other without the host
-                                         (>>group_api); iface NULL: none do. A rank with an emulated
-                                         link is in no group */
-    const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
-    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: the plan's */
-    const het_link *links;            /* [link_count]; other ranks are not slowed down */
-    int64_t link_count;
-    double deadline;                  /* seconds without a sign of life after which a rank counts as dead: 30 */
-    double stall_deadline;            /* seconds a rank waits for another's action: 600 */
-    /* for tests; nonzero: the rank stops answering here */
-    int (*silent)(void *user, int64_t rank, int64_t step, int64_t position);
-    /* limits */
+/* The most that a step holds: memory is planned for it. */
+typedef struct het_limits {
     int64_t max_tokens;               /* of a micro-batch: 4 * context */
     int64_t max_sequences;            /* of a micro-batch: max_tokens */
     int64_t max_micro_batches;        /* of a step: 8 */
@@ -1494,30 +1481,38 @@ typedef struct het_desc {
                                          between granules, as evenly as can be; one with fewer
                                          granules leaves slices empty, and more slices than
                                          max_tokens are refused */
-    /* how the step is computed: none of these changes a bit */
+} het_limits;
+
+/* Who computes what, when and where: none of it changes a bit of what is trained. */
+typedef struct het_layout {
+    const het_device_desc *devices;   /* [device_count] of this process, a rank each; NULL: one CPU
+                                         device of one thread */
+    int64_t device_count;
+    het_transport transport;          /* to other processes, whose ranks come before and behind
+                                         these; iface NULL: there are none */
+    het_communicators communicators;  /* devices that reach each other without the host
+                                         (>>communicator_api); iface NULL: none do. A rank with an
+                                         emulated link has none */
+    const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
+    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: of plan->schedule */
     het_backward backward;            /* fused */
     het_choice recompute;             /* no: keep activations; yes: every unit but the last
                                          recomputes them in the backward pass */
     const uint8_t *recompute_unit;    /* [unit_count] 1 a unit that recomputes, or NULL */
-    /* what the step is */
-    het_dtype dtype;                  /* f32 */
-    het_reduce reduce;                /* exact */
-    int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
-    uint64_t seed;                    /* 0 */
-    het_optimizer_desc optimizer;
     het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE
                                          brings the sums together (ZeRO-1); yes: it keeps only the
                                          part it owns, what each backward call adds goes to the
                                          owners at once (ZeRO-2, arXiv 1910.02054): less memory,
                                          more messages. Only with reduce = exact, whose sums have no
                                          order */
-    het_dtype weights;                /* f32; bf16: matrices that are not trained, frozen or of an
-                                         inference context, lie in memory as bf16, rounded when they
-                                         are written; what is computed is what f32 weights of these
-                                         values give */
-    het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
+    double deadline;                  /* seconds without a sign of life after which a rank counts as dead: 30 */
+    double stall_deadline;            /* seconds a rank waits for another's action: 600 */
+} het_layout;
+
+/* What is done about steps and files that are not sound. */
+typedef struct het_guard {
     double spike;                     /* K: a step whose loss or gradient norm is above median +
-                                         1.4826 K MAD of the last HETRAIN_RECENT accepted steps
+                                         1.4826 K MAD of the last HETRAIN_LOSS_HISTORY accepted steps
                                          (MAD: the median distance from the median; Hampel, JASA 69,
                                          1974: 1.4826 MAD is the standard deviation of a normal
                                          distribution) is a bad step; the first ones are not judged.
@@ -1526,12 +1521,48 @@ typedef struct het_desc {
                                          yes: it changes no weight, is logged and skipped */
     het_choice nonfinite;             /* no: files with weights or state that are not finite are
                                          refused (hetrain_files.h); yes: they are loaded */
-    int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
-    het_result (*hook)(void *user, const het_hook_info *info);
-    void *user;                       /* of silent, frozen and hook */
+} het_guard;
+
+/* Slower machines than there are. */
+typedef struct het_emulate {
+    const het_link *links;            /* [link_count]; other ranks are not slowed down */
+    int64_t link_count;
+    /* for tests; nonzero: the rank stops answering here */
+    int (*test_hang)(void *user, int64_t rank, int64_t step, int64_t position);
+} het_emulate;
+
+/* What the program gives. */
+typedef struct het_host {
     het_allocator allocator;          /* malloc and free */
-    het_parallel parallel;            /* each device's own threads */
-    het_logger logger;                /* silent */
+    het_parallel parallel;            /* own pool */
+    het_logger logger;                /* none */
+    het_result (*hook)(void *user, const het_hook_info *info);
+    void *user;                       /* of hook, frozen and test_hang */
+} het_host;
+
+/* All of a context. Zeroed, it means the defaults behind the fields. The first ten fields say what
+   is trained; a program that trains on one CPU sets some of them, limits and layout.devices. */
+typedef struct het_desc {
+    uint32_t start_canary;            /* must be 0 */
+    het_model_desc model;
+    const het_unit *units;            /* NULL: het_model_units(model). Copied */
+    int64_t unit_count;
+    het_optimizer_desc optimizer;
+    uint64_t seed;                    /* 0 */
+    het_dtype dtype;                  /* f32 */
+    het_dtype weights;                /* f32; bf16: matrices that are not trained, frozen or of an
+                                         inference context, lie in memory as bf16, rounded when they
+                                         are written; what is computed is what f32 weights of these
+                                         values give */
+    het_reduce reduce;                /* exact */
+    int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
+    int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
+    het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
+    het_limits limits;
+    het_layout layout;
+    het_guard guard;
+    het_emulate emulate;
+    het_host host;
     uint32_t end_canary;              /* must be 0 */
 } het_desc;
 
@@ -1574,10 +1605,13 @@ typedef struct het_step_info {
     int32_t skipped;                  /* not finite or a spike, and skipped as configured */
 } het_step_info;
 
-/* What het_desc.spike judges by: the last accepted steps, the latest last. It is state: who saves a
-   run saves it. */
-#define HETRAIN_RECENT 32
-typedef struct het_recent { int64_t count; double loss[HETRAIN_RECENT], norm[HETRAIN_RECENT]; } het_recent;
+/* What het_desc.guard.spike judges by: the last accepted steps, the latest last. It is state: who
+   saves a run saves it. */
+#define HETRAIN_LOSS_HISTORY 32
+typedef struct het_loss_history {
+    int64_t count;
+    double loss[HETRAIN_LOSS_HISTORY], norm[HETRAIN_LOSS_HISTORY];
+} het_loss_history;
 
 HETRAIN_API int32_t het_version(void);                       /* major * 10000 + minor * 100 + patch. Threads: any. */
 HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Threads: any. */
@@ -1641,7 +1675,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_rep
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
 /* Process number `process` gives `size` bytes to all others: for decisions that all must make
    alike. Without a transport, nothing. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_spread(het_ctx *ctx, int64_t process, void *data, size_t size);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_broadcast(het_ctx *ctx, int64_t process, void *data, size_t size);
 
 /* One optimizer step over `count` micro-batches. info may be NULL. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count,
@@ -1660,8 +1694,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_infer(het_ctx *ctx, const int32_t 
                                                     float *logits);
 
 /* Parameters in table order. */
-typedef enum het_what { HET_WEIGHT = 0, HET_GRADIENT = 1, HET_STATE0 = 2, HET_STATE1 = 3, HET_STATE2 = 4,
-                       HET_STATE3 = 5 } het_what;
+typedef enum het_array { HET_WEIGHT = 0, HET_GRADIENT = 1, HET_MOMENT0 = 2, HET_MOMENT1 = 3, HET_MOMENT2 = 4,
+                       HET_MOMENT3 = 5 } het_array;
 typedef struct het_parameter_info {
     const char *name;
     int64_t rows, columns, count;
@@ -1678,22 +1712,22 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *
                                                                  het_parameter_info *info);
 /* to / from: [rows][columns]. HET_GRADIENT: of the last het_step or het_gradients, until another
    call computes; HET_ERR_STATE: there is none. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to);
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what what,
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array what, float *to);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int64_t index, het_array what,
                                                               const float *from);
 
 /* For those who load: hetrain_files.h does. From het_restore_begin on the parts (bits of
-   het_condition) count as incomplete: what computes or re-plans is refused, until het_restore_end
+   het_status) count as incomplete: what computes or re-plans is refused, until het_restore_end
    says that they are whole. With HET_STATE_INCOMPLETE that sets the number of steps done and the
    exponents [parameters] and the recent steps (NULL: none are known) too. het_fail makes an error
    of the caller's the context's own, as if a call had failed. Threads: owner. */
-typedef enum het_condition { HET_WEIGHTS_INCOMPLETE = 1, HET_STATE_INCOMPLETE = 2, HET_FAILED = 4 } het_condition;
+typedef enum het_status { HET_WEIGHTS_INCOMPLETE = 1, HET_STATE_INCOMPLETE = 2, HET_FAILED = 4 } het_status;
 /* bits; HET_FAILED: it answers only queries. Threads: owner. */
-HETRAIN_API int32_t het_get_condition(const het_ctx *ctx);
+HETRAIN_API int32_t het_get_status(const het_ctx *ctx);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_begin(het_ctx *ctx, int32_t parts);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step,
-                                                          const int32_t *exponents, const het_recent *recent);
-HETRAIN_API void het_get_recent(const het_ctx *ctx, het_recent *recent);  /* Threads: owner. */
+                                                          const int32_t *exponents, const het_loss_history *recent);
+HETRAIN_API void het_get_loss_history(const het_ctx *ctx, het_loss_history *recent);  /* Threads: owner. */
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text); /* returns code */
 /* The fingerprint of the model's own weights, without factors: who loads them sets it, a write to
    one of them makes it 0, unknown. het_adapter_save keeps it beside the factors, and
@@ -1792,7 +1826,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int6
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to,
                                                           het_error *error);
 
-/* ---- >>high_api: one call that trains -----------------------------------------------------------
+/* ---- >>train_api: one call that trains -----------------------------------------------------------
    Uses only the calls above, but for keeping its context from a het_destroy in `progress`: copy it
    when you need something else. */
 typedef struct het_train_desc {
@@ -1834,6 +1868,24 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_file(het_ctx *ctx, const char
 /* a ready-made logger. Threads: any. */
 HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code, const char *text);
 #endif
+
+/* Names of 0.1: what still uses one does not compile, and the error says the new name. */
+#define het_groups het_groups_is_now_het_communicators
+#define het_group_iface het_group_iface_is_now_het_communicator_iface
+#define het_member het_member_is_now_het_communicator
+#define HETRAIN_GROUP_VERSION HETRAIN_GROUP_VERSION_is_now_HETRAIN_COMMUNICATOR_VERSION
+#define HET_KEEP_CARRY HET_KEEP_CARRY_is_now_HET_KEEP_MICRO_BATCH
+#define HET_KEEP_CARRY_GRADIENT HET_KEEP_CARRY_GRADIENT_is_now_HET_KEEP_MICRO_BATCH_GRADIENT
+#define HET_ACTION_VERDICT HET_ACTION_VERDICT_is_now_HET_ACTION_COMMIT
+#define het_spread het_spread_is_now_het_broadcast
+#define het_what het_what_is_now_het_array
+#define HET_STATE0 HET_STATE0_is_now_HET_MOMENT0
+#define het_condition het_condition_is_now_het_status
+#define het_get_condition het_get_condition_is_now_het_get_status
+#define het_recent het_recent_is_now_het_loss_history
+#define het_get_recent het_get_recent_is_now_het_get_loss_history
+#define HETRAIN_RECENT HETRAIN_RECENT_is_now_HETRAIN_LOSS_HISTORY
+#define het_plan_divide het_plan_divide_is_now_het_plan_micro_batches
 
 #ifdef __cplusplus
 }
@@ -2246,7 +2298,7 @@ typedef struct heti_arena {
     int overflow;
 } heti_arena;
 
-HETI_UNUSED static void *heti_take(heti_arena *arena, int64_t count, size_t element) {
+HETI_UNUSED static void *heti_reserve(heti_arena *arena, int64_t count, size_t element) {
     const size_t at = arena->used;
     size_t bytes = 0;
     if (count < 0 || HETI_CAST(uint64_t, count) > SIZE_MAX || !heti_mul(HETI_CAST(size_t, count), element, &bytes) ||
@@ -2256,7 +2308,7 @@ HETI_UNUSED static void *heti_take(heti_arena *arena, int64_t count, size_t elem
     }
     return arena->base != NULL ? arena->base + at : NULL;
 }
-#define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_take((arena), (count), sizeof(type)))
+#define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_reserve((arena), (count), sizeof(type)))
 
 /* Between the two passes: a block for what was counted, all bytes 0. */
 HETI_UNUSED static het_result heti_arena_start(heti_arena *arena, const het_allocator *allocator, const char *where,
@@ -4013,21 +4065,21 @@ static const char *heti_role_name(const het_model_desc *model, int role) {
     { #field, kind, offsetof(het_desc, field), least, most, 0, fallback, agreed }
 #define HETI_DESC_CHOICE(field, agreed) HETI_DESC(HETI_CHOICE, field, HET_NO, 0, 0, agreed)
 static const heti_field heti_desc_fields[] = {
-    HETI_DESC(HETI_INTEGER, max_tokens, 0, 1, HETI_MOST, 1),      /* 0: 4 contexts */
-    HETI_DESC(HETI_INTEGER, max_sequences, 0, 1, HETI_MOST, 1),   /* 0: max_tokens */
-    HETI_DESC(HETI_INTEGER, max_micro_batches, 8, 1, 1048576, 1),
-    HETI_DESC(HETI_INTEGER, max_slices, 1, 1, 4096, 0),
+    HETI_DESC(HETI_INTEGER, limits.max_tokens, 0, 1, HETI_MOST, 1),      /* 0: 4 contexts */
+    HETI_DESC(HETI_INTEGER, limits.max_sequences, 0, 1, HETI_MOST, 1),   /* 0: max_tokens */
+    HETI_DESC(HETI_INTEGER, limits.max_micro_batches, 8, 1, 1048576, 1),
+    HETI_DESC(HETI_INTEGER, limits.max_slices, 1, 1, 4096, 0),
     HETI_DESC(HETI_INTEGER, granule, 0, 0, HETI_MOST, 1),
     HETI_DESC(HETI_UNSIGNED, seed, 0, 0, 0, 1),
     HETI_DESC(HETI_ENUM, dtype, HET_F32, HET_F32, HET_BF16, 1),
     HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_BF16, 0),
     HETI_DESC(HETI_ENUM, reduce, HET_REDUCE_EXACT, HET_REDUCE_EXACT, HET_REDUCE_FAST, 1),
-    HETI_DESC(HETI_ENUM, backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
-    HETI_DESC_CHOICE(recompute, 0), HETI_DESC_CHOICE(shard_gradients, 0), HETI_DESC_CHOICE(inference, 0),
-    HETI_DESC_CHOICE(skip_bad_steps, 1), HETI_DESC_CHOICE(nonfinite, 0),
-    HETI_DESC(HETI_DOUBLE, spike, 0, 0, 1e30, 1),
-    HETI_DESC(HETI_DOUBLE, deadline, 30, 1e-9, 1e30, 0),
-    HETI_DESC(HETI_DOUBLE, stall_deadline, 600, 1e-9, 1e30, 0),
+    HETI_DESC(HETI_ENUM, layout.backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
+    HETI_DESC_CHOICE(layout.recompute, 0), HETI_DESC_CHOICE(layout.shard_gradients, 0), HETI_DESC_CHOICE(inference, 0),
+    HETI_DESC_CHOICE(guard.skip_bad_steps, 1), HETI_DESC_CHOICE(guard.nonfinite, 0),
+    HETI_DESC(HETI_DOUBLE, guard.spike, 0, 0, 1e30, 1),
+    HETI_DESC(HETI_DOUBLE, layout.deadline, 30, 1e-9, 1e30, 0),
+    HETI_DESC(HETI_DOUBLE, layout.stall_deadline, 600, 1e-9, 1e30, 0),
     HETI_DESC(HETI_FLOAT, optimizer.learning_rate, 6e-4, 0, HETI_FLOAT_MOST, 1),
     HETI_DESC(HETI_FLOAT, optimizer.minimum_rate, 0, 0, HETI_FLOAT_MOST, 1),
     HETI_DESC(HETI_FLOAT, optimizer.beta1, 0.9, 0, 0.99999994, 1),
@@ -4334,7 +4386,7 @@ enum { HETI_VALUE, HETI_GRADIENT };
 static float *heti_rows_of(const het_unit_call *c, int value, int which) {
     const het_value *home = &c->info->program->value[c->info->program->value[value].home[which]];
     float *tensor = home->tensor[which] < 0 ? NULL : c->tensor[home->tensor[which]];
-    if (tensor && home->keep[which] >= HET_KEEP_CARRY) return tensor + c->view->row_begin * home->width;
+    if (tensor && home->keep[which] >= HET_KEEP_MICRO_BATCH) return tensor + c->view->row_begin * home->width;
     if (tensor && home->factor > 0) return tensor + home->factor * c->rows * home->width;
     if (home->tensor[which] >= 0) return tensor;
     if (home->in >= 0) return which == HETI_VALUE ? c->in[home->in] : c->d_in[home->in];
@@ -4640,8 +4692,8 @@ static void heti_find_keeps(het_program *p) {
             if (heti_has_parameters(n)) heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
         }
         for (j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++) {
-            heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_CARRY);
-            heti_keep_until(p, n->x[j], HETI_GRADIENT, HET_KEEP_CARRY_GRADIENT);
+            heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_MICRO_BATCH);
+            heti_keep_until(p, n->x[j], HETI_GRADIENT, HET_KEEP_MICRO_BATCH_GRADIENT);
         }
     }
     for (i = 0; i < p->values; i++)
@@ -5264,7 +5316,7 @@ static int64_t heti_divide_above(const het_plan *plan, const int64_t *counts, do
 /* Whole parts first. The rest goes one each to the largest fractions: the level above which they
    lie is found by bisection, to 2^-30; fractions closer than that count as equal, so that rounding
    of the shares decides nothing. */
-HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts) {
+HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batches, int64_t *counts) {
     double total = 0, low = -1, high = 1, level;
     int64_t p, left = micro_batches, round;
     const double near = 9.3132257461547852e-10; /* 2^-30 */
@@ -5406,7 +5458,7 @@ static const char *heti_action_print(heti_action_text *t, const het_action *a) {
     char *to = t->text;
     if (a->kind < HET_ACTION_REDUCE) to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->stage));
     to += heti_format(to, 16, "%s", name);
-    if (a->kind == HET_ACTION_VERDICT) return t->text;
+    if (a->kind == HET_ACTION_COMMIT) return t->text;
     to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->kind < HET_ACTION_REDUCE ? a->micro_batch : a->stage));
     if (a->kind >= HET_ACTION_REDUCE) return t->text;
     heti_action_suffix(&to, '.', a->slice);
@@ -5609,7 +5661,7 @@ static het_result heti_rule_check_counts(const heti_rule_play *m) {
 static void heti_rule_layout(heti_rule_play *m, int64_t items) {
     const het_plan *plan = m->play.plan;
     m->play.stage = HETI_TAKE(&m->arena, het_play_stage, plan->stages);
-    m->step = HETI_CAST(heti_rule_step *, heti_take(&m->arena, items, 3 * sizeof *m->step));
+    m->step = HETI_CAST(heti_rule_step *, heti_reserve(&m->arena, items, 3 * sizeof *m->step));
     m->first = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->end = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->running = HETI_TAKE(&m->arena, int64_t, plan->ranks);
@@ -5906,7 +5958,7 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
     if (a->overlap != 0 && (a->kind != HET_ACTION_F || last || a[1].overlap ||
                             (a[1].kind != HET_ACTION_B && a[1].kind != HET_ACTION_I)))
         return "a pair is an F and the B or I behind it";
-    if (a->kind >= HET_ACTION_REDUCE && a->kind != HET_ACTION_VERDICT && (a->stage < 0 || a->stage >= l->block_count))
+    if (a->kind >= HET_ACTION_REDUCE && a->kind != HET_ACTION_COMMIT && (a->stage < 0 || a->stage >= l->block_count))
         return "there is no such block";
     if (a->kind >= HET_ACTION_REDUCE) return l->schedule->complete ? NULL : "the schedule's `complete` is 0";
     if (a->pipeline < 0 || a->pipeline >= l->schedule->pipelines) return "there is no such pipeline";
@@ -6255,8 +6307,8 @@ static void heti_complete_transfer(heti_lists *l, int64_t rank, int64_t taker, c
 
 /* ---- the play: does it come to its end? ----
    Every rank does its list in order. Where lists are completed F, I and W take 1, B 2; otherwise
-   nothing takes time. A RECV waits for nobody, a SEND until its RECV has been reached, F, B and I for
-   what another rank makes, VERDICT for all ranks. A second and a third play look at nothing but
+   nothing takes time. A RECV waits for nobody, a SEND until its RECV has been reached, F, B and I
+   for what another rank makes, VERDICT for all ranks. A second and a third play look at nothing but
    REDUCE and at nothing but GATHER, which wait for all holders of their block: then their orders
    agree on all ranks. */
 
@@ -6355,7 +6407,7 @@ static int64_t heti_play_begin(void *user, int64_t rank) {
     heti_lists *l = HETI_CAST(heti_lists *, user);
     const het_action *a;
     while ((a = heti_play_head(l, rank)) != NULL) {
-        const int verdict = a->kind == HET_ACTION_VERDICT;
+        const int verdict = a->kind == HET_ACTION_COMMIT;
         if (a->kind < HET_ACTION_SEND_F && l->only == 0) {
             const int64_t cost = heti_play_compute(l, rank, a);
             if (cost == 0 || l->to != NULL) return cost;
@@ -6378,7 +6430,7 @@ static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *
     const het_action *a = heti_play_head(l, rank);
     het_action wanted = *a;
     *whose = -1;
-    if (a->kind == HET_ACTION_VERDICT) return wanted;
+    if (a->kind == HET_ACTION_COMMIT) return wanted;
     if (a->kind >= HET_ACTION_SEND_F) return heti_play_partner(l, a, whose);
     if (!heti_lists_wants(l, a, HETI_WANTS_MESSAGE, &wanted, whose) || heti_lists_happened(l, &wanted))
         (void)heti_lists_wants(l, a + 1, HETI_WANTS_MESSAGE, &wanted, whose);
@@ -6391,7 +6443,7 @@ static het_result heti_play_stuck(const heti_lists *l) {
     heti_text t = heti_text_in(chain, sizeof chain);
     heti_action_text text;
     int64_t rank = 0, whose, i, first;
-    while (heti_play_head(l, rank) == NULL || heti_play_head(l, rank)->kind == HET_ACTION_VERDICT) rank++;
+    while (heti_play_head(l, rank) == NULL || heti_play_head(l, rank)->kind == HET_ACTION_COMMIT) rank++;
     first = rank;
     for (i = 0; i < 3 && rank >= 0 && heti_play_head(l, rank) != NULL && (i == 0 || rank != first); i++, rank = whose) {
         const het_action wanted = heti_play_blocker(l, rank, &whose);
@@ -6433,8 +6485,8 @@ static het_result heti_play(heti_lists *l, int32_t only) {
 static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *happened,
                                    int *verdict) {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
-    const unsigned before = a->kind == HET_ACTION_VERDICT ? 0 : happened[a->stage];
-    if (a->kind == HET_ACTION_VERDICT)
+    const unsigned before = a->kind == HET_ACTION_COMMIT ? 0 : happened[a->stage];
+    if (a->kind == HET_ACTION_COMMIT)
         return (*verdict)++ == 0 ? HET_OK : heti_lists_fail(l, rank, position, "comes twice");
     if (l->mark[a->stage] != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
     if ((before & HETI_TAIL_BIT(a->kind)) != 0) return heti_lists_fail(l, rank, position, "comes twice");
@@ -6465,13 +6517,13 @@ static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
         if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE)
             HETI_TRY(heti_tail_action(l, rank, i, happened, &verdict));
     }
-    action = heti_block_action(HET_ACTION_VERDICT, 0);
+    action = heti_block_action(HET_ACTION_COMMIT, 0);
     if (verdict == 0) return heti_lists_missing(l, rank, &action);
     for (i = 0; i < l->held_count; i++) {
         const int64_t block = l->held[i];
         int32_t kind;
         for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
-            const int needed = kind != HET_ACTION_VERDICT && (kind != HET_ACTION_GATHER || l->holders[block] > 1);
+            const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || l->holders[block] > 1);
             action = heti_block_action(kind, block);
             if (needed && (happened[block] & HETI_TAIL_BIT(kind)) == 0) return heti_lists_missing(l, rank, &action);
         }
@@ -6543,7 +6595,7 @@ static void heti_complete_tail(heti_lists *l, int64_t rank) {
         else to[last] = to[from--];
     }
     l->length[rank] += l->held_count;
-    heti_complete_add(l, rank, heti_block_action(HET_ACTION_VERDICT, 0));
+    heti_complete_add(l, rank, heti_block_action(HET_ACTION_COMMIT, 0));
     heti_complete_sort(l, 0);
     for (i = 0; i < l->held_count; i++) {
         block = l->held[i];
@@ -6654,7 +6706,7 @@ typedef struct heti_owners {
 
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, or in the
    region all units share because it is needed only while one unit works. */
-typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_CARRY, HETI_REGION_SHARED } heti_region;
+typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_SHARED } heti_region;
 
 /* A unit on a rank, as part of one stage. */
 typedef struct heti_placed {
@@ -6678,7 +6730,7 @@ typedef struct heti_stage {
 } heti_stage;
 
 /* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
-typedef struct heti_carry {
+typedef struct heti_batch_slot {
     int64_t stage, micro_batch;              /* stage of the rank; -1: free */
     int64_t slices;                          /* in flight, or still to come */
     het_view view;                           /* whole micro-batch */
@@ -6687,35 +6739,35 @@ typedef struct heti_carry {
     float *device_weight;
     int64_t *device_sequence_start, *device_granule_start, *device_sample_id;
     char *memory;                            /* device */
-} heti_carry;
+} heti_batch_slot;
 
 /* A (stage, micro-batch, slice) in flight: streams and kept tensors. */
 typedef struct heti_slot {
     int64_t stage, micro_batch, slice;       /* stage -1: free */
-    heti_carry *carry;
+    heti_batch_slot *batch_slot;
     char *memory;                            /* device */
 } heti_slot;
 
 /* Ranks whose devices reach each other: the holders of a seat, or the two ends of a lane, on which
    one of two neighbouring stages sends to the other. */
-typedef struct heti_group {
+typedef struct heti_communicator {
     int64_t members;
     const int64_t *member;    /* [members] ranks; of a lane: the sender, then the receiver */
     int64_t pair[2];          /* what `member` of a lane points to */
     int32_t lane;
-} heti_group;
+} heti_communicator;
 
 /* A rank's end of a group. Each has a queue of its own: what waits for other members holds up
    nothing else. */
-typedef struct heti_end {
+typedef struct heti_endpoint {
     int64_t group, member;    /* into heti_share.group; the rank's number in it */
-    het_member *handle;        /* NULL: not joined */
+    het_communicator *handle;        /* NULL: not joined */
     int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the share that is put aside (heti_replan) */
     het_queue *queue;
     het_event *event;         /* of a seat: what an op works on is there */
     int64_t given, finished;  /* ops */
     const char *op;           /* the last one given, for messages */
-} heti_end;
+} heti_endpoint;
 
 /* One side of a transfer between two ranks. */
 typedef struct heti_post {
@@ -6728,7 +6780,7 @@ typedef struct heti_post {
     int32_t state;            /* atomic: heti_post_state */
     int32_t remote;
     het_request request;      /* of the transport, where remote */
-    heti_end *end;            /* op number `ticket` of it belongs to the message as well; NULL: none does */
+    heti_endpoint *end;            /* op number `ticket` of it belongs to the message as well; NULL: none does */
     int64_t ticket;
 } heti_post;
 typedef enum heti_post_state { HETI_POST_IDLE = 0, HETI_POST_STARTED = 1, HETI_POST_DONE = 2 } heti_post_state;
@@ -6745,7 +6797,7 @@ typedef struct heti_message {
     heti_post post;
     het_record *record;       /* of its RECV */
     char *data;
-    heti_end *end;            /* the lane its rows take; NULL: the host */
+    heti_endpoint *end;            /* the lane its rows take; NULL: the host */
     int64_t ticket;           /* number of its receive on that */
     char *rows;               /* device memory; NULL: the rank has no lanes */
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
@@ -6754,7 +6806,7 @@ typedef struct heti_message {
 /* What a rank does at once in a reduction or gather of a block: an op of its seat's group or posts
    to and from two other ranks, -1: nobody, of elements [begin, end) each. */
 typedef struct heti_move {
-    heti_end *end;            /* the group's; NULL: posts */
+    heti_endpoint *end;            /* the group's; NULL: posts */
     int32_t whole;            /* its op is one on all of the block; 0: a message for each part */
     int32_t add;              /* what is received is added */
     int64_t to, send_begin, send_end, from, receive_begin, receive_end;
@@ -6788,21 +6840,21 @@ typedef struct heti_ring {
 /* Where a rank is in what it sends to another during a step, when gradients are sharded: elements
    [first, first + count) of a block, as far as the receiver owns them, out of the backward call of
    a unit in an action. Sender and receiver walk the same list. */
-typedef struct heti_piece {
+typedef struct heti_shard_chunk {
     int64_t action, unit, unit_begin; /* of the sender's list; of the chain; of its stage */
     int64_t call;                     /* the how manieth backward call with something to send */
     int64_t block, first, count;      /* count 0: there is nothing more */
-} heti_piece;
-typedef struct heti_shard_peer {
+} heti_shard_chunk;
+typedef struct heti_shard_stream {
     int64_t rank;
-    heti_piece out, in;
+    heti_shard_chunk out, in;
     heti_post send, receive;
     int32_t sending, receiving;
     char *outgoing, *incoming;        /* a piece on the host; outgoing only for devices whose memory
                                          the host does not see */
-} heti_shard_peer;
+} heti_shard_stream;
 typedef struct heti_shard {
-    heti_shard_peer *peer;            /* [peers] ranks that hold one of this rank's sharded blocks as well */
+    heti_shard_stream *peer;            /* [peers] ranks that hold one of this rank's sharded blocks as well */
     int64_t peers, elements;          /* of a buffer: the blocks of one unit */
     double *buffer[2];                /* device: what backward call number c adds is in buffer[c %
                                          2] until it is sent */
@@ -6830,10 +6882,10 @@ typedef struct heti_part {
     heti_arena host;                     /* tables and message buffers */
     size_t communication_bytes;
     het_memory sizes;
-    int64_t stage_count, carry_count, slot_count, message_count, placed_count, actions;
+    int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
     heti_stage *stage;
     heti_placed *placed;
-    heti_carry *carry;
+    heti_batch_slot *batch_slot;
     heti_slot *slot;
     heti_message *message;               /* incoming */
     heti_message outgoing[2];
@@ -6844,7 +6896,7 @@ typedef struct heti_part {
     heti_ring ring;
     heti_shard shard;
     int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
-    heti_end *end;                       /* [ends] in the order of heti_share.group */
+    heti_endpoint *end;                       /* [ends] in the order of heti_share.group */
     size_t lane_bytes;                   /* rows of the largest message that takes a lane;
                                             message_bytes: of one that passes through the host */
     size_t queue_bytes;                  /* of the host that their queues and events took */
@@ -6868,7 +6920,7 @@ typedef struct heti_part {
     het_step_scalars *scalars;
     het_sum *loss, *squares;
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
-    size_t shared_bytes, slot_bytes, carry_bytes;
+    size_t shared_bytes, slot_bytes, batch_slot_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
@@ -6939,7 +6991,7 @@ typedef struct heti_share {
     heti_arena arena;                    /* of what is below */
     heti_owners *owners;                 /* [block_count] */
     int64_t groups;
-    heti_group *group;                   /* [groups] */
+    heti_communicator *group;                   /* [groups] */
     heti_tree tree;                      /* of heti_join */
     heti_part *part;                     /* [local_count] */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
@@ -6967,7 +7019,7 @@ typedef struct heti_measures {
     int32_t *maximum_rank;               /* [parameters] the lowest rank that met it */
     int32_t *exponent, *saved_exponent;  /* [parameters] of this attempt, before the first one */
     double *grid;                        /* [parameters] */
-    het_recent recent;
+    het_loss_history recent;
     double spike_loss, spike_norm;       /* where a step's mean loss and gradient norm begin to be a
                                             spike; spike_norm 0: they are not judged */
 } heti_measures;
@@ -7001,7 +7053,7 @@ struct het_ctx {
     int64_t *process_first;              /* [processes + 1] rank number each process begins with */
     int64_t processes, process, alone[2];
     het_transport transport;             /* iface NULL: this process is the world */
-    het_request request;                 /* of heti_spread */
+    het_request request;                 /* of heti_broadcast */
     uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
     heti_rank *rank;                     /* [local_count] */
     het_link *link;                      /* [link_count] emulated ones */
@@ -7109,7 +7161,7 @@ static const het_optimizer_iface heti_adamw = { "adamw", 2, { "m", "v", NULL, NU
 HETRAIN_API const het_optimizer_iface *het_adamw(void) { return &heti_adamw; }
 
 /* =================================================================================================
-   >>rank  What a rank asks of its device. Errors end up in rank->error.
+   >>device_calls  What a rank asks of its device. Errors end up in rank->error.
    ============================================================================================== */
 
 static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a) {
@@ -7163,7 +7215,8 @@ static het_result heti_sync(heti_rank *r) {
     const het_queue_iface *queues = r->device.iface->queues;
     if (!r->event) return HET_OK;
     HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, r->event), "event");
-    HETI_DEVICE(r, queues->event_sync(r->device.self, r->event, r->ctx->desc.stall_deadline), "waiting for the device");
+    HETI_DEVICE(r, queues->event_sync(r->device.self, r->event, r->ctx->desc.layout.stall_deadline),
+                "waiting for the device");
     return HET_OK;
 }
 
@@ -7223,7 +7276,7 @@ static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
 }
 
 /* =================================================================================================
-   >>mail  Messages between ranks, waiting, failing.
+   >>messages  Messages between ranks, waiting, failing.
 
    A message has two posts: the sender's and the receiver's. Between ranks of one process whoever
    posts second copies from buffer to buffer; nothing else moves data, so there is no thread in
@@ -7231,7 +7284,7 @@ static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
    their order. An emulated link lets a message be seen when its latency and its turn on the link
    are over.
 
-   Waiting is one loop, heti_await: it advances the rank's own reductions, looks at the stop flag,
+   Waiting is one loop, heti_wait: it advances the rank's own reductions, looks at the stop flag,
    at cancellation and at the life of the other ranks, and sleeps until a message comes. The first
    rank that fails puts its error into the context and stops the others.
    ============================================================================================== */
@@ -7313,20 +7366,20 @@ static het_result heti_check_world(heti_rank *r, double waited) {
         since = ctx->rank[i].silent_since;
         if (since > 0.0) (void)heti_action_print(&at, ctx->rank[i].doing);
         HETI_UNLOCK(ctx);
-        if (since > 0.0 && now - since > ctx->desc.deadline)
+        if (since > 0.0 && now - since > ctx->desc.layout.deadline)
             return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d, action %s: no sign of life for %g s; the "
                                                            "deadline is %g s", ctx->first_rank + i, ctx->step + 1,
-                                                           at.text, now - since, ctx->desc.deadline);
+                                                           at.text, now - since, ctx->desc.layout.deadline);
     }
     if (!ctx->transport.iface) return HET_OK;
     HETI_TRY(heti_check_aborted(ctx, &r->error));
     for (i = 0; i < ctx->processes; i++) {
         const double silence = i == ctx->process ? 0.0 : ctx->transport.iface->silence(ctx->transport.self, i);
-        if (silence > ctx->desc.deadline && waited > ctx->desc.deadline)
+        if (silence > ctx->desc.layout.deadline && waited > ctx->desc.layout.deadline)
             return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d (ranks %d to %d), step %d: no sign of life for "
                                                            "%g s; the deadline is %g s", i, ctx->process_first[i],
                                                            ctx->process_first[i + 1] - 1, ctx->step + 1, silence,
-                                                           ctx->desc.deadline);
+                                                           ctx->desc.layout.deadline);
     }
     return HET_OK;
 }
@@ -7338,7 +7391,7 @@ static het_result heti_check_world(heti_rank *r, double waited) {
 static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size) {
     const double now = heti_now();
     int64_t i;
-    for (i = 0; i < ctx->desc.link_count; i++) {
+    for (i = 0; i < ctx->desc.emulate.link_count; i++) {
         const het_link *l = &ctx->link[i];
         const int forth = l->from == from && l->to == to, back = l->from == to && l->to == from;
         double *release = &ctx->link_free[2 * i + back];
@@ -7439,9 +7492,9 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
                      iface->last_error(ctx->transport.self));
 }
 
-static het_result heti_group_fail(heti_rank *r, const heti_end *end, het_result result, const char *op) {
-    const het_groups *groups = &r->ctx->desc.groups;
-    const heti_group *group = &r->ctx->share.group[end->group];
+static het_result heti_communicator_fail(heti_rank *r, const heti_endpoint *end, het_result result, const char *op) {
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
+    const heti_communicator *group = &r->ctx->share.group[end->group];
     return heti_fail(&r->error, result, "rank %d, step %d: %s %s, ranks %d%s%d: %s", r->rank, r->ctx->step + 1,
                      groups->iface->name, op, group->member[0], group->lane ? " to " : " ... ",
                      group->member[group->members - 1],
@@ -7449,19 +7502,19 @@ static het_result heti_group_fail(heti_rank *r, const heti_end *end, het_result 
 }
 
 /* Asks how far the ops of an end have come. */
-static het_result heti_test_end(heti_rank *r, heti_end *end) {
-    const het_groups *groups = &r->ctx->desc.groups;
+static het_result heti_test_end(heti_rank *r, heti_endpoint *end) {
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
     het_result result;
     if (end->finished == end->given) return HET_OK;
     result = groups->iface->test(groups->self, end->handle, &end->finished);
-    return result == HET_OK ? HET_OK : heti_group_fail(r, end, result, end->op);
+    return result == HET_OK ? HET_OK : heti_communicator_fail(r, end, result, end->op);
 }
 
 /* Whether a post's buffer is the rank's again. */
 static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
     const het_transport_iface *iface = r->ctx->transport.iface;
     int32_t finished = 0;
-    if (post->end) { /* heti_advance asks how far it is */
+    if (post->end) { /* heti_progress asks how far it is */
         *done = 0;
         if (post->end->finished < post->ticket) return HET_OK;
         post->end = NULL;
@@ -7482,7 +7535,7 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
     return HET_OK;
 }
 
-static het_result heti_advance(heti_rank *r);
+static het_result heti_progress(heti_rank *r);
 
 #ifdef HETI_THREADS
 /* Whether a group has ops of the rank under way. */
@@ -7496,7 +7549,7 @@ static int heti_gives_ops(const heti_rank *r) {
 
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link
    delivers or the next look at the world. */
-static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post) {
+static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
     het_ctx *ctx = r->ctx;
     double most = 0.05;
     if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
@@ -7516,7 +7569,7 @@ static uint32_t heti_events(heti_rank *r) {
     return events;
 }
 #else
-static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post) { (void)r, (void)seen, (void)post; }
+static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) { (void)r, (void)seen, (void)post; }
 static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
 #endif
 
@@ -7534,7 +7587,7 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
 
 /* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` and `peer`
    are for the message of a rank that waits too long. */
-static het_result heti_await(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what,
+static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what,
                              int64_t peer) {
     const double start = heti_now();
     double looked = start;
@@ -7542,7 +7595,7 @@ static het_result heti_await(heti_rank *r, heti_post *post, int (*ready)(const h
         const uint32_t seen = heti_events(r);
         int done;
         double now;
-        HETI_TRY(heti_advance(r));
+        HETI_TRY(heti_progress(r));
         if (post) HETI_TRY(heti_test_post(r, post, &done));
         else done = ready(r);
         if (done) return HET_OK;
@@ -7551,18 +7604,18 @@ static het_result heti_await(heti_rank *r, heti_post *post, int (*ready)(const h
         if (now - looked > 0.04) {
             looked = now;
             HETI_TRY(heti_check_world(r, now - start));
-            if (now - start > r->ctx->desc.stall_deadline)
+            if (now - start > r->ctx->desc.layout.stall_deadline)
                 return heti_fail(&r->error, HET_ERR_TRANSPORT,
                                  "rank %d, step %d: waited %g s for %s of rank %d; the stall deadline is %g s", r->rank,
                                  r->ctx->step + 1, now - start, what, post ? peer : heti_reduction_peer(r),
-                                 r->ctx->desc.stall_deadline);
+                                 r->ctx->desc.layout.stall_deadline);
         }
-        heti_doze(r, seen, post);
+        heti_sleep(r, seen, post);
     }
 }
 
 static het_result heti_await_post(heti_rank *r, heti_post *post, const char *what, int64_t peer) {
-    return heti_await(r, post, NULL, what, peer);
+    return heti_wait(r, post, NULL, what, peer);
 }
 
 /* Forgets what an ended job has left behind; nobody runs. */
@@ -7585,7 +7638,7 @@ static void heti_forget_mail(het_ctx *ctx) {
             r->part->ring.send[m].state = r->part->ring.receive[m].state = HETI_POST_IDLE;
         r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
         for (m = 0; m < r->part->shard.peers; m++) {
-            heti_shard_peer *peer = &r->part->shard.peer[m];
+            heti_shard_stream *peer = &r->part->shard.peer[m];
             peer->send.state = peer->receive.state = HETI_POST_IDLE;
             peer->sending = peer->receiving = 0;
         }
@@ -7596,7 +7649,7 @@ static void heti_forget_mail(het_ctx *ctx) {
    ---- */
 
 /* What went wrong on a rank that the caller's thread was using becomes the context's error. */
-static het_result heti_take_error(het_ctx *ctx, const heti_rank *r) {
+static het_result heti_move_error(het_ctx *ctx, const heti_rank *r) {
     ctx->error = r->error;
     ctx->failed = 1;
     return ctx->error.code;
@@ -7625,13 +7678,13 @@ static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
     if (HETI_ATOMIC_LOAD(&ctx->cancelled))
         return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step + 1);
     HETI_TRY(heti_check_aborted(ctx, &ctx->error));
-    for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
-        if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
+    for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.layout.deadline; i++) /* see heti_check_world */
+        if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.layout.deadline)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i,
-                             ctx->desc.deadline);
-    if (heti_now() - start > ctx->desc.stall_deadline)
+                             ctx->desc.layout.deadline);
+    if (heti_now() - start > ctx->desc.layout.stall_deadline)
         return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for %s; the stall deadline is %g s",
-                         heti_now() - start, what, ctx->desc.stall_deadline);
+                         heti_now() - start, what, ctx->desc.layout.stall_deadline);
     (void)sched_yield();
     return HET_OK;
 }
@@ -7685,7 +7738,7 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
 }
 
 /* To all. */
-static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t size) {
+static het_result heti_broadcast(het_ctx *ctx, int64_t from, void *data, size_t size) {
     return heti_spread_to(ctx, from, 0, ctx->processes, data, size);
 }
 
@@ -7761,23 +7814,25 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 #endif
 
 /* =================================================================================================
-   >>group  Devices that reach each other without the host: finding out who can, joining, giving
+   >>communicator  Devices that reach each other without the host: finding out who can, joining,
+   giving
             ops, leaving.
 
-   Ranks whose devices are at different places can be members of one group (>>group_api). Two uses:
-   the holders of a block that reach each other share a seat (heti_find_seats), where reductions and
-   gathers begin and end (>>ring); and neighbouring stages have a lane each way, so that the order
-   of messages between two ranks, which het_schedule_check has proved, is the order of the lane's
-   ops, and nothing else is ordered. Groups are joined one after the other, in the order in which
-   all processes know them. An op waits for what it works on by an event of the device; that it has
-   run is polled where the rank looks after its messages (heti_await), so that the host waits under
-   its deadlines and hears of other ranks' failures, and the device's own queue never stands behind
-   an op that may not come. Scalars of the verdict, sharded gradients and whatever is done outside a
-   step pass through the host, as does all between ranks that are in no group together.
+   Ranks whose devices are at different places can be members of one group (>>communicator_api). Two
+   uses: the holders of a block that reach each other share a seat (heti_find_seats), where
+   reductions and gathers begin and end (>>ring); and neighbouring stages have a lane each way, so
+   that the order of messages between two ranks, which het_schedule_check has proved, is the order
+   of the lane's ops, and nothing else is ordered. Groups are joined one after the other, in the
+   order in which all processes know them. An op waits for what it works on by an event of the
+   device; that it has run is polled where the rank looks after its messages (heti_wait), so that
+   the host waits under its deadlines and hears of other ranks' failures, and the device's own queue
+   never stands behind an op that may not come. Scalars of the verdict, sharded gradients and
+   whatever is done outside a step pass through the host, as does all between ranks that are in no
+   group together.
    ============================================================================================== */
 
 /* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
-static heti_end *heti_end_of(const heti_rank *r, int64_t group) {
+static heti_endpoint *heti_endpoint_of(const heti_rank *r, int64_t group) {
     const heti_part *part = r->part;
     int64_t i;
     for (i = 0; i < part->ends; i++)
@@ -7785,11 +7840,11 @@ static heti_end *heti_end_of(const heti_rank *r, int64_t group) {
     return NULL;
 }
 
-static heti_end *heti_lane(const heti_rank *r, int64_t from, int64_t to) {
+static heti_endpoint *heti_direct_link(const heti_rank *r, int64_t from, int64_t to) {
     const heti_part *part = r->part;
     int64_t i;
     for (i = 0; i < part->ends; i++) {
-        const heti_group *group = &r->ctx->share.group[part->end[i].group];
+        const heti_communicator *group = &r->ctx->share.group[part->end[i].group];
         if (group->lane && group->pair[0] == from && group->pair[1] == to) return &part->end[i];
     }
     return NULL;
@@ -7797,17 +7852,18 @@ static heti_end *heti_lane(const heti_rank *r, int64_t from, int64_t to) {
 
 /* What the processes tell each other of their groups, and of each rank's place. */
 static het_result heti_find_places(het_ctx *ctx) {
-    const het_groups *groups = &ctx->desc.groups;
+    const het_communicators *groups = &ctx->desc.layout.communicators;
     const uint64_t own = groups->iface ? het_xxh64(groups->iface->name, strlen(groups->iface->name),
                                                    groups->iface->id_bytes) : 0;
     int64_t i;
     for (i = 0; groups->iface && i < ctx->local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
-        char text[HETRAIN_GROUP_PLACE];
+        const int64_t links = ctx->desc.emulate.link_count;
+        char text[HETRAIN_COMMUNICATOR_PLACE];
         int64_t l;
         het_result result;
-        for (l = 0; l < ctx->desc.link_count && ctx->link[l].from != r->rank && ctx->link[l].to != r->rank; l++) {}
-        if (!r->queue || l < ctx->desc.link_count) continue;
+        for (l = 0; l < links && ctx->link[l].from != r->rank && ctx->link[l].to != r->rank; l++) {}
+        if (!r->queue || l < links) continue;
         memset(text, 0, sizeof text);
         result = groups->iface->place(groups->self, &r->device, text, sizeof text);
         if (result != HET_OK)
@@ -7819,24 +7875,25 @@ static het_result heti_find_places(het_ctx *ctx) {
     for (i = 0; i < ctx->processes; i++) {
         const int64_t first = ctx->process_first[i], ranks = ctx->process_first[i + 1] - first;
         uint64_t other = own;
-        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        HETI_TRY(heti_broadcast(ctx, i, &other, sizeof other));
         if (own != 0 && other != 0 && own != other)
             return heti_fail(&ctx->error, HET_ERR_INVALID,
                              "process %d has groups by another provider than process %d, or another version of it", i,
                              ctx->process);
-        HETI_TRY(heti_spread(ctx, i, ctx->place + first, HETI_CAST(size_t, ranks) * sizeof *ctx->place));
+        HETI_TRY(heti_broadcast(ctx, i, ctx->place + first, HETI_CAST(size_t, ranks) * sizeof *ctx->place));
     }
     return HET_OK;
 }
 
 /* A fresh identity of a group, from its first member's process to all. */
-static het_result heti_make_identity(het_ctx *ctx, const heti_group *group, unsigned char id[HETRAIN_GROUP_ID]) {
-    const het_groups *groups = &ctx->desc.groups;
+static het_result heti_make_identity(het_ctx *ctx, const heti_communicator *group,
+                                     unsigned char id[HETRAIN_COMMUNICATOR_ID]) {
+    const het_communicators *groups = &ctx->desc.layout.communicators;
     const int64_t process = heti_process_of(ctx, group->member[0]);
-    struct { int64_t code; unsigned char id[HETRAIN_GROUP_ID]; } made;
+    struct { int64_t code; unsigned char id[HETRAIN_COMMUNICATOR_ID]; } made;
     memset(&made, 0, sizeof made);
     if (process == ctx->process) made.code = groups->iface->identity(groups->self, made.id);
-    HETI_TRY(heti_spread(ctx, process, &made, sizeof made));
+    HETI_TRY(heti_broadcast(ctx, process, &made, sizeof made));
     memcpy(id, made.id, sizeof made.id);
     if (made.code == HET_OK) return HET_OK;
     return heti_fail(&ctx->error, HETI_CAST(het_result, made.code),
@@ -7846,10 +7903,10 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_group *group, unsi
 }
 
 #ifdef HETI_THREADS
-static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_end *end, het_result result,
+static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_endpoint *end, het_result result,
                                  const char *op) {
-    const het_groups *groups = &ctx->desc.groups;
-    const heti_group *group = &ctx->share.group[end->group];
+    const het_communicators *groups = &ctx->desc.layout.communicators;
+    const heti_communicator *group = &ctx->share.group[end->group];
     return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->call, r->rank,
                      groups->iface->name, op, group->member[0], group->member[group->members - 1],
                      heti_reason(groups->iface->last_error(groups->self, end->handle), result));
@@ -7860,13 +7917,13 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
 /* All local members of a group join it. */
 static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id) {
 #ifdef HETI_THREADS
-    const het_groups *groups = &ctx->desc.groups;
-    const heti_group *group = &ctx->share.group[g];
+    const het_communicators *groups = &ctx->desc.layout.communicators;
+    const heti_communicator *group = &ctx->share.group[g];
     const double start = heti_now();
     int64_t i, missing = 1;
     for (i = 0; i < ctx->local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
-        heti_end *end = heti_end_of(r, g);
+        heti_endpoint *end = heti_endpoint_of(r, g);
         het_result result;
         if (!end) continue;
         result = groups->iface->join(groups->self, &r->device, id, group->members, end->member,
@@ -7879,7 +7936,7 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     while (missing > 0) {
         for (i = missing = 0; i < ctx->local_count; i++) {
             const heti_rank *r = &ctx->rank[i];
-            heti_end *end = heti_end_of(r, g);
+            heti_endpoint *end = heti_endpoint_of(r, g);
             het_result result = HET_OK;
             if (end && !end->joined) result = groups->iface->joined(groups->self, end->handle, &end->joined);
             if (result != HET_OK) return heti_join_fail(ctx, r, end, result, "joined");
@@ -7905,8 +7962,8 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
     const int64_t groups = aside ? aside->groups : 0;
     int64_t g, i, k, e;
     for (g = 0; g < ctx->share.groups; g++) {
-        const heti_group *group = &ctx->share.group[g];
-        unsigned char id[HETRAIN_GROUP_ID];
+        const heti_communicator *group = &ctx->share.group[g];
+        unsigned char id[HETRAIN_COMMUNICATOR_ID];
         for (k = 0; k < groups; k++)
             if (aside->group[k].lane == group->lane && aside->group[k].members == group->members &&
                 memcmp(aside->group[k].member, group->member,
@@ -7916,9 +7973,9 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
             HETI_TRY(heti_join_group(ctx, g, id));
         }
         for (i = 0; k < groups && i < ctx->local_count; i++) {
-            heti_end *end = heti_end_of(&ctx->rank[i], g);
+            heti_endpoint *end = heti_endpoint_of(&ctx->rank[i], g);
             for (e = 0; end && e < aside->part[i].ends; e++) {
-                const heti_end *from = &aside->part[i].end[e];
+                const heti_endpoint *from = &aside->part[i].end[e];
                 if (from->group != k) continue;
                 end->handle = from->handle;
                 end->given = from->given;
@@ -7952,10 +8009,10 @@ static het_result heti_open_ends(heti_rank *r) {
 }
 
 /* Ends what is under way in a rank's groups: in all, or in those that are not joined. */
-static void heti_abort_ends(const het_groups *groups, heti_part *part, int all) {
+static void heti_abort_ends(const het_communicators *groups, heti_part *part, int all) {
     int64_t i;
     for (i = 0; part->end && i < part->ends; i++) {
-        heti_end *end = &part->end[i];
+        heti_endpoint *end = &part->end[i];
         if (!end->handle || end->borrowed || end->aborted || (end->joined && !all)) continue;
         groups->iface->abort(groups->self, end->handle);
         end->aborted = 1;
@@ -7963,7 +8020,7 @@ static void heti_abort_ends(const het_groups *groups, heti_part *part, int all) 
 }
 
 /* Leaves a rank's groups, but for borrowed ones. */
-static void heti_leave_ends(const het_groups *groups, heti_part *part) {
+static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
     int64_t i;
     for (i = 0; part->end && i < part->ends; i++) {
         if (part->end[i].handle && !part->end[i].borrowed) groups->iface->leave(groups->self, part->end[i].handle);
@@ -7990,7 +8047,7 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
 
 /* Lets an end's queue wait for an event of the rank's own queue; NULL: for all that was given to it
    so far. */
-static het_result heti_order_end(heti_rank *r, heti_end *end, het_event *event) {
+static het_result heti_order_end(heti_rank *r, heti_endpoint *end, het_event *event) {
     const het_queue_iface *queues = r->device.iface->queues;
     if (!event) {
         event = end->event;
@@ -8001,27 +8058,28 @@ static het_result heti_order_end(heti_rank *r, heti_end *end, het_event *event) 
 }
 
 /* Gives an end a message to or from member `peer`. */
-static het_result heti_give_message(heti_rank *r, heti_end *end, int receives, int64_t peer, void *data, size_t bytes) {
-    const het_groups *groups = &r->ctx->desc.groups;
+static het_result heti_give_message(heti_rank *r, heti_endpoint *end, int receives, int64_t peer, void *data,
+                                    size_t bytes) {
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
     het_result result;
     end->op = receives ? "receive" : "send";
     result = receives ? groups->iface->receive(groups->self, end->handle, end->queue, peer, data, bytes)
                       : groups->iface->send(groups->self, end->handle, end->queue, peer, data, bytes);
-    if (result != HET_OK) return heti_group_fail(r, end, result, end->op);
+    if (result != HET_OK) return heti_communicator_fail(r, end, result, end->op);
     end->given++;
     return HET_OK;
 }
 
 /* A reduction to owners, or a gather from them, of the ranges [start[m], start[m + 1]) of all
    members. */
-static het_result heti_give_ranges(heti_rank *r, heti_end *end, int gather, void *data, const int64_t *start,
-                                   het_group_element element) {
-    const het_groups *groups = &r->ctx->desc.groups;
+static het_result heti_give_ranges(heti_rank *r, heti_endpoint *end, int gather, void *data, const int64_t *start,
+                                   het_communicator_element element) {
+    const het_communicators *groups = &r->ctx->desc.layout.communicators;
     het_result result;
     end->op = gather ? "all_gather" : "reduce_scatter";
     result = gather ? groups->iface->all_gather(groups->self, end->handle, end->queue, data, start, element)
                     : groups->iface->reduce_scatter(groups->self, end->handle, end->queue, data, start, element);
-    if (result != HET_OK) return heti_group_fail(r, end, result, end->op);
+    if (result != HET_OK) return heti_communicator_fail(r, end, result, end->op);
     end->given++;
     return HET_OK;
 }
@@ -8046,14 +8104,14 @@ HETRAIN_API void het_desc_defaults(het_desc *desc) {
     if (het_model_complete(&desc->model, NULL) != HET_OK) {
         /* fields stay as they are; het_create names the bad one */
     }
-    if (desc->device_count == 0) desc->device_count = 1;
-    if (desc->max_tokens == 0)
-        desc->max_tokens = desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ? 4 * desc->model.context
-                                                                                            : INT64_MAX;
-    if (desc->max_sequences == 0) desc->max_sequences = desc->max_tokens;
+    if (desc->layout.device_count == 0) desc->layout.device_count = 1;
+    if (desc->limits.max_tokens == 0)
+        desc->limits.max_tokens = desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4
+                                      ? 4 * desc->model.context : INT64_MAX;
+    if (desc->limits.max_sequences == 0) desc->limits.max_sequences = desc->limits.max_tokens;
     heti_desc_fallbacks(desc);
     if (!desc->optimizer.iface) desc->optimizer.iface = het_adamw();
-    if (!desc->allocator.alloc && !desc->allocator.free) heti_default_allocator(&desc->allocator);
+    if (!desc->host.allocator.alloc && !desc->host.allocator.free) heti_default_allocator(&desc->host.allocator);
 }
 
 static het_result heti_check_range(het_error *e, const char *field, int64_t value, int64_t lowest, int64_t highest) {
@@ -8063,58 +8121,64 @@ static het_result heti_check_range(het_error *e, const char *field, int64_t valu
 
 static het_result heti_check_links(het_error *e, const het_desc *d) {
     int64_t i;
-    HETI_TRY(heti_check_range(e, "link_count", d->link_count, 0, 1 << 20));
-    if (d->link_count > 0 && !d->links)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.link_count is %d, links is NULL", d->link_count);
-    for (i = 0; i < d->link_count; i++) {
-        const het_link *l = &d->links[i];
+    HETI_TRY(heti_check_range(e, "link_count", d->emulate.link_count, 0, 1 << 20));
+    if (d->emulate.link_count > 0 && !d->emulate.links)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.link_count is %d, links is NULL", d->emulate.link_count);
+    for (i = 0; i < d->emulate.link_count; i++) {
+        const het_link *l = &d->emulate.links[i];
         if (l->from < 0 || l->to < 0 || l->from == l->to)
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d", i, l->from, l->to);
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d", i, l->from, l->to);
         if (!(l->latency >= 0.0 && l->latency <= 3600.0) || !(l->bandwidth >= 0.0))
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d]: latency %g s and %g bytes/s; they must be >= 0 "
-                                                 "and below an hour", i, l->latency, l->bandwidth);
+            return heti_fail(e, HET_ERR_INVALID,
+                             "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; they must be >= 0 and "
+                             "below an hour", i, l->latency, l->bandwidth);
     }
     return HET_OK;
 }
 
 /* Checks a completed description. */
 static het_result heti_check_desc(het_error *e, const het_desc *d) {
+    const het_communicator_iface *communicators = d->layout.communicators.iface;
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x",
                          HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
-    if (!d->allocator.alloc || !d->allocator.free)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s",
-                         d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
+    if (!d->host.allocator.alloc || !d->host.allocator.free)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.host.allocator needs both alloc and free%s",
+                         d->host.allocator.alloc || d->host.allocator.free ? ""
+                             : " (there is no default one in this build)");
     HETI_TRY(heti_desc_check_fields(d, e));
-    if (d->shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
+    if (d->layout.shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
         return heti_fail(e, HET_ERR_UNSUPPORTED,
-                         "het_desc.shard_gradients needs reduce = exact: fast sums depend on the order in "
+                         "het_desc.layout.shard_gradients needs reduce = exact: fast sums depend on the order in "
                          "which they come");
-    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
-    if (d->device_count > 1 && !d->devices)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
+    HETI_TRY(heti_check_range(e, "device_count", d->layout.device_count, 1, 2048));
+    if (d->layout.device_count > 1 && !d->layout.devices)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.layout.device_count is %d and devices is NULL",
+                         d->layout.device_count);
 #ifndef HETI_THREADS
-    if (d->device_count > 1 || d->transport.iface)
+    if (d->layout.device_count > 1 || d->layout.transport.iface)
         return heti_fail(e, HET_ERR_UNSUPPORTED,
-                         "het_desc.device_count is %d; this build has no threads and drives one device",
-                         d->device_count);
+                         "het_desc.layout.device_count is %d; this build has no threads and drives one device",
+                         d->layout.device_count);
 #endif
-    if ((d->max_slices > 1 || (d->plan && d->plan->slices > 1)) && d->model.causal == HET_NO)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
-                         d->plan ? d->plan->slices : d->max_slices);
+    if ((d->limits.max_slices > 1 || (d->layout.plan && d->layout.plan->slices > 1)) && d->model.causal == HET_NO)
+        return heti_fail(e, HET_ERR_INVALID,
+                         "het_desc.limits.max_slices is %d, but a bidirectional model cannot be sliced",
+                         d->layout.plan ? d->layout.plan->slices : d->limits.max_slices);
     if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
     else if (d->unit_count)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.unit_count is %d, units is NULL", d->unit_count);
-    if (d->transport.iface && d->transport.iface->version != HETRAIN_TRANSPORT_VERSION)
+    if (d->layout.transport.iface && d->layout.transport.iface->version != HETRAIN_TRANSPORT_VERSION)
         return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d",
-                         HETI_CAST(int64_t, d->transport.iface->version),
+                         HETI_CAST(int64_t, d->layout.transport.iface->version),
                          HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
-    if (d->groups.iface && d->groups.iface->version != HETRAIN_GROUP_VERSION)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: the table has version %d, this is %d",
-                         HETI_CAST(int64_t, d->groups.iface->version), HETI_CAST(int64_t, HETRAIN_GROUP_VERSION));
-    if (d->groups.iface && (d->groups.iface->id_bytes < 1 || d->groups.iface->id_bytes > HETRAIN_GROUP_ID))
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: an identity of %u bytes; they have 1 to %d",
-                         HETI_CAST(uint64_t, d->groups.iface->id_bytes), HETI_CAST(int64_t, HETRAIN_GROUP_ID));
+    if (communicators && communicators->version != HETRAIN_COMMUNICATOR_VERSION)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.layout.communicators: the table has version %d, this is %d",
+                         HETI_CAST(int64_t, communicators->version), HETI_CAST(int64_t, HETRAIN_COMMUNICATOR_VERSION));
+    if (communicators && (communicators->id_bytes < 1 || communicators->id_bytes > HETRAIN_COMMUNICATOR_ID))
+        return heti_fail(e, HET_ERR_INVALID,
+                         "het_desc.layout.communicators: an identity of %u bytes; they have 1 to %d",
+                         HETI_CAST(uint64_t, communicators->id_bytes), HETI_CAST(int64_t, HETRAIN_COMMUNICATOR_ID));
     HETI_TRY(heti_check_range(e, "optimizer.iface->slots", d->optimizer.iface->slots, 0, 4));
     return heti_check_links(e, d);
 }
@@ -8122,31 +8186,31 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
 /* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
 static int64_t heti_longest_granule(const het_desc *desc) {
     const int64_t whole = heti_min(desc->model.context, 512);
-    return heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens :
+    return heti_min(desc->limits.max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->limits.max_tokens :
                                                desc->granule * whole));
 }
 
 /* Fills ctx->desc from the user's description. */
 static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->desc = *desc;
-    ctx->desc.allocator = ctx->counter.inner;
-    ctx->transport = desc->transport;
+    ctx->desc.host.allocator = ctx->counter.inner;
+    ctx->transport = desc->layout.transport;
     ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
     ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
     ctx->share.max_granule_tokens = heti_longest_granule(desc);
-    ctx->share.max_tokens = desc->max_tokens;
-    ctx->share.max_sequences = desc->max_sequences;
-    ctx->share.max_micro_batches = desc->max_micro_batches;
+    ctx->share.max_tokens = desc->limits.max_tokens;
+    ctx->share.max_sequences = desc->limits.max_sequences;
+    ctx->share.max_micro_batches = desc->limits.max_micro_batches;
 }
 
 /* ---- the ranks ---- */
 
 /* Which ranks there are: those of this process, or of all processes of the transport one after the
    other. */
-static het_result heti_find_world(het_ctx *ctx) {
+static het_result heti_find_ranks(het_ctx *ctx) {
     const het_transport_iface *iface = ctx->transport.iface;
     int64_t i;
-    ctx->local_count = ctx->ranks = ctx->desc.device_count;
+    ctx->local_count = ctx->ranks = ctx->desc.layout.device_count;
     ctx->processes = 1;
     ctx->process_first = ctx->alone;
     ctx->alone[1] = ctx->ranks;
@@ -8164,7 +8228,7 @@ static het_result heti_find_world(het_ctx *ctx) {
     ctx->process_first[0] = 0;
     for (i = 0; i < ctx->processes; i++) {
         int64_t count = ctx->local_count;
-        HETI_TRY(heti_spread(ctx, i, &count, sizeof count));
+        HETI_TRY(heti_broadcast(ctx, i, &count, sizeof count));
         ctx->process_first[i + 1] = ctx->process_first[i] + count;
     }
     ctx->first_rank = ctx->process_first[ctx->process];
@@ -8192,7 +8256,7 @@ static int32_t heti_takes_gradients(const heti_rank *r, int32_t final) {
     memset(&dw, 0, sizeof dw);
     memset(&a, 0, sizeof a);
     dw.exact = dw.final = final;
-    a.rows = r->ctx->desc.max_tokens;
+    a.rows = r->ctx->desc.limits.max_tokens;
     a.parts = 1;
     a.part[0].dw = &dw;
     return heti_supports(&r->device, HETI_OP(LINEAR_BACKWARD_WEIGHT, &a));
@@ -8230,14 +8294,15 @@ static het_result heti_open_device(heti_rank *r) {
     HETI_TRY(heti_check_range(&ctx->error, "devices[].threads", r->desc.threads, 1, 4096));
     if (!(r->desc.speed >= 0.0 && r->desc.speed <= 1.0))
         return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_desc.devices[%d].speed is %g; it must be above 0 and at most 1", r->local, r->desc.speed);
+                         "het_desc.layout.devices[%d].speed is %g; it must be above 0 and at most 1", r->local,
+                         r->desc.speed);
     if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d",
                          HETI_CAST(int64_t, r->desc.iface->version), HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
     memset(&config, 0, sizeof config);
     memset(&why, 0, sizeof why);
     config.allocator = &ctx->allocator;
-    config.parallel = &ctx->desc.parallel;
+    config.parallel = &ctx->desc.host.parallel;
     config.threads = r->desc.threads;
     config.isa = r->desc.isa;
     config.ordinal = r->desc.ordinal;
@@ -8271,7 +8336,7 @@ static het_result heti_open_ranks(het_ctx *ctx) {
         r->ctx = ctx;
         r->local = i;
         r->rank = ctx->first_rank + i;
-        if (ctx->desc.devices) r->desc = ctx->desc.devices[i];
+        if (ctx->desc.layout.devices) r->desc = ctx->desc.layout.devices[i];
     }
     for (i = 0; i < ctx->local_count; i++) {
         const size_t live = ctx->counter.live;
@@ -8279,7 +8344,7 @@ static het_result heti_open_ranks(het_ctx *ctx) {
         ctx->rank[i].opened = ctx->counter.live - live;
         ctx->device[i] = ctx->rank[i].desc;
     }
-    ctx->desc.devices = ctx->device;
+    ctx->desc.layout.devices = ctx->device;
     return HET_OK;
 }
 
@@ -8301,9 +8366,9 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     het_result result;
     int64_t s;
     memset(info, 0, sizeof *info);
-    info->max_tokens = ctx->desc.max_tokens;
+    info->max_tokens = ctx->desc.limits.max_tokens;
     info->max_granule_tokens = ctx->share.max_granule_tokens;
-    info->max_sequences = ctx->desc.max_sequences;
+    info->max_sequences = ctx->desc.limits.max_sequences;
     info->compute = ctx->desc.dtype;
     info->device = device;
     info->program = program;
@@ -8374,7 +8439,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].adapter = p->adapter;
     to[i].product = p->product;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
-                   (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+                   (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to[i].name) != 0);
     to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
     return HET_OK;
 }
@@ -8467,7 +8532,7 @@ static het_result heti_describe_units(heti_rank *r) {
 
 /* The tables all ranks share, as far as they do not depend on the plan. */
 static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
-    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.recompute_unit ? ctx->unit_count : 0);
+    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.layout.recompute_unit ? ctx->unit_count : 0);
     ctx->unit = HETI_TAKE(arena, het_described_unit, ctx->unit_count);
     ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
     ctx->block = HETI_TAKE(arena, het_described_block, uses);
@@ -8478,8 +8543,8 @@ static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
     ctx->verdict.saved_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->verdict.grid = HETI_TAKE(arena, double, uses);
     ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
-    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
-    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
+    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.emulate.link_count);
+    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.emulate.link_count);
     ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
     ctx->place = HETI_TAKE(arena, uint64_t, ctx->ranks);
 #ifdef HETI_THREADS
@@ -8497,17 +8562,17 @@ static het_result heti_build_tables(het_ctx *ctx) {
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
     for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
-    if (ctx->desc.recompute_unit) {
-        memcpy(recompute, ctx->desc.recompute_unit, HETI_CAST(size_t, ctx->unit_count));
-        ctx->desc.recompute_unit = recompute;
+    if (ctx->desc.layout.recompute_unit) {
+        memcpy(recompute, ctx->desc.layout.recompute_unit, HETI_CAST(size_t, ctx->unit_count));
+        ctx->desc.layout.recompute_unit = recompute;
     }
-    for (i = 0; i < ctx->desc.link_count; i++) {
-        ctx->link[i] = ctx->desc.links[i];
+    for (i = 0; i < ctx->desc.emulate.link_count; i++) {
+        ctx->link[i] = ctx->desc.emulate.links[i];
         if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i,
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d of %d", i,
                              ctx->link[i].from, ctx->link[i].to, ctx->ranks);
     }
-    ctx->desc.links = ctx->link;
+    ctx->desc.emulate.links = ctx->link;
     return HET_OK;
 }
 
@@ -8533,7 +8598,7 @@ static het_result heti_plain_plan(het_ctx *ctx) {
     memset(&shape, 0, sizeof shape);
     shape.units = ctx->unit_count;
     shape.ranks = shape.pipelines = shape.stages = ctx->ranks;
-    shape.slices = heti_max(ctx->desc.max_slices, 1);
+    shape.slices = heti_max(ctx->desc.limits.max_slices, 1);
     HETI_TRY(het_plan_new(&shape, &ctx->allocator, ctx->call, &plan, &ctx->error));
     for (i = 0; i < ctx->ranks; i++) {
         plan->stage[i].pipeline = plan->stage[i].rank = plan->first_stage[i] = i;
@@ -8547,7 +8612,7 @@ static het_result heti_plain_plan(het_ctx *ctx) {
 }
 
 static het_result heti_take_plan(het_ctx *ctx) {
-    const het_plan *plan = ctx->desc.plan;
+    const het_plan *plan = ctx->desc.layout.plan;
     if (!plan) return heti_plain_plan(ctx);
     HETI_TRY(het_plan_check(plan, ctx->call, &ctx->error));
     if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
@@ -8686,7 +8751,7 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
 
 /* The group of these members, a new one where there is none yet. */
 static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane) {
-    heti_group *group;
+    heti_communicator *group;
     int64_t g;
     for (g = 0; g < ctx->share.groups; g++) {
         group = &ctx->share.group[g];
@@ -8735,7 +8800,7 @@ static void heti_find_groups(het_ctx *ctx) {
 static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
     double seconds = 1e-6;
     int64_t i;
-    for (i = 0; i < ctx->desc.link_count; i++)
+    for (i = 0; i < ctx->desc.emulate.link_count; i++)
         if ((ctx->link[i].from == a && ctx->link[i].to == b) || (ctx->link[i].from == b && ctx->link[i].to == a))
             seconds += ctx->link[i].latency;
     return seconds;
@@ -8827,15 +8892,15 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     for (i = 0; i < ctx->ranks; i++) places += ctx->place[i] != 0;
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->block_count);
     *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->block_count);
-    share->group = HETI_TAKE(&share->arena, heti_group, places > 1 ? holders / 2 + 2 * plan->stages : 0);
+    share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? holders / 2 + 2 * plan->stages : 0);
     *owed = HETI_TAKE(&share->arena, double, ctx->ranks);
     share->tree.place = HETI_TAKE(&share->arena, heti_tree_place, ctx->processes + ctx->local_count + 1);
     share->part = HETI_TAKE(&share->arena, heti_part, ctx->local_count);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
-    share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.max_micro_batches * (plan->slices + 1));
+    share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * (plan->slices + 1));
     if (ctx->purpose == HETI_TO_ESTIMATE) share->arena.asked = share->arena.used;
-    share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.max_tokens + 1);
+    share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.limits.max_tokens + 1);
 }
 
 static het_result heti_build_owners(het_ctx *ctx) {
@@ -8853,9 +8918,9 @@ static het_result heti_build_owners(het_ctx *ctx) {
 
 /* ---- the schedule ---- */
 
-/* het_desc.backward: every B as I and W, next to each other or with all W at the end. */
+/* het_desc.layout.backward: every B as I and W, next to each other or with all W at the end. */
 static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
-    const int deferred = ctx->desc.backward == HET_BACKWARD_DEFERRED;
+    const int deferred = ctx->desc.layout.backward == HET_BACKWARD_DEFERRED;
     const het_schedule *from = *schedule;
     const int64_t count = from->start[from->ranks];
     het_schedule *to;
@@ -8924,10 +8989,10 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     het_schedule *compute = NULL;
     het_result result;
     int64_t p, sum = 0;
-    het_plan_divide(plan, ctx->desc.max_micro_batches, ctx->share.batch_count);
-    if (ctx->desc.schedule) {
-        result = het_schedule_check(plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
-        if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
+    het_plan_micro_batches(plan, ctx->desc.limits.max_micro_batches, ctx->share.batch_count);
+    if (ctx->desc.layout.schedule) {
+        result = het_schedule_check(plan, NULL, ctx->desc.layout.schedule, NULL, &ctx->error);
+        if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.layout.schedule, &compute);
     } else if (plan->make != NULL) {
         result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &compute, &ctx->error);
     } else if (plan->schedule[0] != 0) {
@@ -8937,12 +9002,13 @@ static het_result heti_take_schedule(het_ctx *ctx) {
         result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &compute, &ctx->error);
     }
     for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
-    if (result == HET_OK && (compute->pipelines != plan->pipelines || sum != ctx->desc.max_micro_batches))
+    if (result == HET_OK && (compute->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
                            "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, "
                            "max_micro_batches is %d",
-                           ctx->call, compute->pipelines, sum, plan->pipelines, ctx->desc.max_micro_batches);
-    if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
+                           ctx->call, compute->pipelines, sum, plan->pipelines, ctx->desc.limits.max_micro_batches);
+    if (result == HET_OK && ctx->desc.layout.backward != HET_BACKWARD_FUSED)
+        result = heti_split_backward(ctx, &compute);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
     het_schedule_free(compute);
     return result;
@@ -8981,6 +9047,7 @@ static void heti_find_stages(heti_rank *r) {
 static het_result heti_place_units(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
+    const het_layout *layout = &ctx->desc.layout;
     int64_t s, u, i;
     for (i = 0; i < part->actions; i++)
         if (part->action[i].kind == HET_ACTION_I) heti_stage_of(r, &part->action[i])->fused = 0;
@@ -8994,8 +9061,8 @@ static het_result heti_place_units(heti_rank *r) {
             HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL,
                                    &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
-                              (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : planned->recompute != 0 ||
-                               ctx->desc.recompute == HET_YES);
+                              (layout->recompute_unit ? layout->recompute_unit[u] != 0
+                                  : planned->recompute != 0 || layout->recompute == HET_YES);
         }
     }
     return HET_OK;
@@ -9003,7 +9070,7 @@ static het_result heti_place_units(heti_rank *r) {
 
 /* How much of a micro-batch the largest slice can hold: cuts move to the next granule. */
 static int64_t heti_slice_rows(const het_ctx *ctx) {
-    const int64_t most = ctx->desc.max_tokens;
+    const int64_t most = ctx->desc.limits.max_tokens;
     double total = 0.0, largest = 0.0;
     int64_t k;
     for (k = 0; k < ctx->share.plan->slices; k++) {
@@ -9036,7 +9103,7 @@ static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
 
 /* What a rank's list of actions needs at most at any time: activations of slices, carried
    micro-batches, messages received and not yet used. */
-typedef struct heti_needs { int64_t slots, carries, messages; } heti_needs;
+typedef struct heti_needs { int64_t slots, batch_slots, messages; } heti_needs;
 
 /* Follows a rank's list, all its stages at once. left: [stages][max_micro_batches], slices of a
    micro-batch that are still in flight or to come. In a context for inference only the forward
@@ -9045,8 +9112,8 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
     const int only_forward = ctx->desc.inference == HET_YES;
     const het_schedule *s = ctx->share.schedule;
     const het_plan *plan = ctx->share.plan;
-    int64_t i, slots = 0, carries = 0, messages = 0;
-    memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.max_micro_batches) * sizeof *left);
+    int64_t i, slots = 0, batch_slots = 0, messages = 0;
+    memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.limits.max_micro_batches) * sizeof *left);
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *a = &s->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
@@ -9058,11 +9125,11 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
         first = plan->first_stage[a->pipeline];
         last = plan->first_stage[a->pipeline + 1] - 1;
         stage = first + a->stage;
-        open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
+        open = &left[stage * ctx->desc.limits.max_micro_batches + a->micro_batch];
         if (forward) {
             needs->slots = heti_max(needs->slots, ++slots);
             if (a->slice == 0) {
-                needs->carries = heti_max(needs->carries, ++carries);
+                needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
                 *open = plan->slices;
             }
         }
@@ -9072,7 +9139,7 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
             needs->messages = heti_max(needs->messages, ++messages);
         if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || only_forward) {
             slots--;
-            if (--*open == 0) carries--;
+            if (--*open == 0) batch_slots--;
         }
     }
 }
@@ -9090,7 +9157,7 @@ static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
 
 /* Whether ranks keep only the part of a block's gradient that they own. */
 static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
-    return ctx->desc.shard_gradients == HET_YES && !ctx->block[b].frozen && ctx->share.owners[b].holders > 1;
+    return ctx->desc.layout.shard_gradients == HET_YES && !ctx->block[b].frozen && ctx->share.owners[b].holders > 1;
 }
 
 /* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is
@@ -9115,10 +9182,10 @@ static int64_t heti_shard_place(const het_ctx *ctx, int64_t unit, int64_t b) {
 }
 
 /* Ranks that share a sharded block with this one, written to `peer` unless that is NULL. */
-static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer) {
+static int64_t heti_shard_streams(const heti_rank *r, heti_shard_stream *peer) {
     const het_ctx *ctx = r->ctx;
     int64_t rank, b, count = 0;
-    for (rank = 0; rank < ctx->ranks && ctx->desc.shard_gradients == HET_YES; rank++) {
+    for (rank = 0; rank < ctx->ranks && ctx->desc.layout.shard_gradients == HET_YES; rank++) {
         for (b = 0; b < ctx->block_count; b++) {
             const heti_owners *owners = &ctx->share.owners[b];
             if (heti_is_sharded(ctx, b) && heti_holder_of(owners, r->rank) >= 0 && heti_holder_of(owners, rank) >= 0)
@@ -9132,12 +9199,12 @@ static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer) {
 }
 
 /* The ends a rank has; with `end` NULL they are only counted. */
-static void heti_find_ends(heti_rank *r, heti_end *end) {
+static void heti_find_ends(heti_rank *r, heti_endpoint *end) {
     heti_part *part = r->part;
     int64_t g, m;
     part->ends = part->lanes = 0;
     for (g = 0; g < r->ctx->share.groups; g++) {
-        const heti_group *group = &r->ctx->share.group[g];
+        const heti_communicator *group = &r->ctx->share.group[g];
         for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
         if (m == group->members) continue;
         if (end) {
@@ -9152,7 +9219,8 @@ static void heti_find_ends(heti_rank *r, heti_end *end) {
 static het_result heti_count_needs(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
-    const size_t bytes = HETI_CAST(size_t, ctx->share.plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
+    const int64_t most = ctx->share.plan->stages * ctx->desc.limits.max_micro_batches;
+    const size_t bytes = HETI_CAST(size_t, most) * sizeof(int64_t);
     int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
     heti_needs needs;
     int64_t s, u;
@@ -9164,13 +9232,13 @@ static het_result heti_count_needs(heti_rank *r) {
     heti_free(&ctx->allocator, left, bytes);
     heti_find_stages(r);
     part->slot_count = heti_max(needs.slots, part->stage_count); /* het_infer keeps one of each stage */
-    part->carry_count = heti_max(needs.carries, part->stage_count);
+    part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
     part->message_count = needs.messages;
     part->slice_rows = heti_slice_rows(ctx);
     part->message_bytes = heti_message_bytes(r, 0);
     part->lane_bytes = heti_message_bytes(r, 1);
     heti_find_ends(r, NULL);
-    part->shard.peers = heti_shard_peers(r, NULL);
+    part->shard.peers = heti_shard_streams(r, NULL);
     for (s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
         for (u = stage->unit_begin; stage->rank == r->rank && u < stage->unit_end; u++)
@@ -9189,7 +9257,7 @@ static int heti_is_whole(const heti_rank *r, int64_t parameter) {
     const het_ctx *ctx = r->ctx;
     const heti_parameter *p = &ctx->parameter[parameter];
     return p->product == 2 && p->uses == 1 && ctx->share.owners[p->block].holders == 1 && heti_fills_sums(r)
-        && ctx->desc.max_micro_batches == 1 && ctx->share.plan->slices == 1;
+        && ctx->desc.limits.max_micro_batches == 1 && ctx->share.plan->slices == 1;
 }
 
 /* Whether it sums and rounds it as well (het_gradient.final). */
@@ -9240,7 +9308,7 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
         for (q = 0; q < r->ctx->unit[u].info.parameters; q++) {
             const int64_t p = r->ctx->unit[u].parameter[q];
             if (r->part->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
-            (void)heti_take(&sums, heti_sum_floats(r, p), sizeof(float));
+            (void)heti_reserve(&sums, heti_sum_floats(r, p), sizeof(float));
             r->part->sum_at[p] = -HETI_CAST(int64_t, sums.used / sizeof(float)); /* from the end of the slot, for now */
         }
         if (heti_add(stage->unit[u - stage->unit_begin].end, sums.used, &both)) bytes = heti_max_size(bytes, both);
@@ -9286,8 +9354,8 @@ static void heti_layout_blocks(heti_rank *r) {
 static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
     const int fused = stage->fused, sliced = ctx->share.plan->slices > 1;
     if (ctx->desc.inference == HET_YES) {
-        if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_CARRY_GRADIENT) return HETI_REGION_NONE;
-        return keep == HET_KEEP_CARRY ? HETI_REGION_CARRY : HETI_REGION_SHARED;
+        if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_MICRO_BATCH_GRADIENT) return HETI_REGION_NONE;
+        return keep == HET_KEEP_MICRO_BATCH ? HETI_REGION_BATCH : HETI_REGION_SHARED;
     }
     switch (keep) {
     case HET_KEEP_CALL: return HETI_REGION_SHARED;
@@ -9295,8 +9363,9 @@ static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const
     case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     /* also the keys and values that het_infer continues */
-    case HET_KEEP_CARRY: return sliced ? HETI_REGION_CARRY : HETI_REGION_SLICE;
-    case HET_KEEP_CARRY_GRADIENT: return sliced ? HETI_REGION_CARRY : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_MICRO_BATCH: return sliced ? HETI_REGION_BATCH : HETI_REGION_SLICE;
+    case HET_KEEP_MICRO_BATCH_GRADIENT:
+        return sliced ? HETI_REGION_BATCH : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     default: return HETI_REGION_SLICE;
     }
 }
@@ -9308,14 +9377,16 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
     int64_t s;
     for (s = 0; s < unit->info.in_streams; s++) {
         unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
-        if (i == 0) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
+        if (i == 0)
+            (void)heti_reserve(slot, part->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
     }
     for (s = 0; s < unit->info.out_streams; s++) {
         const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
         const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
         unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
-        if (!reuse) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+        if (!reuse)
+            (void)heti_reserve(slot, part->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
     }
 }
@@ -9335,17 +9406,18 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
             unit->region[t] = region;
             if (region == HETI_REGION_NONE) continue;
             unit->offset[t] = arena[region].used;
-            (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : part->slice_rows,
+            (void)heti_reserve(&arena[region],
+                               region == HETI_REGION_BATCH ? r->ctx->desc.limits.max_tokens : part->slice_rows,
                             HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
         unit->end = arena[HETI_REGION_SLICE].used;
         unit->workspace = arena[HETI_REGION_SHARED].used;
-        (void)heti_take(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
+        (void)heti_reserve(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
         part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
     }
     part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
-    part->carry_bytes = heti_max_size(part->carry_bytes, arena[HETI_REGION_CARRY].used);
-    return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_CARRY].overflow &&
+    part->batch_slot_bytes = heti_max_size(part->batch_slot_bytes, arena[HETI_REGION_BATCH].used);
+    return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_BATCH].overflow &&
         !arena[HETI_REGION_SHARED].overflow;
 }
 
@@ -9353,7 +9425,7 @@ static int heti_layout_activations(heti_rank *r) {
     heti_part *part = r->part;
     int64_t s, p;
     int fits = 1;
-    part->shared_bytes = part->slot_bytes = part->carry_bytes = 0;
+    part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = 0;
     memset(part->stream_width, 0, sizeof part->stream_width);
     for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (p = 0; p < r->ctx->parameter_count; p++)
@@ -9364,19 +9436,19 @@ static int heti_layout_activations(heti_rank *r) {
 
 static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
-    const int64_t rows = r->ctx->desc.max_tokens, sequences = r->ctx->desc.max_sequences;
+    const int64_t rows = r->ctx->desc.limits.max_tokens, sequences = r->ctx->desc.limits.max_sequences;
     int64_t i;
-    for (i = 0; i < part->carry_count; i++) {
-        heti_carry *carry = &part->carry[i];
-        carry->device_token = HETI_TAKE(arena, int32_t, rows);
-        carry->device_target = HETI_TAKE(arena, int32_t, rows);
-        carry->device_position = HETI_TAKE(arena, int32_t, rows);
-        carry->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
-        carry->device_weight = HETI_TAKE(arena, float, rows);
-        carry->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
-        carry->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
-        carry->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-        carry->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->carry_bytes));
+    for (i = 0; i < part->batch_slot_count; i++) {
+        heti_batch_slot *batch_slot = &part->batch_slot[i];
+        batch_slot->device_token = HETI_TAKE(arena, int32_t, rows);
+        batch_slot->device_target = HETI_TAKE(arena, int32_t, rows);
+        batch_slot->device_position = HETI_TAKE(arena, int32_t, rows);
+        batch_slot->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
+        batch_slot->device_weight = HETI_TAKE(arena, float, rows);
+        batch_slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
+        batch_slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
+        batch_slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+        batch_slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->batch_slot_bytes));
     }
     for (i = 0; i < part->slot_count; i++)
         part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
@@ -9384,7 +9456,7 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
 
 /* Positions of the longest sequence there can be. */
 static int64_t heti_rotary_rows(const het_desc *desc) {
-    return desc->model.position == HET_ROTARY ? heti_min(desc->model.context, desc->max_tokens) : 0;
+    return desc->model.position == HET_ROTARY ? heti_min(desc->model.context, desc->limits.max_tokens) : 0;
 }
 
 /* Cuts up the device's block, or counts it when base is NULL. */
@@ -9452,7 +9524,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     int64_t u;
-    if (!r->device.iface->graphs || ctx->desc.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
+    if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw()) return 0;
     for (u = 0; u < ctx->unit_count; u++)
@@ -9464,19 +9536,20 @@ static int64_t heti_graph_places(const heti_rank *r) {
 static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
-    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
+    const int64_t rows = ctx->desc.limits.max_tokens, sequences = ctx->desc.limits.max_sequences,
+                  outgoing = ctx->ranks > 1 ? 2 : 0;
     int64_t i;
     size_t mark;
     part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
-    part->carry = HETI_TAKE(arena, heti_carry, part->carry_count);
+    part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count);
     part->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
-    part->end = HETI_TAKE(arena, heti_end, part->ends);
-    part->shard.peer = HETI_TAKE(arena, heti_shard_peer, part->shard.peers);
+    part->end = HETI_TAKE(arena, heti_endpoint, part->ends);
+    part->shard.peer = HETI_TAKE(arena, heti_shard_stream, part->shard.peers);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
@@ -9485,11 +9558,11 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->ring.reached = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
     part->ring.ready = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
     part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->ranks + 1 : 0);
-    for (i = 0; i < part->carry_count; i++) {
+    for (i = 0; i < part->batch_slot_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
         if (arena->base) {
-            part->carry[i].sequence_start = start;
-            part->carry[i].granule_start = granule;
+            part->batch_slot[i].sequence_start = start;
+            part->batch_slot[i].granule_start = granule;
         }
     }
     part->host_token = HETI_TAKE(arena, int32_t, rows);
@@ -9532,7 +9605,7 @@ static het_result heti_map_rank(heti_rank *r) {
     heti_layout_host(r, &part->host);
     HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
     heti_layout_host(r, &part->host);
-    (void)heti_shard_peers(r, part->shard.peer);
+    (void)heti_shard_streams(r, part->shard.peer);
     heti_find_stages(r);
     heti_find_ends(r, part->end);
     HETI_TRY(heti_open_ends(r));
@@ -9574,16 +9647,16 @@ static void heti_count_host(het_ctx *ctx) {
 static het_result heti_build_share(het_ctx *ctx) {
     int64_t i;
     HETI_TRY(heti_take_plan(ctx));
-    if (ctx->share.plan->slices > ctx->desc.max_tokens)
+    if (ctx->share.plan->slices > ctx->desc.limits.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
                                                      "most as many granules", ctx->call, ctx->share.plan->slices,
-                                                     ctx->desc.max_tokens);
+                                                     ctx->desc.limits.max_tokens);
     HETI_TRY(heti_build_owners(ctx));
     HETI_TRY(heti_take_schedule(ctx));
     for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
     heti_count_host(ctx);
-    ctx->desc.plan = ctx->share.plan;
-    ctx->desc.schedule = NULL;
+    ctx->desc.layout.plan = ctx->share.plan;
+    ctx->desc.layout.schedule = NULL;
     return HET_OK;
 }
 
@@ -9609,7 +9682,7 @@ static het_result heti_open_drawer(heti_rank *r, het_device *drawer) {
         return HET_OK;
     memset(&config, 0, sizeof config);
     config.allocator = &r->ctx->allocator;
-    config.parallel = &r->ctx->desc.parallel;
+    config.parallel = &r->ctx->desc.host.parallel;
     config.threads = r->desc.threads;
     drawer->iface = het_cpu_device();
     return drawer->iface->create(&config, &drawer->self);
@@ -9744,8 +9817,9 @@ static void heti_release_rank(heti_rank *r) {
 static void heti_close_share(het_ctx *ctx, heti_share *share) {
     int64_t i;
     for (i = 0; share->part && i < ctx->local_count; i++)
-        heti_abort_ends(&ctx->desc.groups, &share->part[i], ctx->failed != 0);
-    for (i = 0; share->part && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &share->part[i]);
+        heti_abort_ends(&ctx->desc.layout.communicators, &share->part[i], ctx->failed != 0);
+    for (i = 0; share->part && i < ctx->local_count; i++)
+        heti_leave_ends(&ctx->desc.layout.communicators, &share->part[i]);
     for (i = 0; share->part && i < ctx->local_count; i++) {
         heti_close_memory(&ctx->rank[i], &share->part[i]);
         heti_close_ends(&ctx->rank[i], &share->part[i]);
@@ -9818,7 +9892,7 @@ static het_result heti_agree(het_ctx *ctx) {
                     parameters, plan);
     for (i = 0; i < ctx->processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
-        HETI_TRY(heti_spread(ctx, i, other, SIZE));
+        HETI_TRY(heti_broadcast(ctx, i, other, SIZE));
         other[SIZE - 1] = 0;
         if (result != HET_OK) continue;
         for (at = same = 0; own[at] && own[at] == other[at]; at++)
@@ -9839,7 +9913,7 @@ static het_result heti_agree(het_ctx *ctx) {
    heti_release cleans up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     heti_take_desc(ctx, desc);
-    HETI_TRY(heti_find_world(ctx));
+    HETI_TRY(heti_find_ranks(ctx));
     HETI_TRY(heti_build_tables(ctx));
     if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks",
@@ -9867,10 +9941,10 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx *
     if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
     het_desc_defaults(&full);
     HETI_TRY(heti_check_desc(error, &full));
-    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
+    c = HETI_CAST(het_ctx *, full.host.allocator.alloc(full.host.allocator.user, sizeof(het_ctx), 64));
     if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %b", HETI_CAST(uint64_t, sizeof(het_ctx)));
     memset(c, 0, sizeof *c);
-    c->counter.inner = full.allocator;
+    c->counter.inner = full.host.allocator;
     c->allocator.alloc = heti_counted_alloc;
     c->allocator.free = heti_counted_free;
     c->allocator.user = &c->counter;
@@ -9904,7 +9978,7 @@ static het_result heti_start(het_ctx *ctx) {
 
 /* Nobody shall train 90 times slower without knowing. */
 static void heti_tell_kernels(const het_ctx *ctx) {
-    const het_logger *logger = &ctx->desc.logger;
+    const het_logger *logger = &ctx->desc.host.logger;
     int64_t i = 0;
     if (!logger->log || het_cpu_device() != &heti_ref_iface) return;
     while (i < ctx->local_count && ctx->rank[i].device.iface != &heti_ref_iface) i++;
@@ -9937,8 +10011,9 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
         heti_set_call(c, NULL);
         *ctx = c;
     }
-    else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->logger.log)
-        desc->logger.log(desc->logger.user, HET_LOG_ERROR, result, error ? error->text : het_result_text(result));
+    else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->host.logger.log)
+        desc->host.logger.log(desc->host.logger.user, HET_LOG_ERROR, result,
+                              error ? error->text : het_result_text(result));
     return result;
 }
 
@@ -9968,12 +10043,12 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     if (error) memset(error, 0, sizeof *error);
     memset(&one, 0, sizeof one);
     if (desc) one = *desc;
-    one.device_count = 1;
-    one.transport.iface = NULL;
-    one.groups.iface = NULL;
-    one.plan = NULL;
-    one.schedule = NULL;
-    one.link_count = 0;
+    one.layout.device_count = 1;
+    one.layout.transport.iface = NULL;
+    one.layout.communicators.iface = NULL;
+    one.layout.plan = NULL;
+    one.layout.schedule = NULL;
+    one.emulate.link_count = 0;
     heti_fp_enter(&fp);
     result = heti_new(&one, HETI_TO_DESCRIBE, &d.ctx, error);
     heti_fp_leave(&fp);
@@ -10124,7 +10199,7 @@ static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int
 static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b) {
     int64_t g, sequence = 0;
     if (b->granules == 0) return HET_OK;
-    if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
+    if (b->granules < 0 || b->granules > ctx->desc.limits.max_tokens || !b->granule_start)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index,
                          b->granules, b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
@@ -10148,12 +10223,12 @@ static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch 
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and "
                                                        "sequence_start must not be NULL", index, b->tokens,
                                                        b->sequences);
-    if (b->tokens > ctx->desc.max_tokens)
+    if (b->tokens > ctx->desc.limits.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens,
-                         ctx->desc.max_tokens);
-    if (b->sequences > ctx->desc.max_sequences)
+                         ctx->desc.limits.max_tokens);
+    if (b->sequences > ctx->desc.limits.max_sequences)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index,
-                         b->sequences, ctx->desc.max_sequences);
+                         b->sequences, ctx->desc.limits.max_sequences);
     HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
     for (s = 0; s < b->sequences; s++)
         if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
@@ -10172,7 +10247,8 @@ static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t 
         memcpy(start, b->granule_start, HETI_CAST(size_t, b->granules + 1) * sizeof *start);
         return HET_OK;
     }
-    return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.max_tokens + 1, granules);
+    return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.limits.max_tokens + 1,
+                        granules);
 }
 
 /* Weights that a failed load left half written must not be used; loading again mends them. */
@@ -10184,7 +10260,7 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function) {
 }
 
 /* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
-static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
+static het_result heti_check_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
     heti_task *task = &ctx->task;
     het_sum sum;
     int64_t m, i;
@@ -10250,7 +10326,7 @@ static het_result heti_deal(het_ctx *ctx, const het_batch *batches, int64_t coun
     heti_share *share = &ctx->share;
     const het_schedule *schedule = share->schedule;
     int64_t p, m, left = 0, first = 0;
-    het_plan_divide(share->plan, count, share->batch_count);
+    het_plan_micro_batches(share->plan, count, share->batch_count);
     for (p = 0; p < share->plan->pipelines; p++) {
         left += heti_max(0, share->batch_count[p] - schedule->micro_batches[p]);
         share->batch_count[p] = heti_min(share->batch_count[p], schedule->micro_batches[p]);
@@ -10314,30 +10390,30 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
    size, none included, and travel in chunks. In exact mode the sum has no order (DETERMINISM); in
    fast mode the plan fixes it.
    That is the middle of five parts of a job's list of moves (heti_move_of). First come and last go
-   seats: holders that reach each other without the host (>>group) share one, all others have one
-   of their own. The holders of a seat reduce to its first one, who leads, or at once to the owners
-   where the block has no other seat; at the end the leader gives each holder of its seat what it
-   owns. Between leaders of seats, where these are spread over processes, the same happens inside
-   each process by messages: the ring has one member a process, its first seat, to whom the others
-   of the process add their block, one after the other, and who gives them their parts back. In one
-   process every seat is a member. A gather does all of it backwards.
-   What it costs, for a block of E elements: each holder but the members sends E and gets its part,
-   and the members of the ring send E less their part. A list is made move by move, when it is
-   needed: as a table it would be of the square of the holders, on every rank.
-   Jobs of a rank run one after the other, in one order that all ranks share, beside computation:
-   heti_advance_ring is called between units and while waiting.
+   seats: holders that reach each other without the host (>>communicator) share one, all others have
+   one of their own. The holders of a seat reduce to its first one, who leads, or at once to the
+   owners where the block has no other seat; at the end the leader gives each holder of its seat
+   what it owns. Between leaders of seats, where these are spread over processes, the same happens
+   inside each process by messages: the ring has one member a process, its first seat, to whom the
+   others of the process add their block, one after the other, and who gives them their parts back.
+   In one process every seat is a member. A gather does all of it backwards. What it costs, for a
+   block of E elements: each holder but the members sends E and gets its part, and the members of
+   the ring send E less their part. A list is made move by move, when it is needed: as a table it
+   would be of the square of the holders, on every rank. Jobs of a rank run one after the other, in
+   one order that all ranks share, beside computation: heti_advance_ring is called between units and
+   while waiting.
    ============================================================================================== */
 
 /* The first element that a seat's holders own; of `seats`: the end. */
-static int64_t heti_seat_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
+static int64_t heti_local_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
 
 /* One of the moves of seat i in which its process adds to, or gets from, the leader: seat `first`
    of the process. */
 static void heti_inside_move(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
                              int gather, heti_move *m) {
     const int whole = inwards != gather;
-    const int64_t begin = whole ? 0 : heti_seat_cut(owners, other),
-                  end = whole ? owners->cut[owners->holders] : heti_seat_cut(owners, other + 1);
+    const int64_t begin = whole ? 0 : heti_local_cut(owners, other),
+                  end = whole ? owners->cut[owners->holders] : heti_local_cut(owners, other + 1);
     if (i == (inwards ? other : first)) {
         m->to = heti_seat_rank(owners, inwards ? first : other);
         m->send_begin = begin;
@@ -10356,11 +10432,11 @@ static void heti_ring_move(const heti_owners *owners, int64_t i, int64_t turn, i
     int64_t part = (i + 2 * members - turn - (gather ? 0 : 1)) % members;
     m->to = heti_seat_rank(owners, owners->member[(i + 1) % members]);
     m->from = heti_seat_rank(owners, owners->member[(i + members - 1) % members]);
-    m->send_begin = heti_seat_cut(owners, owners->member[part]);
-    m->send_end = heti_seat_cut(owners, owners->member[part + 1]);
+    m->send_begin = heti_local_cut(owners, owners->member[part]);
+    m->send_end = heti_local_cut(owners, owners->member[part + 1]);
     part = (part + members - 1) % members;
-    m->receive_begin = heti_seat_cut(owners, owners->member[part]);
-    m->receive_end = heti_seat_cut(owners, owners->member[part + 1]);
+    m->receive_begin = heti_local_cut(owners, owners->member[part]);
+    m->receive_end = heti_local_cut(owners, owners->member[part + 1]);
     m->add = !gather;
 }
 
@@ -10384,7 +10460,7 @@ static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t nu
     inside = owners->member[i + 1] - first - 1;
     turns = owners->members - 1;
     if (number == 0 || number == 2 * inside + turns + 1) {
-        m->end = owners->group[seat] >= 0 ? heti_end_of(r, owners->group[seat]) : NULL;
+        m->end = owners->group[seat] >= 0 ? heti_endpoint_of(r, owners->group[seat]) : NULL;
         m->whole = (number == 0) != (job->gather != 0);
     } else if (heti_seat_rank(owners, seat) != r->rank) { /* the leader's turn */
     } else if (number <= inside) {
@@ -10551,9 +10627,9 @@ static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes) {
 
 /* At the start of a gather, at the end of a reduction: what each holder of a seat owns goes to, or
    comes from, the leader. */
-static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_job *job) {
+static het_result heti_give_parts(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
     const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_group *group = &r->ctx->share.group[end->group];
+    const heti_communicator *group = &r->ctx->share.group[end->group];
     const int64_t first = heti_holder_of(owners, group->member[0]);
     const size_t element = heti_ring_element(r, job);
     int64_t m;
@@ -10572,9 +10648,9 @@ static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_j
 
 /* At the start of a reduction, at the end of a gather: all of the block to the leader or from it,
    or each part to its owner or from it. */
-static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_job *job) {
+static het_result heti_give_block(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
     const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_group *group = &r->ctx->share.group[end->group];
+    const heti_communicator *group = &r->ctx->share.group[end->group];
     const int64_t first = heti_holder_of(owners, group->member[0]);
     const size_t element = heti_ring_element(r, job);
     int64_t *start = r->part->ring.start, m;
@@ -10586,7 +10662,7 @@ static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_j
     }
     HETI_TRY(heti_order_end(r, end, NULL));
     return heti_give_ranges(r, end, job->gather, heti_ring_address(r, job, 0), start, element == sizeof(double) ?
-                            HET_GROUP_F64 : HET_GROUP_F32);
+                            HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32);
 }
 
 /* Begins move `number` of the present job. */
@@ -10723,7 +10799,7 @@ static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t 
 }
 
 /* Moves to the next backward call of rank `from` that has something to send; 0: there is none. */
-static int heti_next_call(const het_ctx *ctx, int64_t from, heti_piece *p) {
+static int heti_next_call(const het_ctx *ctx, int64_t from, heti_shard_chunk *p) {
     const het_schedule *s = ctx->share.schedule;
     for (;;) {
         if (p->unit > p->unit_begin) {
@@ -10748,7 +10824,7 @@ static int heti_next_call(const het_ctx *ctx, int64_t from, heti_piece *p) {
 }
 
 /* Moves to the next piece that rank `from` sends to rank `to`. */
-static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_piece *p) {
+static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_shard_chunk *p) {
     for (;;) {
         const heti_owners *owners = p->block >= 0 ? &ctx->share.owners[p->block] : NULL;
         const int64_t place = owners ? heti_holder_of(owners, to) : -1;
@@ -10765,7 +10841,7 @@ static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_p
     }
 }
 
-static void heti_first_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_piece *p) {
+static void heti_first_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_shard_chunk *p) {
     memset(p, 0, sizeof *p);
     p->action = ctx->share.schedule->start[from] - 1;
     p->call = p->block = -1;
@@ -10786,9 +10862,9 @@ static double *heti_shard_buffer(const heti_rank *r, int64_t call, int64_t unit,
     return r->part->shard.buffer[call % 2] + heti_shard_place(r->ctx, unit, b);
 }
 
-static het_result heti_advance_out(heti_rank *r, heti_shard_peer *peer) {
+static het_result heti_advance_out(heti_rank *r, heti_shard_stream *peer) {
     for (;;) {
-        const heti_piece *p = &peer->out;
+        const heti_shard_chunk *p = &peer->out;
         void *data;
         int done;
         if (peer->sending) {
@@ -10809,9 +10885,9 @@ static het_result heti_advance_out(heti_rank *r, heti_shard_peer *peer) {
     }
 }
 
-static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer) {
+static het_result heti_advance_in(heti_rank *r, heti_shard_stream *peer) {
     for (;;) {
-        const heti_piece *p = &peer->in;
+        const heti_shard_chunk *p = &peer->in;
         int done;
         if (peer->receiving) {
             HETI_TRY(heti_test_post(r, &peer->receive, &done));
@@ -10830,7 +10906,7 @@ static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer) {
 
 /* Takes what has come and posts what is next, as far as it goes without waiting: groups, rings and
    sharded gradients. */
-static het_result heti_advance(heti_rank *r) {
+static het_result heti_progress(heti_rank *r) {
     heti_part *part = r->part;
     int64_t i;
     for (i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
@@ -10867,7 +10943,7 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
     for (i = 0; i < u->info.parameters; i++)
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
     if (heti_next_sharded(r->ctx, unit, -1) < 0) return HET_OK;
-    HETI_TRY(heti_await(r, NULL, heti_shard_free, "a gradient's receive", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_shard_free, "a gradient's receive", -1));
     return heti_clear(r, r->part->shard.buffer[r->part->shard.calls % 2],
                       HETI_CAST(size_t, heti_shard_place(r->ctx, unit, -1)) * sizeof(double));
 }
@@ -10876,7 +10952,7 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
 static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
     const het_described_unit *u = &r->ctx->unit[unit];
     heti_part *part = r->part;
-    heti_piece p;
+    heti_shard_chunk p;
     int64_t b, i;
     for (i = 0; i < u->info.parameters && rows > 0; i++)
         if (u->info.parameter[i].product) part->empty[u->parameter[i]] = 0;
@@ -10898,7 +10974,7 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows)
         HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
         part->shard.calls++;
     }
-    return r->capturing ? HET_OK : heti_advance(r);
+    return r->capturing ? HET_OK : heti_progress(r);
 }
 
 /* =================================================================================================
@@ -10922,42 +10998,43 @@ static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequ
         }
 }
 
-/* Brings rows [first, n) of a micro-batch to the device; the host bounds of `carry` are already
-   there. */
-static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batch *b, int64_t first) {
+/* Brings rows [first, n) of a micro-batch to the device; the host bounds of `batch_slot` are
+   already there. */
+static het_result heti_load_rows(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b, int64_t first) {
     heti_part *part = r->part;
     const int64_t rows = b->tokens - first;
-    het_view *v = &carry->view;
+    het_view *v = &batch_slot->view;
     int64_t i;
-    heti_fill_positions(r, carry->sequence_start, b->sequences, first);
+    heti_fill_positions(r, batch_slot->sequence_start, b->sequences, first);
     for (i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
     for (i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
     memcpy(part->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
     memcpy(part->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
-    HETI_TRY(heti_copy_in(r, carry->device_token + first, part->host_token, rows, sizeof *part->host_token));
-    HETI_TRY(heti_copy_in(r, carry->device_target + first, part->host_target, rows, sizeof *part->host_target));
-    HETI_TRY(heti_copy_in(r, carry->device_position + first, part->host_position, rows, sizeof *part->host_position));
-    HETI_TRY(heti_copy_in(r, carry->device_sequence_of + first, part->host_sequence_of, rows,
+    HETI_TRY(heti_copy_in(r, batch_slot->device_token + first, part->host_token, rows, sizeof *part->host_token));
+    HETI_TRY(heti_copy_in(r, batch_slot->device_target + first, part->host_target, rows, sizeof *part->host_target));
+    HETI_TRY(heti_copy_in(r, batch_slot->device_position + first, part->host_position, rows,
+                          sizeof *part->host_position));
+    HETI_TRY(heti_copy_in(r, batch_slot->device_sequence_of + first, part->host_sequence_of, rows,
                           sizeof *part->host_sequence_of));
-    HETI_TRY(heti_copy_in(r, carry->device_weight + first, part->host_weight, rows, sizeof *part->host_weight));
-    HETI_TRY(heti_copy_in(r, carry->device_sample_id, part->host_sample_id, b->sequences,
+    HETI_TRY(heti_copy_in(r, batch_slot->device_weight + first, part->host_weight, rows, sizeof *part->host_weight));
+    HETI_TRY(heti_copy_in(r, batch_slot->device_sample_id, part->host_sample_id, b->sequences,
                           sizeof *part->host_sample_id));
-    HETI_TRY(heti_copy_in(r, carry->device_sequence_start, carry->sequence_start, b->sequences + 1,
-                          sizeof *carry->sequence_start));
-    HETI_TRY(heti_copy_in(r, carry->device_granule_start, carry->granule_start, v->granules + 1,
-                          sizeof *carry->granule_start));
+    HETI_TRY(heti_copy_in(r, batch_slot->device_sequence_start, batch_slot->sequence_start, b->sequences + 1,
+                          sizeof *batch_slot->sequence_start));
+    HETI_TRY(heti_copy_in(r, batch_slot->device_granule_start, batch_slot->granule_start, v->granules + 1,
+                          sizeof *batch_slot->granule_start));
     v->tokens = b->tokens;
     v->sequences = b->sequences;
-    v->token = carry->device_token;
-    v->target = carry->device_target;
-    v->position = carry->device_position;
-    v->sequence_of = carry->device_sequence_of;
-    v->weight = carry->device_weight;
-    v->sample_id = carry->device_sample_id;
-    v->sequence_start = carry->device_sequence_start;
-    v->granule_start = carry->device_granule_start;
-    v->host_sequence_start = carry->sequence_start;
-    v->host_granule_start = carry->granule_start;
+    v->token = batch_slot->device_token;
+    v->target = batch_slot->device_target;
+    v->position = batch_slot->device_position;
+    v->sequence_of = batch_slot->device_sequence_of;
+    v->weight = batch_slot->device_weight;
+    v->sample_id = batch_slot->device_sample_id;
+    v->sequence_start = batch_slot->device_sequence_start;
+    v->granule_start = batch_slot->device_granule_start;
+    v->host_sequence_start = batch_slot->sequence_start;
+    v->host_granule_start = batch_slot->granule_start;
     if (r->loaded) HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, r->loaded), "event");
     return HET_OK;
 }
@@ -10966,25 +11043,26 @@ static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batc
    may be filled again. What is computed on it may still run. */
 static het_result heti_await_loaded(heti_rank *r) {
     if (r->loaded)
-        HETI_DEVICE(r, r->device.iface->queues->event_sync(r->device.self, r->loaded, r->ctx->desc.stall_deadline),
+        HETI_DEVICE(r, r->device.iface->queues->event_sync(r->device.self, r->loaded,
+                                                           r->ctx->desc.layout.stall_deadline),
                     "waiting for the device");
     return HET_OK;
 }
 
-static het_result heti_load_batch(heti_rank *r, heti_carry *carry, const het_batch *b) {
+static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b) {
     HETI_TRY(heti_await_loaded(r));
-    memcpy(carry->sequence_start, b->sequence_start,
-           HETI_CAST(size_t, b->sequences + 1) * sizeof *carry->sequence_start);
-    HETI_TRY(heti_batch_granules(r->ctx, b, carry->granule_start, &carry->view.granules));
-    return heti_load_rows(r, carry, b, 0);
+    memcpy(batch_slot->sequence_start, b->sequence_start,
+           HETI_CAST(size_t, b->sequences + 1) * sizeof *batch_slot->sequence_start);
+    HETI_TRY(heti_batch_granules(r->ctx, b, batch_slot->granule_start, &batch_slot->view.granules));
+    return heti_load_rows(r, batch_slot, b, 0);
 }
 
-static heti_carry *heti_find_carry(heti_rank *r, int64_t stage, int64_t micro_batch) {
+static heti_batch_slot *heti_find_batch_slot(heti_rank *r, int64_t stage, int64_t micro_batch) {
     heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < part->carry_count; i++)
-        if (part->carry[i].stage == stage && (stage < 0 || part->carry[i].micro_batch == micro_batch))
-            return &part->carry[i];
+    for (i = 0; i < part->batch_slot_count; i++)
+        if (part->batch_slot[i].stage == stage && (stage < 0 || part->batch_slot[i].micro_batch == micro_batch))
+            return &part->batch_slot[i];
     return NULL;
 }
 
@@ -11000,34 +11078,35 @@ static heti_slot *heti_find_slot(heti_rank *r, int64_t stage, int64_t micro_batc
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
    slice. */
 static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, heti_slot **slot) {
-    heti_carry *carry = a->slice ? heti_find_carry(r, stage, a->micro_batch) : heti_find_carry(r, -1, 0);
+    heti_batch_slot *batch_slot =
+        a->slice ? heti_find_batch_slot(r, stage, a->micro_batch) : heti_find_batch_slot(r, -1, 0);
     *slot = heti_find_slot(r, -1, 0, 0);
-    if (!carry || !*slot)
+    if (!batch_slot || !*slot)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of "
                                                    "micro-batch %d, slice %d", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (a->slice == 0) {
-        HETI_TRY(heti_load_batch(r, carry, &r->ctx->task.batches[heti_batch_of(r->ctx, a)]));
-        carry->stage = stage;
-        carry->micro_batch = a->micro_batch;
-        carry->slices = r->ctx->share.plan->slices;
+        HETI_TRY(heti_load_batch(r, batch_slot, &r->ctx->task.batches[heti_batch_of(r->ctx, a)]));
+        batch_slot->stage = stage;
+        batch_slot->micro_batch = a->micro_batch;
+        batch_slot->slices = r->ctx->share.plan->slices;
     }
     (*slot)->stage = stage;
     (*slot)->micro_batch = a->micro_batch;
     (*slot)->slice = a->slice;
-    (*slot)->carry = carry;
+    (*slot)->batch_slot = batch_slot;
     return HET_OK;
 }
 
 static void heti_close_slot(heti_slot *slot) {
-    if (--slot->carry->slices == 0) slot->carry->stage = -1;
+    if (--slot->batch_slot->slices == 0) slot->batch_slot->stage = -1;
     slot->stage = -1;
 }
 
 static void heti_free_slots(heti_rank *r) {
     heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < part->carry_count; i++) part->carry[i].stage = -1;
+    for (i = 0; i < part->batch_slot_count; i++) part->batch_slot[i].stage = -1;
     for (i = 0; i < part->slot_count; i++) part->slot[i].stage = -1;
 }
 
@@ -11078,8 +11157,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     for (i = 0; i < placed->info.tensors; i++) {
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
-        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_CARRY ?
-                               slot->carry->memory : slot->memory, placed->offset[i]);
+        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_BATCH ?
+                               slot->batch_slot->memory : slot->memory, placed->offset[i]);
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
@@ -11111,7 +11190,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     het_hook_info info;
     het_result result;
     int64_t s;
-    if (!ctx->desc.hook) return HET_OK;
+    if (!ctx->desc.host.hook) return HET_OK;
     inside = heti_inside_of(ctx);
     info.direction = direction;
     info.rank = r->rank;
@@ -11128,8 +11207,8 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
         info.stream[s] = !there ? NULL : direction == HET_FORWARD ? c->out[s] : c->d_in[s];
         info.width[s] = !there ? 0 : direction == HET_FORWARD ? c->info->out_width[s] : c->info->in_width[s];
     }
-    inside->callback = "het_desc.hook";
-    result = ctx->desc.hook(ctx->desc.user, &info);
+    inside->callback = "het_desc.host.hook";
+    result = ctx->desc.host.hook(ctx->desc.host.user, &info);
     inside->callback = NULL;
     if (result == HET_OK) return HET_OK;
     return heti_fail(&r->error, result, "rank %d, step %d: the hook failed at unit %d (%s), micro-batch %d", r->rank,
@@ -11157,11 +11236,11 @@ static void heti_slow_down(heti_rank *r) {
 }
 
 /* Between two units: whether to go on. The rank's reductions move on. */
-static het_result heti_breathe(heti_rank *r) {
+static het_result heti_poll(heti_rank *r) {
     if (r->capturing) return HET_OK; /* it moves on once the graph is under way */
     heti_slow_down(r);
     HETI_TRY(heti_check_cancel(r));
-    return heti_advance(r);
+    return heti_progress(r);
 }
 
 /* ---- device graphs ----
@@ -11194,7 +11273,7 @@ static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t ke
     fact[4] = heti_trains(r->ctx);
     if (v) {
         fact[5] = work->slot - r->part->slot;
-        fact[6] = work->slot->carry - r->part->carry;
+        fact[6] = work->slot->batch_slot - r->part->batch_slot;
         fact[7] = v->tokens;
         fact[8] = v->sequences;
         fact[9] = v->granules;
@@ -11245,7 +11324,7 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
     heti_graph *g;
     het_result result;
     uint64_t key[2];
-    if (work->stage) HETI_TRY(heti_breathe(r));
+    if (work->stage) HETI_TRY(heti_poll(r));
     if (r->part->graphs == 0 || r->ctx->task.job == HETI_JOB_INFER) return call(r, work);
     heti_work_key(r, work, key);
     g = heti_find_graph(r, key);
@@ -11272,7 +11351,7 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
     het_unit_call c;
     int64_t u;
     for (u = stage->unit_begin; u < stage->unit_end; u++) {
-        HETI_TRY(heti_breathe(r));
+        HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
         HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
@@ -11286,10 +11365,10 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
     return HET_OK;
 }
 
-static het_result heti_clear_carried(heti_rank *r, const het_unit_call *c) {
+static het_result heti_clear_kept(heti_rank *r, const het_unit_call *c) {
     int64_t t;
     for (t = 0; t < c->info->tensors; t++)
-        if (c->info->tensor[t].keep == HET_KEEP_CARRY_GRADIENT)
+        if (c->info->tensor[t].keep == HET_KEEP_MICRO_BATCH_GRADIENT)
             HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, c->view->tokens * c->info->tensor[t].width) *
                                 sizeof(float)));
     return HET_OK;
@@ -11315,13 +11394,13 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     int64_t u, s;
     int now = 0;
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
-        HETI_TRY(heti_breathe(r));
+        HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
         now = 1 - now;
         for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
-        if (a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_carried(r, &c));
+        if (a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
         if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         if (a->kind == HET_ACTION_B && !c.info->is_loss)
@@ -11337,7 +11416,7 @@ static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
     het_unit_call c;
     int64_t u;
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
-        HETI_TRY(heti_breathe(r));
+        HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss) continue;
         HETI_TRY(heti_open_gradients(r, u));
@@ -11424,7 +11503,7 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
         part->next_outgoing = 1 - part->next_outgoing;
         HETI_TRY(heti_await_post(r, &message->post, "a receive", to));
         message->action = key;
-        message->end = heti_lane(r, r->rank, to);
+        message->end = heti_direct_link(r, r->rank, to);
     }
     memset(&envelope, 0, sizeof envelope);
     envelope.step = r->ctx->step;
@@ -11470,7 +11549,7 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     heti_message *message;
     HETI_TRY(heti_new_message(r, &key, &message));
     message->record = record;
-    message->end = heti_lane(r, from, r->rank);
+    message->end = heti_direct_link(r, from, r->rank);
     record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
     if (!message->end) return heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, size);
     HETI_TRY(heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
@@ -11483,7 +11562,7 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
 }
 
 /* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
-static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
+static het_result heti_receive_rows(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
                                float *const *stream, int64_t rows) {
     const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
     const het_action key = heti_consumer(a, stage->index, forward);
@@ -11530,22 +11609,22 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
 /* The places that keep a stage's keys and values between calls, and the view of the new rows. */
 static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot, het_view *view) {
     het_ctx *ctx = r->ctx;
-    heti_carry *carry = &r->part->carry[stage];
+    heti_batch_slot *batch_slot = &r->part->batch_slot[stage];
     het_batch b;
     memset(&b, 0, sizeof b);
     b.tokens = ctx->task.past + ctx->task.count;
     b.sequences = 1;
     b.token = b.target = ctx->task.token;
     HETI_TRY(heti_await_loaded(r));
-    carry->stage = stage;
-    carry->sequence_start[0] = 0;
-    carry->sequence_start[1] = carry->granule_start[1] = b.tokens;
-    carry->granule_start[0] = ctx->task.past;
-    carry->view.granules = 1;
-    HETI_TRY(heti_load_rows(r, carry, &b, ctx->task.past));
+    batch_slot->stage = stage;
+    batch_slot->sequence_start[0] = 0;
+    batch_slot->sequence_start[1] = batch_slot->granule_start[1] = b.tokens;
+    batch_slot->granule_start[0] = ctx->task.past;
+    batch_slot->view.granules = 1;
+    HETI_TRY(heti_load_rows(r, batch_slot, &b, ctx->task.past));
     *slot = &r->part->slot[stage];
-    (*slot)->carry = carry;
-    *view = carry->view;
+    (*slot)->batch_slot = batch_slot;
+    *view = batch_slot->view;
     view->row_begin = ctx->task.past;
     view->row_end = b.tokens;
     view->granule_begin = 0;
@@ -11576,10 +11655,10 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
         HETI_TRY(heti_open_inference(r, number, &slot, &view));
     } else {
         HETI_TRY(heti_open_slot(r, number, a, &slot));
-        view = heti_slice(ctx, &slot->carry->view, a);
+        view = heti_slice(ctx, &slot->batch_slot->view, a);
     }
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
-    HETI_TRY(heti_take_in(r, a, stage, 1, c.in, c.rows));
+    HETI_TRY(heti_receive_rows(r, a, stage, 1, c.in, c.rows));
     work = heti_work_of(a, stage, slot, &view);
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
@@ -11600,13 +11679,13 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d "
                                                    "before its forward", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
-    view = heti_slice(r->ctx, &slot->carry->view, a);
+    view = heti_slice(r->ctx, &slot->batch_slot->view, a);
     rows = view.row_end - view.row_begin;
     work = heti_work_of(a, stage, slot, &view);
     if (a->kind == HET_ACTION_W) {
         HETI_TRY(heti_do_work(r, &work, heti_backward_weights));
     } else {
-        HETI_TRY(heti_take_in(r, a, stage, 0, part->gradient_stream[0], rows));
+        HETI_TRY(heti_receive_rows(r, a, stage, 0, part->gradient_stream[0], rows));
         HETI_TRY(heti_do_work(r, &work, heti_backward));
         HETI_TRY(heti_hand_over(r, a, stage, 0, part->gradient_stream[last], rows));
     }
@@ -11697,7 +11776,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     het_verdict_args a;
     /* it has nothing to update, and another one hears for its process */
     if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
-    HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction", -1));
     HETI_TRY(heti_fill_sums(r, -1));
     HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
@@ -11756,7 +11835,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
         HETI_TRY(heti_fill_sums(r, a->stage));
         heti_ring_start(r, a->stage, 0, r->part->records);
         return HET_OK;
-    case HET_ACTION_VERDICT: return heti_verdict(r, a);
+    case HET_ACTION_COMMIT: return heti_verdict(r, a);
     case HET_ACTION_STEP: return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
     case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->part->records); return HET_OK;
     default:
@@ -11766,14 +11845,14 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
 }
 
 #ifdef HETI_THREADS
-/* het_desc.silent: the rank stops answering, as if its machine were gone, until another one
-   notices. */
+/* het_desc.emulate.test_hang: the rank stops answering, as if its machine were gone, until another
+   one notices. */
 static het_result heti_fall_silent(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     const double since = heti_now();
     HETI_LOCK(ctx);
     r->silent_since = since;
-    while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 20.0 * ctx->desc.deadline)
+    while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 20.0 * ctx->desc.layout.deadline)
         heti_wait_signal(&r->wake, &ctx->lock, 0.05);
     HETI_UNLOCK(ctx);
     return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: fell silent, and no other rank noticed", r->rank,
@@ -11793,7 +11872,9 @@ static het_result heti_execute(heti_rank *r) {
         if (!heti_takes_part(ctx, a)) continue;
         r->doing = a;
 #ifdef HETI_THREADS
-        if (ctx->desc.silent && ctx->desc.silent(ctx->desc.user, r->rank, ctx->step, i)) return heti_fall_silent(r);
+        if (ctx->desc.emulate.test_hang &&
+            ctx->desc.emulate.test_hang(ctx->desc.host.user, r->rank, ctx->step, i))
+            return heti_fall_silent(r);
 #endif
         if (a->kind == HET_ACTION_STEP) HETI_ATOMIC_STORE(&ctx->stepping, 1);
         record->action = *a;
@@ -11805,10 +11886,10 @@ static het_result heti_execute(heti_rank *r) {
         heti_slow_down(r);
         if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
         if (recorded) part->records++;
-        HETI_TRY(heti_advance(r));
+        HETI_TRY(heti_progress(r));
     }
     r->doing = NULL;
-    HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction", -1));
     for (i = 0; i < 2; i++) HETI_TRY(heti_await_post(r, &part->outgoing[i].post, "a receive", -1));
     return HET_OK;
 }
@@ -11937,7 +12018,7 @@ static void heti_run_rank(heti_rank *r) {
                         heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->part->action));
     }
     heti_raise(r);
-    heti_abort_ends(&r->ctx->desc.groups, r->part, 1);
+    heti_abort_ends(&r->ctx->desc.layout.communicators, r->part, 1);
 }
 
 /* Nobody outside writes into this rank's buffers any more. */
@@ -12047,25 +12128,26 @@ static double heti_median(double *value, int64_t count) {
     return 0.5 * (value[(count - 1) / 2] + value[count / 2]);
 }
 
-/* Where values begin to be far outside of HETRAIN_RECENT earlier ones: het_desc.spike. */
+/* Where values begin to be far outside of HETRAIN_LOSS_HISTORY earlier ones: het_desc.guard.spike.
+   */
 static double heti_spike_limit(const double *recent, double factor) {
-    double value[HETRAIN_RECENT], median;
+    double value[HETRAIN_LOSS_HISTORY], median;
     int64_t i;
     memcpy(value, recent, sizeof value);
-    median = heti_median(value, HETRAIN_RECENT);
-    for (i = 0; i < HETRAIN_RECENT; i++) value[i] = fabs(recent[i] - median);
-    return fma(1.4826 * factor, heti_median(value, HETRAIN_RECENT), median);
+    median = heti_median(value, HETRAIN_LOSS_HISTORY);
+    for (i = 0; i < HETRAIN_LOSS_HISTORY; i++) value[i] = fabs(recent[i] - median);
+    return fma(1.4826 * factor, heti_median(value, HETRAIN_LOSS_HISTORY), median);
 }
 
 static void heti_set_spike(het_ctx *ctx) {
     heti_measures *v = &ctx->verdict;
-    const int judged = ctx->desc.spike > 0.0 && v->recent.count == HETRAIN_RECENT;
-    v->spike_loss = judged ? heti_spike_limit(v->recent.loss, ctx->desc.spike) : 0.0;
-    v->spike_norm = judged ? heti_spike_limit(v->recent.norm, ctx->desc.spike) : 0.0;
+    const int judged = ctx->desc.guard.spike > 0.0 && v->recent.count == HETRAIN_LOSS_HISTORY;
+    v->spike_loss = judged ? heti_spike_limit(v->recent.loss, ctx->desc.guard.spike) : 0.0;
+    v->spike_norm = judged ? heti_spike_limit(v->recent.norm, ctx->desc.guard.spike) : 0.0;
 }
 
-static void heti_remember(het_recent *recent, double loss, double norm) {
-    if (recent->count == HETRAIN_RECENT) {
+static void heti_remember(het_loss_history *recent, double loss, double norm) {
+    if (recent->count == HETRAIN_LOSS_HISTORY) {
         recent->count--;
         memmove(recent->loss, recent->loss + 1, sizeof recent->loss - sizeof loss);
         memmove(recent->norm, recent->norm + 1, sizeof recent->norm - sizeof norm);
@@ -12105,8 +12187,8 @@ static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
     if (spike)
         (void)heti_format(what, sizeof what, "%s %g is above %g, the median of %d steps + %g deviations",
                           by_loss ? "loss" : "gradient norm", by_loss ? info->loss : info->gradient_norm,
-                          by_loss ? v->spike_loss : v->spike_norm, HETI_CAST(int64_t, HETRAIN_RECENT),
-                          ctx->desc.spike);
+                          by_loss ? v->spike_loss : v->spike_norm, HETI_CAST(int64_t, HETRAIN_LOSS_HISTORY),
+                          ctx->desc.guard.spike);
     if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite", ctx->parameter[p].name);
     if (p >= 0) {
         const int64_t unit = ctx->use[ctx->block[ctx->parameter[p].block].first_use];
@@ -12119,16 +12201,16 @@ static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
 }
 
 static void heti_tell(het_ctx *ctx, het_log_level level, het_result result) {
-    if (!ctx->desc.logger.log) return;
-    ctx->inside->callback = "het_desc.logger";
-    ctx->desc.logger.log(ctx->desc.logger.user, level, result, ctx->error.text);
+    if (!ctx->desc.host.logger.log) return;
+    ctx->inside->callback = "het_desc.host.logger";
+    ctx->desc.host.logger.log(ctx->desc.host.logger.user, level, result, ctx->error.text);
     ctx->inside->callback = NULL;
 }
 
 /* A bad step as configured: an error, or a line in the log. */
 static het_result heti_bad_step(het_ctx *ctx, int update, het_step_info *info) {
     const het_result result = heti_name_bad_step(ctx, info);
-    if (ctx->desc.skip_bad_steps != HET_YES || !update) return result;
+    if (ctx->desc.guard.skip_bad_steps != HET_YES || !update) return result;
     heti_tell(ctx, HET_LOG_WARNING, result);
     memset(&ctx->error, 0, sizeof ctx->error);
     info->skipped = 1;
@@ -12158,10 +12240,10 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     int64_t p;
     if (ctx->desc.inference == HET_YES)
         return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", function);
-    HETI_TRY(heti_total(ctx, function, batches, count));
-    if (count > ctx->desc.max_micro_batches)
+    HETI_TRY(heti_check_step(ctx, function, batches, count));
+    if (count > ctx->desc.limits.max_micro_batches)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count,
-                         ctx->desc.max_micro_batches);
+                         ctx->desc.limits.max_micro_batches);
     memset(&info, 0, sizeof info);
     for (p = 0; p < ctx->parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->parameter[p].exponent;
     heti_set_spike(ctx);
@@ -12193,9 +12275,9 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     int64_t first, n, i;
     const int64_t limbs = HETI_SUM_INTEGERS;
     memset(&loss, 0, sizeof loss);
-    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count));
+    HETI_TRY(heti_check_step(ctx, "het_evaluate", batches, count));
     for (first = 0; first < count; first += n) {
-        n = heti_min(count - first, ctx->desc.max_micro_batches);
+        n = heti_min(count - first, ctx->desc.limits.max_micro_batches);
         HETI_TRY(heti_deal(ctx, batches + first, n));
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
         for (i = 0; i < limbs; i++) loss.limb[i] += ctx->task.loss.limb[i];
@@ -12229,8 +12311,8 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
     rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
     head = heti_local_rank(ctx, rank);
     result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;
-    if (result != HET_OK) return heti_take_error(ctx, head);
-    return heti_spread(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
+    if (result != HET_OK) return heti_move_error(ctx, head);
+    return heti_broadcast(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
 }
 
 /* Refuses a call from a callback of another one that is under way, or (held) one that would take
@@ -12335,7 +12417,7 @@ HETRAIN_API het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int6
 
 static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
                                    const float *logits) {
-    const int64_t most = heti_min(ctx->desc.max_tokens, ctx->desc.model.context);
+    const int64_t most = heti_min(ctx->desc.limits.max_tokens, ctx->desc.model.context);
     int64_t i;
     HETI_TRY(heti_check_torn(ctx, "het_infer"));
     if (!token || !logits || count < 1 || past < 0)
@@ -12389,15 +12471,15 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
 }
 
 /* Whether a parameter has such an array: frozen ones have neither state nor gradient. */
-static int heti_has_values(const het_ctx *ctx, int64_t index, het_what what) {
+static int heti_has_values(const het_ctx *ctx, int64_t index, het_array what) {
     if (what == HET_WEIGHT) return 1;
     if (what == HET_GRADIENT) return ctx->desc.inference != HET_YES;
-    return !ctx->parameter[index].frozen && what >= HET_STATE0 && HETI_CAST(int64_t, what) - HET_STATE0 < ctx->slots;
+    return !ctx->parameter[index].frozen && what >= HET_MOMENT0 && HETI_CAST(int64_t, what) - HET_MOMENT0 < ctx->slots;
 }
 
 /* The elements [*first, *first + *count) from `first` on that one holder has: all of a weight, an
    owned part of gradient or state. */
-static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t *count) {
+static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t *count) {
     const heti_parameter *p = &ctx->parameter[index];
     const heti_owners *owners = &ctx->share.owners[p->block];
     int64_t i = 0;
@@ -12410,7 +12492,8 @@ static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_what what, i
 
 /* Elements [first, first + count) of a local rank, which holds them, to the host. A gradient is the
    step's, as float, without clipping. */
-static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, int64_t first, int64_t count, float *to) {
+static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, int64_t first, int64_t count,
+                                  float *to) {
     heti_part *part = r->part;
     const heti_parameter *p = &r->ctx->parameter[index];
     int64_t done, i, n;
@@ -12418,7 +12501,7 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, in
     if (what != HET_GRADIENT) {
         const heti_owners *owners = &r->ctx->share.owners[p->block];
         const int64_t at = part->state_at[p->block] + p->offset + first - owners->cut[heti_holder_of(owners, r->rank)];
-        return heti_copy_out(r, to, part->state[what - HET_STATE0] + at, count, sizeof *to);
+        return heti_copy_out(r, to, part->state[what - HET_MOMENT0] + at, count, sizeof *to);
     }
     if (heti_sum_width(r, index) == 1) return heti_copy_out(r, to, heti_sum_at(r, index, first), count, sizeof *to);
     for (done = 0; done < count; done += n) {
@@ -12430,7 +12513,7 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, in
 }
 
 /* Elements [first, first + count) of an array, from wherever they are. */
-static het_result heti_read_values(het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t count,
+static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                    float *to) {
     int64_t done, n;
     if (what == HET_GRADIENT && ctx->parameter[index].frozen) {
@@ -12441,15 +12524,15 @@ static het_result heti_read_values(het_ctx *ctx, int64_t index, het_what what, i
         const int64_t rank = heti_place_of(ctx, index, what, first + done, &n);
         heti_rank *r = heti_local_rank(ctx, rank);
         n = heti_min(n, count - done);
-        if (r && heti_read_local(r, index, what, first + done, n, to + done) != HET_OK) return heti_take_error(ctx, r);
-        HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), to + done, HETI_CAST(size_t, n) * sizeof *to));
+        if (r && heti_read_local(r, index, what, first + done, n, to + done) != HET_OK) return heti_move_error(ctx, r);
+        HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), to + done, HETI_CAST(size_t, n) * sizeof *to));
     }
     return HET_OK;
 }
 
 /* Writes elements [first, first + count) of an array (not a gradient) on every rank that has some
    of them. */
-static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t count,
+static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                     const float *from) {
     const heti_parameter *p = &ctx->parameter[index];
     const heti_owners *owners = &ctx->share.owners[p->block];
@@ -12462,14 +12545,14 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
         if (!r) continue;
         if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
         else if (low < high)
-            result = heti_copy_in(r, r->part->state[what - HET_STATE0] + r->part->state_at[p->block] + low -
+            result = heti_copy_in(r, r->part->state[what - HET_MOMENT0] + r->part->state_at[p->block] + low -
                                      owners->cut[i], from + (low - p->offset - first), high - low, sizeof *from);
-        if (result != HET_OK || heti_sync(r) != HET_OK) return heti_take_error(ctx, r);
+        if (result != HET_OK || heti_sync(r) != HET_OK) return heti_move_error(ctx, r);
     }
     return HET_OK;
 }
 
-static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_what what,
+static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_array what,
                                        const void *buffer) {
     if (index < 0 || index >= ctx->parameter_count || !buffer)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index,
@@ -12479,7 +12562,7 @@ static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64
                      ctx->parameter[index].name, HETI_CAST(int64_t, what));
 }
 
-HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to) {
+HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
     heti_fp fp;
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_parameter_read"));
@@ -12495,7 +12578,7 @@ HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what 
     return heti_leave(ctx, &fp, result);
 }
 
-HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what what, const float *from) {
+HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_array what, const float *from) {
     heti_fp fp;
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_parameter_write"));
@@ -12514,7 +12597,7 @@ HETRAIN_API void het_set_base(het_ctx *ctx, uint64_t fingerprint) {
 
 HETRAIN_API uint64_t het_get_base(const het_ctx *ctx) { return ctx ? ctx->base : 0; }
 
-HETRAIN_API int32_t het_get_condition(const het_ctx *ctx) {
+HETRAIN_API int32_t het_get_status(const het_ctx *ctx) {
     return ctx ? ctx->torn | (ctx->failed ? HET_FAILED : 0) : HET_FAILED;
 }
 
@@ -12536,12 +12619,12 @@ HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts) {
     return heti_leave(ctx, &fp, result);
 }
 
-static het_result heti_check_recent(het_error *error, const het_recent *recent) {
+static het_result heti_check_recent(het_error *error, const het_loss_history *recent) {
     int64_t i;
     if (!recent) return HET_OK;
-    if (recent->count < 0 || recent->count > HETRAIN_RECENT)
+    if (recent->count < 0 || recent->count > HETRAIN_LOSS_HISTORY)
         return heti_fail(error, HET_ERR_INVALID, "het_restore_end: %d recent steps, must be 0 .. %d", recent->count,
-                         HETI_CAST(int64_t, HETRAIN_RECENT));
+                         HETI_CAST(int64_t, HETRAIN_LOSS_HISTORY));
     for (i = 0; i < recent->count; i++)
         if (!heti_is_finite(recent->loss[i]) || !(recent->norm[i] >= 0.0 && heti_is_finite(recent->norm[i])))
             return heti_fail(error, HET_ERR_INVALID, "het_restore_end: recent step %d has loss %g and gradient norm %g",
@@ -12550,7 +12633,7 @@ static het_result heti_check_recent(het_error *error, const het_recent *recent) 
 }
 
 static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents,
-                                   const het_recent *recent) {
+                                   const het_loss_history *recent) {
     int64_t p;
     HETI_TRY(heti_check_parts(ctx, "het_restore_end", parts));
     if (parts & HET_STATE_INCOMPLETE) {
@@ -12573,13 +12656,13 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
 }
 
 HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents,
-                                       const het_recent *recent) {
+                                       const het_loss_history *recent) {
     heti_fp fp;
     HETI_TRY(heti_enter(ctx, &fp, "het_restore_end"));
     return heti_leave(ctx, &fp, heti_restore_end(ctx, parts, step, exponents, recent));
 }
 
-HETRAIN_API void het_get_recent(const het_ctx *ctx, het_recent *recent) {
+HETRAIN_API void het_get_loss_history(const het_ctx *ctx, het_loss_history *recent) {
     if (ctx && recent) *recent = ctx->verdict.recent;
 }
 
@@ -12601,8 +12684,8 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
         const int64_t rank = ctx->share.owners[ctx->parameter[p].block].holder[0];
         heti_rank *r = heti_local_rank(ctx, rank);
         uint64_t value = 0;
-        if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_take_error(ctx, r);
-        HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), &value, sizeof value));
+        if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
+        HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), &value, sizeof value));
         for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
     }
@@ -12674,10 +12757,10 @@ static void heti_swap_shares(het_ctx *ctx, heti_share *aside) {
     int64_t i;
     ctx->share = *aside;
     *aside = used;
-    ctx->desc.plan = ctx->share.plan;
-    ctx->desc.max_tokens = ctx->share.max_tokens;
-    ctx->desc.max_sequences = ctx->share.max_sequences;
-    ctx->desc.max_micro_batches = ctx->share.max_micro_batches;
+    ctx->desc.layout.plan = ctx->share.plan;
+    ctx->desc.limits.max_tokens = ctx->share.max_tokens;
+    ctx->desc.limits.max_sequences = ctx->share.max_sequences;
+    ctx->desc.limits.max_micro_batches = ctx->share.max_micro_batches;
     for (i = 0; i < ctx->local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
 }
 
@@ -12708,8 +12791,8 @@ static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, het
     return 1;
 }
 
-static het_what heti_extent_array(const heti_extent *extent) {
-    return extent->array == 0 ? HET_WEIGHT : HETI_CAST(het_what, HET_STATE0 + extent->array - 1);
+static het_array heti_extent_array(const heti_extent *extent) {
+    return extent->array == 0 ? HET_WEIGHT : HETI_CAST(het_array, HET_MOMENT0 + extent->array - 1);
 }
 
 /* The elements that local ranks own; with `to` they are copied there. */
@@ -12723,7 +12806,7 @@ static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
             memset(&r->error, 0, sizeof r->error);
             if (heti_read_local(r, extent.parameter, heti_extent_array(&extent), extent.first, extent.count,
                                 to + *count) != HET_OK)
-                return heti_take_error(ctx, r);
+                return heti_move_error(ctx, r);
         }
         *count += extent.count;
     }
@@ -12776,7 +12859,7 @@ static het_result heti_vote(het_ctx *ctx, het_result result) {
     for (i = 0; i < ctx->processes; i++) {
         other = own;
         /* one that has heard of a failure may be gone already */
-        if (heti_spread(ctx, i, &other, sizeof other) != HET_OK) {
+        if (heti_broadcast(ctx, i, &other, sizeof other) != HET_OK) {
             if (first.code == HET_OK) first = own.code != HET_OK ? own : ctx->error;
             break;
         }
@@ -12810,7 +12893,7 @@ static void heti_keep_borrowed(het_ctx *ctx, heti_share *aside) {
     int64_t i, k, e;
     for (i = 0; i < ctx->local_count; i++)
         for (k = 0; k < ctx->share.part[i].ends; k++) {
-            heti_end *end = &ctx->share.part[i].end[k];
+            heti_endpoint *end = &ctx->share.part[i].end[k];
             for (e = 0; end->borrowed && e < aside->part[i].ends; e++)
                 if (aside->part[i].end[e].handle == end->handle) aside->part[i].end[e].handle = NULL;
             end->borrowed = 0;
@@ -12847,8 +12930,8 @@ static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *stage
 static het_result heti_build_other(het_ctx *ctx, const het_replan_desc *d) {
     HETI_TRY(heti_check_replan(ctx, d));
     ctx->share.max_granule_tokens = heti_longest_granule(&ctx->desc);
-    ctx->desc.plan = d->plan;
-    ctx->desc.schedule = d->schedule;
+    ctx->desc.layout.plan = d->plan;
+    ctx->desc.layout.schedule = d->schedule;
     return heti_build_share(ctx);
 }
 
@@ -12865,9 +12948,9 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     (void)HETI_TAKE(&staging, float, floats + 1);
     result = heti_arena_start(&staging, &ctx->allocator, ctx->call, &ctx->error);
     if (result == HET_OK) staged = HETI_TAKE(&staging, float, floats);
-    aside.max_tokens = d->max_tokens != 0 ? d->max_tokens : ctx->desc.max_tokens;
-    aside.max_sequences = d->max_sequences != 0 ? d->max_sequences : ctx->desc.max_sequences;
-    aside.max_micro_batches = d->max_micro_batches != 0 ? d->max_micro_batches : ctx->desc.max_micro_batches;
+    aside.max_tokens = d->max_tokens != 0 ? d->max_tokens : ctx->desc.limits.max_tokens;
+    aside.max_sequences = d->max_sequences != 0 ? d->max_sequences : ctx->desc.limits.max_sequences;
+    aside.max_micro_batches = d->max_micro_batches != 0 ? d->max_micro_batches : ctx->desc.limits.max_micro_batches;
     heti_swap_shares(ctx, &aside);
     if (result == HET_OK) result = heti_build_other(ctx, d);
     result = heti_vote(ctx, result);
@@ -12890,7 +12973,7 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     heti_close_share(ctx, &aside);
     heti_free_share(ctx, &aside);
     heti_arena_end(&staging, &ctx->allocator);
-    ctx->desc.schedule = NULL;
+    ctx->desc.layout.schedule = NULL;
     return result;
 }
 
@@ -12917,14 +13000,14 @@ HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed) {
     return heti_leave(ctx, &fp, result);
 }
 
-HETRAIN_API het_result het_spread(het_ctx *ctx, int64_t process, void *data, size_t size) {
+HETRAIN_API het_result het_broadcast(het_ctx *ctx, int64_t process, void *data, size_t size) {
     heti_fp fp;
     het_result result;
-    HETI_TRY(heti_enter(ctx, &fp, "het_spread"));
+    HETI_TRY(heti_enter(ctx, &fp, "het_broadcast"));
     if (process < 0 || process >= ctx->processes || (!data && size > 0))
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_spread: process %d of %d, %u bytes at %s", process,
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_broadcast: process %d of %d, %u bytes at %s", process,
                            ctx->processes, HETI_CAST(uint64_t, size), data ? "an address" : "NULL");
-    else result = size > 0 ? heti_spread(ctx, process, data, size) : HET_OK;
+    else result = size > 0 ? heti_broadcast(ctx, process, data, size) : HET_OK;
     return heti_leave(ctx, &fp, result);
 }
 
@@ -13281,7 +13364,7 @@ HETRAIN_API het_result het_data_tokens(het_data *data, int64_t first, int64_t co
 }
 
 /* =================================================================================================
-   >>high  One call that trains, drawing of tokens, files.
+   >>train  One call that trains, drawing of tokens, files.
    het_train and its helpers use only the public API, and heti_fail for their messages: copy them
    into a program and change them there.
    ============================================================================================== */
@@ -13315,9 +13398,10 @@ static het_result heti_train_settings(het_train_desc *d, het_error *error) {
     if (d->data.slots == 0) d->data.slots = d->micro_batches;
     if (d->data.granule == 0) d->data.granule = d->context.granule;
     if (d->data.seed == 0) d->data.seed = d->context.seed;
-    if (d->data.allocator.alloc == NULL && d->data.allocator.free == NULL) d->data.allocator = d->context.allocator;
+    if (d->data.allocator.alloc == NULL && d->data.allocator.free == NULL)
+        d->data.allocator = d->context.host.allocator;
     if (d->context.granule == 0) d->context.granule = d->data.granule;
-    if (d->context.max_micro_batches == 0) d->context.max_micro_batches = d->micro_batches;
+    if (d->context.limits.max_micro_batches == 0) d->context.limits.max_micro_batches = d->micro_batches;
     if (d->context.optimizer.total_steps == 0) d->context.optimizer.total_steps = d->steps;
     return HET_OK;
 }
@@ -13373,7 +13457,7 @@ static het_result heti_train_run(heti_train *t) {
     het_result result = HET_OK;
     int64_t step;
     HETI_TRY(het_create(&t->desc.context, &t->ctx, t->error));
-    allocator = &het_get_desc(t->ctx)->allocator;
+    allocator = &het_get_desc(t->ctx)->host.allocator;
     t->batch = HETI_CAST(het_batch *, allocator->alloc(allocator->user, size, 64));
     if (t->batch == NULL)
         return heti_fail(t->error, HET_ERR_OOM, "het_train: no memory for the micro-batches of a step");
@@ -13384,6 +13468,7 @@ static het_result heti_train_run(heti_train *t) {
 
 /* The context keeps nothing of data and description, so both end here. */
 HETRAIN_API het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_error *error) {
+    het_limits *limits;
     heti_train t;
     het_result result;
     if (ctx == NULL) return heti_fail(error, HET_ERR_INVALID, "het_train: ctx is NULL");
@@ -13395,8 +13480,9 @@ HETRAIN_API het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_
     HETI_TRY(heti_train_settings(&t.desc, error));
     HETI_TRY(het_data_open(&t.desc.data, &t.data, error));
     /* open has checked length and sequences: their product fits */
-    if (t.desc.context.max_tokens == 0) t.desc.context.max_tokens = t.desc.data.length * t.desc.data.sequences;
-    if (t.desc.context.max_sequences == 0) t.desc.context.max_sequences = t.desc.data.sequences;
+    limits = &t.desc.context.limits;
+    if (limits->max_tokens == 0) limits->max_tokens = t.desc.data.length * t.desc.data.sequences;
+    if (limits->max_sequences == 0) limits->max_sequences = t.desc.data.sequences;
     result = heti_train_run(&t);
     het_data_close(t.data);
     if (result == HET_OK) *ctx = t.ctx;
@@ -13603,6 +13689,7 @@ HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code
 #endif /* HETRAIN_IMPLEMENTATION */
 
 /* ---- changes ------------------------------------------------------------------------------------
+   0.2.0  Names, files and drawers: CHANGELOG.md.
    0.1.0  The first version.
 
    ---- licence: MIT-0 -----------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-/* hetrain_nccl.c: groups of CUDA devices that reach each other without the host (het_group_iface
-   over NCCL 2.14 or later). C99 and C++11.
+/* hetrain_nccl.c: groups of CUDA devices that reach each other without the host
+   (het_communicator_iface over NCCL 2.14 or later). C99 and C++11.
 
    USE
        cc -O2 -I. -I/usr/local/cuda/include -c hetrain_nccl.c  once; link with hetrain_cuda.cu's
@@ -73,13 +73,13 @@ typedef struct het_nccl_desc {
     uint32_t end_canary;     /* must be 0 */
 } het_nccl_desc;
 
-/* Fills *groups for het_desc.groups. desc NULL: all defaults. HET_ERR_UNSUPPORTED: another version
-   of NCCL is needed. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_nccl_open(const het_nccl_desc *desc, het_groups *groups,
+/* Fills *groups for het_desc.layout.communicators. desc NULL: all defaults. HET_ERR_UNSUPPORTED:
+   another version of NCCL is needed. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_nccl_open(const het_nccl_desc *desc, het_communicators *groups,
                                                         het_error *error);
 /* Behind het_destroy of all contexts that use it. Clears *groups; one that is not open is left
    alone. Threads: any. */
-HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error);
+HETRAIN_API het_result het_nccl_close(het_communicators *groups, het_error *error);
 
 #ifdef __cplusplus
 }
@@ -147,7 +147,7 @@ typedef struct heti_nccl_id {
     ncclUniqueId unique;
 } heti_nccl_id;
 
-typedef char heti_nccl_id_fits[sizeof(heti_nccl_id) <= HETRAIN_GROUP_ID ? 1 : -1];
+typedef char heti_nccl_id_fits[sizeof(heti_nccl_id) <= HETRAIN_COMMUNICATOR_ID ? 1 : -1];
 
 typedef enum heti_nccl_kind {
     /* the first exchange */
@@ -157,7 +157,7 @@ typedef enum heti_nccl_kind {
 
 typedef struct heti_nccl_op {
     heti_nccl_kind kind;
-    het_group_element element;
+    het_communicator_element element;
     char *data;
     int64_t peer;             /* of send and receive */
     size_t bytes;             /* the same */
@@ -326,12 +326,14 @@ static void heti_nccl_release(void *user, void *pointer, size_t size) {
 /* ---- operations ------------------------------------------------------------------------------ */
 
 static heti_nccl *heti_nccl_self(void *self) { return HETI_CAST(heti_nccl *, self); }
-static heti_nccl_group *heti_nccl_of(het_member *group) { return HETI_NCCL_BITS(heti_nccl_group *, group); }
+static heti_nccl_group *heti_nccl_of(het_communicator *group) { return HETI_NCCL_BITS(heti_nccl_group *, group); }
 
-static size_t heti_nccl_element_bytes(het_group_element element) { return element == HET_GROUP_F32 ? 4 : 8; }
+static size_t heti_nccl_element_bytes(het_communicator_element element) {
+    return element == HET_COMMUNICATOR_F32 ? 4 : 8;
+}
 
-static ncclDataType_t heti_nccl_type(het_group_element element) {
-    return element == HET_GROUP_F32 ? ncclFloat32 : element == HET_GROUP_F64 ? ncclFloat64 : ncclInt64;
+static ncclDataType_t heti_nccl_type(het_communicator_element element) {
+    return element == HET_COMMUNICATOR_F32 ? ncclFloat32 : element == HET_COMMUNICATOR_F64 ? ncclFloat64 : ncclInt64;
 }
 
 /* Notes the first error of the calls between ncclGroupStart and ncclGroupEnd. */
@@ -477,8 +479,8 @@ static het_result heti_nccl_give(heti_nccl_group *g) {
     return heti_nccl_advance(g);
 }
 
-static het_result heti_nccl_collective(het_member *group, het_queue *queue, heti_nccl_kind kind, void *data,
-                                       const int64_t *start, het_group_element element) {
+static het_result heti_nccl_collective(het_communicator *group, het_queue *queue, heti_nccl_kind kind, void *data,
+                                       const int64_t *start, het_communicator_element element) {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
     int64_t m;
@@ -493,20 +495,20 @@ static het_result heti_nccl_collective(het_member *group, het_queue *queue, heti
     return heti_nccl_give(g);
 }
 
-static het_result heti_nccl_reduce_scatter(void *self, het_member *group, het_queue *queue, void *data,
-                                           const int64_t *start, het_group_element element) {
+static het_result heti_nccl_reduce_scatter(void *self, het_communicator *group, het_queue *queue, void *data,
+                                           const int64_t *start, het_communicator_element element) {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_REDUCE_SCATTER, data, start, element);
 }
 
-static het_result heti_nccl_all_gather(void *self, het_member *group, het_queue *queue, void *data,
-                                       const int64_t *start, het_group_element element) {
+static het_result heti_nccl_all_gather(void *self, het_communicator *group, het_queue *queue, void *data,
+                                       const int64_t *start, het_communicator_element element) {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_ALL_GATHER, data, start, element);
 }
 
-static het_result heti_nccl_message(het_member *group, het_queue *queue, heti_nccl_kind kind, int64_t peer, char *data,
-                                    size_t bytes) {
+static het_result heti_nccl_message(het_communicator *group, het_queue *queue, heti_nccl_kind kind, int64_t peer,
+                                    char *data, size_t bytes) {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
     if (peer < 0 || peer >= g->members || peer == g->member)
@@ -519,7 +521,7 @@ static het_result heti_nccl_message(het_member *group, het_queue *queue, heti_nc
     return heti_nccl_give(g);
 }
 
-static het_result heti_nccl_send(void *self, het_member *group, het_queue *queue, int64_t to, const void *data,
+static het_result heti_nccl_send(void *self, het_communicator *group, het_queue *queue, int64_t to, const void *data,
                                  size_t bytes) {
     union { const void *from; char *to; } only_read; /* one field holds what is sent and what is received */
     (void)self;
@@ -527,13 +529,13 @@ static het_result heti_nccl_send(void *self, het_member *group, het_queue *queue
     return heti_nccl_message(group, queue, HETI_NCCL_SEND, to, only_read.to, bytes);
 }
 
-static het_result heti_nccl_receive(void *self, het_member *group, het_queue *queue, int64_t from, void *data,
+static het_result heti_nccl_receive(void *self, het_communicator *group, het_queue *queue, int64_t from, void *data,
                                     size_t bytes) {
     (void)self;
     return heti_nccl_message(group, queue, HETI_NCCL_RECEIVE, from, HETI_CAST(char *, data), bytes);
 }
 
-static het_result heti_nccl_joined(void *self, het_member *group, int32_t *done) {
+static het_result heti_nccl_joined(void *self, het_communicator *group, int32_t *done) {
     heti_nccl_group *g = heti_nccl_of(group);
     const het_result result = heti_nccl_advance(g);
     (void)self;
@@ -541,7 +543,7 @@ static het_result heti_nccl_joined(void *self, het_member *group, int32_t *done)
     return result;
 }
 
-static het_result heti_nccl_test(void *self, het_member *group, int64_t *finished) {
+static het_result heti_nccl_test(void *self, het_communicator *group, int64_t *finished) {
     heti_nccl_group *g = heti_nccl_of(group);
     const het_result result = heti_nccl_advance(g);
     (void)self;
@@ -562,7 +564,7 @@ static void heti_nccl_abort_group(heti_nccl_group *g) {
     g->stage = HETI_NCCL_ABORTED;
 }
 
-static void heti_nccl_abort(void *self, het_member *group) {
+static void heti_nccl_abort(void *self, het_communicator *group) {
     (void)self;
     heti_nccl_abort_group(heti_nccl_of(group));
 }
@@ -634,7 +636,7 @@ static int heti_nccl_finalize(heti_nccl_group *g) {
     return 1;
 }
 
-static void heti_nccl_leave(void *self, het_member *group) {
+static void heti_nccl_leave(void *self, het_communicator *group) {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_group *g = heti_nccl_of(group);
     int drained = 1, closing = 0;
@@ -752,7 +754,7 @@ static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, c
 }
 
 static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member,
-                                 int64_t ops, het_member **group) {
+                                 int64_t ops, het_communicator **group) {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_id identity;
     heti_nccl_group *g;
@@ -776,7 +778,7 @@ static het_result heti_nccl_join(void *self, const het_device *device, const voi
     (void)pthread_mutex_lock(&n->lock);
     n->members++;
     (void)pthread_mutex_unlock(&n->lock);
-    *group = HETI_NCCL_BITS(het_member *, g);
+    *group = HETI_NCCL_BITS(het_communicator *, g);
     return HET_OK;
 }
 
@@ -817,14 +819,14 @@ static het_result heti_nccl_identity(void *self, void *id) {
     return HET_OK;
 }
 
-static const char *heti_nccl_last_error(void *self, het_member *group) {
+static const char *heti_nccl_last_error(void *self, het_communicator *group) {
     return group != NULL ? heti_nccl_of(group)->text : heti_nccl_self(self)->text;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static const het_group_iface heti_nccl_iface = {
-    HETRAIN_GROUP_VERSION, "nccl", sizeof(heti_nccl_id), heti_nccl_place, heti_nccl_identity, heti_nccl_join,
+static const het_communicator_iface heti_nccl_iface = {
+    HETRAIN_COMMUNICATOR_VERSION, "nccl", sizeof(heti_nccl_id), heti_nccl_place, heti_nccl_identity, heti_nccl_join,
         heti_nccl_joined,
     heti_nccl_reduce_scatter, heti_nccl_all_gather, heti_nccl_send, heti_nccl_receive, heti_nccl_test, heti_nccl_abort,
     heti_nccl_leave,
@@ -893,7 +895,7 @@ static het_result heti_nccl_check_version(int32_t *version, het_error *error) {
                               header);
 }
 
-HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_groups *groups, het_error *error) {
+HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_communicators *groups, het_error *error) {
     het_nccl_desc settings;
     heti_nccl *n;
     int32_t version = 0;
@@ -933,7 +935,7 @@ static void heti_nccl_free_cards(heti_nccl *n) {
     (void)cudaGetLastError();
 }
 
-HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error) {
+HETRAIN_API het_result het_nccl_close(het_communicators *groups, het_error *error) {
     const double start = heti_nccl_now();
     heti_nccl *n;
     int settled = 0;

@@ -97,9 +97,9 @@ int main(void) {
     weights_to.user = &weights, state_to.user = &state;
     memset(&desc, 0, sizeof desc);
     desc.model.layers = 2, desc.model.width = 64, desc.model.vocab = VOCABULARY, desc.model.context = 16;
-    desc.max_tokens = TOKENS;
+    desc.limits.max_tokens = TOKENS;
     desc.optimizer.learning_rate = 3e-3f, desc.optimizer.total_steps = 60;
-    desc.allocator.alloc = arena_alloc, desc.allocator.free = arena_free, desc.allocator.user = &memory;
+    desc.host.allocator.alloc = arena_alloc, desc.host.allocator.free = arena_free, desc.host.allocator.user = &memory;
     result = het_memory_estimate(&desc, 0, &estimate, &error);
     if (result == HET_OK) printf("estimate: %lu bytes for the device, %lu for the host\n", (unsigned long)estimate.device,
                                  (unsigned long)estimate.host);

@@ -62,7 +62,7 @@ static het_result train(const het_device_iface *iface, float dropout, uint64_t *
     batch.tokens = TOKENS, batch.sequences = 3, batch.token = token, batch.target = target, batch.sequence_start = start;
     device.iface = iface, device.threads = 2;
     desc.model.layers = 2, desc.model.width = 64, desc.model.context = 32, desc.model.dropout = dropout;
-    desc.devices = &device, desc.device_count = 1, desc.max_tokens = TOKENS;
+    desc.layout.devices = &device, desc.layout.device_count = 1, desc.limits.max_tokens = TOKENS;
     desc.optimizer.learning_rate = 3e-3f;
     result = het_create(&desc, &ctx, &error);
     for (i = 0; result == HET_OK && i < 20; i++) result = het_step(ctx, &batch, 1, &info);

@@ -63,7 +63,7 @@ int main(void) {
     for (i = 0; i < TOKENS; i++) token[i] = text[i], target[i] = text[i + 1];
     batch.tokens = TOKENS, batch.sequences = 2, batch.token = token, batch.target = target, batch.sequence_start = start;
     desc.model.layers = LAYERS, desc.model.width = WIDTH, desc.model.context = TOKENS / 2;
-    desc.max_tokens = TOKENS, desc.frozen = not_an_adapter, desc.optimizer.learning_rate = 1e-2f;
+    desc.limits.max_tokens = TOKENS, desc.frozen = not_an_adapter, desc.optimizer.learning_rate = 1e-2f;
     result = het_model_complete(&desc.model, &error);
     if (result == HET_OK) result = het_model_units(&desc.model, plain, 2 * LAYERS + 2, &count, &error);
     for (i = 0; i < count; i++) { /* embed, (attention, mlp, adapter) x LAYERS, head */

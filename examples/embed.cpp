@@ -81,7 +81,7 @@ int main() {
         desc.model.width = 64;
         desc.model.vocab = 11;
         desc.model.context = 16;
-        desc.max_tokens = 1024;
+        desc.limits.max_tokens = 1024;
         desc.optimizer.learning_rate = 3e-3f;
         desc.optimizer.total_steps = 200;
         Trainer trainer(desc);

@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
     het_result result = HET_ERR_IO;
     memset(&desc, 0, sizeof desc);
     desc.model.family = HET_LLAMA, desc.model.layers = 2, desc.model.width = 64, desc.model.context = CONTEXT;
-    desc.max_tokens = TOKENS, desc.max_sequences = LINES, desc.max_micro_batches = MICRO_BATCHES;
+    desc.limits.max_tokens = TOKENS, desc.limits.max_sequences = LINES, desc.limits.max_micro_batches = MICRO_BATCHES;
     desc.optimizer.learning_rate = 4e-3f, desc.optimizer.warmup_steps = 10, desc.optimizer.total_steps = STEPS;
     if (p != NULL && text_open(&training, argc > 1 ? argv[1] : __FILE__)) {
         training.size -= training.size / 8; /* the last eighth is held back */

@@ -127,8 +127,8 @@ int main(int argc, char **argv) {
     memset(&plan_desc, 0, sizeof plan_desc), memset(&costs, 0, sizeof costs);
     devices[0].speed = 1, devices[1].speed = 0.5;
     desc.model.family = HET_LLAMA, desc.model.layers = 4, desc.model.width = 48, desc.model.context = CONTEXT;
-    desc.devices = devices, desc.device_count = RANKS;
-    desc.max_tokens = TOKENS, desc.max_sequences = DOCUMENTS, desc.max_micro_batches = MICRO_BATCHES;
+    desc.layout.devices = devices, desc.layout.device_count = RANKS;
+    desc.limits.max_tokens = TOKENS, desc.limits.max_sequences = DOCUMENTS, desc.limits.max_micro_batches = MICRO_BATCHES;
     plan_desc.units = 2 * desc.model.layers + 2, plan_desc.ranks = RANKS;
     if (t.count > 0) result = het_plan_read(&plan_desc, split_in_two, strlen(split_in_two), &plan, &error);
     for (i = 0; i < RANKS; i++) { /* roughly, in seconds: het_profile_measure and het_profile_costs would measure them */
@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
         w[0].documents = &t, w[0].how = (grouping)i, w[0].desc.plan = plan, w[0].desc.costs = &costs;
         w[0].desc.max_tokens = TOKENS, w[0].desc.max_micro_batches = MICRO_BATCHES;
         w[1] = w[0];
-        desc.plan = i == ONE_RANK ? NULL : plan, desc.device_count = i == ONE_RANK ? 1 : RANKS;
+        desc.layout.plan = i == ONE_RANK ? NULL : plan, desc.layout.device_count = i == ONE_RANK ? 1 : RANKS;
         result = train(&desc, w, names[i], argc > 2 ? strtol(argv[2], NULL, 10) : 4, &hash[i], &error);
     }
     if (result != HET_OK) fprintf(stderr, "packed: %s: %s\n", het_result_text(result), error.text);

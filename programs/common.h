@@ -91,10 +91,11 @@ static char failure[1200] = "ended with an error"; /* why this process ends, for
 /* The library's texts speak of functions and fields of C; a command line has options. Replaces in place, where there is room. */
 static inline void tell_options(char *text, size_t capacity) {
     static const char *const told[][2] = {
-        { "het_desc.links", "--links" }, { "het_desc.devices", "--devices" }, { "het_desc.granule", "--granule" },
+        { "het_desc.emulate.links", "--links" }, { "het_desc.layout.devices", "--devices" }, { "het_desc.granule", "--granule" },
             { "het_desc.weights", "--weights" },
-        { "het_desc.max_tokens", "--sequences times --length" }, { "het_desc.max_sequences", "--sequences" }, { "het_desc.max_slices", "--slices" },
-        { "het_desc.max_micro_batches", "--micro-batches" }, { "het_desc.shard_gradients", "--shard-gradients" },
+        { "het_desc.limits.max_tokens", "--sequences times --length" }, { "het_desc.limits.max_sequences", "--sequences" },
+        { "het_desc.limits.max_slices", "--slices" },
+        { "het_desc.limits.max_micro_batches", "--micro-batches" }, { "het_desc.layout.shard_gradients", "--shard-gradients" },
         { "reduce = exact", "--reduce exact" },
         { "het_desc.model.lora_rank", "--lora" }, { "its memory_limit of", "its limit (--devices .../SIZE) of" }, { "het_desc.", "" }
     };

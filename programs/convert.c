@@ -105,7 +105,7 @@ static int run(converting *c, int argc, char **argv) {
     if ((status = kept_open(&c->kept, s->from.init, s->from.model, s->from.tokenizer, 0)) != 0) return status;
     if (s->gguf != NULL && (status = loaded_spares(&s->from, "--gguf", s->gguf)) != 0) return status;
     if (s->out != NULL && (status = loaded_own(&c->folder, &s->from, s->out, s->overwrite)) != 0) return status;
-    c->model.desc.max_tokens = c->model.desc.max_sequences = c->model.desc.max_micro_batches = 1;
+    c->model.desc.limits.max_tokens = c->model.desc.limits.max_sequences = c->model.desc.limits.max_micro_batches = 1;
     if ((status = loaded_create(&c->model, &s->from)) != 0) return status;
     result = s->from.adapter != NULL ? het_adapter_merge(c->model.ctx, &error) : HET_OK;
     if (result != HET_OK) return fail(status_of(result), "--adapter: %s", error.text);

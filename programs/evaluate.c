@@ -260,8 +260,8 @@ static int configure(evaluation *e) {
         s->length = e->tokens - 1;
         if (s->stride > s->length) s->stride = s->length;
     }
-    d->max_tokens = s->data != NULL ? s->length * s->sequences : e->choices.longest;
-    d->max_sequences = s->data != NULL ? s->sequences : 1, d->max_micro_batches = s->data != NULL ? 0 : 1;
+    d->limits.max_tokens = s->data != NULL ? s->length * s->sequences : e->choices.longest;
+    d->limits.max_sequences = s->data != NULL ? s->sequences : 1, d->limits.max_micro_batches = s->data != NULL ? 0 : 1;
     d->dtype = (het_dtype)s->dtype;
     return loaded_create(&e->model, &s->from);
 }

@@ -52,7 +52,7 @@ static void show(generator *g, int32_t token, int drawn) {
 /* Keys and values of past tokens are kept; when the context is full, the newer half of it starts a new one. */
 static int generate(generator *g, int64_t count) {
     const settings *s = &g->set;
-    const int64_t context = g->model.desc.max_tokens, vocab = g->model.desc.model.vocab;
+    const int64_t context = g->model.desc.limits.max_tokens, vocab = g->model.desc.model.vocab;
     int64_t first = count > context ? count - context / 2 : 0, past = 0, drawn, have = count;
     double start = seconds_now();
     int ended = 0;
@@ -97,8 +97,8 @@ static int run(generator *g, int argc, char **argv) {
         return fail(FAILED, "out of memory");
     }
     if (count == 0) return fail(BAD_INPUT, "--prompt: it gives no token to begin with");
-    d->max_tokens = count + s->tokens < d->model.context ? count + s->tokens : d->model.context; /* memory for no more than that */
-    d->max_sequences = 1, d->max_micro_batches = 1;
+    d->limits.max_tokens = count + s->tokens < d->model.context ? count + s->tokens : d->model.context; /* memory for no more than that */
+    d->limits.max_sequences = 1, d->limits.max_micro_batches = 1;
     if ((status = loaded_create(&g->model, &s->from)) != 0) return status;
     if (!s->no_end && (status = end_find(&g->end, s->from.init, d->model.vocab, g->model.tokenizer)) != 0) return status;
     g->logits = (float *)malloc((size_t)d->model.vocab * sizeof(float));

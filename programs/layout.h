@@ -233,7 +233,7 @@ static inline int64_t layout_list(const unsigned char *marked, int64_t count, ch
 static inline int64_t layout_idle(const het_plan *plan, int64_t micro_batches, unsigned char idle[LAYOUT_RANKS], unsigned char poor[LAYOUT_RANKS]) {
     int64_t counts[LAYOUT_RANKS], p, r, g, sum = 0;
     if (plan->pipelines > LAYOUT_RANKS || plan->ranks > LAYOUT_RANKS) return 0;
-    het_plan_divide(plan, micro_batches, counts);
+    het_plan_micro_batches(plan, micro_batches, counts);
     memset(idle, 1, LAYOUT_RANKS);
     for (p = 0; p < plan->pipelines; p++) {
         unsigned char member[LAYOUT_RANKS];

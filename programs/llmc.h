@@ -155,7 +155,8 @@ static inline het_result llmc_walk(het_ctx *ctx, const het_reader *from, const l
                     return llmc_fail(error, HET_ERR_FORMAT, from, "the context has no parameter %s of layer %lld", kinds[kind][part],
                                      (long long)layer);
                 if (info.count > *largest) *largest = info.count;
-                if (values != NULL) result = llmc_floats(from, offset, file->version, values, &info, het_get_desc(ctx)->nonfinite == HET_YES, error);
+                if (values != NULL)
+                    result = llmc_floats(from, offset, file->version, values, &info, het_get_desc(ctx)->guard.nonfinite == HET_YES, error);
                 if (values != NULL && result == HET_OK) result = het_parameter_write(ctx, p, HET_WEIGHT, values);
                 offset += (uint64_t)(info.count * size);
             }
@@ -166,7 +167,7 @@ static inline het_result llmc_walk(het_ctx *ctx, const het_reader *from, const l
                      (unsigned long long)offset);
 }
 
-/* Weights of a file into a context. Nothing is changed unless the file fits; where reading fails then, het_get_condition says that weights are
+/* Weights of a file into a context. Nothing is changed unless the file fits; where reading fails then, het_get_status says that weights are
    incomplete. */
 static inline het_result llmc_load(het_ctx *ctx, const het_reader *from, het_error *error) {
     llmc file;

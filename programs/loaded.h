@@ -95,16 +95,16 @@ static inline int loaded_create(loaded *l, const loaded_options *o) {
     if (o->links != NULL && l->ranks.world == 1) return fail(BAD_INPUT, "--links: has no effect with one rank");
     if (o->threads > 0 && o->devices != NULL) return fail(BAD_INPUT, "--threads: --devices says how many");
     if (o->threads > 0) l->ranks.device[0].threads = (int32_t)o->threads;
-    l->desc.devices = l->ranks.device, l->desc.device_count = l->ranks.devices;
-    l->desc.links = l->ranks.link, l->desc.link_count = l->ranks.links;
+    l->desc.layout.devices = l->ranks.device, l->desc.layout.device_count = l->ranks.devices;
+    l->desc.emulate.links = l->ranks.link, l->desc.emulate.link_count = l->ranks.links;
     if (o->plan != NULL || o->schedule != NULL || l->ranks.world > 1) {
         status = layout_plan(&l->ranks, "--plan", o->plan, o->schedule, 2 * l->desc.model.layers + 2, l->ranks.world, 1);
         if (status != 0) return status;
-        l->desc.plan = l->ranks.plan, l->desc.schedule = l->ranks.schedule;
+        l->desc.layout.plan = l->ranks.plan, l->desc.layout.schedule = l->ranks.schedule;
     }
-    if (l->desc.max_micro_batches == 0) l->desc.max_micro_batches = l->ranks.world > 1 ? 4 * l->ranks.world : 1;
+    if (l->desc.limits.max_micro_batches == 0) l->desc.limits.max_micro_batches = l->ranks.world > 1 ? 4 * l->ranks.world : 1;
     l->desc.inference = HET_YES;
-    l->desc.weights = (het_dtype)o->weights, l->desc.nonfinite = o->nonfinite ? HET_YES : HET_NO;
+    l->desc.weights = (het_dtype)o->weights, l->desc.guard.nonfinite = o->nonfinite ? HET_YES : HET_NO;
     result = het_create(&l->desc, &l->ctx, &error);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if ((status = load_weights(l->ctx, "--init", l->weights)) != 0 || o->adapter == NULL) return status;

@@ -74,7 +74,7 @@ static int run(merging *m, int argc, char **argv) {
     if ((status = loaded_open(&m->model, &s->from)) != 0) return status;
     if ((status = kept_open(&m->kept, s->from.init, s->from.model, NULL, 1)) != 0) return status;
     if ((status = loaded_own(&m->folder, &s->from, s->out, s->overwrite)) != 0) return status;
-    m->model.desc.max_tokens = m->model.desc.max_sequences = m->model.desc.max_micro_batches = 1;
+    m->model.desc.limits.max_tokens = m->model.desc.limits.max_sequences = m->model.desc.limits.max_micro_batches = 1;
     if ((status = loaded_create(&m->model, &s->from)) != 0) return status;
     result = het_adapter_merge(m->model.ctx, &error);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);

@@ -243,7 +243,7 @@ static int make_lists(const settings *s, problem *p) {
     int64_t *counts = ROOM(int64_t, p->plan->pipelines);
     if (counts == NULL) return fail(FAILED, "out of memory");
     p->micro_batches = s->micro_batches;
-    het_plan_divide(p->plan, s->micro_batches, counts);
+    het_plan_micro_batches(p->plan, s->micro_batches, counts);
     result = het_schedule_make(p->plan, counts, NULL, &p->schedule, &error);
     free(counts);
     return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", p->plan->schedule, error.text);
@@ -779,7 +779,7 @@ static int price_model(settings *s, problem *p, het_profile **profile) {
     memset(&desc, 0, sizeof desc);
     if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc.model)) != 0) return status;
     if ((status = profile_read_list("--profile", s->profile, profile)) != 0) return status;
-    desc.max_tokens = desc.model.context, desc.max_sequences = 1;
+    desc.limits.max_tokens = desc.model.context, desc.limits.max_sequences = 1;
     if (s->model != NULL && (status = profile_check("--profile", s->profile, *profile, &desc, s->model)) != 0) return status;
     s->units = (*profile)->units;
     s->unit = 3;

@@ -91,7 +91,7 @@ static inline int profile_check(const char *option_name, const char *path, const
         return fail(BAD_INPUT, "%s %s: is of %lld units (model \"%s\"); --model %s has %lld", option_name, path, (long long)profile->units,
                     profile->model, model, 2 * (long long)desc->model.layers + 2);
     if (profile->granule == 0) return 0;
-    like.devices = NULL, like.device_count = 0; /* bytes are the same on all */
+    like.layout.devices = NULL, like.layout.device_count = 0; /* bytes are the same on all */
     like.dtype = profile->dtype, like.reduce = profile->reduce;
     result = het_profile_describe(&like, profile->model, NULL, &described, &error);
     if (result == HET_OK) result = het_profile_merge(described, profile, NULL, &both, &error);

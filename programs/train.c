@@ -263,17 +263,17 @@ static int configure_devices(job *j) {
 /* Writes a text file through one of the library's functions that take a writer. */
 typedef het_result (*write_function)(const job *j, const het_timeline *timeline, const het_writer *to);
 static het_result write_plan(const job *j, const het_timeline *timeline, const het_writer *to) {
-    het_plan plan = *het_get_desc(j->ctx)->plan;
+    het_plan plan = *het_get_desc(j->ctx)->layout.plan;
     (void)timeline;
     plan.step.granules = j->feed.items, plan.step.sequences = j->feed.item_sequences, plan.step.length = j->feed.length;
     plan.step.micro_batch = j->feed.most;
     return het_plan_write(&plan, to);
 }
 static het_result write_trace(const job *j, const het_timeline *timeline, const het_writer *to) {
-    return het_timeline_trace(timeline, het_get_desc(j->ctx)->plan, to);
+    return het_timeline_trace(timeline, het_get_desc(j->ctx)->layout.plan, to);
 }
 static het_result write_picture(const job *j, const het_timeline *timeline, const het_writer *to) {
-    return het_timeline_svg(timeline, het_get_desc(j->ctx)->plan, NULL, to);
+    return het_timeline_svg(timeline, het_get_desc(j->ctx)->layout.plan, NULL, to);
 }
 
 static int write_text(const char *path, const char *option_name, write_function write, const job *j, const het_timeline *timeline) {
@@ -733,7 +733,7 @@ static void warn_idle(const job *j, int automatic) {
     else if (automatic) why = "the planner found none that is shorter with more of them at work";
     else if (j->feed.micro_batches < j->set.micro_batches)
         why = "fewer granules a micro-batch (STEPxN of --replan, \"step\" of a plan's file) make more";
-    layout_warn(het_get_desc(j->ctx)->plan, j->feed.micro_batches, j->set.micro_batches, j->set.sequences, why);
+    layout_warn(het_get_desc(j->ctx)->layout.plan, j->feed.micro_batches, j->set.micro_batches, j->set.sequences, why);
 }
 
 /* --plan auto: the command that simulates the plan again, on any machine that has the files. */
@@ -780,7 +780,7 @@ static int open_groups(job *j) {
     if (cards < 2) return 0;
     memset(&desc, 0, sizeof desc);
     desc.host = getenv("NCCL_HOSTID");
-    if (het_nccl_open(&desc, &j->desc.groups, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+    if (het_nccl_open(&desc, &j->desc.layout.communicators, &error) != HET_OK) return fail(FAILED, "%s", error.text);
 #else
     (void)j;
 #endif
@@ -790,7 +790,7 @@ static int open_groups(job *j) {
 static int close_groups(job *j, int status) {
 #ifdef HETRAIN_NCCL
     het_error error = { HET_OK, "" };
-    if (het_nccl_close(&j->desc.groups, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
+    if (het_nccl_close(&j->desc.layout.communicators, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
 #else
     (void)j;
 #endif
@@ -818,21 +818,22 @@ static int configure_context(job *j) {
     het_result result;
     const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
     int status = 0;
-    d->devices = j->ranks.device, d->device_count = j->ranks.devices, d->links = j->ranks.link, d->link_count = j->ranks.links;
-    d->transport = j->transport;
+    d->layout.devices = j->ranks.device, d->layout.device_count = j->ranks.devices;
+    d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
+    d->layout.transport = j->transport;
     if (!automatic && (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, 2 * d->model.layers + 2, j->ranks.world, s->slices);
         if (status != 0) return status;
-        d->plan = j->ranks.plan, d->schedule = j->ranks.schedule;
+        d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;
         if ((status = follow_plan(j)) != 0) return status;
     }
-    status = check_slices(j, d->plan != NULL && d->plan->slices != s->slices ? "--plan" : "--slices", d->plan != NULL ? d->plan->slices : s->slices,
-        j->feed.most);
+    status = check_slices(j, d->layout.plan != NULL && d->layout.plan->slices != s->slices ? "--plan" : "--slices",
+                          d->layout.plan != NULL ? d->layout.plan->slices : s->slices, j->feed.most);
     if (status != 0) return status;
-    d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
-    d->max_micro_batches = j->feed.micro_batches, d->max_slices = s->slices;
-    d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
-    d->shard_gradients = s->shard_gradients ? HET_YES : HET_NO;
+    d->limits.max_sequences = j->feed.most * j->feed.item_sequences, d->limits.max_tokens = d->limits.max_sequences * s->length;
+    d->limits.max_micro_batches = j->feed.micro_batches, d->limits.max_slices = s->slices;
+    d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute ? HET_YES : HET_NO;
+    d->layout.shard_gradients = s->shard_gradients ? HET_YES : HET_NO;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
     d->optimizer.warmup_steps = s->warmup;
@@ -840,15 +841,15 @@ static int configure_context(job *j) {
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
     d->optimizer.beta1 = s->beta1 > 0 ? (float)s->beta1 : 1e-30f, d->optimizer.beta2 = s->beta2 > 0 ? (float)s->beta2 : 1e-30f; /* 0: the default */
     d->optimizer.epsilon = (float)s->epsilon;
-    d->weights = (het_dtype)s->weights, d->nonfinite = s->nonfinite ? HET_YES : HET_NO;
-    d->spike = s->spike, d->skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
-    d->logger.log = on_log, d->logger.user = j;
+    d->weights = (het_dtype)s->weights, d->guard.nonfinite = s->nonfinite ? HET_YES : HET_NO;
+    d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
+    d->host.logger.log = on_log, d->host.logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
     if (automatic) {
-        d->plan = j->ranks.plan;
-        d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
-        d->max_micro_batches = j->feed.micro_batches;
+        d->layout.plan = j->ranks.plan;
+        d->limits.max_sequences = j->feed.most * j->feed.item_sequences, d->limits.max_tokens = d->limits.max_sequences * s->length;
+        d->limits.max_micro_batches = j->feed.micro_batches;
     }
     if ((status = check_changes(j)) != 0 || (status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
@@ -1318,7 +1319,7 @@ static void show_devices(const job *j) {
         printf(", %s\n", bytes_text((double)(memory.device + memory.communication), size));
     }
     if (saving_bytes(j) > 0) printf("saving   %s more in this process\n", bytes_text((double)saving_bytes(j), size));
-    if (j->desc.groups.iface != NULL) printf("groups   of cards that reach each other: %s\n", j->desc.groups.iface->name);
+    if (j->desc.layout.communicators.iface != NULL) printf("groups   of cards that reach each other: %s\n", j->desc.layout.communicators.iface->name);
 }
 
 static void show_configuration(const job *j) {
@@ -1497,12 +1498,12 @@ static int check_changes(job *j) {
         if (c->rank >= 0) continue;
         status = layout_plan(other, "--replan", c->spec, schedule, 2 * d.model.layers + 2, j->ranks.world, j->set.slices);
         if (status != 0) break;
-        d.plan = c->plan = other->plan, d.schedule = NULL;
+        d.layout.plan = c->plan = other->plan, d.layout.schedule = NULL;
         if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;
         if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;
         if ((status = check_slices(j, "--replan", c->plan->slices, most)) != 0) break;
-        d.max_sequences = most * j->feed.item_sequences, d.max_tokens = d.max_sequences * j->set.length;
-        d.max_micro_batches = (j->feed.items + most - 1) / most;
+        d.limits.max_sequences = most * j->feed.item_sequences, d.limits.max_tokens = d.limits.max_sequences * j->set.length;
+        d.limits.max_micro_batches = (j->feed.items + most - 1) / most;
         if (het_memory_estimate(&d, 0, &memory, &error) == HET_OK) continue;
         status = fail(status_of(error.code), "--replan %lld:%s: %s", (long long)c->step, c->spec, error.text);
     }
@@ -1519,7 +1520,7 @@ static int start_adapting(job *j) {
     memset(&desc, 0, sizeof desc);
     desc.search = &j->planner->search, desc.change = j->set.adapt;
     if (j->adapt == NULL) result = het_adapt_create(&desc, &j->adapt, &error);
-    if (result == HET_OK) result = het_adapt_start(j->adapt, het_get_desc(j->ctx)->plan, j->feed.most, &error);
+    if (result == HET_OK) result = het_adapt_start(j->adapt, het_get_desc(j->ctx)->layout.plan, j->feed.most, &error);
     return result == HET_OK ? 0 : fail(BAD_INPUT, "--adapt: %s", error.text);
 }
 
@@ -1541,7 +1542,8 @@ static int go_over(job *j, int64_t granules, const char *why) {
     warn_idle(j, strncmp(why, "--replan", 8) != 0);
     if (j->log != NULL) {
         fprintf(j->log, "{\"event\":\"replan\",\"before_step\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"schedule\":\"%s\",\"why\":",
-                (long long)het_get_step(j->ctx) + 1, (long long)j->feed.micro_batches, (long long)j->feed.most, het_get_desc(j->ctx)->plan->schedule);
+                (long long)het_get_step(j->ctx) + 1, (long long)j->feed.micro_batches, (long long)j->feed.most,
+                het_get_desc(j->ctx)->layout.plan->schedule);
         write_json_string(j->log, why);
         log_number(j->log, "ms", 1e3 * (seconds_now() - start));
         fprintf(j->log, "}\n");
@@ -1618,11 +1620,11 @@ static int adapt(job *j) {
     if ((status = join_timelines(j, &all, &record)) == 0 && j->process == 0) status = decide(j, &all, &d, &g);
     free(record);
     d.failed = status;
-    if (het_spread(j->ctx, 0, &d, sizeof d) != HET_OK && status == 0) status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
+    if (het_broadcast(j->ctx, 0, &d, sizeof d) != HET_OK && status == 0) status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
     if (status == 0 && d.failed) status = FAILED;
     if (status == 0 && j->process > 0 && d.length > 0 && (g.text = (char *)malloc((size_t)d.length + 1)) == NULL)
         status = fail(FAILED, "out of memory");
-    if (status == 0 && d.length > 0 && het_spread(j->ctx, 0, g.text, (size_t)d.length) != HET_OK)
+    if (status == 0 && d.length > 0 && het_broadcast(j->ctx, 0, g.text, (size_t)d.length) != HET_OK)
         status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
     desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;
     if (status == 0 && d.length == 0 && d.why[0] != 0 && j->process == 0) tell_kept(j, d.why);
@@ -1707,7 +1709,7 @@ static int one_step(job *j, het_step_info *info) {
 /* A signal to any process stops all of them before the same step: process 0 decides. */
 static int stop_now(job *j, int *stop) {
     int32_t asked = stop_seen(&j->stop);
-    if (het_spread(j->ctx, 0, &asked, sizeof asked) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
+    if (het_broadcast(j->ctx, 0, &asked, sizeof asked) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
     *stop = asked;
     return 0;
 }

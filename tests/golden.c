@@ -81,8 +81,8 @@ static int run(const char *name, const char *settings, het_dtype dtype, het_isa 
     device.threads = wanted_threads();
     device.isa = isa;
     if (wants_reference()) device.iface = het_reference_device();
-    desc.devices = &device;
-    desc.device_count = 1;
+    desc.layout.devices = &device;
+    desc.layout.device_count = 1;
     desc.dtype = dtype;
     desc.seed = 3;
     desc.optimizer.learning_rate = 1e-2f;

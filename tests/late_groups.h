@@ -313,18 +313,18 @@ typedef struct fake_group {         /* what its members share */
     int64_t members, joined, left;
     struct fake_op *front[FAKE_MEMBERS];
 } fake_group;
-struct het_member {                  /* one member */
+struct het_communicator {                  /* one member */
     fake_group *shared;
     late_device *device;
     int64_t member, most, given, finished, polls;
     int aborted, failed;
 };
 typedef struct fake_op {
-    het_member *group;
+    het_communicator *group;
     fake_call kind;
     char *data;
     int64_t start[FAKE_MEMBERS + 1];
-    het_group_element element;
+    het_communicator_element element;
     int64_t peer;
     size_t bytes;
     int arrived, done;
@@ -373,7 +373,7 @@ static int fake_fails(fake_call call) { return fake.calls[call]++ == fake.fail_a
 /* All members are there. Sums go over members ascending. */
 static void fake_collect(fake_op *const *front, int64_t n)
 {
-    const size_t size = front[0]->element == HET_GROUP_F32 ? 4 : 8;
+    const size_t size = front[0]->element == HET_COMMUNICATOR_F32 ? 4 : 8;
     int64_t m, k, e;
     for (m = 0; m < n; m++) {
         const int64_t begin = front[0]->start[m], end = front[0]->start[m + 1];
@@ -383,8 +383,8 @@ static void fake_collect(fake_op *const *front, int64_t n)
         for (e = begin; e < end; e++) {
             if (front[0]->kind == FAKE_GATHER)
                 for (k = 0; k < n; k++) memmove(front[k]->data + (size_t)e * size, front[m]->data + (size_t)e * size, size);
-            else if (front[0]->element == HET_GROUP_F32) FAKE_SUM(float);
-            else if (front[0]->element == HET_GROUP_F64) FAKE_SUM(double);
+            else if (front[0]->element == HET_COMMUNICATOR_F32) FAKE_SUM(float);
+            else if (front[0]->element == HET_COMMUNICATOR_F64) FAKE_SUM(double);
             else FAKE_SUM(int64_t);
         }
     }
@@ -426,7 +426,7 @@ static void fake_match(fake_group *g, fake_op *op)
 /* A queue has come to an op; 0: it must wait. */
 static int fake_run(fake_op *op)
 {
-    het_member *group = op->group;
+    het_communicator *group = op->group;
     int done;
     pthread_mutex_lock(&fake.lock);
     if (!op->arrived && !group->aborted && (fake.lose_at < 0 || fake.lose != op->kind || fake.calls[op->kind] <= fake.lose_at)) {
@@ -471,8 +471,8 @@ static het_result fake_identity(void *self, void *id)
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 
-static het_result fake_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_member **group)
-{
+static het_result fake_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops,
+                            het_communicator **group) {
     fake_group *g;
     uint64_t number;
     (void)self;
@@ -505,7 +505,7 @@ static het_result fake_join(void *self, const het_device *device, const void *id
     return HET_OK;
 }
 
-static het_result fake_joined(void *self, het_member *group, int32_t *done)
+static het_result fake_joined(void *self, het_communicator *group, int32_t *done)
 {
     int fails;
     (void)self;
@@ -516,8 +516,8 @@ static het_result fake_joined(void *self, het_member *group, int32_t *done)
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 
-static het_result fake_give(het_member *group, het_queue *queue, fake_call kind, const void *data, const int64_t *start, het_group_element element,
-                            int64_t peer, size_t bytes)
+static het_result fake_give(het_communicator *group, het_queue *queue, fake_call kind, const void *data, const int64_t *start,
+                            het_communicator_element element, int64_t peer, size_t bytes)
 {
     fake_op *op = support_alloc(1, sizeof *op);
     int fails;
@@ -540,28 +540,28 @@ static het_result fake_give(het_member *group, het_queue *queue, fake_call kind,
     else late_add(group->device, queue, LATE_GROUP)->fake = op;
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
-static het_result fake_reduce(void *self, het_member *g, het_queue *q, void *data, const int64_t *start, het_group_element element)
+static het_result fake_reduce(void *self, het_communicator *g, het_queue *q, void *data, const int64_t *start, het_communicator_element element)
 {
     (void)self;
     return fake_give(g, q, FAKE_REDUCE, data, start, element, -1, 0);
 }
-static het_result fake_gather(void *self, het_member *g, het_queue *q, void *data, const int64_t *start, het_group_element element)
+static het_result fake_gather(void *self, het_communicator *g, het_queue *q, void *data, const int64_t *start, het_communicator_element element)
 {
     (void)self;
     return fake_give(g, q, FAKE_GATHER, data, start, element, -1, 0);
 }
-static het_result fake_send(void *self, het_member *g, het_queue *q, int64_t to, const void *data, size_t bytes)
+static het_result fake_send(void *self, het_communicator *g, het_queue *q, int64_t to, const void *data, size_t bytes)
 {
     (void)self;
-    return fake_give(g, q, FAKE_SEND, data, NULL, HET_GROUP_F32, to, bytes);
+    return fake_give(g, q, FAKE_SEND, data, NULL, HET_COMMUNICATOR_F32, to, bytes);
 }
-static het_result fake_receive(void *self, het_member *g, het_queue *q, int64_t from, void *data, size_t bytes)
+static het_result fake_receive(void *self, het_communicator *g, het_queue *q, int64_t from, void *data, size_t bytes)
 {
     (void)self;
-    return fake_give(g, q, FAKE_RECEIVE, data, NULL, HET_GROUP_F32, from, bytes);
+    return fake_give(g, q, FAKE_RECEIVE, data, NULL, HET_COMMUNICATOR_F32, from, bytes);
 }
 
-static het_result fake_test(void *self, het_member *group, int64_t *finished)
+static het_result fake_test(void *self, het_communicator *group, int64_t *finished)
 {
     het_ctx *cancel = NULL;
     int fails;
@@ -576,7 +576,7 @@ static het_result fake_test(void *self, het_member *group, int64_t *finished)
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 
-static void fake_abort(void *self, het_member *group)
+static void fake_abort(void *self, het_communicator *group)
 {
     (void)self;
     pthread_mutex_lock(&fake.lock);
@@ -586,7 +586,7 @@ static void fake_abort(void *self, het_member *group)
     pthread_mutex_unlock(&fake.lock);
 }
 
-static void fake_leave(void *self, het_member *group)
+static void fake_leave(void *self, het_communicator *group)
 {
     fake_group **at = &fake.groups;
     int64_t tries = 0;
@@ -611,10 +611,10 @@ static void fake_leave(void *self, het_member *group)
     free(group);
 }
 
-static const char *fake_last_error(void *self, het_member *group) { (void)self, (void)group; return "planted"; }
+static const char *fake_last_error(void *self, het_communicator *group) { (void)self, (void)group; return "planted"; }
 
-static const het_group_iface fake_iface = {
-    HETRAIN_GROUP_VERSION, "fake", sizeof(uint64_t), fake_place, fake_identity, fake_join, fake_joined, fake_reduce, fake_gather, fake_send,
+static const het_communicator_iface fake_iface = {
+    HETRAIN_COMMUNICATOR_VERSION, "fake", sizeof(uint64_t), fake_place, fake_identity, fake_join, fake_joined, fake_reduce, fake_gather, fake_send,
     fake_receive, fake_test, fake_abort, fake_leave, fake_last_error
 };
 

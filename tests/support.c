@@ -509,9 +509,9 @@ void support_run_start(support_run *run, const het_model_desc *model, int steps,
     memset(run, 0, sizeof *run);
     support_data_start(&run->data, steps, blocks, model->vocab);
     desc->model = *model;
-    desc->max_tokens = run->data.tokens;
-    desc->max_sequences = run->data.sequences;
-    desc->max_micro_batches = run->data.blocks;
+    desc->limits.max_tokens = run->data.tokens;
+    desc->limits.max_sequences = run->data.sequences;
+    desc->limits.max_micro_batches = run->data.blocks;
     desc->seed = 11;
     desc->optimizer.learning_rate = 1e-2f;
     desc->optimizer.warmup_steps = 2;
@@ -521,15 +521,15 @@ void support_run_start(support_run *run, const het_model_desc *model, int steps,
 void support_run_ranks(support_run *run, int64_t ranks)
 {
     assert_true(ranks <= SUPPORT_MAX_RANKS);
-    run->desc.devices = run->device;
-    run->desc.device_count = ranks;
+    run->desc.layout.devices = run->device;
+    run->desc.layout.device_count = ranks;
 }
 
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)
 {
     het_plan_free(run->plan);
-    run->plan = support_plan(text, schedule, 2 * run->desc.model.layers + 2, run->desc.device_count, slices);
-    run->desc.plan = run->plan;
+    run->plan = support_plan(text, schedule, 2 * run->desc.model.layers + 2, run->desc.layout.device_count, slices);
+    run->desc.layout.plan = run->plan;
 }
 
 void support_run_mixed(support_run *run, int which, uint64_t *seed)
@@ -640,13 +640,13 @@ void support_same_state(het_ctx *a, het_ctx *b, int gradients, const char *what)
         EXPECT_OK(het_parameter_get_info(a, p, &x));
         EXPECT_OK(het_parameter_get_info(b, p, &y));
         if (x.exponent != y.exponent) fail_msg("%s: %s has exponents %d and %d", what, x.name, x.exponent, y.exponent);
-        for (array = HET_WEIGHT; array <= HET_STATE1; array++) {
+        for (array = HET_WEIGHT; array <= HET_MOMENT1; array++) {
             float *u, *v;
             if ((array == HET_GRADIENT && !gradients) || (array >= HET_GRADIENT && x.frozen)) continue;
             u = support_floats(x.count, 1, 1);
             v = support_floats(x.count, 1, 2);
-            EXPECT_OK(het_parameter_read(a, p, (het_what)array, u));
-            EXPECT_OK(het_parameter_read(b, p, (het_what)array, v));
+            EXPECT_OK(het_parameter_read(a, p, (het_array)array, u));
+            EXPECT_OK(het_parameter_read(b, p, (het_array)array, v));
             if (memcmp(u, v, (size_t)x.count * sizeof *u) != 0) fail_msg("%s: array %d of %s differs", what, array, x.name);
             free(u);
             free(v);

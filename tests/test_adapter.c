@@ -19,7 +19,7 @@ static int64_t find(het_ctx *ctx, const char *name)
     return -1;
 }
 
-static float *get(het_ctx *ctx, int64_t index, het_what what, het_parameter_info *info)
+static float *get(het_ctx *ctx, int64_t index, het_array what, het_parameter_info *info)
 {
     float *values;
     EXPECT_OK(het_parameter_get_info(ctx, index, info));
@@ -208,7 +208,7 @@ static void the_rest_is_frozen(void **state)
     EXPECT_OK(het_memory_estimate(&run.desc, 0, &full, NULL));
     run.desc.model.lora_rank = 2;
     EXPECT_OK(het_memory_estimate(&run.desc, 0, &memory, NULL));
-    run.desc.allocator = support_allocator(&counted);
+    run.desc.host.allocator = support_allocator(&counted);
     before = support_create(&run.desc);
     assert_int_equal(counted.bytes, memory.host + memory.device);
     after = support_create(&run.desc);
@@ -219,7 +219,7 @@ static void the_rest_is_frozen(void **state)
         assert_int_equal(info.frozen, !info.adapter);
         assert_int_equal(memcmp(u, v, (size_t)info.count * sizeof *u) == 0, info.frozen);
         if (!info.frozen) trained += (info.count + 15) / 16 * 16;
-        else EXPECT_ERROR(het_parameter_read(after, p, HET_STATE0, u), HET_ERR_INVALID, het_last_error(after), "has no array");
+        else EXPECT_ERROR(het_parameter_read(after, p, HET_MOMENT0, u), HET_ERR_INVALID, het_last_error(after), "has no array");
         free(u);
         free(v);
     }
@@ -652,7 +652,7 @@ static void bad_files(void **state)
         now = support_hash(ctx);
         assert_int_equal(now, hash);
     }
-    run.desc.model = model, run.desc.nonfinite = HET_YES;
+    run.desc.model = model, run.desc.guard.nonfinite = HET_YES;
     other = support_create(&run.desc);
     EXPECT_OK(het_adapter_load(other, &reader, &error));
     other_base(ctx, other);

@@ -18,15 +18,15 @@ static double median_of(double *value, int count)
     return count % 2 ? value[count / 2] : (value[count / 2 - 1] + value[count / 2]) / 2.0;
 }
 
-/* The limit from the last HETRAIN_RECENT of `count` accepted values. */
+/* The limit from the last HETRAIN_LOSS_HISTORY of `count` accepted values. */
 static double limit_of(const double *accepted, int count, double factor)
 {
-    double value[HETRAIN_RECENT], median;
+    double value[HETRAIN_LOSS_HISTORY], median;
     int i;
-    memcpy(value, accepted + count - HETRAIN_RECENT, sizeof value);
-    median = median_of(value, HETRAIN_RECENT);
-    for (i = 0; i < HETRAIN_RECENT; i++) value[i] = fabs(accepted[count - HETRAIN_RECENT + i] - median);
-    return median + factor * 1.4826 * median_of(value, HETRAIN_RECENT);
+    memcpy(value, accepted + count - HETRAIN_LOSS_HISTORY, sizeof value);
+    median = median_of(value, HETRAIN_LOSS_HISTORY);
+    for (i = 0; i < HETRAIN_LOSS_HISTORY; i++) value[i] = fabs(accepted[count - HETRAIN_LOSS_HISTORY + i] - median);
+    return median + factor * 1.4826 * median_of(value, HETRAIN_LOSS_HISTORY);
 }
 
 static void start(support_run *run, int64_t ranks)
@@ -34,9 +34,9 @@ static void start(support_run *run, int64_t ranks)
     const het_model_desc model = support_deep_model(HET_LLAMA);
     support_run_start(run, &model, 8, "17|5,0,9|12|1");
     support_run_ranks(run, ranks);
-    run->desc.deadline = 20.0;
-    run->desc.spike = 1.0; /* near enough for the data's own noise */
-    run->desc.skip_bad_steps = HET_YES;
+    run->desc.layout.deadline = 20.0;
+    run->desc.guard.spike = 1.0; /* near enough for the data's own noise */
+    run->desc.guard.skip_bad_steps = HET_YES;
     run->desc.optimizer.learning_rate = 2e-3f;
     run->desc.optimizer.schedule = HET_LR_CONSTANT;
 }
@@ -82,7 +82,7 @@ static void spikes_are_those_of_the_definition(void **state)
     for (step = 0; step < TRAINED; step++) {
         const uint64_t before = support_hash(ctx);
         const het_step_info info = support_step(ctx, &run.data, step % 8, LAYOUT_TOGETHER);
-        const int judged = accepted >= HETRAIN_RECENT;
+        const int judged = accepted >= HETRAIN_LOSS_HISTORY;
         const int spike = judged && (info.loss > limit_of(loss, accepted, 1.0) || info.gradient_norm > limit_of(norm, accepted, 1.0));
         assert_int_equal(info.skipped, spike);
         assert_int_equal(support_hash(ctx) == before, spike);
@@ -91,7 +91,7 @@ static void spikes_are_those_of_the_definition(void **state)
         loss[accepted] = info.loss;
         norm[accepted++] = info.gradient_norm;
     }
-    assert_true(skips >= 3 && accepted >= HETRAIN_RECENT + 3);
+    assert_true(skips >= 3 && accepted >= HETRAIN_LOSS_HISTORY + 3);
     het_destroy(ctx);
     support_run_end(&run);
 }
@@ -113,7 +113,7 @@ static void layouts_skip_the_same_steps(void **state)
         story other;
         support_run_ranks(&run, layouts[i].ranks);
         support_run_mixed(&run, layouts[i].far, &seed);
-        run.desc.shard_gradients = layouts[i].shard;
+        run.desc.layout.shard_gradients = layouts[i].shard;
         support_run_plan(&run, layouts[i].plan, "1f1b", 1);
         other = told(&run, LAYOUT_APART);
         assert_memory_equal(other.skipped, one.skipped, sizeof one.skipped);
@@ -169,7 +169,7 @@ static void recent_steps_are_checked(void **state)
     support_buffer saved;
     het_writer to;
     het_reader from;
-    het_recent recent;
+    het_loss_history recent;
     het_ctx *ctx;
     int32_t exponents[64] = { 0 };
     size_t i;
@@ -190,13 +190,13 @@ static void recent_steps_are_checked(void **state)
     }
     assert_true(het_parameter_count(ctx) <= 64);
     memset(&recent, 0, sizeof recent);
-    recent.count = HETRAIN_RECENT + 1;
+    recent.count = HETRAIN_LOSS_HISTORY + 1;
     EXPECT_ERROR(het_restore_end(ctx, HET_STATE_INCOMPLETE, 1, exponents, &recent), HET_ERR_INVALID, het_last_error(ctx), "33|32");
     recent.count = 1;
     recent.norm[0] = -1.0;
     EXPECT_ERROR(het_restore_end(ctx, HET_STATE_INCOMPLETE, 1, exponents, &recent), HET_ERR_INVALID, het_last_error(ctx), "recent step 0|-1");
     het_destroy(ctx);
-    run.desc.spike = -1.0;
+    run.desc.guard.spike = -1.0;
     {
         het_error error = { HET_OK, "" };
         EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "spike|-1");
@@ -231,11 +231,11 @@ static void hear(void *user, het_log_level level, het_result code, const char *t
 /* As if the last losses had been 0.500, 0.501, ..., 0.531: their median is 0.5155, the median distance from it 0.008. Norms stay. */
 static void pretend_small_losses(het_ctx *ctx, int32_t *exponents)
 {
-    het_recent recent;
+    het_loss_history recent;
     int64_t i;
-    het_get_recent(ctx, &recent);
-    assert_int_equal(recent.count, HETRAIN_RECENT);
-    for (i = 0; i < HETRAIN_RECENT; i++) recent.loss[i] = 0.5 + 0.001 * (double)i;
+    het_get_loss_history(ctx, &recent);
+    assert_int_equal(recent.count, HETRAIN_LOSS_HISTORY);
+    for (i = 0; i < HETRAIN_LOSS_HISTORY; i++) recent.loss[i] = 0.5 + 0.001 * (double)i;
     assert_true(het_parameter_count(ctx) <= 64);
     for (i = 0; i < het_parameter_count(ctx); i++) {
         het_parameter_info p;
@@ -268,12 +268,12 @@ static void bad_steps_name_parameter_unit_and_rank(void **state)
         start(&run, 2);
         if (spike) s.factor = 1e4f;
         if (form == 4) s.step = -1;
-        run.desc.spike = 50.0;
-        run.desc.skip_bad_steps = skips ? HET_YES : HET_NO;
-        run.desc.hook = spoil;
-        run.desc.user = &s;
-        run.desc.logger.log = hear;
-        run.desc.logger.user = &h;
+        run.desc.guard.spike = 50.0;
+        run.desc.guard.skip_bad_steps = skips ? HET_YES : HET_NO;
+        run.desc.host.hook = spoil;
+        run.desc.host.user = &s;
+        run.desc.host.logger.log = hear;
+        run.desc.host.logger.user = &h;
         ctx = support_create(&run.desc);
         for (step = 0; step < 40; step++) (void)support_step(ctx, &run.data, step % 8, LAYOUT_APART);
         if (form == 4) pretend_small_losses(ctx, exponents);
@@ -310,9 +310,9 @@ static void gradients_are_not_judged(void **state)
     int step;
     (void)state;
     start(&run, 1);
-    run.desc.hook = spoil;
-    run.desc.user = &s;
-    run.desc.spike = 50.0;
+    run.desc.host.hook = spoil;
+    run.desc.host.user = &s;
+    run.desc.guard.spike = 50.0;
     ctx = support_create(&run.desc);
     for (step = 0; step < 40; step++) (void)support_step(ctx, &run.data, step % 8, LAYOUT_APART);
     support_group_start(&group, &run.data, 0, LAYOUT_APART);
@@ -366,7 +366,7 @@ static void a_flipped_bit_is_found(void **state)
         char words[200];
         int64_t i;
         start(&run, 3);
-        run.desc.spike = 0.0;
+        run.desc.guard.spike = 0.0;
         if (which == 3) run.desc.frozen = one_frozen;
         flip.iface = *het_cpu_device();
         flip.iface.create = flip_create;
@@ -401,7 +401,7 @@ static void a_flipped_bit_is_found(void **state)
         snprintf(words, sizeof words, "step %d|copies of %s (block |differ: rank %s against rank %d", which == 3 ? 2 : 1, found,
                  rank == 0 ? "1, 2" : rank == 1 ? "0, 2" : "0, 1", rank);
         EXPECT_ERROR(het_verify(ctx), HET_ERR_DEVICE, het_last_error(ctx), words);
-        assert_true((het_get_condition(ctx) & HET_FAILED) != 0);
+        assert_true((het_get_status(ctx) & HET_FAILED) != 0);
         assert_true(het_step(ctx, group.batch, group.count, NULL) != HET_OK);
         support_buffer_start(&file);
         to = support_writer(&file);

@@ -104,7 +104,7 @@ static void training_beside_them_has_the_bits_of_rounded_weights(void **state)
             }
             EXPECT_OK(het_model_complete(&model, NULL));
             support_run_start(&run, &model, 3, SUPPORT_SHORT);
-            run.desc.deadline = 20.0;
+            run.desc.layout.deadline = 20.0;
             run.desc.dtype = form % 2 ? HET_BF16 : HET_F32;
             if (form >= 2) run.desc.frozen = some_frozen;
             wide = train(&run, SUPPORT_TOGETHER, 0);
@@ -141,8 +141,8 @@ static void inference_has_the_bits_of_rounded_weights(void **state)
                 het_ctx *ctx;
                 memset(&desc, 0, sizeof desc);
                 desc.model = model;
-                desc.devices = &device;
-                desc.device_count = 1;
+                desc.layout.devices = &device;
+                desc.layout.device_count = 1;
                 desc.inference = HET_YES;
                 desc.dtype = form % 2 ? HET_BF16 : HET_F32;
                 desc.weights = i ? HET_BF16 : HET_F32;

@@ -22,7 +22,7 @@ static void same(const support_result *base, const support_run *run, const char 
     support_run only = *run;
     support_train_same(base, run, layout, what);
     if (strchr(layout, '|') != NULL) return;
-    only.desc.max_micro_batches = 1;
+    only.desc.limits.max_micro_batches = 1;
     support_train_same(base, &only, layout, strcat(what, ", alone"));
 }
 
@@ -30,7 +30,7 @@ static void same(const support_result *base, const support_run *run, const char 
 static void start(support_run *run, const het_model_desc *model, const char *blocks)
 {
     support_run_start(run, model, STEPS, blocks);
-    run->desc.max_micro_batches = SUPPORT_MAX_BLOCKS;
+    run->desc.limits.max_micro_batches = SUPPORT_MAX_BLOCKS;
 }
 
 /* Starts a run of the short blocks and trains it together. */
@@ -58,12 +58,12 @@ static void threads_grouping_and_backward(het_model_desc model)
     run.device[0].threads = 2;
     for (i = 0; i < 4; i++) SAME(&base, &run, layouts[i], "family %d, layout %d", (int)family, i);
     for (i = 0; i < 3; i++) {
-        run.desc.backward = backward[i];
+        run.desc.layout.backward = backward[i];
         SAME(&base, &run, layouts[MIXED], "family %d, backward form %d", (int)family, i);
     }
-    run.desc.recompute = HET_YES;
+    run.desc.layout.recompute = HET_YES;
     for (i = 0; i < 3; i++) {
-        run.desc.backward = backward[i];
+        run.desc.layout.backward = backward[i];
         SAME(&base, &run, layouts[REVERSED], "family %d, recompute, backward form %d", (int)family, i);
     }
     support_run_end(&run);
@@ -104,10 +104,10 @@ static void slices(void **state)
         model.dropout = 0.1f;
         base = start_short(&run, &model);
         for (n = 2; n <= 6; n++) {
-            run.desc.max_slices = n;
+            run.desc.limits.max_slices = n;
             for (i = 0; i < 4; i++) {
-                run.desc.backward = (het_backward)(HET_BACKWARD_FUSED + (n + i) % 3);
-                run.desc.recompute = (n + i) % 2 ? HET_YES : HET_NO;
+                run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + (n + i) % 3);
+                run.desc.layout.recompute = (n + i) % 2 ? HET_YES : HET_NO;
                 SAME(&base, &run, layouts[i], "family %d, %d slices, layout %d", (int)families[f], n, i);
             }
         }
@@ -135,9 +135,9 @@ static void long_sequences_in_slices(void **state)
         base = support_train(&run, long_layouts[0]);
         for (n = 1; n <= 5; n++) {
             i = n % 3;
-            run.desc.max_slices = n;
-            run.desc.backward = (het_backward)(HET_BACKWARD_FUSED + n % 3);
-            run.desc.recompute = n % 2 ? HET_YES : HET_NO;
+            run.desc.limits.max_slices = n;
+            run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + n % 3);
+            run.desc.layout.recompute = n % 2 ? HET_YES : HET_NO;
             SAME(&base, &run, long_layouts[i], "family %d, %d slices, layout %d", (int)families[f], n, i);
         }
         support_run_end(&run);
@@ -157,9 +157,9 @@ static void recompute_of_single_units(void **state)
         int u;
         for (u = 0; u < 6; u++) units[u] = (uint8_t)(u == i || u == (i + 2) % 5);
         units[5] = 0;
-        run.desc.recompute_unit = units;
-        run.desc.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
-        run.desc.max_slices = 1 + i % 2;
+        run.desc.layout.recompute_unit = units;
+        run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
+        run.desc.limits.max_slices = 1 + i % 2;
         SAME(&base, &run, layouts[i % 4], "units %d and %d recomputed", i, (i + 2) % 5);
     }
     support_run_end(&run);
@@ -218,9 +218,9 @@ static void parallel_of_the_caller(void **state)
     base = start_short(&run, &model);
     run.device[0].threads = 4;
     support_run_ranks(&run, 1);
-    run.desc.parallel = support_serial();
+    run.desc.host.parallel = support_serial();
     SAME(&base, &run, SUPPORT_TOGETHER, "parallel-for: a loop");
-    run.desc.parallel = support_backwards();
+    run.desc.host.parallel = support_backwards();
     SAME(&base, &run, layouts[MIXED], "parallel-for: backwards");
     support_run_end(&run);
 }
@@ -240,9 +240,9 @@ static void hook_that_does_nothing(void **state)
     support_run run;
     (void)state;
     base = start_short(&run, &model);
-    run.desc.hook = count_calls;
-    run.desc.user = calls;
-    run.desc.max_slices = 2;
+    run.desc.host.hook = count_calls;
+    run.desc.host.user = calls;
+    run.desc.limits.max_slices = 2;
     SAME(&base, &run, SUPPORT_APART, "hook");
     assert_true(calls[0] > 0 && calls[1] > 0);
     support_run_end(&run);
@@ -268,9 +268,9 @@ static void bf16_on_one_path(void **state)
         assert_true(fabs(base.loss[0] - exact.loss[0]) < 0.02 * exact.loss[0]);
         for (k = 0; k < 4; k++) {
             run.device[0].threads = 1 + k;
-            run.desc.max_slices = 1 + k % 3;
-            run.desc.backward = (het_backward)(HET_BACKWARD_FUSED + k % 3);
-            run.desc.recompute = k % 2 ? HET_YES : HET_NO;
+            run.desc.limits.max_slices = 1 + k % 3;
+            run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + k % 3);
+            run.desc.layout.recompute = k % 2 ? HET_YES : HET_NO;
             SAME(&base, &run, layouts[k], "bf16, %s, layout %d", support_isa_name(isa[i]), k);
         }
         support_run_end(&run);
@@ -340,9 +340,9 @@ static void random_layout(uint64_t seed, int round)
     run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
     run.device[0].isa = isa[support_below(&seed, isas)];
     support_run_ranks(&run, 1);
-    if (run.desc.dtype == HET_F32) run.desc.device_count = 0; /* the base on the best instruction set */
+    if (run.desc.dtype == HET_F32) run.desc.layout.device_count = 0; /* the base on the best instruction set */
     base = support_train(&run, is_long ? long_layouts[0] : SUPPORT_TOGETHER);
-    run.desc.device_count = 1;
+    run.desc.layout.device_count = 1;
     for (i = run.data.blocks - 1; i > 0; i--) {
         const int64_t other = support_below(&seed, i + 1);
         const char keep = order[i];
@@ -356,10 +356,10 @@ static void random_layout(uint64_t seed, int round)
     layout[at] = 0;
     for (i = 0; i < 6; i++) recompute[i] = (uint8_t)(i + 1 < 2 * model.layers + 2 && support_below(&seed, 2));
     run.device[0].threads = (int32_t)(1 + support_below(&seed, 8));
-    run.desc.max_slices = 1 + support_below(&seed, 6);
-    run.desc.backward = (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
-    if (support_below(&seed, 2)) run.desc.recompute_unit = recompute;
-    if (support_below(&seed, 4) == 0) run.desc.parallel = support_backwards();
+    run.desc.limits.max_slices = 1 + support_below(&seed, 6);
+    run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
+    if (support_below(&seed, 2)) run.desc.layout.recompute_unit = recompute;
+    if (support_below(&seed, 4) == 0) run.desc.host.parallel = support_backwards();
     SAME(&base, &run, layout, "round %d", round);
     support_run_end(&run);
 }

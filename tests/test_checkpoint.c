@@ -789,7 +789,7 @@ static void reserved_for(int lora, het_family family) {
     support_run_start(&run, &model, 6, SUPPORT_SHORT);
     memset(&own, 0, sizeof own);
     own.fail_at = -1;
-    run.desc.allocator = support_allocator(&own);
+    run.desc.host.allocator = support_allocator(&own);
     ctx = support_create(&run.desc);
     memset(&desc, 0, sizeof desc);
     desc.disk = &t, desc.directory = "run", desc.allocator = support_allocator(&memory);
@@ -899,7 +899,7 @@ static void draw_layout(support_run *run, het_family family, uint64_t *seed) {
     support_run_ranks(run, SUPPORT_MAX_RANKS);
     support_run_mixed(run, (int)support_below(seed, 5), seed);
     support_run_plan(run, schedule[0] == 'i' || strcmp(schedule, "zb-v") == 0 ? "pp" : shapes[support_below(seed, 5)], schedule, 1);
-    if (support_below(seed, 3) == 0) run->desc.shard_gradients = HET_YES;
+    if (support_below(seed, 3) == 0) run->desc.layout.shard_gradients = HET_YES;
 }
 
 /* `links` times: some steps, a checkpoint, and on in another layout. */

@@ -152,7 +152,7 @@ static void sizes_and_shapes(void **state)
         het_ctx *ctx;
         memset(&desc, 0, sizeof desc);
         desc.model = support_model(families[f]);
-        desc.max_tokens = 20;
+        desc.limits.max_tokens = 20;
         ctx = support_create(&desc);
         support_buffer_start(&file);
         to = support_writer(&file);

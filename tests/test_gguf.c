@@ -179,7 +179,7 @@ static het_ctx *make(het_family family, int64_t vocab)
     desc.model.context = 17;
     if (family == HET_NEOX) desc.model.rotary_fraction = 0.34f; /* 2 columns of 6 */
     if (family == HET_LLAMA) desc.model.rotary_factor = 8.0f, desc.model.rotary_original = 16, desc.model.linear_bias = HET_YES;
-    desc.max_tokens = 4;
+    desc.limits.max_tokens = 4;
     desc.inference = HET_YES;
     desc.seed = 5;
     return support_create(&desc);
@@ -476,7 +476,7 @@ static void refused(void **state)
         het_error error;
         memset(&d, 0, sizeof d);
         support_expect(het_model_parse(no[i].model, &d.model, &error), HET_OK, error.text, "", no[i].model, __LINE__);
-        d.max_tokens = 4;
+        d.limits.max_tokens = 4;
         d.inference = HET_YES;
         other = support_create(&d);
         EXPECT_ERROR(het_save_gguf(other, &to, NULL), HET_ERR_UNSUPPORTED, het_last_error(other), no[i].words);
@@ -530,9 +530,9 @@ static void failing_files_and_memory(void **state)
     memory.fail_at = -1;
     memset(&desc, 0, sizeof desc);
     EXPECT_OK(het_model_parse("llama:layers=1,width=16,heads=2,vocab=256,context=8", &desc.model, &error));
-    desc.max_tokens = 4;
+    desc.limits.max_tokens = 4;
     desc.inference = HET_YES;
-    desc.allocator = support_allocator(&memory);
+    desc.host.allocator = support_allocator(&memory);
     ctx = support_create(&desc);
     support_buffer_start(&file);
     to = support_writer(&file);

@@ -24,22 +24,22 @@ static void layout_ranks(layout *l, const char *ranks)
         l->device[i].iface = &late_table;
         l->device[i].ordinal = ranks[i] - '0';
     }
-    l->run.desc.devices = l->device;
-    l->run.desc.device_count = (int64_t)count;
+    l->run.desc.layout.devices = l->device;
+    l->run.desc.layout.device_count = (int64_t)count;
 }
 
 static void layout_start(layout *l, het_family family)
 {
     const het_model_desc model = support_deep_model(family);
     support_run_start(&l->run, &model, STEPS, SUPPORT_SHORT);
-    l->run.desc.deadline = l->run.desc.stall_deadline = 300.0; /* nothing waits that long, on however slow a machine */
+    l->run.desc.layout.deadline = l->run.desc.layout.stall_deadline = 300.0; /* nothing waits that long, on however slow a machine */
     fake_reset();
 }
 
 static void layout_group(layout *l, const char *ranks, const char *plan)
 {
     layout_ranks(l, ranks);
-    l->run.desc.groups.iface = &fake_iface;
+    l->run.desc.layout.communicators.iface = &fake_iface;
     support_run_plan(&l->run, plan, NULL, 1);
 }
 
@@ -75,10 +75,10 @@ static void one_shape(int number, het_family family, int variant)
     layout l;
     layout_start(&l, family);
     if (variant == 1) l.run.desc.dtype = HET_BF16;
-    if (variant == 2) l.run.desc.shard_gradients = HET_YES;
+    if (variant == 2) l.run.desc.layout.shard_gradients = HET_YES;
     base = support_train(&l.run, SUPPORT_TOGETHER);
     layout_ranks(&l, s->ranks);
-    l.run.desc.groups.iface = &fake_iface;
+    l.run.desc.layout.communicators.iface = &fake_iface;
     support_run_plan(&l.run, s->plan, s->schedule, s->slices);
     if (variant == 3) { /* uneven: some own nothing, one owns most */
         l.run.plan->state_share[0] = 0.0;
@@ -263,7 +263,7 @@ static void messages_count_their_rows(void **state)
         if (t.record[j].action.kind == HET_ACTION_SEND_F || t.record[j].action.kind == HET_ACTION_RECV_B) recorded += t.record[j].bytes;
     assert_int_equal(recorded, 2 * rows);
     het_destroy(ctx);
-    l.run.desc.groups.iface = NULL;
+    l.run.desc.layout.communicators.iface = NULL;
     EXPECT_OK(het_memory_estimate(&l.run.desc, 1, &far, &error));
     assert_true(far.communication > used.communication && far.activations < used.activations);
     layout_end(&l);
@@ -282,8 +282,8 @@ static void emulated_links_stay_on_the_host(void **state)
     layout_start(&l, HET_GPT2);
     base = support_train(&l.run, SUPPORT_TOGETHER);
     layout_group(&l, "012", "dp");
-    l.run.desc.links = &link;
-    l.run.desc.link_count = 1;
+    l.run.desc.emulate.links = &link;
+    l.run.desc.emulate.link_count = 1;
     support_train_same(&base, &l.run, SUPPORT_APART, "linked");
     assert_int_equal(fake.joins, 0);
     layout_end(&l);
@@ -355,7 +355,7 @@ static void replanning_without_memory(void **state)
     layout_start(&l, HET_GPT2);
     one = support_create(&l.run.desc);
     layout_group(&l, "01c", "dp");
-    l.run.desc.allocator = support_allocator(&memory);
+    l.run.desc.host.allocator = support_allocator(&memory);
     many = support_create(&l.run.desc);
     memset(&desc, 0, sizeof desc);
     desc.plan = plan = support_plan("pp", NULL, 8, 3, 1);
@@ -440,7 +440,7 @@ static void who_never_joins_is_waited_for_in_vain(void **state)
     (void)state;
     layout_start(&l, HET_GPT2);
     layout_group(&l, "012", "dp");
-    l.run.desc.stall_deadline = 0.2;
+    l.run.desc.layout.stall_deadline = 0.2;
     fake.never_join = 1;
     EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "group of ranks 0 ... 2|stall deadline is 0.2");
     assert_int_equal(fake.aborts, 3);
@@ -470,7 +470,7 @@ static void ops_without_end_are_aborted(void **state)
         EXPECT_ERROR(one_step(&l, &error), HET_ERR_CANCELLED, error.text, "step 1: cancelled");
         assert_true(fake.aborts > 0);
         fake_reset();
-        l.run.desc.stall_deadline = 0.5;
+        l.run.desc.layout.stall_deadline = 0.5;
         fake.lose = lost[k];
         fake.lose_at = 1;
         fake.lost_tests = 100; /* nobody cancels */
@@ -491,11 +491,11 @@ static void others_failures_end_what_is_under_way(void **state)
         layout l;
         layout_start(&l, HET_GPT2);
         layout_group(&l, "012", plans[k]);
-        l.run.desc.hook = fail_later;
+        l.run.desc.host.hook = fail_later;
         EXPECT_ERROR(one_step(&l, &error), HET_ERR_CALLBACK, error.text, "rank 1|action");
-        l.run.desc.hook = NULL;
-        l.run.desc.silent = silent_after_one;
-        l.run.desc.deadline = 0.2;
+        l.run.desc.host.hook = NULL;
+        l.run.desc.emulate.test_hang = silent_after_one;
+        l.run.desc.layout.deadline = 0.2;
         EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "rank 1|no sign of life|0.2");
         assert_true(fake.aborts > 0);
         layout_end(&l);
@@ -504,17 +504,17 @@ static void others_failures_end_what_is_under_way(void **state)
 
 static void bad_tables_are_refused(void **state)
 {
-    het_group_iface table = fake_iface;
+    het_communicator_iface table = fake_iface;
     het_error error;
     layout l;
     (void)state;
     layout_start(&l, HET_GPT2);
     layout_group(&l, "01", "dp");
-    l.run.desc.groups.iface = &table;
+    l.run.desc.layout.communicators.iface = &table;
     table.version = 9;
     EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "groups|version 9");
     table = fake_iface;
-    table.id_bytes = HETRAIN_GROUP_ID + 1;
+    table.id_bytes = HETRAIN_COMMUNICATOR_ID + 1;
     EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "groups|161|160");
     layout_end(&l);
 }
@@ -532,7 +532,7 @@ static void every_allocation_may_fail(void **state)
     layout_group(&l, "01c", "{\"pipelines\":[{\"share\":1,\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":1,\"units\":[4,8]}]},"
                             "{\"share\":1,\"stages\":[{\"rank\":2,\"units\":[0,8]}]}]}");
     for (k = 0; result != HET_OK; k++) {
-        l.run.desc.allocator = support_allocator(&memory);
+        l.run.desc.host.allocator = support_allocator(&memory);
         memory.fail_at = k;
         result = het_create(&l.run.desc, &ctx, &error);
         if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, error.text);
@@ -706,15 +706,15 @@ static int processes_run(layout *l, const char *ranks, const char *plan, uint64_
         layout_ranks(&own, part);
         memcpy(run[n].device, own.device, sizeof own.device);
         run[n].desc = own.run.desc;
-        run[n].desc.devices = run[n].device;
-        run[n].desc.plan = l->run.plan;
-        run[n].desc.transport.iface = &box_iface;
-        run[n].desc.transport.self = &run[n].box;
+        run[n].desc.layout.devices = run[n].device;
+        run[n].desc.layout.plan = l->run.plan;
+        run[n].desc.layout.transport.iface = &box_iface;
+        run[n].desc.layout.transport.self = &run[n].box;
         run[n].box.office = &office;
         run[n].box.process = (int64_t)n;
         run[n].data = &l->run.data;
         run[n].second = second;
-        if (strchr(part, 'c') == NULL || strlen(part) > 1) run[n].desc.groups.iface = &fake_iface; /* one that has none */
+        if (strchr(part, 'c') == NULL || strlen(part) > 1) run[n].desc.layout.communicators.iface = &fake_iface; /* one that has none */
     }
     for (i = 0; i < n; i++) assert_int_equal(pthread_create(&run[i].thread, NULL, process_run, &run[i]), 0);
     for (i = 0; i < n; i++) (void)pthread_join(run[i].thread, NULL);

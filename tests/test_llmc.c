@@ -185,14 +185,14 @@ static void an_oracle_of_llmc(void **state)
     support_expect(llmc_model(&from, &desc.model, &error), HET_OK, error.text, "", "llmc_model", __LINE__);
     padded = integer_at(weights.data + 28);
     open_state(&s, &desc.model, padded);
-    desc.max_tokens = s.batch * s.length;
-    desc.max_sequences = s.batch;
+    desc.limits.max_tokens = s.batch * s.length;
+    desc.limits.max_sequences = s.batch;
     ctx = support_create(&desc);
     support_expect(llmc_load(ctx, &from, &error), HET_OK, error.text, "", "llmc_load", __LINE__);
     start = support_alloc((size_t)s.batch + 1, sizeof *start);
     for (b = 0; b <= s.batch; b++) start[b] = b * s.length;
     memset(&batch, 0, sizeof batch);
-    batch.tokens = desc.max_tokens;
+    batch.tokens = desc.limits.max_tokens;
     batch.sequences = s.batch;
     batch.token = s.x;
     batch.target = s.y;

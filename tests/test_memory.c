@@ -17,13 +17,13 @@ static void fixture_start(fixture *f, het_family family)
 {
     int i;
     memset(f, 0, sizeof *f);
-    f->desc.allocator = support_allocator(&f->memory);
+    f->desc.host.allocator = support_allocator(&f->memory);
     f->desc.model = support_model(family);
     f->device.threads = 2;
-    f->desc.devices = &f->device;
-    f->desc.device_count = 1;
-    f->desc.max_tokens = 64;
-    f->desc.max_micro_batches = 2;
+    f->desc.layout.devices = &f->device;
+    f->desc.layout.device_count = 1;
+    f->desc.limits.max_tokens = 64;
+    f->desc.limits.max_micro_batches = 2;
     for (i = 0; i < 2; i++) {
         support_batch_start(&f->batch[i]);
         support_batch_sequence(&f->batch[i], 20, f->desc.model.vocab, i, 5);
@@ -86,7 +86,7 @@ static het_result whole_life(fixture *f)
     data_desc.vocab = f->desc.model.vocab;
     data_desc.length = 16;
     data_desc.sequences = 2;
-    data_desc.allocator = f->desc.allocator;
+    data_desc.allocator = f->desc.host.allocator;
 
     memset(&error, 0, sizeof error);
     ATTEMPT(het_memory_estimate(&f->desc, 0, &memory, &error));
@@ -131,7 +131,7 @@ static void every_allocation_fails_once(void **state)
         int64_t k;
         het_result result;
         fixture_start(&f, families[i]);
-        f.desc.backward = i ? HET_BACKWARD_DEFERRED : HET_BACKWARD_FUSED;
+        f.desc.layout.backward = i ? HET_BACKWARD_DEFERRED : HET_BACKWARD_FUSED;
         for (k = 0; k < 10000; k++) {
             f.memory.calls = 0;
             f.memory.fail_at = k;
@@ -175,7 +175,7 @@ static void outputs_are_null_after_a_failure(void **state)
     het_destroy(ctx);
     memset(&data_desc, 0, sizeof data_desc);
     data_desc.reader = support_reader(&f.tokens);
-    data_desc.allocator = f.desc.allocator;
+    data_desc.allocator = f.desc.host.allocator;
     data_desc.length = 16;
     data_desc.sequences = 2;
     for (k = 0; k < 10000; k++) {
@@ -208,8 +208,8 @@ static void steps_do_not_allocate(void **state)
         int64_t calls;
         float logits[61];
         fixture_start(&f, HET_LLAMA);
-        f.desc.backward = backward[i];
-        f.desc.max_slices = 1 + i;
+        f.desc.layout.backward = backward[i];
+        f.desc.limits.max_slices = 1 + i;
         ctx = support_create(&f.desc);
         calls = f.memory.calls;
         for (s = 0; s < 4; s++) {
@@ -263,12 +263,12 @@ static void estimates_are_exact(void **state)
         fixture f;
         fixture_start(&f, families[i % 5]);
         f.device.threads = 1 + i % 3;
-        f.desc.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
-        f.desc.recompute = i % 4 < 2 ? HET_NO : HET_YES;
-        f.desc.max_slices = 1 + i % 7 / 2;
+        f.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
+        f.desc.layout.recompute = i % 4 < 2 ? HET_NO : HET_YES;
+        f.desc.limits.max_slices = 1 + i % 7 / 2;
         f.desc.reduce = i % 11 == 3 ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
         f.desc.dtype = i % 6 == 5 ? HET_BF16 : HET_F32;
-        f.desc.max_tokens = 64 + 40 * (i % 3);
+        f.desc.limits.max_tokens = 64 + 40 * (i % 3);
         f.desc.inference = i % 13 == 12 ? HET_YES : HET_NO;
         check_estimate(&f);
         fixture_end(&f);
@@ -278,13 +278,13 @@ static void estimates_are_exact(void **state)
 /* The layouts of a file in words, with what each rank needed when they were written down: a changed figure is to be explained. */
 static void layout_describe(const char *options, het_desc *desc)
 {
-    desc->shard_gradients = strstr(options, "zero2") != NULL ? HET_YES : HET_NO;
-    desc->recompute = strstr(options, "recompute") != NULL ? HET_YES : HET_NO;
+    desc->layout.shard_gradients = strstr(options, "zero2") != NULL ? HET_YES : HET_NO;
+    desc->layout.recompute = strstr(options, "recompute") != NULL ? HET_YES : HET_NO;
     desc->weights = strstr(options, "bf16") != NULL ? HET_BF16 : HET_F32;
     desc->dtype = strstr(options, "compute") != NULL ? HET_BF16 : HET_F32;
     desc->inference = strstr(options, "inference") != NULL ? HET_YES : HET_NO;
     desc->reduce = strstr(options, "fast") != NULL ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
-    desc->backward = strstr(options, "deferred") != NULL ? HET_BACKWARD_DEFERRED : strstr(options, "split") != NULL ? HET_BACKWARD_SPLIT :
+    desc->layout.backward = strstr(options, "deferred") != NULL ? HET_BACKWARD_DEFERRED : strstr(options, "split") != NULL ? HET_BACKWARD_SPLIT :
         HET_BACKWARD_FUSED;
 }
 
@@ -330,16 +330,16 @@ static void layouts_need_what_they_did(void **state)
         memset(&desc, 0, sizeof desc);
         memset(&plan_desc, 0, sizeof plan_desc);
         EXPECT_ERROR(het_model_parse(model, &desc.model, &error), HET_OK, error.text, "");
-        desc.devices = devices;
-        desc.device_count = plan_desc.ranks = ranks;
-        desc.max_tokens = tokens;
-        desc.max_micro_batches = batches;
+        desc.layout.devices = devices;
+        desc.layout.device_count = plan_desc.ranks = ranks;
+        desc.limits.max_tokens = tokens;
+        desc.limits.max_micro_batches = batches;
         layout_describe(options, &desc);
         plan_desc.units = 2 * desc.model.layers + 2;
         plan_desc.schedule = schedule;
         plan_desc.slices = slices;
         EXPECT_ERROR(het_plan_read(&plan_desc, plan_text, strlen(plan_text), &plan, &error), HET_OK, error.text, "");
-        desc.plan = plan;
+        desc.layout.plan = plan;
         layout_check(line, &desc, ranks, line + used);
         het_plan_free(plan);
         layouts++;
@@ -357,7 +357,7 @@ static void estimate_of_large_models(void **state)
     (void)state;
     memset(&desc, 0, sizeof desc);
     EXPECT_ERROR(het_model_parse("llama3:8b", &desc.model, &error), HET_OK, error.text, "");
-    desc.max_tokens = 8192;
+    desc.limits.max_tokens = 8192;
     EXPECT_ERROR(het_memory_estimate(&desc, 0, &m, &error), HET_OK, error.text, "");
     assert_true(m.parameters > INT64_C(8000000000) && m.parameters < INT64_C(8100000000));
     assert_true(m.weights >= (size_t)m.parameters * 4 && m.weights < (size_t)m.parameters * 4 + ((size_t)1 << 24));
@@ -393,15 +393,15 @@ static void estimates_take_no_memory(void **state)
         memset(&desc, 0, sizeof desc);
         memset(&plan, 0, sizeof plan);
         EXPECT_ERROR(het_model_parse(cases[i].model, &desc.model, &error), HET_OK, error.text, "");
-        desc.max_tokens = cases[i].tokens;
-        desc.max_micro_batches = cases[i].micro_batches;
-        desc.devices = devices;
-        desc.device_count = cases[i].ranks;
+        desc.limits.max_tokens = cases[i].tokens;
+        desc.limits.max_micro_batches = cases[i].micro_batches;
+        desc.layout.devices = devices;
+        desc.layout.device_count = cases[i].ranks;
         plan.units = 2 * desc.model.layers + 2;
         plan.ranks = cases[i].ranks;
         EXPECT_ERROR(het_plan_read(&plan, cases[i].plan, strlen(cases[i].plan), &made, &error), HET_OK, error.text, "");
-        desc.plan = made;
-        desc.allocator = support_allocator(&memory);
+        desc.layout.plan = made;
+        desc.host.allocator = support_allocator(&memory);
         EXPECT_ERROR(het_memory_estimate(&desc, 0, &m, &error), HET_OK, error.text, "");
         assert_true((double)m.host > cases[i].host && (double)m.device > cases[i].device);
         assert_true(memory.peak < 50000000);
@@ -455,18 +455,18 @@ static void zeroed_and_null_descriptions_train(void **state)
     assert_int_equal(filled.model.width, 128);
     assert_int_equal(filled.model.vocab, 256);
     assert_int_equal(filled.model.context, 128);
-    assert_int_equal(filled.max_tokens, 512);
-    assert_int_equal(filled.max_sequences, 512);
-    assert_int_equal(filled.max_micro_batches, 8);
-    assert_int_equal(filled.max_slices, 1);
+    assert_int_equal(filled.limits.max_tokens, 512);
+    assert_int_equal(filled.limits.max_sequences, 512);
+    assert_int_equal(filled.limits.max_micro_batches, 8);
+    assert_int_equal(filled.limits.max_slices, 1);
     assert_int_equal(filled.dtype, HET_F32);
     assert_int_equal(filled.reduce, HET_REDUCE_EXACT);
-    assert_int_equal(filled.backward, HET_BACKWARD_FUSED);
+    assert_int_equal(filled.layout.backward, HET_BACKWARD_FUSED);
     assert_true(filled.optimizer.learning_rate == 6e-4f && filled.optimizer.beta1 == 0.9f && filled.optimizer.beta2 == 0.95f);
     assert_true(filled.optimizer.weight_decay == 0.1f && filled.optimizer.clip == 1.0f && filled.optimizer.epsilon == 1e-8f);
     assert_int_equal(filled.optimizer.total_steps, 1000);
     assert_int_equal(filled.optimizer.schedule, HET_LR_COSINE);
-    assert_int_equal(het_get_desc(a)->max_tokens, 512);
+    assert_int_equal(het_get_desc(a)->limits.max_tokens, 512);
     assert_int_equal(het_get_desc(a)->model.heads, 4);
     support_batch_end(&batch);
     het_destroy(a);

@@ -13,9 +13,9 @@ static void small_start(small *s, het_family family)
 {
     memset(s, 0, sizeof *s);
     s->desc.model = support_model(family);
-    s->desc.max_tokens = 60;
-    s->desc.max_sequences = 4;
-    s->desc.max_micro_batches = 2;
+    s->desc.limits.max_tokens = 60;
+    s->desc.limits.max_sequences = 4;
+    s->desc.limits.max_micro_batches = 2;
     s->ctx = support_create(&s->desc);
     support_batch_start(&s->batch);
     support_batch_sequence(&s->batch, 20, s->desc.model.vocab, 0, 1);
@@ -258,19 +258,19 @@ static void descriptions(void **state)
     (void)state;
     memset(&base, 0, sizeof base);
     base.model = support_model(HET_GPT2);
-    REFUSED(max_tokens, -1, HET_ERR_INVALID, "max_tokens|-1");
-    REFUSED(max_tokens, INT64_MAX, HET_ERR_INVALID, "max_tokens|9223372036854775807");
-    REFUSED(max_sequences, -4, HET_ERR_INVALID, "max_sequences|-4");
-    REFUSED(max_micro_batches, -2, HET_ERR_INVALID, "max_micro_batches|-2");
-    REFUSED(max_slices, -9, HET_ERR_INVALID, "max_slices|-9");
-    REFUSED(max_slices, 4 * base.model.context + 1, HET_ERR_LIMIT, "193 slices|max_tokens 192");
-    REFUSED(link_count, 1, HET_ERR_INVALID, "link_count is 1|links is NULL");
+    REFUSED(limits.max_tokens, -1, HET_ERR_INVALID, "max_tokens|-1");
+    REFUSED(limits.max_tokens, INT64_MAX, HET_ERR_INVALID, "max_tokens|9223372036854775807");
+    REFUSED(limits.max_sequences, -4, HET_ERR_INVALID, "max_sequences|-4");
+    REFUSED(limits.max_micro_batches, -2, HET_ERR_INVALID, "max_micro_batches|-2");
+    REFUSED(limits.max_slices, -9, HET_ERR_INVALID, "max_slices|-9");
+    REFUSED(limits.max_slices, 4 * base.model.context + 1, HET_ERR_LIMIT, "193 slices|max_tokens 192");
+    REFUSED(emulate.link_count, 1, HET_ERR_INVALID, "link_count is 1|links is NULL");
     REFUSED(unit_count, 5, HET_ERR_INVALID, "unit_count is 5|units is NULL");
     REFUSED(granule, -6, HET_ERR_INVALID, "granule|-6");
-    REFUSED(backward, (het_backward)4, HET_ERR_INVALID, "backward|4");
+    REFUSED(layout.backward, (het_backward)4, HET_ERR_INVALID, "backward|4");
     REFUSED(dtype, (het_dtype)7, HET_ERR_INVALID, "dtype|7");
     REFUSED(reduce, (het_reduce)5, HET_ERR_INVALID, "reduce|5");
-    REFUSED(recompute, (het_choice)3, HET_ERR_INVALID, "recompute|3");
+    REFUSED(layout.recompute, (het_choice)3, HET_ERR_INVALID, "recompute|3");
     REFUSED(inference, (het_choice)4, HET_ERR_INVALID, "inference|4");
     REFUSED(optimizer.learning_rate, -1.0f, HET_ERR_INVALID, "learning_rate|-1");
     REFUSED(optimizer.learning_rate, NAN, HET_ERR_INVALID, "learning_rate|nan");
@@ -281,15 +281,15 @@ static void descriptions(void **state)
     REFUSED(optimizer.total_steps, -30, HET_ERR_INVALID, "total_steps|-30");
     REFUSED(optimizer.schedule, (het_lr_schedule)11, HET_ERR_INVALID, "schedule|11");
     REFUSED(optimizer.clip, NAN, HET_ERR_INVALID, "clip|nan");
-    REFUSED(allocator.alloc, support_allocator(&memory).alloc, HET_ERR_INVALID, "allocator|free");
+    REFUSED(host.allocator.alloc, support_allocator(&memory).alloc, HET_ERR_INVALID, "allocator|free");
     memset(devices, 0, sizeof devices);
     desc = base;
-    desc.device_count = 2;
+    desc.layout.device_count = 2;
     create_refused(&desc, HET_ERR_INVALID, "device_count is 2|devices is NULL", __LINE__);
-    desc.devices = devices;
-    desc.device_count = -1;
+    desc.layout.devices = devices;
+    desc.layout.device_count = -1;
     create_refused(&desc, HET_ERR_INVALID, "device_count|-1", __LINE__);
-    desc.device_count = 1;
+    desc.layout.device_count = 1;
     devices[0].threads = -5;
     create_refused(&desc, HET_ERR_INVALID, "threads|-5", __LINE__);
     devices[0].threads = INT32_MAX;
@@ -569,8 +569,8 @@ static void parameters_and_tensors(void **state)
     CTX_ERROR(&s, het_parameter_read(s.ctx, -1, HET_WEIGHT, values), HET_ERR_INVALID, "-1");
     CTX_ERROR(&s, het_parameter_read(s.ctx, 9999, HET_WEIGHT, values), HET_ERR_INVALID, "9999");
     CTX_ERROR(&s, het_parameter_read(s.ctx, 0, HET_WEIGHT, NULL), HET_ERR_INVALID, "NULL");
-    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, (het_what)17, values), HET_ERR_INVALID, "17");
-    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, HET_STATE3, values), HET_ERR_INVALID, "5");
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, (het_array)17, values), HET_ERR_INVALID, "17");
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, HET_MOMENT3, values), HET_ERR_INVALID, "5");
     CTX_ERROR(&s, het_parameter_write(s.ctx, 9999, HET_WEIGHT, values), HET_ERR_INVALID, "9999");
     CTX_ERROR(&s, het_parameter_write(s.ctx, 0, HET_WEIGHT, NULL), HET_ERR_INVALID, "NULL");
     CTX_ERROR(&s, het_parameter_write(s.ctx, 0, HET_GRADIENT, values), HET_ERR_INVALID, "gradient");
@@ -732,7 +732,7 @@ static void tied_heads_in_files(void **state)
             memset(&desc, 0, sizeof desc);
             desc.model = support_model(families[i]);
             desc.model.tied = tied ? HET_YES : HET_NO;
-            desc.max_tokens = 20;
+            desc.limits.max_tokens = 20;
             ctx = support_create(&desc);
             elements = (size_t)(desc.model.vocab * desc.model.width);
             hash = support_hash(ctx);
@@ -859,7 +859,7 @@ static void one_call_training(void **state)
     TRAIN_REFUSED(evaluate_batches, -3, HET_ERR_INVALID, "evaluate_batches|-3");
     TRAIN_REFUSED(data.length, 49, HET_ERR_LIMIT, "49|48"); /* beyond the context */
     TRAIN_REFUSED(data.reader.read, NULL, HET_ERR_INVALID, "read");
-    TRAIN_REFUSED(context.max_tokens, 10, HET_ERR_LIMIT, "10");
+    TRAIN_REFUSED(context.limits.max_tokens, 10, HET_ERR_LIMIT, "10");
     TRAIN_REFUSED(progress, stop_after_two, HET_ERR_CALLBACK, "");
     EXPECT_ERROR(het_train(&base, &ctx, &error), HET_OK, error.text, "");
     assert_int_equal(het_get_step(ctx), 3);
@@ -935,8 +935,8 @@ static void hooks_that_fail(void **state)
     (void)state;
     memset(&desc, 0, sizeof desc);
     desc.model = support_model(HET_GPT2);
-    desc.hook = failing_hook;
-    desc.user = &unit;
+    desc.host.hook = failing_hook;
+    desc.host.user = &unit;
     ctx = support_create(&desc);
     support_batch_start(&batch);
     support_batch_sequence(&batch, 20, 61, 0, 1);
@@ -970,8 +970,8 @@ static void errors_are_logged(void **state)
     het_ctx *ctx = NULL;
     (void)state;
     memset(&desc, 0, sizeof desc);
-    desc.logger.log = count_log;
-    desc.max_tokens = -1;
+    desc.host.logger.log = count_log;
+    desc.limits.max_tokens = -1;
     assert_int_equal(het_create(&desc, &ctx, NULL), HET_ERR_INVALID);
     assert_true(log_lines >= 1);
 }
@@ -997,7 +997,7 @@ static het_result inside_evaluate(het_ctx *ctx, callbacks *c) { return het_evalu
 static het_result inside_infer(het_ctx *ctx, callbacks *c) { return het_infer(ctx, c->s.batch.token, 1, 0, inside_values); }
 static het_result inside_replan(het_ctx *ctx, callbacks *c) { (void)c; return het_replan(ctx, NULL); }
 static het_result inside_set_speed(het_ctx *ctx, callbacks *c) { (void)c; return het_set_speed(ctx, 0, 1.0); }
-static het_result inside_spread(het_ctx *ctx, callbacks *c) { (void)c; return het_spread(ctx, 0, inside_values, 4); }
+static het_result inside_spread(het_ctx *ctx, callbacks *c) { (void)c; return het_broadcast(ctx, 0, inside_values, 4); }
 static het_result inside_read(het_ctx *ctx, callbacks *c) { (void)c; return het_parameter_read(ctx, 0, HET_WEIGHT, inside_values); }
 static het_result inside_write(het_ctx *ctx, callbacks *c) { (void)c; return het_parameter_write(ctx, 0, HET_WEIGHT, inside_values); }
 static het_result inside_restore_begin(het_ctx *ctx, callbacks *c) { (void)c; return het_restore_begin(ctx, HET_WEIGHTS_INCOMPLETE); }
@@ -1018,7 +1018,7 @@ static het_result inside_set_base(het_ctx *ctx, callbacks *c)
 static const struct { const char *name; het_result (*call)(het_ctx *ctx, callbacks *c); } inside_calls[] = {
     { "het_step", inside_step },           { "het_gradients", inside_gradients },       { "het_evaluate", inside_evaluate },
     { "het_infer", inside_infer },         { "het_replan", inside_replan },             { "het_set_speed", inside_set_speed },
-    { "het_spread", inside_spread },       { "het_parameter_read", inside_read },       { "het_parameter_write", inside_write },
+    { "het_broadcast", inside_spread },       { "het_parameter_read", inside_read },       { "het_parameter_write", inside_write },
     { "het_restore_begin", inside_restore_begin }, { "het_restore_end", inside_restore_end }, { "het_fail", inside_fail },
     { "het_hash", inside_hash },           { "het_verify", inside_verify },             { "het_save_file", inside_save_file },
     { "het_destroy", inside_destroy },     { "het_set_base", inside_set_base },
@@ -1031,7 +1031,7 @@ static void try_inside(callbacks *c, int64_t rank)
     const size_t calls = c->all ? sizeof inside_calls / sizeof *inside_calls : 1;
     het_timeline timeline;
     het_memory memory;
-    het_recent recent;
+    het_loss_history recent;
     het_parameter_info info;
     char words[200];
     size_t i;
@@ -1045,10 +1045,10 @@ static void try_inside(callbacks *c, int64_t rank)
     }
     het_get_timeline(ctx, 0, &timeline);
     het_get_memory(ctx, 0, &memory);
-    het_get_recent(ctx, &recent);
+    het_get_loss_history(ctx, &recent);
     c->wrong[rank] += timeline.records != 0 || recent.count < 0;
-    if (strcmp(c->call, "het_replan") != 0) c->wrong[rank] += memory.device == 0 || het_get_desc(ctx)->max_tokens != 60;
-    c->wrong[rank] += het_get_step(ctx) < 0 || het_get_condition(ctx) != 0 || het_parameter_count(ctx) < 1;
+    if (strcmp(c->call, "het_replan") != 0) c->wrong[rank] += memory.device == 0 || het_get_desc(ctx)->limits.max_tokens != 60;
+    c->wrong[rank] += het_get_step(ctx) < 0 || het_get_status(ctx) != 0 || het_parameter_count(ctx) < 1;
     c->wrong[rank] += het_parameter_get_info(ctx, 0, &info) != HET_OK || info.count < 1;
     c->tried[rank]++;
 }
@@ -1094,12 +1094,12 @@ static void callbacks_start(callbacks *c, const char *name, int64_t ranks)
     c->call = "het_step";
     c->all = 1;
     c->desc.model = support_model(HET_GPT2);
-    c->desc.max_tokens = 60;
-    c->desc.max_sequences = 4;
-    c->desc.max_micro_batches = 2;
-    c->desc.user = c;
-    c->desc.devices = c->devices;
-    c->desc.device_count = ranks;
+    c->desc.limits.max_tokens = 60;
+    c->desc.limits.max_sequences = 4;
+    c->desc.limits.max_micro_batches = 2;
+    c->desc.host.user = c;
+    c->desc.layout.devices = c->devices;
+    c->desc.layout.device_count = ranks;
     support_batch_start(&c->s.batch);
     support_batch_sequence(&c->s.batch, 20, c->desc.model.vocab, 0, 1);
 }
@@ -1111,7 +1111,7 @@ static void callbacks_end(callbacks *c)
     assert_true(c->tried[0] > 0);
     assert_int_equal(c->wrong[0] + c->wrong[1] + c->wrong[2], 0);
     assert_string_equal(het_last_error(c->s.ctx), "");
-    assert_int_equal(het_get_condition(c->s.ctx), 0);
+    assert_int_equal(het_get_status(c->s.ctx), 0);
     EXPECT_OK(het_step(c->s.ctx, &c->s.batch.batch, 1, NULL));
     assert_true(support_hash(c->s.ctx) != hash);
     het_destroy(c->s.ctx);
@@ -1126,9 +1126,9 @@ static void calls_inside_hooks(void **state)
     for (ranks = 0; ranks < 2; ranks++) {
         for (all = 0; all < 2; all++) {
             callbacks c;
-            callbacks_start(&c, "het_desc.hook", ranks ? 3 : 1);
+            callbacks_start(&c, "het_desc.host.hook", ranks ? 3 : 1);
             c.all = all;
-            c.desc.hook = inside_hook;
+            c.desc.host.hook = inside_hook;
             c.s.ctx = support_create(&c.desc);
             c.armed = 1;
             EXPECT_OK(het_step(c.s.ctx, &c.s.batch.batch, 1, NULL));
@@ -1146,9 +1146,9 @@ static void calls_inside_other_callbacks(void **state)
 {
     callbacks c;
     (void)state;
-    callbacks_start(&c, "het_desc.logger", 1);
-    c.desc.logger.log = inside_log;
-    c.desc.logger.user = &c;
+    callbacks_start(&c, "het_desc.host.logger", 1);
+    c.desc.host.logger.log = inside_log;
+    c.desc.host.logger.user = &c;
     c.s.ctx = support_create(&c.desc);
     c.armed = 1;
     EXPECT_ERROR(het_step(c.s.ctx, NULL, 1, NULL), HET_ERR_INVALID, het_last_error(c.s.ctx), "NULL");
@@ -1157,8 +1157,8 @@ static void calls_inside_other_callbacks(void **state)
     callbacks_end(&c);
     callbacks_start(&c, "a callback", 1);
     c.devices[0].threads = 2;
-    c.desc.parallel.run = inside_parallel;
-    c.desc.parallel.user = &c;
+    c.desc.host.parallel.run = inside_parallel;
+    c.desc.host.parallel.user = &c;
     c.s.ctx = support_create(&c.desc);
     c.armed = 1;
     EXPECT_OK(het_step(c.s.ctx, &c.s.batch.batch, 1, NULL));
@@ -1166,9 +1166,9 @@ static void calls_inside_other_callbacks(void **state)
     callbacks_end(&c);
     callbacks_start(&c, "a callback", 1);
     c.call = "het_replan";
-    c.desc.allocator.alloc = inside_alloc;
-    c.desc.allocator.free = inside_free;
-    c.desc.allocator.user = &c;
+    c.desc.host.allocator.alloc = inside_alloc;
+    c.desc.host.allocator.free = inside_free;
+    c.desc.host.allocator.user = &c;
     c.s.ctx = support_create(&c.desc);
     c.armed = 1;
     EXPECT_OK(het_replan(c.s.ctx, NULL));

@@ -11,7 +11,7 @@ static het_desc describe(het_family family)
     het_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.model = support_model(family);
-    desc.max_tokens = 160;
+    desc.limits.max_tokens = 160;
     desc.seed = 4;
     desc.optimizer.learning_rate = 1e-2f;
     desc.optimizer.total_steps = 20;
@@ -39,7 +39,7 @@ static int64_t largest_parameter(const het_ctx *ctx)
 }
 
 /* A copy of one array of every parameter, one behind the other. */
-static float *snapshot(het_ctx *ctx, het_what what, int64_t *total)
+static float *snapshot(het_ctx *ctx, het_array what, int64_t *total)
 {
     het_parameter_info info;
     float *all = NULL;
@@ -160,12 +160,12 @@ static void adamw_of_a_context(void **state)
     ctx = support_create(&desc);
     for (step = 0; step < 3; step++) {
         int64_t n, i, k, at = 0;
-        float *w0 = snapshot(ctx, HET_WEIGHT, &n), *m0 = snapshot(ctx, HET_STATE0, &n), *v0 = snapshot(ctx, HET_STATE1, &n), *w1, *m1, *v1, *g;
+        float *w0 = snapshot(ctx, HET_WEIGHT, &n), *m0 = snapshot(ctx, HET_MOMENT0, &n), *v0 = snapshot(ctx, HET_MOMENT1, &n), *w1, *m1, *v1, *g;
         double square = 0.0, scale, lr;
         EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
         w1 = snapshot(ctx, HET_WEIGHT, &n);
-        m1 = snapshot(ctx, HET_STATE0, &n);
-        v1 = snapshot(ctx, HET_STATE1, &n);
+        m1 = snapshot(ctx, HET_MOMENT0, &n);
+        v1 = snapshot(ctx, HET_MOMENT1, &n);
         g = snapshot(ctx, HET_GRADIENT, &n);
         for (i = 0; i < n; i++) square += (double)g[i] * (double)g[i];
         assert_true(fabs(info.gradient_norm - sqrt(square)) <= 1e-9 * info.gradient_norm);
@@ -299,7 +299,7 @@ static void descriptions_are_contexts(void **state)
     }
     for (i = 0; i < d->units; i++) {
         const het_described_unit *u = &d->unit[i];
-        assert_true(u->info.max_tokens == d->desc.max_tokens && u->info.workspace > 0 && u->info.device != NULL);
+        assert_true(u->info.max_tokens == d->desc.limits.max_tokens && u->info.workspace > 0 && u->info.device != NULL);
         for (p = 0; p < u->info.parameters; p++) {
             het_parameter_info a;
             EXPECT_OK(het_parameter_get_info(d->ctx, u->parameter[p], &a));
@@ -522,7 +522,7 @@ static void hook_scales_gradients(void **state)
     (void)state;
     batch_of(&batch, usual, 4, 3);
     plain = support_create(&desc);
-    desc.hook = double_gradient;
+    desc.host.hook = double_gradient;
     doubled = support_create(&desc);
     EXPECT_OK(het_gradients(plain, &batch.batch, 1, NULL));
     EXPECT_OK(het_gradients(doubled, &batch.batch, 1, NULL));
@@ -568,8 +568,8 @@ static void hook_changes_activations(void **state)
     ctx = support_create(&desc);
     plain = loss_of(ctx, &batch);
     het_destroy(ctx);
-    desc.hook = add_to_stream;
-    desc.user = &unit;
+    desc.host.hook = add_to_stream;
+    desc.host.user = &unit;
     for (unit = 0; unit < 5; unit++) {
         ctx = support_create(&desc);
         changed = loss_of(ctx, &batch);
@@ -665,9 +665,9 @@ static void unit_of_the_user(void **state)
     check_directions(&desc, &batch, "chain with a unit of the user");
     for (i = 0; i < 6; i++) {
         het_ctx *ctx;
-        desc.backward = backward[i % 3];
-        desc.max_slices = 1 + i / 2;
-        desc.recompute = i % 2 ? HET_YES : HET_NO;
+        desc.layout.backward = backward[i % 3];
+        desc.limits.max_slices = 1 + i / 2;
+        desc.layout.recompute = i % 2 ? HET_YES : HET_NO;
         ctx = support_create(&desc);
         EXPECT_OK(het_step(ctx, &batch.batch, 1, NULL));
         EXPECT_OK(het_step(ctx, &batch.batch, 1, NULL));
@@ -785,10 +785,10 @@ static uint64_t hash_of_orders(het_desc desc, const support_batch *batch)
     int i;
     for (i = 0; i < 12; i++) {
         het_ctx *ctx;
-        desc.backward = backward[i % 3];
-        desc.max_slices = 1 + i / 3 % 2;
-        desc.recompute = i / 6 ? HET_YES : HET_NO;
-        desc.max_micro_batches = 1 + i % 2;
+        desc.layout.backward = backward[i % 3];
+        desc.limits.max_slices = 1 + i / 3 % 2;
+        desc.layout.recompute = i / 6 ? HET_YES : HET_NO;
+        desc.limits.max_micro_batches = 1 + i % 2;
         ctx = support_create(&desc);
         EXPECT_OK(het_step(ctx, &batch->batch, 1, NULL));
         EXPECT_OK(het_step(ctx, &batch->batch, 1, NULL));
@@ -925,8 +925,8 @@ static void activations_in_products(void **state)
     table.run = fused_run;
     table.supports = fused_supports;
     device.iface = &table;
-    desc.devices = &device;
-    desc.device_count = 1;
+    desc.layout.devices = &device;
+    desc.layout.device_count = 1;
     fused_ops = 0;
     assert_true(hash_of_orders(desc, &batch) == apart);
     assert_true(fused_ops > 12 * 2 * 2 * 2); /* orders, steps, layers, directions */
@@ -949,7 +949,7 @@ static void steps_that_are_not_finite(void **state)
         uint64_t hash;
         int64_t last;
         batch_of(&batch, usual, 4, 3);
-        desc.skip_bad_steps = skip ? HET_YES : HET_NO;
+        desc.guard.skip_bad_steps = skip ? HET_YES : HET_NO;
         ctx = support_create(&desc);
         EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
         last = het_parameter_count(ctx) - 1;
@@ -1043,9 +1043,9 @@ static void not_finite_leaves_the_exponents(void **state)
         batch_of(&good, usual, 4, 70);
         for (i = 0; i < bad.batch.tokens; i++) bad.weight[i] *= i == 5 ? 1e4f : 1.0f; /* other maxima than those of the good batch */
         fresh = support_create(&desc);
-        desc.hook = spoil_second_attempt;
-        desc.user = &late;
-        desc.skip_bad_steps = form == 2 ? HET_YES : HET_NO;
+        desc.host.hook = spoil_second_attempt;
+        desc.host.user = &late;
+        desc.guard.skip_bad_steps = form == 2 ? HET_YES : HET_NO;
         ctx = support_create(&desc);
         if (form == 0) EXPECT_ERROR(het_step(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 1|not finite");
         if (form == 1) EXPECT_ERROR(het_gradients(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 1|not finite");
@@ -1167,10 +1167,10 @@ static void resumed_runs_continue(void **state)
         other_desc = desc;
         memset(&device, 0, sizeof device);
         device.threads = 3;
-        other_desc.devices = &device;
-        other_desc.device_count = 1;
-        other_desc.max_slices = 2;
-        other_desc.backward = HET_BACKWARD_DEFERRED;
+        other_desc.layout.devices = &device;
+        other_desc.layout.device_count = 1;
+        other_desc.limits.max_slices = 2;
+        other_desc.layout.backward = HET_BACKWARD_DEFERRED;
         other = support_create(&other_desc);
         EXPECT_OK(het_step(other, &batch[3].batch, 1, NULL)); /* what it did before is forgotten */
         from = support_reader(&weights);

@@ -154,14 +154,14 @@ static het_desc describe(const oracle_case *c, const oracle_way *way, het_device
     device->threads = way->threads;
     device->isa = way->isa;
     desc.model = c->model;
-    desc.devices = device;
-    desc.device_count = 1;
-    desc.max_tokens = c->max_tokens;
-    desc.max_sequences = c->max_sequences;
-    desc.max_micro_batches = c->batches;
-    desc.max_slices = way->slices;
-    desc.backward = way->backward;
-    desc.recompute = way->recompute;
+    desc.layout.devices = device;
+    desc.layout.device_count = 1;
+    desc.limits.max_tokens = c->max_tokens;
+    desc.limits.max_sequences = c->max_sequences;
+    desc.limits.max_micro_batches = c->batches;
+    desc.limits.max_slices = way->slices;
+    desc.layout.backward = way->backward;
+    desc.layout.recompute = way->recompute;
     desc.granule = way->granule;
     desc.reduce = way->reduce;
     desc.dtype = strcmp(oracle_get_text(f, "dtype"), "bf16") == 0 ? HET_BF16 : HET_F32;
@@ -193,7 +193,7 @@ static void write_weights(const oracle_case *c, het_ctx *ctx)
 }
 
 /* All tensors of one kind against the file's; the largest difference and its place go to *worst and place. Returns a hash of their bits. */
-static uint64_t compare_tensors(const oracle_case *c, het_ctx *ctx, het_what what, const char *kind, double limit, const char *way,
+static uint64_t compare_tensors(const oracle_case *c, het_ctx *ctx, het_array what, const char *kind, double limit, const char *way,
                                 oracle_outcome *outcome, double *worst, char place[96])
 {
     het_tensor_info info;

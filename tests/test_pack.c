@@ -94,7 +94,7 @@ static het_packing *pack(const job *j)
 
 /* ---- the estimate, by its definition ---- */
 
-static double at(const het_curve *c, double tokens, double pairs) { return c->base + c->token * tokens + c->pair * pairs; }
+static double at(const het_cost *c, double tokens, double pairs) { return c->base + c->token * tokens + c->pair * pairs; }
 
 static double stage_seconds(const job *j, int64_t g, double tokens, double pairs, int split)
 {
@@ -120,7 +120,7 @@ static int64_t busy_pipelines(const job *j)
 {
     int64_t counts[8], p, n = 0;
     assert_true(j->plan->pipelines <= 8);
-    het_plan_divide(j->plan, j->desc.max_micro_batches > 0 ? j->desc.max_micro_batches : j->desc.granules, counts);
+    het_plan_micro_batches(j->plan, j->desc.max_micro_batches > 0 ? j->desc.max_micro_batches : j->desc.granules, counts);
     for (p = 0; p < j->plan->pipelines; p++) n += counts[p] > 0;
     return n;
 }
@@ -130,7 +130,7 @@ static double weighted(const job *j, double tokens, double pairs, int split)
     const int64_t busy = busy_pipelines(j);
     double most = 0;
     int64_t p, g, counts[8];
-    het_plan_divide(j->plan, j->desc.max_micro_batches > 0 ? j->desc.max_micro_batches : j->desc.granules, counts);
+    het_plan_micro_batches(j->plan, j->desc.max_micro_batches > 0 ? j->desc.max_micro_batches : j->desc.granules, counts);
     for (p = 0; p < j->plan->pipelines; p++)
         for (g = j->plan->first_stage[p]; g < j->plan->first_stage[p + 1] && counts[p] > 0; g++) {
             const double t = weight_of(j->plan, p, busy > 1) * stage_seconds(j, g, tokens, pairs, split);
@@ -144,7 +144,7 @@ static double estimate(const job *j, int64_t m, const double *tokens, const doub
 {
     double largest = 0, work = 0;
     int64_t counts[8], i, r, p, g;
-    het_plan_divide(j->plan, m, counts);
+    het_plan_micro_batches(j->plan, m, counts);
     for (i = 0; i < m; i++) {
         const double t = weighted(j, tokens[i], pairs[i], split);
         if (t > largest) largest = t;
@@ -275,7 +275,7 @@ static void check_packing(const job *j, const het_packing *k)
         assert_int_equal(sequences, (int64_t)k->sequences[m]);
     }
     assert_int_equal(k->pipelines, j->plan->pipelines);
-    het_plan_divide(j->plan, k->micro_batches, counts);
+    het_plan_micro_batches(j->plan, k->micro_batches, counts);
     for (p = 0; p < k->pipelines; p++) {
         if (j->desc.schedule == NULL && j->plan->pipelines == 1) assert_int_equal(k->counts[p], counts[p]);
         if (!(j->plan->share[p] > 0)) assert_int_equal(k->counts[p], 0);
@@ -304,7 +304,7 @@ static double simulate_order(const job *j, const het_packing *k, const int64_t *
     costs.tokens = tokens;
     costs.pairs = pairs;
     costs.sequences = sequences;
-    het_plan_divide(j->plan, j->desc.max_micro_batches > 0 ? j->desc.max_micro_batches : j->desc.granules, counts);
+    het_plan_micro_batches(j->plan, j->desc.max_micro_batches > 0 ? j->desc.max_micro_batches : j->desc.granules, counts);
     EXPECT_OK(het_schedule_make(j->plan, counts, NULL, &compute, NULL));
     EXPECT_OK(het_schedule_complete(j->plan, NULL, compute, NULL, &most, NULL));
     EXPECT_OK(het_schedule_complete(j->plan, NULL, compute, NULL, &complete, NULL));
@@ -526,7 +526,7 @@ static void test_schedules(void **state)
         packing = pack(j);
         check_packing(j, packing);
         identity(order, packing->micro_batches);
-        het_plan_divide(j->plan, packing->micro_batches, counts);
+        het_plan_micro_batches(j->plan, packing->micro_batches, counts);
         for (p = 0; p < j->plan->pipelines; p++) assert_int_equal(packing->counts[p], counts[p]);
         if (strcmp(schedules[s], "dualpipev") != 0) assert_true(close_to(simulate_order(j, packing, order, NULL), packing->seconds));
         het_packing_free(packing);
@@ -619,7 +619,7 @@ static double plain_seconds(const job *j, int64_t m)
     k.tokens = sums;
     k.pairs = sums + m;
     k.sequences = sums + 2 * m;
-    het_plan_divide(j->plan, m, counts);
+    het_plan_micro_batches(j->plan, m, counts);
     for (i = 0; i < m; i++) {
         const int64_t granules = j->desc.granules / m + (i < j->desc.granules % m);
         k.tokens[i] = k.pairs[i] = k.sequences[i] = 0;
@@ -841,7 +841,7 @@ static void test_bits(void **state)
     (void)state;
     model.context = 640;
     support_run_start(&base, &model, 2, blocks);
-    base.desc.max_micro_batches = 8;
+    base.desc.limits.max_micro_batches = 8;
     expected = support_train(&base, "0|1|2|3|4|5|6|7");
     for (round = 0; round < 5; round++) {
         support_run run;
@@ -851,14 +851,14 @@ static void test_bits(void **state)
         int64_t b, g, s;
         job *j;
         support_run_start(&run, &model, 2, blocks);
-        run.desc.max_micro_batches = 8;
+        run.desc.limits.max_micro_batches = 8;
         support_run_ranks(&run, round < 4 ? 2 : 1);
         support_run_plan(&run, layouts[round], round == 1 ? "zb-h1" : "1f1b", 1);
         if (round == 3) run.plan->share[0] = 0;
         j = job_make(layouts[round], "1f1b", round < 4 ? 2 : 1, 1);
         job_costs(j, &random);
         for (g = 0; g < j->plan->stages; g++) j->stage[g].forward.base = 100 * round;
-        j->desc.plan = run.desc.plan;
+        j->desc.plan = run.desc.layout.plan;
         j->desc.granules = run.data.blocks;
         for (b = 0; b < run.data.blocks; b++) {
             const het_batch *batch = &run.data.block[0][b].batch;

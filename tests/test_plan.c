@@ -826,7 +826,7 @@ static int allowed(const judge *j, int64_t rank, const het_action *a)
 
 static void do_it(judge *j, int64_t rank, const het_action *a)
 {
-    if (a->kind >= HET_ACTION_REDUCE) j->block_done[a->kind - HET_ACTION_REDUCE][rank][a->kind == HET_ACTION_VERDICT ? 0 : a->stage] = 1;
+    if (a->kind >= HET_ACTION_REDUCE) j->block_done[a->kind - HET_ACTION_REDUCE][rank][a->kind == HET_ACTION_COMMIT ? 0 : a->stage] = 1;
     else j->done[a->kind][a->pipeline][a->stage][a->micro_batch][a->slice] = 1;
 }
 
@@ -844,7 +844,7 @@ static int well_formed(const judge *j)
                                                                                                        a[1].kind != HET_ACTION_I)))
                 return 0;
             if (a->kind >= HET_ACTION_REDUCE && !s->complete) return 0;
-            if (a->kind == HET_ACTION_VERDICT) continue;
+            if (a->kind == HET_ACTION_COMMIT) continue;
             if (a->kind >= HET_ACTION_REDUCE) {
                 if (a->stage < 0 || a->stage >= (j->blocks == NULL ? j->plan->units : j->blocks->count) || !holds(j, r, a->stage)) return 0;
                 if (a->kind == HET_ACTION_GATHER && holders_of(j, a->stage) < 2) return 0;
@@ -892,7 +892,7 @@ static int whole(const judge *j)
     }
     for (r = 0; r < schedule->ranks && schedule->complete; r++) {
         int64_t verdicts = 0;
-        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) verdicts += schedule->action[i].kind == HET_ACTION_VERDICT;
+        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) verdicts += schedule->action[i].kind == HET_ACTION_COMMIT;
         if (verdicts != 1) return 0;
         for (block = 0; block < (j->blocks == NULL ? j->plan->units : j->blocks->count); block++) {
             int64_t count[3] = { 0, 0, 0 };
@@ -954,9 +954,9 @@ static int64_t go_on(judge *j, int64_t *at, int collective)
             continue;
         }
         if (!allowed(j, r, a) || (a->overlap && !allowed(j, r, a + 1))) continue;
-        if (a->kind == HET_ACTION_VERDICT) {
+        if (a->kind == HET_ACTION_COMMIT) {
             for (q = 0; q < s->ranks; q++) together += s->start[q] + at[q] < s->start[q + 1] &&
-                s->action[s->start[q] + at[q]].kind == HET_ACTION_VERDICT;
+                s->action[s->start[q] + at[q]].kind == HET_ACTION_COMMIT;
             if (together < s->ranks) continue;
             for (q = 0; q < s->ranks; q++) {
                 do_it(j, q, a);

@@ -35,7 +35,7 @@ static het_schedule *complete_lists(const het_profile *profile, const het_plan *
     het_schedule *compute = NULL, *whole = NULL;
     int64_t counts[8], *start = (int64_t *)support_alloc((size_t)profile->blocks + 1, sizeof(int64_t)), b;
     het_blocks blocks;
-    het_plan_divide(plan, micro_batches, counts);
+    het_plan_micro_batches(plan, micro_batches, counts);
     EXPECT_OK(het_schedule_make(plan, counts, NULL, &compute, &error));
     for (b = 0; b < profile->blocks; b++) start[b] = profile->block[b].first_use;
     start[b] = profile->uses;
@@ -82,15 +82,15 @@ static int64_t check_shape(const shape *s)
     memset(device, 0, sizeof device);
     memset(&most, 0, sizeof most);
     EXPECT_OK(het_model_parse(s->model, &desc.model, &error));
-    desc.devices = device;
-    desc.device_count = s->ranks;
-    desc.max_tokens = most.tokens = s->tokens;
-    desc.max_sequences = most.sequences = s->sequences;
-    desc.max_micro_batches = s->micro_batches;
+    desc.layout.devices = device;
+    desc.layout.device_count = s->ranks;
+    desc.limits.max_tokens = most.tokens = s->tokens;
+    desc.limits.max_sequences = most.sequences = s->sequences;
+    desc.limits.max_micro_batches = s->micro_batches;
     desc.reduce = s->reduce;
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
     plan = read_plan(s, profile->units);
-    desc.plan = plan;
+    desc.layout.plan = plan;
     schedule = complete_lists(profile, plan, s->micro_batches);
     EXPECT_OK(het_profile_needs(plan, schedule, NULL, needs, &error));
     EXPECT_OK(het_profile_memory(profile, plan, needs, &most, got, &error));
@@ -206,9 +206,9 @@ static double pairs_of(const het_view *view)
     return pairs;
 }
 
-static double value_of(const het_curve *c, double tokens, double pairs) { return c->base + c->token * tokens + c->pair * pairs; }
+static double value_of(const het_cost *c, double tokens, double pairs) { return c->base + c->token * tokens + c->pair * pairs; }
 
-static void spend(const het_unit_call *call, const het_curve *curve) { clock_seconds += value_of(curve, (double)call->rows, pairs_of(call->view)); }
+static void spend(const het_unit_call *call, const het_cost *curve) { clock_seconds += value_of(curve, (double)call->rows, pairs_of(call->view)); }
 static int went_back; /* a forward from here on is a recomputation, until the first unit has gone back as well */
 static het_result toy_forward(const het_unit_call *call)
 {
@@ -229,7 +229,7 @@ static het_result toy_weight(const het_unit_call *call)
 }
 static const het_unit_iface toy_table = { HETRAIN_UNIT_VERSION, "toy", toy_describe, toy_forward, toy_input, toy_weight };
 
-static void same_curve(const het_curve *got, const het_curve *expected, const char *what, int kind)
+static void same_curve(const het_cost *got, const het_cost *expected, const char *what, int kind)
 {
     double tokens, length;
     for (tokens = 64; tokens <= 4096; tokens *= 4)
@@ -274,9 +274,9 @@ static void units_that_say_what_they_take(void **state)
     device.iface = het_null_device();
     desc.units = unit;
     desc.unit_count = 42;
-    desc.devices = &device;
-    desc.device_count = 1;
-    desc.max_tokens = 2048;
+    desc.layout.devices = &device;
+    desc.layout.device_count = 1;
+    desc.limits.max_tokens = 2048;
     measure.desc = &desc;
     measure.model = "toys";
     measure.now = clock_now;
@@ -291,7 +291,7 @@ static void units_that_say_what_they_take(void **state)
     assert_string_equal(profile->device[0].name, "null:1");
     for (k = 0; k < 3; k++) {
         const het_unit_time *t = &profile->device[0].alone[k];
-        het_curve backward = toys[k].time.input;
+        het_cost backward = toys[k].time.input;
         backward.base += toys[k].time.weight.base;
         backward.token += toys[k].time.weight.token;
         backward.pair += toys[k].time.weight.pair;
@@ -330,9 +330,9 @@ static void ranks_together(void **state)
     device[1].threads = 1;
     device[1].speed = 0.5;
     device[2].threads = 2;
-    desc.devices = device;
-    desc.device_count = 3;
-    desc.max_tokens = 192;
+    desc.layout.devices = device;
+    desc.layout.device_count = 3;
+    desc.limits.max_tokens = 192;
     measure.desc = &desc;
     measure.now = real_now;
     measure.seconds = 0.01;
@@ -382,9 +382,9 @@ static void measuring_fails_well(void **state)
     EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "49 tokens|context is 48");
     measure.length = 0;
     device[0].iface = device[1].iface = het_null_device();
-    desc.devices = device;
-    desc.device_count = 2;
-    desc.max_tokens = 96;
+    desc.layout.devices = device;
+    desc.layout.device_count = 2;
+    desc.limits.max_tokens = 96;
     for (k = 0; k < 1000; k++) {
         het_result result;
         measure.allocator = support_allocator(&memory);

@@ -18,7 +18,7 @@ static void start(support_run *run, het_family family, int64_t ranks)
     const het_model_desc model = support_deep_model(family);
     support_run_start(run, &model, STEPS, SUPPORT_SHORT);
     support_run_ranks(run, ranks);
-    run->desc.deadline = 20.0;
+    run->desc.layout.deadline = 20.0;
 }
 
 /* A context that has made its first step, with the micro-batches of that step. */
@@ -97,9 +97,9 @@ static void one_layout(int round)
     int64_t i, at = 0;
     start(&run, family, 1);
     if (support_below(&seed, 2)) run.desc.model.dropout = 0.2f;
-    if (round % 2 == 1) run.desc.max_micro_batches = 1; /* sums are made at once */
+    if (round % 2 == 1) run.desc.limits.max_micro_batches = 1; /* sums are made at once */
     base = support_train(&run, SUPPORT_TOGETHER);
-    run.desc.max_micro_batches = run.data.blocks;
+    run.desc.limits.max_micro_batches = run.data.blocks;
     support_run_mixed(&run, round % 4, &seed);
     support_run_ranks(&run, ranks);
     for (i = run.data.blocks - 1; i > 0; i--) {
@@ -114,14 +114,14 @@ static void one_layout(int round)
         if (cut[i] && i < run.data.blocks - 1) layout[at++] = '|';
     }
     layout[at] = 0;
-    run.desc.backward = s->splits ? HET_BACKWARD_FUSED : (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
-    run.desc.recompute = support_below(&seed, 2) ? HET_YES : HET_NO;
-    run.desc.shard_gradients = round / SHAPES % 2 ? HET_YES : HET_NO;
+    run.desc.layout.backward = s->splits ? HET_BACKWARD_FUSED : (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
+    run.desc.layout.recompute = support_below(&seed, 2) ? HET_YES : HET_NO;
+    run.desc.layout.shard_gradients = round / SHAPES % 2 ? HET_YES : HET_NO;
     draw_plan(&seed, s, ranks, 2 * run.desc.model.layers + 2, text, sizeof text);
     support_run_plan(&run, text, s->schedule, slices);
     if (text[0] != '{' && ranks > 1) run.plan->state_share[support_below(&seed, ranks)] = 3.0;
     snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, sharded gradients %d, %s", round, s->schedule, (int)ranks,
-             (int)slices, (int)run.desc.backward, run.desc.shard_gradients == HET_YES, text);
+             (int)slices, (int)run.desc.layout.backward, run.desc.layout.shard_gradients == HET_YES, text);
     support_train_same(&base, &run, layout, what);
     support_run_end(&run);
 }
@@ -259,14 +259,14 @@ static void check_once(het_family family, const once_case *c)
     plain = support_create(&run.desc);
     support_run_ranks(&run, c->ranks);
     support_run_plan(&run, c->plan, c->schedule, c->slices);
-    run.desc.backward = c->backward;
-    run.desc.recompute = c->recompute;
-    run.desc.shard_gradients = c->shard;
-    run.desc.max_micro_batches = 2;
+    run.desc.layout.backward = c->backward;
+    run.desc.layout.recompute = c->recompute;
+    run.desc.layout.shard_gradients = c->shard;
+    run.desc.limits.max_micro_batches = 2;
     ctx = support_create(&run.desc);
     memory_of(ctx, c->ranks, &gradients[0], &activations[0]);
     het_destroy(ctx);
-    run.desc.max_micro_batches = c->micro_batches;
+    run.desc.limits.max_micro_batches = c->micro_batches;
     ctx = support_create(&run.desc);
     if (c->shard == HET_YES && family == HET_GPT2) once = late = 0; /* the first and the last rank share the tied embedding */
     memory_of(ctx, c->ranks, &gradients[1], &activations[1]);
@@ -328,7 +328,7 @@ static void sums_made_at_once_come_and_go(void **state)
     (void)state;
     start(&run, HET_LLAMA, 1);
     base = support_train(&run, SUPPORT_TOGETHER);
-    run.desc.max_micro_batches = 1;
+    run.desc.limits.max_micro_batches = 1;
     ctx = support_create(&run.desc);
     memset(&to, 0, sizeof to);
     for (step = 0; step < STEPS; step++) {
@@ -369,7 +369,7 @@ static void devices_that_only_add_get_zeros(void **state)
     run.far.run = always_adds;
     run.device[0].iface = &run.far;
     support_train_same(&base, &run, SUPPORT_APART, "an op that only adds");
-    run.desc.max_micro_batches = 1;
+    run.desc.limits.max_micro_batches = 1;
     support_train_same(&base, &run, SUPPORT_TOGETHER, "an op that only adds, all at once");
     support_run_end(&run);
 }
@@ -444,7 +444,7 @@ static void reading_and_saving_know_no_layout(void **state)
     /* a context for inference, with two stages a rank */
     reader = many.run.desc;
     reader.inference = HET_YES;
-    reader.plan = chunks = support_plan("pp", "interleaved", 8, 4, 1);
+    reader.layout.plan = chunks = support_plan("pp", "interleaved", 8, 4, 1);
     c = support_create(&reader);
     for (p = 0; p < het_parameter_count(a); p++) {
         het_parameter_info info;
@@ -505,7 +505,7 @@ static void traffic_is_what_the_formulas_say(void **state)
             int64_t bytes = 0, elements = 0, p, expected;
             start(&s.run, HET_LLAMA, ranks);
             s.run.desc.reduce = mode == FAST ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
-            s.run.desc.shard_gradients = mode == SHARDED ? HET_YES : HET_NO;
+            s.run.desc.layout.shard_gradients = mode == SHARDED ? HET_YES : HET_NO;
             step_start(&s);
             for (p = 0; p < het_parameter_count(s.ctx); p++) { /* parameters are padded to 16 elements */
                 het_parameter_info info;
@@ -575,11 +575,11 @@ static void state_follows_its_shares(void **state)
         double total = 0;
         memset(&desc, 0, sizeof desc);
         desc.model = model;
-        desc.devices = device;
-        desc.device_count = 1;
+        desc.layout.devices = device;
+        desc.layout.device_count = 1;
         EXPECT_OK(het_memory_estimate(&desc, 0, &all, &error));
-        desc.device_count = 4;
-        desc.plan = plan = support_plan("dp", NULL, 10, 4, 1);
+        desc.layout.device_count = 4;
+        desc.layout.plan = plan = support_plan("dp", NULL, 10, 4, 1);
         for (r = 0; r < 4; r++) total += plan->state_share[r] = shares[k][r];
         plan->share[0] = 5; /* compute shares are another matter */
         for (r = 0; r < 4; r++) {
@@ -589,7 +589,7 @@ static void state_follows_its_shares(void **state)
                                                                                   (unsigned long)memory.optimizer, wanted);
             assert_true(memory.gradients >= all.gradients);
         }
-        desc.shard_gradients = HET_YES;
+        desc.layout.shard_gradients = HET_YES;
         for (r = 0; r < 4; r++) {
             double wanted = (double)all.gradients * shares[k][r] / total, buffers = 2.0 * 8 * (2 * 768 * 192 + 768 + 3 * 192);
             EXPECT_OK(het_memory_estimate(&desc, r, &memory, &error));
@@ -631,17 +631,17 @@ static void one_failure(int round, int *failed, int *silent, int *noticed)
     char words[32];
     memset(&f, 0, sizeof f);
     start(&s.run, HET_GPT2, 4);
-    s.run.desc.allocator = support_allocator(&memory);
+    s.run.desc.host.allocator = support_allocator(&memory);
     f.rank = support_below(&seed, 4);
     f.silent = round % 2;
     f.at = support_below(&seed, 40);
     f.step = 1;
-    s.run.desc.deadline = 0.1;
-    s.run.desc.stall_deadline = 30.0;
-    s.run.desc.user = &f;
-    s.run.desc.shard_gradients = round % 3 ? HET_NO : HET_YES;
-    if (f.silent) s.run.desc.silent = falling_silent;
-    else s.run.desc.hook = failing_hook;
+    s.run.desc.layout.deadline = 0.1;
+    s.run.desc.layout.stall_deadline = 30.0;
+    s.run.desc.host.user = &f;
+    s.run.desc.layout.shard_gradients = round % 3 ? HET_NO : HET_YES;
+    if (f.silent) s.run.desc.emulate.test_hang = falling_silent;
+    else s.run.desc.host.hook = failing_hook;
     schedule = schedules[support_below(&seed, 3)];
     support_run_plan(&s.run, plans[support_below(&seed, 3)], schedule, 1);
     step_start(&s);
@@ -690,8 +690,8 @@ static void slow_links_and_devices_keep_the_bits(void **state)
     link.latency = 5e-3;
     link.bandwidth = 1e8;
     support_run_ranks(&s.run, 2);
-    s.run.desc.links = &link;
-    s.run.desc.link_count = 1;
+    s.run.desc.emulate.links = &link;
+    s.run.desc.emulate.link_count = 1;
     support_run_plan(&s.run, "pp", "1f1b", 1);
     support_train_same(&base, &s.run, SUPPORT_APART, "slow link");
     /* the first gradient comes back after two latencies, never earlier */
@@ -724,11 +724,11 @@ static void nobody_waits_for_slow_links_in_vain(void **state)
     start(&run, HET_LLAMA, 1);
     base = support_train(&run, SUPPORT_TOGETHER);
     support_run_ranks(&run, 3);
-    run.desc.stall_deadline = 20.0;
-    run.desc.links = link;
+    run.desc.layout.stall_deadline = 20.0;
+    run.desc.emulate.links = link;
     for (p = 0; p < 2; p++) {
         stepped s;
-        run.desc.link_count = p == 0 ? 2 : 1;
+        run.desc.emulate.link_count = p == 0 ? 2 : 1;
         support_run_plan(&run, plans[p], "1f1b", 1);
         support_train_same(&base, &run, SUPPORT_APART, plans[p]);
         s.run = run;
@@ -774,8 +774,8 @@ static void the_reduction_that_is_ready_comes_first(void **state)
     start(&s.run, HET_LLAMA, 3);
     support_run_plan(&s.run, "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":1,\"units\":[4,8]}]},{\"share\":4,\"stages\":"
         "[{\"rank\":2,\"units\":[0,8]}]}]}", "1f1b", 1);
-    s.run.desc.hook = late_hook;
-    s.run.desc.user = &l;
+    s.run.desc.host.hook = late_hook;
+    s.run.desc.host.user = &l;
     step_start(&s);
     for (step = 1; step < 3; step++) {
         het_timeline timeline;
@@ -816,11 +816,11 @@ static void bad_layouts_are_refused(void **state)
     start(&run, HET_GPT2, 2);
     plan = support_plan("pp", NULL, 8, 2, 1);
     bad = run.desc;
-    bad.device_count = 3;
-    bad.plan = plan;
+    bad.layout.device_count = 3;
+    bad.layout.plan = plan;
     refused(&bad, HET_ERR_INVALID, "8 units|2 ranks|3 ranks");
     bad = run.desc;
-    bad.devices = NULL;
+    bad.layout.devices = NULL;
     refused(&bad, HET_ERR_INVALID, "devices");
     bad = run.desc;
     device[1].memory_limit = 1000;
@@ -830,19 +830,19 @@ static void bad_layouts_are_refused(void **state)
     refused(&bad, HET_ERR_INVALID, "devices[1]|1.5");
     device[1].speed = 0;
     link.from = 1, link.to = 7;
-    bad.links = &link;
-    bad.link_count = 1;
+    bad.emulate.links = &link;
+    bad.emulate.link_count = 1;
     refused(&bad, HET_ERR_INVALID, "links[0]|1 and 7 of 2");
     link.to = 1;
     refused(&bad, HET_ERR_INVALID, "links[0]|1 and 1");
     link.to = 0, link.latency = -1;
     refused(&bad, HET_ERR_INVALID, "links[0]|-1");
     bad = run.desc;
-    bad.deadline = -2;
+    bad.layout.deadline = -2;
     refused(&bad, HET_ERR_INVALID, "deadline|-2");
     snprintf(plan->schedule, sizeof plan->schedule, "zb-9");
     bad = run.desc;
-    bad.plan = plan;
+    bad.layout.plan = plan;
     refused(&bad, HET_ERR_INVALID, "zb-9");
     plan->make = NULL;
     refused(&bad, HET_ERR_INVALID, "make is NULL|zb-9");
@@ -864,7 +864,7 @@ static void every_allocation_may_fail(void **state)
     run.device[1].threads = 2;
     support_run_plan(&run, "pp", "zb-h1", 1);
     for (k = 0; result != HET_OK; k++) {
-        run.desc.allocator = support_allocator(&memory);
+        run.desc.host.allocator = support_allocator(&memory);
         memory.fail_at = k;
         result = het_create(&run.desc, &ctx, &error);
         if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, error.text);

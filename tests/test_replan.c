@@ -73,9 +73,9 @@ static void one_sequence(int round)
     one = support_create(&run.desc);
     support_run_mixed(&run, round % 4, &seed);
     support_run_ranks(&run, RANKS);
-    if (round % 5 == 2) run.desc.recompute_unit = recompute;
-    if (round % 5 == 3) run.desc.backward = HET_BACKWARD_SPLIT;
-    if (round % 3 == 0) run.desc.shard_gradients = HET_YES;
+    if (round % 5 == 2) run.desc.layout.recompute_unit = recompute;
+    if (round % 5 == 3) run.desc.layout.backward = HET_BACKWARD_SPLIT;
+    if (round % 3 == 0) run.desc.layout.shard_gradients = HET_YES;
     ctx = support_create(&run.desc);
     for (step = 0; step < STEPS; step++) {
         het_step_info x, y;
@@ -89,8 +89,8 @@ static void one_sequence(int round)
             to.plan = plan;
             to.max_micro_batches = groups;
             support_expect(het_replan(ctx, &to), HET_OK, het_last_error(ctx), "", what, __LINE__);
-            assert_int_equal(het_get_desc(ctx)->max_micro_batches, groups);
-            assert_string_equal(het_get_desc(ctx)->plan->schedule, plan->schedule);
+            assert_int_equal(het_get_desc(ctx)->limits.max_micro_batches, groups);
+            assert_string_equal(het_get_desc(ctx)->layout.plan->schedule, plan->schedule);
             het_plan_free(plan);
         }
         assert_int_equal(het_get_step(ctx), step);
@@ -138,7 +138,7 @@ static void what_else_a_context_does_goes_on(void **state)
         run.desc.inference = mode ? HET_YES : HET_NO;
         one = support_create(&run.desc);
         support_run_ranks(&run, RANKS);
-        run.desc.shard_gradients = HET_YES;
+        run.desc.layout.shard_gradients = HET_YES;
         ctx = support_create(&run.desc);
         if (!mode) (void)support_step(one, &run.data, 0, layouts[1]), (void)support_step(ctx, &run.data, 0, layouts[4]);
         memset(&to, 0, sizeof to);
@@ -149,8 +149,8 @@ static void what_else_a_context_does_goes_on(void **state)
         to.max_tokens = 2 * run.data.tokens;
         to.max_sequences = 2 * run.data.sequences;
         EXPECT_OK(het_replan(ctx, &to));
-        assert_int_equal(het_get_desc(ctx)->max_tokens, 2 * run.data.tokens);
-        assert_int_equal(het_get_desc(ctx)->max_sequences, 2 * run.data.sequences);
+        assert_int_equal(het_get_desc(ctx)->limits.max_tokens, 2 * run.data.tokens);
+        assert_int_equal(het_get_desc(ctx)->limits.max_sequences, 2 * run.data.sequences);
         het_get_timeline(ctx, 1, &timeline);
         assert_int_equal(timeline.records, 0);
         assert_true(mode == 1 || timeline.traffic[2].reductions > 0); /* to the next of the ring, since the context was made */
@@ -163,7 +163,7 @@ static void what_else_a_context_does_goes_on(void **state)
         EXPECT_OK(het_infer(ctx, token + 4, 3, 4, logits[1]));
         assert_memory_equal(logits[0], logits[1], row);
         EXPECT_OK(het_replan(ctx, NULL)); /* every rank has everything */
-        assert_int_equal(het_get_desc(ctx)->plan->pipelines, RANKS);
+        assert_int_equal(het_get_desc(ctx)->layout.plan->pipelines, RANKS);
         EXPECT_ERROR(het_infer(ctx, token + 4, 3, 4, logits[1]), HET_ERR_STATE, het_last_error(ctx), "past is 4");
         EXPECT_OK(het_infer(ctx, token, 7, 0, logits[1]));
         assert_memory_equal(logits[0], logits[1], row);
@@ -226,7 +226,7 @@ static void devices_never_hold_two_plans(void **state)
     start(&run, HET_GPT2);
     for (i = 0; i < RANKS; i++) run.device[i].iface = &watched;
     support_run_ranks(&run, RANKS);
-    run.desc.allocator = support_allocator(&memory);
+    run.desc.host.allocator = support_allocator(&memory);
     ctx = support_create(&run.desc);
     for (i = 0; i < RANKS; i++) het_get_memory(ctx, i, &before[i]);
     for (round = 0; round < 12; round++) {
@@ -244,7 +244,7 @@ static void devices_never_hold_two_plans(void **state)
         for (i = 0; i < RANKS; i++) {
             const size_t old = before[i].device;
             het_desc same = run.desc;
-            same.plan = plan;
+            same.layout.plan = plan;
             het_get_memory(ctx, i, &after);
             assert_int_equal(watched_before.now[i], after.device);
             assert_int_equal(watched_before.peak[i], old > after.device ? old : after.device);
@@ -310,9 +310,9 @@ static void missing_memory_loses_nothing(void **state)
             f.inner = support_allocator(&f.memory);
             f.from = INT64_MAX;
             f.to = INT64_MAX;
-            run.desc.allocator.alloc = failing_alloc;
-            run.desc.allocator.free = failing_free;
-            run.desc.allocator.user = &f;
+            run.desc.host.allocator.alloc = failing_alloc;
+            run.desc.host.allocator.free = failing_free;
+            run.desc.host.allocator.user = &f;
             to.plan = plan;
             ctx = support_create(&run.desc);
             (void)support_step(ctx, &run.data, 0, layouts[4]);
@@ -328,7 +328,7 @@ static void missing_memory_loses_nothing(void **state)
                 assert_int_equal(het_replan(ctx, &to), HET_ERR_STATE);
             } else {
                 kept += result != HET_OK;
-                assert_string_equal(het_get_desc(ctx)->plan->schedule, result == HET_OK ? "zb-h1" : "");
+                assert_string_equal(het_get_desc(ctx)->layout.plan->schedule, result == HET_OK ? "zb-h1" : "");
                 (void)support_step(ctx, &run.data, 1, layouts[4]);
                 if (support_hash(ctx) != expected) fail_msg("allocation %d: other weights", (int)k);
             }
@@ -368,8 +368,8 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     start(&run, HET_GPT2);
     base = support_create(&run.desc);
     support_run_ranks(&run, 2);
-    run.desc.links = &link;
-    run.desc.link_count = 1;
+    run.desc.emulate.links = &link;
+    run.desc.emulate.link_count = 1;
     support_run_plan(&run, "pp:0-5|6-7", "1f1b", 1);
     EXPECT_OK(het_memory_estimate(&run.desc, 1, &before, &error));
     run.device[1].memory_limit = before.device + before.communication;
@@ -412,10 +412,10 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     EXPECT_ERROR(het_set_speed(ctx, 2, 0.5), HET_ERR_INVALID, het_last_error(ctx), "rank 2 of 2");
     EXPECT_ERROR(het_set_speed(ctx, 0, 0.0), HET_ERR_INVALID, het_last_error(ctx), "speed 0");
     EXPECT_ERROR(het_set_speed(ctx, 0, 1.5), HET_ERR_INVALID, het_last_error(ctx), "speed 1.5");
-    EXPECT_ERROR(het_spread(ctx, 1, counts, 8), HET_ERR_INVALID, het_last_error(ctx), "process 1 of 1");
-    EXPECT_OK(het_spread(ctx, 0, counts, sizeof counts));
+    EXPECT_ERROR(het_broadcast(ctx, 1, counts, 8), HET_ERR_INVALID, het_last_error(ctx), "process 1 of 1");
+    EXPECT_OK(het_broadcast(ctx, 0, counts, sizeof counts));
     EXPECT_OK(het_set_speed(ctx, 0, 0.5));
-    assert_true(het_get_desc(ctx)->devices[0].speed == 0.5);
+    assert_true(het_get_desc(ctx)->layout.devices[0].speed == 0.5);
     assert_string_equal(het_last_error(ctx), "");
     run.device[1].memory_limit = 0;
     EXPECT_OK(het_memory_estimate(&run.desc, 1, &before, &error));

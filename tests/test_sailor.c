@@ -286,7 +286,7 @@ static step *make_step(const records *all, const plan_row *p, int64_t buffers)
             train_schedule(t, r, s, p->stages, n);
             if (tied > 0 && (s == 0 || s + 1 == p->stages)) add(t, HET_ACTION_REDUCE, 0, p->stages + r, 0);
             add(t, HET_ACTION_REDUCE, 0, s, 0);
-            add(t, HET_ACTION_VERDICT, 0, 0, 0);
+            add(t, HET_ACTION_COMMIT, 0, 0, 0);
             add(t, HET_ACTION_STEP, 0, s, 0);
             if (tied > 0 && (s == 0 || s + 1 == p->stages)) add(t, HET_ACTION_GATHER, 0, p->stages + r, 0);
             add(t, HET_ACTION_GATHER, 0, s, 0);

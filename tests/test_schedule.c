@@ -755,7 +755,7 @@ static void divide(void **state)
     for (c = 0; c < sizeof cases / sizeof *cases; c++) {
         test_plan *made = plan_start("1f1b", 1, 1);
         for (p = 0; p < cases[c].pipelines; p++) { plan_pipeline(made, -1); made->share[p] = cases[c].share[p]; }
-        het_plan_divide(&made->plan, cases[c].micro_batches, made->counts);
+        het_plan_micro_batches(&made->plan, cases[c].micro_batches, made->counts);
         for (p = 0; p < cases[c].pipelines; p++) assert_int_equal(made->counts[p], cases[c].counts[p]);
         free(made);
     }
@@ -765,7 +765,7 @@ static void divide(void **state)
         double total = 0, rest[20];
         int64_t sum = 0;
         for (p = 0; p < pipelines; p++) { plan_pipeline(made, -1); total += made->share[p] = 0.01 + fabs(support_uniform(&random)); }
-        het_plan_divide(&made->plan, micro_batches, made->counts);
+        het_plan_micro_batches(&made->plan, micro_batches, made->counts);
         for (p = 0; p < pipelines; p++) {
             const double quota = (double)micro_batches * made->share[p] / total;
             sum += made->counts[p];

@@ -124,7 +124,7 @@ static het_schedule *lists_of(const world *w, const het_plan *plan, int64_t gran
     het_schedule *compute = NULL, *lists = NULL;
     het_blocks blocks;
     het_error error;
-    het_plan_divide(plan, (w->desc.granules + granules - 1) / granules, counts);
+    het_plan_micro_batches(plan, (w->desc.granules + granules - 1) / granules, counts);
     if (het_schedule_make(plan, counts, allocator, &compute, &error) != HET_OK) return NULL;
     blocks_of(w, &blocks, start);
     EXPECT_OK(het_schedule_complete(plan, &blocks, compute, allocator, &lists, &error));
@@ -225,7 +225,7 @@ static int place_of(const char *name) { return strcmp(name, "interleaved") == 0 
 
 static int is_split(const char *name) { return place_of(name) == V || name[0] == 'z' || strcmp(name, "greedy") == 0; }
 
-static double curve_seconds(const het_curve *c, double tokens, double pairs) { return c->base + c->token * tokens + c->pair * pairs; }
+static double curve_seconds(const het_cost *c, double tokens, double pairs) { return c->base + c->token * tokens + c->pair * pairs; }
 
 static void brute_sums(brute *b)
 {
@@ -236,7 +236,7 @@ static void brute_sums(brute *b)
         for (g = 1; g <= w->desc.granules; g++)
             for (u = 0; u < w->profile.units; u++) {
                 const het_unit_time *t = &w->device[w->place[r].profile[4] - '0'].alone[u]; /* no slower than beside others */
-                const het_curve *curve[CURVES];
+                const het_cost *curve[CURVES];
                 int what;
                 curve[F] = &t->forward, curve[B] = &t->backward, curve[I] = &t->input, curve[W] = &t->weight, curve[AGAIN] = &t->recompute;
                 for (what = 0; what < CURVES; what++) {
@@ -910,7 +910,7 @@ static void check_found(const world *w, const het_search *search)
         assert_true(search->bound <= found->seconds * (1 + 1e-9));
         assert_true(f == 0 || found->seconds >= search->found[f - 1].seconds);
         assert_true(strlen(found->why) > 5);
-        het_plan_divide(plan, found->micro_batches, counts);
+        het_plan_micro_batches(plan, found->micro_batches, counts);
         for (r = 0; r < plan->pipelines; r++) {
             assert_true((double)counts[r] >= plan->share[r] && (double)counts[r] <= plan->share[r]);
             sum += counts[r];

@@ -348,7 +348,7 @@ static made *random_made(uint64_t *seed)
                 if (ops[order[i]].action.kind == HET_ACTION_REDUCE) mine[held++] = ops[order[i]].action.stage;
             }
         if (m->schedule.complete) {
-            add(m, HET_ACTION_VERDICT, 0, 0);
+            add(m, HET_ACTION_COMMIT, 0, 0);
             shuffle(mine, held, seed);
             for (i = 0; i < held; i++) {
                 add(m, HET_ACTION_STEP, mine[i], 0);
@@ -423,7 +423,7 @@ static double slow_pairs(const made *m, const het_action *a, double whole)
     return whole * m->pairs[n] * (double)seen / (double)all;
 }
 
-static double slow_curve(const made *m, const het_action *a, const het_curve *c)
+static double slow_curve(const made *m, const het_action *a, const het_cost *c)
 {
     const double seconds = c->base + slow_part(m, a, c->token);
     return m->costs.pairs != NULL && c->pair > 0 ? seconds + slow_pairs(m, a, c->pair) : seconds;
@@ -622,7 +622,7 @@ static void slow_settle(slow *s)
             end = start + slow_seconds(m, i);
             s->done[i] = end;
             if (m->costs.transfer == HET_TRANSFER_POSTED && m->action[i].kind <= HET_ACTION_I && slow_buffer(s, i) > end) end = slow_buffer(s, i);
-            if (m->action[i].kind == HET_ACTION_VERDICT && s->verdict[r] > end) end = s->verdict[r];
+            if (m->action[i].kind == HET_ACTION_COMMIT && s->verdict[r] > end) end = s->verdict[r];
             if (to >= 0) {
                 const double bandwidth = slow_link(m, r, to).bandwidth;
                 starts = end;
@@ -878,7 +878,7 @@ static double slow_simulate(slow *s, const made *m)
         double latest = 0;
         slow_rings(s, HET_ACTION_REDUCE, free_at);
         for (i = 0; i < m->count; i++)
-            if (m->action[i].kind == HET_ACTION_VERDICT) {
+            if (m->action[i].kind == HET_ACTION_COMMIT) {
                 const int64_t r = rank_at(m, i);
                 s->verdict[r] = (free_at[r] > s->start[i] ? free_at[r] : s->start[i]) + (m->costs.rank != NULL ? m->rank_cost[r].verdict : 0);
                 if (s->verdict[r] > latest) latest = s->verdict[r];
@@ -969,9 +969,9 @@ static void check_against_slow(const made *m, slow *s)
             EXACTLY(record->start, s->start[i]);
             if (a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) EXACTLY(record->end, s->passed[i]);
             else if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER) assert_true(fabs(record->end - s->ring[i]) < 1e-200);
-            else if (a->kind == HET_ACTION_VERDICT) EXACTLY(record->end, s->verdict[r]);
+            else if (a->kind == HET_ACTION_COMMIT) EXACTLY(record->end, s->verdict[r]);
             else EXACTLY(record->end, a->kind <= HET_ACTION_W ? s->done[i] : s->end[i]);
-            if (a->kind == HET_ACTION_VERDICT && m->costs.rank != NULL) busy += m->rank_cost[r].verdict;
+            if (a->kind == HET_ACTION_COMMIT && m->costs.rank != NULL) busy += m->rank_cost[r].verdict;
             if (a->kind > HET_ACTION_W && a->kind != HET_ACTION_STEP) { extra = 1; busy += seconds; continue; }
             busy += seconds;
             if (first < 0) first = s->start[i];
@@ -1719,9 +1719,9 @@ static void rings_that_wait(void **state)
     (void)state;
     m->schedule.complete = 1;
     add(m, HET_ACTION_REDUCE, 3, 0);
-    add(m, HET_ACTION_VERDICT, 0, 0);
+    add(m, HET_ACTION_COMMIT, 0, 0);
     m->start[1] = m->count;
-    add(m, HET_ACTION_VERDICT, 0, 0);
+    add(m, HET_ACTION_COMMIT, 0, 0);
     add(m, HET_ACTION_REDUCE, 3, 0);
     m->start[2] = m->count;
     refuse(m, HET_ERR_INVALID, "REDUCE|block 3|1 of 2|waits", __LINE__);

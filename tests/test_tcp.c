@@ -1018,8 +1018,8 @@ static void case_gradients(int number) {
     (void)number;
     memset(&desc, 0, sizeof desc);
     desc.model = support_model(HET_LLAMA);
-    desc.max_tokens = 32;
-    desc.transport = t;
+    desc.limits.max_tokens = 32;
+    desc.layout.transport = t;
     support_batch_start(&batch);
     support_batch_sequence(&batch, 20, desc.model.vocab, 0, 1);
     CHECK(het_create(&desc, &ctx, &error) == HET_OK);
@@ -1051,21 +1051,21 @@ static void case_differs(int number) {
     memset(&desc, 0, sizeof desc);
     memset(&of_plan, 0, sizeof of_plan);
     desc.model = support_model(HET_LLAMA);
-    desc.max_tokens = 32;
-    desc.transport = t;
+    desc.limits.max_tokens = 32;
+    desc.layout.transport = t;
     if (me == 1) {
-        if (number == 0) desc.max_tokens = 48;
+        if (number == 0) desc.limits.max_tokens = 48;
         if (number == 1) desc.seed = 7;
         if (number == 2) desc.optimizer.learning_rate = 0.5f;
         if (number == 3) desc.model.dropout = 0.1f;
         if (number == 4) desc.optimizer.clip = 2;
-        if (number == 5) desc.skip_bad_steps = HET_YES;
+        if (number == 5) desc.guard.skip_bad_steps = HET_YES;
         if (number == 6) desc.model.layers++;
     }
     if (number == 7) {
         of_plan.units = 2 * desc.model.layers + 2, of_plan.ranks = 2;
         CHECK(het_plan_read(&of_plan, me == 1 ? "pp" : "dp", 2, &plan, &error) == HET_OK);
-        desc.plan = plan;
+        desc.layout.plan = plan;
     }
     CHECK(het_create(&desc, &ctx, &error) != HET_OK && ctx == NULL); /* HET_ERR_INVALID, or the other one says so first */
     snprintf(copy, sizeof copy, "%s|process 0|process 1", words[number]);

@@ -13,9 +13,9 @@ static het_desc describe(het_family family, het_device_desc *device, int32_t thr
     memset(device, 0, sizeof *device);
     desc.model = support_model(family);
     device->threads = threads;
-    desc.devices = device;
-    desc.device_count = 1;
-    desc.max_tokens = 80;
+    desc.layout.devices = device;
+    desc.layout.device_count = 1;
+    desc.limits.max_tokens = 80;
     return desc;
 }
 
@@ -156,7 +156,7 @@ static void parallel_of_the_caller(void **state)
     support_batch_sequence(&batch, 40, 61, 0, 3);
     for (i = 0; i < 2; i++) {
         het_ctx *ctx;
-        if (i) desc.parallel.run = thread_each;
+        if (i) desc.host.parallel.run = thread_each;
         ctx = support_create(&desc);
         for (step = 0; step < 2; step++) EXPECT_OK(het_step(ctx, &batch.batch, 1, NULL));
         hash[i] = support_hash(ctx);
@@ -182,8 +182,8 @@ static void pools(void **state)
         het_desc desc = describe(HET_QWEN3, &device, threads[i]);
         het_ctx *ctx;
         int step;
-        desc.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
-        desc.max_slices = 1 + i % 2;
+        desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
+        desc.limits.max_slices = 1 + i % 2;
         ctx = support_create(&desc);
         for (step = 0; step < 3; step++) EXPECT_OK(het_step(ctx, &batch.batch, 1, NULL));
         if (i == 0) hash = support_hash(ctx);

@@ -136,7 +136,7 @@ static het_ctx *context(het_family family, uint64_t seed)
     het_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.model = support_model(family);
-    desc.max_tokens = 20;
+    desc.limits.max_tokens = 20;
     desc.seed = seed;
     return support_create(&desc);
 }
@@ -487,7 +487,7 @@ static void weights_of_llmc(void **state)
     (void)state;
     memset(&plain, 0, sizeof plain);
     plain.model = support_model(HET_GPT2);
-    plain.max_tokens = 20;
+    plain.limits.max_tokens = 20;
     plain.model.mlp_width = 4 * plain.model.width; /* all that llm.c knows */
     plain.seed = 1;
     ctx = support_create(&plain);
@@ -518,7 +518,7 @@ static void weights_of_llmc(void **state)
             assert_true(support_hash(other) == hash);
             file.fail_after = (int64_t)size / 2;
             EXPECT_ERROR(llmc_load(other, &from, &error), HET_ERR_IO, error.text, "partly overwritten|test.bin");
-            assert_int_equal(het_get_condition(other), HET_WEIGHTS_INCOMPLETE);
+            assert_int_equal(het_get_status(other), HET_WEIGHTS_INCOMPLETE);
             file.fail_after = -1;
         }
         size = 1024 + (size_t)((plain.model.vocab + 3) * plain.model.width + 7) * (version == 3 ? 4 : 2); /* behind the padded wte */
@@ -527,7 +527,7 @@ static void weights_of_llmc(void **state)
         EXPECT_ERROR(llmc_load(other, &from, &error), HET_ERR_DATA, error.text, "wpe.weight|element 7 is -inf, not finite");
         memcpy(file.data + size, was, sizeof was);
         EXPECT_OK(llmc_load(other, &from, &error));
-        assert_int_equal(het_get_condition(other), 0);
+        assert_int_equal(het_get_status(other), 0);
         if (version == 3) assert_true(support_hash(other) == support_hash(ctx));
         for (i = 0; i < het_parameter_count(ctx); i++) {
             het_parameter_info p;
@@ -566,7 +566,7 @@ static void values_that_are_not_finite(void **state)
                 folder files;
                 het_folder table = folder_start(&files);
                 memset(&desc, 0, sizeof desc);
-                desc.model = support_model(of[f]), desc.max_tokens = 20, desc.nonfinite = HET_YES;
+                desc.model = support_model(of[f]), desc.limits.max_tokens = 20, desc.guard.nonfinite = HET_YES;
                 takes = support_create(&desc);
                 memset(&save, 0, sizeof save);
                 save.element = elements[e], save.shard_bytes = shards ? 9000 : 0;
@@ -592,12 +592,12 @@ static void values_that_are_not_finite(void **state)
                         poke(&files.file[i].data, at, values_of[e][kind], bytes);
                         if (kind < 3) EXPECT_ERROR(het_load_folder(refuses, &table), HET_ERR_DATA, het_last_error(refuses), words);
                         else support_expect(het_load_folder(refuses, &table), HET_OK, het_last_error(refuses), "", "the largest", __LINE__);
-                        assert_int_equal(het_get_condition(refuses), kind < 3 ? HET_WEIGHTS_INCOMPLETE : 0);
+                        assert_int_equal(het_get_status(refuses), kind < 3 ? HET_WEIGHTS_INCOMPLETE : 0);
                         support_expect(het_load_folder(takes, &table), HET_OK, het_last_error(takes), "", "taken", __LINE__);
                         assert_true((support_hash(takes) == support_hash(refuses)) == (kind == 3));
                     }
                 }
-                assert_int_equal(het_get_condition(refuses), 0);
+                assert_int_equal(het_get_status(refuses), 0);
                 folder_end(&files);
                 het_destroy(ctx);
                 het_destroy(takes);

@@ -1,4 +1,4 @@
-/* hetrain_files.h 0.1.0: files that other programs made or read. A companion of hetrain.h that uses
+/* hetrain_files.h 0.2.0: files that other programs made or read. A companion of hetrain.h that uses
    only its public API. Needs hetrain.h and hetrain_text.h beside it.
 
    USE
@@ -220,10 +220,10 @@ HETRAIN_API void het_folder_close(het_folder *folder);                /* Threads
    transposed (Conv1D) with q, k and v side by side, NeoX's q, k and v head by head; Llama's and
    Qwen's as they are, q and k in the order of transformers' rotary positions. State holds the
    optimizer's slots, "<parameter>/<slot>", and in the metadata step, seed, granule, exponents of
-   the exact sums, recent steps (het_recent) and options: what decides the bits of the next step.
-   Weights and state loaded into a context of the same description continue bit for bit, on any
-   plan. Errors are the context's: het_last_error. With several processes all make the same calls; a
-   writer that keeps nothing will do on all but one. */
+   the exact sums, recent steps (het_loss_history) and options: what decides the bits of the next
+   step. Weights and state loaded into a context of the same description continue bit for bit, on
+   any plan. Errors are the context's: het_last_error. With several processes all make the same
+   calls; a writer that keeps nothing will do on all but one. */
 
 typedef struct het_tensor_info {
     char name[96];
@@ -236,22 +236,22 @@ HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx);
 /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info);
 /* Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what what, float *to);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_read(het_ctx *ctx, int64_t index, het_array what, float *to);
 /* Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what what,
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array what,
                                                            const float *from);
 
 /* One safetensors file each. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_weights(het_ctx *ctx, const het_writer *to); /* f32 */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_state(het_ctx *ctx, const het_writer *to);
 /* F32, F16 and BF16 tensors are read. Here and in the other calls that load, all values must be
-   finite (HET_ERR_DATA names tensor, element and value) unless het_desc.nonfinite says otherwise.
-   Buffers that older versions of transformers saved are stepped over. Where a tied model's file
-   holds a head as well, it must be the embedding once more. Nothing is changed unless the whole
-   file fits the model; if reading then fails midway, the context refuses to compute until a load
-   has succeeded. het_load_weights and het_load_folder set the fingerprint (het_set_base): XXH64 of
-   each tensor's name and of its values as F32, each the seed of the next, in the model's order;
-   types and files that hold the same values give the same. Threads: owner. */
+   finite (HET_ERR_DATA names tensor, element and value) unless het_desc.guard.nonfinite says
+   otherwise. Buffers that older versions of transformers saved are stepped over. Where a tied
+   model's file holds a head as well, it must be the embedding once more. Nothing is changed unless
+   the whole file fits the model; if reading then fails midway, the context refuses to compute until
+   a load has succeeded. het_load_weights and het_load_folder set the fingerprint (het_set_base):
+   XXH64 of each tensor's name and of its values as F32, each the seed of the next, in the model's
+   order; types and files that hold the same values give the same. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_weights(het_ctx *ctx, const het_reader *from);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_state(het_ctx *ctx, const het_reader *from);
 
@@ -1267,8 +1267,8 @@ HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const he
    context takes it. */
 static het_result heti_f_get_all(const het_ctx *ctx, const het_safetensors *file, const het_reader *from,
                                  const het_safetensor *tensor, int64_t count, float *to, het_error *error) {
-    return heti_f_get(file, from, tensor, 0, count, to, het_get_desc(ctx)->nonfinite == HET_YES ? NULL : tensor->name,
-                      error);
+    return heti_f_get(file, from, tensor, 0, count, to,
+                      het_get_desc(ctx)->guard.nonfinite == HET_YES ? NULL : tensor->name, error);
 }
 
 HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count,
@@ -2321,7 +2321,7 @@ typedef struct heti_f_stored {
     int parts;                        /* 1, or 3: q, k, v */
     int64_t part[3], rows[3];         /* indexes of parameters, and their rows */
     int64_t columns;
-    het_what what;
+    het_array what;
 } heti_f_stored;
 
 static int heti_f_ends_with(const char *text, size_t length, const char *end) {
@@ -2458,7 +2458,7 @@ static int64_t heti_f_stored_largest(const heti_f_stored *s) {
 
 /* The tensor from the context into `values` as the file has it; scratch: heti_f_stored_largest
    floats. */
-static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_what what, float *values,
+static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
                                      float *scratch) {
     int i;
     if (s->layout == HETI_F_PLAIN) return het_parameter_read(ctx, s->part[0], what, values);
@@ -2469,7 +2469,7 @@ static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_w
     return HET_OK;
 }
 
-static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_what what, float *values,
+static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
                                       float *scratch) {
     int i;
     if (s->layout == HETI_F_PLAIN) return het_parameter_write(ctx, s->part[0], what, values);
@@ -2484,7 +2484,7 @@ static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_
 
 /* Calls with a context need one that has not failed. */
 static het_result heti_f_ready(const het_ctx *ctx) {
-    return ctx == NULL ? HET_ERR_INVALID : (het_get_condition(ctx) & HET_FAILED) != 0 ? HET_ERR_STATE : HET_OK;
+    return ctx == NULL ? HET_ERR_INVALID : (het_get_status(ctx) & HET_FAILED) != 0 ? HET_ERR_STATE : HET_OK;
 }
 
 /* An error of ours becomes the context's; one that it reported itself left no text in *error. */
@@ -2494,7 +2494,7 @@ static het_result heti_f_report(het_ctx *ctx, het_result result, const het_error
 }
 
 /* Where calls with a context get memory for the time they run. */
-static const het_allocator *heti_f_own(const het_ctx *ctx) { return &het_get_desc(ctx)->allocator; }
+static const het_allocator *heti_f_own(const het_ctx *ctx) { return &het_get_desc(ctx)->host.allocator; }
 
 /* count times size bytes; NULL: there are none, and the error says so. */
 static void *heti_f_memory(const het_allocator *a, size_t count, size_t size, const char *what, het_error *error) {
@@ -2549,7 +2549,7 @@ static het_result heti_f_tensor_check(const het_ctx *ctx, const char *function, 
                        buffer != NULL ? "given" : "NULL");
 }
 
-HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what what, float *to) {
+HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
     heti_f_stored s;
     het_error error = { HET_OK, "" };
     float *scratch = NULL;
@@ -2562,7 +2562,7 @@ HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what wha
     return heti_f_report(ctx, result, &error);
 }
 
-HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what what, const float *from) {
+HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array what, const float *from) {
     heti_f_stored s;
     het_error error = { HET_OK, "" };
     float *values = NULL;
@@ -2614,7 +2614,7 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
             s->name[length] = '/';
             heti_f_copy(s->name + length + 1, sizeof s->name - length - 1, optimizer->slot_name[slot],
                         strlen(optimizer->slot_name[slot]));
-            s->what = HETI_T_CAST(het_what, HET_STATE0 + slot);
+            s->what = HETI_T_CAST(het_array, HET_MOMENT0 + slot);
             if (length + 1 + strlen(optimizer->slot_name[slot]) >= sizeof s->name)
                 return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name,
                                    optimizer->slot_name[slot]);
@@ -2748,7 +2748,7 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     heti_f_pairs_float(p, "epsilon", a->epsilon);
     heti_f_pairs_float(p, "weight_decay", a->weight_decay);
     heti_f_pairs_float(p, "clip", a->clip);
-    heti_f_pairs_float(p, "spike", HETI_T_CAST(float, d->spike));
+    heti_f_pairs_float(p, "spike", HETI_T_CAST(float, d->guard.spike));
     if (p->result == HET_OK && het_model_complete(&model, NULL) != HET_OK)
         p->result = heti_t_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
     if (p->result != HET_OK) return;
@@ -2781,11 +2781,11 @@ static void heti_f_pairs_exponents(heti_f_pairs *p, const het_ctx *ctx) {
 
 /* The bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn. */
 static void heti_f_pairs_recent(heti_f_pairs *p, const het_ctx *ctx) {
-    char text[2 * HETRAIN_RECENT * 16 + 1];
-    het_recent recent;
+    char text[2 * HETRAIN_LOSS_HISTORY * 16 + 1];
+    het_loss_history recent;
     heti_t_text t;
     int64_t i;
-    het_get_recent(ctx, &recent);
+    het_get_loss_history(ctx, &recent);
     t = heti_t_text_in(text, sizeof text);
     for (i = 0; i < 2 * recent.count; i++) {
         uint64_t bits;
@@ -2879,7 +2879,7 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
 /* A context whose `contents` can be saved or loaded. */
 static het_result heti_f_context_check(const het_ctx *ctx, const char *function, heti_f_contents contents, int saving,
                                        het_error *error) {
-    const int32_t condition = het_get_condition(ctx);
+    const int32_t condition = het_get_status(ctx);
     if (saving && condition != 0)
         return heti_t_fail(error, HET_ERR_STATE, "%s: a load failed halfway: %s are torn; load them again", function,
                            (condition & HET_WEIGHTS_INCOMPLETE) != 0 ? "weights" : "states");
@@ -3115,7 +3115,7 @@ static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *al
 static het_result heti_f_torn(const het_ctx *ctx, het_result result, heti_f_contents contents, het_error *error) {
     char why[sizeof error->text];
     const char *text;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return result;
+    if ((het_get_status(ctx) & HET_FAILED) != 0) return result;
     text = error->text[0] != 0 ? error->text : het_last_error(ctx);
     heti_f_copy(why, sizeof why, text, strlen(text));
     return heti_t_fail(error, result, "%s; %s are partly overwritten, load them again", why,
@@ -3228,21 +3228,21 @@ static int heti_f_bits_of(const char *text, uint64_t *bits) {
     return 1;
 }
 
-static het_result heti_f_state_recent(const heti_f_saved *f, het_recent *recent) {
+static het_result heti_f_state_recent(const heti_f_saved *f, het_loss_history *recent) {
     const char *text;
     uint64_t bits;
     size_t i, count;
     HETI_T_TRY(heti_f_state_value(f, "recent", &text));
     memset(recent, 0, sizeof *recent);
     count = strlen(text) / 16;
-    if (strlen(text) % 32 == 0 && count <= 2 * HETRAIN_RECENT) {
+    if (strlen(text) % 32 == 0 && count <= 2 * HETRAIN_LOSS_HISTORY) {
         for (i = 0; i < count && heti_f_bits_of(text + 16 * i, &bits); i++)
             memcpy(i % 2 == 0 ? &recent->loss[i / 2] : &recent->norm[i / 2], &bits, sizeof bits);
         recent->count = HETI_T_CAST(int64_t, count / 2);
         if (i == count) return HET_OK;
     }
     return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: the metadata recent are not the bits of up to %d numbers",
-                       heti_f_reader_name(&f->part[0].from), HETI_T_CAST(int64_t, 2 * HETRAIN_RECENT));
+                       heti_f_reader_name(&f->part[0].from), HETI_T_CAST(int64_t, 2 * HETRAIN_LOSS_HISTORY));
 }
 
 static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
@@ -3257,7 +3257,7 @@ static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
 static het_result heti_f_load_open(const heti_f_saved *f, heti_f_contents contents, const heti_f_inventory *all,
                                    int32_t *exponents) {
     int64_t step = 0;
-    het_recent recent;
+    het_loss_history recent;
     if (contents == HETI_F_STATE) {
         HETI_T_TRY(heti_f_state_options(f));
         HETI_T_TRY(heti_f_state_recent(f, &recent));
@@ -3509,7 +3509,7 @@ static het_result heti_f_load_shards(het_ctx *ctx, const het_folder *folder, het
     size_t i;
     memset(&x, 0, sizeof x);
     x.folder = folder;
-    x.allocator = het_get_desc(ctx)->allocator;
+    x.allocator = het_get_desc(ctx)->host.allocator;
     x.saved.ctx = ctx;
     x.saved.error = error;
     result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, error);
@@ -4008,7 +4008,7 @@ typedef struct heti_f_gguf {
 
 static void heti_f_gguf_add(heti_f_gguf *g, const void *from, size_t size) {
     if (g->result == HET_OK)
-        g->result = heti_t_list_add(&g->head, from, size, &het_get_desc(g->ctx)->allocator, g->error);
+        g->result = heti_t_list_add(&g->head, from, size, &het_get_desc(g->ctx)->host.allocator, g->error);
 }
 
 static void heti_f_gguf_number(heti_f_gguf *g, uint64_t value, int bytes) {
@@ -4196,7 +4196,7 @@ static void heti_f_gguf_token(heti_f_gguf *g, int32_t id) {
     if (length >= sizeof text && g->result == HET_OK) { /* spelled in its place: the 0 behind it is cut off again */
         heti_f_gguf_number(g, length, 8);
         if (g->result == HET_OK)
-            g->result = heti_t_list_room(&g->head, length + 1, &het_get_desc(g->ctx)->allocator, g->error);
+            g->result = heti_t_list_room(&g->head, length + 1, &het_get_desc(g->ctx)->host.allocator, g->error);
         if (g->result == HET_OK)
             g->head.used += het_tokenizer_spell(g->desc.tokenizer, id, g->head.data + g->head.used, length + 1);
         return;
@@ -4220,7 +4220,7 @@ static uint64_t heti_f_gguf_token_type(const heti_f_gguf *g, int32_t id) {
 
 /* "left right", a merge of the list. */
 static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index) {
-    const het_allocator *allocator = &het_get_desc(g->ctx)->allocator;
+    const het_allocator *allocator = &het_get_desc(g->ctx)->host.allocator;
     int32_t id[2] = { 0, 0 };
     size_t length[2];
     int i;
@@ -4290,7 +4290,7 @@ static int heti_f_gguf_name(const char *own, char *to, size_t capacity) {
 
 static void heti_f_gguf_tensor_add(heti_f_gguf *g, const heti_f_gguf_tensor *t) {
     if (g->result == HET_OK)
-        g->result = heti_t_list_add(&g->tensors, t, sizeof *t, &het_get_desc(g->ctx)->allocator, g->error);
+        g->result = heti_t_list_add(&g->tensors, t, sizeof *t, &het_get_desc(g->ctx)->host.allocator, g->error);
 }
 
 /* The tensor that starts at parameter p. */
@@ -4459,7 +4459,7 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
 
 static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc, het_error *error) {
     static const char *const heti_f_architectures[] = { "gpt2", "llama", "qwen2", "qwen3", "gptneox" };
-    const het_allocator *allocator = &het_get_desc(ctx)->allocator;
+    const het_allocator *allocator = &het_get_desc(ctx)->host.allocator;
     heti_f_gguf g;
     if (to != NULL && to->write == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_save_gguf: the writer's write is NULL");
@@ -5474,7 +5474,7 @@ static int heti_f_blob_write(void *user, const void *from, size_t size) {
 }
 
 static int64_t heti_f_process(const het_ctx *ctx) {
-    const het_transport *t = &het_get_desc(ctx)->transport;
+    const het_transport *t = &het_get_desc(ctx)->layout.transport;
     return t->iface != NULL ? t->iface->process(t->self) : 0;
 }
 
@@ -5735,13 +5735,13 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
                            "an argument is NULL");
     if (files < 0 || files > HETRAIN_CHECKPOINT_FILES - HETI_F_SAVED_OWN)
         return heti_t_fail(error, HET_ERR_LIMIT, "%s: %d files beside, must be 0 to 13", function, files);
-    if ((het_get_condition(ctx) & HET_FAILED) != 0)
+    if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "%s: the context has failed", function);
     c->taken = 0;
     HETI_T_TRY(heti_f_take_names(c, ctx, function, beside, files, error));
     result = heti_f_room(c, ctx, heti_f_process(ctx) == 0, option, options, beside, error);
     failed = result != HET_OK;
-    if (het_spread(ctx, 0, &failed, sizeof failed) != HET_OK && result == HET_OK)
+    if (het_broadcast(ctx, 0, &failed, sizeof failed) != HET_OK && result == HET_OK)
         return heti_t_fail(error, HET_ERR_TRANSPORT, "%s", het_last_error(ctx));
     return failed && result == HET_OK ? heti_t_fail(error, HET_ERR_OOM, "memory for saving: process 0 has too little") :
         result;
@@ -6423,7 +6423,7 @@ HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx,
                                            het_error *error) {
     if (saved == NULL || ctx == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
-    if ((het_get_condition(ctx) & HET_FAILED) != 0)
+    if ((het_get_status(ctx) & HET_FAILED) != 0)
         return heti_t_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
     HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, other_options == HET_YES, error));
     HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, other_options == HET_YES, error));
@@ -6439,6 +6439,7 @@ HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx,
 #endif /* HETRAIN_FILES_IMPLEMENTATION */
 
 /* ---- changes ------------------------------------------------------------------------------------
+   0.2.0  Names, files and drawers: CHANGELOG.md.
    0.1.0  The first version: safetensors, tokenizers.
 
    ---- licence: MIT-0 -----------------------------------------------------------------------------

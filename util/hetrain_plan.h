@@ -1,4 +1,4 @@
-/* hetrain_plan.h 0.1.0: plans and schedules by name and as text, what a plan would take, what it
+/* hetrain_plan.h 0.2.0: plans and schedules by name and as text, what a plan would take, what it
    looks like. A companion of hetrain.h that uses only its public API. Needs hetrain.h and
    hetrain_text.h beside it.
 
@@ -207,10 +207,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
    0} and bytes of a whole micro-batch. */
 /* base + token * tokens + pair * pairs. `pairs` counts for every query the keys it sees: T (T + 1)
    / 2 for a causal sequence of T tokens. */
-typedef struct het_curve { double base, token, pair; } het_curve;
+typedef struct het_cost { double base, token, pair; } het_cost;
 
 typedef struct het_stage_cost {
-    het_curve forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
+    het_cost forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
     double bytes;                     /* of the stage's output; its gradient is as large */
     double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
     double keep_gradient;             /* kept from I until W */
@@ -251,7 +251,7 @@ typedef enum het_transfer {
 } het_transfer;
 
 /* Groups of ranks, within each other at most so many deep: what links they share. */
-#define HETRAIN_GROUP_DEPTH 32
+#define HETRAIN_COMMUNICATOR_DEPTH 32
 typedef struct het_group {
     char name[48];
     int64_t parent;                   /* -1: the outermost; groups come behind their parents */
@@ -1791,9 +1791,9 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
                                      "no action: neither a stage's number nor REDUCE, VERDICT, STEP or GATHER");
         a->kind = name;
         a->stage = 0;
-        if (a->kind != HET_ACTION_VERDICT) a->stage = heti_p_lines_number(r, &at, end);
+        if (a->kind != HET_ACTION_COMMIT) a->stage = heti_p_lines_number(r, &at, end);
         if (a->stage < 0) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "the number of a block must follow");
-        r->verdicts |= a->kind == HET_ACTION_VERDICT;
+        r->verdicts |= a->kind == HET_ACTION_COMMIT;
         if (at == end) return HET_OK;
         return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
     }
@@ -2283,7 +2283,7 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
     return HET_OK;
 }
 
-static int heti_p_is_curve(const het_curve *c) {
+static int heti_p_is_curve(const het_cost *c) {
     return heti_t_is_time(c->base) && heti_t_is_time(c->token) && heti_t_is_time(c->pair);
 }
 
@@ -2341,10 +2341,10 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
             !heti_t_is_time(g->uplink))
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of group %d is negative or not finite",
                                i);
-        for (; up >= 0 && depth <= HETRAIN_GROUP_DEPTH; depth++) up = costs->group[up].parent;
-        if (depth > HETRAIN_GROUP_DEPTH)
+        for (; up >= 0 && depth <= HETRAIN_COMMUNICATOR_DEPTH; depth++) up = costs->group[up].parent;
+        if (depth > HETRAIN_COMMUNICATOR_DEPTH)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i,
-                HETI_T_CAST(int64_t, HETRAIN_GROUP_DEPTH));
+                HETI_T_CAST(int64_t, HETRAIN_COMMUNICATOR_DEPTH));
         if (depth > deepest) deepest = depth;
         if (g->bus > 0 || g->uplink > 0) s->shared = 1;
     }
@@ -2451,7 +2451,7 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
                                    "het_simulate: rank %d, action %d: no such kind of action: %d", r,
                                    i - schedule->start[r], HETI_T_CAST(int64_t, a->kind));
             s->records += heti_p_record_room(s, a->kind);
-            if (a->kind == HET_ACTION_VERDICT) continue;
+            if (a->kind == HET_ACTION_COMMIT) continue;
             if (a->kind >= HET_ACTION_REDUCE) {
                 if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
                     return heti_p_sim_fail(s, r, i, "no such block");
@@ -2644,7 +2644,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
     for (r = 0; r < s->ranks; r++)
         for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
-            if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_VERDICT) continue;
+            if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
             if (a->kind == HET_ACTION_STEP) {
                 if (s->plan->state_share != NULL) s->step_share[a->stage] += s->plan->state_share[r];
                 s->step_ranks[a->stage]++;
@@ -2708,7 +2708,7 @@ static int heti_p_same_sizes(const double *a, const double *b, int64_t count) {
 static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
     const het_action *a = &s->schedule->action[s->rank[r].at], *b = &s->schedule->action[s->rank[other].at];
     int64_t n = s->rank[r].until - s->rank[r].at, m = s->rank[other].until - s->rank[other].at, i;
-    for (i = 0; i < n && i < m && a[i].kind != HET_ACTION_VERDICT; i++) {
+    for (i = 0; i < n && i < m && a[i].kind != HET_ACTION_COMMIT; i++) {
         if (a[i].kind != b[i].kind || a[i].overlap != b[i].overlap || a[i].stage != b[i].stage ||
             a[i].micro_batch != b[i].micro_batch || a[i].slice != b[i].slice || a[i].kind == HET_ACTION_STEP)
             return 0;
@@ -2718,7 +2718,7 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
         }
     }
     if (i == n || i == m) return n == m;
-    if (b[i].kind != HET_ACTION_VERDICT) return 0;
+    if (b[i].kind != HET_ACTION_COMMIT) return 0;
     for (m = m > n ? m : n; i < m; i++)
         if ((i < n && a[i].kind <= HET_ACTION_RECV_B) || (i < s->rank[other].until - s->rank[other].at &&
                                                           b[i].kind <= HET_ACTION_RECV_B))
@@ -2851,7 +2851,7 @@ static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, c
 }
 
 static double heti_p_sim_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    const het_curve *curve = a->kind == HET_ACTION_F ? &stage->cost->forward : a->kind == HET_ACTION_B ?
+    const het_cost *curve = a->kind == HET_ACTION_F ? &stage->cost->forward : a->kind == HET_ACTION_B ?
                      &stage->cost->backward :
         a->kind == HET_ACTION_I ? &stage->cost->input : &stage->cost->weight;
     double seconds = curve->base + heti_p_sim_tokens(s, stage, a, curve->token);
@@ -3212,7 +3212,7 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
             HETI_T_TRY(a->kind <= HET_ACTION_W ? heti_p_sim_compute(s, r, a, &waits) : heti_p_sim_transfer(s, r, a,
                 &waits));
             if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
-        } else if (a->kind == HET_ACTION_VERDICT) {
+        } else if (a->kind == HET_ACTION_COMMIT) {
             rank->state = HETI_P_VERDICT;
             rank->verdict = rank->clock;
             return HET_OK;
@@ -3248,7 +3248,7 @@ static void heti_p_sort_rings(heti_p_sim *s) {
 static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, double bytes, double count,
                                        double *latency, double *seconds) {
     het_link_cost link;
-    int64_t path[2 * HETRAIN_GROUP_DEPTH + 1], wires, i;
+    int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires, i;
     HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
     *latency = link.latency;
     *seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
@@ -3511,7 +3511,7 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state != HETI_P_VERDICT) continue;
         if (s->transfer == HET_TRANSFER_POSTED) time = rank->joined;
-        (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_VERDICT, rank->verdict, time, 0);
+        (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_COMMIT, rank->verdict, time, 0);
         rank->clock = time;
         rank->at++;
         rank->state = HETI_P_READY;
@@ -3711,7 +3711,7 @@ static int64_t heti_p_trace_arrow(const heti_p_trace *t, const het_action *a) {
 static void heti_p_trace_args(heti_p_trace *t, const het_record *r) {
     const het_action *a = &r->action;
     heti_t_put(&t->out, ",\"args\":{");
-    if (a->kind == HET_ACTION_VERDICT) heti_t_put(&t->out, "\"bytes\":");
+    if (a->kind == HET_ACTION_COMMIT) heti_t_put(&t->out, "\"bytes\":");
     else if (a->kind >= HET_ACTION_REDUCE)
         heti_t_format(&t->out, "\"block\":%d,\"bytes\":", HETI_T_CAST(int64_t, a->stage));
     else
@@ -4070,7 +4070,7 @@ static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record
     if (s->row >= 10) heti_t_put(&s->out, "<g class=\"n\">");
     for (i = 0; i < count; i++) {
         const het_record *r = &record[i];
-        if (r->action.kind == HET_ACTION_VERDICT)
+        if (r->action.kind == HET_ACTION_COMMIT)
             heti_t_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
         if (!heti_p_is_compute(r->action.kind)) continue;
         busy += r->end - r->start;
@@ -4178,7 +4178,7 @@ static void heti_p_svg_item(const heti_p_svg *s, int64_t boxes, size_t letters, 
 static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
     static const int32_t heti_p_order[8] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W, HET_ACTION_REDUCE,
                                             HET_ACTION_STEP,
-        HET_ACTION_GATHER, HET_ACTION_VERDICT };
+        HET_ACTION_GATHER, HET_ACTION_COMMIT };
     static const char *const heti_p_notes[3] = { "shades: a rank's stages", "stacked: shares of boxes too thin to draw",
                                                 "records were dropped" };
     const int64_t notes[3] = { s->shades > 1, s->stacked, s->timeline->dropped > 0 };
@@ -4329,6 +4329,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
 #endif /* HETRAIN_PLAN_IMPLEMENTATION */
 
 /* ---- changes ------------------------------------------------------------------------------------
+   0.2.0  Names, files and drawers: CHANGELOG.md.
    0.1.0  The first version: simulator, traces, pictures.
 
    ---- licence: MIT-0 -----------------------------------------------------------------------------

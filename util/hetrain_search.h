@@ -1,4 +1,4 @@
-/* hetrain_search.h 0.1.0: what it costs and which plan is best. A companion of hetrain.h that uses
+/* hetrain_search.h 0.2.0: what it costs and which plan is best. A companion of hetrain.h that uses
    only its public API. Needs hetrain.h, hetrain_text.h and hetrain_plan.h beside it.
 
    USE
@@ -107,7 +107,7 @@ typedef struct het_block_profile {
 } het_block_profile;
 
 /* `recompute`: what B or I take longer where the unit is recomputed. */
-typedef struct het_unit_time { het_curve forward, backward, input, weight, recompute; } het_unit_time;
+typedef struct het_unit_time { het_cost forward, backward, input, weight, recompute; } het_unit_time;
 
 typedef struct het_device_profile {
     char name[48];                    /* "cpu:1", "h100", ... */
@@ -171,7 +171,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_needs(const het_plan *plan
 
 /* The largest micro-batch there will be. */
 typedef struct het_shape {
-    int64_t tokens, sequences;        /* het_desc.max_tokens, max_sequences */
+    int64_t tokens, sequences;        /* het_desc.limits.max_tokens, max_sequences */
     int64_t granule;                  /* tokens of the longest granule; 0: 512, or all where there are fewer */
 } het_shape;
 
@@ -195,7 +195,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    a multiple of 16 it is exact but for that at the tokens the profile was described for; of others
    the workspace is taken from a line through two points (found up to 5 % of the whole too low). It
    is an upper bound where I and W come apart in some of a rank's stages, and for gradients where
-   het_desc.max_micro_batches is 1: they may take less, and lie where activations were
+   het_desc.limits.max_micro_batches is 1: they may take less, and lie where activations were
    (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
@@ -474,7 +474,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_observe(het_adapt *adapt, co
                                                             het_error *error);
 /* To be called after each step observed. *advice: NULL while nothing changed. The same observations
    give the same advice, but where search->seconds ends the search: of several processes one should
-   ask and tell the others (het_spread). Threads: any, one call at a time. */
+   ask and tell the others (het_broadcast). Threads: any, one call at a time. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error);
 HETRAIN_API void het_advice_free(het_advice *advice);                  /* NULL is fine. Threads: any. */
 /* Devices and links as they are believed to be. A device that is idle is believed to be what it
@@ -490,8 +490,8 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
    go with the sequences.
 
    t_s(M) = base + token * tokens + pair * pairs of micro-batch M is what F and B (or F, I and W) of
-   stage s take. A grouping into m micro-batches, of which pipeline k gets c_k (het_plan_divide), on
-   P_k ranks, is estimated to take
+   stage s take. A grouping into m micro-batches, of which pipeline k gets c_k
+   (het_plan_micro_batches), on P_k ranks, is estimated to take
 
        max over ranks of the sum over the rank's stages s of c_k / m * (sum over all M of t_s(M))
        + max over M, k, s of w_k t_s(M),
@@ -647,8 +647,8 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
         case HET_KEEP_CALL: kind->call += bytes; break;
         case HET_KEEP_INPUT: kind->keep_input += bytes; break;
         case HET_KEEP_GRADIENT: kind->keep_gradient += bytes; break;
-        case HET_KEEP_CARRY: kind->carry += bytes; break;
-        case HET_KEEP_CARRY_GRADIENT: kind->carry_gradient += bytes; break;
+        case HET_KEEP_MICRO_BATCH: kind->carry += bytes; break;
+        case HET_KEEP_MICRO_BATCH_GRADIENT: kind->carry_gradient += bytes; break;
         default: kind->keep_weight += bytes; break;
         }
     }
@@ -786,16 +786,16 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
     *profile = NULL;
     if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
     like = *desc;
-    HETI_T_TRY(heti_t_need_allocator(allocator, &like.allocator, "het_profile_describe", error));
+    HETI_T_TRY(heti_t_need_allocator(allocator, &like.host.allocator, "het_profile_describe", error));
     result = het_describe(&like, &whole, &why);
     if (result == HET_OK) {
-        like.max_tokens = (whole->desc.max_tokens + 1) / 2;
-        if (like.max_sequences > like.max_tokens) like.max_sequences = like.max_tokens;
+        like.limits.max_tokens = (whole->desc.limits.max_tokens + 1) / 2;
+        if (like.limits.max_sequences > like.limits.max_tokens) like.limits.max_sequences = like.limits.max_tokens;
         result = het_describe(&like, &half, &why);
     }
     if (result != HET_OK) result = heti_t_fail(error, result, "het_profile_describe: %s", why.text);
     else
-        result = heti_s_fill_profile(whole, half, model != NULL ? model : "", &like.allocator, profile, error);
+        result = heti_s_fill_profile(whole, half, model != NULL ? model : "", &like.host.allocator, profile, error);
     het_description_free(half);
     het_description_free(whole);
     return result;
@@ -1152,7 +1152,7 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
     return i < c->profile->devices ? i : -1;
 }
 
-static void heti_s_add_curve(het_curve *to, const het_curve *from, double factor) {
+static void heti_s_add_curve(het_cost *to, const het_cost *from, double factor) {
     to->base += from->base * factor;
     to->token += from->token * factor;
     to->pair += from->pair * factor;
@@ -1294,8 +1294,8 @@ HETRAIN_API void het_plan_costs_free(het_plan_costs *costs) {
     allocator.free(allocator.user, costs, costs->size);
 }
 
-static het_curve heti_s_between(const het_curve *from, const het_curve *to, double part) {
-    het_curve curve;
+static het_cost heti_s_between(const het_cost *from, const het_cost *to, double part) {
+    het_cost curve;
     memset(&curve, 0, sizeof curve);
     heti_s_add_curve(&curve, from, 1 - part);
     heti_s_add_curve(&curve, to, part);
@@ -1434,7 +1434,7 @@ static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, cons
         heti_t_json(out, profile->kind[k].name, strlen(profile->kind[k].name));
         heti_t_put(out, ": {");
         for (f = 0; f < fields; f++) {
-            het_curve curve;
+            het_cost curve;
             memcpy(&curve, HETI_T_CAST(const char *, HETI_T_CAST(const void *, &time[k])) + field[f].at, sizeof curve);
             if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
             heti_t_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", field[f].name);
@@ -1722,7 +1722,7 @@ static het_result heti_s_read_blocks(heti_s_profile_reader *r) {
     return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "blocks", "");
 }
 
-static het_result heti_s_read_curve(heti_s_profile_reader *r, const char *key, het_curve *curve) {
+static het_result heti_s_read_curve(heti_s_profile_reader *r, const char *key, het_cost *curve) {
     double value[3] = { 0, 0, 0 };
     int n = 0;
     het_json_enter(&r->json, HET_JSON_ARRAY);
@@ -1749,7 +1749,7 @@ static het_result heti_s_read_times(heti_s_profile_reader *r, const char *what, 
     het_json_enter(&r->json, HET_JSON_OBJECT);
     for (; heti_s_next_key(r, name, &none, NULL, 0, &which); kinds++) {
         het_unit_time time;
-        het_curve curve;
+        het_cost curve;
         uint32_t seen = 0;
         memset(&time, 0, sizeof time);
         HETI_T_TRY(heti_s_find_kind(r, name, &kind));
@@ -2167,7 +2167,7 @@ static het_result heti_s_learn(void *user, const het_hook_info *info) {
 
 static int heti_s_frozen(void *user, const char *parameter) {
     const heti_s_measure *m = HETI_T_CAST(const heti_s_measure *, user);
-    return m->desc->desc->frozen != NULL ? m->desc->desc->frozen(m->desc->desc->user, parameter) : 0;
+    return m->desc->desc->frozen != NULL ? m->desc->desc->frozen(m->desc->desc->host.user, parameter) : 0;
 }
 
 /* ---- what is run ---- */
@@ -2236,14 +2236,14 @@ static void heti_s_add_shape(heti_s_measure *m, int64_t tokens, int64_t length, 
 /* Micro-batches of all, half and one of the granules of the largest, with the longest sequences and
    those of a quarter. */
 static het_result heti_s_choose_shapes(heti_s_measure *m) {
-    const int64_t most = m->context.max_tokens, context = m->context.model.context;
+    const int64_t most = m->context.limits.max_tokens, context = m->context.model.context;
     int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
     if (length > context || length > most)
         return heti_t_fail(m->error, HET_ERR_INVALID,
                            "het_profile_measure: sequences of %d tokens; the model's context is %d, max_tokens %d",
                            length, context, most);
     sequences = most / length;
-    if (sequences > m->context.max_sequences) sequences = m->context.max_sequences;
+    if (sequences > m->context.limits.max_sequences) sequences = m->context.limits.max_sequences;
     tokens = sequences * length;
     granule = length > 512 ? 512 : length;
     for (i = sequences; i > 0 && length <= 512; i--)
@@ -2264,7 +2264,7 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
             continue;
         }
         heti_s_add_shape(m, part, length, granule);
-        if (i != 1 && part <= m->context.max_sequences * shortest) heti_s_add_shape(m, part, shortest, granule);
+        if (i != 1 && part <= m->context.limits.max_sequences * shortest) heti_s_add_shape(m, part, shortest, granule);
     }
     return HET_OK;
 }
@@ -2273,7 +2273,7 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
    short ones. */
 static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
     const heti_s_sample *sample = &m->sample[s];
-    const int64_t room = m->context.max_tokens + 1;
+    const int64_t room = m->context.limits.max_tokens + 1;
     int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, i, r, at = 0, count = 0;
     for (i = 0; i <= sample->tokens / sample->length; i++) sequence[i] = i * sample->length;
     if (sample->length > sample->granule) /* cut anew in every sequence */
@@ -2285,7 +2285,7 @@ static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
     else
         for (; at < sample->tokens; at += sample->granule / sample->length * sample->length) granule[count++] = at;
     granule[count] = sample->tokens;
-    for (r = 0; r < m->desc->desc->device_count || r == 0; r++) {
+    for (r = 0; r < m->desc->desc->layout.device_count || r == 0; r++) {
         het_batch *batch = &m->batch[r * m->shapes + s];
         batch->tokens = sample->tokens;
         batch->sequences = sample->tokens / sample->length;
@@ -2338,7 +2338,7 @@ static double heti_s_verdict_time(const het_ctx *ctx, int64_t ranks) {
             const het_record *record = &timeline.record[i];
             const double from = record->start > reduced ? record->start : reduced;
             if (record->action.kind == HET_ACTION_REDUCE && record->end > reduced) reduced = record->end;
-            if (record->action.kind == HET_ACTION_VERDICT && record->end - from < least)
+            if (record->action.kind == HET_ACTION_COMMIT && record->end - from < least)
                 least = record->end > from ? record->end - from : 0;
         }
     }
@@ -2460,18 +2460,18 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
     het_result result;
     int64_t r;
     for (r = 0; r < m->ranks; r++) {
-        if (m->desc->desc->devices != NULL) m->device[r] = m->desc->desc->devices[first + r];
+        if (m->desc->desc->layout.devices != NULL) m->device[r] = m->desc->desc->layout.devices[first + r];
         else memset(&m->device[r], 0, sizeof m->device[r]);
         m->device[r].memory_limit = 0;
         if (m->ranks == 1) m->device[r].speed = 0;
     }
     heti_s_forget_rounds(m);
     m->split = split;
-    desc.devices = m->device;
-    desc.device_count = m->ranks;
-    desc.max_micro_batches = m->ranks * m->shapes + 1; /* with one there would be sums made at once */
-    desc.backward = split ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
-    desc.recompute = split ? HET_YES : HET_NO;
+    desc.layout.devices = m->device;
+    desc.layout.device_count = m->ranks;
+    desc.limits.max_micro_batches = m->ranks * m->shapes + 1; /* with one there would be sums made at once */
+    desc.layout.backward = split ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
+    desc.layout.recompute = split ? HET_YES : HET_NO;
     result = het_create(&desc, &ctx, m->error);
     if (result == HET_OK) result = heti_s_measure_rounds(m, ctx, until);
     for (r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
@@ -2533,9 +2533,9 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
     return 1;
 }
 
-static het_curve heti_s_fit(const heti_s_measure *m, const double *seconds) {
+static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
     double best = 1e300, coefficient[3], residual;
-    het_curve curve;
+    het_cost curve;
     int terms;
     memset(&curve, 0, sizeof curve);
     for (terms = 1; terms < 8; terms++) {
@@ -2548,7 +2548,7 @@ static het_curve heti_s_fit(const heti_s_measure *m, const double *seconds) {
     return curve;
 }
 
-static const het_curve *heti_s_call_curve(const het_unit_time *time, heti_s_call what) {
+static const het_cost *heti_s_call_curve(const het_unit_time *time, heti_s_call what) {
     return what == HETI_S_FORWARD ? &time->forward : what == HETI_S_BACKWARD ? &time->backward : what == HETI_S_INPUT ?
         &time->input
         : what == HETI_S_WEIGHT ? &time->weight : &time->recompute;
@@ -2558,12 +2558,12 @@ static const het_curve *heti_s_call_curve(const het_unit_time *time, heti_s_call
    rounds. A rank of speed v that is slowed down by sleeping takes what its calls take, t, and
    sleeps (1 / v - 1) times their time on the processor, that of `alone`: what is kept is the time
    of full speed that divided by v gives this sum. */
-static het_curve heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, heti_s_call what,
+static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, heti_s_call what,
                                  const het_unit_time *alone) {
     double seconds[HETI_S_SHAPES];
     int64_t s, r;
     for (s = 0; s < m->shapes; s++) {
-        const het_curve *own = heti_s_call_curve(&alone[kind], what);
+        const het_cost *own = heti_s_call_curve(&alone[kind], what);
         const double by_itself = own->base + own->token * HETI_T_CAST(double, m->sample[s].tokens) + own->pair *
                      m->sample[s].pairs;
         double sum = 0, ranks = 0;
@@ -2666,7 +2666,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
     het_desc desc = m->context;
     int64_t i;
     for (i = 0; i < 2; i++) {
-        m->device[i] = m->desc->desc->devices[i];
+        m->device[i] = m->desc->desc->layout.devices[i];
         m->device[i].speed = 0;
         m->device[i].memory_limit = 0;
         s->idle[i].width = HETI_S_IDLE_WIDTH;
@@ -2684,14 +2684,14 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
     HETI_T_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
     desc.units = s->unit;
     desc.unit_count = 2;
-    desc.devices = m->device;
-    desc.device_count = 2;
-    desc.plan = s->plan;
-    desc.hook = NULL;
+    desc.layout.devices = m->device;
+    desc.layout.device_count = 2;
+    desc.layout.plan = s->plan;
+    desc.host.hook = NULL;
     desc.frozen = NULL;
     desc.reduce = HET_REDUCE_FAST;
-    desc.max_tokens = desc.max_sequences = HETI_S_IDLE_ROWS;
-    desc.max_micro_batches = 2;
+    desc.limits.max_tokens = desc.limits.max_sequences = HETI_S_IDLE_ROWS;
+    desc.limits.max_micro_batches = 2;
     return het_create(&desc, &s->ctx, m->error);
 }
 
@@ -2828,8 +2828,8 @@ static het_result heti_s_measure_links(heti_s_measure *m) {
 /* ---- the call ---- */
 
 static void heti_s_measure_cut(heti_s_measure *m, heti_t_arena *arena) {
-    const int64_t devices = m->context.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
-                  room = m->context.max_tokens + 1;
+    const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
+                  room = m->context.limits.max_tokens + 1;
     int64_t r;
     m->original = HETI_T_TAKE(arena, het_unit, m->profile->units);
     m->probe = HETI_T_TAKE(arena, het_unit, m->profile->units);
@@ -2852,13 +2852,14 @@ static void heti_s_measure_cut(heti_s_measure *m, heti_t_arena *arena) {
 /* Devices of one table, number of threads and instruction set are one kind: group[i] is the number
    of i's. Returns how many there are. */
 static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group, int64_t *first) {
+    const het_device_desc *device = desc->layout.devices;
     int64_t i, k, kinds = 0;
-    for (i = 0; i < desc->device_count; i++) {
-        for (k = 0; k < i && desc->devices != NULL; k++)
-            if (desc->devices[k].iface == desc->devices[i].iface &&
-                desc->devices[k].threads == desc->devices[i].threads && desc->devices[k].isa == desc->devices[i].isa)
+    for (i = 0; i < desc->layout.device_count; i++) {
+        for (k = 0; k < i && device != NULL; k++)
+            if (device[k].iface == device[i].iface && device[k].threads == device[i].threads &&
+                device[k].isa == device[i].isa)
                 break;
-        if (k < i && desc->devices != NULL) {
+        if (k < i && device != NULL) {
             if (group != NULL) group[i] = group[k];
             continue;
         }
@@ -2870,7 +2871,7 @@ static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group, int64_t
 }
 
 static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_profile *device) {
-    const het_device_desc *desc = m->desc->desc->devices != NULL ? &m->desc->desc->devices[i] : NULL;
+    const het_device_desc *desc = m->desc->desc->layout.devices != NULL ? &m->desc->desc->layout.devices[i] : NULL;
     const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
     int64_t number;
     heti_t_text name = heti_t_text_in(device->name, sizeof device->name);
@@ -2884,31 +2885,31 @@ static void heti_s_measure_desc(heti_s_measure *m) {
     het_desc *d = &m->context;
     d->units = m->probe;
     d->unit_count = m->probes;
-    d->plan = NULL;
-    d->schedule = NULL;
-    d->links = NULL;
-    d->link_count = 0;
-    d->recompute_unit = NULL;
-    d->silent = NULL;
+    d->layout.plan = NULL;
+    d->layout.schedule = NULL;
+    d->emulate.links = NULL;
+    d->emulate.link_count = 0;
+    d->layout.recompute_unit = NULL;
+    d->emulate.test_hang = NULL;
     d->inference = HET_NO;
-    d->shard_gradients = HET_NO; /* what it adds is not the units' own time */
-    d->max_slices = 1;
-    memset(&d->transport, 0, sizeof d->transport);
+    d->layout.shard_gradients = HET_NO; /* what it adds is not the units' own time */
+    d->limits.max_slices = 1;
+    memset(&d->layout.transport, 0, sizeof d->layout.transport);
     d->optimizer.learning_rate = 1e-30f; /* weights stay, so that no step is measured again for its exponents */
     d->optimizer.minimum_rate = 0;
     d->optimizer.warmup_steps = 0;
     d->optimizer.schedule = HET_LR_CONSTANT;
-    d->hook = heti_s_learn;
+    d->host.hook = heti_s_learn;
     d->frozen = heti_s_frozen;
-    d->user = m;
-    d->allocator = m->allocator;
-    memset(&d->logger, 0, sizeof d->logger);
+    d->host.user = m;
+    d->host.allocator = m->allocator;
+    memset(&d->host.logger, 0, sizeof d->host.logger);
 }
 
 /* Every kind of device alone, then all ranks at once; both in one piece and split. The time left is
    divided among what is left. */
 static het_result heti_s_measure_devices(heti_s_measure *m) {
-    const int64_t devices = m->context.device_count;
+    const int64_t devices = m->context.layout.device_count;
     const int together = devices > 1 && m->desc->together != HET_NO;
     const double seconds = m->desc->seconds > 0 ? m->desc->seconds : 3,
                  parts = HETI_T_CAST(double, 2 * (m->profile->devices + (together ? 1 : 0)));
@@ -2943,7 +2944,7 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
     heti_t_arena arena = { NULL, 0, 0 };
     int64_t i, n, s;
     count.devices = heti_s_device_kinds(&m->context, NULL, NULL);
-    count.links = m->context.device_count > 1 ? 1 : 0;
+    count.links = m->context.layout.device_count > 1 ? 1 : 0;
     HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
     heti_s_profile_same(m->profile, described);
     heti_s_measure_cut(m, &arena);
@@ -2952,7 +2953,7 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
     m->size = arena.size;
     m->block = arena.base;
     (void)heti_s_device_kinds(&m->context, m->group, NULL);
-    for (i = m->context.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
+    for (i = m->context.layout.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
     else memcpy(m->original, m->desc->desc->units, HETI_T_CAST(size_t, m->profile->units) * sizeof *m->original);
@@ -2962,7 +2963,7 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
     heti_s_measure_desc(m);
     HETI_T_TRY(heti_s_choose_shapes(m));
     m->profile->granule = m->sample[0].granule;
-    for (i = 0; i <= m->context.max_tokens; i++)
+    for (i = 0; i <= m->context.limits.max_tokens; i++)
         m->token[i] =
         HETI_T_CAST(int32_t, HETI_T_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_T_CAST(
             uint64_t, m->context.model.vocab));
@@ -3515,7 +3516,7 @@ static void heti_s_write_group(heti_s_cluster_writer *w, int depth) {
         if (!is_device && !(w->group < c->groups && c->group[w->group].parent == g)) break;
         heti_s_write_next(&w->out, more, depth);
         if (is_device) heti_s_write_devices(w);
-        else if (depth < HETRAIN_GROUP_DEPTH) heti_s_write_group(w, depth + 1);
+        else if (depth < HETRAIN_COMMUNICATOR_DEPTH) heti_s_write_group(w, depth + 1);
         else w->bad = 1;
     }
     heti_t_put(&w->out, "]}");
@@ -3541,7 +3542,7 @@ static int64_t heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, 
         devices++;
         w->rank++;
     }
-    for (i = g + 1; i < c->groups && depth < HETRAIN_GROUP_DEPTH; i++) {
+    for (i = g + 1; i < c->groups && depth < HETRAIN_COMMUNICATOR_DEPTH; i++) {
         if (c->group[i].parent != g) continue;
         if (!ranks) heti_s_write_next(&w->out, more++, depth);
         devices += heti_s_write_any(w, i, depth + 1, ranks);
@@ -3664,7 +3665,7 @@ typedef struct heti_s_seek {
     int64_t *kind_count;              /* [kinds] */
     int64_t *kind_device;             /* [kinds] its first device */
     const het_device_profile **times; /* [kinds] */
-    het_curve *sum;                   /* [kinds][HETI_S_SUMS][units + 1] of units 0 .. u - 1 */
+    het_cost *sum;                   /* [kinds][HETI_S_SUMS][units + 1] of units 0 .. u - 1 */
     double *rate;                     /* [kinds] granules a second of the whole chain */
     /* units */
     double *held, *kept;              /* [units + 1] before unit u: parameters; [2][units + 1] bytes
@@ -3753,7 +3754,7 @@ static int64_t heti_s_rest(const heti_s_seek *s, int64_t granules) {
 /* Seconds of units [begin, end) on a kind of device for a micro-batch. */
 static double heti_s_seconds(const heti_s_seek *s, int64_t kind, int what, int64_t begin, int64_t end,
                              int64_t granules) {
-    const het_curve *sum = &s->sum[(kind * HETI_S_SUMS + what) * (s->units + 1)], *a = &sum[begin], *b = &sum[end];
+    const het_cost *sum = &s->sum[(kind * HETI_S_SUMS + what) * (s->units + 1)], *a = &sum[begin], *b = &sum[end];
     const double n = heti_s_real(granules);
     return b->base - a->base + n * ((b->token - a->token) * heti_s_real(s->d.granule_tokens) + (b->pair - a->pair) *
                                     s->d.granule_pairs);
@@ -5498,7 +5499,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     return heti_s_seek_orders(s);
 }
 
-static int heti_s_curve_valid(const het_curve *c) {
+static int heti_s_curve_valid(const het_cost *c) {
     return c->base >= 0 && c->base <= 1e100 && c->token >= 0 && c->token <= 1e100 && c->pair >= 0 && c->pair <= 1e100;
 }
 
@@ -5560,7 +5561,7 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
     return HET_OK;
 }
 
-static int heti_s_is_zero(const het_curve *c) { return !(c->base > 0) && !(c->token > 0) && !(c->pair > 0); }
+static int heti_s_is_zero(const het_cost *c) { return !(c->base > 0) && !(c->token > 0) && !(c->pair > 0); }
 
 /* A profile in which some unit has a backward but no times of its two parts knows nothing about
    schedules that split it, and the reverse: those are left out. */
@@ -5587,7 +5588,7 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
         "for inputs and weights apart, which these schedules need");
 }
 
-static const het_curve *heti_s_curve_of(const het_unit_time *t, int what) {
+static const het_cost *heti_s_curve_of(const het_unit_time *t, int what) {
     return what == HETI_S_TIME_FORWARD ? &t->forward : what == HETI_S_TIME_BACKWARD ? &t->backward :
         what == HETI_S_TIME_INPUT ? &t->input
         : what == HETI_S_TIME_WEIGHT ? &t->weight : &t->recompute;
@@ -5602,11 +5603,11 @@ static void heti_s_seek_sums(heti_s_seek *s) {
     for (k = 0; k < s->kinds; k++) {
         const double speed = s->d.cluster->device[s->kind_device[k]].speed;
         for (what = 0; what < 2 * HETI_S_TIME_CURVES; what++) {
-            het_curve *sum = &s->sum[(k * HETI_S_SUMS + what) * (s->units + 1)];
+            het_cost *sum = &s->sum[(k * HETI_S_SUMS + what) * (s->units + 1)];
             for (u = 0; u < s->units; u++) {
                 const int curve = what % HETI_S_TIME_CURVES, least = what >= HETI_S_LEAST;
-                const het_curve *one = heti_s_curve_of(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
-                const het_curve *alone = least ? heti_s_curve_of(&s->times[k]->alone[p->unit[u]], curve) : one;
+                const het_cost *one = heti_s_curve_of(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
+                const het_cost *alone = least ? heti_s_curve_of(&s->times[k]->alone[p->unit[u]], curve) : one;
                 const double part = curve == HETI_S_TIME_RECOMPUTE && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
                 sum[u + 1].base = sum[u].base + part * heti_s_smaller(one->base, alone->base);
                 sum[u + 1].token = sum[u].token + part * heti_s_smaller(one->token, alone->token);
@@ -5614,8 +5615,8 @@ static void heti_s_seek_sums(heti_s_seek *s) {
             }
         }
         for (what = 0; what < 2; what++) {
-            const het_curve *all = &s->sum[k * HETI_S_SUMS * (s->units + 1)];
-            het_curve *sum = &s->sum[(k * HETI_S_SUMS + HETI_S_BOTH + what) * (s->units + 1)];
+            const het_cost *all = &s->sum[k * HETI_S_SUMS * (s->units + 1)];
+            het_cost *sum = &s->sum[(k * HETI_S_SUMS + HETI_S_BOTH + what) * (s->units + 1)];
             for (u = 0; u <= s->units; u++) {
                 heti_s_add_curve(&sum[u], &all[HETI_S_TIME_FORWARD * (s->units + 1) + u], 1);
                 heti_s_add_curve(&sum[u], &all[(what == 0 ? HETI_S_TIME_BACKWARD : HETI_S_TIME_INPUT) * (s->units + 1) +
@@ -6076,7 +6077,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         result = heti_t_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
     }
     if (result == HET_OK) {
-        s.sum = HETI_T_CAST(het_curve *, curves);
+        s.sum = HETI_T_CAST(het_cost *, curves);
         heti_s_seek_sums(&s);
         heti_s_seek_bytes(&s);
         heti_s_seek_sort(&s);
@@ -6145,7 +6146,7 @@ static void heti_s_predict_sizes(heti_s_predict *p, const het_plan *plan) {
     const double pairs = heti_s_granule_pairs(d),
                  sequences = HETI_T_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
     int64_t i, left = d->granules;
-    het_plan_divide(plan, p->micro_batches, p->count);
+    het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     for (i = 0; i < p->micro_batches; i++) {
         const double granules = HETI_T_CAST(double, left < p->granules ? left : p->granules);
@@ -6410,7 +6411,7 @@ static double heti_s_link_seconds(const het_group *g, double bytes) {
 static double heti_s_expected(const het_adapt *a, const het_action *action) {
     const het_plan *plan = a->plan;
     const het_stage_cost *cost = &a->predict.costs->costs.stage[plan->first_stage[action->pipeline] + action->stage];
-    const het_curve *curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ?
+    const het_cost *curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ?
                      &cost->backward
         : action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
@@ -6810,8 +6811,8 @@ typedef struct heti_s_pack {
     int64_t *sorted, *spare;          /* [granules] numbers of granules */
     heti_s_amount *before;            /* [granules + 1] of the granules before a place of the sorted row */
     double *key;                      /* [granules] by number */
-    het_curve *stage;                 /* [stages] F and B */
-    het_curve *curve;                 /* [curves <= stages] w t, those that are not below another */
+    het_cost *stage;                 /* [stages] F and B */
+    het_cost *curve;                 /* [curves <= stages] w t, those that are not below another */
     double *load;                     /* [ranks] */
     int64_t *pipeline_count, *pipeline_full; /* [pipelines] */
     heti_s_count *count;              /* [count_count] */
@@ -6892,7 +6893,7 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
         const size_t size = HETI_T_CAST(size_t, d->plan->pipelines > 0 ? d->plan->pipelines : 1) * sizeof(int64_t);
         if (d->max_micro_batches == 0) d->max_micro_batches = d->granules;
         HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &counts, s->error));
-        het_plan_divide(d->plan, d->max_micro_batches, HETI_T_CAST(int64_t *, counts));
+        het_plan_micro_batches(d->plan, d->max_micro_batches, HETI_T_CAST(int64_t *, counts));
         result = het_schedule_make(d->plan, HETI_T_CAST(int64_t *, counts), &s->allocator, &compute, s->error);
         s->allocator.free(s->allocator.user, counts, size);
         from = compute;
@@ -6923,8 +6924,8 @@ static void heti_s_pack_cut_block(heti_s_pack *s, heti_t_arena *arena) {
     s->spare = HETI_S_PACK_ROOM(int64_t, n);
     s->before = HETI_S_PACK_ROOM(heti_s_amount, n + 1);
     s->key = HETI_S_PACK_ROOM(double, n);
-    s->stage = HETI_S_PACK_ROOM(het_curve, s->plan->stages);
-    s->curve = HETI_S_PACK_ROOM(het_curve, s->plan->stages);
+    s->stage = HETI_S_PACK_ROOM(het_cost, s->plan->stages);
+    s->curve = HETI_S_PACK_ROOM(het_cost, s->plan->stages);
     s->load = HETI_S_PACK_ROOM(double, s->plan->ranks);
     s->pipeline_count = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
     s->pipeline_full = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
@@ -6990,7 +6991,7 @@ static het_result heti_s_pack_room(heti_s_pack *s) {
    schedule has). */
 static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts) {
     int64_t p, left = 0;
-    het_plan_divide(s->plan, m, counts);
+    het_plan_micro_batches(s->plan, m, counts);
     for (p = 0; p < s->plan->pipelines; p++) {
         const int64_t room = s->schedule->micro_batches[p];
         if (counts[p] > room) left += counts[p] - room;
@@ -7003,7 +7004,7 @@ static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts)
     }
 }
 
-static double heti_s_at(const het_curve *c, const heti_s_amount *a, double calls) {
+static double heti_s_at(const het_cost *c, const heti_s_amount *a, double calls) {
     return c->base * calls + c->token * a->tokens + c->pair * a->pairs;
 }
 
@@ -7016,7 +7017,7 @@ static double heti_s_pack_cost(const heti_s_pack *s, const heti_s_amount *a) {
 }
 
 /* Keeps a curve unless another is nowhere below it. */
-static void heti_s_pack_add_curve(heti_s_pack *s, const het_curve *c) {
+static void heti_s_pack_add_curve(heti_s_pack *s, const het_cost *c) {
     int64_t i, kept = 0;
     for (i = 0; i < s->curves; i++)
         if (s->curve[i].base >= c->base && s->curve[i].token >= c->token && s->curve[i].pair >= c->pair) return;
@@ -7053,8 +7054,8 @@ static void heti_s_pack_curves(heti_s_pack *s) {
         const double w = s->spread > 0 ? heti_s_real(heti_s_pack_ranks(s, p) - 1 + (active > 1)) : 1;
         for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++) {
             const het_stage_cost *c = &s->d.costs->stage[g];
-            const het_curve *weight = &c->weight, *input = split ? &c->input : &c->backward;
-            het_curve weighted;
+            const het_cost *weight = &c->weight, *input = split ? &c->input : &c->backward;
+            het_cost weighted;
             s->stage[g].base = c->forward.base + input->base + (split ? weight->base : 0);
             s->stage[g].token = c->forward.token + input->token + (split ? weight->token : 0);
             s->stage[g].pair = c->forward.pair + input->pair + (split ? weight->pair : 0);
@@ -7769,6 +7770,7 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
 #endif /* HETRAIN_SEARCH_IMPLEMENTATION */
 
 /* ---- changes ------------------------------------------------------------------------------------
+   0.2.0  Names, files and drawers: CHANGELOG.md.
    0.1.0  The first version.
 
    ---- licence: MIT-0 -----------------------------------------------------------------------------

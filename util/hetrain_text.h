@@ -1,4 +1,4 @@
-/* hetrain_text.h 0.1.0: JSON, numbers, settings and messages as text. A companion of hetrain.h that
+/* hetrain_text.h 0.2.0: JSON, numbers, settings and messages as text. A companion of hetrain.h that
    uses only its public API, and on which the other companions stand: hetrain_plan.h,
    hetrain_tokenizer.h and hetrain_files.h include it. Needs hetrain.h beside it.
 
@@ -568,7 +568,7 @@ static inline void heti_t_action(heti_t_text *t, const het_action *a) {
     int block = a->kind >= HET_ACTION_REDUCE;
     if (!block) heti_t_integer(t, a->stage);
     heti_t_put(t, heti_t_kind(a->kind));
-    if (a->kind == HET_ACTION_VERDICT) return;
+    if (a->kind == HET_ACTION_COMMIT) return;
     heti_t_integer(t, block ? a->stage : a->micro_batch);
     if (!block && a->slice != 0) heti_t_format(t, ".%d", HETI_T_CAST(int64_t, a->slice));
     if (!block && a->pipeline != 0) heti_t_format(t, "@%d", HETI_T_CAST(int64_t, a->pipeline));
@@ -1263,7 +1263,7 @@ HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text,
 #endif /* HETI_T_OWN */
 
 /* ---- changes ------------------------------------------------------------------------------------
-   0.1.0  The first version: out of hetrain.h, hetrain_plan.h and hetrain_files.h.
+   0.2.0  The first version: out of hetrain.h, hetrain_plan.h and hetrain_files.h.
 
    ---- licence: MIT-0 -----------------------------------------------------------------------------
    MIT No Attribution

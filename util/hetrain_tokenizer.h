@@ -1,4 +1,4 @@
-/* hetrain_tokenizer.h 0.1.0: text to tokens and back. A companion of hetrain.h that uses only its
+/* hetrain_tokenizer.h 0.2.0: text to tokens and back. A companion of hetrain.h that uses only its
    public API. Needs hetrain.h and hetrain_text.h beside it.
 
    USE
@@ -2986,6 +2986,7 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
 #endif /* HETRAIN_TOKENIZER_IMPLEMENTATION */
 
 /* ---- changes ------------------------------------------------------------------------------------
+   0.2.0  Names, files and drawers: CHANGELOG.md.
    0.1.0  The first version.
 
    ---- licence: MIT-0 -----------------------------------------------------------------------------

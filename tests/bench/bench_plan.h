@@ -124,7 +124,7 @@ static int bench_plan(void) {
     int i, status = 0;
     if (b == NULL) return fail(FAILED, "out of memory");
     memset(&desc, 0, sizeof desc);
-    desc.max_tokens = 2048;
+    desc.limits.max_tokens = 2048;
     if (het_model_parse("llama3:8b", &desc.model, &error) != HET_OK ||
         het_profile_describe(&desc, "llama3:8b", NULL, &b->described, &error) != HET_OK)
         status = fail(FAILED, "--what plan: %s", error.text);

@@ -338,8 +338,8 @@ static int bench_step(bench *b, int by_part) {
     device.threads = b->threads, device.isa = (het_isa)(b->set.isa - 1);
     if (by_part) table = parts_table(b->cpu), device.iface = &table, parts.flops = b->flops, parts.bandwidth = b->bandwidth;
     desc.reduce = (het_reduce)b->set.reduce;
-    desc.model = b->model, desc.devices = &device, desc.device_count = 1, desc.dtype = (het_dtype)b->set.dtype;
-    desc.max_tokens = n, desc.max_sequences = b->set.sequences, desc.max_micro_batches = 1;
+    desc.model = b->model, desc.layout.devices = &device, desc.layout.device_count = 1, desc.dtype = (het_dtype)b->set.dtype;
+    desc.limits.max_tokens = n, desc.limits.max_sequences = b->set.sequences, desc.limits.max_micro_batches = 1;
     batch.tokens = n, batch.sequences = b->set.sequences, batch.token = token, batch.target = token + 1, batch.sequence_start = b->bounds;
     result = het_create(&desc, &ctx, &error);
     for (r = -2; result == HET_OK && r < b->set.repetitions && (r < 0 || pace(b, &seconds, r > 0)); r++) {
@@ -493,9 +493,9 @@ static int ranks_create(ranks_bench *r, runner *run, const char *plan, const cha
     plan_desc.units = 2 * r->model.layers + 2, plan_desc.ranks = run->devices, plan_desc.schedule = schedule;
     result = het_plan_read(&plan_desc, plan, strlen(plan), &run->plan, &error);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
-    desc.model = r->model, desc.devices = run->device, desc.device_count = run->devices, desc.plan = run->plan;
+    desc.model = r->model, desc.layout.devices = run->device, desc.layout.device_count = run->devices, desc.layout.plan = run->plan;
     desc.dtype = (het_dtype)r->all->set.dtype, desc.reduce = r->reduce;
-    desc.max_tokens = r->sequences * r->length, desc.max_sequences = r->sequences, desc.max_micro_batches = r->count;
+    desc.limits.max_tokens = r->sequences * r->length, desc.limits.max_sequences = r->sequences, desc.limits.max_micro_batches = r->count;
     desc.optimizer.learning_rate = 1e-5f; /* weights that hardly move need no new exponents */
     result = het_create(&desc, &run->ctx, &error);
     return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text);
@@ -565,7 +565,7 @@ static void print_phases(const runner *run) {
         het_get_timeline(run->ctx, i, &timeline);
         for (k = 0; k < timeline.records; k++) {
             const het_record *record = &timeline.record[k];
-            double *phase = record->action.kind < HET_ACTION_SEND_F ? &computed : record->action.kind == HET_ACTION_VERDICT ? &judged : &end;
+            double *phase = record->action.kind < HET_ACTION_SEND_F ? &computed : record->action.kind == HET_ACTION_COMMIT ? &judged : &end;
             if (record->end > *phase) *phase = record->end;
         }
     }

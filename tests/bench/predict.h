@@ -138,9 +138,9 @@ static int predict_configure(predictor *p, prediction *c) {
 static void predict_desc(const predictor *p, const prediction *c, het_desc *desc) {
     memset(desc, 0, sizeof *desc);
     desc->model = p->model[c->model];
-    desc->devices = c->ranks.device, desc->device_count = c->ranks.devices;
-    desc->max_tokens = c->made[0].tokens, desc->max_sequences = c->made[0].sequences;
-    desc->max_micro_batches = predict_batches[c->batch].micro_batches;
+    desc->layout.devices = c->ranks.device, desc->layout.device_count = c->ranks.devices;
+    desc->limits.max_tokens = c->made[0].tokens, desc->limits.max_sequences = c->made[0].sequences;
+    desc->limits.max_micro_batches = predict_batches[c->batch].micro_batches;
     desc->dtype = (het_dtype)p->all->set.dtype;
     desc->optimizer.learning_rate = 1e-5f; /* weights that hardly move need no new exponents */
 }
@@ -156,7 +156,7 @@ static int predict_profile(predictor *p, const prediction *c) {
     if (*profile != NULL) return 0;
     for (i = 0; i < PREDICT_COUNT(predict_batches); i++) if (predict_batches[i].sequences > most) most = predict_batches[i].sequences;
     predict_desc(p, c, &desc);
-    desc.max_sequences = most, desc.max_tokens = most * predict_models[c->model].length;
+    desc.limits.max_sequences = most, desc.limits.max_tokens = most * predict_models[c->model].length;
     fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_layouts[c->layout].devices);
     status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
     return status;
@@ -203,7 +203,7 @@ static int predict_simulate(const predictor *p, prediction *c) {
     for (i = 0; i < profile->blocks; i++) start[i] = profile->block[i].first_use;
     start[i] = profile->uses;
     blocks.count = profile->blocks, blocks.start = start, blocks.unit = profile->use;
-    het_plan_divide(c->ranks.plan, count, counts);
+    het_plan_micro_batches(c->ranks.plan, count, counts);
     result = het_schedule_make(c->ranks.plan, counts, NULL, &compute, &error);
     if (result == HET_OK) result = het_schedule_complete(c->ranks.plan, &blocks, compute, NULL, &whole, &error);
     if (result == HET_OK) result = het_profile_costs(profile, c->ranks.plan, &cluster, HET_YES, NULL, &costs, &error);
@@ -255,7 +255,7 @@ static int predict_measure(predictor *p) {
         het_desc desc;
         double ignored;
         predict_desc(p, c, &desc);
-        desc.plan = c->ranks.plan, desc.links = c->emulated, desc.link_count = c->links;
+        desc.layout.plan = c->ranks.plan, desc.emulate.links = c->emulated, desc.emulate.link_count = c->links;
         if (het_create(&desc, &c->ctx, &error) != HET_OK) return fail(FAILED, "%s: %s", c->text, error.text);
         status = predict_step(c, &ignored);
         if (status == 0) status = predict_step(c, &ignored);

@@ -100,7 +100,7 @@ static void compare_ranks(het_family family, het_reduce reduce, const char *kind
         run.device[r].iface = kinds[r] == 'c' ? het_cpu_device() : het_cuda_device();
         run.device[r].ordinal = kinds[r] == '1' && cards() > 1;
     }
-    run.desc.shard_gradients = shard;
+    run.desc.layout.shard_gradients = shard;
     support_run_plan(&run, plan, schedule, slices);
     const trained mixed = train(&run, LAYOUT);
     expect_same(cpu, mixed, limit, what);
@@ -145,9 +145,9 @@ static void slices_and_recomputation(void **)
     start(&run, HET_LLAMA, HET_F32, HET_REDUCE_EXACT);
     const trained cpu = train(&run, LAYOUT);
     run.device[0].iface = het_cuda_device();
-    run.desc.max_slices = 2;
-    run.desc.recompute = HET_YES;
-    run.desc.backward = HET_BACKWARD_DEFERRED;
+    run.desc.limits.max_slices = 2;
+    run.desc.layout.recompute = HET_YES;
+    run.desc.layout.backward = HET_BACKWARD_DEFERRED;
     expect_same(cpu, train(&run, LAYOUT), limit_of(HET_F32), "two slices, recomputed, deferred");
     support_run_end(&run);
     stand_down();
@@ -207,7 +207,7 @@ static trained live_through(support_run *run, int32_t options)
     }
     read_all(ctx, HET_WEIGHT, &t.weight, &t.name);
     read_all(ctx, HET_GRADIENT, &t.gradient, nullptr);
-    read_all(ctx, HET_STATE0, &t.moment, nullptr);
+    read_all(ctx, HET_MOMENT0, &t.moment, nullptr);
     het_destroy(ctx);
     return t;
 }
@@ -230,7 +230,7 @@ static void graphs_change_no_bits(void **)
     support_run run;
     stand_in(1);
     start_layers(&run, HET_GPT2, HET_F32, HET_REDUCE_EXACT, 1);
-    run.desc.skip_bad_steps = HET_YES;
+    run.desc.guard.skip_bad_steps = HET_YES;
     expect_graphs_without_a_trace(&run);
     support_run_end(&run);
     stand_down();
@@ -247,7 +247,7 @@ static void graphs_change_no_bits_with_dropout(void **)
     support_run_start(&run, &model, 3, BLOCKS);
     run.desc.dtype = HET_BF16;
     run.desc.reduce = HET_REDUCE_FAST;
-    run.desc.skip_bad_steps = HET_YES;
+    run.desc.guard.skip_bad_steps = HET_YES;
     support_run_ranks(&run, 1);
     expect_graphs_without_a_trace(&run);
     support_run_end(&run);
@@ -259,10 +259,10 @@ static void graphs_change_no_bits_of_slices(void **)
     support_run run;
     stand_in(1);
     start_layers(&run, HET_LLAMA, HET_F32, HET_REDUCE_EXACT, 1);
-    run.desc.skip_bad_steps = HET_YES;
-    run.desc.max_slices = 2;
-    run.desc.recompute = HET_YES;
-    run.desc.backward = HET_BACKWARD_DEFERRED;
+    run.desc.guard.skip_bad_steps = HET_YES;
+    run.desc.limits.max_slices = 2;
+    run.desc.layout.recompute = HET_YES;
+    run.desc.layout.backward = HET_BACKWARD_DEFERRED;
     expect_graphs_without_a_trace(&run);
     support_run_end(&run);
     stand_down();
@@ -285,7 +285,7 @@ static void work_is_kept_once(void **)
         het_get_timeline(ctx, 0, &timeline);
         for (int64_t i = 0; i < timeline.records; i++) {
             const int32_t kind = timeline.record[i].action.kind;
-            pieces += kind == HET_ACTION_F || kind == HET_ACTION_B || kind == HET_ACTION_VERDICT || kind == HET_ACTION_STEP;
+            pieces += kind == HET_ACTION_F || kind == HET_ACTION_B || kind == HET_ACTION_COMMIT || kind == HET_ACTION_STEP;
         }
         assert_int_equal(standin_counted().captured, pieces);
         assert_int_equal(standin_counted().launched, pieces * (exact ? 5 : 4));
@@ -308,8 +308,8 @@ static void hooks_keep_graphs_away(void **)
     stand_in(1);
     start_layers(&run, HET_GPT2, HET_F32, HET_REDUCE_FAST, 1);
     run.device[0].iface = het_cuda_device();
-    run.desc.hook = look_on;
-    run.desc.user = &seen;
+    run.desc.host.hook = look_on;
+    run.desc.host.user = &seen;
     het_ctx *ctx = support_create(&run.desc);
     for (int step = 0; step < 3; step++) (void)support_step(ctx, &run.data, step, LAYOUT);
     assert_int_equal(seen, 3 * 2 * 2 * 4); /* steps, micro-batches, directions, units */
@@ -857,8 +857,8 @@ static void tiny(support_run *run, int64_t ranks)
     support_run_start(run, &model, 1, "4,3");
     support_run_ranks(run, ranks);
     for (int64_t r = 0; r < ranks; r++) run->device[r].iface = het_cuda_device();
-    run->desc.max_micro_batches = 2;
-    run->desc.deadline = run->desc.stall_deadline = 20.0;
+    run->desc.limits.max_micro_batches = 2;
+    run->desc.layout.deadline = run->desc.layout.stall_deadline = 20.0;
 }
 
 /* Creates, makes two steps, so that the second repeats the first as graphs, and reads a parameter; the first error. */
@@ -901,7 +901,7 @@ static void fail_each(int64_t ranks, const char *plan, int64_t step, int64_t *tr
     stand_in(1);
     tiny(&run, ranks);
     if (plan != NULL) support_run_plan(&run, plan, NULL, 1);
-    run.desc.skip_bad_steps = HET_YES; /* as nothing is computed, no step has a verdict */
+    run.desc.guard.skip_bad_steps = HET_YES; /* as nothing is computed, no step has a verdict */
     standin_skip(1);
     for (int64_t n = 0;; n += step) {
         standin_fail(n);
@@ -955,7 +955,7 @@ static void a_card_that_hangs(void **)
     support_group group;
     stand_in(1);
     tiny(&run, 1);
-    run.desc.stall_deadline = 0.1;
+    run.desc.layout.stall_deadline = 0.1;
     het_ctx *ctx = support_create(&run.desc);
     support_group_start(&group, &run.data, 0, "0");
     standin_stall(1);

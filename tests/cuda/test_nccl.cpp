@@ -49,7 +49,7 @@ enum { RIG_OPS = 3, RIG_BYTES = 12000 };
 struct end { /* a member */
     het_device device;
     het_queue *queue;
-    het_member *group;
+    het_communicator *group;
     void *memory; /* [RIG_BYTES] device */
 };
 
@@ -57,7 +57,7 @@ struct rig {
     support_memory memory;
     het_allocator allocator;
     het_parallel parallel;
-    het_groups groups;
+    het_communicators groups;
     std::vector<end> ends;
     std::string text;
 
@@ -120,10 +120,10 @@ static het_result rig_devices(rig *r, size_t members)
 /* Starts all joins but those of the last `absent` members. */
 static het_result rig_join(rig *r, size_t absent)
 {
-    const het_group_iface *t = r->groups.iface;
+    const het_communicator_iface *t = r->groups.iface;
     const size_t members = r->ends.size();
-    unsigned char id[HETRAIN_GROUP_ID];
-    char place[2][HETRAIN_GROUP_PLACE];
+    unsigned char id[HETRAIN_COMMUNICATOR_ID];
+    char place[2][HETRAIN_COMMUNICATOR_PLACE];
     memset(place, 0, sizeof place);
     for (size_t m = 0; m < members; m++) {
         RIG_TRY(rig_fail(r, t->place(r->groups.self, &r->ends[m].device, place[m & 1], sizeof place[0]), members));
@@ -206,18 +206,18 @@ static het_result rig_end(rig *r, int abort_first)
     return result;
 }
 
-static size_t bytes_of(het_group_element element) { return element == HET_GROUP_F32 ? 4 : 8; }
+static size_t bytes_of(het_communicator_element element) { return element == HET_COMMUNICATOR_F32 ? 4 : 8; }
 
-static double number_of(const void *data, size_t i, het_group_element element)
+static double number_of(const void *data, size_t i, het_communicator_element element)
 {
-    if (element == HET_GROUP_F32) return static_cast<double>(static_cast<const float *>(data)[i]);
-    return element == HET_GROUP_F64 ? static_cast<const double *>(data)[i] : static_cast<double>(static_cast<const int64_t *>(data)[i]);
+    if (element == HET_COMMUNICATOR_F32) return static_cast<double>(static_cast<const float *>(data)[i]);
+    return element == HET_COMMUNICATOR_F64 ? static_cast<const double *>(data)[i] : static_cast<double>(static_cast<const int64_t *>(data)[i]);
 }
 
-static void set_number(void *data, size_t i, het_group_element element, int64_t value)
+static void set_number(void *data, size_t i, het_communicator_element element, int64_t value)
 {
-    if (element == HET_GROUP_F32) static_cast<float *>(data)[i] = static_cast<float>(value);
-    else if (element == HET_GROUP_F64) static_cast<double *>(data)[i] = static_cast<double>(value);
+    if (element == HET_COMMUNICATOR_F32) static_cast<float *>(data)[i] = static_cast<float>(value);
+    else if (element == HET_COMMUNICATOR_F64) static_cast<double *>(data)[i] = static_cast<double>(value);
     else static_cast<int64_t *>(data)[i] = value;
 }
 
@@ -229,7 +229,7 @@ static int64_t value_at(size_t m, size_t i) { return static_cast<int64_t>((i * 7
 #define RIG_OK(r, call) RIG_EXPECT(r, call, HET_OK, "")
 
 /* A reduce-scatter and, given at once behind it, an all-gather: everybody has every sum. */
-static void check_sums(size_t members, const std::vector<int64_t> &start, het_group_element element)
+static void check_sums(size_t members, const std::vector<int64_t> &start, het_communicator_element element)
 {
     const size_t count = static_cast<size_t>(start[members]) + 5, bytes = count * bytes_of(element), first = static_cast<size_t>(start[0]);
     rig r;
@@ -270,14 +270,14 @@ static void check_sums(size_t members, const std::vector<int64_t> &start, het_gr
 
 static void sums_of_uneven_ranges(void **)
 {
-    const het_group_element elements[3] = { HET_GROUP_F32, HET_GROUP_F64, HET_GROUP_I64 };
-    for (const het_group_element element : elements) {
+    const het_communicator_element elements[3] = { HET_COMMUNICATOR_F32, HET_COMMUNICATOR_F64, HET_COMMUNICATOR_I64 };
+    for (const het_communicator_element element : elements) {
         check_sums(2, { 0, 700, 1000 }, element);
         check_sums(2, { 3, 3, 64 }, element);
         if (cards() >= 3) check_sums(3, { 0, 1, 1, 1029 }, element);
         if (cards() >= 4) check_sums(4, { 2, 2, 100, 1000, 1001 }, element);
     }
-    check_sums(2, { 4, 4, 4 }, HET_GROUP_F32);
+    check_sums(2, { 4, 4, 4 }, HET_COMMUNICATOR_F32);
 }
 
 /* Several under way each way, as many as the group was joined for. */
@@ -308,11 +308,11 @@ static void messages_keep_their_order(void **)
 static void other_devices_have_no_place(void **)
 {
     het_nccl_desc desc;
-    het_groups groups;
+    het_communicators groups;
     het_error error;
     het_device device;
-    char place[HETRAIN_GROUP_PLACE] = "x", id[HETRAIN_GROUP_ID];
-    het_member *group = NULL;
+    char place[HETRAIN_COMMUNICATOR_PLACE] = "x", id[HETRAIN_COMMUNICATOR_ID];
+    het_communicator *group = NULL;
     std::string host(96, 'h');
     stand_in(1);
     memset(&desc, 0, sizeof desc);
@@ -345,16 +345,16 @@ static void impossible_ops(void **)
     for (int which = 0; which < 3; which++) {
         stand_in(2);
         RIG_OK(&r, rig_start(&r, 2));
-        const het_group_iface *t = r.groups.iface;
-        het_member *group = r.ends[0].group;
+        const het_communicator_iface *t = r.groups.iface;
+        het_communicator *group = r.ends[0].group;
         het_queue *queue = r.ends[0].queue;
         het_result result = HET_OK;
-        if (which == 0) result = t->reduce_scatter(r.groups.self, group, queue, NULL, descending, HET_GROUP_F32);
+        if (which == 0) result = t->reduce_scatter(r.groups.self, group, queue, NULL, descending, HET_COMMUNICATOR_F32);
         if (which == 1) result = t->send(r.groups.self, group, queue, 0, NULL, 4);
         if (which == 2) {
             const int64_t empty[3] = { 0, 0, 0 };
             for (int i = 0; i < RIG_OPS; i++) EXPECT_OK(t->send(r.groups.self, group, queue, 1, NULL, 0));
-            result = t->all_gather(r.groups.self, group, queue, NULL, empty, HET_GROUP_F32);
+            result = t->all_gather(r.groups.self, group, queue, NULL, empty, HET_COMMUNICATOR_F32);
         }
         assert_int_equal(result, which == 2 ? HET_ERR_LIMIT : HET_ERR_INVALID);
         const char *expected = which == 0 ? "range 1|[8, 4)" : which == 1 ? "members 0 and 0 of 2" : "3 ops";
@@ -376,8 +376,8 @@ static void versions_are_compared(void **)
     standin_nccl_version(0);
     RIG_OK(&r, rig_open(&r));
     RIG_OK(&r, rig_devices(&r, 2));
-    unsigned char id[HETRAIN_GROUP_ID];
-    het_groups newer;
+    unsigned char id[HETRAIN_COMMUNICATOR_ID];
+    het_communicators newer;
     het_error error;
     standin_nccl_version(23007);
     EXPECT_OK(het_nccl_open(NULL, &newer, &error));
@@ -419,7 +419,7 @@ static void a_member_that_dies(void **)
     stand_in(2);
     RIG_OK(&r, rig_start(&r, 2));
     for (int i = 0; i < 2; i++)
-        EXPECT_OK(r.groups.iface->reduce_scatter(r.groups.self, r.ends[0].group, r.ends[0].queue, r.ends[0].memory, start, HET_GROUP_I64));
+        EXPECT_OK(r.groups.iface->reduce_scatter(r.groups.self, r.ends[0].group, r.ends[0].queue, r.ends[0].memory, start, HET_COMMUNICATOR_I64));
     r.groups.iface->abort(r.groups.self, r.ends[1].group);
     for (int i = 0; i < 50; i++) EXPECT_OK(r.groups.iface->test(r.groups.self, r.ends[0].group, &finished));
     assert_int_equal(finished, 0);
@@ -470,13 +470,13 @@ static het_result go_through(rig *r)
     const int64_t start[3] = { 0, 30, 100 };
     RIG_TRY(rig_start(r, 2));
     for (size_t m = 0; m < 2; m++) {
-        const het_group_iface *t = r->groups.iface;
+        const het_communicator_iface *t = r->groups.iface;
         void *self = r->groups.self;
-        het_member *group = r->ends[m].group;
+        het_communicator *group = r->ends[m].group;
         het_queue *queue = r->ends[m].queue;
         char *data = static_cast<char *>(r->ends[m].memory);
-        RIG_TRY(rig_fail(r, t->reduce_scatter(self, group, queue, data, start, HET_GROUP_F64), m));
-        RIG_TRY(rig_fail(r, t->all_gather(self, group, queue, data, start, HET_GROUP_F64), m));
+        RIG_TRY(rig_fail(r, t->reduce_scatter(self, group, queue, data, start, HET_COMMUNICATOR_F64), m));
+        RIG_TRY(rig_fail(r, t->all_gather(self, group, queue, data, start, HET_COMMUNICATOR_F64), m));
         if (m == 0) RIG_TRY(rig_fail(r, t->send(self, group, queue, 1, data, 800), m));
         else RIG_TRY(rig_fail(r, t->receive(self, group, queue, 0, data, 800), m));
     }
@@ -553,13 +553,13 @@ static void open_groups(support_run *run)
     het_nccl_desc desc;
     het_error error;
     memset(&desc, 0, sizeof desc);
-    EXPECT_ERROR(het_nccl_open(&desc, &run->desc.groups, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_nccl_open(&desc, &run->desc.layout.communicators, &error), HET_OK, error.text, "");
 }
 
 static void close_groups(support_run *run)
 {
     het_error error;
-    EXPECT_ERROR(het_nccl_close(&run->desc.groups, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_nccl_close(&run->desc.layout.communicators, &error), HET_OK, error.text, "");
 }
 
 static int64_t exchanges(void)
@@ -664,8 +664,8 @@ static void tiny(support_run *run, const char *plan)
     support_run_start(run, &model, 1, "4,3");
     support_run_ranks(run, 2);
     for (int32_t r = 0; r < 2; r++) run->device[r].iface = het_cuda_device(), run->device[r].ordinal = r;
-    run->desc.max_micro_batches = 2;
-    run->desc.deadline = run->desc.stall_deadline = 20.0;
+    run->desc.limits.max_micro_batches = 2;
+    run->desc.layout.deadline = run->desc.layout.stall_deadline = 20.0;
     support_run_plan(run, plan, NULL, 1);
     open_groups(run);
 }
@@ -705,13 +705,13 @@ static void fail_each(const char *plan, int64_t step, int64_t *tried)
         het_error error;
         stand_in(2);
         tiny(&run, plan);
-        run.desc.skip_bad_steps = HET_YES; /* as nothing is computed, no step has a verdict */
+        run.desc.guard.skip_bad_steps = HET_YES; /* as nothing is computed, no step has a verdict */
         standin_skip(1);
         standin_fail(n);
         const het_result result = try_all(&run, &text);
         standin_count count = standin_counted();
         if (count.failed[0] == 0) standin_fail(-1);
-        const het_result closed = het_nccl_close(&run.desc.groups, &error);
+        const het_result closed = het_nccl_close(&run.desc.layout.communicators, &error);
         support_run_end(&run);
         count = standin_counted();
         if (count.live != 0 || count.misuse != 0)
@@ -766,8 +766,8 @@ static void a_rank_that_falls_silent(void **)
         support_run run;
         stand_in(2);
         tiny(&run, plan);
-        run.desc.silent = silent;
-        run.desc.deadline = run.desc.stall_deadline = 0.3;
+        run.desc.emulate.test_hang = silent;
+        run.desc.layout.deadline = run.desc.layout.stall_deadline = 0.3;
         expect_end(&run, HET_ERR_TRANSPORT, "rank 1");
         tiny_end(&run);
         stand_down();

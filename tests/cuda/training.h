@@ -10,7 +10,7 @@ struct trained {
     std::vector<std::string> name;
 };
 
-static void read_all(het_ctx *ctx, het_what what, std::vector<std::vector<float>> *to, std::vector<std::string> *name)
+static void read_all(het_ctx *ctx, het_array what, std::vector<std::vector<float>> *to, std::vector<std::string> *name)
 {
     for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
         het_parameter_info info;
@@ -33,7 +33,7 @@ static trained train(const support_run *run, const char *layout)
     }
     read_all(ctx, HET_WEIGHT, &t.weight, &t.name);
     read_all(ctx, HET_GRADIENT, &t.gradient, nullptr);
-    read_all(ctx, HET_STATE0, &t.moment, nullptr);
+    read_all(ctx, HET_MOMENT0, &t.moment, nullptr);
     het_destroy(ctx);
     return t;
 }

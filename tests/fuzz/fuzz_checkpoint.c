@@ -159,11 +159,11 @@ static void fuzz_run_make(fuzz_run *r)
     memset(&desc, 0, sizeof desc);
     memset(&saving, 0, sizeof saving);
     fuzz_check(het_model_parse("llama:layers=1,width=4,heads=1,vocab=5,context=4,mlp_width=4", &desc.model, NULL) == HET_OK, "the model");
-    desc.max_tokens = desc.max_sequences = 4;
-    desc.max_micro_batches = 1;
-    desc.allocator.alloc = r->allocator.alloc = fuzz_kept_alloc;
-    desc.allocator.free = r->allocator.free = fuzz_kept_free;
-    desc.allocator.user = r->allocator.user = &r->kept;
+    desc.limits.max_tokens = desc.limits.max_sequences = 4;
+    desc.limits.max_micro_batches = 1;
+    desc.host.allocator.alloc = r->allocator.alloc = fuzz_kept_alloc;
+    desc.host.allocator.free = r->allocator.free = fuzz_kept_free;
+    desc.host.allocator.user = r->allocator.user = &r->kept;
     fuzz_check(het_create(&desc, &r->ctx, NULL) == HET_OK, "the context");
     r->disk.open = fuzz_disk_open;
     r->disk.size = fuzz_disk_size;
@@ -237,9 +237,9 @@ static void fuzz_load_found(fuzz_run *r, const het_saved *saved)
     }
     result = het_checkpoint_load(saved, r->ctx, HET_NO, &error);
     fuzz_error(result, &error);
-    if (result == HET_OK) fuzz_check(het_get_condition(r->ctx) == 0 && het_get_step(r->ctx) == saved->step, "loaded, but not the step");
+    if (result == HET_OK) fuzz_check(het_get_status(r->ctx) == 0 && het_get_step(r->ctx) == saved->step, "loaded, but not the step");
     fuzz_check(het_checkpoint_load(r->older, r->ctx, HET_NO, NULL) == HET_OK, "the older checkpoint does not load");
-    fuzz_check(het_get_condition(r->ctx) == 0 && het_hash(r->ctx, &hash) == HET_OK && hash == r->hash, "the older checkpoint's weights are others");
+    fuzz_check(het_get_status(r->ctx) == 0 && het_hash(r->ctx, &hash) == HET_OK && hash == r->hash, "the older checkpoint's weights are others");
 }
 
 static int fuzz_checkpoint(const uint8_t *data, size_t size)

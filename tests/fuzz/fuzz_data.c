@@ -93,8 +93,8 @@ static void fuzz_data_llmc(fuzz_bytes *file)
     if (result != HET_OK || file->size > 100000 || model.vocab > 10000 || model.context > 10000) return;
     memset(&desc, 0, sizeof desc);
     desc.model = model;
-    desc.max_tokens = desc.max_sequences = 1;
-    desc.inference = HET_YES, desc.nonfinite = HET_YES; /* any bytes are weights */
+    desc.limits.max_tokens = desc.limits.max_sequences = 1;
+    desc.inference = HET_YES, desc.guard.nonfinite = HET_YES; /* any bytes are weights */
     fuzz_check(het_create(&desc, &ctx, &error) == HET_OK, "a model that cannot be made");
     fuzz_check(llmc_load(ctx, &from, &error) == HET_OK, "weights that do not fit their own header");
     het_destroy(ctx);

@@ -64,7 +64,7 @@ static void fuzz_index_make(fuzz_saved *s)
     memset(&save, 0, sizeof save);
     error.text[0] = 0;
     fuzz_check(het_model_parse("llama:layers=1,width=8,heads=2,vocab=11,context=4", &desc.model, &error) == HET_OK, "the model");
-    desc.max_tokens = desc.max_sequences = 1;
+    desc.limits.max_tokens = desc.limits.max_sequences = 1;
     desc.inference = HET_YES;
     fuzz_check(het_create(&desc, &s->ctx, &error) == HET_OK, "the context");
     s->folder.open = fuzz_folder_open;
@@ -94,7 +94,7 @@ static int fuzz_index(const uint8_t *data, size_t size)
         snprintf(error.text, sizeof error.text, "%s", het_last_error(saved.ctx));
         fuzz_error(result, &error);
     }
-    fuzz_check(het_get_condition(saved.ctx) == 0, "weights are torn");
+    fuzz_check(het_get_status(saved.ctx) == 0, "weights are torn");
     fuzz_check(het_hash(saved.ctx, &hash) == HET_OK && hash == saved.hash, "other weights");
     free(saved.files.file[saved.index].data);
     saved.files.file[saved.index] = own;

@@ -35,11 +35,11 @@ static het_ctx *fuzz_shapes_context(const het_model_desc *model, fuzz_counted *c
     het_ctx *ctx = NULL;
     memset(&desc, 0, sizeof desc);
     desc.model = *model;
-    desc.max_tokens = desc.max_sequences = desc.max_micro_batches = 1;
+    desc.limits.max_tokens = desc.limits.max_sequences = desc.limits.max_micro_batches = 1;
     desc.inference = HET_YES;
-    desc.allocator.alloc = fuzz_counted_alloc;
-    desc.allocator.free = fuzz_counted_free;
-    desc.allocator.user = counted;
+    desc.host.allocator.alloc = fuzz_counted_alloc;
+    desc.host.allocator.free = fuzz_counted_free;
+    desc.host.allocator.user = counted;
     return het_create(&desc, &ctx, error) == HET_OK ? ctx : NULL;
 }
 
@@ -90,7 +90,7 @@ static int fuzz_shapes(const uint8_t *data, size_t size)
         snprintf(error.text, sizeof error.text, "%s", het_last_error(ctx));
         fuzz_error(result, &error);
     }
-    fuzz_check(ctx == NULL || het_get_condition(ctx) == 0, "weights are torn");
+    fuzz_check(ctx == NULL || het_get_status(ctx) == 0, "weights are torn");
     het_destroy(ctx);
     fuzz_check(counted.peak < ((size_t)1 << 22), "more than 4 MiB for weights of a few KiB");
     fuzz_check(counted.now == 0, "memory is not given back");
