@@ -512,10 +512,10 @@ static void bad_tables_are_refused(void **state)
     layout_group(&l, "01", "dp");
     l.run.desc.layout.communicators.iface = &table;
     table.version = 9;
-    EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "groups|version 9");
+    EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "communicators|version 9");
     table = fake_iface;
     table.id_bytes = HETRAIN_COMMUNICATOR_ID + 1;
-    EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "groups|161|160");
+    EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "communicators|161|160");
     layout_end(&l);
 }
 
