@@ -471,12 +471,13 @@ static void what_peft_wrote(void **state)
 /* Saved and loaded again, every factor has its bits, and the description comes back. */
 static void there_and_back(void **state)
 {
-    static const int64_t targets[] = { HET_LORA_Q + HET_LORA_O, HET_LORA_ALL, HET_LORA_ALL, HET_LORA_Q + HET_LORA_K + HET_LORA_V + HET_LORA_UP };
-    static const float alphas[] = { 0.0f, 0.1f, 12.5f, 1e-3f };
-    static const het_family families[] = { HET_LLAMA, HET_QWEN3, HET_GPT2, HET_NEOX };
+    static const int64_t joint = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
+    const int64_t targets[] = { HET_LORA_Q + HET_LORA_O, HET_LORA_ALL, HET_LORA_ALL, joint + HET_LORA_UP, joint };
+    static const float alphas[] = { 0.0f, 0.1f, 12.5f, 1e-3f, 2.0f };
+    static const het_family families[] = { HET_LLAMA, HET_QWEN3, HET_GPT2, HET_NEOX, HET_NEOX };
     int n;
     (void)state;
-    for (n = 0; n < 4; n++) {
+    for (n = 0; n < 5; n++) {
         het_model_desc model = support_model(families[n]), again = model;
         support_buffer file;
         het_writer writer;
@@ -487,6 +488,7 @@ static void there_and_back(void **state)
         char text[2048], base[64];
         size_t length;
         int64_t p;
+        if (n == 4) model.kv_heads = again.kv_heads = model.heads / 2;
         model.lora_rank = 1 + n, model.lora_targets = targets[n], model.lora_alpha = alphas[n];
         EXPECT_OK(het_model_complete(&model, NULL));
         EXPECT_OK(het_adapter_to_json(&model, "a \"base\"", text, sizeof text, &length));

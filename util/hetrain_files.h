@@ -2309,18 +2309,20 @@ HETRAIN_API void het_folder_close(het_folder *folder) {
 
 #define HETI_F_STATE_VERSION "3"
 
-typedef enum heti_f_layout { HETI_F_PLAIN, HETI_F_TRANSPOSED, HETI_F_INTERLEAVED } heti_f_layout;
-
-/* A tensor of a file and the parameters that hold its values. */
+/* A tensor of a file and the parameters that hold its values: one, or those of q, k and v. Their
+   rows lie below each other, with their columns side by side where it is diagonal. */
 typedef struct heti_f_stored {
-    char name[96];
+    char name[192];
     int32_t rank;
     int64_t shape[4];
     int64_t count;
-    heti_f_layout layout;
+    int transposed;                   /* [columns][rows] */
+    int diagonal;                     /* 0 where the columns of one part meet the rows of another */
+    int64_t head;                     /* rows of a head: those of q, k and v alternate; 0: all rows of
+                                         q, then of k, then of v */
     int parts;                        /* 1, or 3: q, k, v */
     int64_t part[3], rows[3];         /* indexes of parameters, and their rows */
-    int64_t columns;
+    int64_t columns;                  /* of each */
     het_array what;
 } heti_f_stored;
 
@@ -2348,20 +2350,21 @@ static int64_t heti_f_neighbour(const het_ctx *ctx, int64_t p, const char *name)
     return -1;
 }
 
-/* Which third (0 q, 1 k, 2 v) of a joint tensor parameter p is, with all three in s->part and
-   s->rows; -1: none. */
+/* Which third (0 q, 1 k, 2 v) of a joint tensor parameter p is, a weight, bias or factor B, with
+   all three in s->part and s->rows; -1: none. */
 static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
     static const char heti_f_letters[] = "qkv";
     const het_model_desc *model = &het_get_desc(ctx)->model;
     const int neox = model->family == HET_NEOX, gpt2 = model->family == HET_GPT2;
     const het_parameter_info own = heti_f_parameter(ctx, p);
-    const char *end = strrchr(own.name, '.');
-    const char *letter = end != NULL && end - own.name >= 2 && end[-2] == '.' ? strchr(heti_f_letters, end[-1]) : NULL;
-    char name[64];
+    const char *end = strstr(own.name, ".lora_B.weight"), *letter = NULL;
+    char name[96];
     int i;
+    if (end == NULL) end = strrchr(own.name, '.');
+    if (end != NULL && end - own.name >= 2 && end[-2] == '.') letter = strchr(heti_f_letters, end[-1]);
     if ((!neox && !gpt2) || letter == NULL || strlen(own.name) >= sizeof name) return -1;
-    if (!heti_f_ends_with(own.name, HETI_T_CAST(size_t, end - own.name) - 2, neox ? ".attention.query_key_value" :
-                          ".attn.c_attn"))
+    if (!heti_f_ends_with(own.name, HETI_T_CAST(size_t, end - own.name) - 2,
+                          neox ? ".attention.query_key_value" : ".attn.c_attn"))
         return -1;
     for (i = 0; i < 3; i++) {
         het_parameter_info other;
@@ -2400,46 +2403,94 @@ static void heti_f_stored_plain(const het_parameter_info *own, int64_t p, heti_f
     s->count = own->count;
 }
 
+/* Makes *s of three parts, those of `joint` or the parameters `before` them, with these rows. */
+static void heti_f_stored_join(const het_ctx *ctx, heti_f_stored *s, const heti_f_stored *joint, int64_t before) {
+    int i;
+    s->parts = 3;
+    s->shape[0] = 0;
+    for (i = 0; i < 3; i++) {
+        s->part[i] = joint->part[i] - before;
+        s->rows[i] = heti_f_parameter(ctx, s->part[i]).rows;
+        s->shape[0] += s->rows[i];
+    }
+    s->count = s->shape[0] * s->columns;
+}
+
 /* Fills *s with the tensor that starts at parameter p; 0: p is the k or v of an earlier one, or an
    adapter's factor. */
 static int heti_f_stored_at(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
+    const het_model_desc *model = &het_get_desc(ctx)->model;
     const het_parameter_info own = heti_f_parameter(ctx, p);
     heti_f_stored joint;
     const int third = heti_f_third(ctx, p, &joint);
     if (third > 0 || own.adapter) return 0; /* factors are no part of the model's own weights */
     heti_f_stored_plain(&own, p, s);
+    s->transposed = heti_f_is_conv1d(ctx, &own);
     if (third == 0) {
         char *letter = strrchr(s->name, '.') - 2;
         memmove(letter, letter + 2, strlen(letter + 2) + 1);
-        s->parts = 3;
-        memcpy(s->part, joint.part, sizeof s->part);
-        memcpy(s->rows, joint.rows, sizeof s->rows);
-        s->shape[0] = s->rows[0] + s->rows[1] + s->rows[2];
-        s->count = s->shape[0] * s->columns;
-        s->layout = het_get_desc(ctx)->model.family == HET_GPT2 ? HETI_F_TRANSPOSED : HETI_F_INTERLEAVED;
-    } else if (heti_f_is_conv1d(ctx, &own)) {
-        s->layout = HETI_F_TRANSPOSED;
+        heti_f_stored_join(ctx, s, &joint, 0);
+        s->transposed = model->family == HET_GPT2;
+        s->head = model->family == HET_NEOX ? model->head_size : 0;
     }
-    if (s->layout == HETI_F_TRANSPOSED && s->rank == 2) {
+    if (s->transposed && s->rank == 2) {
         s->shape[1] = s->shape[0];
         s->shape[0] = s->columns;
     }
     return 1;
 }
 
+/* Fills s with the tensors of PEFT's module whose first factor A is parameter p; 0: none is. GPT-2
+   and NeoX have q, k and v in one module: A is theirs below each other, B theirs along the
+   diagonal. */
+static int heti_f_factors_at(const het_ctx *ctx, int64_t p, heti_f_stored s[2]) {
+    const het_model_desc *model = &het_get_desc(ctx)->model;
+    const het_parameter_info own = heti_f_parameter(ctx, p);
+    heti_f_stored joint;
+    char module[96];
+    size_t length;
+    int i, third;
+    if (!own.adapter || !heti_f_ends_with(own.name, strlen(own.name), ".lora_A.weight")) return 0;
+    third = heti_f_third(ctx, p + 1, &joint);
+    if (third > 0) return 0;
+    length = strlen(own.name) - strlen(".lora_A.weight") - (third == 0 ? 2 : 0);
+    heti_f_copy(module, sizeof module, own.name, length);
+    for (i = 0; i < 2; i++) {
+        const het_parameter_info factor = heti_f_parameter(ctx, p + i);
+        heti_t_text name;
+        heti_f_stored_plain(&factor, p + i, &s[i]);
+        name = heti_t_text_in(s[i].name, sizeof s[i].name);
+        heti_t_format(&name, "base_model.model.%s.lora_%s.weight", module, i == 0 ? "A" : "B");
+        s[i].rank = 2;
+        s[i].shape[1] = s[i].columns;
+        if (third != 0) continue;
+        heti_f_stored_join(ctx, &s[i], &joint, 1 - i);
+        s[i].diagonal = i;
+        s[i].head = i == 1 && model->family == HET_NEOX ? model->head_size : 0;
+        if (i == 1) s[i].shape[1] *= 3;
+        s[i].count = s[i].shape[0] * s[i].shape[1];
+    }
+    return 1;
+}
+
+static int heti_f_is_plain(const heti_f_stored *s) { return s->parts == 1 && !s->transposed; }
+
+/* The row of the file where a row of a part stands. */
+static int64_t heti_f_stored_row(const heti_f_stored *s, int64_t part, int64_t row) {
+    int64_t i;
+    if (s->head > 0) return (row / s->head * 3 + part) * s->head + row % s->head;
+    for (i = 0; i < part; i++) row += s->rows[i];
+    return row;
+}
+
 /* Copies one part, [rows][columns], into its place in the file's layout or (to_file 0) out of it.
-   Transposed: parts side by side, [columns][all rows]; interleaved: row h E + e of part j is row (h
-   3 + j) E + e. */
-static void heti_f_stored_move(const het_ctx *ctx, const heti_f_stored *s, int part, float *values, float *file,
-                               int to_file) {
-    const int64_t size = het_get_desc(ctx)->model.head_size, all_rows = s->count / s->columns;
-    int64_t row, column, before = 0;
-    int i;
-    for (i = 0; i < part; i++) before += s->rows[i];
+   */
+static void heti_f_stored_move(const heti_f_stored *s, int part, float *values, float *file, int to_file) {
+    const int64_t width = s->diagonal ? s->parts * s->columns : s->columns, step = s->transposed ? s->count / width : 1;
+    int64_t row, column;
     for (row = 0; row < s->rows[part]; row++) {
-        const int64_t step = s->layout == HETI_F_TRANSPOSED ? all_rows : 1;
-        float *at = file + (s->layout == HETI_F_TRANSPOSED ? before + row :
-                            ((row / size * 3 + part) * size + row % size) * s->columns);
+        const int64_t there = heti_f_stored_row(s, part, row);
+        float *at = file + (s->transposed ? there : there * width + (s->diagonal ? part * s->columns : 0));
         float *own = values + row * s->columns;
         for (column = 0; column < s->columns; column++) {
             if (to_file) at[column * step] = own[column];
@@ -2452,7 +2503,7 @@ static void heti_f_stored_move(const het_ctx *ctx, const heti_f_stored *s, int p
 static int64_t heti_f_stored_largest(const heti_f_stored *s) {
     int64_t most = 0;
     int i;
-    for (i = 0; i < s->parts && s->layout != HETI_F_PLAIN; i++) most = s->rows[i] > most ? s->rows[i] : most;
+    for (i = 0; i < s->parts && !heti_f_is_plain(s); i++) most = s->rows[i] > most ? s->rows[i] : most;
     return most * s->columns;
 }
 
@@ -2461,10 +2512,11 @@ static int64_t heti_f_stored_largest(const heti_f_stored *s) {
 static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
                                      float *scratch) {
     int i;
-    if (s->layout == HETI_F_PLAIN) return het_parameter_read(ctx, s->part[0], what, values);
+    if (heti_f_is_plain(s)) return het_parameter_read(ctx, s->part[0], what, values);
+    if (s->diagonal) memset(values, 0, HETI_T_CAST(size_t, s->count) * sizeof *values);
     for (i = 0; i < s->parts; i++) {
         HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
-        heti_f_stored_move(ctx, s, i, scratch, values, 1);
+        heti_f_stored_move(s, i, scratch, values, 1);
     }
     return HET_OK;
 }
@@ -2472,9 +2524,9 @@ static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_a
 static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
                                       float *scratch) {
     int i;
-    if (s->layout == HETI_F_PLAIN) return het_parameter_write(ctx, s->part[0], what, values);
+    if (heti_f_is_plain(s)) return het_parameter_write(ctx, s->part[0], what, values);
     for (i = 0; i < s->parts; i++) {
-        heti_f_stored_move(ctx, s, i, scratch, values, 0);
+        heti_f_stored_move(s, i, scratch, values, 0);
         HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
     }
     return HET_OK;
@@ -2535,7 +2587,7 @@ HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx) {
 HETRAIN_API het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info) {
     heti_f_stored s;
     if (ctx == NULL || info == NULL || index < 0 || !heti_f_stored_find(ctx, index, &s)) return HET_ERR_INVALID;
-    memcpy(info->name, s.name, sizeof info->name);
+    heti_f_copy(info->name, sizeof info->name, s.name, strlen(s.name));
     info->rank = s.rank;
     memcpy(info->shape, s.shape, sizeof info->shape);
     info->count = s.count;
@@ -2570,7 +2622,7 @@ HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array w
     het_result result;
     HETI_T_TRY(heti_f_ready(ctx));
     result = heti_f_tensor_check(ctx, "het_tensor_write", index, from, &s, &error);
-    if (result == HET_OK && s.layout == HETI_F_PLAIN) return het_parameter_write(ctx, s.part[0], what, from);
+    if (result == HET_OK && heti_f_is_plain(&s)) return het_parameter_write(ctx, s.part[0], what, from);
     if (result == HET_OK) {
         count = s.count + heti_f_stored_largest(&s);
         result = heti_f_floats_of(heti_f_own(ctx), count, &values, &error);
@@ -2585,8 +2637,9 @@ HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array w
 
 /* ---- the list of a file's tensors ---- */
 
-typedef enum heti_f_contents { HETI_F_WEIGHTS = HET_WEIGHTS_INCOMPLETE,
-                              HETI_F_STATE = HET_STATE_INCOMPLETE } heti_f_contents;
+typedef enum heti_f_contents {
+    HETI_F_FACTORS = 0, HETI_F_WEIGHTS = HET_WEIGHTS_INCOMPLETE, HETI_F_STATE = HET_STATE_INCOMPLETE
+} heti_f_contents;
 
 typedef struct heti_f_inventory {
     const het_allocator *allocator;   /* of the arrays, and of what is needed beside them */
@@ -2603,19 +2656,18 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
     int slot;
     for (p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info own = heti_f_parameter(ctx, p);
-        if (contents == HETI_F_WEIGHTS) {
+        if (contents == HETI_F_WEIGHTS)
             all->count += HETI_T_CAST(size_t, heti_f_stored_at(ctx, p, &all->stored[all->count]));
-            continue;
-        }
-        for (slot = 0; slot < optimizer->slots && !own.frozen; slot++) {
+        if (contents == HETI_F_FACTORS)
+            all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
+        for (slot = 0; slot < optimizer->slots && contents == HETI_F_STATE && !own.frozen; slot++) {
             heti_f_stored *s = &all->stored[all->count++];
-            const size_t length = strlen(own.name);
+            heti_t_text name;
             heti_f_stored_plain(&own, p, s);
-            s->name[length] = '/';
-            heti_f_copy(s->name + length + 1, sizeof s->name - length - 1, optimizer->slot_name[slot],
-                        strlen(optimizer->slot_name[slot]));
             s->what = HETI_T_CAST(het_array, HET_MOMENT0 + slot);
-            if (length + 1 + strlen(optimizer->slot_name[slot]) >= sizeof s->name)
+            name = heti_t_text_behind(s->name, sizeof s->name);
+            heti_t_format(&name, "/%s", optimizer->slot_name[slot]);
+            if (name.length > 95)
                 return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name,
                                    optimizer->slot_name[slot]);
         }
@@ -2888,6 +2940,16 @@ static het_result heti_f_context_check(const het_ctx *ctx, const char *function,
     return HET_OK;
 }
 
+/* Factors are of use on the weights that they were trained on: these have a fingerprint. */
+static const char heti_f_base_key[] = "base_fingerprint";
+typedef struct heti_f_hex { char text[17]; } heti_f_hex;
+static heti_f_hex heti_f_hex_of(uint64_t value) {
+    heti_f_hex hex;
+    heti_t_text t = heti_t_text_in(hex.text, sizeof hex.text);
+    heti_t_hex(&t, value);
+    return hex;
+}
+
 /* All memory is the allocator's. to NULL: *size gets the size of the file, and no tensor is
    read. */
 static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_contents contents,
@@ -2897,9 +2959,11 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
     het_result result;
     if (size == NULL && (to == NULL || to->write == NULL))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
-    HETI_T_TRY(heti_f_context_check(ctx, function, contents, 1, error));
+    HETI_T_TRY(heti_f_context_check(ctx, function, contents, contents != HETI_F_FACTORS, error));
     heti_f_pairs_start(&pairs, allocator, error);
     heti_f_pairs_made(&pairs);
+    if (contents == HETI_F_FACTORS && het_get_base(ctx) != 0)
+        heti_f_pairs_add(&pairs, heti_f_base_key, heti_f_hex_of(het_get_base(ctx)).text);
     if (contents == HETI_F_STATE) {
         heti_f_pairs_add(&pairs, "hetrain_state", HETI_F_STATE_VERSION);
         heti_f_pairs_integer(&pairs, "step", het_get_step(ctx), 0);
@@ -4820,198 +4884,100 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
 
 /* ---- adapter_model.safetensors ---- */
 
-/* A module of the file, and the factors of the context that it holds: one pair, or those of q, k
-   and v. */
-typedef struct heti_f_module {
-    char name[2][192];                /* of the tensors A and B */
-    int64_t parts, factor[3];         /* A's parameters; B's follow them */
-    int64_t rank, in, out[3], all;    /* all: the sum of out */
-    int64_t head;                     /* NeoX: rows of q, k and v of a head follow each other; 0:
-                                         all rows of q, then of k, then of v */
-} heti_f_module;
+/* A context with factors. */
+static het_result heti_f_adapter_check(const het_ctx *ctx, const char *name, het_error *error) {
+    heti_f_stored s[2];
+    int64_t p;
+    if (ctx == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
+    for (p = 0; p < het_parameter_count(ctx); p++)
+        if (heti_f_factors_at(ctx, p, s)) return HET_OK;
+    return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
+                       het_get_desc(ctx)->model.lora_rank);
+}
+
+/* An error that the context reported itself left no text in *own. */
+static het_result heti_f_told(const het_ctx *ctx, het_result result, const het_error *own, het_error *error) {
+    if (result == HET_OK) return HET_OK;
+    return heti_t_fail(error, result, "%s", own->text[0] != 0 ? own->text : het_last_error(ctx));
+}
 
 typedef struct heti_f_adapter {
     het_ctx *ctx;
-    const het_model_desc *model;
-    het_allocator allocator;
-    float *a, *b, *own;               /* a file's tensors and a factor */
-    size_t bytes;                     /* of the three, one block */
+    const het_reader *from;
+    const het_safetensors *file;
+    heti_f_inventory all;             /* A and B of each module in turn */
     het_error *error;
 } heti_f_adapter;
 
-static het_result heti_f_adapter_failed(const heti_f_adapter *x, het_result result) {
-    return heti_t_fail(x->error, result, "%s", het_last_error(x->ctx));
-}
-
-static void heti_f_module_name(heti_f_module *m, const char *stem, size_t length) {
+/* The file's tensors of a module s, and their rank R: that of the factors, or with three pairs
+   three times that. */
+static het_result heti_f_module_find(const heti_f_adapter *x, const heti_f_stored s[2], const het_safetensor *t[2],
+                                     int64_t *rank) {
+    const int64_t own = s[0].rows[0];
     int i;
     for (i = 0; i < 2; i++) {
-        heti_t_text text;
-        size_t c;
-        text = heti_t_text_in(m->name[i], sizeof m->name[i]);
-        heti_t_put(&text, "base_model.model.");
-        for (c = 0; c < length; c++) heti_t_char(&text, stem[c]);
-        heti_t_put(&text, i == 0 ? ".lora_A.weight" : ".lora_B.weight");
-    }
-}
-
-/* The next module at parameter *cursor or behind; 0: there is none. */
-static int heti_f_module_next(const heti_f_adapter *x, int64_t *cursor, heti_f_module *m) {
-    static const char heti_f_end[] = ".lora_A.weight";
-    het_parameter_info info;
-    for (; het_parameter_get_info(x->ctx, *cursor, &info) == HET_OK; ++*cursor) {
-        const size_t length = strlen(info.name), tail = sizeof heti_f_end - 1, stem = length > tail ? length - tail : 0;
-        int64_t i;
-        int joint;
-        if (!info.adapter || stem == 0 || strcmp(info.name + stem, heti_f_end) != 0) continue;
-        joint = (x->model->family == HET_GPT2 && stem > 9 && memcmp(info.name + stem - 9, ".c_attn.q", 9) == 0) ||
-                (x->model->family == HET_NEOX && stem > 18 && memcmp(info.name + stem - 18, ".query_key_value.q",
-                                                                     18) == 0);
-        memset(m, 0, sizeof *m);
-        m->parts = joint ? 3 : 1;
-        m->rank = info.rows;
-        m->in = info.columns;
-        m->head = joint && x->model->family == HET_NEOX ? x->model->head_size : 0;
-        heti_f_module_name(m, info.name, joint ? stem - 2 : stem);
-        for (i = 0; i < m->parts; i++) {
-            het_parameter_info b;
-            m->factor[i] = *cursor + 2 * i;
-            if (het_parameter_get_info(x->ctx, m->factor[i] + 1, &b) != HET_OK) return 0;
-            m->out[i] = b.rows;
-            m->all += b.rows;
-        }
-        *cursor += 2 * m->parts;
-        return 1;
-    }
-    return 0;
-}
-
-/* Row of the file's B where row number `row` of a part stands. */
-static int64_t heti_f_module_row(const heti_f_module *m, int64_t part, int64_t row) {
-    int64_t before = 0, i;
-    if (m->head > 0) return (row / m->head * 3 + part) * m->head + row % m->head;
-    for (i = 0; i < part; i++) before += m->out[i];
-    return before + row;
-}
-
-/* Room for the largest tensors. */
-static het_result heti_f_adapter_start(heti_f_adapter *x, het_ctx *ctx, const het_allocator *allocator,
-                                       const char *name, het_error *error) {
-    heti_f_module m;
-    heti_t_arena arena;
-    int64_t cursor = 0, a = 0, b = 0;
-    int pass;
-    memset(x, 0, sizeof *x);
-    if (ctx == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
-    x->ctx = ctx;
-    x->model = &het_get_desc(ctx)->model;
-    x->allocator = allocator != NULL ? *allocator : *heti_f_own(ctx);
-    x->error = error;
-    while (heti_f_module_next(x, &cursor, &m)) {
-        if (m.parts * m.rank * m.in > a) a = m.parts * m.rank * m.in;
-        if (m.all * m.parts * m.rank > b) b = m.all * m.parts * m.rank;
-    }
-    if (a == 0)
-        return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
-                           x->model->lora_rank);
-    memset(&arena, 0, sizeof arena);
-    for (pass = 0; pass < 2; pass++) {
-        x->a = HETI_T_TAKE(&arena, float, a);
-        x->b = HETI_T_TAKE(&arena, float, b);
-        x->own = HETI_T_TAKE(&arena, float, a > b ? a : b);
-        if (pass == 1) break;
-        x->bytes = arena.used;
-        arena.used = 0;
-        arena.base = HETI_T_CAST(char *, x->bytes != SIZE_MAX ? x->allocator.alloc(x->allocator.user, x->bytes,
-            64) : NULL);
-        if (arena.base == NULL) return heti_t_fail(error, HET_ERR_OOM, "%s: no memory for %d numbers", name, a + b);
-    }
-    return HET_OK;
-}
-
-static void heti_f_adapter_end(heti_f_adapter *x) {
-    if (x->a != NULL) x->allocator.free(x->allocator.user, x->a, x->bytes);
-}
-
-/* The file's tensors of a module, and their rank R: that of the factors, or with three pairs three
-   times that. */
-static het_result heti_f_module_find(const heti_f_adapter *x, const het_safetensors *file, const heti_f_module *m,
-                                     const het_safetensor *t[2], int64_t *rank) {
-    int i;
-    for (i = 0; i < 2; i++) {
-        t[i] = het_safetensors_find(file, m->name[i], strlen(m->name[i]));
-        if (t[i] == NULL) return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", m->name[i]);
-        if (t[i]->element != HET_ELEMENT_F32 && t[i]->element != HET_ELEMENT_F16 && t[i]->element != HET_ELEMENT_BF16)
+        t[i] = het_safetensors_find(x->file, s[i].name, strlen(s[i].name));
+        if (t[i] == NULL) return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", s[i].name);
+        if (!heti_f_is_float(t[i]->element))
             return heti_t_fail(x->error, HET_ERR_UNSUPPORTED,
-                               "adapter: byte %d: tensor %s is of type %s; F32, F16 and BF16 are read",
-                               HETI_T_CAST(int64_t, t[i]->at), m->name[i], het_element_name(t[i]->element));
+                               "adapter: byte %u: tensor %s is of type %s; F32, F16 and BF16 are read", t[i]->at,
+                               s[i].name, het_element_name(t[i]->element));
     }
     *rank = t[0]->rank == 2 ? t[0]->shape[0] : 0;
-    if (*rank != m->rank && (m->parts == 1 || *rank != m->parts * m->rank))
-        return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s has rank %d; here it is %d",
-                           HETI_T_CAST(int64_t, t[0]->at), m->name[0], *rank, m->rank);
+    if (*rank != own && *rank != s[0].parts * own)
+        return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s has rank %d; here it is %d", t[0]->at,
+                           s[0].name, *rank, own);
     for (i = 0; i < 2; i++) {
-        const int64_t rows = i == 0 ? *rank : m->all, columns = i == 0 ? m->in : *rank;
+        const int64_t rows = i == 0 ? *rank : s[1].shape[0], columns = i == 0 ? s[0].columns : *rank;
         if (t[i]->rank != 2 || t[i]->shape[0] != rows || t[i]->shape[1] != columns)
-            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s is %d x %d; it must be %d x %d",
-                               HETI_T_CAST(int64_t, t[i]->at), m->name[i], t[i]->rank > 0 ? t[i]->shape[0] : 0,
-                               t[i]->rank > 1 ? t[i]->shape[1] : 0,
-                               rows, columns);
+            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s is %d x %d; it must be %d x %d",
+                               t[i]->at, s[i].name, t[i]->rank > 0 ? t[i]->shape[0] : 0,
+                               t[i]->rank > 1 ? t[i]->shape[1] : 0, rows, columns);
     }
     return HET_OK;
 }
 
 /* Off the diagonal the blocks of B must be 0. */
-static het_result heti_f_module_apart(const heti_f_adapter *x, const heti_f_module *m, int64_t rank) {
+static het_result heti_f_module_apart(const heti_f_adapter *x, const heti_f_stored *b, int64_t rank) {
     int64_t part, row, k;
-    if (rank == m->rank) return HET_OK;
-    for (part = 0; part < m->parts; part++)
-        for (row = 0; row < m->out[part]; row++)
+    for (part = 0; part < b->parts; part++)
+        for (row = 0; row < b->rows[part]; row++)
             for (k = 0; k < rank; k++) {
-                const float value = x->b[heti_f_module_row(m, part, row) * rank + k];
-                if (k / m->rank != part && !heti_f_real_is(HETI_T_CAST(double, value), 0))
+                const int64_t there = heti_f_stored_row(b, part, row);
+                if (k / b->columns != part && !heti_f_real_is(HETI_T_CAST(double, x->all.values[there * rank + k]), 0))
                     return heti_t_fail(x->error, HET_ERR_UNSUPPORTED,
                                        "adapter: tensor %s: q, k and v share factors (row %d, column %d is not 0)",
-                                       m->name[1], heti_f_module_row(m, part, row), k);
+                                       b->name, there, k);
             }
     return HET_OK;
 }
 
-/* One module: with `write` 0 only looked at. */
-static het_result heti_f_module_load(const heti_f_adapter *x, const het_safetensors *file, const het_reader *from,
-                                     const heti_f_module *m, int write) {
+/* One module: with `write` 0 only looked at. Where three pairs have one A, each gets it. */
+static het_result heti_f_module_load(const heti_f_adapter *x, const heti_f_stored s[2], int write) {
+    float *values = x->all.values;
     const het_safetensor *t[2];
-    int64_t rank = 0, part, row, k;
-    HETI_T_TRY(heti_f_module_find(x, file, m, t, &rank));
-    HETI_T_TRY(heti_f_get_all(x->ctx, file, from, t[0], rank * m->in, x->a, x->error));
-    HETI_T_TRY(heti_f_get_all(x->ctx, file, from, t[1], m->all * rank, x->b, x->error));
-    HETI_T_TRY(heti_f_module_apart(x, m, rank));
-    for (part = 0; part < m->parts && write; part++) {
-        const int64_t shift = rank > m->rank ? part * m->rank : 0;
-        het_result result = het_parameter_write(x->ctx, m->factor[part], HET_WEIGHT, x->a + shift * m->in);
-        for (row = 0; row < m->out[part]; row++)
-            for (k = 0; k < m->rank; k++)
-                x->own[row * m->rank + k] = x->b[heti_f_module_row(m, part, row) * rank + shift + k];
-        if (result == HET_OK) result = het_parameter_write(x->ctx, m->factor[part] + 1, HET_WEIGHT, x->own);
-        if (result != HET_OK) return heti_f_adapter_failed(x, result);
+    int64_t rank = 0;
+    int i, k, shared;
+    HETI_T_TRY(heti_f_module_find(x, s, t, &rank));
+    shared = rank != s[0].shape[0];
+    for (i = 0; i < 2; i++) {
+        const int64_t count = t[i]->shape[0] * t[i]->shape[1];
+        heti_f_stored own = s[i];
+        HETI_T_TRY(heti_f_get_all(x->ctx, x->file, x->from, t[i], count, values, x->error));
+        if (i == 1 && !shared) HETI_T_TRY(heti_f_module_apart(x, &own, rank));
+        if (shared) own.diagonal = 0;
+        for (k = 0; k < own.parts && write && shared && i == 0; k++)
+            HETI_T_TRY(het_parameter_write(x->ctx, own.part[k], HET_WEIGHT, values));
+        if (write && (!shared || i == 1))
+            HETI_T_TRY(heti_f_stored_write(x->ctx, &own, HET_WEIGHT, values, values + s[i].count));
     }
     return HET_OK;
 }
 
-/* Factors are of use on the weights that they were trained on: where both fingerprints are known
-   they must agree. */
-static const char heti_f_base_key[] = "base_fingerprint";
-typedef struct heti_f_hex { char text[17]; } heti_f_hex;
-static heti_f_hex heti_f_hex_of(uint64_t value) {
-    heti_f_hex hex;
-    heti_t_text t = heti_t_text_in(hex.text, sizeof hex.text);
-    heti_t_hex(&t, value);
-    return hex;
-}
-
-static het_result heti_f_adapter_known(const heti_f_adapter *x, const het_safetensors *file) {
+/* Where both fingerprints are known they must agree. */
+static het_result heti_f_adapter_known(const heti_f_adapter *x) {
     size_t length;
-    const char *was = het_safetensors_value(file, heti_f_base_key, &length);
+    const char *was = het_safetensors_value(x->file, heti_f_base_key, &length);
     const heti_f_hex now = heti_f_hex_of(het_get_base(x->ctx));
     if (was == NULL || het_get_base(x->ctx) == 0 || (length == 16 && memcmp(was, now.text, 16) == 0)) return HET_OK;
     return heti_t_fail(x->error, HET_ERR_INVALID, "the factors were trained on other base weights: those have "
@@ -5019,33 +4985,25 @@ static het_result heti_f_adapter_known(const heti_f_adapter *x, const het_safete
 }
 
 /* Every tensor of the file must be one of a module. */
-static het_result heti_f_adapter_strange(const heti_f_adapter *x, const het_safetensors *file) {
-    int64_t i;
-    for (i = 0; i < file->tensors; i++) {
-        const het_safetensor *t = &file->tensor[i];
-        heti_f_module m;
-        int64_t cursor = 0;
-        int known = 0;
-        while (!known && heti_f_module_next(x, &cursor, &m))
-            known = strcmp(t->name, m.name[0]) == 0 || strcmp(t->name, m.name[1]) == 0;
-        if (!known)
-            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %q: the model has no such factor",
-                               HETI_T_CAST(int64_t, t->at), t->name, t->name_length);
+static het_result heti_f_adapter_strange(const heti_f_adapter *x) {
+    int64_t k;
+    size_t i;
+    for (k = 0; k < x->file->tensors; k++) {
+        const het_safetensor *t = &x->file->tensor[k];
+        for (i = 0; i < x->all.count && strcmp(t->name, x->all.stored[i].name) != 0; i++) {}
+        if (i == x->all.count)
+            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %q: the model has no such factor",
+                               t->at, t->name, t->name_length);
     }
     return HET_OK;
 }
 
-static het_result heti_f_adapter_read(const heti_f_adapter *x, const het_safetensors *file, const het_reader *from) {
-    heti_f_module m;
-    int64_t cursor, modules = 0;
+static het_result heti_f_adapter_read(const heti_f_adapter *x) {
+    size_t i;
     int write;
     for (write = 0; write < 2; write++) {
-        cursor = 0;
-        while (heti_f_module_next(x, &cursor, &m)) {
-            HETI_T_TRY(heti_f_module_load(x, file, from, &m, write));
-            modules += !write;
-        }
-        if (file->tensors != 2 * modules) return heti_f_adapter_strange(x, file);
+        for (i = 0; i < x->all.count; i += 2) HETI_T_TRY(heti_f_module_load(x, &x->all.stored[i], write));
+        if (x->file->tensors != HETI_T_CAST(int64_t, x->all.count)) return heti_f_adapter_strange(x);
     }
     return HET_OK;
 }
@@ -5057,185 +5015,104 @@ static het_result heti_f_adapter_load(het_ctx *ctx, const het_reader *from, int 
     het_result result;
     if (from == NULL || from->read == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_load: the reader is NULL");
-    result = heti_f_adapter_start(&x, ctx, NULL, "het_adapter_load", error);
-    if (result == HET_OK) result = het_safetensors_read(from, 0, &x.allocator, &file, error);
-    if (result == HET_OK && !any_base) result = heti_f_adapter_known(&x, file);
-    if (result == HET_OK) result = heti_f_adapter_read(&x, file, from);
+    HETI_T_TRY(heti_f_adapter_check(ctx, "het_adapter_load", error));
+    x.ctx = ctx;
+    x.from = from;
+    x.error = error;
+    result = heti_f_inventory_open(ctx, HETI_F_FACTORS, heti_f_own(ctx), &x.all, error);
+    if (result == HET_OK) result = het_safetensors_read(from, 0, x.all.allocator, &file, error);
+    x.file = file;
+    if (result == HET_OK && !any_base) result = heti_f_adapter_known(&x);
+    if (result == HET_OK) result = heti_f_adapter_read(&x);
     het_safetensors_free(file);
-    heti_f_adapter_end(&x);
+    heti_f_inventory_close(&x.all);
     return result;
 }
 
 HETRAIN_API het_result het_adapter_load(het_ctx *ctx, const het_reader *from, het_error *error) {
-    return heti_f_adapter_load(ctx, from, 0, error);
+    het_error own = { HET_OK, "" };
+    return heti_f_told(ctx, heti_f_adapter_load(ctx, from, 0, &own), &own, error);
 }
 
-/* The tensor A (which = 0) or B (1) of a module, as the file has it, into x->a or x->b. */
-static het_result heti_f_module_tensor(const heti_f_adapter *x, const heti_f_module *m, int which) {
-    const int64_t rank = m->parts * m->rank;
-    int64_t part, row, k;
-    if (which == 1) memset(x->b, 0, HETI_T_CAST(size_t, m->all * rank) * sizeof *x->b);
-    for (part = 0; part < m->parts; part++) {
-        float *own = which == 0 ? x->a + part * m->rank * m->in : x->own;
-        const het_result result = het_parameter_read(x->ctx, m->factor[part] + which, HET_WEIGHT, own);
-        if (result != HET_OK) return heti_f_adapter_failed(x, result);
-        for (row = 0; row < m->out[part] && which == 1; row++)
-            for (k = 0; k < m->rank; k++)
-                x->b[heti_f_module_row(m, part, row) * rank + part * m->rank + k] = x->own[row * m->rank + k];
-    }
-    return HET_OK;
-}
-
-/* Describes the tensors of module number `number` in the list. */
-static void heti_f_module_describe(const heti_f_module *m, int64_t number, het_safetensor *list, char *names) {
-    int which;
-    for (which = 0; which < 2; which++) {
-        het_safetensor *t = &list[2 * number + which];
-        char *name = names + HETI_T_CAST(size_t, 2 * number + which) * sizeof m->name[0];
-        memset(t, 0, sizeof *t);
-        memcpy(name, m->name[which], sizeof m->name[0]);
-        t->name = name;
-        t->name_length = strlen(name);
-        t->element = HET_ELEMENT_F32;
-        t->rank = 2;
-        t->shape[0] = which == 0 ? m->parts * m->rank : m->all;
-        t->shape[1] = which == 0 ? m->in : m->parts * m->rank;
-    }
-}
-
-/* The module of that number. */
-static void heti_f_module_find_number(const heti_f_adapter *x, int64_t number, heti_f_module *m) {
-    int64_t cursor = 0;
-    while (heti_f_module_next(x, &cursor, m) && number-- > 0) {}
-}
-
-static het_result heti_f_adapter_write(const heti_f_adapter *x, const het_writer *to, uint64_t *size, int64_t modules,
-                                       het_safetensor *list, char *names) {
-    const uint64_t base = het_get_base(x->ctx);
-    const heti_f_hex digits = heti_f_hex_of(base);
-    heti_f_pairs pairs;
-    het_safetensors *file = NULL;
-    heti_f_module m;
-    int64_t i, cursor = 0, number = 0;
-    het_result result;
-    while (heti_f_module_next(x, &cursor, &m)) heti_f_module_describe(&m, number++, list, names);
-    heti_f_pairs_start(&pairs, &x->allocator, x->error);
-    heti_f_pairs_made(&pairs);
-    if (base != 0) heti_f_pairs_add(&pairs, heti_f_base_key, digits.text);
-    result = heti_f_pairs_finish(&pairs);
-    if (result == HET_OK)
-        result = het_safetensors_make(list, 2 * modules,
-                                      HETI_T_CAST(const het_pair *, HETI_T_CAST(const void *, pairs.list.data)),
-                                      HETI_T_CAST(int64_t, pairs.list.used / sizeof(het_pair)), &x->allocator, &file,
-                                      x->error);
-    heti_f_pairs_free(&pairs);
-    if (result != HET_OK) return result;
-    if (size != NULL) *size = file->size;
-    result = size == NULL ? het_safetensors_write(file, to, x->error) : HET_OK;
-    for (i = 0; i < file->tensors && result == HET_OK && size == NULL; i++) {
-        const het_safetensor *t = &file->tensor[i];
-        const int which = t->number % 2 != 0;
-        heti_f_module_find_number(x, t->number / 2, &m);
-        result = heti_f_module_tensor(x, &m, which);
-        if (result == HET_OK)
-            result = het_safetensors_put(to, HET_ELEMENT_F32, which ? x->b : x->a, t->shape[0] * t->shape[1], x->error);
-    }
-    het_safetensors_free(file);
-    return result;
-}
-
-/* All memory is the allocator's. to NULL: *size gets the size of the file, and no factor is
-   read. */
+/* All memory is the allocator's, NULL: the context's. to NULL: *size gets the size of the file, and
+   no factor is read. */
 static het_result heti_f_adapter_save(het_ctx *ctx, const het_allocator *allocator, const het_writer *to,
                                       uint64_t *size, het_error *error) {
-    heti_f_adapter x;
-    heti_f_module m;
-    het_result result;
-    int64_t cursor = 0, modules = 0;
     if (size == NULL && (to == NULL || to->write == NULL))
         return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_save: the writer is NULL");
-    result = heti_f_adapter_start(&x, ctx, allocator, "het_adapter_save", error);
-    while (result == HET_OK && heti_f_module_next(&x, &cursor, &m)) modules++;
-    if (result == HET_OK) {
-        const size_t list = HETI_T_CAST(size_t, 2 * modules) * sizeof(het_safetensor),
-                     names = HETI_T_CAST(size_t, 2 * modules) * sizeof m.name[0];
-        char *block = HETI_T_CAST(char *, x.allocator.alloc(x.allocator.user, list + names, 16));
-        if (block == NULL)
-            result = heti_t_fail(error, HET_ERR_OOM, "het_adapter_save: no memory for the names of %d modules",
-                                 modules);
-        else {
-            result = heti_f_adapter_write(&x, to, size, modules,
-                                          HETI_T_CAST(het_safetensor *, HETI_T_CAST(void *, block)), block + list);
-            x.allocator.free(x.allocator.user, block, list + names);
-        }
-    }
-    heti_f_adapter_end(&x);
-    return result;
+    HETI_T_TRY(heti_f_adapter_check(ctx, "het_adapter_save", error));
+    return heti_f_save(ctx, "het_adapter_save", HETI_F_FACTORS, allocator != NULL ? allocator : heti_f_own(ctx), to,
+                       size, error);
 }
 
 HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_error *error) {
-    return heti_f_adapter_save(ctx, NULL, to, NULL, error);
+    het_error own = { HET_OK, "" };
+    return heti_f_told(ctx, heti_f_adapter_save(ctx, NULL, to, NULL, &own), &own, error);
 }
 
 /* ---- merging ---- */
 
 /* The parameter whose factor is called `factor`. */
-static int64_t heti_f_adapter_base(const heti_f_adapter *x, const char *factor) {
+static int64_t heti_f_adapter_base(const het_ctx *ctx, const char *factor) {
     const size_t stem = strlen(factor) - 14;
     het_parameter_info info;
     int64_t p;
-    for (p = 0; het_parameter_get_info(x->ctx, p, &info) == HET_OK; p++)
+    for (p = 0; het_parameter_get_info(ctx, p, &info) == HET_OK; p++)
         if (strncmp(info.name, factor, stem) == 0 && strcmp(info.name + stem, ".weight") == 0) return p;
     return -1;
 }
 
-/* W += float(s B A), for the A that is parameter number p; w: room for W. */
-static het_result heti_f_adapter_add(const heti_f_adapter *x, int64_t p, int64_t base, float *w) {
-    const double scale = HETI_T_CAST(double, x->model->lora_alpha) / HETI_T_CAST(double, x->model->lora_rank);
-    het_parameter_info a, b;
-    het_result result = het_parameter_get_info(x->ctx, p, &a);
+/* W += float(s B A), for the A that is parameter number p; a, b and w: room for the three. */
+static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, float *a, float *b, float *w) {
+    const het_model_desc *model = &het_get_desc(ctx)->model;
+    const double scale = HETI_T_CAST(double, model->lora_alpha) / HETI_T_CAST(double, model->lora_rank);
+    const het_parameter_info first = heti_f_parameter(ctx, p), second = heti_f_parameter(ctx, p + 1);
+    const int64_t rank = first.rows, columns = first.columns;
     int64_t i, j, k;
-    if (result == HET_OK) result = het_parameter_get_info(x->ctx, p + 1, &b);
-    if (result == HET_OK) result = het_parameter_read(x->ctx, p, HET_WEIGHT, x->a);
-    if (result == HET_OK) result = het_parameter_read(x->ctx, p + 1, HET_WEIGHT, x->b);
-    if (result == HET_OK) result = het_parameter_read(x->ctx, base, HET_WEIGHT, w);
-    if (result != HET_OK) return heti_f_adapter_failed(x, result);
-    for (i = 0; i < b.rows; i++)
-        for (j = 0; j < a.columns; j++) {
+    HETI_T_TRY(het_parameter_read(ctx, p, HET_WEIGHT, a));
+    HETI_T_TRY(het_parameter_read(ctx, p + 1, HET_WEIGHT, b));
+    HETI_T_TRY(het_parameter_read(ctx, base, HET_WEIGHT, w));
+    for (i = 0; i < second.rows; i++)
+        for (j = 0; j < columns; j++) {
             double sum = 0;
-            for (k = 0; k < a.rows; k++) /* exact products: whether they are fused with the sum changes nothing */
-                sum += HETI_T_CAST(double, x->b[i * a.rows + k]) * HETI_T_CAST(double, x->a[k * a.columns + j]);
-            w[i * a.columns + j] += HETI_T_CAST(float, scale * sum);
+            for (k = 0; k < rank; k++) /* exact products: whether they are fused with the sum changes nothing */
+                sum += HETI_T_CAST(double, b[i * rank + k]) * HETI_T_CAST(double, a[k * columns + j]);
+            w[i * columns + j] += HETI_T_CAST(float, scale * sum);
         }
-    result = het_parameter_write(x->ctx, base, HET_WEIGHT, w);
-    memset(x->b, 0, HETI_T_CAST(size_t, b.count) * sizeof *x->b);
-    if (result == HET_OK) result = het_parameter_write(x->ctx, p + 1, HET_WEIGHT, x->b);
-    return result == HET_OK ? HET_OK : heti_f_adapter_failed(x, result);
+    HETI_T_TRY(het_parameter_write(ctx, base, HET_WEIGHT, w));
+    memset(b, 0, HETI_T_CAST(size_t, second.count) * sizeof *b);
+    return het_parameter_write(ctx, p + 1, HET_WEIGHT, b);
+}
+
+static het_result heti_f_adapter_merge(het_ctx *ctx, float *factors, int64_t largest, het_error *error) {
+    int64_t p;
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        const het_parameter_info info = heti_f_parameter(ctx, p);
+        int64_t base;
+        if (!info.adapter || !heti_f_ends_with(info.name, strlen(info.name), ".lora_A.weight")) continue;
+        base = heti_f_adapter_base(ctx, info.name);
+        if (base < 0)
+            return heti_t_fail(error, HET_ERR_STATE, "het_adapter_merge: factor %s belongs to no matrix", info.name);
+        HETI_T_TRY(heti_f_adapter_add(ctx, p, base, factors, factors + largest, factors + 2 * largest));
+    }
+    return HET_OK;
 }
 
 HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error) {
-    heti_f_adapter x;
-    het_parameter_info info;
-    int64_t p, base, largest = 0;
-    float *w = NULL;
-    het_result result = heti_f_adapter_start(&x, ctx, NULL, "het_adapter_merge", error);
-    for (p = 0; result == HET_OK && het_parameter_get_info(ctx, p, &info) == HET_OK; p++)
-        if (!info.adapter && info.count > largest) largest = info.count;
-    if (result == HET_OK &&
-        (w = HETI_T_CAST(float *, x.allocator.alloc(x.allocator.user, HETI_T_CAST(size_t, largest) * sizeof *w,
-                                                    64))) == NULL)
-        result = heti_t_fail(error, HET_ERR_OOM, "het_adapter_merge: no memory for %d numbers", largest);
-    for (p = 0; result == HET_OK && het_parameter_get_info(ctx, p, &info) == HET_OK; p++) {
-        const size_t length = strlen(info.name);
-        if (!info.adapter || length < 14 || strcmp(info.name + length - 14, ".lora_A.weight") != 0) continue;
-        base = heti_f_adapter_base(&x, info.name);
-        result = base < 0 ? heti_t_fail(error, HET_ERR_STATE, "het_adapter_merge: factor %s belongs to no matrix",
-                                        info.name)
-                          : heti_f_adapter_add(&x, p, base, w);
+    het_error own = { HET_OK, "" };
+    int64_t p, largest[2] = { 0, 0 }; /* of the model's own parameters and of the factors */
+    float *room = NULL;
+    het_result result;
+    HETI_T_TRY(heti_f_adapter_check(ctx, "het_adapter_merge", error));
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        const het_parameter_info info = heti_f_parameter(ctx, p);
+        if (info.count > largest[info.adapter != 0]) largest[info.adapter != 0] = info.count;
     }
-    if (w != NULL) x.allocator.free(x.allocator.user, w, HETI_T_CAST(size_t, largest) * sizeof *w);
-    heti_f_adapter_end(&x);
-    return result;
+    if (heti_f_floats_of(heti_f_own(ctx), largest[0] + 2 * largest[1], &room, NULL) != HET_OK)
+        return heti_t_fail(error, HET_ERR_OOM, "het_adapter_merge: no memory for %d numbers", largest[0]);
+    result = heti_f_adapter_merge(ctx, room, largest[1], &own);
+    heti_f_floats_free(heti_f_own(ctx), room, largest[0] + 2 * largest[1]);
+    return heti_f_told(ctx, result, &own, error);
 }
 
 /* =================================================================================================
@@ -6411,12 +6288,9 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
     HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
     result = adapter ? heti_f_adapter_load(ctx, &reader, other_options, &own)
                      : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, other_options, &own);
-    if (result != HET_OK) {
-        if (p.error.text[0] != 0) own = p.error;
-        result = heti_t_fail(error, result, "%s", own.text[0] != 0 ? own.text : het_last_error(ctx));
-    }
+    if (p.error.text[0] != 0) own = p.error;
     heti_f_proven_close(&p);
-    return result;
+    return heti_f_told(ctx, result, &own, error);
 }
 
 HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options,
