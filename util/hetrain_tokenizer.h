@@ -1327,32 +1327,48 @@ static het_result heti_k_json(const heti_k_source *s, const het_json *j) {
     return j->rule == NULL ? HET_OK : heti_k_bad(s, HET_ERR_FORMAT, j->rule_at, "%s", j->rule);
 }
 
-/* Takes the object at *j. value[i] becomes a cursor at the value of name[i], its text NULL where
-   that is not given. Other names, and equal ones, are errors. */
-static het_result heti_k_fields(const heti_k_source *s, het_json *j, const char *where, const char *const *name,
-                                int count, het_json *value) {
+/* The place of a word in a list that | separates; -1: it is not there. Behind a word of the list
+   may stand a !. */
+static int heti_k_place_of(const char *list, const char *word, size_t length) {
+    int place;
+    for (place = 0; *list != 0; place++) {
+        const size_t end = strcspn(list, "|"), own = strcspn(list, "!|");
+        if (own == length && memcmp(list, word, length) == 0) return place;
+        list += end + (list[end] == '|');
+    }
+    return -1;
+}
+
+/* Takes the object at *j. value[i] becomes a cursor at the value of the i-th of `names`, its text
+   NULL where that is not given. A name with a ! must be given. Other names, and equal ones, are
+   errors. */
+static het_result heti_k_fields(const heti_k_source *s, het_json *j, const char *where, const char *names,
+                                het_json *value) {
+    const size_t at = j->at;
+    const char *name;
     char key[64];
     size_t length;
-    int i;
-    memset(value, 0, HETI_T_CAST(size_t, count) * sizeof *value);
+    int i = 0;
+    for (name = names; name != NULL; name = strchr(name + 1, '|')) memset(&value[i++], 0, sizeof *value);
     if (!het_json_enter(j, HET_JSON_OBJECT)) return heti_k_json(s, j);
     while (het_json_next(j, key, sizeof key, &length)) {
         const size_t shown = heti_t_shown(length, sizeof key);
-        for (i = 0; i < count && !heti_t_is(key, length, name[i]); i++) {}
-        if (i == count)
-            return heti_k_bad(s, HET_ERR_UNSUPPORTED, j->at, "%s has an unknown key %q", where, key, shown);
+        i = length < sizeof key ? heti_k_place_of(names, key, length) : -1;
+        if (i < 0) return heti_k_bad(s, HET_ERR_UNSUPPORTED, j->at, "%s has an unknown key %q", where, key, shown);
         if (value[i].text != NULL)
             return heti_k_bad(s, HET_ERR_FORMAT, j->at, "%s has the key %q twice", where, key, shown);
         value[i] = *j;
         het_json_skip(j);
     }
-    return heti_k_json(s, j);
-}
-
-static het_result heti_k_missing(const heti_k_source *s, const het_json *value, size_t at, const char *where,
-                                 const char *name) {
-    if (value->text != NULL) return HET_OK;
-    return heti_k_bad(s, HET_ERR_FORMAT, at, "%s lacks \"%s\"", where, name);
+    HETI_T_TRY(heti_k_json(s, j));
+    for (i = 0, name = names; *name != 0; i++) {
+        length = strcspn(name, "!|");
+        if (name[length] == '!' && value[i].text == NULL)
+            return heti_k_bad(s, HET_ERR_FORMAT, at, "%s lacks %q", where, name, length);
+        name += strcspn(name, "|");
+        name += *name == '|';
+    }
+    return HET_OK;
 }
 
 /* A value that is not there counts as null. */
@@ -1383,9 +1399,8 @@ static het_result heti_k_string(const heti_k_source *s, const het_json *value, c
 static het_result heti_k_type(const heti_k_source *s, const het_json *at, const char *where, const char *words,
                               int *which) {
     char key[64], type[64];
-    size_t length, shown = 0, word;
+    size_t length, shown = 0;
     het_json j = *at;
-    const char *w;
     type[0] = 0;
     if (!het_json_enter(&j, HET_JSON_OBJECT)) return heti_k_json(s, &j);
     while (het_json_next(&j, key, sizeof key, &length)) {
@@ -1396,10 +1411,8 @@ static het_result heti_k_type(const heti_k_source *s, const het_json *at, const 
         het_json_skip(&j);
     }
     HETI_T_TRY(heti_k_json(s, &j));
-    for (*which = 0, w = words; *w != 0; w += word + (w[word] == '|'), ++*which) {
-        word = strcspn(w, "|");
-        if (word == shown && shown < sizeof type && memcmp(w, type, word) == 0) return HET_OK;
-    }
+    *which = shown < sizeof type ? heti_k_place_of(words, type, shown) : -1;
+    if (*which >= 0) return HET_OK;
     return heti_k_bad(s, HET_ERR_UNSUPPORTED, j.at, "%s of type %q; what is supported: %s", where, type,
                        heti_t_shown(shown, sizeof type), words);
 }
@@ -1413,68 +1426,61 @@ static het_result heti_k_only_null(const heti_k_source *s, const het_json *value
 /* ---- normalizer, pre_tokenizer, decoder ---- */
 
 static het_result heti_k_read_normalizer(const heti_k_source *s, const het_json *value, het_tokenizer_info *info) {
-    static const char *const heti_k_names[1] = { "type" };
     het_json j = *value, field[1];
     int which;
     if (heti_k_is_null(value)) return HET_OK;
     HETI_T_TRY(heti_k_type(s, value, "normalizer", "NFC", &which));
     info->nfc = 1;
-    return heti_k_fields(s, &j, "normalizer", heti_k_names, 1, field);
+    return heti_k_fields(s, &j, "normalizer", "type", field);
 }
 
 /* ByteLevel as a pre-tokenizer, decoder or post-processor. *regex: its own pattern is used. */
 static het_result heti_k_read_byte_level(const heti_k_source *s, const het_json *value, const char *where,
                                          int *prefix_space, int *regex) {
-    static const char *const heti_k_names[4] = { "type", "add_prefix_space", "trim_offsets", "use_regex" };
     het_json j = *value, field[4];
     int which, trim;
     HETI_T_TRY(heti_k_type(s, value, where, "ByteLevel", &which));
-    HETI_T_TRY(heti_k_fields(s, &j, where, heti_k_names, 4, field));
+    HETI_T_TRY(heti_k_fields(s, &j, where, "type|add_prefix_space|trim_offsets|use_regex", field));
     HETI_T_TRY(heti_k_flag(s, &field[1], 1, prefix_space));
     HETI_T_TRY(heti_k_flag(s, &field[2], 1, &trim));
     return heti_k_flag(s, &field[3], 1, regex);
 }
 
-/* The pattern that words are cut by. */
+/* The patterns that words are cut by, as tokenizer.json writes them. */
+typedef struct heti_k_cutting { het_split split; const char *pattern; } heti_k_cutting;
+static const heti_k_cutting heti_k_cuttings[3] = {
+    { HET_SPLIT_GPT2, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+" },
+    { HET_SPLIT_LLAMA3, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+" },
+    { HET_SPLIT_QWEN2, "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+" }
+};
+
 static het_result heti_k_read_pattern(const heti_k_source *s, const het_json *value, het_split *split) {
-    static const char *const heti_k_names[1] = { "Regex" };
-    static const char *const heti_k_patterns[3] = {
-        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-    };
-    static const het_split heti_k_splits[3] = { HET_SPLIT_GPT2, HET_SPLIT_LLAMA3, HET_SPLIT_QWEN2 };
     het_json j = *value, field[1];
     char text[256];
     size_t length, i;
-    HETI_T_TRY(heti_k_fields(s, &j, "pre_tokenizer's Split's pattern", heti_k_names, 1, field));
-    HETI_T_TRY(heti_k_missing(s, &field[0], value->at, "pre_tokenizer's Split's pattern", "Regex"));
+    HETI_T_TRY(heti_k_fields(s, &j, "pre_tokenizer's Split's pattern", "Regex!", field));
     HETI_T_TRY(heti_k_string(s, &field[0], text, sizeof text, &length));
     for (i = 0; i < 3; i++) {
-        if (!heti_t_is(text, length < sizeof text ? length : 0, heti_k_patterns[i])) continue;
-        *split = heti_k_splits[i];
+        if (!heti_t_is(text, length < sizeof text ? length : 0, heti_k_cuttings[i].pattern)) continue;
+        *split = heti_k_cuttings[i].split;
         return HET_OK;
     }
-    return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[0].at, "pre_tokenizer's Split has a pattern other than GPT-2's, "
-                                                           "Llama 3's and Qwen 2's: %q", text,
-                                                               heti_t_shown(length, sizeof text));
+    return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[0].at,
+                      "pre_tokenizer's Split has a pattern other than GPT-2's, Llama 3's and Qwen 2's: %q", text,
+                      heti_t_shown(length, sizeof text));
 }
 
 /* Every character belongs to a match, so matches kept apart (Isolated) and everything else removed
    (Removed, inverted) are the same. */
 static het_result heti_k_read_split(const heti_k_source *s, const het_json *value, het_split *split) {
-    static const char *const heti_k_names[4] = { "type", "pattern", "behavior", "invert" };
-    const size_t at = value->at;
     het_json j = *value, field[4];
     char behavior[32];
     size_t length;
     int which, invert;
     HETI_T_TRY(heti_k_type(s, value, "first of pre_tokenizer's Sequence", "Split", &which));
-    HETI_T_TRY(heti_k_fields(s, &j, "pre_tokenizer's Split", heti_k_names, 4, field));
-    HETI_T_TRY(heti_k_missing(s, &field[1], at, "pre_tokenizer's Split", "pattern"));
-    HETI_T_TRY(heti_k_missing(s, &field[2], at, "pre_tokenizer's Split", "behavior"));
+    HETI_T_TRY(heti_k_fields(s, &j, "pre_tokenizer's Split", "type|pattern!|behavior!|invert", field));
     HETI_T_TRY(heti_k_read_pattern(s, &field[1], split));
     HETI_T_TRY(heti_k_string(s, &field[2], behavior, sizeof behavior, &length));
     HETI_T_TRY(heti_k_flag(s, &field[3], 0, &invert));
@@ -1488,7 +1494,6 @@ static het_result heti_k_read_split(const heti_k_source *s, const het_json *valu
 
 /* ByteLevel, or a Sequence of Split and ByteLevel without its pattern. */
 static het_result heti_k_read_pre_tokenizer(const heti_k_source *s, const het_json *value, het_tokenizer_info *info) {
-    static const char *const heti_k_names[2] = { "type", "pretokenizers" };
     const size_t at = value->at;
     het_json j = *value, field[2], item[2];
     int which, prefix_space, regex, count = 0;
@@ -1501,8 +1506,7 @@ static het_result heti_k_read_pre_tokenizer(const heti_k_source *s, const het_js
         info->prefix_space = prefix_space;
         return HET_OK;
     }
-    HETI_T_TRY(heti_k_fields(s, &j, "pre_tokenizer", heti_k_names, 2, field));
-    HETI_T_TRY(heti_k_missing(s, &field[1], at, "pre_tokenizer", "pretokenizers"));
+    HETI_T_TRY(heti_k_fields(s, &j, "pre_tokenizer", "type|pretokenizers!", field));
     j = field[1];
     het_json_enter(&j, HET_JSON_ARRAY);
     while (het_json_next(&j, NULL, 0, NULL)) {
@@ -1544,7 +1548,6 @@ typedef struct heti_k_wrap {
    "tokens": ["<s>"]}, ...}. */
 static het_result heti_k_read_template_ids(const heti_k_source *s, const het_json *table, const het_json *name,
                                            heti_k_wrap *wrap) {
-    static const char *const heti_k_names[3] = { "id", "ids", "tokens" };
     char wanted[256], key[256];
     size_t length, key_length;
     const size_t at = name->at;
@@ -1557,8 +1560,7 @@ static het_result heti_k_read_template_ids(const heti_k_source *s, const het_jso
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &key_length)) {
         if (key_length != length || memcmp(key, wanted, length) != 0) { het_json_skip(&j); continue; }
-        HETI_T_TRY(heti_k_fields(s, &j, "a template's special token", heti_k_names, 3, field));
-        HETI_T_TRY(heti_k_missing(s, &field[1], at, "a template's special token", "ids"));
+        HETI_T_TRY(heti_k_fields(s, &j, "a template's special token", "id|ids!|tokens", field));
         j = field[1];
         het_json_enter(&j, HET_JSON_ARRAY);
         while (het_json_next(&j, NULL, 0, NULL)) {
@@ -1580,18 +1582,15 @@ static het_result heti_k_read_template_ids(const heti_k_source *s, const het_jso
    {"id": "<s>", "type_id": 0}}. */
 static het_result heti_k_read_template_piece(const heti_k_source *s, het_json *piece, const het_json *table,
                                              heti_k_wrap *wrap, int *sequences) {
-    static const char *const heti_k_names[2] = { "Sequence", "SpecialToken" };
-    static const char *const heti_k_parts[2] = { "id", "type_id" };
     const size_t at = piece->at;
     het_json field[2], part[2], j;
     char name[2];
     size_t length;
-    HETI_T_TRY(heti_k_fields(s, piece, "a template's piece", heti_k_names, 2, field));
+    HETI_T_TRY(heti_k_fields(s, piece, "a template's piece", "Sequence|SpecialToken", field));
     if ((field[0].text != NULL) == (field[1].text != NULL))
         return heti_k_bad(s, HET_ERR_FORMAT, at, "a template's piece is not one of Sequence and SpecialToken");
     j = field[0].text != NULL ? field[0] : field[1];
-    HETI_T_TRY(heti_k_fields(s, &j, "a template's piece", heti_k_parts, 2, part));
-    HETI_T_TRY(heti_k_missing(s, &part[0], at, "a template's piece", "id"));
+    HETI_T_TRY(heti_k_fields(s, &j, "a template's piece", "id!|type_id", part));
     if (field[1].text != NULL) return heti_k_read_template_ids(s, table, &part[0], wrap);
     HETI_T_TRY(heti_k_string(s, &part[0], name, sizeof name, &length));
     if (!heti_t_is(name, length < sizeof name ? length : 0, "A") || ++*sequences > 1)
@@ -1601,15 +1600,12 @@ static het_result heti_k_read_template_piece(const heti_k_source *s, het_json *p
 }
 
 static het_result heti_k_read_template(const heti_k_source *s, const het_json *value, heti_k_wrap *wrap) {
-    static const char *const heti_k_names[4] = { "type", "single", "pair", "special_tokens" };
     const size_t at = value->at;
     het_json j = *value, field[4];
     int sequences = 0;
     if (wrap->given) return heti_k_bad(s, HET_ERR_UNSUPPORTED, at, "post_processor has a second template");
     wrap->given = 1;
-    HETI_T_TRY(heti_k_fields(s, &j, "post_processor's template", heti_k_names, 4, field));
-    HETI_T_TRY(heti_k_missing(s, &field[1], at, "post_processor's template", "single"));
-    HETI_T_TRY(heti_k_missing(s, &field[3], at, "post_processor's template", "special_tokens"));
+    HETI_T_TRY(heti_k_fields(s, &j, "post_processor's template", "type|single!|pair|special_tokens!", field));
     j = field[1];
     het_json_enter(&j, HET_JSON_ARRAY);
     while (het_json_next(&j, NULL, 0, NULL)) HETI_T_TRY(heti_k_read_template_piece(s, &j, &field[3], wrap, &sequences));
@@ -1620,15 +1616,13 @@ static het_result heti_k_read_template(const heti_k_source *s, const het_json *v
 
 static het_result heti_k_read_processor(const heti_k_source *s, const het_json *value, int outermost,
                                         heti_k_wrap *wrap) {
-    static const char *const heti_k_names[2] = { "type", "processors" };
     het_json j = *value, field[2];
     int which, prefix_space, regex;
     HETI_T_TRY(heti_k_type(s, value, "post_processor", outermost ? "ByteLevel|TemplateProcessing|Sequence" :
                            "ByteLevel|TemplateProcessing", &which));
     if (which == 0) return heti_k_read_byte_level(s, value, "post_processor", &prefix_space, &regex);
     if (which == 1) return heti_k_read_template(s, value, wrap);
-    HETI_T_TRY(heti_k_fields(s, &j, "post_processor", heti_k_names, 2, field));
-    HETI_T_TRY(heti_k_missing(s, &field[1], value->at, "post_processor", "processors"));
+    HETI_T_TRY(heti_k_fields(s, &j, "post_processor", "type|processors!", field));
     j = field[1];
     het_json_enter(&j, HET_JSON_ARRAY);
     while (het_json_next(&j, NULL, 0, NULL)) {
@@ -1702,15 +1696,9 @@ static het_result heti_k_count_merges(const heti_k_source *s, heti_k_parts *p) {
     return heti_k_json(s, &j);
 }
 
-static const char *const heti_k_added_names[7] = { "id", "content", "single_word", "lstrip", "rstrip", "normalized",
-                                                  "special" };
-
 static het_result heti_k_read_added_fields(const heti_k_source *s, het_json *j, het_json field[7]) {
-    const size_t at = j->at;
-    int i;
-    HETI_T_TRY(heti_k_fields(s, j, "an added token", heti_k_added_names, 7, field));
-    for (i = 0; i < 7; i++) HETI_T_TRY(heti_k_missing(s, &field[i], at, "an added token", heti_k_added_names[i]));
-    return HET_OK;
+    return heti_k_fields(s, j, "an added token",
+                         "id!|content!|single_word!|lstrip!|rstrip!|normalized!|special!", field);
 }
 
 static het_result heti_k_count_added(const heti_k_source *s, heti_k_parts *p) {
@@ -1729,16 +1717,14 @@ static het_result heti_k_count_added(const heti_k_source *s, heti_k_parts *p) {
 
 static het_result heti_k_read_model(const heti_k_source *s, const het_json *value, het_tokenizer_info *info,
                                     heti_k_parts *p) {
-    static const char *const heti_k_names[10] = { "type", "dropout", "unk_token", "continuing_subword_prefix",
-                                                 "end_of_word_suffix", "fuse_unk",
-                                                  "byte_fallback", "ignore_merges", "vocab", "merges" };
-    const size_t at = value->at;
+    static const char *const heti_k_affixes[2] = { "continuing_subword_prefix", "end_of_word_suffix" };
     het_json j = *value, field[10];
     char word[16];
     size_t length;
     double dropout = 0;
     int i, which, fuse, fallback;
-    HETI_T_TRY(heti_k_fields(s, &j, "model", heti_k_names, 10, field));
+    HETI_T_TRY(heti_k_fields(s, &j, "model", "type|dropout|unk_token|continuing_subword_prefix|end_of_word_suffix|"
+                             "fuse_unk|byte_fallback|ignore_merges|vocab!|merges!", field));
     /* files before 2020 have no type */
     if (field[0].text != NULL) HETI_T_TRY(heti_k_type(s, value, "model", "BPE", &which));
     if (!heti_k_is_null(&field[1])) {
@@ -1748,12 +1734,12 @@ static het_result heti_k_read_model(const heti_k_source *s, const het_json *valu
         if (dropout > 0 || dropout < 0)
             return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[1].at, "model.dropout is not 0");
     }
-    for (i = 3; i < 5; i++) {
-        if (heti_k_is_null(&field[i])) continue;
-        HETI_T_TRY(heti_k_string(s, &field[i], word, sizeof word, &length));
+    for (i = 0; i < 2; i++) {
+        if (heti_k_is_null(&field[3 + i])) continue;
+        HETI_T_TRY(heti_k_string(s, &field[3 + i], word, sizeof word, &length));
         if (length > 0)
-            return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[i].at, "model.%s %q is not supported",
-                               heti_k_names[i], word, heti_t_shown(length, sizeof word));
+            return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[3 + i].at, "model.%s %q is not supported",
+                              heti_k_affixes[i], word, heti_t_shown(length, sizeof word));
     }
     HETI_T_TRY(heti_k_flag(s, &field[5], 0, &fuse));
     HETI_T_TRY(heti_k_flag(s, &field[6], 0, &fallback));
@@ -1762,8 +1748,6 @@ static het_result heti_k_read_model(const heti_k_source *s, const het_json *valu
     if (!heti_k_is_null(&field[2])) HETI_T_TRY(heti_k_string(s, &field[2], word, sizeof word, &length));
     p->needs_bytes = !heti_k_is_null(&field[2]) || fallback;
     p->needs_bytes_at = fallback ? field[6].at : field[2].at;
-    HETI_T_TRY(heti_k_missing(s, &field[8], at, "model", "vocab"));
-    HETI_T_TRY(heti_k_missing(s, &field[9], at, "model", "merges"));
     p->vocab = field[8];
     p->merges = field[9];
     HETI_T_TRY(heti_k_count_vocab(s, p));
@@ -1772,13 +1756,11 @@ static het_result heti_k_read_model(const heti_k_source *s, const het_json *valu
 
 /* Everything but the tables. */
 static het_result heti_k_read_parts(const heti_k_source *s, het_tokenizer_info *info, heti_k_parts *p) {
-    static const char *const heti_k_names[9] = { "version", "truncation", "padding", "added_tokens", "normalizer",
-                                                "pre_tokenizer", "post_processor",
-                                                 "decoder", "model" };
     het_json j = het_json_start(s->text, s->length), field[9];
     char version[8];
     size_t length;
-    HETI_T_TRY(heti_k_fields(s, &j, "the file", heti_k_names, 9, field));
+    HETI_T_TRY(heti_k_fields(s, &j, "the file", "version|truncation|padding|added_tokens|normalizer|pre_tokenizer|"
+                             "post_processor|decoder|model", field));
     if (!het_json_end(&j)) return heti_k_json(s, &j);
     if (field[0].text != NULL) {
         HETI_T_TRY(heti_k_string(s, &field[0], version, sizeof version, &length));
@@ -1786,7 +1768,7 @@ static het_result heti_k_read_parts(const heti_k_source *s, het_tokenizer_info *
             return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[0].at, "version %q, not \"1.0\"", version,
                                heti_t_shown(length, sizeof version));
     }
-    HETI_T_TRY(heti_k_missing(s, &field[8], 0, "the file", "model"));
+    if (field[8].text == NULL) return heti_k_bad(s, HET_ERR_FORMAT, 0, "the file lacks \"model\"");
     HETI_T_TRY(heti_k_only_null(s, &field[1], "truncation"));
     HETI_T_TRY(heti_k_only_null(s, &field[2], "padding"));
     HETI_T_TRY(heti_k_read_normalizer(s, &field[4], info));
@@ -1959,8 +1941,8 @@ static het_result heti_k_added_texts(het_tokenizer *t, heti_k_added *a, heti_k_t
     a->pattern = a->content;
     a->pattern_length = a->content_length;
     if (a->normalized && t->info.nfc) {
-        const unsigned char *text =
-                             HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, t->bytes + a->content));
+        const void *content = t->bytes + a->content;
+        const unsigned char *text = HETI_T_CAST(const unsigned char *, content);
         result = heti_k_nfc(text, a->content_length, &normal, &points, &t->allocator, error);
         if (result == HET_OK && (normal.used != a->content_length || memcmp(normal.data, text, normal.used) != 0)) {
             a->pattern = HETI_T_CAST(uint32_t, t->bytes_used);
@@ -2254,8 +2236,8 @@ static het_result heti_k_encode_word(heti_k_encoder *e, const unsigned char *tex
                            HETI_T_CAST(int64_t, length));
     HETI_T_TRY(heti_t_list_room(&e->symbols, length * sizeof *symbol, &e->allocator, e->error));
     HETI_T_TRY(heti_t_list_room(&e->heap, length * 2 * sizeof *e->entry, &e->allocator, e->error));
-    symbol = HETI_T_CAST(heti_k_symbol *, HETI_T_CAST(void *, e->symbols.data));
-    e->entry = HETI_T_CAST(uint64_t *, HETI_T_CAST(void *, e->heap.data));
+    symbol = HETI_T_ITEMS(e->symbols, heti_k_symbol);
+    e->entry = HETI_T_ITEMS(e->heap, uint64_t);
     for (i = 0; i < length; i++) {
         symbol[i].id = t->byte_id[text[i]];
         symbol[i].before = i > 0 ? HETI_T_CAST(uint32_t, i - 1) : HETI_K_NONE;
@@ -2340,8 +2322,8 @@ static het_result heti_k_encode_text(heti_k_encoder *e, int level, const unsigne
     size_t done = 0, from = 0, spaces = 0, i;
     found->used = 0;
     HETI_T_TRY(heti_k_match_all(&e->t->matcher[level], text, length, found, &e->allocator, e->error));
-    for (i = found->used / sizeof(heti_k_found); i-- > 0;) {
-        const heti_k_found *hit = HETI_T_CAST(const heti_k_found *, HETI_T_CAST(const void *, found->data)) + i;
+    for (i = HETI_T_COUNT(*found, heti_k_found); i-- > 0;) {
+        const heti_k_found *hit = &HETI_T_ITEMS(*found, const heti_k_found)[i];
         const heti_k_added *a = &e->t->added[hit->added];
         size_t begin = hit->at, end = begin + a->pattern_length;
         if (begin < from) continue;
@@ -2502,11 +2484,11 @@ typedef struct heti_k_set {
 typedef struct heti_k_item { size_t at, length; int64_t count; } heti_k_item;
 
 static heti_k_item *heti_k_items(const heti_k_set *set) {
-    return HETI_T_CAST(heti_k_item *, HETI_T_CAST(void *, set->entry.data));
+    return HETI_T_ITEMS(set->entry, heti_k_item);
 }
 
 static size_t heti_k_set_slot(const heti_k_set *set, const void *text, size_t length) {
-    const uint32_t *slot = HETI_T_CAST(const uint32_t *, HETI_T_CAST(const void *, set->slot.data));
+    const uint32_t *slot = HETI_T_ITEMS(set->slot, const uint32_t);
     size_t at = HETI_T_CAST(size_t, het_xxh64(text, length, 0)) & (set->slots - 1);
     for (; slot[at] != 0; at = (at + 1) & (set->slots - 1)) {
         const heti_k_item *item = &heti_k_items(set)[slot[at] - 1];
@@ -2523,7 +2505,7 @@ static het_result heti_k_set_grow(heti_k_set *set, const het_allocator *allocato
     set->slot.used = 0;
     HETI_T_TRY(heti_t_list_room(&set->slot, set->slots * sizeof *slot, allocator, error));
     memset(set->slot.data, 0, set->slots * sizeof *slot);
-    slot = HETI_T_CAST(uint32_t *, HETI_T_CAST(void *, set->slot.data));
+    slot = HETI_T_ITEMS(set->slot, uint32_t);
     for (i = 0; i < set->count; i++) {
         const heti_k_item *item = &heti_k_items(set)[i];
         slot[heti_k_set_slot(set, set->bytes.data + item->at, item->length)] = HETI_T_CAST(uint32_t, i + 1);
@@ -2541,7 +2523,7 @@ static het_result heti_k_set_add(heti_k_set *set, const void *text, size_t lengt
             return heti_t_fail(error, HET_ERR_LIMIT, "het_tokenizer_train: more than 2^30 different words");
         HETI_T_TRY(heti_k_set_grow(set, allocator, error));
     }
-    slot = HETI_T_CAST(uint32_t *, HETI_T_CAST(void *, set->slot.data)) + heti_k_set_slot(set, text, length);
+    slot = HETI_T_ITEMS(set->slot, uint32_t) + heti_k_set_slot(set, text, length);
     if (*slot == 0) {
         item.at = set->bytes.used;
         item.length = length;
@@ -2585,8 +2567,6 @@ typedef struct heti_k_learner {
     uint32_t step;
 } heti_k_learner;
 
-#define HETI_K_ITEMS(type, list) HETI_T_CAST(type *, HETI_T_CAST(void *, (list).data))
-
 static het_result heti_k_count_word(heti_k_encoder *e, const unsigned char *text, size_t length) {
     heti_k_learner *l = HETI_T_CAST(heti_k_learner *, e->user);
     size_t index;
@@ -2596,9 +2576,9 @@ static het_result heti_k_count_word(heti_k_encoder *e, const unsigned char *text
 /* ---- pairs ---- */
 
 static size_t heti_k_learn_slot(const heti_k_learner *l, uint64_t key) {
-    const uint32_t *slot = HETI_K_ITEMS(const uint32_t, l->slots);
+    const uint32_t *slot = HETI_T_ITEMS(l->slots, const uint32_t);
     size_t at = HETI_T_CAST(size_t, heti_k_mix(key, 0)) & (l->slot_count - 1);
-    while (slot[at] != 0 && HETI_K_ITEMS(const heti_k_pair, l->pairs)[slot[at] - 1].key != key)
+    while (slot[at] != 0 && HETI_T_ITEMS(l->pairs, const heti_k_pair)[slot[at] - 1].key != key)
         at = (at + 1) & (l->slot_count - 1);
     return at;
 }
@@ -2610,20 +2590,20 @@ static het_result heti_k_learn_grow(heti_k_learner *l) {
     HETI_T_TRY(heti_t_list_room(&l->slots, l->slot_count * sizeof(uint32_t), &l->allocator, l->error));
     memset(l->slots.data, 0, l->slot_count * sizeof(uint32_t));
     for (i = 0; i < l->pair_count; i++)
-        HETI_K_ITEMS(uint32_t, l->slots)[heti_k_learn_slot(l, HETI_K_ITEMS(heti_k_pair, l->pairs)[i].key)] =
+        HETI_T_ITEMS(l->slots, uint32_t)[heti_k_learn_slot(l, HETI_T_ITEMS(l->pairs, heti_k_pair)[i].key)] =
         HETI_T_CAST(uint32_t, i + 1);
     return HET_OK;
 }
 
 /* The pair that begins at a place is met `change` times more. */
 static het_result heti_k_learn_count(heti_k_learner *l, uint32_t at, int64_t change) {
-    const heti_k_place_in_word *place = HETI_K_ITEMS(const heti_k_place_in_word, l->places);
+    const heti_k_place_in_word *place = HETI_T_ITEMS(l->places, const heti_k_place_in_word);
     const uint64_t key = HETI_T_CAST(uint64_t, place[at].id) << 32 | HETI_T_CAST(uint64_t, place[place[at].after].id);
     heti_k_pair *pair, fresh;
     heti_k_node node;
     uint32_t *slot;
     if (l->pair_count * 2 >= l->slot_count) HETI_T_TRY(heti_k_learn_grow(l));
-    slot = HETI_K_ITEMS(uint32_t, l->slots) + heti_k_learn_slot(l, key);
+    slot = HETI_T_ITEMS(l->slots, uint32_t) + heti_k_learn_slot(l, key);
     if (*slot == 0) {
         fresh.key = key;
         fresh.count = 0;
@@ -2633,7 +2613,7 @@ static het_result heti_k_learn_count(heti_k_learner *l, uint32_t at, int64_t cha
         HETI_T_TRY(heti_t_list_add(&l->pairs, &fresh, sizeof fresh, &l->allocator, l->error));
         *slot = HETI_T_CAST(uint32_t, ++l->pair_count);
     }
-    pair = HETI_K_ITEMS(heti_k_pair, l->pairs) + (*slot - 1);
+    pair = HETI_T_ITEMS(l->pairs, heti_k_pair) + (*slot - 1);
     pair->count += change;
     if (change < 0) return HET_OK;
     node.place = at;
@@ -2661,7 +2641,7 @@ static het_result heti_k_candidate_push(heti_k_learner *l, int64_t count, uint64
     c.key = key;
     l->heap.used = l->entries * sizeof c;
     HETI_T_TRY(heti_t_list_add(&l->heap, &c, sizeof c, &l->allocator, l->error));
-    heap = HETI_K_ITEMS(heti_k_candidate, l->heap);
+    heap = HETI_T_ITEMS(l->heap, heti_k_candidate);
     l->entries++;
     for (; at > 0 && heti_k_is_before(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
     heap[at] = c;
@@ -2669,7 +2649,7 @@ static het_result heti_k_candidate_push(heti_k_learner *l, int64_t count, uint64
 }
 
 static heti_k_candidate heti_k_candidate_pop(heti_k_learner *l) {
-    heti_k_candidate *heap = HETI_K_ITEMS(heti_k_candidate, l->heap);
+    heti_k_candidate *heap = HETI_T_ITEMS(l->heap, heti_k_candidate);
     const heti_k_candidate top = heap[0], last = heap[--l->entries];
     size_t at = 0, child;
     for (; (child = 2 * at + 1) < l->entries; at = child) {
@@ -2683,11 +2663,11 @@ static heti_k_candidate heti_k_candidate_pop(heti_k_learner *l) {
 
 /* Pairs that became commoner in this step go into the heap. */
 static het_result heti_k_learn_queue(heti_k_learner *l) {
-    const size_t count = l->touched.used / sizeof(uint32_t);
+    const size_t count = HETI_T_COUNT(l->touched, uint32_t);
     size_t i;
     for (i = 0; i < count; i++) {
-        const heti_k_pair *pair = HETI_K_ITEMS(const heti_k_pair, l->pairs) + (HETI_K_ITEMS(const uint32_t,
-            l->touched)[i] - 1);
+        const uint32_t number = HETI_T_ITEMS(l->touched, const uint32_t)[i];
+        const heti_k_pair *pair = &HETI_T_ITEMS(l->pairs, const heti_k_pair)[number - 1];
         if (pair->count > 0) HETI_T_TRY(heti_k_candidate_push(l, pair->count, pair->key));
     }
     l->touched.used = 0;
@@ -2718,7 +2698,7 @@ static het_result heti_k_learn_start(heti_k_learner *l, const int32_t *byte_id) 
         }
     }
     for (i = 0; i < l->place_count; i++) {
-        const heti_k_place_in_word *p = HETI_K_ITEMS(const heti_k_place_in_word, l->places) + i;
+        const heti_k_place_in_word *p = HETI_T_ITEMS(l->places, const heti_k_place_in_word) + i;
         if (p->after != HETI_K_NONE)
             HETI_T_TRY(heti_k_learn_count(l, HETI_T_CAST(uint32_t, i), heti_k_items(&l->words)[p->word].count));
     }
@@ -2727,7 +2707,7 @@ static het_result heti_k_learn_start(heti_k_learner *l, const int32_t *byte_id) 
 
 /* Joins a place with the one after it. */
 static het_result heti_k_learn_join(heti_k_learner *l, uint32_t at, int32_t id) {
-    heti_k_place_in_word *place = HETI_K_ITEMS(heti_k_place_in_word, l->places);
+    heti_k_place_in_word *place = HETI_T_ITEMS(l->places, heti_k_place_in_word);
     const int64_t count = heti_k_items(&l->words)[place[at].word].count;
     const uint32_t gone = place[at].after;
     if (place[at].before != HETI_K_NONE) HETI_T_TRY(heti_k_learn_count(l, place[at].before, -count));
@@ -2745,26 +2725,26 @@ static het_result heti_k_learn_join(heti_k_learner *l, uint32_t at, int32_t id) 
    no useful order. */
 static het_result heti_k_learn_step(heti_k_learner *l, heti_k_pair *pair, int32_t id) {
     const int32_t left = HETI_T_CAST(int32_t, pair->key >> 32), right = HETI_T_CAST(int32_t, pair->key & 0xFFFFFFFFu);
-    const size_t number = HETI_T_CAST(size_t, pair - HETI_K_ITEMS(heti_k_pair, l->pairs));
+    const size_t number = HETI_T_CAST(size_t, pair - HETI_T_ITEMS(l->pairs, heti_k_pair));
     uint32_t node, *sorted;
     size_t count = 0, i;
     l->sorted.used = 0;
-    for (node = pair->first; node != HETI_K_NONE; node = HETI_K_ITEMS(const heti_k_node, l->nodes)[node].next) {
-        HETI_T_TRY(heti_t_list_add(&l->sorted, &HETI_K_ITEMS(const heti_k_node, l->nodes)[node].place, sizeof node,
+    for (node = pair->first; node != HETI_K_NONE; node = HETI_T_ITEMS(l->nodes, const heti_k_node)[node].next) {
+        HETI_T_TRY(heti_t_list_add(&l->sorted, &HETI_T_ITEMS(l->nodes, const heti_k_node)[node].place, sizeof node,
                                    &l->allocator, l->error));
         count++;
     }
     pair->first = HETI_K_NONE;
     HETI_T_TRY(heti_t_list_room(&l->sorted, count * sizeof node, &l->allocator, l->error));
-    sorted = HETI_K_ITEMS(uint32_t, l->sorted);
+    sorted = HETI_T_ITEMS(l->sorted, uint32_t);
     heti_k_sort(sorted, sorted + count, count, 0);
     for (i = 0; i < count; i++) {
-        const heti_k_place_in_word *place = HETI_K_ITEMS(const heti_k_place_in_word, l->places);
-        const heti_k_place_in_word *p = &place[HETI_K_ITEMS(const uint32_t, l->sorted)[i]];
+        const heti_k_place_in_word *place = HETI_T_ITEMS(l->places, const heti_k_place_in_word);
+        const heti_k_place_in_word *p = &place[HETI_T_ITEMS(l->sorted, const uint32_t)[i]];
         if (p->id != left || p->after == HETI_K_NONE || place[p->after].id != right) continue;
-        HETI_T_TRY(heti_k_learn_join(l, HETI_K_ITEMS(const uint32_t, l->sorted)[i], id));
+        HETI_T_TRY(heti_k_learn_join(l, HETI_T_ITEMS(l->sorted, const uint32_t)[i], id));
     }
-    HETI_K_ITEMS(heti_k_pair, l->pairs)[number].count = 0;
+    HETI_T_ITEMS(l->pairs, heti_k_pair)[number].count = 0;
     return heti_k_learn_queue(l);
 }
 
@@ -2783,8 +2763,8 @@ static het_result heti_k_learn_token(heti_k_learner *l, uint64_t key, int32_t *i
 static het_result heti_k_learn_all(heti_k_learner *l, int64_t vocab, int64_t min_count) {
     while (HETI_T_CAST(int64_t, l->tokens.count) < vocab && l->entries > 0) {
         const heti_k_candidate top = heti_k_candidate_pop(l);
-        heti_k_pair *pair = HETI_K_ITEMS(heti_k_pair, l->pairs) + (HETI_K_ITEMS(const uint32_t,
-            l->slots)[heti_k_learn_slot(l, top.key)] - 1);
+        const uint32_t number = HETI_T_ITEMS(l->slots, const uint32_t)[heti_k_learn_slot(l, top.key)];
+        heti_k_pair *pair = &HETI_T_ITEMS(l->pairs, heti_k_pair)[number - 1];
         int32_t id = 0;
         if (pair->count != top.count) {
             if (pair->count > 0) HETI_T_TRY(heti_k_candidate_push(l, pair->count, pair->key));
@@ -2801,92 +2781,74 @@ static het_result heti_k_learn_all(heti_k_learner *l, int64_t vocab, int64_t min
 
 /* ---- tokenizer.json from what was learnt ---- */
 
-static het_result heti_k_json_text(heti_k_learner *l, const char *text) {
-    return heti_t_list_add(&l->json, text, strlen(text), &l->allocator, l->error);
-}
-
-static het_result heti_k_json_number(heti_k_learner *l, size_t value) {
-    char digits[24];
-    heti_t_text text = heti_t_text_in(digits, sizeof digits);
-    heti_t_unsigned(&text, value);
-    return heti_t_list_add(&l->json, digits, text.length, &l->allocator, l->error);
-}
-
 /* A token in quotes, spelled in the alphabet (special ones consist of letters that stand for
    themselves). */
-static het_result heti_k_json_token(heti_k_learner *l, size_t index) {
+static void heti_k_json_token(heti_t_text *t, const heti_k_learner *l, size_t index) {
     const heti_k_item item = heti_k_items(&l->tokens)[index];
-    size_t i;
+    size_t i, k, size;
     char letter[4];
-    HETI_T_TRY(heti_k_json_text(l, "\""));
+    heti_t_char(t, '"');
     for (i = 0; i < item.length; i++) {
         const unsigned char byte = HETI_T_CAST(unsigned char, l->tokens.bytes.data[item.at + i]);
-        if (byte == '"' || byte == '\\') HETI_T_TRY(heti_k_json_text(l, "\\"));
-        HETI_T_TRY(heti_t_list_add(&l->json, letter, heti_t_utf8(heti_t_letter_of_byte(byte), letter), &l->allocator,
-                                   l->error));
+        if (byte == '"' || byte == '\\') heti_t_char(t, '\\');
+        size = heti_t_utf8(heti_t_letter_of_byte(byte), letter);
+        for (k = 0; k < size; k++) heti_t_char(t, letter[k]);
     }
-    return heti_k_json_text(l, "\"");
+    heti_t_char(t, '"');
 }
 
-static const char *heti_k_json_pre_tokenizer(het_split split) {
-    switch (split) {
-    case HET_SPLIT_LLAMA3:
-        return "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
-               "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
-               "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"
-               "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\",\"invert\":false},"
-               "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}]}";
-    case HET_SPLIT_QWEN2:
-        return "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
-               "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
-               "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"
-               "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\",\"invert\":false},"
-               "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}]}";
-    case HET_SPLIT_WHOLE:
-        return "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}";
-    default: return "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
-    }
+static void heti_k_json_pre_tokenizer(heti_t_text *t, het_split split) {
+    const int cut = split == HET_SPLIT_LLAMA3 ? 1 : split == HET_SPLIT_QWEN2 ? 2 : 0;
+    if (cut > 0)
+        heti_t_format(t, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":%j},"
+                      "\"behavior\":\"Isolated\",\"invert\":false},", heti_k_cuttings[cut].pattern);
+    heti_t_format(t, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":%s}%s",
+                  cut > 0 || split == HET_SPLIT_WHOLE ? "false" : "true", cut > 0 ? "]}" : "");
 }
 
-static het_result heti_k_json_file(heti_k_learner *l, const het_tokenizer_desc *d) {
-    const size_t merges = l->merges.used / sizeof(uint64_t);
+static void heti_k_json_file(heti_t_text *t, const heti_k_learner *l, const het_tokenizer_desc *d) {
     size_t i;
-    l->json.used = 0;
-    HETI_T_TRY(heti_k_json_text(l, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n\"added_tokens\":["));
+    heti_t_put(t, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n\"added_tokens\":[");
     for (i = 0; HETI_T_CAST(int64_t, i) < d->specials; i++) {
-        HETI_T_TRY(heti_k_json_text(l, i > 0 ? ",\n{\"id\":" : "{\"id\":"));
-        HETI_T_TRY(heti_k_json_number(l, i));
-        HETI_T_TRY(heti_k_json_text(l, ",\"content\":"));
-        HETI_T_TRY(heti_k_json_token(l, i));
-        HETI_T_TRY(heti_k_json_text(l,
-                                    ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-                                    "\"normalized\":false,\"special\":true}"));
+        heti_t_format(t, "%s{\"id\":%u,\"content\":", i > 0 ? ",\n" : "", HETI_T_CAST(uint64_t, i));
+        heti_k_json_token(t, l, i);
+        heti_t_put(t, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
+                      "\"special\":true}");
     }
-    HETI_T_TRY(heti_k_json_text(l, d->nfc == HET_YES ? "],\n\"normalizer\":{\"type\":\"NFC\"}" :
-                                "],\n\"normalizer\":null"));
-    HETI_T_TRY(heti_k_json_text(l, ",\n\"pre_tokenizer\":"));
-    HETI_T_TRY(heti_k_json_text(l, heti_k_json_pre_tokenizer(d->split)));
-    HETI_T_TRY(heti_k_json_text(l, ",\n\"post_processor\":null,\n\"decoder\":"
+    heti_t_format(t, "],\n\"normalizer\":%s,\n\"pre_tokenizer\":",
+                  d->nfc == HET_YES ? "{\"type\":\"NFC\"}" : "null");
+    heti_k_json_pre_tokenizer(t, d->split);
+    heti_t_put(t, ",\n\"post_processor\":null,\n\"decoder\":"
         "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},\n"
         "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
         "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
-        "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\"vocab\":{\n"));
+        "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\"vocab\":{\n");
     for (i = 0; i < l->tokens.count; i++) {
-        HETI_T_TRY(heti_k_json_text(l, i > 0 ? "," : ""));
-        HETI_T_TRY(heti_k_json_token(l, i));
-        HETI_T_TRY(heti_k_json_text(l, ":"));
-        HETI_T_TRY(heti_k_json_number(l, i));
+        if (i > 0) heti_t_char(t, ',');
+        heti_k_json_token(t, l, i);
+        heti_t_format(t, ":%u", HETI_T_CAST(uint64_t, i));
     }
-    HETI_T_TRY(heti_k_json_text(l, "},\n\"merges\":["));
-    for (i = 0; i < merges; i++) {
-        const uint64_t key = HETI_K_ITEMS(const uint64_t, l->merges)[i];
-        HETI_T_TRY(heti_k_json_text(l, i > 0 ? ",[" : "["));
-        HETI_T_TRY(heti_k_json_token(l, HETI_T_CAST(size_t, key >> 32)));
-        HETI_T_TRY(heti_k_json_text(l, ","));
-        HETI_T_TRY(heti_k_json_token(l, HETI_T_CAST(size_t, key & 0xFFFFFFFFu)));
-        HETI_T_TRY(heti_k_json_text(l, "]"));
+    heti_t_put(t, "},\n\"merges\":[");
+    for (i = 0; i < HETI_T_COUNT(l->merges, uint64_t); i++) {
+        const uint64_t key = HETI_T_ITEMS(l->merges, const uint64_t)[i];
+        heti_t_put(t, i > 0 ? ",[" : "[");
+        heti_k_json_token(t, l, HETI_T_CAST(size_t, key >> 32));
+        heti_t_char(t, ',');
+        heti_k_json_token(t, l, HETI_T_CAST(size_t, key & 0xFFFFFFFFu));
+        heti_t_char(t, ']');
     }
-    return heti_k_json_text(l, "]}}\n");
+    heti_t_put(t, "]}}\n");
+}
+
+/* The tokenizer that has what was learnt so far. */
+static het_result heti_k_learnt(heti_k_learner *l, const het_tokenizer_desc *d, het_tokenizer **tokenizer) {
+    heti_t_text t = heti_t_text_in(NULL, 0);
+    heti_k_json_file(&t, l, d);
+    l->json.used = 0;
+    HETI_T_TRY(heti_t_list_room(&l->json, t.length + 1, &l->allocator, l->error));
+    t = heti_t_text_in(l->json.data, t.length + 1);
+    heti_k_json_file(&t, l, d);
+    return het_tokenizer_read(l->json.data, t.length, &l->allocator, tokenizer, l->error);
 }
 
 /* Special tokens, then the 256 bytes. */
@@ -2929,8 +2891,7 @@ static het_result heti_k_learn(heti_k_learner *l, const het_tokenizer_desc *d, c
     int32_t byte_id[256];
     het_result result;
     HETI_T_TRY(heti_k_learn_alphabet(l, d, byte_id));
-    HETI_T_TRY(heti_k_json_file(l, d));
-    HETI_T_TRY(het_tokenizer_read(l->json.data, l->json.used, &l->allocator, &bare, l->error));
+    HETI_T_TRY(heti_k_learnt(l, d, &bare));
     result = heti_k_encoder_start(&e, bare, text, &l->allocator, l->error);
     e.word = heti_k_count_word;
     e.user = l;
@@ -2940,8 +2901,7 @@ static het_result heti_k_learn(heti_k_learner *l, const het_tokenizer_desc *d, c
     if (result != HET_OK) return result;
     HETI_T_TRY(heti_k_learn_start(l, byte_id));
     HETI_T_TRY(heti_k_learn_all(l, d->vocab, d->min_count));
-    HETI_T_TRY(heti_k_json_file(l, d));
-    return het_tokenizer_read(l->json.data, l->json.used, &l->allocator, tokenizer, l->error);
+    return heti_k_learnt(l, d, tokenizer);
 }
 
 HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const char *text, size_t length,
