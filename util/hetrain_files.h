@@ -4022,7 +4022,7 @@ enum { HETI_F_GGUF_NORMAL = 1, HETI_F_GGUF_CONTROL = 3, HETI_F_GGUF_USER = 4, HE
 static const char *const heti_f_gguf_names[][2] = {
     { "transformer.wte", "token_embd" }, { "transformer.wpe", "position_embd" },
         { "transformer.h.#.ln_1", "blk.#.attn_norm" },
-    { "transformer.h.#.attn.c_attn.q", "blk.#.attn_qkv" }, { "transformer.h.#.attn.c_proj", "blk.#.attn_output" },
+    { "transformer.h.#.attn.c_attn", "blk.#.attn_qkv" }, { "transformer.h.#.attn.c_proj", "blk.#.attn_output" },
     { "transformer.h.#.ln_2", "blk.#.ffn_norm" }, { "transformer.h.#.mlp.c_fc", "blk.#.ffn_up" },
     { "transformer.h.#.mlp.c_proj", "blk.#.ffn_down" },
     { "transformer.ln_f", "output_norm" }, { "lm_head", "output" },
@@ -4036,7 +4036,7 @@ static const char *const heti_f_gguf_names[][2] = {
     { "model.layers.#.mlp.up_proj", "blk.#.ffn_up" }, { "model.layers.#.mlp.down_proj", "blk.#.ffn_down" },
     { "model.norm", "output_norm" },
     { "gpt_neox.embed_in", "token_embd" }, { "gpt_neox.layers.#.input_layernorm", "blk.#.attn_norm" },
-    { "gpt_neox.layers.#.attention.query_key_value.q", "blk.#.attn_qkv" }, { "gpt_neox.layers.#.attention.dense",
+    { "gpt_neox.layers.#.attention.query_key_value", "blk.#.attn_qkv" }, { "gpt_neox.layers.#.attention.dense",
         "blk.#.attn_output" },
     { "gpt_neox.layers.#.post_attention_layernorm", "blk.#.ffn_norm" }, { "gpt_neox.layers.#.mlp.dense_h_to_4h",
         "blk.#.ffn_up" },
@@ -4046,12 +4046,11 @@ static const char *const heti_f_gguf_names[][2] = {
 #define HETI_F_GGUF_NAMES HETI_T_CAST(int, sizeof heti_f_gguf_names / sizeof heti_f_gguf_names[0])
 static const char heti_f_gguf_embedding[] = "token_embd.weight", heti_f_gguf_positions[] = "position_embd.weight";
 
-/* A tensor of the file: the rows of 1 or 3 parameters below each other; of 0: the divisors of
-   rotary frequencies. */
+/* A tensor of the file: rows of 1 or 3 parameters below each other; of 0: the divisors of rotary
+   frequencies. */
 typedef struct heti_f_gguf_tensor {
     char name[64];
-    int parts, rank;
-    int64_t part[3], part_rows[3], rows, columns;
+    heti_f_stored stored;             /* its parameters, their rows and columns, and count */
     het_element element;
     int paired;                       /* rows of each head as column pairs (2i, 2i + 1) instead of (i, i + E/2) */
 } heti_f_gguf_tensor;
@@ -4134,46 +4133,50 @@ static het_result heti_f_gguf_refuse(const heti_f_gguf *g, const char *setting, 
                        g->architecture, wanted);
 }
 
-static het_result heti_f_gguf_rotary(const heti_f_gguf *g) {
-    const het_model_desc *m = g->model;
-    if (m->norm != HET_RMSNORM) return heti_f_gguf_refuse(g, "norm", "RMSNorm");
-    if (m->activation != HET_SWIGLU) return heti_f_gguf_refuse(g, "activation", "SwiGLU");
-    if (m->position != HET_ROTARY) return heti_f_gguf_refuse(g, "position", "rotary ones");
-    if (m->parallel == HET_YES) return heti_f_gguf_refuse(g, "parallel", "no");
-    if (m->rotary_fraction < 1.0f) return heti_f_gguf_refuse(g, "rotary_fraction", "1");
-    if (m->family != HET_QWEN3 && m->qk_norm == HET_YES) return heti_f_gguf_refuse(g, "qk_norm", "no");
-    if (m->family == HET_QWEN3 && m->qk_norm != HET_YES) return heti_f_gguf_refuse(g, "qk_norm", "yes");
-    if (m->family == HET_LLAMA) return HET_OK;
-    if (m->linear_bias == HET_YES) return heti_f_gguf_refuse(g, "linear_bias", "no");
-    if (m->rotary_factor > 0.0f) return heti_f_gguf_refuse(g, "rotary_factor", "0");
-    if (m->family == HET_QWEN2 && m->heads * m->head_size != m->width)
-        return heti_f_gguf_refuse(g, "head_size", "width / heads");
-    return HET_OK;
-}
-
-static het_result heti_f_gguf_layernorm(const heti_f_gguf *g) {
-    const het_model_desc *m = g->model;
-    const int neox = m->family == HET_NEOX;
-    if (m->norm != HET_LAYERNORM) return heti_f_gguf_refuse(g, "norm", "LayerNorm");
-    if (m->activation != HET_GELU_TANH && (!neox || m->activation != HET_GELU_ERF))
-        return heti_f_gguf_refuse(g, "activation", "GELU");
-    if (m->position != (neox ? HET_ROTARY : HET_LEARNED))
-        return heti_f_gguf_refuse(g, "position", neox ? "rotary ones" : "learned ones");
-    if (!neox && m->parallel == HET_YES) return heti_f_gguf_refuse(g, "parallel", "no");
-    if (m->qk_norm == HET_YES) return heti_f_gguf_refuse(g, "qk_norm", "no");
-    if (m->qkv_bias != HET_YES) return heti_f_gguf_refuse(g, "qkv_bias", "yes");
-    if (m->linear_bias != HET_YES) return heti_f_gguf_refuse(g, "linear_bias", "yes");
-    if (m->rotary_factor > 0.0f) return heti_f_gguf_refuse(g, "rotary_factor", "0");
-    if (m->kv_heads != m->heads) return heti_f_gguf_refuse(g, "kv_heads", "as many as heads");
-    if (m->heads * m->head_size != m->width) return heti_f_gguf_refuse(g, "head_size", "width / heads");
-    return HET_OK;
-}
+/* What a setting must be in llama.cpp's models, one of the words of `values`, and how that is
+   called. */
+typedef struct heti_f_gguf_rule { int families; const char *setting, *values, *wanted; } heti_f_gguf_rule;
+static const heti_f_gguf_rule heti_f_gguf_rules[] = {
+    { HETI_F_IN_ALL, "causal", " yes ", "yes" },
+    { HETI_F_IN_ALL, "window", " 0 ", "0" },
+    { HETI_F_IN_GATED, "norm", " rmsnorm ", "RMSNorm" },
+    { HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "norm", " layernorm ", "LayerNorm" },
+    { HETI_F_IN_GATED, "activation", " swiglu ", "SwiGLU" },
+    { HETI_F_IN_GPT2, "activation", " gelu_tanh ", "GELU" },
+    { HETI_F_IN_NEOX, "activation", " gelu_tanh gelu_erf ", "GELU" },
+    { HETI_F_IN_ROTARY, "position", " rotary ", "rotary ones" },
+    { HETI_F_IN_GPT2, "position", " learned ", "learned ones" },
+    { HETI_F_IN_ALL - HETI_F_IN_NEOX, "parallel", " no ", "no" },
+    { HETI_F_IN_GATED, "rotary_fraction", " 1.0 ", "1" },
+    { HETI_F_IN_ALL - HETI_F_IN_QWEN3, "qk_norm", " no ", "no" },
+    { HETI_F_IN_QWEN3, "qk_norm", " yes ", "yes" },
+    { HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "qkv_bias", " yes ", "yes" },
+    { HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "linear_bias", " yes ", "yes" },
+    { HETI_F_IN_QWEN, "linear_bias", " no ", "no" },
+    { HETI_F_IN_ALL - HETI_F_IN_LLAMA, "rotary_factor", " 0.0 ", "0" }
+};
 
 static het_result heti_f_gguf_model(const heti_f_gguf *g) {
-    if (g->model->causal != HET_YES) return heti_f_gguf_refuse(g, "causal", "yes");
-    if (g->model->window != 0) return heti_f_gguf_refuse(g, "window", "0");
-    return g->model->family == HET_GPT2 || g->model->family == HET_NEOX ? heti_f_gguf_layernorm(g) :
-        heti_f_gguf_rotary(g);
+    const het_model_desc *m = g->model;
+    const int in = 1 << (m->family - HET_GPT2);
+    char text[64];
+    size_t i;
+    for (i = 0; i < sizeof heti_f_gguf_rules / sizeof heti_f_gguf_rules[0]; i++) {
+        const heti_f_gguf_rule *rule = &heti_f_gguf_rules[i];
+        heti_t_text value = heti_t_text_in(text, sizeof text);
+        het_setting s;
+        (void)heti_f_setting(m, rule->setting, &s);
+        heti_t_char(&value, ' ');
+        heti_t_setting_text(&value, &s);
+        heti_t_char(&value, ' ');
+        if ((rule->families & in) != 0 && strstr(rule->values, text) == NULL)
+            return heti_f_gguf_refuse(g, rule->setting, rule->wanted);
+    }
+    if ((in & (HETI_F_IN_GPT2 | HETI_F_IN_NEOX)) != 0 && m->kv_heads != m->heads)
+        return heti_f_gguf_refuse(g, "kv_heads", "as many as heads");
+    if ((in & (HETI_F_IN_GPT2 | HETI_F_IN_NEOX | HETI_F_IN_QWEN2)) != 0 && m->heads * m->head_size != m->width)
+        return heti_f_gguf_refuse(g, "head_size", "width / heads");
+    return HET_OK;
 }
 
 /* The ways to cut text by the names llama.cpp knows them by; its llama-bpe ignores merges where a
@@ -4359,29 +4362,18 @@ static void heti_f_gguf_tensor_add(heti_f_gguf *g, const heti_f_gguf_tensor *t) 
 
 /* The tensor that starts at parameter p. */
 static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
-    const het_parameter_info own = heti_f_parameter(g->ctx, p);
     heti_f_gguf_tensor t;
-    heti_f_stored joint;
-    const int third = heti_f_third(g->ctx, p, &joint);
-    int i;
-    if (own.adapter || third > 0 || g->result != HET_OK) return;
+    const char *own = t.stored.name;
     memset(&t, 0, sizeof t);
-    if (!heti_f_gguf_name(own.name, t.name, sizeof t.name)) {
+    if (g->result != HET_OK || !heti_f_stored_at(g->ctx, p, &t.stored)) return;
+    if (!heti_f_gguf_name(own, t.name, sizeof t.name)) {
         g->result = heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: llama.cpp's %s has no tensor for %s",
-                                g->architecture, own.name);
+                                g->architecture, own);
         return;
     }
-    t.parts = third == 0 ? 3 : 1;
-    for (i = 0; i < t.parts; i++) {
-        t.part[i] = third == 0 ? joint.part[i] : p;
-        t.part_rows[i] = third == 0 ? joint.rows[i] : own.rows;
-        t.rows += t.part_rows[i];
-    }
-    t.columns = own.columns;
-    t.rank = own.columns == 1 ? 1 : 2;
-    t.element = t.rank == 2 && strcmp(t.name, heti_f_gguf_positions) != 0 ? g->desc.element : HET_ELEMENT_F32;
-    t.paired = g->model->family == HET_LLAMA && (strstr(own.name, ".self_attn.q_proj.") != NULL ||
-                                                 strstr(own.name, ".self_attn.k_proj.") != NULL);
+    t.element = t.stored.rank == 2 && strcmp(t.name, heti_f_gguf_positions) != 0 ? g->desc.element : HET_ELEMENT_F32;
+    t.paired = g->model->family == HET_LLAMA &&
+               (strstr(own, ".self_attn.q_proj.") != NULL || strstr(own, ".self_attn.k_proj.") != NULL);
     heti_f_gguf_tensor_add(g, &t);
     /* gptneox asks for a head */
     if (g->model->family == HET_NEOX && g->model->tied == HET_YES && strcmp(t.name, heti_f_gguf_embedding) == 0) {
@@ -4397,16 +4389,15 @@ static void heti_f_gguf_tensors(heti_f_gguf *g) {
     if (g->model->rotary_factor <= 0.0f) return;
     memset(&t, 0, sizeof t);
     heti_f_copy(t.name, sizeof t.name, "rope_freqs.weight", 17);
-    t.rank = 1;
-    t.rows = g->model->head_size / 2;
-    t.columns = 1;
+    t.stored.rank = 1;
+    t.stored.count = g->model->head_size / 2;
+    t.stored.columns = 1;
     t.element = HET_ELEMENT_F32;
     heti_f_gguf_tensor_add(g, &t);
 }
 
 static uint64_t heti_f_gguf_bytes(const heti_f_gguf_tensor *t) {
-    return HETI_T_CAST(uint64_t, t->rows) * HETI_T_CAST(uint64_t, t->columns) *
-        HETI_T_CAST(uint64_t, heti_f_elements[t->element].bits / 8);
+    return HETI_T_CAST(uint64_t, t->stored.count * (heti_f_elements[t->element].bits / 8));
 }
 
 static uint64_t heti_f_gguf_rest(uint64_t size) {
@@ -4421,9 +4412,9 @@ static void heti_f_gguf_descriptions(heti_f_gguf *g) {
     for (i = 0; i < count; i++) {
         const heti_f_gguf_tensor *t = &tensor[i];
         heti_f_gguf_string(g, t->name, strlen(t->name));
-        heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->rank), 4);
-        if (t->rank == 2) heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->columns), 8);
-        heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->rows), 8);
+        heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->stored.rank), 4);
+        if (t->stored.rank == 2) heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->stored.columns), 8);
+        heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->stored.count / t->stored.columns), 8);
         heti_f_gguf_number(g, t->element == HET_ELEMENT_F16 ? 1 : t->element == HET_ELEMENT_BF16 ? 30 : 0, 4);
         heti_f_gguf_number(g, offset, 8);
         offset += heti_f_gguf_bytes(t);
@@ -4479,12 +4470,13 @@ static int64_t heti_f_gguf_row(const het_model_desc *m, int64_t row) {
 
 static het_result heti_f_gguf_part(const heti_f_gguf *g, const heti_f_gguf_tensor *t, const float *values,
                                    int64_t count, const het_writer *to) {
+    const int64_t columns = t->stored.columns;
     int64_t i;
     HETI_T_TRY(heti_f_holds(t->element, values, count, t->name, g->error));
     if (to == NULL) return HET_OK;
     if (!t->paired) return het_safetensors_put(to, t->element, values, count, g->error);
-    for (i = 0; i < t->rows; i++)
-        HETI_T_TRY(het_safetensors_put(to, t->element, values + heti_f_gguf_row(g->model, i) * t->columns, t->columns,
+    for (i = 0; i < count / columns; i++)
+        HETI_T_TRY(het_safetensors_put(to, t->element, values + heti_f_gguf_row(g->model, i) * columns, columns,
                                        g->error));
     return HET_OK;
 }
@@ -4493,13 +4485,13 @@ static het_result heti_f_gguf_tensor_data(const heti_f_gguf *g, const heti_f_ggu
                                           const het_writer *to) {
     static const unsigned char heti_f_zeros[HETI_F_GGUF_ALIGN] = { 0 };
     int i;
-    for (i = 0; i < t->parts; i++) {
-        HETI_T_TRY(het_parameter_read(g->ctx, t->part[i], HET_WEIGHT, values));
-        HETI_T_TRY(heti_f_gguf_part(g, t, values, t->part_rows[i] * t->columns, to));
+    for (i = 0; i < t->stored.parts; i++) {
+        HETI_T_TRY(het_parameter_read(g->ctx, t->stored.part[i], HET_WEIGHT, values));
+        HETI_T_TRY(heti_f_gguf_part(g, t, values, t->stored.rows[i] * t->stored.columns, to));
     }
-    if (t->parts == 0) {
+    if (t->stored.parts == 0) {
         heti_f_gguf_divisors(g->model, values);
-        HETI_T_TRY(heti_f_gguf_part(g, t, values, t->rows, to));
+        HETI_T_TRY(heti_f_gguf_part(g, t, values, t->stored.count, to));
     }
     return to == NULL ? HET_OK : heti_f_write(to, heti_f_zeros,
                                               HETI_T_CAST(size_t, heti_f_gguf_rest(heti_f_gguf_bytes(t))), g->error);
@@ -4513,7 +4505,7 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
     het_result result = HET_OK;
     size_t i;
     for (i = 0; i < count; i++)
-        largest = tensor[i].rows * tensor[i].columns > largest ? tensor[i].rows * tensor[i].columns : largest;
+        if (tensor[i].stored.count > largest) largest = tensor[i].stored.count;
     HETI_T_TRY(heti_f_floats_of(heti_f_own(g->ctx), largest, &values, g->error));
     if (to != NULL) result = heti_f_write(to, g->head.data, g->head.used, g->error);
     for (i = 0; result == HET_OK && i < count; i++) result = heti_f_gguf_tensor_data(g, &tensor[i], values, to);
