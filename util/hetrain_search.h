@@ -590,6 +590,40 @@ extern "C" {
 
 enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
 
+static int64_t heti_s_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t heti_s_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static double heti_s_larger(double a, double b) { return a > b ? a : b; }
+static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
+static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
+
+/* A unit's times, in the order of het_unit_time. The planner also has sums of them. */
+enum {
+    HETI_S_FORWARD, HETI_S_BACKWARD, HETI_S_INPUT, HETI_S_WEIGHT, HETI_S_AGAIN, HETI_S_CALLS,
+    HETI_S_LEAST = HETI_S_CALLS,      /* added to a call: what it takes at least, whoever works beside */
+    HETI_S_BOTH = 2 * HETI_S_CALLS,   /* F and B; one more: F, I and W */
+    HETI_S_SUMS = 2 * HETI_S_CALLS + 2
+};
+
+static het_cost *heti_s_curve_of(het_unit_time *t, int what) {
+    return what == HETI_S_FORWARD ? &t->forward : what == HETI_S_BACKWARD ? &t->backward :
+           what == HETI_S_INPUT ? &t->input : what == HETI_S_WEIGHT ? &t->weight : &t->recompute;
+}
+
+static het_cost heti_s_curve(const het_unit_time *t, int what) {
+    het_unit_time copy = *t;
+    return *heti_s_curve_of(&copy, what);
+}
+
+#define HETI_S_COPY(to, from, count) memcpy(to, from, HETI_T_CAST(size_t, count) * sizeof *(to))
+#define HETI_S_CLEAR(to, count) memset(to, 0, HETI_T_CAST(size_t, count) * sizeof *(to))
+#define HETI_S_ROOM(type, count) HETI_T_TAKE(arena, type, count)
+
+/* Gives back a struct of one block, in which `allocator` lies. */
+static void heti_s_give_back(const het_allocator *allocator, void *block, size_t size) {
+    const het_allocator own = *allocator;
+    own.free(own.user, block, size);
+}
+
 /* ---- describing ---- */
 
 static int heti_s_same_streams(int64_t count, const int64_t *width, int64_t other_count, const int64_t *other) {
@@ -626,7 +660,7 @@ static int64_t heti_s_kind_of(const het_description *d, int64_t u, const int64_t
 static double heti_s_widths(int64_t count, const int64_t *width) {
     double sum = 0;
     int64_t s;
-    for (s = 0; s < count; s++) sum += HETI_T_CAST(double, width[s]) * 4;
+    for (s = 0; s < count; s++) sum += heti_s_real(width[s]) * 4;
     return sum;
 }
 
@@ -635,14 +669,14 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
     const double high = HETI_T_CAST(double, info->workspace), low = HETI_T_CAST(double, half->workspace);
     const int64_t apart = info->max_tokens - half->max_tokens;
     int64_t t;
-    kind->workspace = apart > 0 && high > low ? (high - low) / HETI_T_CAST(double, apart) : 0;
-    kind->workspace_base = high - kind->workspace * HETI_T_CAST(double, info->max_tokens);
+    kind->workspace = apart > 0 && high > low ? (high - low) / heti_s_real(apart) : 0;
+    kind->workspace_base = high - kind->workspace * heti_s_real(info->max_tokens);
     if (kind->workspace_base < 0) kind->workspace_base = 0;
     kind->input = heti_s_widths(info->in_streams, info->in_width);
     kind->output = heti_s_widths(info->out_streams, info->out_width);
     kind->loss = info->is_loss != 0;
     for (t = 0; t < info->tensors; t++) {
-        const double bytes = HETI_T_CAST(double, info->tensor[t].width) * 4;
+        const double bytes = heti_s_real(info->tensor[t].width) * 4;
         switch (info->tensor[t].keep) {
         case HET_KEEP_CALL: kind->call += bytes; break;
         case HET_KEEP_INPUT: kind->keep_input += bytes; break;
@@ -684,29 +718,29 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     profile->reduce = d->desc.reduce;
     profile->weight_bytes = profile->gather_bytes = 4;
     profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
-    profile->state_bytes = 4 * HETI_T_CAST(double, d->desc.optimizer.iface->slots);
-    profile->rank_weights = 4 * HETI_T_CAST(double, heti_s_rotary_table(&d->desc.model));
-    profile->rank_gradients = 16 * HETI_T_CAST(double, het_parameter_count(d->ctx));
-    profile->rank_workspace = 4 * HETI_T_CAST(double, d->desc.model.vocab) +
-        HETI_T_CAST(double, sizeof(het_step_scalars) + 2 * sizeof(het_sum));
+    profile->state_bytes = 4 * heti_s_real(d->desc.optimizer.iface->slots);
+    profile->rank_weights = 4 * heti_s_real(heti_s_rotary_table(&d->desc.model));
+    profile->rank_gradients = 16 * heti_s_real(het_parameter_count(d->ctx));
+    profile->rank_workspace = 4 * heti_s_real(d->desc.model.vocab) +
+        heti_s_real(sizeof(het_step_scalars) + 2 * sizeof(het_sum));
     profile->token_bytes = 28;
     profile->sequence_bytes = 16;
 }
 
 static void heti_s_profile_cut(het_profile **at, const het_profile *count, heti_t_arena *arena) {
-    het_profile *profile = HETI_T_TAKE(arena, het_profile, 1), unused;
+    het_profile *profile = HETI_S_ROOM(het_profile, 1), unused;
     int64_t i;
     if (profile == NULL) profile = &unused;
     *profile = *count;
-    profile->kind = HETI_T_TAKE(arena, het_unit_kind, count->kinds);
-    profile->unit = HETI_T_TAKE(arena, int32_t, count->units);
-    profile->block = HETI_T_TAKE(arena, het_block_profile, count->blocks);
-    profile->use = HETI_T_TAKE(arena, int64_t, count->uses);
-    profile->device = HETI_T_TAKE(arena, het_device_profile, count->devices);
-    profile->link = HETI_T_TAKE(arena, het_link_profile, count->links);
+    profile->kind = HETI_S_ROOM(het_unit_kind, count->kinds);
+    profile->unit = HETI_S_ROOM(int32_t, count->units);
+    profile->block = HETI_S_ROOM(het_block_profile, count->blocks);
+    profile->use = HETI_S_ROOM(int64_t, count->uses);
+    profile->device = HETI_S_ROOM(het_device_profile, count->devices);
+    profile->link = HETI_S_ROOM(het_link_profile, count->links);
     for (i = 0; i < count->devices; i++) {
-        het_unit_time *alone = HETI_T_TAKE(arena, het_unit_time, count->kinds);
-        het_unit_time *together = HETI_T_TAKE(arena, het_unit_time, count->kinds);
+        het_unit_time *alone = HETI_S_ROOM(het_unit_time, count->kinds);
+        het_unit_time *together = HETI_S_ROOM(het_unit_time, count->kinds);
         if (arena->base == NULL) continue;
         profile->device[i].alone = alone;
         profile->device[i].together = together;
@@ -728,17 +762,14 @@ static het_result heti_s_profile_new(const het_profile *count, const het_allocat
 
 /* Everything but devices and links. */
 static void heti_s_profile_same(het_profile *to, const het_profile *from) {
-    memcpy(to->kind, from->kind, HETI_T_CAST(size_t, from->kinds) * sizeof *to->kind);
-    memcpy(to->unit, from->unit, HETI_T_CAST(size_t, from->units) * sizeof *to->unit);
-    memcpy(to->block, from->block, HETI_T_CAST(size_t, from->blocks) * sizeof *to->block);
-    memcpy(to->use, from->use, HETI_T_CAST(size_t, from->uses) * sizeof *to->use);
+    HETI_S_COPY(to->kind, from->kind, from->kinds);
+    HETI_S_COPY(to->unit, from->unit, from->units);
+    HETI_S_COPY(to->block, from->block, from->blocks);
+    HETI_S_COPY(to->use, from->use, from->uses);
 }
 
 HETRAIN_API void het_profile_free(het_profile *profile) {
-    het_allocator allocator;
-    if (profile == NULL) return;
-    allocator = profile->allocator;
-    allocator.free(allocator.user, profile, profile->size);
+    if (profile != NULL) heti_s_give_back(&profile->allocator, profile, profile->size);
 }
 
 /* half: as for heti_s_fill_kind. */
@@ -772,7 +803,7 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
         to->block[b].first_use = d->block[b].first_use;
         to->block[b].frozen = d->block[b].frozen;
     }
-    memcpy(to->use, d->use, HETI_T_CAST(size_t, d->uses) * sizeof *d->use);
+    HETI_S_COPY(to->use, d->use, d->uses);
     return HET_OK;
 }
 
@@ -794,8 +825,7 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
         result = het_describe(&like, &half, &why);
     }
     if (result != HET_OK) result = heti_t_fail(error, result, "het_profile_describe: %s", why.text);
-    else
-        result = heti_s_fill_profile(whole, half, model != NULL ? model : "", &like.host.allocator, profile, error);
+    else result = heti_s_fill_profile(whole, half, model != NULL ? model : "", &like.host.allocator, profile, error);
     het_description_free(half);
     het_description_free(whole);
     return result;
@@ -872,11 +902,11 @@ HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedul
     f.base = HETI_T_CAST(int64_t *, block);
     f.apart = f.base + plan->stages;
     f.left = f.apart + plan->stages;
-    memset(f.apart, 0, HETI_T_CAST(size_t, plan->stages) * sizeof *f.apart);
+    HETI_S_CLEAR(f.apart, plan->stages);
     for (p = 0, cells = 0; p < plan->pipelines; p++)
         for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++, cells += schedule->micro_batches[p])
             f.base[g] = cells;
-    memset(needs, 0, HETI_T_CAST(size_t, plan->ranks) * sizeof *needs);
+    HETI_S_CLEAR(needs, plan->ranks);
     for (r = 0; r < plan->ranks && result == HET_OK; r++)
         result = heti_s_follow(plan, schedule, r, &f, &needs[r], error);
     own.free(own.user, block, size);
@@ -916,124 +946,80 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
     return m;
 }
 
-/* The ranks' sums on their way. Uses of blocks are chained by unit, stages by rank. */
+/* A rank's sums on their way. */
 typedef struct heti_s_held {
-    const het_profile *profile;
-    const het_plan *plan;
-    het_stage_memory *most;           /* [ranks] of its stages */
-    double *elements, *trained, *state; /* [ranks] */
-    double *share;                    /* [blocks] sum of state shares of the holders */
-    int64_t *holders;                 /* [blocks] */
-    int64_t *head, *next, *block;     /* [units] the first use of a block by the unit; [uses] the
-                                         next one; [uses] whose it is */
-    int64_t *last, *before;           /* [ranks] its last stage; [stages] the rank's stage before, -1: none */
-    int64_t *stages;                  /* [ranks] how many */
+    het_stage_memory most;            /* of its stages */
+    double elements, trained, state;  /* that it holds, of those that are trained, that it has state of */
+    int64_t stages;
+    int64_t block;                    /* the last one that counted it among its holders, + 1 */
 } heti_s_held;
 
-static void heti_s_held_cut(heti_s_held *h, heti_t_arena *arena) {
-    const int64_t ranks = h->plan->ranks, uses = h->profile->uses, blocks = h->profile->blocks;
-    h->most = HETI_T_TAKE(arena, het_stage_memory, ranks);
-    h->elements = HETI_T_TAKE(arena, double, ranks);
-    h->trained = HETI_T_TAKE(arena, double, ranks);
-    h->state = HETI_T_TAKE(arena, double, ranks);
-    h->share = HETI_T_TAKE(arena, double, blocks);
-    h->holders = HETI_T_TAKE(arena, int64_t, blocks);
-    h->head = HETI_T_TAKE(arena, int64_t, h->profile->units);
-    h->next = HETI_T_TAKE(arena, int64_t, uses);
-    h->block = HETI_T_TAKE(arena, int64_t, uses);
-    h->last = HETI_T_TAKE(arena, int64_t, ranks);
-    h->before = HETI_T_TAKE(arena, int64_t, h->plan->stages);
-    h->stages = HETI_T_TAKE(arena, int64_t, ranks);
-}
-
-static void heti_s_held_chains(heti_s_held *h) {
-    int64_t i, b, g;
-    for (i = 0; i < h->profile->units; i++) h->head[i] = -1;
-    for (b = h->profile->blocks; b-- > 0;)
-        for (i = h->profile->block[b].first_use; i < h->profile->block[b].first_use + h->profile->block[b].uses; i++) {
-            h->block[i] = b;
-            h->next[i] = h->head[h->profile->use[i]];
-            h->head[h->profile->use[i]] = i;
-        }
-    for (i = 0; i < h->plan->ranks; i++) h->last[i] = -1;
-    for (g = 0; g < h->plan->stages; g++) {
-        const int64_t rank = h->plan->stage[g].rank;
-        h->before[g] = h->last[rank];
-        h->last[rank] = g;
-        h->stages[rank]++;
+/* Adds up what a block's holders have of it, the ranks with a stage that has one of its units.
+   rank: [ranks] room for them. */
+static void heti_s_hold_block(const het_profile *profile, const het_plan *plan, int64_t b, heti_s_held *held,
+                              int64_t *rank) {
+    const het_block_profile *block = &profile->block[b];
+    const double elements = heti_s_real(block->elements);
+    double share = 0;
+    int64_t g, k, i, holders = 0;
+    for (g = 0; g < plan->stages; g++) {
+        const het_stage *stage = &plan->stage[g];
+        const int64_t *use = profile->use + block->first_use;
+        if (held[stage->rank].block == b + 1) continue;
+        for (k = 0; k < block->uses && (use[k] < stage->unit_begin || use[k] >= stage->unit_end); k++) {}
+        if (k == block->uses) continue;
+        held[stage->rank].block = b + 1;
+        rank[holders++] = stage->rank;
+        share += plan->state_share[stage->rank];
     }
-}
-
-/* The chains in a block of their own. */
-static het_result heti_s_held_start(heti_s_held *h, const het_profile *profile, const het_plan *plan,
-                                    const het_allocator *allocator, void **block, size_t *size, het_error *error) {
-    heti_t_arena arena = { NULL, 0, 0 };
-    memset(h, 0, sizeof *h);
-    h->profile = profile;
-    h->plan = plan;
-    heti_s_held_cut(h, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, allocator, "bytes of a plan", error));
-    heti_s_held_cut(h, &arena);
-    *size = arena.size;
-    *block = arena.base;
-    heti_s_held_chains(h);
-    return HET_OK;
-}
-
-/* Whether use number i, of a unit of stage g, is the first by which the rank comes to hold the
-   block. */
-static int heti_s_first_hold(const heti_s_held *h, int64_t g, int64_t i) {
-    const het_block_profile *block = &h->profile->block[h->block[i]];
-    int64_t k, s;
-    for (k = block->first_use; k < block->first_use + block->uses; k++)
-        for (s = g; s >= 0; s = h->before[s]) {
-            const het_stage *stage = &h->plan->stage[s];
-            if (h->profile->use[k] >= stage->unit_begin && h->profile->use[k] < stage->unit_end && (s != g || k < i))
-                return 0;
-        }
-    return 1;
+    for (i = 0; i < holders; i++) {
+        heti_s_held *to = &held[rank[i]];
+        to->elements += elements;
+        if (block->frozen) continue;
+        to->trained += elements;
+        to->state += share > 0 ? elements * plan->state_share[rank[i]] / share : elements / heti_s_real(holders);
+    }
 }
 
 static void heti_s_most(double *most, double value) { if (value > *most) *most = value; }
 
 /* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
    of both kinds. */
-static void heti_s_stage_most(const heti_s_held *h, const het_stage *stage, int split, double rows, double tokens,
-                              het_stage_memory *most) {
-    const het_stage_memory m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
-                                                 split > 0, h->plan->slices > 1, rows, tokens);
+static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, const het_stage *stage, int split,
+                              double rows, double tokens, het_stage_memory *most) {
+    const het_stage_memory m = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
+                                                 split > 0, plan->slices > 1, rows, tokens);
     heti_s_most(&most->slot, m.slot);
     heti_s_most(&most->carry, m.carry);
     heti_s_most(&most->scratch, m.scratch);
     heti_s_most(&most->stream, m.stream);
     heti_s_most(&most->message, m.message);
-    if (split == 1) heti_s_stage_most(h, stage, 0, rows, tokens, most);
+    if (split == 1) heti_s_stage_most(profile, plan, stage, 0, rows, tokens, most);
 }
 
-/* Adds up what stages need; state 1: the second time round, when the holders are known. needs NULL:
-   nothing is split. */
-static void heti_s_held_stages(heti_s_held *h, const het_needs *needs, double rows, double tokens, int state) {
-    const het_plan *plan = h->plan;
-    int64_t g, u, i;
+/* What all ranks hold, [ranks] in a block of *size bytes. needs NULL: nothing is split. */
+static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, const het_needs *needs, double rows,
+                              double tokens, const het_allocator *allocator, heti_s_held **held, size_t *size,
+                              het_error *error) {
+    int64_t g, b;
+    void *block;
+    *size = HETI_T_CAST(size_t, plan->ranks) * (sizeof **held + sizeof(int64_t));
+    HETI_T_TRY(heti_t_block(allocator, *size, "bytes of a plan", &block, error));
+    *held = HETI_T_CAST(heti_s_held *, block);
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
-        const int64_t r = stage->rank;
-        if (!state) heti_s_stage_most(h, stage, needs != NULL ? needs[r].split : 0, rows, tokens, &h->most[r]);
-        for (u = stage->unit_begin; u < stage->unit_end; u++)
-            for (i = h->head[u]; i >= 0; i = h->next[i]) {
-                const int64_t b = h->block[i];
-                const double elements = HETI_T_CAST(double, h->profile->block[b].elements);
-                if (!heti_s_first_hold(h, g, i)) continue;
-                if (!state) {
-                    h->elements[r] += elements;
-                    h->share[b] += plan->state_share[r];
-                    h->holders[b]++;
-                    if (!h->profile->block[b].frozen) h->trained[r] += elements;
-                } else if (!h->profile->block[b].frozen)
-                    h->state[r] += h->share[b] > 0 ? elements * plan->state_share[r] / h->share[b] :
-                    elements / HETI_T_CAST(double, h->holders[b]);
-            }
+        heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, rows, tokens,
+                          &(*held)[stage->rank].most);
+        (*held)[stage->rank].stages++;
     }
+    for (b = 0; b < profile->blocks; b++)
+        heti_s_hold_block(profile, plan, b, *held, HETI_T_CAST(int64_t *, HETI_T_CAST(void *, *held + plan->ranks)));
+    return HET_OK;
+}
+
+/* What limits count: the device's block and message buffers. */
+static double heti_s_limited(const het_memory *m) {
+    return HETI_T_CAST(double, m->device) + HETI_T_CAST(double, m->communication);
 }
 
 static size_t heti_s_bytes(double bytes) { return bytes < 9e18 ? HETI_T_CAST(size_t, bytes + 0.5) : SIZE_MAX; }
@@ -1041,14 +1027,14 @@ static size_t heti_s_bytes(double bytes) { return bytes < 9e18 ? HETI_T_CAST(siz
 /* Rows of the largest slice: cuts move to the next granule. */
 static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
     const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
-    double total = 0, largest = 0, rows = HETI_T_CAST(double, shape->tokens);
+    double total = 0, largest = 0, rows = heti_s_real(shape->tokens);
     int64_t k;
     if (plan->slices == 1) return rows;
     for (k = 0; k < plan->slices; k++) {
         total += plan->slice_share[k];
         if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
     }
-    largest = HETI_T_CAST(double, HETI_T_CAST(int64_t, rows * (largest / total)) + 2 + granule);
+    largest = heti_s_real(HETI_T_CAST(int64_t, rows * (largest / total)) + 2 + granule);
     return largest < rows ? largest : rows;
 }
 
@@ -1057,8 +1043,8 @@ static size_t heti_s_saved(const het_profile *p) {
     double all = 0, trained = 0;
     int64_t b;
     for (b = 0; b < p->blocks; b++) {
-        all += HETI_T_CAST(double, p->block[b].elements);
-        if (!p->block[b].frozen) trained += HETI_T_CAST(double, p->block[b].elements);
+        all += heti_s_real(p->block[b].elements);
+        if (!p->block[b].frozen) trained += heti_s_real(p->block[b].elements);
     }
     return heti_s_bytes((trained < all ? trained : all) * 4 + trained * p->state_bytes);
 }
@@ -1066,39 +1052,37 @@ static size_t heti_s_saved(const het_profile *p) {
 /* bytes before a message's rows; of a reduction's messages */
 enum { HETI_S_ENVELOPE = 64, HETI_S_RING_CHUNK = 131072 * 8 };
 
-static void heti_s_held_memory(const heti_s_held *h, const het_needs *needs, const het_shape *shape,
-                               het_memory *memory) {
-    const het_profile *p = h->profile;
+static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s_held *held, const het_needs *needs,
+                               const het_shape *shape, het_memory *memory) {
+    const int others = ranks > 1;
     int64_t r;
-    for (r = 0; r < h->plan->ranks; r++) {
-        const het_stage_memory *m = &h->most[r];
-        const double slots = HETI_T_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
-        const double carries = HETI_T_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
-        const double own = p->token_bytes * HETI_T_CAST(double, shape->tokens) + p->sequence_bytes *
-                     HETI_T_CAST(double, shape->sequences);
-        const int others = h->plan->ranks > 1;
-        const double messages = HETI_T_CAST(double, needs[r].messages + 2 * others) *
-                     (m->message + HETI_T_CAST(double, HETI_S_ENVELOPE));
+    for (r = 0; r < ranks; r++) {
+        const heti_s_held *h = &held[r];
+        const het_stage_memory *m = &h->most;
+        const double slots = heti_s_real(heti_s_max(needs[r].slots, h->stages));
+        const double carries = heti_s_real(heti_s_max(needs[r].carries, h->stages));
+        const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
+                     heti_s_real(shape->sequences);
+        const double messages = heti_s_real(needs[r].messages + 2 * others) *
+                     (m->message + heti_s_real(HETI_S_ENVELOPE));
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
-        to->weights = heti_s_bytes(h->elements[r] * p->weight_bytes + p->rank_weights);
-        to->gradients = heti_s_bytes(h->trained[r] * p->gradient_bytes + p->rank_gradients);
-        to->optimizer = heti_s_bytes(h->state[r] * p->state_bytes);
+        to->weights = heti_s_bytes(h->elements * p->weight_bytes + p->rank_weights);
+        to->gradients = heti_s_bytes(h->trained * p->gradient_bytes + p->rank_gradients);
+        to->optimizer = heti_s_bytes(h->state * p->state_bytes);
         to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
-        to->communication = heti_s_bytes(messages + (others ? HETI_T_CAST(double, HETI_S_RING_CHUNK) : 0));
+        to->communication = heti_s_bytes(messages + (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
         to->host = to->communication;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
-        to->parameters = HETI_T_CAST(int64_t, h->elements[r]);
+        to->parameters = HETI_T_CAST(int64_t, h->elements);
     }
     memory[0].saving = heti_s_saved(p);
 }
 
 HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
                                           const het_shape *shape, het_memory *memory, het_error *error) {
-    heti_s_held h;
-    double rows;
-    void *block;
+    heti_s_held *held;
     size_t size;
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
@@ -1108,12 +1092,10 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d",
                            shape->tokens, shape->sequences, shape->granule);
-    rows = heti_s_slice_rows(plan, shape);
-    HETI_T_TRY(heti_s_held_start(&h, profile, plan, &profile->allocator, &block, &size, error));
-    heti_s_held_stages(&h, needs, rows, HETI_T_CAST(double, shape->tokens), 0);
-    heti_s_held_stages(&h, needs, rows, HETI_T_CAST(double, shape->tokens), 1);
-    heti_s_held_memory(&h, needs, shape, memory);
-    profile->allocator.free(profile->allocator.user, block, size);
+    HETI_T_TRY(heti_s_hold(profile, plan, needs, heti_s_slice_rows(plan, shape), heti_s_real(shape->tokens),
+                           &profile->allocator, &held, &size, error));
+    heti_s_held_memory(profile, plan->ranks, held, needs, shape, memory);
+    profile->allocator.free(profile->allocator.user, held, size);
     return HET_OK;
 }
 
@@ -1132,13 +1114,13 @@ typedef struct heti_s_costing {
 } heti_s_costing;
 
 static void heti_s_costs_cut(heti_s_costing *c, heti_t_arena *arena) {
-    c->to = HETI_T_TAKE(arena, het_plan_costs, 1);
-    c->stage = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
-    c->alone = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
-    c->together = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
-    c->rank = HETI_T_TAKE(arena, het_rank_cost, c->plan->ranks);
-    c->block = HETI_T_TAKE(arena, het_block_cost, c->profile->blocks);
-    c->rank_group = HETI_T_TAKE(arena, int64_t, c->plan->ranks);
+    c->to = HETI_S_ROOM(het_plan_costs, 1);
+    c->stage = HETI_S_ROOM(het_stage_cost, c->plan->stages);
+    c->alone = HETI_S_ROOM(het_stage_cost, c->plan->stages);
+    c->together = HETI_S_ROOM(het_stage_cost, c->plan->stages);
+    c->rank = HETI_S_ROOM(het_rank_cost, c->plan->ranks);
+    c->block = HETI_S_ROOM(het_block_cost, c->profile->blocks);
+    c->rank_group = HETI_S_ROOM(int64_t, c->plan->ranks);
 }
 
 /* Which device of the profile a rank is, and how much slower; -1: the profile has none of that
@@ -1190,9 +1172,9 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
 static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_held *held,
                              const het_device_profile *device, double slowness) {
     het_rank_cost *to = &c->rank[r];
-    to->begin = (device->action + device->begin_element * held->trained[r]) * slowness;
+    to->begin = (device->action + device->begin_element * held->trained) * slowness;
     to->ring_byte = device->ring_byte * slowness;
-    to->verdict = device->verdict_base + device->verdict_element * held->state[r] * slowness;
+    to->verdict = device->verdict_base + device->verdict_element * held->state * slowness;
     to->step_base = device->action * slowness;
     to->step = device->step_element * slowness;
 }
@@ -1205,11 +1187,10 @@ static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, 
     for (r = 0; r < plan->ranks; r++) {
         device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
-            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the "
-                                                       "profile of a device \"%s\"; there are %d, none is it", r,
-                                                       c->cluster != NULL ? c->cluster->device[r].profile : "",
-                                                       c->profile->devices);
-        heti_s_rank_cost(c, r, held, &c->profile->device[device], slowness);
+            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device "
+                               "\"%s\"; there are %d, none is it", r,
+                               c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
+        heti_s_rank_cost(c, r, &held[r], &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
     }
     for (g = 0; g < plan->stages; g++) {
@@ -1220,7 +1201,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, 
         c->stage[g] = c->together[g];
     }
     for (b = 0; b < c->profile->blocks; b++) {
-        const double elements = c->profile->block[b].frozen ? 0 : HETI_T_CAST(double, c->profile->block[b].elements);
+        const double elements = c->profile->block[b].frozen ? 0 : heti_s_real(c->profile->block[b].elements);
         c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
         c->block[b].step = elements;
@@ -1247,11 +1228,10 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
                                          het_choice together, const het_allocator *allocator, het_plan_costs **costs,
                                                     het_error *error) {
     heti_s_costing c;
-    heti_s_held held;
+    heti_s_held *held;
     heti_t_arena arena = { NULL, 0, 0 };
     het_allocator own;
     het_result result;
-    void *scratch;
     size_t size;
     if (costs == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
     *costs = NULL;
@@ -1270,28 +1250,23 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.plan = plan;
     c.cluster = cluster;
     c.beside = together != HET_NO;
-    HETI_T_TRY(heti_s_held_start(&held, profile, plan, &own, &scratch, &size, error));
-    heti_s_held_stages(&held, NULL, 1, 1, 0);
-    heti_s_held_stages(&held, NULL, 1, 1, 1);
+    HETI_T_TRY(heti_s_hold(profile, plan, NULL, 1, 1, &own, &held, &size, error));
     heti_s_costs_cut(&c, &arena);
     result = heti_t_arena_start(&arena, &own, "het_profile_costs", error);
     if (result == HET_OK) {
         heti_s_costs_cut(&c, &arena);
         c.to->allocator = own;
         c.to->size = arena.size;
-        result = heti_s_fill_costs(&c, &held, error);
+        result = heti_s_fill_costs(&c, held, error);
         if (result == HET_OK) *costs = c.to;
         else own.free(own.user, arena.base, arena.size);
     }
-    own.free(own.user, scratch, size);
+    own.free(own.user, held, size);
     return result;
 }
 
 HETRAIN_API void het_plan_costs_free(het_plan_costs *costs) {
-    het_allocator allocator;
-    if (costs == NULL) return;
-    allocator = costs->allocator;
-    allocator.free(allocator.user, costs, costs->size);
+    if (costs != NULL) heti_s_give_back(&costs->allocator, costs, costs->size);
 }
 
 static het_cost heti_s_between(const het_cost *from, const het_cost *to, double part) {
@@ -1351,59 +1326,42 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
 /* Names of fields that are numbers, and where they are. */
 typedef struct heti_s_field { const char *name; size_t at; } heti_s_field;
 
-static const heti_s_field *heti_s_byte_fields(int *count) {
-    static const heti_s_field heti_s_fields[] = {
-        { "weight", offsetof(het_profile, weight_bytes) }, { "gradient", offsetof(het_profile, gradient_bytes) },
-        { "state", offsetof(het_profile, state_bytes) }, { "reduce", offsetof(het_profile, reduce_bytes) },
-        { "gather", offsetof(het_profile, gather_bytes) }, { "rank_weights", offsetof(het_profile, rank_weights) },
-        { "rank_gradients", offsetof(het_profile, rank_gradients) },
-        { "rank_workspace", offsetof(het_profile, rank_workspace) },
-        { "token", offsetof(het_profile, token_bytes) }, { "sequence", offsetof(het_profile, sequence_bytes) } };
-    *count = HETI_T_CAST(int, sizeof heti_s_fields / sizeof *heti_s_fields);
-    return heti_s_fields;
-}
+/* Lists end with a name NULL. */
+static const heti_s_field heti_s_byte_fields[] = {
+    { "weight", offsetof(het_profile, weight_bytes) }, { "gradient", offsetof(het_profile, gradient_bytes) },
+    { "state", offsetof(het_profile, state_bytes) }, { "reduce", offsetof(het_profile, reduce_bytes) },
+    { "gather", offsetof(het_profile, gather_bytes) }, { "rank_weights", offsetof(het_profile, rank_weights) },
+    { "rank_gradients", offsetof(het_profile, rank_gradients) },
+    { "rank_workspace", offsetof(het_profile, rank_workspace) },
+    { "token", offsetof(het_profile, token_bytes) }, { "sequence", offsetof(het_profile, sequence_bytes) }, { NULL, 0 }
+};
 
-static const heti_s_field *heti_s_kind_fields(int *count) {
-    static const heti_s_field heti_s_fields[] = {
-        { "input", offsetof(het_unit_kind, input) }, { "output", offsetof(het_unit_kind, output) },
-            { "call", offsetof(het_unit_kind, call) },
-        { "keep_input", offsetof(het_unit_kind, keep_input) }, { "keep_weight", offsetof(het_unit_kind, keep_weight) },
-        { "keep_gradient", offsetof(het_unit_kind, keep_gradient) }, { "carry", offsetof(het_unit_kind, carry) },
-        { "carry_gradient", offsetof(het_unit_kind, carry_gradient) },
-        { "workspace", offsetof(het_unit_kind, workspace) },
-        { "workspace_base", offsetof(het_unit_kind, workspace_base) } };
-    *count = HETI_T_CAST(int, sizeof heti_s_fields / sizeof *heti_s_fields);
-    return heti_s_fields;
-}
+static const heti_s_field heti_s_kind_fields[] = {
+    { "input", offsetof(het_unit_kind, input) }, { "output", offsetof(het_unit_kind, output) },
+    { "call", offsetof(het_unit_kind, call) }, { "keep_input", offsetof(het_unit_kind, keep_input) },
+    { "keep_weight", offsetof(het_unit_kind, keep_weight) },
+    { "keep_gradient", offsetof(het_unit_kind, keep_gradient) }, { "carry", offsetof(het_unit_kind, carry) },
+    { "carry_gradient", offsetof(het_unit_kind, carry_gradient) },
+    { "workspace", offsetof(het_unit_kind, workspace) },
+    { "workspace_base", offsetof(het_unit_kind, workspace_base) }, { NULL, 0 }
+};
 
-static const heti_s_field *heti_s_device_fields(int *count) {
-    static const heti_s_field heti_s_fields[] = {
-        { "step_element", offsetof(het_device_profile, step_element) },
-            { "begin_element", offsetof(het_device_profile, begin_element) },
-        { "verdict_base", offsetof(het_device_profile, verdict_base) },
-        { "verdict_element", offsetof(het_device_profile, verdict_element) },
-        { "message_byte", offsetof(het_device_profile, message_byte) },
-        { "ring_byte", offsetof(het_device_profile, ring_byte) },
-        { "action", offsetof(het_device_profile, action) } };
-    *count = HETI_T_CAST(int, sizeof heti_s_fields / sizeof *heti_s_fields);
-    return heti_s_fields;
-}
+static const heti_s_field heti_s_device_fields[] = {
+    { "step_element", offsetof(het_device_profile, step_element) },
+    { "begin_element", offsetof(het_device_profile, begin_element) },
+    { "verdict_base", offsetof(het_device_profile, verdict_base) },
+    { "verdict_element", offsetof(het_device_profile, verdict_element) },
+    { "message_byte", offsetof(het_device_profile, message_byte) },
+    { "ring_byte", offsetof(het_device_profile, ring_byte) },
+    { "action", offsetof(het_device_profile, action) }, { NULL, 0 }
+};
 
-static const heti_s_field *heti_s_link_fields(int *count) {
-    static const heti_s_field heti_s_fields[] = {
-        { "latency", offsetof(het_link_profile, latency) }, { "bandwidth", offsetof(het_link_profile, bandwidth) } };
-    *count = 2;
-    return heti_s_fields;
-}
+static const heti_s_field heti_s_link_fields[] = {
+    { "latency", offsetof(het_link_profile, latency) }, { "bandwidth", offsetof(het_link_profile, bandwidth) },
+    { NULL, 0 }
+};
 
-static const heti_s_field *heti_s_time_fields(int *count) {
-    static const heti_s_field heti_s_fields[] = {
-        { "forward", offsetof(het_unit_time, forward) }, { "backward", offsetof(het_unit_time, backward) },
-        { "input", offsetof(het_unit_time, input) }, { "weight", offsetof(het_unit_time, weight) },
-        { "recompute", offsetof(het_unit_time, recompute) } };
-    *count = 5;
-    return heti_s_fields;
-}
+static const char *const heti_s_call_names[] = { "forward", "backward", "input", "weight", "recompute" };
 
 static double heti_s_field_get(const void *base, const heti_s_field *field) {
     double value;
@@ -1412,32 +1370,37 @@ static double heti_s_field_get(const void *base, const heti_s_field *field) {
 }
 
 /* Numbers as fields of the object that is open; those that are 0 are left out. */
-static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_field *field, int count) {
-    int i;
-    for (i = 0; i < count; i++) {
-        const double value = heti_s_field_get(base, &field[i]);
+static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_field *field) {
+    for (; field->name != NULL; field++) {
+        const double value = heti_s_field_get(base, field);
         if (!(value < 0) && !(value > 0)) continue;
-        heti_t_format(out, ", \"%s\": ", field[i].name);
+        heti_t_format(out, ", \"%s\": ", field->name);
         heti_t_real(out, value);
     }
+}
+
+/* Object number i of a list, with its name and numbers; it stays open. */
+static void heti_s_out_named(heti_t_text *out, int64_t i, const char *name, const void *base,
+                             const heti_s_field *field) {
+    heti_t_put(out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+    heti_t_json(out, name, strlen(name));
+    heti_s_out_fields(out, base, field);
 }
 
 static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, const het_unit_time *time,
                               const char *name) {
     int64_t k;
-    int f, fields;
-    const heti_s_field *field = heti_s_time_fields(&fields);
+    int f;
     heti_t_format(out, ",\n   \"%s\": {", name);
     for (k = 0; k < profile->kinds; k++) {
         int written = 0;
         heti_t_put(out, k > 0 ? ",\n    " : "\n    ");
         heti_t_json(out, profile->kind[k].name, strlen(profile->kind[k].name));
         heti_t_put(out, ": {");
-        for (f = 0; f < fields; f++) {
-            het_cost curve;
-            memcpy(&curve, HETI_T_CAST(const char *, HETI_T_CAST(const void *, &time[k])) + field[f].at, sizeof curve);
+        for (f = 0; f < HETI_S_CALLS; f++) {
+            const het_cost curve = heti_s_curve(&time[k], f);
             if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
-            heti_t_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", field[f].name);
+            heti_t_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", heti_s_call_names[f]);
             heti_t_real(out, curve.base);
             heti_t_put(out, ", ");
             heti_t_real(out, curve.token);
@@ -1474,9 +1437,7 @@ static const char *heti_s_reduce_name(het_reduce reduce) { return reduce == HET_
 HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to) {
     char room[4096];
     heti_t_text out;
-    const heti_s_field *field;
     int64_t i;
-    int fields;
     if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
     out = heti_t_text_to(to, room, sizeof room);
     heti_t_put(&out, "{\"hetrain_profile\": 1, \"model\": ");
@@ -1486,34 +1447,24 @@ HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_w
     if (profile->granule > 0) heti_t_format(&out, ", \"granule\": %d", profile->granule);
     heti_t_put(&out, ",\n \"bytes\": {\"weight\": ");
     heti_t_real(&out, profile->weight_bytes);
-    field = heti_s_byte_fields(&fields);
-    heti_s_out_fields(&out, profile, field + 1, fields - 1);
+    heti_s_out_fields(&out, profile, heti_s_byte_fields + 1);
     heti_t_put(&out, "},\n \"kinds\": [");
-    field = heti_s_kind_fields(&fields);
     for (i = 0; i < profile->kinds; i++) {
-        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
-        heti_t_json(&out, profile->kind[i].name, strlen(profile->kind[i].name));
-        heti_s_out_fields(&out, &profile->kind[i], field, fields);
+        heti_s_out_named(&out, i, profile->kind[i].name, &profile->kind[i], heti_s_kind_fields);
         heti_t_put(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
     }
     heti_t_char(&out, ']');
     heti_s_out_chain(&out, profile);
     heti_t_put(&out, ",\n \"devices\": [");
-    field = heti_s_device_fields(&fields);
     for (i = 0; i < profile->devices; i++) {
-        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
-        heti_t_json(&out, profile->device[i].name, strlen(profile->device[i].name));
-        heti_s_out_fields(&out, &profile->device[i], field, fields);
+        heti_s_out_named(&out, i, profile->device[i].name, &profile->device[i], heti_s_device_fields);
         heti_s_out_curves(&out, profile, profile->device[i].alone, "alone");
         heti_s_out_curves(&out, profile, profile->device[i].together, "together");
         heti_t_char(&out, '}');
     }
     heti_t_put(&out, "],\n \"links\": [");
-    field = heti_s_link_fields(&fields);
     for (i = 0; i < profile->links; i++) {
-        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
-        heti_t_json(&out, profile->link[i].name, strlen(profile->link[i].name));
-        heti_s_out_fields(&out, &profile->link[i], field, fields);
+        heti_s_out_named(&out, i, profile->link[i].name, &profile->link[i], heti_s_link_fields);
         heti_t_char(&out, '}');
     }
     heti_t_put(&out, "]}\n");
@@ -1580,18 +1531,17 @@ static het_result heti_s_read_real(heti_s_profile_reader *r, const char *key, do
                        HETI_T_CAST(int64_t, at), heti_s_shown(shown, key), room);
 }
 
-/* A number field; 1: there is such a field. */
+/* A number field; `rule`: there is no such field. */
 static het_result heti_s_read_field(heti_s_profile_reader *r, const char *key, void *base, const heti_s_field *field,
-                                    int fields, uint32_t *seen, int *found) {
+                                    uint32_t *seen, const char *rule) {
     double value;
     int i;
-    for (i = 0; i < fields && strcmp(key, field[i].name) != 0; i++) {}
-    *found = i < fields;
-    if (!*found) return HET_OK;
+    for (i = 0; field[i].name != NULL && strcmp(key, field[i].name) != 0; i++) {}
+    if (field[i].name == NULL) return heti_s_bad(r, key, rule);
     if ((*seen >> i & 1u) != 0) return heti_s_bad(r, key, "this key comes twice");
     *seen |= UINT32_C(1) << i;
     HETI_T_TRY(heti_s_read_real(r, key, &value));
-    if (base != NULL) memcpy(HETI_T_CAST(char *, base) + field[i].at, &value, sizeof value);
+    memcpy(HETI_T_CAST(char *, base) + field[i].at, &value, sizeof value);
     return HET_OK;
 }
 
@@ -1608,33 +1558,27 @@ static het_result heti_s_find_kind(heti_s_profile_reader *r, const char *name, i
 static het_result heti_s_read_bytes(heti_s_profile_reader *r) {
     char key[64] = "";
     uint32_t none = 0, seen = 0;
-    int which, found, fields;
-    const heti_s_field *field = heti_s_byte_fields(&fields);
+    int which;
     het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (heti_s_next_key(r, key, &none, NULL, 0, &which)) {
-        HETI_T_TRY(heti_s_read_field(r, key, &r->count, field, fields, &seen, &found));
-        if (!found) return heti_s_bad(r, key, "no such key in \"bytes\"");
-    }
+    while (heti_s_next_key(r, key, &none, NULL, 0, &which))
+        HETI_T_TRY(heti_s_read_field(r, key, &r->count, heti_s_byte_fields, &seen, "no such key in \"bytes\""));
     return r->json.rule == NULL ? HET_OK : heti_s_bad(r, key[0] != 0 ? key : "bytes", "");
 }
 
 /* "kinds" and "links": objects with a name and numbers. */
 static het_result heti_s_read_named(heti_s_profile_reader *r, const char *what, void *base, char *name, size_t capacity,
-                                    const heti_s_field *field, int fields, int32_t *loss) {
+                                    const heti_s_field *field, int32_t *loss) {
     static const char *const heti_s_keys[] = { "name", "loss" };
     char key[64] = "";
     uint32_t seen = 0, numbers = 0;
-    int which, found, truth;
+    int which, truth;
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (heti_s_next_key(r, key, &seen, heti_s_keys, loss != NULL ? 2 : 1, &which)) {
         if (which == 0) HETI_T_TRY(heti_s_read_name(r, key, name, capacity));
         else if (loss != NULL && which == 1) {
             het_json_boolean(&r->json, &truth);
             *loss = truth;
-        } else {
-            HETI_T_TRY(heti_s_read_field(r, key, base, field, fields, &numbers, &found));
-            if (!found) return heti_s_bad(r, key, "no such key");
-        }
+        } else HETI_T_TRY(heti_s_read_field(r, key, base, field, &numbers, "no such key"));
     }
     if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : what, "");
     return (seen & 1u) != 0 ? HET_OK : heti_s_bad(r, what, "without a name");
@@ -1643,13 +1587,11 @@ static het_result heti_s_read_named(heti_s_profile_reader *r, const char *what, 
 static het_result heti_s_read_kinds(heti_s_profile_reader *r) {
     het_unit_kind spare;
     int64_t k;
-    int fields;
-    const heti_s_field *field = heti_s_kind_fields(&fields);
     het_json_enter(&r->json, HET_JSON_ARRAY);
     for (; het_json_next(&r->json, NULL, 0, NULL); r->count.kinds++) {
         het_unit_kind *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
         memset(kind, 0, sizeof *kind);
-        HETI_T_TRY(heti_s_read_named(r, "kinds", kind, kind->name, sizeof kind->name, field, fields, &kind->loss));
+        HETI_T_TRY(heti_s_read_named(r, "kinds", kind, kind->name, sizeof kind->name, heti_s_kind_fields, &kind->loss));
         for (k = 0; r->to != NULL && k < r->count.kinds; k++)
             if (strcmp(r->to->kind[k].name, kind->name) == 0)
                 return heti_s_bad(r, kind->name, "a kind of this name comes twice");
@@ -1740,24 +1682,21 @@ static het_result heti_s_read_curve(heti_s_profile_reader *r, const char *key, h
 
 /* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
 static het_result heti_s_read_times(heti_s_profile_reader *r, const char *what, het_unit_time *to) {
-    static const char *const heti_s_keys[] = { "forward", "backward", "input", "weight", "recompute" };
     char name[64] = "", key[64] = "";
     uint32_t none = 0;
     int64_t kind, kinds = 0;
-    int which, fields;
-    const heti_s_field *field = heti_s_time_fields(&fields);
+    int which;
     het_json_enter(&r->json, HET_JSON_OBJECT);
     for (; heti_s_next_key(r, name, &none, NULL, 0, &which); kinds++) {
         het_unit_time time;
-        het_cost curve;
         uint32_t seen = 0;
         memset(&time, 0, sizeof time);
         HETI_T_TRY(heti_s_find_kind(r, name, &kind));
         het_json_enter(&r->json, HET_JSON_OBJECT);
-        while (heti_s_next_key(r, key, &seen, heti_s_keys, 5, &which)) {
-            if (which == 5) return heti_s_bad(r, key, "not forward, backward, input, weight or recompute");
-            HETI_T_TRY(heti_s_read_curve(r, key, &curve));
-            memcpy(HETI_T_CAST(char *, HETI_T_CAST(void *, &time)) + field[which].at, &curve, sizeof curve);
+        while (heti_s_next_key(r, key, &seen, heti_s_call_names, HETI_S_CALLS, &which)) {
+            if (which == HETI_S_CALLS)
+                return heti_s_bad(r, key, "not forward, backward, input, weight or recompute");
+            HETI_T_TRY(heti_s_read_curve(r, key, heti_s_curve_of(&time, which)));
         }
         if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : name, "");
         if (to != NULL) to[kind] = time;
@@ -1773,17 +1712,13 @@ static het_result heti_s_read_device(heti_s_profile_reader *r) {
     char key[64] = "";
     uint32_t seen = 0, numbers = 0;
     int64_t i;
-    int which, found, fields;
-    const heti_s_field *field = heti_s_device_fields(&fields);
+    int which;
     if (r->to == NULL) memset(&spare, 0, sizeof spare);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (heti_s_next_key(r, key, &seen, heti_s_keys, 3, &which)) {
         if (which == 0) HETI_T_TRY(heti_s_read_name(r, key, device->name, sizeof device->name));
         else if (which < 3) HETI_T_TRY(heti_s_read_times(r, key, which == 1 ? device->alone : device->together));
-        else {
-            HETI_T_TRY(heti_s_read_field(r, key, device, field, fields, &numbers, &found));
-            if (!found) return heti_s_bad(r, key, "no such key of a device");
-        }
+        else HETI_T_TRY(heti_s_read_field(r, key, device, heti_s_device_fields, &numbers, "no such key of a device"));
     }
     if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : "devices", "");
     if ((seen & 3u) != 3u) return heti_s_bad(r, "devices", "a device needs a name and \"alone\"");
@@ -1792,7 +1727,7 @@ static het_result heti_s_read_device(heti_s_profile_reader *r) {
         if (strcmp(r->to->device[i].name, device->name) == 0)
             return heti_s_bad(r, device->name, "a device of this name comes twice");
     if ((seen & 4u) == 0)
-        memcpy(device->together, device->alone, HETI_T_CAST(size_t, r->to->kinds) * sizeof *device->alone);
+        HETI_S_COPY(device->together, device->alone, r->to->kinds);
     return HET_OK;
 }
 
@@ -1804,13 +1739,11 @@ static het_result heti_s_read_devices(heti_s_profile_reader *r) {
 
 static het_result heti_s_read_links(heti_s_profile_reader *r) {
     het_link_profile spare;
-    int fields;
-    const heti_s_field *field = heti_s_link_fields(&fields);
     het_json_enter(&r->json, HET_JSON_ARRAY);
     for (; het_json_next(&r->json, NULL, 0, NULL); r->count.links++) {
         het_link_profile *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
         memset(link, 0, sizeof *link);
-        HETI_T_TRY(heti_s_read_named(r, "links", link, link->name, sizeof link->name, field, fields, NULL));
+        HETI_T_TRY(heti_s_read_named(r, "links", link, link->name, sizeof link->name, heti_s_link_fields, NULL));
     }
     return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "links", "");
 }
@@ -1828,8 +1761,7 @@ static het_result heti_s_read_word(heti_s_profile_reader *r, const char *key, co
 
 static het_result heti_s_read_pass(heti_s_profile_reader *r, const char *text, size_t length) {
     static const char *const heti_s_keys[] = { "hetrain_profile", "kinds", "units", "model", "dtype", "reduce", "bytes",
-                                              "blocks", "devices",
-        "links", "granule" };
+                                              "blocks", "devices", "links", "granule" };
     char key[64] = "";
     uint32_t seen = 0;
     int64_t version;
@@ -1909,6 +1841,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
 
 /* ---- merging ---- */
 
+/* The first `fields` fields; *name: the last one compared. */
 static int heti_s_same_bytes(const void *a, const void *b, const heti_s_field *field, int fields, const char **name) {
     int i;
     for (i = 0; i < fields; i++) {
@@ -1922,8 +1855,6 @@ static int heti_s_same_bytes(const void *a, const void *b, const heti_s_field *f
 /* Both must be of one model and the same options: times of another mean nothing here. */
 static het_result heti_s_merge_check(const het_profile *a, const het_profile *b, het_error *error) {
     const char *name = "";
-    const heti_s_field *field;
-    int fields;
     int64_t i;
     if (strcmp(a->model, b->model) != 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"",
@@ -1936,22 +1867,18 @@ static het_result heti_s_merge_check(const het_profile *a, const het_profile *b,
                            heti_s_reduce_name(a->reduce), heti_s_reduce_name(b->reduce));
     if (a->granule != b->granule && a->granule > 0 && b->granule > 0)
         return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_profile_merge: one was measured with granules of %d tokens, the other of %d",
-                           a->granule, b->granule);
+            "het_profile_merge: one was measured with granules of %d tokens, the other of %d", a->granule, b->granule);
     if (a->units != b->units || a->kinds != b->kinds || a->blocks != b->blocks || a->uses != b->uses)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the "
                                                    "other %d, %d and %d", a->units, a->kinds, a->blocks, b->units,
                                                    b->kinds, b->blocks);
-    field = heti_s_byte_fields(&fields);
-    if (!heti_s_same_bytes(a, b, field, fields, &name))
+    if (!heti_s_same_bytes(a, b, heti_s_byte_fields, 10, &name))
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
-    field = heti_s_kind_fields(&fields);
-    for (i = 0; i < a->kinds; i++) /* scratch is the device's own business */
+    for (i = 0; i < a->kinds; i++) /* but for scratch, the last two: that is the device's own business */
         if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
-            !heti_s_same_bytes(&a->kind[i], &b->kind[i], field, fields - 2, &name))
+            !heti_s_same_bytes(&a->kind[i], &b->kind[i], heti_s_kind_fields, 8, &name))
             return heti_t_fail(error, HET_ERR_INVALID,
-                               "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name,
-                               name);
+                "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name, name);
     for (i = 0; i < a->units; i++)
         if (a->unit[i] != b->unit[i])
             return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
@@ -2032,9 +1959,6 @@ enum { HETI_S_SHAPES = 5, HETI_S_ROUNDS = 24, HETI_S_LEAST_ROUNDS = 3, HETI_S_ME
 /* One shape of micro-batch: all of them lie in the same arrays. */
 typedef struct heti_s_sample { int64_t tokens, length, granule; double pairs; } heti_s_sample;
 
-typedef enum heti_s_call { HETI_S_FORWARD, HETI_S_BACKWARD, HETI_S_INPUT, HETI_S_WEIGHT, HETI_S_AGAIN,
-                          HETI_S_CALLS } heti_s_call;
-
 typedef struct heti_s_cell_time { double sum; int64_t count; } heti_s_cell_time;
 
 /* What one rank's probes see. */
@@ -2100,14 +2024,14 @@ static het_result heti_s_settle(const het_unit_call *call, heti_s_watch *watch) 
     return queues->event_sync(call->device->self, watch->event, 600.0);
 }
 
-static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het_unit_call *call, heti_s_call what,
+static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het_unit_call *call, int what,
                        double seconds) {
     const heti_s_measure *m = probe->measure;
     int64_t s;
     for (s = 0; s < m->shapes; s++)
         if (m->sample[s].tokens == call->view->tokens && m->sample[s].tokens == call->view->sequences *
             m->sample[s].length) {
-            heti_s_cell_time *cell = &watch->now[(probe->kind * HETI_S_CALLS + HETI_T_CAST(int64_t, what)) *
+            heti_s_cell_time *cell = &watch->now[(probe->kind * HETI_S_CALLS + what) *
                                                  HETI_S_SHAPES + s];
             cell->sum += seconds;
             cell->count++;
@@ -2152,8 +2076,7 @@ static het_result heti_s_probe_weight(const het_unit_call *call) { return heti_s
 
 static const het_unit_iface *heti_s_probe_table(void) {
     static const het_unit_iface heti_s_table = { HETRAIN_UNIT_VERSION, "probe", heti_s_probe_describe,
-                                                heti_s_probe_forward, heti_s_probe_input,
-        heti_s_probe_weight };
+                                                heti_s_probe_forward, heti_s_probe_input, heti_s_probe_weight };
     return &heti_s_table;
 }
 
@@ -2229,7 +2152,7 @@ static void heti_s_add_shape(heti_s_measure *m, int64_t tokens, int64_t length, 
     s->tokens = tokens;
     s->length = length;
     s->granule = granule < tokens ? granule : tokens;
-    s->pairs = HETI_T_CAST(double, tokens) * (HETI_T_CAST(double, length) + 1) / 2;
+    s->pairs = heti_s_real(tokens) * (heti_s_real(length) + 1) / 2;
     m->shapes++;
 }
 
@@ -2299,14 +2222,12 @@ static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
 
 /* ---- reading a step ---- */
 
-static int heti_s_less(double a, double b) { return a < b; }
-
 /* The middle of count values, which are sorted in place. */
 static double heti_s_median(double *value, int64_t count) {
     int64_t i, j;
     for (i = 1; i < count; i++) {
         const double moved = value[i];
-        for (j = i; j > 0 && heti_s_less(moved, value[j - 1]); j--) value[j] = value[j - 1];
+        for (j = i; j > 0 && moved < value[j - 1]; j--) value[j] = value[j - 1];
         value[j] = moved;
     }
     return count == 0 ? 0 : count % 2 == 1 ? value[count / 2] : 0.5 * (value[count / 2 - 1] + value[count / 2]);
@@ -2314,7 +2235,7 @@ static double heti_s_median(double *value, int64_t count) {
 
 /* Straight line through (x, y): slope and what is left at 0, neither negative. */
 static void heti_s_line(const double *x, const double *y, int64_t count, double *base, double *slope) {
-    double n = HETI_T_CAST(double, count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
+    double n = heti_s_real(count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
     int64_t i;
     for (i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
     d = n * sxx - sx * sx;
@@ -2381,7 +2302,7 @@ static void heti_s_read_cells(heti_s_measure *m, int64_t round) {
         for (i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
             heti_s_cell_time *cell = &m->watch[r].now[i];
             if (cell->count > 0)
-                m->watch[r].round[i * HETI_S_ROUNDS + round] = cell->sum / HETI_T_CAST(double, cell->count);
+                m->watch[r].round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
             m->watch[r].all[round] += cell->sum;
         }
     }
@@ -2398,7 +2319,7 @@ static double heti_s_typical(const double *value, const double *order, int64_t r
         for (n = 0; n < rounds; n++) faster += order[n] < order[i] || (n < i && !(order[i] < order[n]));
         if (faster < (rounds + 1) / 2) sum += value[i];
     }
-    return sum / HETI_T_CAST(double, (rounds + 1) / 2);
+    return sum / heti_s_real((rounds + 1) / 2);
 }
 
 /* Whether there are enough rounds: of every rank, half of them and HETI_S_LEAST_ROUNDS lie within 2
@@ -2427,7 +2348,7 @@ static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double 
     m->learning = 0;
     for (round = 0; round < HETI_S_ROUNDS; round++) {
         for (r = 0; r < m->ranks; r++) {
-            memset(m->watch[r].now, 0, HETI_T_CAST(size_t, cells) * sizeof *m->watch[r].now);
+            HETI_S_CLEAR(m->watch[r].now, cells);
             m->watch[r].backward = 0;
         }
         if (het_step(ctx, m->batch, batches, &info) != HET_OK)
@@ -2498,7 +2419,7 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
     for (s = 0; s < m->shapes; s++) {
         if (!(seconds[s] > 0)) continue;
         x[0] = 1 / seconds[s];
-        x[1] = HETI_T_CAST(double, m->sample[s].tokens) / seconds[s];
+        x[1] = heti_s_real(m->sample[s].tokens) / seconds[s];
         x[2] = m->sample[s].pairs / seconds[s];
         n++;
         for (i = 0; i < count; i++) {
@@ -2523,12 +2444,12 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
     *residual = 0;
     for (s = 0; s < m->shapes; s++)
         if (seconds[s] > 0) {
-            const double error = (coefficient[0] + coefficient[1] * HETI_T_CAST(double, m->sample[s].tokens) +
+            const double error = (coefficient[0] + coefficient[1] * heti_s_real(m->sample[s].tokens) +
                                   coefficient[2] * m->sample[s].pairs)
                 / seconds[s] - 1;
             *residual += error * error;
         }
-    *residual = (*residual + 1e-14) / HETI_T_CAST(double, n > count ? n - count : 1);
+    *residual = (*residual + 1e-14) / heti_s_real(n > count ? n - count : 1);
     for (i = 1; i < count; i++) *residual *= 1.5; /* a term must earn its place */
     return 1;
 }
@@ -2548,28 +2469,22 @@ static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
     return curve;
 }
 
-static const het_cost *heti_s_call_curve(const het_unit_time *time, heti_s_call what) {
-    return what == HETI_S_FORWARD ? &time->forward : what == HETI_S_BACKWARD ? &time->backward : what == HETI_S_INPUT ?
-        &time->input
-        : what == HETI_S_WEIGHT ? &time->weight : &time->recompute;
-}
-
 /* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks and
    rounds. A rank of speed v that is slowed down by sleeping takes what its calls take, t, and
    sleeps (1 / v - 1) times their time on the processor, that of `alone`: what is kept is the time
    of full speed that divided by v gives this sum. */
-static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, heti_s_call what,
+static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, int what,
                                  const het_unit_time *alone) {
     double seconds[HETI_S_SHAPES];
     int64_t s, r;
     for (s = 0; s < m->shapes; s++) {
-        const het_cost *own = heti_s_call_curve(&alone[kind], what);
-        const double by_itself = own->base + own->token * HETI_T_CAST(double, m->sample[s].tokens) + own->pair *
-                     m->sample[s].pairs;
+        const het_cost own = heti_s_curve(&alone[kind], what);
+        const double by_itself = own.base + own.token * heti_s_real(m->sample[s].tokens) +
+                                 own.pair * m->sample[s].pairs;
         double sum = 0, ranks = 0;
         for (r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
-            const double *round = m->watch[r].round + ((kind * HETI_S_CALLS + HETI_T_CAST(int64_t, what)) *
+            const double *round = m->watch[r].round + ((kind * HETI_S_CALLS + what) *
                                                        HETI_S_SHAPES + s) * HETI_S_ROUNDS;
             if (m->ranks > 1 && m->group[r] != group) continue;
             sum += v * heti_s_typical(round, m->ranks > 1 ? m->watch[r].all : round, m->rounds) + (1 - v) * by_itself;
@@ -2582,16 +2497,11 @@ static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, 
 
 static void heti_s_take_times(heti_s_measure *m, int64_t group, const het_unit_time *alone, het_unit_time *time) {
     int64_t k;
-    for (k = 0; k < m->profile->kinds; k++) {
-        if (m->split) {
-            time[k].input = heti_s_fit_call(m, group, k, HETI_S_INPUT, alone);
-            time[k].weight = heti_s_fit_call(m, group, k, HETI_S_WEIGHT, alone);
-            time[k].recompute = heti_s_fit_call(m, group, k, HETI_S_AGAIN, alone);
-        } else {
-            time[k].forward = heti_s_fit_call(m, group, k, HETI_S_FORWARD, alone);
-            time[k].backward = heti_s_fit_call(m, group, k, HETI_S_BACKWARD, alone);
-        }
-    }
+    int call;
+    for (k = 0; k < m->profile->kinds; k++)
+        for (call = 0; call < HETI_S_CALLS; call++)
+            if (m->split == (call >= HETI_S_INPUT))
+                *heti_s_curve_of(&time[k], call) = heti_s_fit_call(m, group, k, call, alone);
 }
 
 /* Times of updates and overheads of a group, from ranks that are not slowed down where there are
@@ -2641,8 +2551,7 @@ static het_result heti_s_idle_run(const het_unit_call *call) {
 
 static const het_unit_iface *heti_s_idle_table(void) {
     static const het_unit_iface heti_s_table = { HETRAIN_UNIT_VERSION, "idle", heti_s_idle_describe, heti_s_idle_run,
-                                                heti_s_idle_run,
-        heti_s_idle_run };
+                                                heti_s_idle_run, heti_s_idle_run };
     return &heti_s_table;
 }
 
@@ -2751,7 +2660,7 @@ static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, dou
             packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) +
                                     (b1.end - b1.start));
         }
-        bytes[size] = HETI_T_CAST(double, rows * HETI_S_IDLE_WIDTH * 4);
+        bytes[size] = heti_s_real(rows * HETI_S_IDLE_WIDTH * 4);
         way[size] = heti_s_median(there, HETI_S_IDLE_STEPS);
         pack[size] = heti_s_median(packing, HETI_S_IDLE_STEPS);
     }
@@ -2782,7 +2691,7 @@ static het_result heti_s_measure_rings(heti_s_idlers *s, double *ring_byte, doub
                     const het_record record = heti_s_idlers_record(s, r, kind == 0 ? HET_ACTION_REDUCE :
                                                                    HET_ACTION_GATHER);
                     if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
-                    bytes[kind][size] = HETI_T_CAST(double, record.bytes);
+                    bytes[kind][size] = heti_s_real(record.bytes);
                 }
             }
             if (size == 0) judged[step] = heti_s_verdict_time(s->ctx, 2);
@@ -2831,18 +2740,18 @@ static void heti_s_measure_cut(heti_s_measure *m, heti_t_arena *arena) {
     const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
                   room = m->context.limits.max_tokens + 1;
     int64_t r;
-    m->original = HETI_T_TAKE(arena, het_unit, m->profile->units);
-    m->probe = HETI_T_TAKE(arena, het_unit, m->profile->units);
-    m->record = HETI_T_TAKE(arena, heti_s_probe, m->profile->units);
-    m->watch = HETI_T_TAKE(arena, heti_s_watch, devices);
-    m->group = HETI_T_TAKE(arena, int64_t, devices);
-    m->batch = HETI_T_TAKE(arena, het_batch, devices * HETI_S_SHAPES);
-    m->token = HETI_T_TAKE(arena, int32_t, room);
-    m->bounds = HETI_T_TAKE(arena, int64_t, 2 * HETI_S_SHAPES * room);
-    m->device = HETI_T_TAKE(arena, het_device_desc, devices > 2 ? devices : 2);
+    m->original = HETI_S_ROOM(het_unit, m->profile->units);
+    m->probe = HETI_S_ROOM(het_unit, m->profile->units);
+    m->record = HETI_S_ROOM(heti_s_probe, m->profile->units);
+    m->watch = HETI_S_ROOM(heti_s_watch, devices);
+    m->group = HETI_S_ROOM(int64_t, devices);
+    m->batch = HETI_S_ROOM(het_batch, devices * HETI_S_SHAPES);
+    m->token = HETI_S_ROOM(int32_t, room);
+    m->bounds = HETI_S_ROOM(int64_t, 2 * HETI_S_SHAPES * room);
+    m->device = HETI_S_ROOM(het_device_desc, devices > 2 ? devices : 2);
     for (r = 0; r < devices; r++) {
-        heti_s_cell_time *now = HETI_T_TAKE(arena, heti_s_cell_time, cells);
-        double *round = HETI_T_TAKE(arena, double, cells * HETI_S_ROUNDS);
+        heti_s_cell_time *now = HETI_S_ROOM(heti_s_cell_time, cells);
+        double *round = HETI_S_ROOM(double, cells * HETI_S_ROUNDS);
         if (arena->base == NULL) continue;
         m->watch[r].now = now;
         m->watch[r].round = round;
@@ -2912,7 +2821,7 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
     const int64_t devices = m->context.layout.device_count;
     const int together = devices > 1 && m->desc->together != HET_NO;
     const double seconds = m->desc->seconds > 0 ? m->desc->seconds : 3,
-                 parts = HETI_T_CAST(double, 2 * (m->profile->devices + (together ? 1 : 0)));
+                 parts = heti_s_real(2 * (m->profile->devices + (together ? 1 : 0)));
     double end = heti_s_now(m);
     int64_t k, g;
     int split;
@@ -2924,14 +2833,13 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
         m->ranks = all ? devices : 1;
         for (split = 0; split < 2; split++) {
             const double now = heti_s_now(m);
-            end = (end > now ? end : now) + seconds * HETI_T_CAST(double, m->profile->devices) / parts;
+            end = (end > now ? end : now) + seconds * heti_s_real(m->profile->devices) / parts;
             HETI_T_TRY(heti_s_measure_context(m, first, split, end));
             for (g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
                 het_device_profile *device = &m->profile->device[g];
                 heti_s_take_times(m, g, device->alone, all ? device->together : device->alone);
                 if (!all)
-                    memcpy(device->together, device->alone,
-                           HETI_T_CAST(size_t, m->profile->kinds) * sizeof *device->alone);
+                    HETI_S_COPY(device->together, device->alone, m->profile->kinds);
                 if (split == 0) heti_s_take_rest(m, g, device);
             }
         }
@@ -2956,7 +2864,7 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
     for (i = m->context.layout.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
-    else memcpy(m->original, m->desc->desc->units, HETI_T_CAST(size_t, m->profile->units) * sizeof *m->original);
+    else HETI_S_COPY(m->original, m->desc->desc->units, m->profile->units);
     for (i = 0; i < m->profile->units; i++)
         if (m->original[i].model == NULL) m->original[i].model = &m->context.model;
     heti_s_choose_units(m);
@@ -2979,9 +2887,8 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: profile is NULL");
     *profile = NULL;
     if (desc == NULL || desc->desc == NULL || desc->now == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL", desc == NULL ? "desc" :
-                           desc->desc == NULL ? "desc->desc"
-            : "desc->now, the clock,");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL",
+                           desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc" : "desc->now, the clock,");
     if (desc->start_canary != 0 || desc->end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: het_measure_desc was not cleared");
     if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
@@ -3116,7 +3023,7 @@ static het_result heti_s_cluster_value(heti_s_cluster_reader *r, int which, cons
     case 2:
         if (!het_json_integer(&r->json, &m->count)) return heti_s_cluster_json(r, key);
         if (m->count >= 1 && m->count <= HETI_S_MOST_RANKS) return HET_OK;
-        return heti_s_cluster_number_bad(r, at, key, HETI_T_CAST(double, m->count), "must be from 1 to 1048576");
+        return heti_s_cluster_number_bad(r, at, key, heti_s_real(m->count), "must be from 1 to 1048576");
     case 3:
         if (!het_json_real(&r->json, &m->speed)) return heti_s_cluster_json(r, key);
         if (m->speed > 0 && m->speed <= 1e6) return HET_OK;
@@ -3144,8 +3051,7 @@ static het_result heti_s_cluster_value(heti_s_cluster_reader *r, int which, cons
 static het_result heti_s_cluster_member(heti_s_cluster_reader *r, int root, heti_s_member *m) {
     enum { HETI_S_KEYS = 11 };
     static const char *const heti_s_keys[HETI_S_KEYS] = { "device", "name", "count", "speed", "memory", "process",
-                                                         "link", "bus", "uplink",
-        "ranks", "members" };
+                                                         "link", "bus", "uplink", "ranks", "members" };
     /* bits of the keys that each may have */
     const uint32_t devices = UINT32_C(0x01F), groups = UINT32_C(0x5E6) | (root ? UINT32_C(0x200) : 0);
     char key[64] = "members";
@@ -3177,8 +3083,7 @@ static het_result heti_s_cluster_member(heti_s_cluster_reader *r, int root, heti
     if (root && !m->has_members)
         return heti_s_cluster_bad(r, start, "members", "", "the whole file is a group: it needs \"members\"");
     if (root && m->count != 1)
-        return heti_s_cluster_number_bad(r, start, "count", HETI_T_CAST(double, m->count),
-                                         "there is one outermost group");
+        return heti_s_cluster_number_bad(r, start, "count", heti_s_real(m->count), "there is one outermost group");
     return HET_OK;
 }
 
@@ -3202,7 +3107,7 @@ static het_result heti_s_cluster_next_rank(heti_s_cluster_reader *r, int64_t *ra
     if (r->order.rule != NULL) return heti_s_cluster_bad(r, r->order.rule_at, "ranks", "", r->order.rule);
     if (!more) return heti_s_cluster_bad(r, at, "ranks", "", "fewer than there are devices");
     if (*rank >= 0 && *rank < r->to->ranks && r->to->device[*rank].profile[0] == 0) return HET_OK;
-    return heti_s_cluster_number_bad(r, at, "ranks", HETI_T_CAST(double, *rank), "ranks count from 0, each comes once");
+    return heti_s_cluster_number_bad(r, at, "ranks", heti_s_real(*rank), "ranks count from 0, each comes once");
 }
 
 static het_result heti_s_cluster_devices(heti_s_cluster_reader *r, size_t at, const heti_s_member *m, int64_t group) {
@@ -3267,9 +3172,9 @@ static het_result heti_s_cluster_read(heti_s_cluster_reader *r, int64_t parent, 
 }
 
 static void heti_s_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t groups, heti_t_arena *arena) {
-    het_cluster *c = HETI_T_TAKE(arena, het_cluster, 1);
-    het_cluster_device *device = HETI_T_TAKE(arena, het_cluster_device, ranks);
-    het_group *group = HETI_T_TAKE(arena, het_group, groups);
+    het_cluster *c = HETI_S_ROOM(het_cluster, 1);
+    het_cluster_device *device = HETI_S_ROOM(het_cluster_device, ranks);
+    het_group *group = HETI_S_ROOM(het_group, groups);
     *cluster = c;
     if (c == NULL) return;
     c->ranks = ranks;
@@ -3319,10 +3224,7 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
 }
 
 HETRAIN_API void het_cluster_free(het_cluster *cluster) {
-    het_allocator allocator;
-    if (cluster == NULL) return;
-    allocator = cluster->allocator;
-    allocator.free(allocator.user, cluster, cluster->size);
+    if (cluster != NULL) heti_s_give_back(&cluster->allocator, cluster, cluster->size);
 }
 
 HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device *device, double latency,
@@ -3334,8 +3236,7 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
     *cluster = NULL;
     if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
         return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency,
-                           bandwidth);
+            "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency, bandwidth);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
     for (i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
@@ -3359,6 +3260,21 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         to->group = 0;
     }
     return HET_OK;
+}
+
+/* The smallest group that has both ranks; -1: none. Parents come before what is in them. */
+static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
+    int64_t x = c->device[a].group, y = c->device[b].group;
+    if (c->groups == 0) return -1;
+    while (x != y) {
+        if (x > y) x = c->group[x].parent;
+        else y = c->group[y].parent;
+    }
+    return x;
+}
+
+static double heti_s_link_seconds(const het_group *g, double bytes) {
+    return g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
 }
 
 /* ---- writing: equal members that follow each other become one with a count ---- */
@@ -3401,14 +3317,12 @@ static int64_t heti_s_name_number(const char *name, size_t *base) {
 static int heti_s_names_count(const char *first, const char *other, int64_t number) {
     size_t base, other_base;
     return heti_s_name_number(first, &base) == 0 && heti_s_name_number(other, &other_base) == number &&
-        base == other_base &&
-        memcmp(first, other, base) == 0;
+        base == other_base && memcmp(first, other, base) == 0;
 }
 
 static int heti_s_same_device(const het_cluster_device *a, const het_cluster_device *b) {
     return strcmp(a->profile, b->profile) == 0 && !(a->speed < b->speed) && !(b->speed < a->speed) &&
-        !(a->memory < b->memory) &&
-        !(b->memory < a->memory);
+        !(a->memory < b->memory) && !(b->memory < a->memory);
 }
 
 static int heti_s_same_group(const het_group *a, const het_group *b) {
@@ -3601,16 +3515,6 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
    ============================================================================================== */
 
 enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, HETI_S_STATES = 3 };
-enum {
-    HETI_S_TIME_FORWARD = 0, HETI_S_TIME_BACKWARD = 1, HETI_S_TIME_INPUT = 2, HETI_S_TIME_WEIGHT = 3,
-        HETI_S_TIME_RECOMPUTE = 4,
-    HETI_S_TIME_CURVES = 5,
-    HETI_S_BOTH = 2 * HETI_S_TIME_CURVES, /* F and B; one more: F, I and W */
-    HETI_S_SUMS = 2 * HETI_S_TIME_CURVES + 2,
-    /* added to one of them: what it takes at least, however many ranks are at work beside */
-    HETI_S_LEAST = HETI_S_TIME_CURVES
-};
-
 #define HETI_S_MOST_SCHEDULES 16
 #define HETI_S_NONE 1e300   /* seconds of what does not exist */
 /* seconds of a choice that does not fit into memory: this times 1 + the bytes that are missing */
@@ -3621,11 +3525,6 @@ static const het_schedule_kind *heti_s_order_at(int64_t i) {
     int64_t k = 0;
     while (het_schedule_kind_at(k) != NULL && het_schedule_kind_at(k)->search != i + 1) k++;
     return het_schedule_kind_at(k);
-}
-
-static int heti_s_same_text(const char *a, const char *b) {
-    while (*a != 0 && *a == *b) { a++; b++; }
-    return *a == *b;
 }
 
 /* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1];
@@ -3675,7 +3574,6 @@ typedef struct heti_s_seek {
     double trained;                   /* parameters that are not frozen */
     int64_t *block_start;             /* [blocks + 1] into the profile's uses */
     double widest;                    /* scratch, streams and messages a token: the most of a unit */
-    int64_t *depth;                   /* [groups] */
     /* what is worked on */
     het_plan plan;
     het_needs *needs;                 /* [ranks] */
@@ -3728,12 +3626,12 @@ static int64_t heti_s_below(heti_s_seek *s, int64_t n) {
     return n < 2 ? 0 : HETI_T_CAST(int64_t, heti_s_random(s) % HETI_T_CAST(uint64_t, n));
 }
 
-static int64_t heti_s_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static double heti_s_larger(double a, double b) { return a > b ? a : b; }
-static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
-static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
-
 static int64_t heti_s_places(const heti_s_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
+static int64_t heti_s_longest(const heti_s_choice *c) {
+    int64_t p, longest = 0;
+    for (p = 0; p < c->pipelines; p++) longest = heti_s_max(longest, heti_s_places(c, p));
+    return longest;
+}
 static int64_t heti_s_chunks(const heti_s_seek *s, const heti_s_choice *c) {
     return s->order[c->order]->placement == HET_PLACE_ANY ? 1 : 2;
 }
@@ -3766,7 +3664,7 @@ static double heti_s_stage_seconds(const heti_s_seek *s, int64_t kind, int what,
     const het_profile *p = s->d.profile;
     const het_device_profile *t = s->times[kind];
     const double messages = p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output;
-    const double copies = what % HETI_S_TIME_CURVES == HETI_S_TIME_WEIGHT ? 0 : messages * t->message_byte;
+    const double copies = what % HETI_S_CALLS == HETI_S_WEIGHT ? 0 : messages * t->message_byte;
     return heti_s_seconds(s, kind, what, begin, end, granules) +
            (t->action + copies * heti_s_real(granules * s->d.granule_tokens)) /
            s->d.cluster->device[s->kind_device[kind]].speed;
@@ -3780,29 +3678,21 @@ static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int rec
     double t;
     if (begin == end) return 0;
     t = (split ? 3 : 2) * device->action + 2 * (p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output) *
-        device->message_byte *
-        heti_s_real(granules * s->d.granule_tokens);
+        device->message_byte * heti_s_real(granules * s->d.granule_tokens);
     t = t / s->d.cluster->device[s->kind_device[kind]].speed + heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0),
         begin, end, granules);
-    return recompute ? t + heti_s_seconds(s, kind, HETI_S_TIME_RECOMPUTE, begin, end, granules) : t;
+    return recompute ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
 /* The link of the smallest group that has both devices. */
 static const het_group *heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t b) {
-    const het_cluster *c = s->d.cluster;
-    int64_t i = c->device[a].group, j = c->device[b].group;
-    while (i != j) {
-        if (s->depth[i] >= s->depth[j]) i = c->group[i].parent;
-        else j = c->group[j].parent;
-    }
-    return &c->group[i];
+    return &s->d.cluster->group[heti_s_common_group(s->d.cluster, a, b)];
 }
 
 static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
-    const het_group *g = from == to ? NULL : heti_s_link_of(s, from, to);
     const double bytes = s->d.profile->kind[s->d.profile->unit[unit]].output *
-                 heti_s_real(granules * s->d.granule_tokens);
-    return g == NULL ? 0 : g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
+                         heti_s_real(granules * s->d.granule_tokens);
+    return from == to ? 0 : heti_s_link_seconds(heti_s_link_of(s, from, to), bytes);
 }
 
 static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const heti_s_choice *from) {
@@ -3817,7 +3707,7 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
     memcpy(to->first, from->first, (p + 1) * sizeof *to->first);
     memcpy(to->count, from->count, p * sizeof *to->count);
     memcpy(to->device, from->device, n * sizeof *to->device);
-    memcpy(to->end, from->end, HETI_T_CAST(size_t, heti_s_chunks(s, from) * places) * sizeof *to->end);
+    HETI_S_COPY(to->end, from->end, heti_s_chunks(s, from) * places);
     memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
 }
 
@@ -3845,6 +3735,22 @@ static const het_unit_time *heti_s_unit_times(const heti_s_seek *s, const het_de
 }
 
 /* ---- a choice as a plan, its memory, its time ---- */
+
+/* Complete lists of a plan. block_start: [blocks + 1] into the profile's uses. */
+static het_result heti_s_lists(const het_plan *plan, const int64_t *count, const het_profile *profile,
+                               const int64_t *block_start, const het_allocator *allocator, het_schedule **schedule,
+                               het_error *error) {
+    het_schedule *compute = NULL;
+    het_blocks blocks;
+    het_result result = het_schedule_make(plan, count, allocator, &compute, error);
+    *schedule = NULL;
+    blocks.count = profile->blocks;
+    blocks.start = block_start;
+    blocks.unit = profile->use;
+    if (result == HET_OK) result = het_schedule_complete(plan, &blocks, compute, allocator, schedule, error);
+    het_schedule_free(compute);
+    return result;
+}
 
 static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     const het_schedule_kind *order = s->order[c->order];
@@ -3890,8 +3796,7 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
         const double element = s->times[s->kind_of[r]]->step_element;
-        const double rest = HETI_T_CAST(double, m->device) + HETI_T_CAST(double, m->communication) -
-                     HETI_T_CAST(double, m->optimizer);
+        const double rest = heti_s_limited(m) - HETI_T_CAST(double, m->optimizer);
         const double share = c->state == HETI_S_STATE_SPEED ? element > 0 ? device->speed / element : 0 :
                      device->memory - rest;
         if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : !(device->memory > 0)) return 0;
@@ -3907,8 +3812,7 @@ static void heti_s_memory_missing(heti_s_seek *s) {
     s->missing = 0;
     for (r = 0; r < s->ranks; r++) {
         const double limit = s->d.cluster->device[r].memory;
-        const double over = HETI_T_CAST(double, s->memory[r].device) + HETI_T_CAST(double, s->memory[r].communication) -
-                     limit;
+        const double over = heti_s_limited(&s->memory[r]) - limit;
         if (limit <= 0 || !s->used[r] || over <= s->missing) continue;
         s->missing = over;
         s->missing_rank = r;
@@ -3917,21 +3821,10 @@ static void heti_s_memory_missing(heti_s_seek *s) {
 
 /* The lists, complete. NULL in *schedule: such a plan cannot have this schedule. */
 static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, het_schedule **schedule) {
-    het_schedule *compute = NULL;
-    const het_profile *profile = s->d.profile;
-    het_blocks blocks;
     het_error error;
-    het_result result = het_schedule_make(&s->plan, c->count, &s->allocator, &compute, &error);
-    *schedule = NULL;
-    if (result == HET_OK) {
-        blocks.count = profile->blocks;
-        blocks.start = s->block_start;
-        blocks.unit = profile->use;
-        result = het_schedule_complete(&s->plan, &blocks, compute, &s->allocator, schedule, &error);
-    }
-    het_schedule_free(compute);
-    if (result != HET_ERR_OOM) return HET_OK;
-    return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    const het_result result = heti_s_lists(&s->plan, c->count, s->d.profile, s->block_start, &s->allocator, schedule,
+                                           &error);
+    return result != HET_ERR_OOM ? HET_OK : heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
 }
 
 /* Sizes of all micro-batches, pipeline by pipeline: only the last of the step may be smaller. */
@@ -3958,9 +3851,9 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c, c
     het_shape shape;
     int round;
     heti_s_choice_shape(s, c, &shape);
-    memset(s->needs, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->needs);
+    HETI_S_CLEAR(s->needs, s->ranks);
     if (lists != NULL) HETI_T_TRY(het_profile_needs(&s->plan, lists, &s->allocator, s->needs, s->error));
-    memset(s->used, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->used);
+    HETI_S_CLEAR(s->used, s->ranks);
     for (round = 0; round < HETI_T_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
     s->impossible = 0;
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
@@ -3970,15 +3863,14 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c, c
     return het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error);
 }
 
-static void heti_s_note_missing(heti_s_seek *s, const heti_s_choice *c) {
+static void heti_s_note_missing(heti_s_seek *s) {
     int64_t g, begin = s->units, end = 0;
     if (s->missing >= s->least_missing) return;
     for (g = 0; g < s->plan.stages; g++)
         if (s->plan.stage[g].rank == s->missing_rank) {
             begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
-            if (s->plan.stage[g].unit_end > end) end = s->plan.stage[g].unit_end;
+            end = heti_s_max(end, s->plan.stage[g].unit_end);
         }
-    (void)c;
     s->least_missing = s->missing;
     s->least_missing_rank = s->missing_rank;
     s->least_missing_begin = begin;
@@ -4001,7 +3893,7 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
     if (s->impossible) return HET_OK;
     heti_s_memory_missing(s);
     if (s->missing > 0) {
-        heti_s_note_missing(s, c);
+        heti_s_note_missing(s);
         c->seconds = HETI_S_MISFIT * (1 + s->missing);
         return HET_OK;
     }
@@ -4030,15 +3922,16 @@ static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation 
 
 /* ---- bounds ---- */
 
-/* The optimizer's work divided by the speeds of the devices of a choice: no way to share the state
-   out takes less. 0 where a device needs no time. */
-static double heti_s_bound_step(const heti_s_seek *s, const heti_s_choice *c) {
+/* The optimizer's work divided by the speeds of these devices (NULL: of all): no way to share the
+   state out takes less. 0 where a device needs no time. */
+static double heti_s_bound_step(const heti_s_seek *s, const int64_t *device, int64_t devices) {
     double speed = 0;
     int64_t i;
-    for (i = 0; i < c->first[c->pipelines]; i++) {
-        const double element = s->times[s->kind_of[c->device[i]]]->step_element;
+    for (i = 0; i < devices; i++) {
+        const int64_t r = device != NULL ? device[i] : i;
+        const double element = s->times[s->kind_of[r]]->step_element;
         if (!(element > 0)) return 0;
-        speed += s->d.cluster->device[c->device[i]].speed / element;
+        speed += s->d.cluster->device[r].speed / element;
     }
     return s->trained / speed;
 }
@@ -4111,11 +4004,11 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         int k;
         for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
             const int64_t g = k == 0 ? c->granules : small;
-            f[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_FORWARD, begin, end, g);
-            b[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_BACKWARD, begin, end, g);
-            in[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_INPUT, begin, end, g);
-            w[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_WEIGHT, begin, end, g);
-            r[k] = again ? heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_RECOMPUTE, begin, end, g) : 0;
+            f[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_FORWARD, begin, end, g);
+            b[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_BACKWARD, begin, end, g);
+            in[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_INPUT, begin, end, g);
+            w[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_WEIGHT, begin, end, g);
+            r[k] = again ? heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_AGAIN, begin, end, g) : 0;
             if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
             else if (order_index < 0) {                                                               /* any schedule */
                 const double apart = in[k] + w[k];
@@ -4150,7 +4043,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
 
 /* Behind the verdict, gathers and steps; s->ring gets the reductions before it. */
 static double heti_s_bound_after(heti_s_seek *s, const heti_s_choice *c) {
-    return heti_s_larger(heti_s_bound_rings(s, c), heti_s_bound_step(s, c));
+    return heti_s_larger(heti_s_bound_rings(s, c), heti_s_bound_step(s, c->device, c->first[c->pipelines]));
 }
 
 /* No simulation of the choice takes less. known 0: of no schedule with its placement, with or
@@ -4318,10 +4211,8 @@ static int heti_s_as_before(heti_s_seek *s, heti_s_choice *c, int64_t p, int64_t
         memcmp(&from->device[from->first[q]], &c->device[c->first[p]],
                HETI_T_CAST(size_t, places) * sizeof *c->device) != 0)
         return 0;
-    memcpy(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]],
-           HETI_T_CAST(size_t, chunks * places) * sizeof *c->end);
-    memcpy(&c->recompute[c->first[p]], &from->recompute[from->first[q]],
-           HETI_T_CAST(size_t, places) * sizeof *c->recompute);
+    HETI_S_COPY(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]], chunks * places);
+    HETI_S_COPY(&c->recompute[c->first[p]], &from->recompute[from->first[q]], places);
     s->fits[p] = 1;
     return 1;
 }
@@ -4384,17 +4275,17 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
 
 static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     int64_t i;
-    memset(s->alone_stage, 0, HETI_T_CAST(size_t, s->alone.stages) * sizeof *s->alone_stage);
+    HETI_S_CLEAR(s->alone_stage, s->alone.stages);
     for (i = 0; i < s->alone.stages; i++) {
         const het_stage *stage = &s->alone.stage[i];
         const int64_t kind = s->kind_of[c->device[c->first[p] + stage->rank]], begin = stage->unit_begin,
                       end = stage->unit_end, g = c->granules;
-        const double again = stage->recompute ? heti_s_seconds(s, kind, HETI_S_TIME_RECOMPUTE, begin, end, g) : 0;
+        const double again = stage->recompute ? heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, g) : 0;
         het_stage_cost *cost = &s->alone_stage[i];
-        cost->forward.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_FORWARD, begin, end, g);
-        cost->backward.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_BACKWARD, begin, end, g) + again;
-        cost->input.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_INPUT, begin, end, g) + again;
-        cost->weight.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_WEIGHT, begin, end, g);
+        cost->forward.token = heti_s_stage_seconds(s, kind, HETI_S_FORWARD, begin, end, g);
+        cost->backward.token = heti_s_stage_seconds(s, kind, HETI_S_BACKWARD, begin, end, g) + again;
+        cost->input.token = heti_s_stage_seconds(s, kind, HETI_S_INPUT, begin, end, g) + again;
+        cost->weight.token = heti_s_stage_seconds(s, kind, HETI_S_WEIGHT, begin, end, g);
         cost->bytes = s->d.profile->kind[s->d.profile->unit[end - 1]].output * heti_s_real(g * s->d.granule_tokens);
     }
 }
@@ -4417,8 +4308,7 @@ static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int6
     for (i = 0, *fits = 1; i < s->alone.ranks; i++) {
         const int64_t device = c->device[c->first[p] + i];
         const double limit = s->d.cluster->device[device].memory, state = HETI_T_CAST(double, s->memory[i].optimizer);
-        const double bytes = HETI_T_CAST(double, s->memory[i].device) +
-                     HETI_T_CAST(double, s->memory[i].communication) - state +
+        const double bytes = heti_s_limited(&s->memory[i]) - state +
                              (c->state == HETI_S_STATE_EVEN ? state / heti_s_real(c->pipelines) : 0);
         if (limit > 0 && bytes > limit) *fits = 0;
     }
@@ -4635,10 +4525,9 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
         if (from < 0) continue;
         n = heti_s_places(c, from);
         to->count[p] = c->count[from];
-        memcpy(&to->device[at], &c->device[c->first[from]], HETI_T_CAST(size_t, n) * sizeof *to->device);
-        memcpy(&to->recompute[at], &c->recompute[c->first[from]], HETI_T_CAST(size_t, n) * sizeof *to->recompute);
-        memcpy(&to->end[chunks * at], &c->end[chunks * c->first[from]],
-               HETI_T_CAST(size_t, chunks * n) * sizeof *to->end);
+        HETI_S_COPY(&to->device[at], &c->device[c->first[from]], n);
+        HETI_S_COPY(&to->recompute[at], &c->recompute[c->first[from]], n);
+        HETI_S_COPY(&to->end[chunks * at], &c->end[chunks * c->first[from]], chunks * n);
         at += n;
         to->first[++p] = at;
     }
@@ -4647,8 +4536,7 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
 
 /* ---- the best of each form ---- */
 
-static int heti_s_same_form(const heti_s_seek *s, const heti_s_choice *a, const heti_s_choice *b) {
-    (void)s;
+static int heti_s_same_form(const heti_s_choice *a, const heti_s_choice *b) {
     return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] && a->order == b->order;
 }
 
@@ -4657,7 +4545,7 @@ static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
     heti_s_choice last;
     int64_t i, at;
     if (c->seconds >= HETI_S_MISFIT) return;
-    for (i = 0; i < s->found_count && !heti_s_same_form(s, &s->found[i], c); i++) {}
+    for (i = 0; i < s->found_count && !heti_s_same_form(&s->found[i], c); i++) {}
     if (i < s->found_count && s->found[i].seconds <= c->seconds) return;
     if (i == s->found_count) {
         if (s->found_count < s->found_room) s->found_count++;
@@ -4738,13 +4626,13 @@ static int heti_s_try_once(heti_s_seek *s, heti_s_choice *c) {
 static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, int64_t length, int way) {
     const int64_t pipelines = (devices + length - 1) / length;
     int64_t *list = s->scratch, p, i, at = 0;
-    memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
+    HETI_S_CLEAR(s->taken, s->ranks);
     for (i = 0; i < devices; i++) s->taken[s->by_speed[i]] = 1;
     for (i = 0; i < s->ranks; i++) {
         const int64_t device = way < 2 ? s->by_place[i] : s->by_speed[i];
         if (s->taken[device]) list[at++] = device;
     }
-    memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
+    HETI_S_CLEAR(s->taken, s->ranks);
     at = 0;
     c->pipelines = pipelines;
     c->first[0] = 0;
@@ -4762,7 +4650,7 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
 /* A snake over a short last row may name a device twice: 1 if all are different. */
 static int heti_s_all_different(heti_s_seek *s, const heti_s_choice *c) {
     int64_t i;
-    memset(s->used, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->used);
+    HETI_S_CLEAR(s->used, s->ranks);
     for (i = 0; i < c->first[c->pipelines]; i++)
         if (s->used[c->device[i]]++) return 0;
     return 1;
@@ -4806,7 +4694,7 @@ static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
     double guess;
     int round;
     c->seconds = HETI_S_NONE;
-    memset(s->reserve, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    HETI_S_CLEAR(s->reserve, s->ranks);
     for (round = 0; round < 4; round++) {
         if (!heti_s_size(s, c, arranged) || !heti_s_is_plan(s, c)) break;
         guess = heti_s_estimate(s, c);
@@ -4816,7 +4704,7 @@ static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
         if (c->seconds < HETI_S_MISFIT || c->seconds >= HETI_S_NONE) break;
         s->reserve[s->missing_rank] += s->missing;
     }
-    memset(s->reserve, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    HETI_S_CLEAR(s->reserve, s->ranks);
     if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, c);
     return !heti_s_is_over(s);
 }
@@ -4843,8 +4731,8 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
             c->state = HETI_S_STATE_EVEN;
             c->seconds = HETI_S_NONE;
             heti_s_arrange(s, c, devices, length, way);
-            memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
-            memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
+            HETI_S_CLEAR(c->end, 2 * s->ranks);
+            HETI_S_CLEAR(c->recompute, s->ranks);
             if (heti_s_all_different(s, c) && !heti_s_begin(s, c)) return 0;
         }
     return 1;
@@ -4978,17 +4866,14 @@ static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
     }
     q = heti_s_below(s, c->pipelines);
     if (q == p) return 0;
-    if (heti_s_below(s, 2) == 0) { /* q behind p */
-        const int64_t m = heti_s_places(c, q), from = c->first[q];
-        memcpy(s->scratch, &c->device[from], HETI_T_CAST(size_t, m) * sizeof *s->scratch);
-        for (i = 0; i < m; i++) heti_s_take_out(c, from);
-        for (i = 0; i < m; i++) heti_s_put_in(c, q < p ? p - 1 : p, c->first[(q < p ? p - 1 : p) + 1], s->scratch[i]);
-    } else { /* one device of p and one of q in turn */
+    {
+        const int behind = heti_s_below(s, 2) == 0; /* q behind p; or one device of p and one of q in turn */
         const int64_t m = heti_s_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
-        memcpy(s->scratch, &c->device[from], HETI_T_CAST(size_t, m) * sizeof *s->scratch);
+        HETI_S_COPY(s->scratch, &c->device[from], m);
         for (i = 0; i < m; i++) heti_s_take_out(c, from);
         for (i = 0; i < m; i++)
-            heti_s_put_in(c, r, heti_s_min(c->first[r] + 2 * i + 1, c->first[r + 1]), s->scratch[i]);
+            heti_s_put_in(c, r, behind ? c->first[r + 1] : heti_s_min(c->first[r] + 2 * i + 1, c->first[r + 1]),
+                          s->scratch[i]);
     }
     return heti_s_refit(s, c);
 }
@@ -5016,13 +4901,10 @@ static int heti_s_move_granules(heti_s_seek *s, heti_s_choice *c) {
 
 static int heti_s_move_order(heti_s_seek *s, heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c), before = c->order;
-    int64_t p, longest = 0;
-    for (p = 0; p < c->pipelines; p++)
-        if (heti_s_places(c, p) > longest) longest = heti_s_places(c, p);
     if (!(s->order[before]->limited && heti_s_below(s, 2) == 0)) c->order = heti_s_below(s, s->orders);
-    c->limit = s->order[c->order]->limited ? heti_s_below(s, longest + 1) : 0;
+    c->limit = s->order[c->order]->limited ? heti_s_below(s, heti_s_longest(c) + 1) : 0;
     if (chunks != heti_s_chunks(s, c)) {
-        memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+        HETI_S_CLEAR(c->end, 2 * s->ranks);
         return heti_s_refit(s, c);
     }
     return c->order != before || s->order[c->order]->limited;
@@ -5136,8 +5018,8 @@ static int heti_s_drawn(heti_s_seek *s) {
     c->limit = s->order[c->order]->limited ? heti_s_below(s, length + 1) : 0;
     c->state = s->d.uneven_state == HET_YES ? HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES)) : HETI_S_STATE_EVEN;
     c->granules = heti_s_least_granules(s) + heti_s_below(s, s->d.most_granules - heti_s_least_granules(s) + 1);
-    memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
-    memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
+    HETI_S_CLEAR(c->end, 2 * s->ranks);
+    HETI_S_CLEAR(c->recompute, s->ranks);
     if (!heti_s_refit(s, c) || !heti_s_is_plan(s, c) || !heti_s_try_once(s, c)) return 0;
     heti_s_choice_copy(s, &s->now, c);
     return 1;
@@ -5186,13 +5068,11 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
 static void heti_s_each_setting(heti_s_seek *s, double after) {
     heti_s_choice *c = &s->now;
     const int64_t before = c->order;
-    int64_t o, p, longest = 0;
-    for (p = 0; p < c->pipelines; p++)
-        if (heti_s_places(c, p) > longest) longest = heti_s_places(c, p);
+    int64_t o;
     for (o = 0; o < s->orders; o++) {
         if (s->order[o]->placement != s->order[before]->placement) continue;
         c->order = o;
-        for (c->limit = 0; c->limit <= (s->order[o]->limited ? longest : 0); c->limit++)
+        for (c->limit = 0; c->limit <= (s->order[o]->limited ? heti_s_longest(c) : 0); c->limit++)
             heti_s_each_recompute(s, after);
         c->limit = 0;
     }
@@ -5309,7 +5189,7 @@ static double heti_s_space_settings(const heti_s_seek *s, int32_t place) {
     int64_t o;
     for (o = 0; o < s->orders; o++)
         if (s->order[o]->placement == place) total += s->order[o]->limited ? 1 + heti_s_real(s->ranks) : 1;
-    return s->d.uneven_state == HET_YES ? HETI_T_CAST(double, HETI_S_STATES) * total : total;
+    return s->d.uneven_state == HET_YES ? heti_s_real(HETI_S_STATES) * total : total;
 }
 
 /* About how many plans there are. ways[n][p]: of n devices in p pipelines, or idle, each pipeline
@@ -5348,8 +5228,8 @@ static void heti_s_all(heti_s_seek *s) {
     for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
         for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
         if (order == s->orders) continue;
-        memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
-        memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
+        HETI_S_CLEAR(s->taken, s->ranks);
+        HETI_S_CLEAR(c->recompute, s->ranks);
         c->order = order;
         c->limit = c->pipelines = c->first[0] = 0;
         c->state = HETI_S_STATE_EVEN;
@@ -5362,11 +5242,11 @@ static void heti_s_all(heti_s_seek *s) {
 
 /* F and the shorter of the backwards that there are. */
 static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, int64_t granules) {
-    const double input = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_INPUT, u, u + 1, granules);
-    const double apart = input + heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_WEIGHT, u, u + 1, granules);
-    const double whole = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_BACKWARD, u, u + 1, granules);
+    const double input = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_INPUT, u, u + 1, granules);
+    const double apart = input + heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_WEIGHT, u, u + 1, granules);
+    const double whole = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_BACKWARD, u, u + 1, granules);
     const double back = !s->has[1] ? whole : !s->has[0] ? apart : heti_s_smaller(whole, apart);
-    return heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_FORWARD, u, u + 1, granules) + back;
+    return heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_FORWARD, u, u + 1, granules) + back;
 }
 
 /* Every granule passes through every unit on some device. For weights z of the kinds that add up to
@@ -5410,26 +5290,14 @@ static double heti_s_bound_chain(const heti_s_seek *s) {
     for (u = 0; u < s->units; u++) {
         double least = HETI_S_NONE;
         for (k = 0; k < s->kinds; k++) {
-            const double f = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_TIME_FORWARD, u, u + 1, g);
-            const double b = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_TIME_BACKWARD, u, u + 1, g);
-            const double input = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_TIME_INPUT, u, u + 1, g);
+            const double f = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_FORWARD, u, u + 1, g);
+            const double b = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_BACKWARD, u, u + 1, g);
+            const double input = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_INPUT, u, u + 1, g);
             least = heti_s_smaller(least, f + (!s->has[1] ? b : !s->has[0] ? input : heti_s_smaller(b, input)));
         }
         sum += least;
     }
     return sum;
-}
-
-/* The optimizer's work divided by all speeds. */
-static double heti_s_bound_all_steps(const heti_s_seek *s) {
-    double speed = 0;
-    int64_t r;
-    for (r = 0; r < s->ranks; r++) {
-        const double element = s->times[s->kind_of[r]]->step_element;
-        if (!(element > 0)) return 0;
-        speed += s->d.cluster->device[r].speed / element;
-    }
-    return s->trained / speed;
 }
 
 /* ---- what was asked for ---- */
@@ -5446,12 +5314,10 @@ static het_result heti_s_seek_orders(heti_s_seek *s) {
             HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
     for (i = 0; i < s->d.schedule_count; i++) {
         const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
-        for (j = 0; heti_s_order_at(j) != NULL && !heti_s_same_text(name, heti_s_order_at(j)->name); j++) {}
+        for (j = 0; heti_s_order_at(j) != NULL && strcmp(name, heti_s_order_at(j)->name) != 0; j++) {}
         if (heti_s_order_at(j) == NULL)
-            return heti_t_fail(s->error, HET_ERR_INVALID,
-                               "het_plan_search: no plan is looked for with schedule '%s', not one of 1f1b, "
-                               "gpipe, zb-h1, "
-                "zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", name);
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: no plan is looked for with schedule '%s', "
+                "not one of 1f1b, gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", name);
         s->order[s->orders++] = heti_s_order_at(j);
     }
     return HET_OK;
@@ -5499,8 +5365,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     return heti_s_seek_orders(s);
 }
 
-static int heti_s_curve_valid(const het_cost *c) {
-    return c->base >= 0 && c->base <= 1e100 && c->token >= 0 && c->token <= 1e100 && c->pair >= 0 && c->pair <= 1e100;
+static int heti_s_curve_valid(het_cost c) {
+    return c.base >= 0 && c.base <= 1e100 && c.token >= 0 && c.token <= 1e100 && c.pair >= 0 && c.pair <= 1e100;
 }
 
 /* Profiles of devices, and that everything in them is a time. */
@@ -5508,7 +5374,7 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
     const het_profile *p = s->d.profile;
     const het_cluster_device *device = &s->d.cluster->device[r];
     int64_t i, k;
-    for (i = 0; i < p->devices && !heti_s_same_text(p->device[i].name, device->profile); i++) {}
+    for (i = 0; i < p->devices && strcmp(p->device[i].name, device->profile) != 0; i++) {}
     if (i == p->devices)
         return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'",
                            r, device->name, device->profile);
@@ -5520,10 +5386,9 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
                            device->name, device->group, s->d.cluster->groups);
     *times = &p->device[i];
     for (k = 0; k < p->kinds; k++) {
-        const het_unit_time *t = &heti_s_unit_times(s, *times)[k];
-        if (heti_s_curve_valid(&t->forward) && heti_s_curve_valid(&t->backward) && heti_s_curve_valid(&t->input) &&
-            heti_s_curve_valid(&t->weight) && heti_s_curve_valid(&t->recompute))
-            continue;
+        int call = 0;
+        while (call < HETI_S_CALLS && heti_s_curve_valid(heti_s_curve(&heti_s_unit_times(s, *times)[k], call))) call++;
+        if (call == HETI_S_CALLS) continue;
         return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
                                p->kind[k].name, device->profile);
@@ -5556,7 +5421,6 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
         if (parent >= k || parent < -1 || (parent == -1 && k > 0))
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: group %d (%s) has parent %d", k,
                                c->group[k].name, parent);
-        s->depth[k] = parent < 0 ? 0 : s->depth[parent] + 1;
     }
     return HET_OK;
 }
@@ -5583,15 +5447,8 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
     if (kept > 0) return HET_OK;
     return heti_t_fail(s->error, HET_ERR_INVALID,
                        "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
-                           lacks[0] != NULL
-        ? lacks[0] : lacks[1], lacks[0] != NULL ? "in one piece" :
-        "for inputs and weights apart, which these schedules need");
-}
-
-static const het_cost *heti_s_curve_of(const het_unit_time *t, int what) {
-    return what == HETI_S_TIME_FORWARD ? &t->forward : what == HETI_S_TIME_BACKWARD ? &t->backward :
-        what == HETI_S_TIME_INPUT ? &t->input
-        : what == HETI_S_TIME_WEIGHT ? &t->weight : &t->recompute;
+                       lacks[0] != NULL ? lacks[0] : lacks[1],
+                       lacks[0] != NULL ? "in one piece" : "for inputs and weights apart, which these schedules need");
 }
 
 /* Sums over units, by kind of device. A plan's times lie between those alone and together, as its
@@ -5602,26 +5459,25 @@ static void heti_s_seek_sums(heti_s_seek *s) {
     int what;
     for (k = 0; k < s->kinds; k++) {
         const double speed = s->d.cluster->device[s->kind_device[k]].speed;
-        for (what = 0; what < 2 * HETI_S_TIME_CURVES; what++) {
+        for (what = 0; what < 2 * HETI_S_CALLS; what++) {
             het_cost *sum = &s->sum[(k * HETI_S_SUMS + what) * (s->units + 1)];
             for (u = 0; u < s->units; u++) {
-                const int curve = what % HETI_S_TIME_CURVES, least = what >= HETI_S_LEAST;
-                const het_cost *one = heti_s_curve_of(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
-                const het_cost *alone = least ? heti_s_curve_of(&s->times[k]->alone[p->unit[u]], curve) : one;
-                const double part = curve == HETI_S_TIME_RECOMPUTE && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
-                sum[u + 1].base = sum[u].base + part * heti_s_smaller(one->base, alone->base);
-                sum[u + 1].token = sum[u].token + part * heti_s_smaller(one->token, alone->token);
-                sum[u + 1].pair = sum[u].pair + part * heti_s_smaller(one->pair, alone->pair);
+                const int curve = what % HETI_S_CALLS, least = what >= HETI_S_LEAST;
+                const het_cost one = heti_s_curve(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
+                const het_cost alone = least ? heti_s_curve(&s->times[k]->alone[p->unit[u]], curve) : one;
+                const double part = curve == HETI_S_AGAIN && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
+                sum[u + 1].base = sum[u].base + part * heti_s_smaller(one.base, alone.base);
+                sum[u + 1].token = sum[u].token + part * heti_s_smaller(one.token, alone.token);
+                sum[u + 1].pair = sum[u].pair + part * heti_s_smaller(one.pair, alone.pair);
             }
         }
         for (what = 0; what < 2; what++) {
             const het_cost *all = &s->sum[k * HETI_S_SUMS * (s->units + 1)];
             het_cost *sum = &s->sum[(k * HETI_S_SUMS + HETI_S_BOTH + what) * (s->units + 1)];
             for (u = 0; u <= s->units; u++) {
-                heti_s_add_curve(&sum[u], &all[HETI_S_TIME_FORWARD * (s->units + 1) + u], 1);
-                heti_s_add_curve(&sum[u], &all[(what == 0 ? HETI_S_TIME_BACKWARD : HETI_S_TIME_INPUT) * (s->units + 1) +
-                                               u], 1);
-                if (what == 1) heti_s_add_curve(&sum[u], &all[HETI_S_TIME_WEIGHT * (s->units + 1) + u], 1);
+                heti_s_add_curve(&sum[u], &all[HETI_S_FORWARD * (s->units + 1) + u], 1);
+                heti_s_add_curve(&sum[u], &all[(what == 0 ? HETI_S_BACKWARD : HETI_S_INPUT) * (s->units + 1) + u], 1);
+                if (what == 1) heti_s_add_curve(&sum[u], &all[HETI_S_WEIGHT * (s->units + 1) + u], 1);
             }
         }
         s->rate[k] = 1 / (heti_s_both(s, k, 0, 0, 0, s->units, s->d.most_granules) / heti_s_real(s->d.most_granules) +
@@ -5662,7 +5518,7 @@ static int heti_s_before(const heti_s_seek *s, int64_t a, int64_t b) {
     const het_cluster *c = s->d.cluster;
     int64_t i = c->device[a].group, j = c->device[b].group, from_i = -1, from_j = -1;
     while (i != j) {
-        if (s->depth[i] >= s->depth[j]) { from_i = i; i = c->group[i].parent; }
+        if (i > j) { from_i = i; i = c->group[i].parent; }
         else { from_j = j; j = c->group[j].parent; }
     }
     return from_i != from_j ? from_i < from_j : a < b;
@@ -5682,17 +5538,15 @@ static void heti_s_seek_sort(heti_s_seek *s) {
     }
 }
 
-static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *a, heti_s_choice *c) {
-    c->first = HETI_T_TAKE(a, int64_t, s->ranks + 2);
-    c->count = HETI_T_TAKE(a, int64_t, s->ranks + 2);
-    c->device = HETI_T_TAKE(a, int64_t, s->ranks + 1);
-    c->end = HETI_T_TAKE(a, int64_t, 2 * s->ranks + 2);
-    c->recompute = HETI_T_TAKE(a, int32_t, s->ranks + 1);
+static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *arena, heti_s_choice *c) {
+    c->first = HETI_S_ROOM(int64_t, s->ranks + 2);
+    c->count = HETI_S_ROOM(int64_t, s->ranks + 2);
+    c->device = HETI_S_ROOM(int64_t, s->ranks + 1);
+    c->end = HETI_S_ROOM(int64_t, 2 * s->ranks + 2);
+    c->recompute = HETI_S_ROOM(int32_t, s->ranks + 1);
 }
 
-#define HETI_S_ROOM(type, count) HETI_T_TAKE(a, type, count)
-
-static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *a) {
+static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *arena) {
     const int64_t n = s->ranks, m = s->units + 1;
     int64_t i;
     s->kind_of = HETI_S_ROOM(int64_t, n);
@@ -5700,7 +5554,6 @@ static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *a) {
     s->kind_device = HETI_S_ROOM(int64_t, n);
     s->times = HETI_S_ROOM(const het_device_profile *, n);
     s->rate = HETI_S_ROOM(double, n);
-    s->depth = HETI_S_ROOM(int64_t, s->d.cluster->groups);
     s->held = HETI_S_ROOM(double, m);
     s->kept = HETI_S_ROOM(double, 2 * m);
     s->least_held = HETI_S_ROOM(double, m);
@@ -5740,15 +5593,15 @@ static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *a) {
     s->taken = HETI_S_ROOM(int32_t, n);
     s->fits = HETI_S_ROOM(int32_t, n + 1);
     s->found = HETI_S_ROOM(heti_s_choice, s->found_room);
-    heti_s_choice_cut(s, a, &s->now);
-    heti_s_choice_cut(s, a, &s->next);
-    heti_s_choice_cut(s, a, &s->best);
-    heti_s_choice_cut(s, a, &s->sorted);
+    heti_s_choice_cut(s, arena, &s->now);
+    heti_s_choice_cut(s, arena, &s->next);
+    heti_s_choice_cut(s, arena, &s->best);
+    heti_s_choice_cut(s, arena, &s->sorted);
     for (i = 0; i < s->found_room; i++) {
         heti_s_choice none;
         memset(&none, 0, sizeof none);
-        heti_s_choice_cut(s, a, &none);
-        if (a->base != NULL) s->found[i] = none;
+        heti_s_choice_cut(s, arena, &none);
+        if (arena->base != NULL) s->found[i] = none;
     }
 }
 
@@ -5774,34 +5627,17 @@ static het_result heti_s_seek_start(heti_s_seek *s, void **block, size_t *size) 
 
 /* ---- what is found ---- */
 
-static void heti_s_plan_cut(const het_plan *from, het_plan **plan, heti_t_arena *a) {
-    het_plan *to = HETI_S_ROOM(het_plan, 1);
-    het_plan count;
-    het_plan *p = a->base != NULL ? to : &count;
-    if (a->base != NULL) *to = *from;
-    p->stage = HETI_S_ROOM(het_stage, from->stages);
-    p->first_stage = HETI_S_ROOM(int64_t, from->pipelines + 1);
-    p->share = HETI_S_ROOM(double, from->pipelines);
-    p->state_share = HETI_S_ROOM(double, from->ranks);
-    p->slice_share = HETI_S_ROOM(double, from->slices);
-    *plan = to;
-}
-
 static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *allocator, const char *call,
                                    het_plan **plan, het_error *error) {
-    heti_t_arena arena = { NULL, 0, 0 };
-    heti_s_plan_cut(from, plan, &arena);
+    het_plan *to;
     *plan = NULL;
-    HETI_T_TRY(heti_t_arena_start(&arena, allocator, call, error));
-    heti_s_plan_cut(from, plan, &arena);
-    memcpy((*plan)->stage, from->stage, HETI_T_CAST(size_t, from->stages) * sizeof *from->stage);
-    memcpy((*plan)->first_stage, from->first_stage, HETI_T_CAST(size_t, from->pipelines + 1) *
-           sizeof *from->first_stage);
-    memcpy((*plan)->share, from->share, HETI_T_CAST(size_t, from->pipelines) * sizeof *from->share);
-    memcpy((*plan)->state_share, from->state_share, HETI_T_CAST(size_t, from->ranks) * sizeof *from->state_share);
-    memcpy((*plan)->slice_share, from->slice_share, HETI_T_CAST(size_t, from->slices) * sizeof *from->slice_share);
-    (*plan)->allocator = *allocator;
-    (*plan)->size = arena.size;
+    HETI_T_TRY(het_plan_new(from, allocator, call, &to, error));
+    HETI_S_COPY(to->stage, from->stage, from->stages);
+    HETI_S_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
+    HETI_S_COPY(to->share, from->share, from->pipelines);
+    HETI_S_COPY(to->state_share, from->state_share, from->ranks);
+    HETI_S_COPY(to->slice_share, from->slice_share, from->slices);
+    *plan = to;
     return HET_OK;
 }
 
@@ -5889,9 +5725,7 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
         found->micro_batches = heti_s_micro_batches(s, c->granules);
         found->granules = c->granules;
         found->seconds = c->seconds;
-        for (r = 0; r < s->ranks; r++)
-            found->memory[r] = s->used[r] ? HETI_T_CAST(double, s->memory[r].device) +
-            HETI_T_CAST(double, s->memory[r].communication) : 0;
+        for (r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
         result = heti_s_explain(s, c, lists, found);
     }
     if (result == HET_OK) result = heti_s_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
@@ -5901,18 +5735,18 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
     return result;
 }
 
-static void heti_s_search_cut(const heti_s_seek *s, het_search **search, heti_t_arena *a) {
+static void heti_s_search_cut(const heti_s_seek *s, het_search **search, heti_t_arena *arena) {
     het_search *to = HETI_S_ROOM(het_search, 1);
     het_found *found = HETI_S_ROOM(het_found, s->found_count);
     int64_t i;
-    if (a->base != NULL) {
+    if (arena->base != NULL) {
         memset(to, 0, sizeof *to);
         to->found = found;
-        memset(found, 0, HETI_T_CAST(size_t, s->found_count) * sizeof *found);
+        HETI_S_CLEAR(found, s->found_count);
     }
     for (i = 0; i < s->found_count; i++) {
         double *memory = HETI_S_ROOM(double, s->ranks);
-        if (a->base != NULL) found[i].memory = memory;
+        if (arena->base != NULL) found[i].memory = memory;
     }
     *search = to;
 }
@@ -5935,7 +5769,7 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
     }
     work = heti_s_bound_work(s);
     chain = heti_s_bound_chain(s);
-    to->bound = heti_s_larger(work, chain) + heti_s_bound_all_steps(s);
+    to->bound = heti_s_larger(work, chain) + heti_s_bound_step(s, NULL, s->ranks);
     to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
     memcpy(to->bound_by, work >= chain ? "work over summed speeds" : "fastest chain", work >= chain ? 24 : 14);
     to->evaluations = s->evaluations;
@@ -5948,13 +5782,11 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
 }
 
 HETRAIN_API void het_search_free(het_search *search) {
-    het_allocator allocator;
     int64_t i;
     if (search == NULL) return;
     for (i = 0; i < search->found_count; i++) het_plan_free(search->found[i].plan);
     het_simulation_free(search->simulation);
-    allocator = search->allocator;
-    allocator.free(allocator.user, search, search->size);
+    heti_s_give_back(&search->allocator, search, search->size);
 }
 
 /* Bytes that a unit needs wherever it lies, even if its state lies elsewhere: parameters,
@@ -5964,8 +5796,7 @@ static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
     const double tokens = heti_s_real(heti_s_least_granules(s) * s->d.granule_tokens);
     const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
     return (s->held[unit + 1] - s->held[unit]) * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.scratch +
-        3 * m.stream +
-           p->rank_weights + p->rank_gradients + p->rank_workspace;
+        3 * m.stream + p->rank_weights + p->rank_gradients + p->rank_workspace;
 }
 
 /* Nothing fits: the unit that cannot lie anywhere, or the plan that lacks least. */
@@ -5979,15 +5810,13 @@ static het_result heti_s_nothing(heti_s_seek *s) {
         if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory)
             u = i;
     if (s->d.cluster->device[u].memory > 0 && heti_s_least_bytes(s, most) > s->d.cluster->device[u].memory)
-        return heti_t_fail(s->error, HET_ERR_LIMIT,
-                           "het_plan_search: unit %d (%s) needs at least %b, %b more than the %b of device %d (%s), "
-            "the largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, heti_s_least_bytes(s, most),
-            heti_s_least_bytes(s, most) - s->d.cluster->device[u].memory, s->d.cluster->device[u].memory, u,
-            s->d.cluster->device[u].name);
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %b, %b more than the "
+                           "%b of device %d (%s), the largest", most, s->d.profile->kind[s->d.profile->unit[most]].name,
+                           heti_s_least_bytes(s, most), heti_s_least_bytes(s, most) - s->d.cluster->device[u].memory,
+                           s->d.cluster->device[u].memory, u, s->d.cluster->device[u].name);
     if (s->least_missing >= HETI_S_NONE)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
-                           "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units,
-                           s->ranks);
+            "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
     if (end - begin == 1)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_plan_search: nothing fits: at best unit %d (%s) alone needs %b more than the %b of "
@@ -6124,19 +5953,19 @@ static void heti_s_predict_end(heti_s_predict *p) {
 }
 
 static void heti_s_predict_cut(heti_s_predict *p, const het_plan *plan, heti_t_arena *arena) {
-    p->count = HETI_T_TAKE(arena, int64_t, plan->pipelines);
-    p->first = HETI_T_TAKE(arena, int64_t, plan->pipelines + 1);
-    p->block_start = HETI_T_TAKE(arena, int64_t, p->desc->profile->blocks + 1);
-    p->tokens = HETI_T_TAKE(arena, double, p->micro_batches);
-    p->pairs = HETI_T_TAKE(arena, double, p->micro_batches);
-    p->sequences = HETI_T_TAKE(arena, double, p->micro_batches);
+    p->count = HETI_S_ROOM(int64_t, plan->pipelines);
+    p->first = HETI_S_ROOM(int64_t, plan->pipelines + 1);
+    p->block_start = HETI_S_ROOM(int64_t, p->desc->profile->blocks + 1);
+    p->tokens = HETI_S_ROOM(double, p->micro_batches);
+    p->pairs = HETI_S_ROOM(double, p->micro_batches);
+    p->sequences = HETI_S_ROOM(double, p->micro_batches);
 }
 
 /* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of
    it. */
 static double heti_s_granule_pairs(const het_search_desc *d) {
-    const double tokens = HETI_T_CAST(double, d->granule_tokens);
-    const double sequences = HETI_T_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    const double tokens = heti_s_real(d->granule_tokens);
+    const double sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
     return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
 }
 
@@ -6144,13 +5973,13 @@ static double heti_s_granule_pairs(const het_search_desc *d) {
 static void heti_s_predict_sizes(heti_s_predict *p, const het_plan *plan) {
     const het_search_desc *d = p->desc;
     const double pairs = heti_s_granule_pairs(d),
-                 sequences = HETI_T_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+                 sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
     int64_t i, left = d->granules;
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     for (i = 0; i < p->micro_batches; i++) {
-        const double granules = HETI_T_CAST(double, left < p->granules ? left : p->granules);
-        p->tokens[i] = granules * HETI_T_CAST(double, d->granule_tokens);
+        const double granules = heti_s_real(left < p->granules ? left : p->granules);
+        p->tokens[i] = granules * heti_s_real(d->granule_tokens);
         p->pairs[i] = granules * pairs;
         p->sequences[i] = granules * sequences;
         left -= p->granules;
@@ -6202,16 +6031,7 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
 }
 
 static het_result heti_s_predict_lists(heti_s_predict *p, const het_plan *plan) {
-    het_schedule *compute = NULL;
-    het_blocks blocks;
-    het_result result;
-    HETI_T_TRY(het_schedule_make(plan, p->count, &p->allocator, &compute, p->error));
-    blocks.count = p->desc->profile->blocks;
-    blocks.start = p->block_start;
-    blocks.unit = p->desc->profile->use;
-    result = het_schedule_complete(plan, &blocks, compute, &p->allocator, &p->schedule, p->error);
-    het_schedule_free(compute);
-    return result;
+    return heti_s_lists(plan, p->count, p->desc->profile, p->block_start, &p->allocator, &p->schedule, p->error);
 }
 
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
@@ -6272,22 +6092,20 @@ static void heti_s_adapt_stop(het_adapt *a) {
 }
 
 HETRAIN_API void het_adapt_destroy(het_adapt *adapt) {
-    het_allocator allocator;
     if (adapt == NULL) return;
     heti_s_adapt_stop(adapt);
-    allocator = adapt->allocator;
-    allocator.free(allocator.user, adapt, adapt->size);
+    heti_s_give_back(&adapt->allocator, adapt, adapt->size);
 }
 
 static void heti_s_adapt_cut(het_adapt **to, const het_cluster *cluster, heti_t_arena *arena) {
     het_adapt *a = HETI_T_CAST(het_adapt *, heti_t_take(arena, 1, sizeof **to)), unused;
     if (arena->base == NULL) a = &unused;
-    a->believed.device = HETI_T_TAKE(arena, het_cluster_device, cluster->ranks);
-    a->nominal.device = HETI_T_TAKE(arena, het_cluster_device, cluster->ranks);
-    a->believed.group = HETI_T_TAKE(arena, het_group, cluster->groups);
-    a->nominal.group = HETI_T_TAKE(arena, het_group, cluster->groups);
-    a->rank = HETI_T_TAKE(arena, heti_s_watched, cluster->ranks);
-    a->link = HETI_T_TAKE(arena, heti_s_watched, cluster->groups);
+    a->believed.device = HETI_S_ROOM(het_cluster_device, cluster->ranks);
+    a->nominal.device = HETI_S_ROOM(het_cluster_device, cluster->ranks);
+    a->believed.group = HETI_S_ROOM(het_group, cluster->groups);
+    a->nominal.group = HETI_S_ROOM(het_group, cluster->groups);
+    a->rank = HETI_S_ROOM(heti_s_watched, cluster->ranks);
+    a->link = HETI_S_ROOM(heti_s_watched, cluster->groups);
     if (arena->base != NULL) *to = a;
 }
 
@@ -6299,8 +6117,8 @@ static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from) {
     to->group = group;
     memset(&to->allocator, 0, sizeof to->allocator); /* part of another block */
     to->size = 0;
-    memcpy(device, from->device, HETI_T_CAST(size_t, from->ranks) * sizeof *device);
-    if (from->groups > 0) memcpy(group, from->group, HETI_T_CAST(size_t, from->groups) * sizeof *group);
+    HETI_S_COPY(device, from->device, from->ranks);
+    if (from->groups > 0) HETI_S_COPY(group, from->group, from->groups);
 }
 
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
@@ -6353,8 +6171,8 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) {
 }
 
 static void heti_s_way_cut(het_adapt *a, const het_plan *plan, heti_t_arena *arena) {
-    a->way = HETI_T_TAKE(arena, heti_s_way, 2 * plan->stages);
-    a->arrival = HETI_T_TAKE(arena, double, 2 * plan->stages * a->most * plan->slices);
+    a->way = HETI_S_ROOM(heti_s_way, 2 * plan->stages);
+    a->arrival = HETI_S_ROOM(double, 2 * plan->stages * a->most * plan->slices);
 }
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
@@ -6392,28 +6210,12 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
 
 /* ---- observing ---- */
 
-/* The smallest group that has both ranks; -1: none. */
-static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
-    int64_t x = c->device[a].group, y = c->device[b].group;
-    if (c->groups == 0) return -1;
-    while (x != y) {
-        if (x > y) x = c->group[x].parent;
-        else y = c->group[y].parent;
-    }
-    return x;
-}
-
-static double heti_s_link_seconds(const het_group *g, double bytes) {
-    return g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
-}
-
 /* What the profile says of one F, B, I or W at speed 1. */
 static double heti_s_expected(const het_adapt *a, const het_action *action) {
     const het_plan *plan = a->plan;
     const het_stage_cost *cost = &a->predict.costs->costs.stage[plan->first_stage[action->pipeline] + action->stage];
     const het_cost *curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ?
-                     &cost->backward
-        : action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
+                     &cost->backward : action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
     double total = 0, from = 0, to = 1;
     int64_t k;
@@ -6469,7 +6271,7 @@ static void heti_s_observe_receives(het_adapt *a, const het_timeline *t) {
    receive posted. */
 static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
     int64_t i;
-    memset(a->way, 0, HETI_T_CAST(size_t, 2 * a->plan->stages) * sizeof *a->way);
+    HETI_S_CLEAR(a->way, 2 * a->plan->stages);
     for (i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         const int backward = r->action.kind == HET_ACTION_SEND_B;
@@ -6483,12 +6285,12 @@ static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
         group = heti_s_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
         if (*arrival < 0 || group < 0) continue;
         seconds = *arrival - r->start;
-        delay = seconds - heti_s_link_seconds(&a->nominal.group[group], HETI_T_CAST(double, r->bytes));
+        delay = seconds - heti_s_link_seconds(&a->nominal.group[group], heti_s_real(r->bytes));
         way = &a->way[backward * a->plan->stages + s];
         if (way->seen && way->delay <= delay) continue;
         way->seen = 1;
         way->delay = delay;
-        way->bytes = HETI_T_CAST(double, r->bytes);
+        way->bytes = heti_s_real(r->bytes);
     }
 }
 
@@ -6553,12 +6355,9 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
 /* Median of the last steps; of an even number the mean of the middle two. */
 static double heti_s_watched_median(const heti_s_watched *w, int64_t window) {
     double sorted[HETI_S_WINDOW];
-    int64_t i, k, count = w->steps < window ? w->steps : window;
-    for (i = 0; i < count; i++) {
-        for (k = i; k > 0 && sorted[k - 1] > w->past[i]; k--) sorted[k] = sorted[k - 1];
-        sorted[k] = w->past[i];
-    }
-    return count % 2 == 1 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+    const int64_t count = heti_s_min(w->steps, window);
+    HETI_S_COPY(sorted, w->past, count);
+    return heti_s_median(sorted, count);
 }
 
 /* The speed that a rank's last steps say. */
@@ -6653,7 +6452,7 @@ static het_result heti_s_adapt_shares(const het_adapt *a, double *share, double 
     het_plan plan = *a->plan;
     int64_t p, q, best_p, best_q;
     plan.share = share;
-    for (p = 0; p < plan.pipelines; p++) share[p] = HETI_T_CAST(double, a->predict.count[p]);
+    for (p = 0; p < plan.pipelines; p++) share[p] = heti_s_real(a->predict.count[p]);
     HETI_T_TRY(heti_s_adapt_seconds(a, &plan, seconds, error));
     do {
         double best = *seconds, tried;
@@ -6871,10 +6670,9 @@ static het_result heti_s_pack_check(heti_s_pack *s) {
                            d->plan->ranks);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->max_tokens < 0 || d->max_sequences < 0 ||
         d->max_micro_batches < 0 || d->max_micro_batches > INT32_MAX || d->plain < 0 || d->evaluations < 0)
-        return heti_t_fail(s->error, HET_ERR_INVALID,
-                           "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, plain %d, "
-            "evaluations %d", d->granules, d->max_tokens, d->max_sequences, d->max_micro_batches, d->plain,
-            d->evaluations);
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: %d granules, max_tokens %d, max_sequences %d, "
+                           "max_micro_batches %d, plain %d, evaluations %d", d->granules, d->max_tokens,
+                           d->max_sequences, d->max_micro_batches, d->plain, d->evaluations);
     for (r = 0; d->memory != NULL && r < d->plan->ranks; r++)
         if (!heti_t_is_time(d->memory[r]))
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: memory[%d] is negative or not finite", r);
@@ -6911,43 +6709,40 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
     if (d->max_micro_batches == 0) d->max_micro_batches = sum;
     if (sum != d->max_micro_batches)
         return heti_t_fail(s->error, HET_ERR_INVALID,
-                           "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum,
-                           d->max_micro_batches);
+            "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum, d->max_micro_batches);
     return HET_OK;
 }
 
 static void heti_s_pack_cut_block(heti_s_pack *s, heti_t_arena *arena) {
     const int64_t n = s->granules, m = s->most;
     int64_t i;
-#define HETI_S_PACK_ROOM(type, count) HETI_T_TAKE(arena, type, count)
-    s->sorted = HETI_S_PACK_ROOM(int64_t, n);
-    s->spare = HETI_S_PACK_ROOM(int64_t, n);
-    s->before = HETI_S_PACK_ROOM(heti_s_amount, n + 1);
-    s->key = HETI_S_PACK_ROOM(double, n);
-    s->stage = HETI_S_PACK_ROOM(het_cost, s->plan->stages);
-    s->curve = HETI_S_PACK_ROOM(het_cost, s->plan->stages);
-    s->load = HETI_S_PACK_ROOM(double, s->plan->ranks);
-    s->pipeline_count = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
-    s->pipeline_full = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
-    s->pipeline_amount = HETI_S_PACK_ROOM(heti_s_amount, s->plan->pipelines);
-    s->count = HETI_S_PACK_ROOM(heti_s_count, s->count_count);
-    for (i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_PACK_ROOM(int64_t, n);
-    for (i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_PACK_ROOM(int64_t, n);
-    s->spare_grouping.group = HETI_S_PACK_ROOM(int64_t, n);
-    s->amount = HETI_S_PACK_ROOM(heti_s_amount, m);
-    s->cost = HETI_S_PACK_ROOM(double, m);
-    s->by_cost = HETI_S_PACK_ROOM(int64_t, m);
-    s->cluster = HETI_S_PACK_ROOM(int64_t, m);
-    s->dealt = HETI_S_PACK_ROOM(int64_t, m);
-    s->order = HETI_S_PACK_ROOM(int64_t, m);
-    s->best_order = HETI_S_PACK_ROOM(int64_t, m);
-    s->tokens = HETI_S_PACK_ROOM(double, s->d.max_micro_batches);
-    s->pairs = HETI_S_PACK_ROOM(double, s->d.max_micro_batches);
-    s->sequences = HETI_S_PACK_ROOM(double, s->d.max_micro_batches);
-    s->lists.micro_batches = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
-    s->lists.start = HETI_S_PACK_ROOM(int64_t, s->plan->ranks + 1);
-    s->lists.action = HETI_S_PACK_ROOM(het_action, s->schedule->start[s->plan->ranks]);
-#undef HETI_S_PACK_ROOM
+    s->sorted = HETI_S_ROOM(int64_t, n);
+    s->spare = HETI_S_ROOM(int64_t, n);
+    s->before = HETI_S_ROOM(heti_s_amount, n + 1);
+    s->key = HETI_S_ROOM(double, n);
+    s->stage = HETI_S_ROOM(het_cost, s->plan->stages);
+    s->curve = HETI_S_ROOM(het_cost, s->plan->stages);
+    s->load = HETI_S_ROOM(double, s->plan->ranks);
+    s->pipeline_count = HETI_S_ROOM(int64_t, s->plan->pipelines);
+    s->pipeline_full = HETI_S_ROOM(int64_t, s->plan->pipelines);
+    s->pipeline_amount = HETI_S_ROOM(heti_s_amount, s->plan->pipelines);
+    s->count = HETI_S_ROOM(heti_s_count, s->count_count);
+    for (i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_ROOM(int64_t, n);
+    for (i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_ROOM(int64_t, n);
+    s->spare_grouping.group = HETI_S_ROOM(int64_t, n);
+    s->amount = HETI_S_ROOM(heti_s_amount, m);
+    s->cost = HETI_S_ROOM(double, m);
+    s->by_cost = HETI_S_ROOM(int64_t, m);
+    s->cluster = HETI_S_ROOM(int64_t, m);
+    s->dealt = HETI_S_ROOM(int64_t, m);
+    s->order = HETI_S_ROOM(int64_t, m);
+    s->best_order = HETI_S_ROOM(int64_t, m);
+    s->tokens = HETI_S_ROOM(double, s->d.max_micro_batches);
+    s->pairs = HETI_S_ROOM(double, s->d.max_micro_batches);
+    s->sequences = HETI_S_ROOM(double, s->d.max_micro_batches);
+    s->lists.micro_batches = HETI_S_ROOM(int64_t, s->plan->pipelines);
+    s->lists.start = HETI_S_ROOM(int64_t, s->plan->ranks + 1);
+    s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->plan->ranks]);
 }
 
 /* Numbers of micro-batches that are looked at; count NULL: only how many they are. */
@@ -7217,9 +7012,9 @@ static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int
 static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
     int64_t i, j, empty = m;
     if (s->granules > (INT64_C(1) << 22) / m) return 0;
-    memset(s->amount, 0, HETI_T_CAST(size_t, m) * sizeof *s->amount);
-    memset(s->cost, 0, HETI_T_CAST(size_t, m) * sizeof *s->cost);
-    memset(s->cluster, 0, HETI_T_CAST(size_t, m) * sizeof *s->cluster);
+    HETI_S_CLEAR(s->amount, m);
+    HETI_S_CLEAR(s->cost, m);
+    HETI_S_CLEAR(s->cluster, m);
     *largest = 0;
     for (i = 0; i < s->granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
@@ -7283,7 +7078,7 @@ static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best)
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
         if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, cap, s->spare, &spread) &&
             (!found || spread < largest)) {
-            memcpy(s->spare_grouping.group, s->spare, HETI_T_CAST(size_t, s->granules) * sizeof *s->spare);
+            HETI_S_COPY(s->spare_grouping.group, s->spare, s->granules);
             s->spare_grouping.estimate = next->work + s->spread * spread;
             found = 1;
         }
@@ -7330,7 +7125,7 @@ static void heti_s_pack_plain(heti_s_pack *s) {
 
 static void heti_s_pack_amounts(heti_s_pack *s, const heti_s_grouping *g) {
     int64_t i, j;
-    memset(s->amount, 0, HETI_T_CAST(size_t, g->count) * sizeof *s->amount);
+    HETI_S_CLEAR(s->amount, g->count);
     for (i = 0; i < s->granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
         heti_s_add(&s->amount[g->group[i]], &own);
@@ -7405,7 +7200,7 @@ static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_s
     if (s->best_grouping != NULL && !heti_s_better(score, &s->best)) return HET_OK;
     s->best = *score;
     s->best_grouping = g;
-    memcpy(s->best_order, s->order, HETI_T_CAST(size_t, g->count) * sizeof *s->order);
+    HETI_S_COPY(s->best_order, s->order, g->count);
     return HET_OK;
 }
 
@@ -7433,7 +7228,7 @@ static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
     int64_t i, p;
     heti_s_pack_divide(s, m, s->pipeline_count);
     for (p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
-    memset(s->pipeline_amount, 0, HETI_T_CAST(size_t, s->plan->pipelines) * sizeof *s->pipeline_amount);
+    HETI_S_CLEAR(s->pipeline_amount, s->plan->pipelines);
     for (i = 0; i < m; i++) {
         const int64_t j = s->by_cost[i];
         int64_t first = 0, to = -1, at = 0;
@@ -7512,7 +7307,7 @@ static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_s
     heti_s_pack_by_cost(s, g->count);
     heti_s_pack_deal(s, g->count);
     if (heti_s_pack_spent(s)) return HET_OK;
-    memcpy(s->order, s->dealt, HETI_T_CAST(size_t, g->count) * sizeof *s->order);
+    HETI_S_COPY(s->order, s->dealt, g->count);
     HETI_T_TRY(heti_s_pack_judge(s, g, score));
     if (!(score->excess > 0) || heti_s_pack_spent(s)) return HET_OK;
     for (p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
@@ -7571,7 +7366,7 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
             i = i + 2 < m ? i + 1 : 0;
             j = i + 1;
         }
-        memcpy(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order);
+        HETI_S_COPY(s->order, s->best_order, m);
         a = &s->amount[s->order[i]];
         b = &s->amount[s->order[j]];
         if (memcmp(a, b, sizeof *a) == 0) continue;
@@ -7647,12 +7442,10 @@ static het_result heti_s_pack_probe(heti_s_pack *s) {
 static het_result heti_s_pack_nothing(const heti_s_pack *s) {
     const char *tokens = s->d.max_tokens > 0 ? "" : " (no limit)",
                 *sequences = s->d.max_sequences > 0 ? "" : " (no limit)";
-    return heti_t_fail(s->error, HET_ERR_LIMIT,
-                       "het_pack: no grouping of %d granules with %d tokens and %d sequences into at most %d "
-                       "micro-batches "
-        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_T_CAST(int64_t, s->all.tokens),
-        HETI_T_CAST(int64_t, s->all.sequences),
-        s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
+    return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d sequences "
+                       "into at most %d micro-batches was found with max_tokens %d%s and max_sequences %d%s",
+                       s->granules, HETI_T_CAST(int64_t, s->all.tokens), HETI_T_CAST(int64_t, s->all.sequences),
+                       s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
 }
 
 /* What a micro-batch may have beside memory. */
@@ -7679,23 +7472,22 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     if (s->best_grouping == NULL) return heti_s_pack_nothing(s);
     HETI_T_TRY(heti_s_pack_refine(s));
     if (s->best.excess > 0)
-        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: rank %d keeps %d bytes in the best grouping found, "
-                                                    "its limit is %d", s->best.rank,
-                                                    HETI_T_CAST(int64_t, s->best.bytes),
-                                                    HETI_T_CAST(int64_t, s->d.memory[s->best.rank]));
+        return heti_t_fail(s->error, HET_ERR_LIMIT,
+                           "het_pack: rank %d keeps %d bytes in the best grouping found, its limit is %d", s->best.rank,
+                           HETI_T_CAST(int64_t, s->best.bytes), HETI_T_CAST(int64_t, s->d.memory[s->best.rank]));
     return HET_OK;
 }
 
 static void heti_s_packing_cut(const heti_s_pack *s, het_packing **to, heti_t_arena *arena) {
     const int64_t m = s->best_grouping->count;
-    het_packing unused, *k = HETI_T_TAKE(arena, het_packing, 1);
+    het_packing unused, *k = HETI_S_ROOM(het_packing, 1);
     if (arena->base == NULL) k = &unused;
-    k->order = HETI_T_TAKE(arena, int64_t, s->granules);
-    k->start = HETI_T_TAKE(arena, int64_t, m + 1);
-    k->counts = HETI_T_TAKE(arena, int64_t, s->plan->pipelines);
-    k->tokens = HETI_T_TAKE(arena, double, m);
-    k->pairs = HETI_T_TAKE(arena, double, m);
-    k->sequences = HETI_T_TAKE(arena, double, m);
+    k->order = HETI_S_ROOM(int64_t, s->granules);
+    k->start = HETI_S_ROOM(int64_t, m + 1);
+    k->counts = HETI_S_ROOM(int64_t, s->plan->pipelines);
+    k->tokens = HETI_S_ROOM(double, m);
+    k->pairs = HETI_S_ROOM(double, m);
+    k->sequences = HETI_S_ROOM(double, m);
     if (arena->base != NULL) *to = k;
 }
 
@@ -7737,10 +7529,7 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
 }
 
 HETRAIN_API void het_packing_free(het_packing *packing) {
-    het_allocator allocator;
-    if (packing == NULL) return;
-    allocator = packing->allocator;
-    allocator.free(allocator.user, packing, packing->size);
+    if (packing != NULL) heti_s_give_back(&packing->allocator, packing, packing->size);
 }
 
 HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error) {
