@@ -20,15 +20,13 @@ typedef struct saver {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     saver_task task;                /* under lock */
-    void *room;                     /* DISK_ROOM bytes of the thread's heap, see disk_list */
     het_result result;              /* of the last write; the thread's until the task is over */
     het_error error;
 } saver;
 
-/* The thread. What lists of directories take from its heap is there from the start. */
+/* The thread. */
 static inline void *saver_live(void *user) {
     saver *s = (saver *)user;
-    s->room = malloc(DISK_ROOM);
     pthread_mutex_lock(&s->lock);
     while (s->task != SAVER_END) {
         if (s->task == SAVER_WRITE) {
@@ -40,7 +38,6 @@ static inline void *saver_live(void *user) {
         } else pthread_cond_wait(&s->changed, &s->lock);
     }
     pthread_mutex_unlock(&s->lock);
-    free(s->room);
     return NULL;
 }
 
@@ -73,7 +70,6 @@ static inline int saver_open(saver *s, const char *directory, int64_t keep, het_
     sigset_t all, before;
     het_result result;
     memset(&desc, 0, sizeof desc);
-    disk.user = &s->room;
     desc.disk = &disk, desc.directory = directory, desc.keep = keep, desc.base = s->base, desc.base_length = s->base_length;
     s->saved_step = -1;
     result = het_checkpoint_create(&desc, &s->checkpoint, &s->error);

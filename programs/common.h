@@ -3,6 +3,9 @@
 #ifndef PROGRAMS_COMMON_H
 #define PROGRAMS_COMMON_H
 
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* syscall */
+#endif
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* fsync, isatty, clock_gettime, sigaction under -std=c99 */
 #endif
