@@ -5559,16 +5559,14 @@ static int64_t heti_action_cost(int32_t kind) {
 
 enum { HETI_PLAY_F = 0, HETI_PLAY_I = 1, HETI_PLAY_W = 2 };
 
-typedef struct heti_rule_step { int32_t stage, kind, overlap; } heti_rule_step; /* stage of the plan */
-
 typedef struct heti_rule_play {
     het_play play;
     const het_rule *rule;
     const char *where;
     het_error *error;
     heti_player player;
-    heti_rule_step *step;               /* [3 items of all stages], rank by rank */
-    int64_t *first, *end;               /* [ranks] a rank's list so far, in `step` */
+    het_action *action;                 /* [3 items of all stages], rank by rank */
+    int64_t *first, *end;               /* [ranks] a rank's list so far, in `action` */
     int64_t *running;                   /* [ranks] its last actions, which it works on: 0, 1 or a pair */
     heti_arena arena;
 } heti_rule_play;
@@ -5589,6 +5587,20 @@ static int heti_rule_what(int32_t kind) {
     return kind == HET_ACTION_F ? HETI_PLAY_F : kind == HET_ACTION_W ? HETI_PLAY_W : HETI_PLAY_I;
 }
 
+/* The stage's next action of that kind. */
+static void heti_rule_add(heti_rule_play *m, het_action *to, int64_t s, int32_t kind, int32_t overlap) {
+    const int64_t slices = m->play.plan->slices;
+    het_play_stage *stage = &m->play.stage[s];
+    const int64_t item = stage->begun[heti_rule_what(kind)]++;
+    to->kind = kind;
+    to->overlap = overlap;
+    to->pipeline = HETI_CAST(int32_t, stage->pipeline);
+    to->stage = HETI_CAST(int32_t, stage->before);
+    to->micro_batch = HETI_CAST(int32_t, item / slices);
+    to->slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
+    if (kind == HET_ACTION_B) stage->begun[HETI_PLAY_W]++;
+}
+
 static int64_t heti_rule_begin(void *user, int64_t rank) {
     heti_rule_play *m = HETI_CAST(heti_rule_play *, user);
     int64_t stage[2], cost = 0;
@@ -5601,12 +5613,7 @@ static int64_t heti_rule_begin(void *user, int64_t rank) {
         if (m->play.plan->stage[stage[i]].rank != rank || at->begun[heti_rule_what(kind[i])] >= at->items) return 0;
     }
     for (i = 0; i < count; i++) {
-        heti_rule_step *step = &m->step[m->end[rank]++];
-        step->stage = HETI_CAST(int32_t, stage[i]);
-        step->kind = kind[i];
-        step->overlap = i + 1 < count;
-        m->play.stage[stage[i]].begun[heti_rule_what(kind[i])]++;
-        if (kind[i] == HET_ACTION_B) m->play.stage[stage[i]].begun[HETI_PLAY_W]++;
+        heti_rule_add(m, &m->action[m->end[rank]++], stage[i], kind[i], i + 1 < count);
         cost += heti_action_cost(kind[i]);
     }
     m->running[rank] = count;
@@ -5618,50 +5625,21 @@ static void heti_rule_end(void *user, int64_t rank) {
     const het_plan *plan = m->play.plan;
     int64_t i;
     for (i = m->end[rank] - m->running[rank]; i < m->end[rank]; i++) {
-        const heti_rule_step *step = &m->step[i];
-        het_play_stage *stage = &m->play.stage[step->stage];
-        stage->done[heti_rule_what(step->kind)]++;
-        if (step->kind == HET_ACTION_B) stage->done[HETI_PLAY_W]++;
-        if (step->kind == HET_ACTION_F && stage->after > 0)
-            heti_player_wake(&m->player, plan->stage[step->stage + 1].rank);
-        if ((step->kind == HET_ACTION_B || step->kind == HET_ACTION_I) && stage->before > 0)
-            heti_player_wake(&m->player, plan->stage[step->stage - 1].rank);
+        const het_action *a = &m->action[i];
+        const int64_t s = plan->first_stage[a->pipeline] + a->stage;
+        het_play_stage *stage = &m->play.stage[s];
+        stage->done[heti_rule_what(a->kind)]++;
+        if (a->kind == HET_ACTION_B) stage->done[HETI_PLAY_W]++;
+        if (a->kind == HET_ACTION_F && stage->after > 0) heti_player_wake(&m->player, plan->stage[s + 1].rank);
+        if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && stage->before > 0)
+            heti_player_wake(&m->player, plan->stage[s - 1].rank);
     }
-}
-
-/* A rank's list: each action is its stage's next of that kind; `begun` counts once more. */
-static void heti_rule_write(const heti_rule_play *m, int64_t rank, het_action *to) {
-    const int64_t slices = m->play.plan->slices;
-    int64_t i;
-    for (i = m->first[rank]; i < m->end[rank]; i++, to++) {
-        const heti_rule_step *step = &m->step[i];
-        het_play_stage *stage = &m->play.stage[step->stage];
-        const int64_t item = stage->begun[heti_rule_what(step->kind)]++;
-        to->kind = step->kind;
-        to->overlap = step->overlap;
-        to->pipeline = HETI_CAST(int32_t, stage->pipeline);
-        to->stage = HETI_CAST(int32_t, stage->before);
-        to->micro_batch = HETI_CAST(int32_t, item / slices);
-        to->slice = HETI_CAST(int32_t, step->kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
-        if (step->kind == HET_ACTION_B) stage->begun[HETI_PLAY_W]++;
-    }
-}
-
-static het_result heti_rule_check_counts(const heti_rule_play *m) {
-    const het_plan *plan = m->play.plan;
-    int64_t p;
-    for (p = 0; p < plan->pipelines; p++)
-        if (m->play.counts[p] < 0 || m->play.counts[p] > INT32_MAX / plan->slices)
-            return heti_fail(m->error, HET_ERR_INVALID, "%s: pipeline %d gets %d micro-batches of %d slices; at least "
-                                                        "0, together below 2^31", m->where, p, m->play.counts[p],
-                             plan->slices);
-    return HET_OK;
 }
 
 static void heti_rule_layout(heti_rule_play *m, int64_t items) {
     const het_plan *plan = m->play.plan;
     m->play.stage = HETI_TAKE(&m->arena, het_play_stage, plan->stages);
-    m->step = HETI_CAST(heti_rule_step *, heti_reserve(&m->arena, items, 3 * sizeof *m->step));
+    m->action = HETI_CAST(het_action *, heti_reserve(&m->arena, items, 3 * sizeof *m->action));
     m->first = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->end = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->running = HETI_TAKE(&m->arena, int64_t, plan->ranks);
@@ -5691,10 +5669,14 @@ static void heti_rule_stages(heti_rule_play *m) {
 
 static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator, het_schedule **schedule) {
     const het_plan *plan = m->play.plan;
-    int64_t p, r, s, items = 0;
-    HETI_TRY(heti_rule_check_counts(m));
-    for (p = 0; p < plan->pipelines; p++)
+    int64_t p, r, items = 0;
+    for (p = 0; p < plan->pipelines; p++) {
+        if (m->play.counts[p] < 0 || m->play.counts[p] > INT32_MAX / plan->slices)
+            return heti_fail(m->error, HET_ERR_INVALID, "%s: pipeline %d gets %d micro-batches of %d slices; at least "
+                                                        "0, together below 2^31", m->where, p, m->play.counts[p],
+                             plan->slices);
         items += m->play.counts[p] * plan->slices * (plan->first_stage[p + 1] - plan->first_stage[p]);
+    }
     heti_rule_layout(m, items);
     HETI_TRY(heti_arena_start(&m->arena, allocator, m->where, m->error));
     heti_rule_layout(m, items);
@@ -5708,10 +5690,10 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
     for (items = 0, r = 0; r < plan->ranks; r++) items += m->end[r] - m->first[r];
     HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, items, allocator, m->where, schedule, m->error));
     memcpy((*schedule)->micro_batches, m->play.counts, HETI_CAST(size_t, plan->pipelines) * sizeof *m->play.counts);
-    for (s = 0; s < plan->stages; s++) memset(m->play.stage[s].begun, 0, sizeof m->play.stage[s].begun);
     for (r = 0; r < plan->ranks; r++) {
-        heti_rule_write(m, r, (*schedule)->action + (*schedule)->start[r]);
-        (*schedule)->start[r + 1] = (*schedule)->start[r] + m->end[r] - m->first[r];
+        const int64_t count = m->end[r] - m->first[r], start = (*schedule)->start[r];
+        memcpy((*schedule)->action + start, m->action + m->first[r], HETI_CAST(size_t, count) * sizeof *m->action);
+        (*schedule)->start[r + 1] = start + count;
     }
     return HET_OK;
 }
@@ -5743,8 +5725,9 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
    for each stage behind it; on one with several, all forwards before all backwards. */
 static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
     const het_plan *plan = play->plan;
-    const int64_t *stages = HETI_CAST(const int64_t *, user);
-    int64_t s, backward = -1, forwards = 0;
+    int64_t s, backward = -1, forwards = 0, stages = 0;
+    (void)user;
+    for (s = 0; s < plan->stages; s++) stages += plan->stage[s].rank == rank;
     for (s = 0; s < plan->stages; s++) {
         const het_play_stage *at = &play->stage[s];
         const int64_t open = at->begun[HETI_PLAY_F] - at->done[HETI_PLAY_I];
@@ -5752,30 +5735,21 @@ static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int
         forwards += at->items - at->begun[HETI_PLAY_F];
         stage[0] = s;
         kind[0] = HET_ACTION_F;
-        if (het_play_ready(play, s, HET_ACTION_F) && (stages[rank] > 1 || open < at->after + plan->slices)) return 1;
+        if (het_play_ready(play, s, HET_ACTION_F) && (stages > 1 || open < at->after + plan->slices)) return 1;
         if (het_play_ready(play, s, HET_ACTION_B)) backward = s;
     }
     stage[0] = backward;
     kind[0] = HET_ACTION_B;
-    return backward >= 0 && (forwards == 0 || stages[rank] == 1);
+    return backward >= 0 && (forwards == 0 || stages == 1);
 }
 
 static het_result heti_plain_lists(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
                                    const char *where, het_schedule **schedule, het_error *error) {
-    const size_t bytes = HETI_CAST(size_t, plan->ranks) * sizeof(int64_t);
-    int64_t i, *stages = HETI_CAST(int64_t *, heti_alloc(allocator, bytes));
     het_rule rule;
-    het_result result;
-    if (stages == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %d ranks", where, plan->ranks);
-    memset(stages, 0, bytes);
-    for (i = 0; i < plan->stages; i++) stages[plan->stage[i].rank]++;
     memset(&rule, 0, sizeof rule);
     rule.where = where;
-    rule.user = stages;
     rule.choose = heti_plain_choose;
-    result = het_schedule_play(plan, counts, &rule, allocator, schedule, error);
-    heti_free(allocator, stages, bytes);
-    return result;
+    return het_schedule_play(plan, counts, &rule, allocator, schedule, error);
 }
 
 /* ---- what check and complete know about a schedule ---- */
@@ -5787,6 +5761,32 @@ static het_result heti_schedule_arguments(const het_plan *plan, const void *inpu
                      "the input" : "schedule");
 }
 
+/* A stage, counted through all pipelines. */
+typedef struct heti_listed_stage {
+    int64_t forwards;              /* F met */
+    int64_t last, last_time;       /* its last backward action ends before this position, at this time */
+    int64_t sharing;               /* stages of its pipeline on its rank */
+} heti_listed_stage;
+
+/* A block; behind all blocks one that stands for VERDICT, which all ranks hold. */
+typedef struct heti_listed_block {
+    int64_t holders;               /* ranks that hold it */
+    int64_t stamp;                 /* that of the lists: it is one of the rank listed last */
+    int64_t behind;                /* its last use on that rank lies before this position */
+    int64_t when;                  /* its last use on any rank ends then */
+    unsigned happened;             /* bit k: the action of kind k did, on one rank */
+    int64_t arrived, first;        /* ranks that wait for it: how many, the last one */
+} heti_listed_block;
+
+typedef struct heti_listed_rank {
+    int64_t at;                    /* position in its list */
+    int64_t open;                  /* no receive before this position still waits for its message; in `to`: the
+                                      last F, B, I or W */
+    int64_t next;                  /* who waits for the same block */
+    int64_t length;                /* actions of `to` */
+    double peak;
+} heti_listed_rank;
+
 typedef struct heti_lists {
     const het_plan *plan;
     const het_blocks *blocks;      /* NULL: one block a unit */
@@ -5797,36 +5797,17 @@ typedef struct heti_lists {
     het_allocator allocator;
     heti_arena arrays;
     int64_t block_count, uses;     /* blocks; (block, unit) pairs */
-    int64_t entries;
     int32_t transfers;             /* the lists have SEND and RECV */
     int32_t only;                  /* the kind of action that is played; 0: all */
-    /* by pipeline */
     int64_t *base;                 /* [pipelines + 1] first entry */
-    /* by stage, counted through all pipelines */
-    int64_t *forwards;             /* [stages] F met */
-    int64_t *last, *last_time;     /* [stages] its last backward action ends before this position, at this time */
-    int64_t *sharing;              /* [stages] stages of its pipeline on its rank */
-    /* stages of a rank and blocks of a unit, as lists */
-    int64_t *rank_start, *rank_stage;  /* [ranks + 1], [stages] */
-    int64_t *unit_start, *unit_block;  /* [units + 1], [uses] */
-    /* by block */
-    int64_t *holders;              /* [blocks] ranks that hold it */
-    int64_t *held;                 /* [blocks] blocks of the rank listed last */
-    int64_t held_count, stamp;
-    int64_t *mark;                 /* [blocks] stamp: it is among them */
-    int64_t *behind;               /* [blocks] its last use on that rank lies before this position */
-    int64_t *when;                 /* [blocks] its last use on any rank ends then */
-    uint8_t *happened;             /* [blocks] what happened to it on one rank */
-    int64_t *arrived, *first;      /* [blocks + 1] ranks that wait there: how many, the last one */
-    /* the play */
-    heti_player player;
+    heti_listed_stage *stage;      /* [stages] */
+    heti_listed_block *block;      /* [blocks + 1] */
+    heti_listed_rank *rank;        /* [ranks] */
+    int64_t *rank_start, *rank_stage;  /* [ranks + 1], [stages] stages of a rank */
+    int64_t *unit_start, *unit_block;  /* [units + 1], [uses] blocks of a unit */
+    int64_t *held, held_count, stamp;  /* [blocks] blocks of the rank listed last */
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
-    int64_t *at;                   /* [ranks] position in the rank's list */
-    int64_t *open;                 /* [ranks] no receive before this position still waits for its
-                                      message; in `to`: the last F, B, I or W */
-    int64_t *next;                 /* [ranks] who waits at the same block */
-    int64_t *length;               /* [ranks] actions of `to` */
-    double *peak;                  /* [ranks] */
+    heti_player player;
 } heti_lists;
 
 static int64_t heti_lists_unit_count(const heti_lists *l, int64_t block) {
@@ -5839,6 +5820,11 @@ static int64_t heti_lists_unit(const heti_lists *l, int64_t block, int64_t i) {
 
 static int64_t heti_lists_stage(const heti_lists *l, const het_action *a) {
     return l->plan->first_stage[a->pipeline] + a->stage;
+}
+
+/* Of REDUCE, VERDICT, STEP or GATHER. */
+static heti_listed_block *heti_lists_block(const heti_lists *l, const het_action *a) {
+    return &l->block[a->kind == HET_ACTION_COMMIT ? l->block_count : a->stage];
 }
 
 static int64_t heti_lists_entry(const heti_lists *l, const het_action *a) {
@@ -5988,22 +5974,10 @@ static het_result heti_lists_check_actions(heti_lists *l) {
                 return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): the plan has this stage on "
                                                             "rank %d", l->where, r, i - s->start[r],
                                  heti_action_print(&text, a), heti_lists_rank(l, a, 0));
-            if (a->kind == HET_ACTION_F) l->forwards[heti_lists_stage(l, a)]++;
+            if (a->kind == HET_ACTION_F) l->stage[heti_lists_stage(l, a)].forwards++;
             if (a->kind >= HET_ACTION_SEND_F) l->transfers = 1;
         }
     }
-    return HET_OK;
-}
-
-/* Marks for l->entries, all clear. */
-static het_result heti_lists_marks(heti_lists *l) {
-    size_t bytes;
-    if (!heti_mul(HETI_CAST(size_t, l->entries), sizeof *l->seen, &bytes))
-        return heti_fail(l->error, HET_ERR_LIMIT, "%s: %d entries", l->where, l->entries);
-    l->seen = HETI_CAST(uint16_t *, heti_alloc(&l->allocator, bytes));
-    if (l->seen == NULL)
-        return heti_fail(l->error, HET_ERR_OOM, "%s: no memory for %b", l->where, HETI_CAST(uint64_t, bytes));
-    memset(l->seen, 0, bytes);
     return HET_OK;
 }
 
@@ -6023,30 +5997,28 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) 
     const int64_t rank = l->plan->stage[g].rank;
     het_action missing;
     int64_t i, first = 0;
-    l->entries = l->forwards[g] + 1;
-    HETI_TRY(heti_lists_marks(l));
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *b = &s->action[i];
         const int64_t entry = b->micro_batch * l->plan->slices + b->slice;
-        if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && entry < l->entries) l->seen[entry] = 1;
+        if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && entry <= l->stage[g].forwards) l->seen[entry] = 1;
     }
     while (l->seen[first]) first++;
     missing = heti_lists_forward(l, p, g, first);
     return heti_lists_missing(l, rank, &missing);
 }
 
-/* No forward pass is missing, so tables of entries are no larger than the lists. */
+/* No forward pass is missing, so there are no more entries than actions. */
 static het_result heti_lists_check_forwards(heti_lists *l) {
-    int64_t p, g;
+    int64_t p, g, entries = 0;
     for (p = 0; p < l->plan->pipelines; p++) {
-        l->base[p] = l->entries;
+        l->base[p] = entries;
         for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
             const int64_t needed = l->schedule->micro_batches[p] * l->plan->slices;
-            if (l->forwards[g] < needed) return heti_lists_first_missing(l, p, g);
-            l->entries += needed;
+            if (l->stage[g].forwards < needed) return heti_lists_first_missing(l, p, g);
+            entries += needed;
         }
     }
-    l->base[p] = l->entries;
+    l->base[p] = entries;
     return HET_OK;
 }
 
@@ -6056,27 +6028,15 @@ static void heti_lists_layout(heti_lists *l) {
     heti_arena *a = &l->arrays;
     const het_plan *plan = l->plan;
     l->base = HETI_TAKE(a, int64_t, plan->pipelines + 1);
-    l->forwards = HETI_TAKE(a, int64_t, plan->stages);
-    l->last = HETI_TAKE(a, int64_t, plan->stages);
-    l->last_time = HETI_TAKE(a, int64_t, plan->stages);
-    l->sharing = HETI_TAKE(a, int64_t, plan->stages);
+    l->stage = HETI_TAKE(a, heti_listed_stage, plan->stages);
+    l->block = HETI_TAKE(a, heti_listed_block, l->block_count + 1);
+    l->rank = HETI_TAKE(a, heti_listed_rank, plan->ranks);
     l->rank_start = HETI_TAKE(a, int64_t, plan->ranks + 1);
     l->rank_stage = HETI_TAKE(a, int64_t, plan->stages);
     l->unit_start = HETI_TAKE(a, int64_t, plan->units + 1);
     l->unit_block = HETI_TAKE(a, int64_t, l->uses);
-    l->holders = HETI_TAKE(a, int64_t, l->block_count);
     l->held = HETI_TAKE(a, int64_t, l->block_count);
-    l->mark = HETI_TAKE(a, int64_t, l->block_count);
-    l->behind = HETI_TAKE(a, int64_t, l->block_count);
-    l->when = HETI_TAKE(a, int64_t, l->block_count);
-    l->happened = HETI_TAKE(a, uint8_t, l->block_count);
-    l->arrived = HETI_TAKE(a, int64_t, l->block_count + 1);
-    l->first = HETI_TAKE(a, int64_t, l->block_count + 1);
-    l->at = HETI_TAKE(a, int64_t, plan->ranks);
-    l->open = HETI_TAKE(a, int64_t, plan->ranks);
-    l->next = HETI_TAKE(a, int64_t, plan->ranks);
-    l->length = HETI_TAKE(a, int64_t, plan->ranks);
-    l->peak = HETI_TAKE(a, double, plan->ranks);
+    l->seen = HETI_TAKE(a, uint16_t, l->schedule->start[plan->ranks] + 1);
     heti_player_layout(&l->player, a, heti_max(plan->ranks, l->block_count));
 }
 
@@ -6094,9 +6054,10 @@ static void heti_lists_index(heti_lists *l) {
     for (i = l->block_count - 1; i >= 0; i--)
         for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_block[--unit[heti_lists_unit(l, i, k)]] = i;
     for (p = 0; p < plan->pipelines; p++) {
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->at[plan->stage[i].rank]++;
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->sharing[i] = l->at[plan->stage[i].rank];
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->at[plan->stage[i].rank] = 0;
+        const int64_t begin = plan->first_stage[p], end = plan->first_stage[p + 1];
+        for (i = begin; i < end; i++) l->rank[plan->stage[i].rank].at++;
+        for (i = begin; i < end; i++) l->stage[i].sharing = l->rank[plan->stage[i].rank].at;
+        for (i = begin; i < end; i++) l->rank[plan->stage[i].rank].at = 0;
     }
 }
 
@@ -6109,29 +6070,21 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
         const int64_t g = l->rank_stage[i];
         for (unit = l->plan->stage[g].unit_begin; unit < l->plan->stage[g].unit_end; unit++) {
             for (k = l->unit_start[unit]; k < l->unit_start[unit + 1]; k++) {
-                const int64_t block = l->unit_block[k];
-                if (l->mark[block] != l->stamp) {
-                    l->mark[block] = l->stamp;
-                    l->behind[block] = 0;
-                    l->held[l->held_count++] = block;
-                }
-                l->behind[block] = heti_max(l->behind[block], l->last[g]);
-                l->when[block] = heti_max(l->when[block], l->last_time[g]);
+                heti_listed_block *block = &l->block[l->unit_block[k]];
+                if (block->stamp != l->stamp) l->held[l->held_count++] = l->unit_block[k];
+                block->behind = heti_max(block->stamp == l->stamp ? block->behind : 0, l->stage[g].last);
+                block->when = heti_max(block->when, l->stage[g].last_time);
+                block->stamp = l->stamp;
             }
         }
     }
 }
 
-static void heti_lists_end(heti_lists *l) {
-    heti_free(&l->allocator, l->seen, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
-    heti_arena_end(&l->arrays, &l->allocator);
-}
-
-/* Tables for a schedule whose numbers are all in range; heti_lists_end in any case. */
+/* Tables for a schedule whose numbers are all in range; heti_arena_end in any case. */
 static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
                                    const het_schedule *schedule, const het_allocator *allocator, const char *where,
                                                        het_error *error) {
-    int64_t i;
+    int64_t i, k;
     memset(l, 0, sizeof *l);
     l->plan = plan;
     l->blocks = blocks;
@@ -6146,13 +6099,12 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     heti_lists_layout(l);
     HETI_TRY(heti_lists_check_actions(l));
     HETI_TRY(heti_lists_check_forwards(l));
-    HETI_TRY(heti_lists_marks(l));
     heti_lists_index(l);
     for (i = 0; i < plan->ranks; i++) {
-        int64_t k;
         heti_lists_blocks_of(l, i);
-        for (k = 0; k < l->held_count; k++) l->holders[l->held[k]]++;
+        for (k = 0; k < l->held_count; k++) l->block[l->held[k]].holders++;
     }
+    l->block[l->block_count].holders = plan->ranks;
     return HET_OK;
 }
 
@@ -6217,13 +6169,12 @@ static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t pos
 
 /* A rank's compute actions and transfers; the most activations it keeps, in micro-batches. Of a
    pair both count, and neither may need the other. */
-static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slices, double *peak) {
+static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slices) {
     const het_schedule *s = l->schedule;
     const int64_t count = s->start[rank + 1] - s->start[rank];
     const het_action *list = s->action + s->start[rank];
-    double kept = 0.0;
+    double *peak = &l->rank[rank].peak, kept = 0.0;
     int64_t i, k, number = 0, width;
-    *peak = 0.0;
     for (i = 0; i < count; i += width) {
         width = 1 + (list[i].overlap != 0);
         if (list[i].kind >= HET_ACTION_REDUCE) continue;
@@ -6234,7 +6185,7 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
         for (k = i; k < i + width; k++) {
             const het_action *a = &list[k];
             const int64_t g = heti_lists_stage(l, a);
-            const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->sharing[g]);
+            const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->stage[g].sharing);
             heti_lists_mark(l, a);
             if (a->kind == HET_ACTION_F) {
                 kept = number++ > 0 ? kept + weight : weight; /* from 0, so that rounding errors do not pile up */
@@ -6243,7 +6194,7 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
             if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) {
                 kept -= weight;
                 number--;
-                l->last[g] = k + 1;
+                l->stage[g].last = k + 1;
             }
         }
     }
@@ -6288,21 +6239,21 @@ static het_result heti_lists_check_entries(const heti_lists *l) {
    on or has worked on last, so that the message travels meanwhile. */
 
 static void heti_complete_add(heti_lists *l, int64_t rank, het_action a) {
-    HETRAIN_ASSERT(l->length[rank] < l->to->start[rank + 1] - l->to->start[rank]);
-    l->to->action[l->to->start[rank] + l->length[rank]++] = a;
+    HETRAIN_ASSERT(l->rank[rank].length < l->to->start[rank + 1] - l->to->start[rank]);
+    l->to->action[l->to->start[rank] + l->rank[rank].length++] = a;
 }
 
 /* What the action made goes to another rank. */
 static void heti_complete_transfer(heti_lists *l, int64_t rank, int64_t taker, const het_action *a) {
     const int forward = a->kind == HET_ACTION_F;
     het_action *list = l->to->action + l->to->start[taker];
-    const int64_t at = l->open[taker], behind = l->length[taker] - at;
+    const int64_t at = l->rank[taker].open, behind = l->rank[taker].length - at;
     heti_complete_add(l, rank, heti_lists_other(a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, 0));
-    HETRAIN_ASSERT(behind >= 0 && l->length[taker] < l->to->start[taker + 1] - l->to->start[taker]);
+    HETRAIN_ASSERT(behind >= 0 && l->rank[taker].length < l->to->start[taker + 1] - l->to->start[taker]);
     memmove(list + at + 1, list + at, HETI_CAST(size_t, behind) * sizeof *list);
     list[at] = heti_lists_other(a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, forward ? 1 : -1);
-    l->length[taker]++;
-    l->open[taker]++;
+    l->rank[taker].length++;
+    l->rank[taker].open++;
 }
 
 /* ---- the play: does it come to its end? ----
@@ -6314,7 +6265,8 @@ static void heti_complete_transfer(heti_lists *l, int64_t rank, int64_t taker, c
 
 static const het_action *heti_play_head(const heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
-    return s->start[rank] + l->at[rank] < s->start[rank + 1] ? &s->action[s->start[rank] + l->at[rank]] : NULL;
+    const int64_t at = s->start[rank] + l->rank[rank].at;
+    return at < s->start[rank + 1] ? &s->action[at] : NULL;
 }
 
 /* What stands on the other side of a transfer, and its rank. */
@@ -6334,12 +6286,12 @@ static int heti_action_same(const het_action *a, const het_action *b) {
 static const het_action *heti_play_expected(const heti_lists *l, int64_t rank, int64_t from) {
     const het_action *list = &l->schedule->action[l->schedule->start[rank]];
     int64_t i, whose = -1;
-    for (i = l->open[rank]; i < l->at[rank]; i++) {
+    for (i = l->rank[rank].open; i < l->rank[rank].at; i++) {
         const int receives = list[i].kind == HET_ACTION_RECV_F || list[i].kind == HET_ACTION_RECV_B;
         const het_action send = receives ? heti_play_partner(l, &list[i], &whose) : list[i];
         if (receives && !heti_lists_happened(l, &send)) {
             if (whose == from) return &list[i];
-        } else if (i == l->open[rank]) l->open[rank]++;
+        } else if (i == l->rank[rank].open) l->rank[rank].open++;
     }
     return NULL;
 }
@@ -6357,15 +6309,15 @@ static int heti_play_transfer(heti_lists *l, int64_t rank, const het_action *a) 
     return 1;
 }
 
-/* The rank joins those that wait at a block, or at VERDICT, the place behind all blocks. The last
-   of `members` lets all go on. */
-static void heti_play_meet(heti_lists *l, int64_t rank, int64_t place, int64_t members) {
+/* The rank joins those that wait for a block, or for VERDICT. The last of its holders lets all go
+   on. */
+static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block) {
     l->player.taken[rank] = 1;
-    l->next[rank] = l->arrived[place] > 0 ? l->first[place] : -1;
-    l->first[place] = rank;
-    if (++l->arrived[place] < members) return;
-    for (rank = l->first[place]; rank >= 0; rank = l->next[rank]) {
-        l->at[rank]++;
+    l->rank[rank].next = block->arrived > 0 ? block->first : -1;
+    block->first = rank;
+    if (++block->arrived < block->holders) return;
+    for (rank = block->first; rank >= 0; rank = l->rank[rank].next) {
+        l->rank[rank].at++;
         l->player.taken[rank] = 0;
         heti_player_wake(&l->player, rank);
     }
@@ -6381,7 +6333,7 @@ static int64_t heti_play_compute(heti_lists *l, int64_t rank, const het_action *
             return 0;
         cost += heti_action_cost(a[i].kind);
     }
-    l->open[rank] = l->to != NULL ? l->length[rank] : l->open[rank];
+    l->rank[rank].open = l->to != NULL ? l->rank[rank].length : l->rank[rank].open;
     for (i = 0; i < width && l->to != NULL; i++) heti_complete_add(l, rank, a[i]);
     return cost;
 }
@@ -6394,12 +6346,12 @@ static void heti_play_end(void *user, int64_t rank) {
     for (; a < heti_play_head(l, rank) + width; a++) {
         const int64_t taker = a->kind == HET_ACTION_W ? -1 : heti_lists_rank(l, a, a->kind == HET_ACTION_F ? 1 : -1);
         heti_lists_mark(l, a);
-        if (a->kind != HET_ACTION_F) l->last_time[heti_lists_stage(l, a)] = l->player.now;
+        if (a->kind != HET_ACTION_F) l->stage[heti_lists_stage(l, a)].last_time = l->player.now;
         if (taker < 0 || taker == rank) continue;
         heti_player_wake(&l->player, taker);
         if (l->to != NULL) heti_complete_transfer(l, rank, taker, a);
     }
-    l->at[rank] += width;
+    l->rank[rank].at += width;
 }
 
 /* Where nothing is recorded compute actions take no time. */
@@ -6407,20 +6359,18 @@ static int64_t heti_play_begin(void *user, int64_t rank) {
     heti_lists *l = HETI_CAST(heti_lists *, user);
     const het_action *a;
     while ((a = heti_play_head(l, rank)) != NULL) {
-        const int verdict = a->kind == HET_ACTION_COMMIT;
         if (a->kind < HET_ACTION_SEND_F && l->only == 0) {
             const int64_t cost = heti_play_compute(l, rank, a);
             if (cost == 0 || l->to != NULL) return cost;
             heti_play_end(l, rank);
             continue;
         }
-        if (l->only == 0 ? verdict : a->kind == l->only) {
-            heti_play_meet(l, rank, verdict ? l->block_count : a->stage,
-                           verdict ? l->plan->ranks : l->holders[a->stage]);
+        if (a->kind == (l->only != 0 ? l->only : HET_ACTION_COMMIT)) {
+            heti_play_meet(l, rank, heti_lists_block(l, a));
             return 0;
         }
         if (a->kind <= HET_ACTION_RECV_B && l->only == 0 && !heti_play_transfer(l, rank, a)) return 0;
-        l->at[rank]++;
+        l->rank[rank].at++;
     }
     return 0;
 }
@@ -6447,7 +6397,7 @@ static het_result heti_play_stuck(const heti_lists *l) {
     first = rank;
     for (i = 0; i < 3 && rank >= 0 && heti_play_head(l, rank) != NULL && (i == 0 || rank != first); i++, rank = whose) {
         const het_action wanted = heti_play_blocker(l, rank, &whose);
-        heti_text_write(&t, "%srank %d, position %d (%s) waits for ", i > 0 ? "; " : "", rank, l->at[rank],
+        heti_text_write(&t, "%srank %d, position %d (%s) waits for ", i > 0 ? "; " : "", rank, l->rank[rank].at,
                         heti_action_print(&text, heti_play_head(l, rank)));
         heti_text_write(&t, "%s", heti_action_print(&text, &wanted));
         if (whose >= 0) heti_text_write(&t, " of rank %d", whose);
@@ -6462,10 +6412,9 @@ static het_result heti_play_stuck(const heti_lists *l) {
 /* only: 0, HET_ACTION_REDUCE or HET_ACTION_GATHER. */
 static het_result heti_play(heti_lists *l, int32_t only) {
     int64_t r;
-    memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
-    memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
-    memset(l->open, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->open);
-    memset(l->arrived, 0, HETI_CAST(size_t, l->block_count + 1) * sizeof *l->arrived);
+    memset(l->seen, 0, HETI_CAST(size_t, l->base[l->plan->pipelines]) * sizeof *l->seen);
+    for (r = 0; r < l->plan->ranks; r++) l->rank[r].at = l->rank[r].open = 0;
+    for (r = 0; r <= l->block_count; r++) l->block[r].arrived = 0;
     l->only = only;
     l->player.user = l;
     l->player.begin = heti_play_begin;
@@ -6474,58 +6423,54 @@ static het_result heti_play(heti_lists *l, int32_t only) {
     for (r = 0; r < l->plan->ranks && heti_play_head(l, r) == NULL; r++) {}
     if (r == l->plan->ranks) return HET_OK;
     if (only == 0) return heti_play_stuck(l);
-    return heti_lists_fail(l, r, l->at[r], "its order among these does not agree with other ranks");
+    return heti_lists_fail(l, r, l->rank[r].at, "its order among these does not agree with other ranks");
 }
 
 /* ---- the end of the step: REDUCE, VERDICT, STEP, GATHER ---- */
 
-/* One REDUCE, VERDICT, STEP or GATHER. happened: bits of what happened to each block on this
-   rank. */
-#define HETI_TAIL_BIT(kind) (1u << ((kind) - HET_ACTION_REDUCE))
-static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *happened,
-                                   int *verdict) {
-    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
-    const unsigned before = a->kind == HET_ACTION_COMMIT ? 0 : happened[a->stage];
-    if (a->kind == HET_ACTION_COMMIT)
-        return (*verdict)++ == 0 ? HET_OK : heti_lists_fail(l, rank, position, "comes twice");
-    if (l->mark[a->stage] != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
-    if ((before & HETI_TAIL_BIT(a->kind)) != 0) return heti_lists_fail(l, rank, position, "comes twice");
-    if (a->kind == HET_ACTION_REDUCE && *verdict != 0)
-        return heti_lists_fail(l, rank, position, "must come before VERDICT");
-    if (a->kind == HET_ACTION_REDUCE && position < l->behind[a->stage])
+static int heti_tail_happened(const heti_listed_block *block, int32_t kind) {
+    return (block->happened & 1u << kind) != 0;
+}
+
+/* One REDUCE, VERDICT, STEP or GATHER. */
+static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position) {
+    const het_action *list = l->schedule->action + l->schedule->start[rank], *a = &list[position];
+    heti_listed_block *block = heti_lists_block(l, a);
+    const int verdict = heti_tail_happened(&l->block[l->block_count], HET_ACTION_COMMIT);
+    if (block->stamp != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
+    if (heti_tail_happened(block, a->kind)) return heti_lists_fail(l, rank, position, "comes twice");
+    if (a->kind == HET_ACTION_REDUCE && verdict) return heti_lists_fail(l, rank, position, "must come before VERDICT");
+    if (a->kind == HET_ACTION_REDUCE && position < block->behind)
         return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
-                                   &l->schedule->action[l->schedule->start[rank] + l->behind[a->stage] - 1]);
-    if (a->kind == HET_ACTION_STEP && *verdict == 0)
-        return heti_lists_fail(l, rank, position, "must come after VERDICT");
-    if (a->kind == HET_ACTION_GATHER && l->holders[a->stage] == 1)
+                                   &list[block->behind - 1]);
+    if (a->kind == HET_ACTION_STEP && !verdict) return heti_lists_fail(l, rank, position, "must come after VERDICT");
+    if (a->kind == HET_ACTION_GATHER && block->holders == 1)
         return heti_lists_fail(l, rank, position, "the block has only this holder");
-    if (a->kind == HET_ACTION_GATHER && (before & HETI_TAIL_BIT(HET_ACTION_STEP)) == 0)
+    if (a->kind == HET_ACTION_GATHER && !heti_tail_happened(block, HET_ACTION_STEP))
         return heti_lists_fail(l, rank, position, "must come after its STEP");
-    happened[a->stage] = HETI_CAST(uint8_t, before | HETI_TAIL_BIT(a->kind));
+    block->happened |= 1u << a->kind;
     return HET_OK;
 }
 
 static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
-    uint8_t *happened = l->happened;
-    het_action action;
+    heti_listed_block *verdict = &l->block[l->block_count];
+    het_action action = heti_block_action(HET_ACTION_COMMIT, 0);
     int64_t i;
-    int verdict = 0;
+    int32_t kind;
     heti_lists_blocks_of(l, rank);
-    for (i = 0; i < l->held_count; i++) happened[l->held[i]] = 0;
-    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++) {
-        if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE)
-            HETI_TRY(heti_tail_action(l, rank, i, happened, &verdict));
-    }
-    action = heti_block_action(HET_ACTION_COMMIT, 0);
-    if (verdict == 0) return heti_lists_missing(l, rank, &action);
+    for (i = 0; i < l->held_count; i++) l->block[l->held[i]].happened = 0;
+    verdict->happened = 0;
+    verdict->stamp = l->stamp;
+    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++)
+        if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, rank, i));
+    if (verdict->happened == 0) return heti_lists_missing(l, rank, &action);
     for (i = 0; i < l->held_count; i++) {
-        const int64_t block = l->held[i];
-        int32_t kind;
+        const heti_listed_block *block = &l->block[l->held[i]];
         for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
-            const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || l->holders[block] > 1);
-            action = heti_block_action(kind, block);
-            if (needed && (happened[block] & HETI_TAIL_BIT(kind)) == 0) return heti_lists_missing(l, rank, &action);
+            const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || block->holders > 1);
+            action = heti_block_action(kind, l->held[i]);
+            if (needed && !heti_tail_happened(block, kind)) return heti_lists_missing(l, rank, &action);
         }
     }
     return HET_OK;
@@ -6544,7 +6489,7 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
         if (a->kind != HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
     }
     heti_lists_blocks_of(l, rank);
-    for (i = 0; i < l->held_count; i++) count += l->holders[l->held[i]] > 1 ? 3 : 2;
+    for (i = 0; i < l->held_count; i++) count += l->block[l->held[i]].holders > 1 ? 3 : 2;
     return count + 1;
 }
 
@@ -6552,10 +6497,12 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
 static het_result heti_complete_room(heti_lists *l) {
     const int64_t ranks = l->plan->ranks;
     int64_t r, total = 0;
-    for (r = 0; r < ranks; r++) total += l->length[r] = heti_complete_count(l, r);
+    for (r = 0; r < ranks; r++) total += l->rank[r].length = heti_complete_count(l, r);
     HETI_TRY(het_schedule_new(ranks, l->plan->pipelines, total, &l->allocator, l->where, &l->to, l->error));
-    for (r = 0; r < ranks; r++) l->to->start[r + 1] = l->to->start[r] + l->length[r];
-    memset(l->length, 0, HETI_CAST(size_t, ranks) * sizeof *l->length);
+    for (r = 0; r < ranks; r++) {
+        l->to->start[r + 1] = l->to->start[r] + l->rank[r].length;
+        l->rank[r].length = 0;
+    }
     memcpy(l->to->micro_batches, l->schedule->micro_batches,
            HETI_CAST(size_t, l->plan->pipelines) * sizeof *l->to->micro_batches);
     l->to->complete = 1;
@@ -6566,7 +6513,8 @@ static het_result heti_complete_room(heti_lists *l) {
 static void heti_complete_sort(heti_lists *l, int by_time) {
     int64_t i;
     l->player.now = 0;
-    for (i = 0; i < l->held_count; i++) heti_player_push(&l->player, -l->held[i], by_time ? l->when[l->held[i]] : 0);
+    for (i = 0; i < l->held_count; i++)
+        heti_player_push(&l->player, -l->held[i], by_time ? l->block[l->held[i]].when : 0);
     for (i = 0; i < l->held_count; i++) l->held[i] = -heti_player_pop(&l->player);
 }
 
@@ -6574,11 +6522,11 @@ static void heti_complete_sort(heti_lists *l, int by_time) {
 static void heti_complete_last(heti_lists *l, int64_t rank) {
     const het_action *list = l->to->action + l->to->start[rank];
     int64_t i, end;
-    for (i = 0; i < l->length[rank]; i++) {
+    for (i = 0; i < l->rank[rank].length; i++) {
         if (list[i].kind != HET_ACTION_B && list[i].kind != HET_ACTION_W) continue;
-        for (end = i + 1; end < l->length[rank] && (list[end].kind == HET_ACTION_SEND_F ||
+        for (end = i + 1; end < l->rank[rank].length && (list[end].kind == HET_ACTION_SEND_F ||
              list[end].kind == HET_ACTION_SEND_B); end++) {}
-        l->last[heti_lists_stage(l, &list[i])] = end;
+        l->stage[heti_lists_stage(l, &list[i])].last = end;
     }
 }
 
@@ -6586,21 +6534,21 @@ static void heti_complete_last(heti_lists *l, int64_t rank) {
    before it allow: moved in from the back. Then VERDICT, then STEP and GATHER by number. */
 static void heti_complete_tail(heti_lists *l, int64_t rank) {
     het_action *to = l->to->action + l->to->start[rank];
-    int64_t i, block, from = l->length[rank] - 1, last = from + l->held_count;
+    int64_t i, behind = 0, from = l->rank[rank].length - 1, last = from + l->held_count;
     heti_complete_sort(l, 1);
-    for (i = 1; i < l->held_count; i++)
-        l->behind[l->held[i]] = heti_max(l->behind[l->held[i]], l->behind[l->held[i - 1]]);
+    for (i = 0; i < l->held_count; i++)
+        l->block[l->held[i]].behind = behind = heti_max(l->block[l->held[i]].behind, behind);
     for (i = l->held_count - 1; i >= 0; last--) {
-        if (l->behind[l->held[i]] > from) to[last] = heti_block_action(HET_ACTION_REDUCE, l->held[i--]);
+        if (l->block[l->held[i]].behind > from) to[last] = heti_block_action(HET_ACTION_REDUCE, l->held[i--]);
         else to[last] = to[from--];
     }
-    l->length[rank] += l->held_count;
+    l->rank[rank].length += l->held_count;
     heti_complete_add(l, rank, heti_block_action(HET_ACTION_COMMIT, 0));
     heti_complete_sort(l, 0);
     for (i = 0; i < l->held_count; i++) {
-        block = l->held[i];
-        heti_complete_add(l, rank, heti_block_action(HET_ACTION_STEP, block));
-        if (l->holders[block] > 1) heti_complete_add(l, rank, heti_block_action(HET_ACTION_GATHER, block));
+        heti_complete_add(l, rank, heti_block_action(HET_ACTION_STEP, l->held[i]));
+        if (l->block[l->held[i]].holders > 1)
+            heti_complete_add(l, rank, heti_block_action(HET_ACTION_GATHER, l->held[i]));
     }
 }
 
@@ -6621,7 +6569,7 @@ static het_result heti_lists_prove(heti_lists *l, int completes) {
     int64_t i;
     if (completes) HETI_TRY(heti_complete_compute_only(l));
     for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
-    for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices, &l->peak[i]));
+    for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices));
     HETI_TRY(heti_lists_check_entries(l));
     for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
     if (completes) HETI_TRY(heti_complete_room(l));
@@ -6644,11 +6592,12 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
     static const char heti_where[] = "het_schedule_check";
     heti_lists l;
     het_result result;
+    int64_t i;
     HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_where, error));
     result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
     if (result == HET_OK) result = heti_lists_prove(&l, 0);
-    if (result == HET_OK && peak != NULL) memcpy(peak, l.peak, HETI_CAST(size_t, plan->ranks) * sizeof *peak);
-    heti_lists_end(&l);
+    for (i = 0; result == HET_OK && peak != NULL && i < plan->ranks; i++) peak[i] = l.rank[i].peak;
+    heti_arena_end(&l.arrays, &l.allocator);
     return result;
 }
 
@@ -6662,7 +6611,7 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
     HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
     result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
     if (result == HET_OK) result = heti_lists_prove(&l, 1);
-    heti_lists_end(&l);
+    heti_arena_end(&l.arrays, &l.allocator);
     if (result == HET_OK) *schedule = l.to;
     else het_schedule_free(l.to);
     return result;
