@@ -1465,7 +1465,7 @@ static void no_memory(void **state)
         if (result != HET_ERR_OOM) assert_true(memory.calls <= fail);
     }
     assert_int_equal(result, HET_OK);
-    assert_true(fail > 8);
+    assert_true(fail > 6);
 }
 
 static void writers(void **state)
