@@ -239,7 +239,8 @@ int main(int argc, char **argv) {
        >>optimizer_api   het_adamw het_learning_rate
        >>plan_api        het_plan_new het_plan_check het_plan_free
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
-                         het_schedule_complete het_schedule_check het_schedule_free
+                         het_schedule_complete het_schedule_check het_schedule_needs
+                         het_schedule_free
        >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_get
                          het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
@@ -1309,6 +1310,19 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks,
                                                              const het_schedule *schedule, double *peak,
                                                                  het_error *error);
+/* What a rank's list of actions needs at most at any time. */
+typedef struct het_needs {
+    int64_t slots;                    /* activations of slices, from F until B or W */
+    int64_t batch_slots;              /* micro-batches of which a slice is in flight or to come */
+    int64_t messages;                 /* received, or handed over, and not yet used; 0 of compute lists */
+    int32_t split;                    /* I and W come apart in none of its stages: 0, in some: 1, in all: 2 */
+} het_needs;
+/* needs: [count], of the ranks from `first` on. forwards: only they are run, and nothing is kept
+   behind them (inference). allocator: of a table that is freed again. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_needs(const het_plan *plan, const het_schedule *schedule,
+                                                             int64_t first, int64_t count, int forwards,
+                                                             const het_allocator *allocator, het_needs *needs,
+                                                             het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------
@@ -1885,6 +1899,7 @@ HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code
 #define het_recent het_recent_is_now_het_loss_history
 #define het_get_recent het_get_recent_is_now_het_get_loss_history
 #define HETRAIN_RECENT HETRAIN_RECENT_is_now_HETRAIN_LOSS_HISTORY
+#define het_profile_needs het_profile_needs_is_now_het_schedule_needs
 #define het_plan_divide het_plan_divide_is_now_het_plan_micro_batches
 
 #ifdef __cplusplus
@@ -6601,6 +6616,107 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
     return result;
 }
 
+/* What of a schedule is followed: left, slices of a micro-batch that are in flight or to come, those
+   of a stage from base[stage] on; apart, 1: the stage has an I. */
+typedef struct heti_followed {
+    const het_plan *plan;
+    const het_schedule *schedule;
+    int64_t *base, *left;
+    uint8_t *apart;
+    heti_arena arena;
+} heti_followed;
+
+static int heti_follow_knows(const heti_followed *f, const het_action *a) {
+    return a->kind >= 0 && a->pipeline >= 0 && a->pipeline < f->plan->pipelines && a->stage >= 0 &&
+           a->stage < f->plan->first_stage[a->pipeline + 1] - f->plan->first_stage[a->pipeline] &&
+           a->micro_batch >= 0 && a->micro_batch < f->schedule->micro_batches[a->pipeline];
+}
+
+/* A rank's list, all its stages at once. */
+static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards, het_needs *needs, het_error *error) {
+    const het_stage *at = f->plan->stage;
+    const int complete = f->schedule->complete;
+    int64_t i, slots = 0, batch_slots = 0, messages = 0;
+    for (i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
+        const het_action *a = &f->schedule->action[i];
+        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+        int64_t stage, first, last, *left;
+        if (forwards && !forward && a->kind != HET_ACTION_RECV_F) continue;
+        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
+            needs->messages = heti_max(needs->messages, ++messages);
+        if (a->kind > HET_ACTION_W) continue;
+        if (!heti_follow_knows(f, a))
+            return heti_fail(error, HET_ERR_INVALID,
+                             "het_schedule_needs: rank %d, action %d: no such pipeline, stage or micro-batch", rank,
+                             i - f->schedule->start[rank]);
+        first = f->plan->first_stage[a->pipeline];
+        last = f->plan->first_stage[a->pipeline + 1] - 1;
+        stage = first + a->stage;
+        left = &f->left[f->base[stage] + a->micro_batch];
+        if (a->kind == HET_ACTION_I) f->apart[stage] = 1;
+        if (forward) needs->slots = heti_max(needs->slots, ++slots);
+        if (forward && a->slice == 0) {
+            needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
+            *left = f->plan->slices;
+        }
+        if (complete && ((forward && stage > first) || (backward && stage < last))) messages--;
+        if (complete && ((forward && stage < last && at[stage + 1].rank == rank) ||
+                         (backward && stage > first && at[stage - 1].rank == rank)))
+            needs->messages = heti_max(needs->messages, ++messages);
+        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || forwards) {
+            slots--;
+            if (--*left == 0) batch_slots--;
+        }
+    }
+    return HET_OK;
+}
+
+static void heti_follow_layout(heti_followed *f) {
+    int64_t p, s, cells = 0;
+    f->base = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
+    f->apart = HETI_TAKE(&f->arena, uint8_t, f->plan->stages);
+    for (p = 0; p < f->plan->pipelines; p++)
+        for (s = f->plan->first_stage[p]; s < f->plan->first_stage[p + 1]; s++) {
+            if (f->arena.base) f->base[s] = cells;
+            cells += f->schedule->micro_batches[p];
+        }
+    f->left = HETI_TAKE(&f->arena, int64_t, cells);
+}
+
+HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedule *schedule, int64_t first,
+                                          int64_t count, int forwards, const het_allocator *allocator, het_needs *needs,
+                                          het_error *error) {
+    static const char heti_where[] = "het_schedule_needs";
+    het_allocator own;
+    heti_followed f;
+    het_result result = HET_OK;
+    int64_t i, s;
+    HETI_TRY(heti_schedule_arguments(plan, schedule, needs, heti_where, error));
+    if (schedule->ranks != plan->ranks || schedule->pipelines != plan->pipelines || first < 0 || count < 0 ||
+        count > plan->ranks - first)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule is not of this plan, or it has no ranks %d to %d",
+                         heti_where, first, first + count);
+    HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
+    memset(&f, 0, sizeof f);
+    f.plan = plan;
+    f.schedule = schedule;
+    heti_follow_layout(&f);
+    HETI_TRY(heti_arena_start(&f.arena, &own, heti_where, error));
+    heti_follow_layout(&f);
+    memset(needs, 0, HETI_CAST(size_t, count) * sizeof *needs);
+    for (i = 0; i < count && result == HET_OK; i++) result = heti_follow(&f, first + i, forwards, &needs[i], error);
+    for (i = 0; i < count && result == HET_OK; i++) {
+        int64_t stages = 0, apart = 0;
+        for (s = 0; s < plan->stages; s++) {
+            stages += plan->stage[s].rank == first + i;
+            apart += plan->stage[s].rank == first + i && f.apart[s];
+        }
+        needs[i].split = apart == 0 ? 0 : apart < stages ? 1 : 2;
+    }
+    heti_arena_end(&f.arena, &own);
+    return result;
+}
+
 HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks,
                                              const het_schedule *compute, const het_allocator *allocator,
                                                                  het_schedule **schedule, het_error *error) {
@@ -9050,49 +9166,6 @@ static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
     return HETI_CAST(size_t, r->part->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
 }
 
-/* What a rank's list of actions needs at most at any time: activations of slices, carried
-   micro-batches, messages received and not yet used. */
-typedef struct heti_needs { int64_t slots, batch_slots, messages; } heti_needs;
-
-/* Follows a rank's list, all its stages at once. left: [stages][max_micro_batches], slices of a
-   micro-batch that are still in flight or to come. In a context for inference only the forward
-   actions are run, and nothing is kept behind them. */
-static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int64_t *left) {
-    const int only_forward = ctx->desc.inference == HET_YES;
-    const het_schedule *s = ctx->share.schedule;
-    const het_plan *plan = ctx->share.plan;
-    int64_t i, slots = 0, batch_slots = 0, messages = 0;
-    memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.limits.max_micro_batches) * sizeof *left);
-    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const het_action *a = &s->action[i];
-        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
-        int64_t stage, first, last, *open;
-        if (only_forward && !forward && a->kind != HET_ACTION_RECV_F) continue;
-        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
-            needs->messages = heti_max(needs->messages, ++messages);
-        if (a->kind > HET_ACTION_W) continue;
-        first = plan->first_stage[a->pipeline];
-        last = plan->first_stage[a->pipeline + 1] - 1;
-        stage = first + a->stage;
-        open = &left[stage * ctx->desc.limits.max_micro_batches + a->micro_batch];
-        if (forward) {
-            needs->slots = heti_max(needs->slots, ++slots);
-            if (a->slice == 0) {
-                needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
-                *open = plan->slices;
-            }
-        }
-        if ((forward && stage > first) || (backward && stage < last)) messages--;
-        if ((forward && stage < last && plan->stage[stage + 1].rank == rank) ||
-            (backward && stage > first && plan->stage[stage - 1].rank == rank))
-            needs->messages = heti_max(needs->messages, ++messages);
-        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || only_forward) {
-            slots--;
-            if (--*open == 0) batch_slots--;
-        }
-    }
-}
-
 /* Place of a rank among a block's holders; -1: not one. */
 static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
     int64_t low = 0, high = owners->holders;
@@ -9168,17 +9241,10 @@ static void heti_find_ends(heti_rank *r, heti_endpoint *end) {
 static het_result heti_count_needs(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
-    const int64_t most = ctx->share.plan->stages * ctx->desc.limits.max_micro_batches;
-    const size_t bytes = HETI_CAST(size_t, most) * sizeof(int64_t);
-    int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
-    heti_needs needs;
+    het_needs needs;
     int64_t s, u;
-    if (!left)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %b of tables on the host", ctx->call,
-                         HETI_CAST(uint64_t, bytes));
-    memset(&needs, 0, sizeof needs);
-    heti_follow(ctx, r->rank, &needs, left);
-    heti_free(&ctx->allocator, left, bytes);
+    HETI_TRY(het_schedule_needs(ctx->share.plan, ctx->share.schedule, r->rank, 1, ctx->desc.inference == HET_YES,
+                                &ctx->allocator, &needs, &ctx->error));
     heti_find_stages(r);
     part->slot_count = heti_max(needs.slots, part->stage_count); /* het_infer keeps one of each stage */
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);

@@ -755,7 +755,7 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     memset(&shape, 0, sizeof shape);
     shape.sequences = (int64_t)p->sequences[0], shape.tokens = shape.sequences * s->tokens;
     result = status != 0 ? HET_ERR_OOM : het_profile_costs(profile, p->plan, p->cluster, s->alone ? HET_NO : HET_YES, NULL, &costs, &error);
-    if (result == HET_OK) result = het_profile_needs(p->plan, p->schedule, NULL, needs, &error);
+    if (result == HET_OK) result = het_schedule_needs(p->plan, p->schedule, 0, p->plan->ranks, 0, NULL, needs, &error);
     if (result == HET_OK) result = het_profile_memory(profile, p->plan, needs, &shape, memory, &error);
     if (result == HET_OK) {
         costs->costs.tokens = value, costs->costs.pairs = value + p->micro_batches, costs->costs.sequences = p->sequences;

@@ -92,7 +92,7 @@ static int64_t check_shape(const shape *s)
     plan = read_plan(s, profile->units);
     desc.layout.plan = plan;
     schedule = complete_lists(profile, plan, s->micro_batches);
-    EXPECT_OK(het_profile_needs(plan, schedule, NULL, needs, &error));
+    EXPECT_OK(het_schedule_needs(plan, schedule, 0, plan->ranks, 0, NULL, needs, &error));
     EXPECT_OK(het_profile_memory(profile, plan, needs, &most, got, &error));
     for (r = 0; r < s->ranks; r++) {
         EXPECT_OK(het_memory_estimate(&desc, r, &expected, &error));

@@ -129,7 +129,7 @@ static het_schedule *lists_of(const world *w, const het_plan *plan, int64_t gran
     blocks_of(w, &blocks, start);
     EXPECT_OK(het_schedule_complete(plan, &blocks, compute, allocator, &lists, &error));
     het_schedule_free(compute);
-    EXPECT_OK(het_profile_needs(plan, lists, allocator, needs, &error));
+    EXPECT_OK(het_schedule_needs(plan, lists, 0, plan->ranks, 0, allocator, needs, &error));
     return lists;
 }
 

@@ -40,9 +40,8 @@
    when its time is over.
 
    FUNCTIONS
-       >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage
-                         het_profile_memory het_profile_measure het_profile_read het_profile_write
-                         het_profile_merge
+       >>profile_api     het_profile_describe het_profile_free het_profile_stage het_profile_memory
+                         het_profile_measure het_profile_read het_profile_write het_profile_merge
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
                          het_profile_costs het_plan_costs_free het_simulate_costs
        >>search_api      het_plan_search het_search_free
@@ -155,19 +154,6 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_describe(const het_desc *d
                                                                const het_allocator *allocator, het_profile **profile,
                                                                    het_error *error);
 HETRAIN_API void het_profile_free(het_profile *profile);               /* NULL is fine. Threads: any. */
-
-/* What a rank's list of actions needs at most at any time. */
-typedef struct het_needs {
-    int64_t slots;                    /* activations of slices, from F until B or W */
-    int64_t carries;                  /* micro-batches */
-    int64_t messages;                 /* received, or handed over, and not yet used */
-    int32_t split;                    /* I and W come apart in none of its stages: 0, in some: 1, in all: 2 */
-} het_needs;
-/* needs: [plan->ranks]. Messages are only known of complete lists. allocator: of a table that is
-   freed again. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule,
-                                                            const het_allocator *allocator, het_needs *needs,
-                                                                het_error *error);
 
 /* The largest micro-batch there will be. */
 typedef struct het_shape {
@@ -833,86 +819,6 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
 
 /* ---- bytes of a plan ---- */
 
-/* left: slices in flight or still to come of each (stage, micro-batch), those of a stage from
-   base[stage] on; apart: stages with an I. */
-typedef struct heti_s_followed { int64_t *left, *base, *apart; } heti_s_followed;
-
-/* One rank's list, all its stages at once. */
-static het_result heti_s_follow(const het_plan *plan, const het_schedule *schedule, int64_t r, const heti_s_followed *f,
-                                het_needs *needs, het_error *error) {
-    int64_t i, slots = 0, carries = 0, messages = 0, stages = 0, apart = 0;
-    for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
-        const het_action *a = &schedule->action[i];
-        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
-        int64_t stage, first, last;
-        if (heti_t_is_receive(a->kind) && ++messages > needs->messages) needs->messages = messages;
-        if (a->kind > HET_ACTION_W) continue;
-        if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= plan->pipelines || a->micro_batch < 0 || a->stage < 0 ||
-            a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline] ||
-            a->micro_batch >= schedule->micro_batches[a->pipeline])
-            return heti_t_fail(error, HET_ERR_INVALID,
-                               "het_profile_needs: rank %d, action %d: no such pipeline, stage or micro-batch", r,
-                               i - schedule->start[r]);
-        first = plan->first_stage[a->pipeline];
-        last = plan->first_stage[a->pipeline + 1] - 1;
-        stage = first + a->stage;
-        if (a->kind == HET_ACTION_I) f->apart[stage] = 1;
-        if (forward) {
-            if (++slots > needs->slots) needs->slots = slots;
-            if (a->slice == 0) {
-                if (++carries > needs->carries) needs->carries = carries;
-                f->left[f->base[stage] + a->micro_batch] = plan->slices;
-            }
-        }
-        if (schedule->complete && ((forward && stage > first) || (backward && stage < last))) messages--;
-        if (((forward && stage < last && plan->stage[stage + 1].rank == r) ||
-             (backward && stage > first && plan->stage[stage - 1].rank == r)) && schedule->complete &&
-                 ++messages > needs->messages)
-            needs->messages = messages;
-        if (a->kind != HET_ACTION_B && a->kind != HET_ACTION_W) continue;
-        slots--;
-        if (--f->left[f->base[stage] + a->micro_batch] == 0) carries--;
-    }
-    for (i = 0; i < plan->stages; i++) {
-        if (plan->stage[i].rank != r) continue;
-        stages++;
-        apart += f->apart[i];
-    }
-    needs->split = apart == 0 ? 0 : apart < stages ? 1 : 2;
-    return HET_OK;
-}
-
-HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule,
-                                         const het_allocator *allocator, het_needs *needs, het_error *error) {
-    het_allocator own;
-    heti_s_followed f;
-    het_result result = HET_OK;
-    int64_t p, g, r, cells = 0;
-    void *block;
-    size_t size;
-    if (plan == NULL || schedule == NULL || needs == NULL || schedule->ranks != plan->ranks ||
-        schedule->pipelines != plan->pipelines)
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_profile_needs: a pointer is NULL, or the schedule is not of this plan");
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_needs", error));
-    for (p = 0; p < plan->pipelines; p++)
-        cells += (plan->first_stage[p + 1] - plan->first_stage[p]) * schedule->micro_batches[p];
-    size = HETI_T_CAST(size_t, cells + 2 * plan->stages) * sizeof(int64_t);
-    HETI_T_TRY(heti_t_block(&own, size, "het_profile_needs", &block, error));
-    f.base = HETI_T_CAST(int64_t *, block);
-    f.apart = f.base + plan->stages;
-    f.left = f.apart + plan->stages;
-    HETI_S_CLEAR(f.apart, plan->stages);
-    for (p = 0, cells = 0; p < plan->pipelines; p++)
-        for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++, cells += schedule->micro_batches[p])
-            f.base[g] = cells;
-    HETI_S_CLEAR(needs, plan->ranks);
-    for (r = 0; r < plan->ranks && result == HET_OK; r++)
-        result = heti_s_follow(plan, schedule, r, &f, &needs[r], error);
-    own.free(own.user, block, size);
-    return result;
-}
-
 HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
                                                int recompute, int split, int sliced, double rows, double tokens) {
     het_stage_memory m;
@@ -1060,7 +966,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         const heti_s_held *h = &held[r];
         const het_stage_memory *m = &h->most;
         const double slots = heti_s_real(heti_s_max(needs[r].slots, h->stages));
-        const double carries = heti_s_real(heti_s_max(needs[r].carries, h->stages));
+        const double carries = heti_s_real(heti_s_max(needs[r].batch_slots, h->stages));
         const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
                      heti_s_real(shape->sequences);
         const double messages = heti_s_real(needs[r].messages + 2 * others) *
@@ -3852,7 +3758,8 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c, c
     int round;
     heti_s_choice_shape(s, c, &shape);
     HETI_S_CLEAR(s->needs, s->ranks);
-    if (lists != NULL) HETI_T_TRY(het_profile_needs(&s->plan, lists, &s->allocator, s->needs, s->error));
+    if (lists != NULL) HETI_T_TRY(het_schedule_needs(&s->plan, lists, 0, s->plan.ranks, 0, &s->allocator,
+                                                      s->needs, s->error));
     HETI_S_CLEAR(s->used, s->ranks);
     for (round = 0; round < HETI_T_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
     s->impossible = 0;
@@ -4298,11 +4205,11 @@ static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int6
     het_shape shape;
     int64_t i;
     heti_s_choice_shape(s, c, &shape);
-    HETI_T_TRY(het_profile_needs(&s->alone, lists, &s->allocator, s->needs, s->error));
+    HETI_T_TRY(het_schedule_needs(&s->alone, lists, 0, s->alone.ranks, 0, &s->allocator, s->needs, s->error));
     for (i = 0; i < s->alone.ranks; i++) {
         s->alone.state_share[i] = 1;
         s->needs[i].slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].slots) * more + 0.5);
-        s->needs[i].carries = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].carries) * more + 0.5);
+        s->needs[i].batch_slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].batch_slots) * more + 0.5);
     }
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
     for (i = 0, *fits = 1; i < s->alone.ranks; i++) {
