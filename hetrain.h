@@ -6616,8 +6616,8 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
     return result;
 }
 
-/* What of a schedule is followed: left, slices of a micro-batch that are in flight or to come, those
-   of a stage from base[stage] on; apart, 1: the stage has an I. */
+/* What of a schedule is followed: left, slices of a micro-batch that are in flight or to come,
+   those of a stage from base[stage] on; apart, 1: the stage has an I. */
 typedef struct heti_followed {
     const het_plan *plan;
     const het_schedule *schedule;
@@ -7021,8 +7021,8 @@ typedef struct heti_rank {
                                             at the end of a job */
 #ifdef HETI_THREADS
     pthread_t thread;
-    pthread_cond_t wake;                 /* a message or a job has come; with ctx->lock */
-    uint32_t events;                     /* under ctx->lock: counts them */
+    pthread_cond_t wake;                 /* a message or a job has come; with ctx->threads.lock */
+    uint32_t events;                     /* under ctx->threads.lock: counts them */
     int32_t threaded;
 #endif
 } heti_rank;
@@ -7092,6 +7092,42 @@ typedef struct heti_measures {
 /* What a context is made for. An estimate asks for nothing of what only a job uses. */
 typedef enum heti_purpose { HETI_TO_TRAIN, HETI_TO_ESTIMATE, HETI_TO_DESCRIBE } heti_purpose;
 
+/* Which ranks there are, and how other processes are reached. */
+typedef struct heti_world {
+    int64_t ranks, first_rank, local_count;
+    int64_t *process_first;              /* [processes + 1] rank number each process begins with */
+    int64_t processes, process, alone[2];
+    uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
+    het_transport transport;             /* iface NULL: this process is the world */
+    het_request request;                 /* of heti_broadcast */
+} heti_world;
+
+/* What is trained: units described without a device, the table of their parameters, blocks. */
+typedef struct heti_chain {
+    int64_t unit_count, parameter_count, block_count, use_count;
+    int64_t parameters;                  /* elements */
+    het_described_unit *unit;
+    heti_parameter *parameter;
+    het_described_block *block;
+    int64_t *use;                        /* units, block by block */
+} heti_chain;
+
+/* The links that are emulated. */
+typedef struct heti_emulated {
+    het_link *link;                      /* [link_count] */
+    double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
+} heti_emulated;
+
+#ifdef HETI_THREADS
+typedef struct heti_threads {
+    pthread_mutex_t lock;
+    pthread_cond_t finished;             /* the caller waits for ranks */
+    uint32_t job_number, running;        /* under lock */
+    int32_t has_lock;
+    heti_post **posted;                  /* [local_count] started and not yet matched, by destination; under lock */
+} heti_threads;
+#endif
+
 struct het_ctx {
     het_error error;
     uint64_t base;                       /* fingerprint of the weights loaded, 0: unknown */
@@ -7106,23 +7142,12 @@ struct het_ctx {
     het_allocator allocator;             /* counts, then calls the user's */
     het_desc desc;
     heti_arena host;                     /* the tables all ranks share */
-    int64_t unit_count, parameter_count, block_count, use_count;
-    int64_t parameters;                  /* elements */
-    het_described_unit *unit;            /* described without a device */
-    heti_parameter *parameter;
-    het_described_block *block;
-    int64_t *use;                        /* units, block by block */
+    heti_chain chain;
     heti_share share;                    /* in use */
-    het_device_desc *device;             /* [local_count] */
-    int64_t ranks, first_rank, local_count;
-    int64_t *process_first;              /* [processes + 1] rank number each process begins with */
-    int64_t processes, process, alone[2];
-    het_transport transport;             /* iface NULL: this process is the world */
-    het_request request;                 /* of heti_broadcast */
-    uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
+    heti_world world;
+    heti_emulated emulated;
     heti_rank *rank;                     /* [local_count] */
-    het_link *link;                      /* [link_count] emulated ones */
-    double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
+    het_device_desc *device;             /* [local_count] */
     het_traffic *traffic;                /* [local_count][ranks], of messages that local ranks send */
     int64_t slots;                       /* optimizer state slots */
     int64_t step;
@@ -7131,11 +7156,7 @@ struct het_ctx {
     heti_measures verdict;
     heti_task task;
 #ifdef HETI_THREADS
-    pthread_mutex_t lock;
-    pthread_cond_t finished;             /* the caller waits for ranks */
-    uint32_t job_number, running;        /* under lock */
-    int32_t has_lock;
-    heti_post **posted;                  /* [local_count] started and not yet matched, by destination; under lock */
+    heti_threads threads;
 #endif
 };
 
@@ -7162,7 +7183,7 @@ static void heti_set_call(het_ctx *ctx, const char *call) { HETI_ATOMIC_STORE(&c
 
 static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
     int64_t p = 0;
-    while (p + 1 < ctx->processes && ctx->process_first[p + 1] <= rank) p++;
+    while (p + 1 < ctx->world.processes && ctx->world.process_first[p + 1] <= rank) p++;
     return p;
 }
 
@@ -7173,8 +7194,8 @@ static heti_message *heti_message_at(heti_part *part, int64_t i) {
 
 /* A rank of this process; NULL: another one has it. */
 static heti_rank *heti_local_rank(const het_ctx *ctx, int64_t rank) {
-    const int64_t i = rank - ctx->first_rank;
-    return i >= 0 && i < ctx->local_count ? &ctx->rank[i] : NULL;
+    const int64_t i = rank - ctx->world.first_rank;
+    return i >= 0 && i < ctx->world.local_count ? &ctx->rank[i] : NULL;
 }
 
 /* =================================================================================================
@@ -7245,7 +7266,7 @@ static const char *heti_reason(const char *text, het_result result) {
 static het_result heti_device_fail(heti_rank *r, het_result result, const char *what) {
     const char *text = heti_reason(r->device.iface->last_error(r->device.self), result);
     if (r->error.code != HET_OK) return result;
-    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step + 1, what, text);
+    if (r->ctx->world.ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step + 1, what, text);
     return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step + 1, what, text);
 }
 #define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
@@ -7362,16 +7383,16 @@ typedef enum heti_channel {
 #define HETI_PROCESS_RANKS 1024
 
 static uint32_t heti_remote_channel(const het_ctx *ctx, const heti_post *post) {
-    const int64_t from = post->from - ctx->process_first[heti_process_of(ctx, post->from)];
-    const int64_t to = post->to - ctx->process_first[heti_process_of(ctx, post->to)];
+    const int64_t from = post->from - ctx->world.process_first[heti_process_of(ctx, post->from)];
+    const int64_t to = post->to - ctx->world.process_first[heti_process_of(ctx, post->to)];
     return HETI_CAST(uint32_t, post->channel + HETI_CHANNELS * (from + HETI_PROCESS_RANKS * to));
 }
 
 #ifdef HETI_THREADS
-#define HETI_LOCK(ctx) ((void)pthread_mutex_lock(&(ctx)->lock))
-#define HETI_UNLOCK(ctx) ((void)pthread_mutex_unlock(&(ctx)->lock))
+#define HETI_LOCK(ctx) ((void)pthread_mutex_lock(&(ctx)->threads.lock))
+#define HETI_UNLOCK(ctx) ((void)pthread_mutex_unlock(&(ctx)->threads.lock))
 
-/* Wakes a local rank; under ctx->lock. */
+/* Wakes a local rank; under ctx->threads.lock. */
 static void heti_wake(het_ctx *ctx, int64_t local) {
     ctx->rank[local].events++;
     (void)pthread_cond_signal(&ctx->rank[local].wake);
@@ -7379,8 +7400,8 @@ static void heti_wake(het_ctx *ctx, int64_t local) {
 
 static void heti_wake_all(het_ctx *ctx) {
     int64_t i;
-    for (i = 0; i < ctx->local_count; i++) heti_wake(ctx, i);
-    (void)pthread_cond_broadcast(&ctx->finished);
+    for (i = 0; i < ctx->world.local_count; i++) heti_wake(ctx, i);
+    (void)pthread_cond_broadcast(&ctx->threads.finished);
 }
 #else
 #define HETI_LOCK(ctx) ((void)(ctx))
@@ -7391,10 +7412,11 @@ static void heti_wake_all(het_ctx *ctx) { (void)ctx; }
 /* The context's error becomes this rank's, unless another was first; then everybody stops. */
 static void heti_raise(heti_rank *r) {
     het_ctx *ctx = r->ctx;
+    const het_transport *transport = &ctx->world.transport;
     HETI_LOCK(ctx);
     if (!ctx->stop) {
         ctx->error = r->error;
-        if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, r->error.code, r->error.text);
+        if (transport->iface) transport->iface->abort(transport->self, r->error.code, r->error.text);
     }
     HETI_ATOMIC_STORE(&ctx->stop, 1);
     heti_wake_all(ctx);
@@ -7410,10 +7432,10 @@ static het_result heti_check_cancel(heti_rank *r) {
 
 /* Whether another process has failed; its text says why. */
 static het_result heti_check_aborted(const het_ctx *ctx, het_error *error) {
-    const het_transport_iface *iface = ctx->transport.iface;
+    const het_transport_iface *iface = ctx->world.transport.iface;
     char text[sizeof error->text];
     int64_t process;
-    if (!iface || iface->aborted(ctx->transport.self, &process, text, sizeof text) == HET_OK) return HET_OK;
+    if (!iface || iface->aborted(ctx->world.transport.self, &process, text, sizeof text) == HET_OK) return HET_OK;
     return heti_fail(error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
 }
 
@@ -7424,7 +7446,7 @@ static het_result heti_check_world(heti_rank *r, double waited) {
     het_ctx *ctx = r->ctx;
     const double now = heti_now();
     int64_t i;
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         heti_action_text at;
         double since = 0.0;
         HETI_LOCK(ctx);
@@ -7433,17 +7455,18 @@ static het_result heti_check_world(heti_rank *r, double waited) {
         HETI_UNLOCK(ctx);
         if (since > 0.0 && now - since > ctx->desc.layout.deadline)
             return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d, action %s: no sign of life for %g s; the "
-                                                           "deadline is %g s", ctx->first_rank + i, ctx->step + 1,
+                                                           "deadline is %g s", ctx->world.first_rank + i, ctx->step + 1,
                                                            at.text, now - since, ctx->desc.layout.deadline);
     }
-    if (!ctx->transport.iface) return HET_OK;
+    if (!ctx->world.transport.iface) return HET_OK;
     HETI_TRY(heti_check_aborted(ctx, &r->error));
-    for (i = 0; i < ctx->processes; i++) {
-        const double silence = i == ctx->process ? 0.0 : ctx->transport.iface->silence(ctx->transport.self, i);
+    for (i = 0; i < ctx->world.processes; i++) {
+        const het_transport *transport = &ctx->world.transport;
+        const double silence = i == ctx->world.process ? 0.0 : transport->iface->silence(transport->self, i);
         if (silence > ctx->desc.layout.deadline && waited > ctx->desc.layout.deadline)
             return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d (ranks %d to %d), step %d: no sign of life for "
-                                                           "%g s; the deadline is %g s", i, ctx->process_first[i],
-                                                           ctx->process_first[i + 1] - 1, ctx->step + 1, silence,
+                                                           "%g s; the deadline is %g s", i, ctx->world.process_first[i],
+                                                           ctx->world.process_first[i + 1] - 1, ctx->step + 1, silence,
                                                            ctx->desc.layout.deadline);
     }
     return HET_OK;
@@ -7457,9 +7480,9 @@ static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size
     const double now = heti_now();
     int64_t i;
     for (i = 0; i < ctx->desc.emulate.link_count; i++) {
-        const het_link *l = &ctx->link[i];
+        const het_link *l = &ctx->emulated.link[i];
         const int forth = l->from == from && l->to == to, back = l->from == to && l->to == from;
-        double *release = &ctx->link_free[2 * i + back];
+        double *release = &ctx->emulated.link_free[2 * i + back];
         if (!forth && !back) continue;
         if (*release < now) *release = now;
         if (l->bandwidth > 0.0) *release += HETI_CAST(double, size) / l->bandwidth;
@@ -7468,7 +7491,7 @@ static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size
     return 0.0;
 }
 
-/* Takes the first post out of a list that matches; under ctx->lock. */
+/* Takes the first post out of a list that matches; under ctx->threads.lock. */
 static heti_post *heti_match(heti_post **list, const heti_post *post) {
     for (; *list; list = &(*list)->next) {
         heti_post *other = *list;
@@ -7494,15 +7517,15 @@ static het_result heti_deliver(heti_rank *r, heti_post *send, heti_post *receive
     send->ready = receive->ready = ready;
     HETI_ATOMIC_STORE(&send->state, HETI_POST_DONE); /* from here on the other rank may use its post again */
     HETI_ATOMIC_STORE(&receive->state, HETI_POST_DONE);
-    heti_wake(ctx, from - ctx->first_rank);
-    heti_wake(ctx, to - ctx->first_rank);
+    heti_wake(ctx, from - ctx->world.first_rank);
+    heti_wake(ctx, to - ctx->world.first_rank);
     HETI_UNLOCK(ctx);
     return HET_OK;
 }
 
 static het_result heti_post_local(heti_rank *r, heti_post *post) {
     het_ctx *ctx = r->ctx;
-    heti_post **list = &ctx->posted[post->to - ctx->first_rank], *other;
+    heti_post **list = &ctx->threads.posted[post->to - ctx->world.first_rank], *other;
     HETI_LOCK(ctx);
     other = heti_match(list, post);
     if (!other) {
@@ -7524,8 +7547,8 @@ static het_result heti_post_local(heti_rank *r, heti_post *post) {
 static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, int64_t peer, heti_channel channel,
                                   void *data, size_t size) {
     het_ctx *ctx = r->ctx;
-    const het_transport_iface *iface = ctx->transport.iface;
-    het_traffic *traffic = &ctx->traffic[r->local * ctx->ranks + peer];
+    const het_transport_iface *iface = ctx->world.transport.iface;
+    het_traffic *traffic = &ctx->traffic[r->local * ctx->world.ranks + peer];
     het_result result;
     int64_t process;
     post->next = NULL;
@@ -7548,13 +7571,13 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     }
     if (!post->remote) return heti_post_local(r, post);
     process = heti_process_of(ctx, peer);
-    result = receives ? iface->irecv(ctx->transport.self, process, heti_remote_channel(ctx, post), data, size,
+    result = receives ? iface->irecv(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size,
                                      &post->request)
-                      : iface->isend(ctx->transport.self, process, heti_remote_channel(ctx, post), data, size,
+                      : iface->isend(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size,
                                      &post->request);
     if (result == HET_OK) return HET_OK;
     return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, ctx->step + 1, iface->name,
-                     iface->last_error(ctx->transport.self));
+                     iface->last_error(ctx->world.transport.self));
 }
 
 static het_result heti_communicator_fail(heti_rank *r, const heti_endpoint *end, het_result result, const char *op) {
@@ -7577,7 +7600,7 @@ static het_result heti_test_end(heti_rank *r, heti_endpoint *end) {
 
 /* Whether a post's buffer is the rank's again. */
 static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
-    const het_transport_iface *iface = r->ctx->transport.iface;
+    const het_transport_iface *iface = r->ctx->world.transport.iface;
     int32_t finished = 0;
     if (post->end) { /* heti_progress asks how far it is */
         *done = 0;
@@ -7592,9 +7615,9 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
         else *done = 0;
         return HET_OK;
     }
-    if (iface->test(r->ctx->transport.self, &post->request, &finished) != HET_OK)
+    if (iface->test(r->ctx->world.transport.self, &post->request, &finished) != HET_OK)
         return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: message between ranks %d and %d: %s", r->rank,
-                         r->ctx->step + 1, post->from, post->to, iface->last_error(r->ctx->transport.self));
+                         r->ctx->step + 1, post->from, post->to, iface->last_error(r->ctx->world.transport.self));
     if (finished) post->state = HETI_POST_IDLE;
     *done = finished != 0;
     return HET_OK;
@@ -7617,12 +7640,12 @@ static int heti_gives_ops(const heti_rank *r) {
 static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
     het_ctx *ctx = r->ctx;
     double most = 0.05;
-    if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
+    if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
     else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
     else if (r->part->ring.running || r->part->shard.peers > 0) most = 1e-3; /* theirs may be on such a link too */
     HETI_LOCK(ctx);
-    if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->lock, most);
+    if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);
     HETI_UNLOCK(ctx);
 }
 
@@ -7686,10 +7709,10 @@ static het_result heti_await_post(heti_rank *r, heti_post *post, const char *wha
 /* Forgets what an ended job has left behind; nobody runs. */
 static void heti_forget_mail(het_ctx *ctx) {
     int64_t i, m;
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
 #ifdef HETI_THREADS
-        ctx->posted[i] = NULL;
+        ctx->threads.posted[i] = NULL;
 #endif
         r->part->ring.planned = r->part->ring.jobs = r->part->ring.done = 0;
         r->part->ring.running = 0;
@@ -7723,7 +7746,7 @@ static het_result heti_move_error(het_ctx *ctx, const heti_rank *r) {
 /* After an abort: until the transport has let go of a request's buffer. */
 static void heti_drain(het_ctx *ctx, het_request *request) {
     int32_t done = 0;
-    while (!done && ctx->transport.iface->test(ctx->transport.self, request, &done) == HET_OK) {
+    while (!done && ctx->world.transport.iface->test(ctx->world.transport.self, request, &done) == HET_OK) {
 #ifdef HETI_THREADS
         (void)sched_yield();
 #endif
@@ -7738,13 +7761,14 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post) {
 #ifdef HETI_THREADS
 /* One turn of waiting outside a step, since `start`, for `what`. */
 static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
-    const het_transport_iface *iface = ctx->transport.iface;
+    const het_transport_iface *iface = ctx->world.transport.iface;
     int64_t i;
     if (HETI_ATOMIC_LOAD(&ctx->cancelled))
         return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step + 1);
     HETI_TRY(heti_check_aborted(ctx, &ctx->error));
-    for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.layout.deadline; i++) /* see heti_check_world */
-        if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.layout.deadline)
+    /* see heti_check_world */
+    for (i = 0; i < ctx->world.processes && heti_now() - start > ctx->desc.layout.deadline; i++)
+        if (i != ctx->world.process && iface->silence(ctx->world.transport.self, i) > ctx->desc.layout.deadline)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i,
                              ctx->desc.layout.deadline);
     if (heti_now() - start > ctx->desc.layout.stall_deadline)
@@ -7758,17 +7782,17 @@ static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
 /* The transport returned an error: because another process failed, or why it says. */
 static het_result heti_transport_failed(het_ctx *ctx, het_result result) {
     HETI_TRY(heti_check_aborted(ctx, &ctx->error));
-    return heti_fail(&ctx->error, result, "%s: %s", ctx->transport.iface->name,
-                     ctx->transport.iface->last_error(ctx->transport.self));
+    return heti_fail(&ctx->error, result, "%s: %s", ctx->world.transport.iface->name,
+                     ctx->world.transport.iface->last_error(ctx->world.transport.self));
 }
 
 static het_result heti_transport_wait(het_ctx *ctx, het_request *request) {
 #ifdef HETI_THREADS
-    const het_transport_iface *iface = ctx->transport.iface;
+    const het_transport_iface *iface = ctx->world.transport.iface;
     const double start = heti_now();
     int32_t done = 0;
     for (;;) {
-        if (iface->test(ctx->transport.self, request, &done) != HET_OK)
+        if (iface->test(ctx->world.transport.self, request, &done) != HET_OK)
             return heti_transport_failed(ctx, HET_ERR_TRANSPORT);
         if (done) return HET_OK;
         HETI_TRY(heti_wait_turn(ctx, start, "another process"));
@@ -7781,22 +7805,23 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request) {
 
 /* Process `from` gives its bytes to those of the processes [first, end) that are not itself. */
 static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int64_t end, void *data, size_t size) {
-    const het_transport_iface *iface = ctx->transport.iface;
+    const het_transport_iface *iface = ctx->world.transport.iface;
     const uint32_t channel = HETI_CHANNEL_SPREAD;
     int64_t i;
-    if (ctx->processes == 1) return HET_OK;
+    if (ctx->world.processes == 1) return HET_OK;
     for (i = first; i < end; i++) {
         het_result result;
-        if (i == from || (from != ctx->process && i != ctx->process)) continue;
-        memset(&ctx->request, 0, sizeof ctx->request);
-        result = from == ctx->process ? iface->isend(ctx->transport.self, i, channel, data, size, &ctx->request)
-                                      : iface->irecv(ctx->transport.self, from, channel, data, size, &ctx->request);
+        if (i == from || (from != ctx->world.process && i != ctx->world.process)) continue;
+        memset(&ctx->world.request, 0, sizeof ctx->world.request);
+        result = from == ctx->world.process
+                     ? iface->isend(ctx->world.transport.self, i, channel, data, size, &ctx->world.request)
+                     : iface->irecv(ctx->world.transport.self, from, channel, data, size, &ctx->world.request);
         if (result != HET_OK) return heti_transport_failed(ctx, result);
-        result = heti_transport_wait(ctx, &ctx->request);
+        result = heti_transport_wait(ctx, &ctx->world.request);
         if (result == HET_OK) continue;
-        iface->abort(ctx->transport.self, result, ctx->error.text);
+        iface->abort(ctx->world.transport.self, result, ctx->error.text);
         ctx->failed = 1;
-        heti_drain(ctx, &ctx->request);
+        heti_drain(ctx, &ctx->world.request);
         return result;
     }
     return HET_OK;
@@ -7804,7 +7829,7 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
 
 /* To all. */
 static het_result heti_broadcast(het_ctx *ctx, int64_t from, void *data, size_t size) {
-    return heti_spread_to(ctx, from, 0, ctx->processes, data, size);
+    return heti_spread_to(ctx, from, 0, ctx->world.processes, data, size);
 }
 
 /* ---- the threads of ranks ---- */
@@ -7821,14 +7846,14 @@ static void *heti_rank_thread(void *arg) {
     heti_fp_enter(&saved);
     for (;;) {
         HETI_LOCK(ctx);
-        while (ctx->job_number == seen) (void)pthread_cond_wait(&r->wake, &ctx->lock);
-        seen = ctx->job_number;
+        while (ctx->threads.job_number == seen) (void)pthread_cond_wait(&r->wake, &ctx->threads.lock);
+        seen = ctx->threads.job_number;
         HETI_UNLOCK(ctx);
         if (ctx->task.job == HETI_JOB_END) break;
         heti_run_rank(r);
         HETI_LOCK(ctx);
-        ctx->running--;
-        (void)pthread_cond_broadcast(&ctx->finished);
+        ctx->threads.running--;
+        (void)pthread_cond_broadcast(&ctx->threads.finished);
         HETI_UNLOCK(ctx);
     }
     heti_fp_leave(&saved);
@@ -7839,8 +7864,8 @@ static void heti_start_job(het_ctx *ctx, heti_job job) {
     int64_t i;
     HETI_LOCK(ctx);
     ctx->task.job = job;
-    ctx->job_number++;
-    for (i = 0; i < ctx->local_count; i++) ctx->running += ctx->rank[i].threaded != 0;
+    ctx->threads.job_number++;
+    for (i = 0; i < ctx->world.local_count; i++) ctx->threads.running += ctx->rank[i].threaded != 0;
     heti_wake_all(ctx);
     HETI_UNLOCK(ctx);
 }
@@ -7848,11 +7873,12 @@ static void heti_start_job(het_ctx *ctx, heti_job job) {
 /* A thread a rank, where there is more than one or a transport. */
 static het_result heti_begin_threads(het_ctx *ctx) {
     int64_t i;
-    if (pthread_mutex_init(&ctx->lock, NULL) != 0) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
-    ctx->has_lock = 1;
-    (void)pthread_cond_init(&ctx->finished, NULL);
-    for (i = 0; i < ctx->local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
-    for (i = 0; i < ctx->local_count && (ctx->local_count > 1 || ctx->transport.iface); i++) {
+    if (pthread_mutex_init(&ctx->threads.lock, NULL) != 0)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
+    ctx->threads.has_lock = 1;
+    (void)pthread_cond_init(&ctx->threads.finished, NULL);
+    for (i = 0; i < ctx->world.local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
+    for (i = 0; i < ctx->world.local_count && (ctx->world.local_count > 1 || ctx->world.transport.iface); i++) {
         if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
             return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d",
                              ctx->rank[i].rank);
@@ -7863,14 +7889,14 @@ static het_result heti_begin_threads(het_ctx *ctx) {
 
 static void heti_end_threads(het_ctx *ctx) {
     int64_t i;
-    if (!ctx->has_lock) return;
+    if (!ctx->threads.has_lock) return;
     heti_start_job(ctx, HETI_JOB_END);
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         if (ctx->rank[i].threaded) (void)pthread_join(ctx->rank[i].thread, NULL);
         (void)pthread_cond_destroy(&ctx->rank[i].wake);
     }
-    (void)pthread_cond_destroy(&ctx->finished);
-    (void)pthread_mutex_destroy(&ctx->lock);
+    (void)pthread_cond_destroy(&ctx->threads.finished);
+    (void)pthread_mutex_destroy(&ctx->threads.lock);
 }
 #else
 static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->task.job = job; }
@@ -7921,13 +7947,13 @@ static het_result heti_find_places(het_ctx *ctx) {
     const uint64_t own = groups->iface ? het_xxh64(groups->iface->name, strlen(groups->iface->name),
                                                    groups->iface->id_bytes) : 0;
     int64_t i;
-    for (i = 0; groups->iface && i < ctx->local_count; i++) {
+    for (i = 0; groups->iface && i < ctx->world.local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
         const int64_t links = ctx->desc.emulate.link_count;
         char text[HETRAIN_COMMUNICATOR_PLACE];
         int64_t l;
         het_result result;
-        for (l = 0; l < links && ctx->link[l].from != r->rank && ctx->link[l].to != r->rank; l++) {}
+        for (l = 0; l < links && ctx->emulated.link[l].from != r->rank && ctx->emulated.link[l].to != r->rank; l++) {}
         if (!r->queue || l < links) continue;
         memset(text, 0, sizeof text);
         result = groups->iface->place(groups->self, &r->device, text, sizeof text);
@@ -7935,17 +7961,17 @@ static het_result heti_find_places(het_ctx *ctx) {
             return heti_fail(&ctx->error, result, "%s: %s place of rank %d: %s", ctx->call, groups->iface->name,
                              r->rank, groups->iface->last_error(groups->self, NULL));
         text[sizeof text - 1] = 0;
-        if (text[0]) ctx->place[r->rank] = het_xxh64(text, strlen(text), 0) | 1;
+        if (text[0]) ctx->world.place[r->rank] = het_xxh64(text, strlen(text), 0) | 1;
     }
-    for (i = 0; i < ctx->processes; i++) {
-        const int64_t first = ctx->process_first[i], ranks = ctx->process_first[i + 1] - first;
+    for (i = 0; i < ctx->world.processes; i++) {
+        const int64_t first = ctx->world.process_first[i], ranks = ctx->world.process_first[i + 1] - first;
         uint64_t other = own;
         HETI_TRY(heti_broadcast(ctx, i, &other, sizeof other));
         if (own != 0 && other != 0 && own != other)
             return heti_fail(&ctx->error, HET_ERR_INVALID,
                              "process %d has groups by another provider than process %d, or another version of it", i,
-                             ctx->process);
-        HETI_TRY(heti_broadcast(ctx, i, ctx->place + first, HETI_CAST(size_t, ranks) * sizeof *ctx->place));
+                             ctx->world.process);
+        HETI_TRY(heti_broadcast(ctx, i, ctx->world.place + first, HETI_CAST(size_t, ranks) * sizeof *ctx->world.place));
     }
     return HET_OK;
 }
@@ -7957,13 +7983,13 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_communicator *grou
     const int64_t process = heti_process_of(ctx, group->member[0]);
     struct { int64_t code; unsigned char id[HETRAIN_COMMUNICATOR_ID]; } made;
     memset(&made, 0, sizeof made);
-    if (process == ctx->process) made.code = groups->iface->identity(groups->self, made.id);
+    if (process == ctx->world.process) made.code = groups->iface->identity(groups->self, made.id);
     HETI_TRY(heti_broadcast(ctx, process, &made, sizeof made));
     memcpy(id, made.id, sizeof made.id);
     if (made.code == HET_OK) return HET_OK;
     return heti_fail(&ctx->error, HETI_CAST(het_result, made.code),
                      "%s: rank %d, identity of its group with rank %d: %s", ctx->call, group->member[0],
-                         group->member[group->members - 1], process == ctx->process ?
+                         group->member[group->members - 1], process == ctx->world.process ?
                              groups->iface->last_error(groups->self, NULL) : "its process has the reason");
 }
 
@@ -7986,7 +8012,7 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     const heti_communicator *group = &ctx->share.group[g];
     const double start = heti_now();
     int64_t i, missing = 1;
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
         heti_endpoint *end = heti_endpoint_of(r, g);
         het_result result;
@@ -7999,7 +8025,7 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
         }
     }
     while (missing > 0) {
-        for (i = missing = 0; i < ctx->local_count; i++) {
+        for (i = missing = 0; i < ctx->world.local_count; i++) {
             const heti_rank *r = &ctx->rank[i];
             heti_endpoint *end = heti_endpoint_of(r, g);
             het_result result = HET_OK;
@@ -8037,7 +8063,7 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
             HETI_TRY(heti_make_identity(ctx, group, id));
             HETI_TRY(heti_join_group(ctx, g, id));
         }
-        for (i = 0; k < groups && i < ctx->local_count; i++) {
+        for (i = 0; k < groups && i < ctx->world.local_count; i++) {
             heti_endpoint *end = heti_endpoint_of(&ctx->rank[i], g);
             for (e = 0; end && e < aside->part[i].ends; e++) {
                 const heti_endpoint *from = &aside->part[i].end[e];
@@ -8259,8 +8285,8 @@ static int64_t heti_longest_granule(const het_desc *desc) {
 static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->desc = *desc;
     ctx->desc.host.allocator = ctx->counter.inner;
-    ctx->transport = desc->layout.transport;
-    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
+    ctx->world.transport = desc->layout.transport;
+    ctx->chain.unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
     ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
     ctx->share.max_granule_tokens = heti_longest_granule(desc);
     ctx->share.max_tokens = desc->limits.max_tokens;
@@ -8273,31 +8299,31 @@ static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
 /* Which ranks there are: those of this process, or of all processes of the transport one after the
    other. */
 static het_result heti_find_ranks(het_ctx *ctx) {
-    const het_transport_iface *iface = ctx->transport.iface;
+    const het_transport_iface *iface = ctx->world.transport.iface;
+    size_t bytes;
     int64_t i;
-    ctx->local_count = ctx->ranks = ctx->desc.layout.device_count;
-    ctx->processes = 1;
-    ctx->process_first = ctx->alone;
-    ctx->alone[1] = ctx->ranks;
+    ctx->world.local_count = ctx->world.ranks = ctx->desc.layout.device_count;
+    ctx->world.processes = 1;
+    ctx->world.process_first = ctx->world.alone;
+    ctx->world.alone[1] = ctx->world.ranks;
     if (!iface) return HET_OK;
-    if (ctx->local_count > HETI_PROCESS_RANKS)
+    if (ctx->world.local_count > HETI_PROCESS_RANKS)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most",
-                         ctx->local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
-    ctx->processes = iface->processes(ctx->transport.self);
-    ctx->process = iface->process(ctx->transport.self);
-    ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
-                                                         HETI_CAST(size_t, ctx->processes + 1) *
-                                                             sizeof *ctx->process_first));
-    if (!ctx->process_first)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->processes);
-    ctx->process_first[0] = 0;
-    for (i = 0; i < ctx->processes; i++) {
-        int64_t count = ctx->local_count;
+                         ctx->world.local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
+    ctx->world.processes = iface->processes(ctx->world.transport.self);
+    ctx->world.process = iface->process(ctx->world.transport.self);
+    bytes = HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first;
+    ctx->world.process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
+    if (!ctx->world.process_first)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->world.processes);
+    ctx->world.process_first[0] = 0;
+    for (i = 0; i < ctx->world.processes; i++) {
+        int64_t count = ctx->world.local_count;
         HETI_TRY(heti_broadcast(ctx, i, &count, sizeof count));
-        ctx->process_first[i + 1] = ctx->process_first[i] + count;
+        ctx->world.process_first[i + 1] = ctx->world.process_first[i] + count;
     }
-    ctx->first_rank = ctx->process_first[ctx->process];
-    ctx->ranks = ctx->process_first[ctx->processes];
+    ctx->world.first_rank = ctx->world.process_first[ctx->world.process];
+    ctx->world.ranks = ctx->world.process_first[ctx->world.processes];
     return HET_OK;
 }
 
@@ -8390,20 +8416,20 @@ static het_result heti_open_device(heti_rank *r) {
 
 /* The ranks of this process, their devices opened. */
 static het_result heti_open_ranks(het_ctx *ctx) {
-    const size_t bytes = HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
+    const size_t bytes = HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank;
     int64_t i;
     ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
     if (!ctx->rank)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->call, ctx->local_count);
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->call, ctx->world.local_count);
     memset(ctx->rank, 0, bytes);
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
         r->ctx = ctx;
         r->local = i;
-        r->rank = ctx->first_rank + i;
+        r->rank = ctx->world.first_rank + i;
         if (ctx->desc.layout.devices) r->desc = ctx->desc.layout.devices[i];
     }
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         const size_t live = ctx->counter.live;
         HETI_TRY(heti_open_device(&ctx->rank[i]));
         ctx->rank[i].opened = ctx->counter.live - live;
@@ -8465,22 +8491,22 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
 static size_t heti_squares_workspace(const heti_rank *r, int64_t parameter) {
     het_sum_squares_args a;
     memset(&a, 0, sizeof a);
-    a.count = r->ctx->parameter[parameter].count;
+    a.count = r->ctx->chain.parameter[parameter].count;
     return heti_op_workspace(&r->device, HETI_OP(SUM_SQUARES, &a));
 }
 
 /* Adds one use of a parameter; a name seen before with the same shape is the same parameter. */
 static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index) {
-    heti_parameter *to = ctx->parameter;
+    heti_parameter *to = ctx->chain.parameter;
     int64_t i;
     size_t count, bytes;
-    for (i = 0; i < ctx->parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
+    for (i = 0; i < ctx->chain.parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
     *index = i;
     if (p->rows < 1 || p->columns < 1 || !heti_mul(HETI_CAST(size_t, p->rows), HETI_CAST(size_t, p->columns), &count) ||
         !heti_mul(count, 64, &bytes))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name,
                          p->rows, p->columns);
-    if (i < ctx->parameter_count) {
+    if (i < ctx->chain.parameter_count) {
         if (to[i].rows != p->rows || to[i].columns != p->columns)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in "
                                                            "an earlier unit", unit, p->name, p->rows, p->columns,
@@ -8489,7 +8515,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         to[i].bf16 = to[i].bf16 && p->bf16;
         return HET_OK;
     }
-    ctx->parameter_count++;
+    ctx->chain.parameter_count++;
     memset(&to[i], 0, sizeof to[i]);
     memcpy(to[i].name, p->name, sizeof p->name);
     to[i].name[sizeof to[i].name - 1] = 0;
@@ -8511,14 +8537,14 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
 
 static het_result heti_build_chain(het_ctx *ctx) {
     int64_t u, p;
-    for (u = 0; u < ctx->unit_count; u++) {
-        het_described_unit *unit = &ctx->unit[u];
+    for (u = 0; u < ctx->chain.unit_count; u++) {
+        het_described_unit *unit = &ctx->chain.unit[u];
         unit->unit = heti_chain_unit(ctx, u);
         unit->info.program = &unit->program;
-        HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
+        HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
         for (p = 0; p < unit->info.parameters; p++)
             HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
-        if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
+        if ((u == ctx->chain.unit_count - 1) != (unit->info.is_loss != 0))
             return heti_fail(&ctx->error, HET_ERR_INVALID,
                              "unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
                              unit->unit.iface->name);
@@ -8534,34 +8560,35 @@ static int heti_unit_uses(const het_described_unit *unit, int64_t parameter) {
 
 /* Whether exactly the block's units use the parameter. */
 static int heti_block_takes(const het_ctx *ctx, const het_described_block *block, int64_t parameter) {
-    const heti_parameter *p = &ctx->parameter[parameter];
+    const heti_parameter *p = &ctx->chain.parameter[parameter];
     int64_t i;
     if (block->uses != p->uses || block->frozen != p->frozen) return 0;
-    for (i = 0; i < block->uses && heti_unit_uses(&ctx->unit[ctx->use[block->first_use + i]], parameter); i++) {}
-    return i == block->uses;
+    for (i = 0; i < block->uses; i++)
+        if (!heti_unit_uses(&ctx->chain.unit[ctx->chain.use[block->first_use + i]], parameter)) return 0;
+    return 1;
 }
 
 /* Sorts parameters into blocks, in table order, and lays them out within. */
 static void heti_build_blocks(het_ctx *ctx) {
     int64_t p, b, u;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        heti_parameter *parameter = &ctx->parameter[p];
-        for (b = 0; b < ctx->block_count && !heti_block_takes(ctx, &ctx->block[b], p); b++) {}
-        if (b == ctx->block_count) {
-            ctx->block_count++;
-            ctx->block[b].parameter = p;
-            ctx->block[b].frozen = parameter->frozen;
-            ctx->block[b].first_use = ctx->use_count;
-            for (u = 0; u < ctx->unit_count; u++)
-                if (heti_unit_uses(&ctx->unit[u], p)) ctx->use[ctx->use_count++] = u;
-            ctx->block[b].uses = ctx->use_count - ctx->block[b].first_use;
-            parameter->uses = HETI_CAST(int32_t, ctx->block[b].uses);
+    for (p = 0; p < ctx->chain.parameter_count; p++) {
+        heti_parameter *parameter = &ctx->chain.parameter[p];
+        for (b = 0; b < ctx->chain.block_count && !heti_block_takes(ctx, &ctx->chain.block[b], p); b++) {}
+        if (b == ctx->chain.block_count) {
+            ctx->chain.block_count++;
+            ctx->chain.block[b].parameter = p;
+            ctx->chain.block[b].frozen = parameter->frozen;
+            ctx->chain.block[b].first_use = ctx->chain.use_count;
+            for (u = 0; u < ctx->chain.unit_count; u++)
+                if (heti_unit_uses(&ctx->chain.unit[u], p)) ctx->chain.use[ctx->chain.use_count++] = u;
+            ctx->chain.block[b].uses = ctx->chain.use_count - ctx->chain.block[b].first_use;
+            parameter->uses = HETI_CAST(int32_t, ctx->chain.block[b].uses);
         }
         parameter->block = b;
-        parameter->offset = ctx->block[b].elements;
-        ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
-        parameter->weight_offset = ctx->block[b].weight_floats;
-        ctx->block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count),
+        parameter->offset = ctx->chain.block[b].elements;
+        ctx->chain.block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
+        parameter->weight_offset = ctx->chain.block[b].weight_floats;
+        ctx->chain.block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count),
                                                                         parameter->bf16 ? 32 : 16)) /
                                        (parameter->bf16 ? 2 : 1);
     }
@@ -8574,7 +8601,7 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
     int64_t u;
     info[0].program = info[1].program = &program;
     *uses = 0;
-    for (u = 0; u < ctx->unit_count; u++) {
+    for (u = 0; u < ctx->chain.unit_count; u++) {
         const het_unit unit = heti_chain_unit(ctx, u);
         HETI_TRY(heti_describe(ctx, u, &unit, NULL, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
         *uses += info[u % 2].parameters;
@@ -8586,34 +8613,36 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
 static het_result heti_describe_units(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     int64_t u, p;
-    for (u = 0; u < ctx->unit_count; u++) {
-        het_unit_info *info = &ctx->unit[u].info;
-        HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL, info));
+    for (u = 0; u < ctx->chain.unit_count; u++) {
+        het_unit_info *info = &ctx->chain.unit[u].info;
+        HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device, u ? &ctx->chain.unit[u - 1].info : NULL,
+                               info));
         for (p = 0; p < info->parameters; p++)
-            info->workspace = heti_max_size(info->workspace, heti_squares_workspace(r, ctx->unit[u].parameter[p]));
+            info->workspace = heti_max_size(info->workspace,
+                                            heti_squares_workspace(r, ctx->chain.unit[u].parameter[p]));
     }
     return HET_OK;
 }
 
 /* The tables all ranks share, as far as they do not depend on the plan. */
 static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
-    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.layout.recompute_unit ? ctx->unit_count : 0);
-    ctx->unit = HETI_TAKE(arena, het_described_unit, ctx->unit_count);
-    ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
-    ctx->block = HETI_TAKE(arena, het_described_block, uses);
-    ctx->use = HETI_TAKE(arena, int64_t, uses);
+    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.layout.recompute_unit ? ctx->chain.unit_count : 0);
+    ctx->chain.unit = HETI_TAKE(arena, het_described_unit, ctx->chain.unit_count);
+    ctx->chain.parameter = HETI_TAKE(arena, heti_parameter, uses);
+    ctx->chain.block = HETI_TAKE(arena, het_described_block, uses);
+    ctx->chain.use = HETI_TAKE(arena, int64_t, uses);
     ctx->verdict.maximum = HETI_TAKE(arena, uint32_t, uses);
     ctx->verdict.maximum_rank = HETI_TAKE(arena, int32_t, uses);
     ctx->verdict.exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->verdict.saved_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->verdict.grid = HETI_TAKE(arena, double, uses);
-    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
-    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.emulate.link_count);
-    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.emulate.link_count);
-    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
-    ctx->place = HETI_TAKE(arena, uint64_t, ctx->ranks);
+    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->world.local_count * ctx->world.ranks);
+    ctx->emulated.link = HETI_TAKE(arena, het_link, ctx->desc.emulate.link_count);
+    ctx->emulated.link_free = HETI_TAKE(arena, double, 2 * ctx->desc.emulate.link_count);
+    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->world.local_count);
+    ctx->world.place = HETI_TAKE(arena, uint64_t, ctx->world.ranks);
 #ifdef HETI_THREADS
-    ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
+    ctx->threads.posted = HETI_TAKE(arena, heti_post *, ctx->world.local_count);
 #endif
 }
 
@@ -8626,18 +8655,18 @@ static het_result heti_build_tables(het_ctx *ctx) {
     heti_layout_tables(ctx, &ctx->host, uses, &recompute);
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
-    for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
+    for (p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameters += ctx->chain.parameter[p].count;
     if (ctx->desc.layout.recompute_unit) {
-        memcpy(recompute, ctx->desc.layout.recompute_unit, HETI_CAST(size_t, ctx->unit_count));
+        memcpy(recompute, ctx->desc.layout.recompute_unit, HETI_CAST(size_t, ctx->chain.unit_count));
         ctx->desc.layout.recompute_unit = recompute;
     }
     for (i = 0; i < ctx->desc.emulate.link_count; i++) {
-        ctx->link[i] = ctx->desc.emulate.links[i];
-        if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
+        ctx->emulated.link[i] = ctx->desc.emulate.links[i];
+        if (ctx->emulated.link[i].from >= ctx->world.ranks || ctx->emulated.link[i].to >= ctx->world.ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d of %d", i,
-                             ctx->link[i].from, ctx->link[i].to, ctx->ranks);
+                             ctx->emulated.link[i].from, ctx->emulated.link[i].to, ctx->world.ranks);
     }
-    ctx->desc.emulate.links = ctx->link;
+    ctx->desc.emulate.links = ctx->emulated.link;
     return HET_OK;
 }
 
@@ -8661,13 +8690,13 @@ static het_result heti_plain_plan(het_ctx *ctx) {
     het_plan shape, *plan = NULL;
     int64_t i;
     memset(&shape, 0, sizeof shape);
-    shape.units = ctx->unit_count;
-    shape.ranks = shape.pipelines = shape.stages = ctx->ranks;
+    shape.units = ctx->chain.unit_count;
+    shape.ranks = shape.pipelines = shape.stages = ctx->world.ranks;
     shape.slices = heti_max(ctx->desc.limits.max_slices, 1);
     HETI_TRY(het_plan_new(&shape, &ctx->allocator, ctx->call, &plan, &ctx->error));
-    for (i = 0; i < ctx->ranks; i++) {
+    for (i = 0; i < ctx->world.ranks; i++) {
         plan->stage[i].pipeline = plan->stage[i].rank = plan->first_stage[i] = i;
-        plan->stage[i].unit_end = ctx->unit_count;
+        plan->stage[i].unit_end = ctx->chain.unit_count;
         plan->share[i] = plan->state_share[i] = 1.0;
     }
     plan->first_stage[i] = i;
@@ -8680,17 +8709,17 @@ static het_result heti_take_plan(het_ctx *ctx) {
     const het_plan *plan = ctx->desc.layout.plan;
     if (!plan) return heti_plain_plan(ctx);
     HETI_TRY(het_plan_check(plan, ctx->call, &ctx->error));
-    if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
+    if (plan->units != ctx->chain.unit_count || plan->ranks != ctx->world.ranks)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
                                                        "units and %d ranks", plan->units, plan->ranks,
-                                                       ctx->unit_count, ctx->ranks);
+                                                       ctx->chain.unit_count, ctx->world.ranks);
     return heti_copy_plan(ctx, plan);
 }
 
 static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const het_described_block *block) {
     int64_t i;
     for (i = 0; i < block->uses; i++) {
-        const int64_t unit = ctx->use[block->first_use + i];
+        const int64_t unit = ctx->chain.use[block->first_use + i];
         if (unit >= stage->unit_begin && unit < stage->unit_end) return 1;
     }
     return 0;
@@ -8700,24 +8729,24 @@ static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const het
    parameter's start (het_sum_squares_args), or only at its start where the optimizer needs whole
    matrices. */
 static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) {
+    const int64_t end = ctx->chain.block[block].elements;
     int64_t p, best = 0;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const heti_parameter *parameter = &ctx->parameter[p];
+    for (p = 0; p < ctx->chain.parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->chain.parameter[p];
         int64_t inside = target - parameter->offset, cut;
         if (parameter->block != block) continue;
         if (inside < 0 || ctx->desc.optimizer.iface->whole_matrices) inside = 0;
         inside = (inside + 512) / 1024 * 1024;
-        cut = inside >= parameter->count ? ctx->block[block].elements : parameter->offset + inside;
+        cut = inside >= parameter->count ? end : parameter->offset + inside;
         if (heti_abs(cut - target) < heti_abs(best - target)) best = cut;
     }
-    if (heti_abs(ctx->block[block].elements - target) < heti_abs(best - target)) best = ctx->block[block].elements;
-    return best;
+    return heti_abs(end - target) < heti_abs(best - target) ? end : best;
 }
 
 /* Shares a block out among its holders by state_share. What rounding gave a rank too little or too
    much, `owed` carries to the next block. */
 static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
-    het_described_block *block = &ctx->block[b];
+    het_described_block *block = &ctx->chain.block[b];
     heti_owners *owners = &ctx->share.owners[b];
     double total = 0.0;
     int64_t i, last = owners->holders - 1; /* the last one that gets anything */
@@ -8754,9 +8783,10 @@ static void heti_find_members(const het_ctx *ctx, heti_owners *owners) {
 /* Whether a rank may sit with the ranks [count] of a seat: all are somewhere, and each somewhere
    else. */
 static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated, int64_t count) {
+    const uint64_t *place = ctx->world.place;
     int64_t i;
     for (i = 0; i < count; i++)
-        if (ctx->place[rank] == 0 || ctx->place[seated[i]] == 0 || ctx->place[seated[i]] == ctx->place[rank]) return 0;
+        if (place[rank] == 0 || place[seated[i]] == 0 || place[seated[i]] == place[rank]) return 0;
     return 1;
 }
 
@@ -8774,7 +8804,7 @@ static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
         const int64_t first = taken;
         if (rank[next] < 0) continue; /* has one */
         owners->seat[owners->seats++] = first;
-        for (i = next; i < holders && (i == next || ctx->place[owners->holder[first]] != 0); i++) {
+        for (i = next; i < holders && (i == next || ctx->world.place[owners->holder[first]] != 0); i++) {
             if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], owners->holder + first, taken - first)) continue;
             owners->holder[taken++] = rank[i];
             rank[i] = -1;
@@ -8790,12 +8820,12 @@ static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
 /* Holders of every block, and who owns which part. table: room for all there will be. */
 static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
     int64_t b, i, s;
-    for (b = 0; b < ctx->block_count; b++) {
+    for (b = 0; b < ctx->chain.block_count; b++) {
         heti_owners *owners = &ctx->share.owners[b];
         int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
         for (s = 0; s < ctx->share.plan->stages; s++) {
             const het_stage *stage = &ctx->share.plan->stage[s];
-            if (!heti_stage_uses(ctx, stage, &ctx->block[b])) continue;
+            if (!heti_stage_uses(ctx, stage, &ctx->chain.block[b])) continue;
             for (i = owners->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
             if (i > 0 && rank[i - 1] == stage->rank) continue;
             memmove(rank + i + 1, rank + i, HETI_CAST(size_t, owners->holders - i) * sizeof *rank);
@@ -8843,8 +8873,8 @@ static void heti_find_groups(het_ctx *ctx) {
     const int trains = ctx->desc.inference != HET_YES;
     int64_t b, p, s;
     ctx->share.groups = 0;
-    for (b = 0; b < ctx->block_count; b++) {
-        het_described_block *block = &ctx->block[b];
+    for (b = 0; b < ctx->chain.block_count; b++) {
+        het_described_block *block = &ctx->chain.block[b];
         heti_owners *owners = &ctx->share.owners[b];
         for (s = 0; s < owners->seats; s++) {
             const int64_t members = owners->seat[s + 1] - owners->seat[s];
@@ -8866,8 +8896,9 @@ static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
     double seconds = 1e-6;
     int64_t i;
     for (i = 0; i < ctx->desc.emulate.link_count; i++)
-        if ((ctx->link[i].from == a && ctx->link[i].to == b) || (ctx->link[i].from == b && ctx->link[i].to == a))
-            seconds += ctx->link[i].latency;
+        if ((ctx->emulated.link[i].from == a && ctx->emulated.link[i].to == b) ||
+            (ctx->emulated.link[i].from == b && ctx->emulated.link[i].to == a))
+            seconds += ctx->emulated.link[i].latency;
     return seconds;
 }
 
@@ -8922,29 +8953,30 @@ static void heti_build_tree(het_ctx *ctx, double *heard) {
     heti_tree *t = &ctx->share.tree;
     int64_t p, r, own = -1;
     t->working = t->watching = t->speaker = 0;
-    for (p = 0; p < ctx->processes; p++) {
-        for (r = ctx->process_first[p]; r < ctx->process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
-        if (r == ctx->process_first[p + 1]) continue;
-        if (p == ctx->process) own = r;
+    for (p = 0; p < ctx->world.processes; p++) {
+        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
+        if (r == ctx->world.process_first[p + 1]) continue;
+        if (p == ctx->world.process) own = r;
         t->place[t->working++].rank = r;
     }
     heti_grow_tree(ctx, t->place, t->working, NULL);
     if (own >= 0) {
         heti_tree_place *place = t->place + t->working;
         int64_t count = 0;
-        for (r = own; r < ctx->first_rank + ctx->local_count; r++)
+        for (r = own; r < ctx->world.first_rank + ctx->world.local_count; r++)
             if (heti_has_stage(ctx, r)) place[count++].rank = r;
         heti_grow_tree(ctx, place, count, heard);
         memmove(place, place + 1, HETI_CAST(size_t, count - 1) * sizeof *place); /* the first one has its place */
         t->working += count - 1;
     }
-    for (p = 0; p < ctx->processes; p++) {
-        for (r = ctx->process_first[p]; r < ctx->process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
-        if (r == ctx->process_first[p + 1]) t->place[t->working + t->watching++].rank = ctx->process_first[p];
+    for (p = 0; p < ctx->world.processes; p++) {
+        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
+        if (r == ctx->world.process_first[p + 1])
+            t->place[t->working + t->watching++].rank = ctx->world.process_first[p];
     }
     heti_grow_tree(ctx, t->place + t->working, t->watching, NULL);
     t->place[t->working].from = t->place[0].rank;
-    while (!heti_in_tree(ctx, ctx->first_rank + t->speaker)) t->speaker++;
+    while (!heti_in_tree(ctx, ctx->world.first_rank + t->speaker)) t->speaker++;
 }
 
 /* Tables whose sizes the plan decides. */
@@ -8952,15 +8984,15 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     heti_share *share = &ctx->share;
     const het_plan *plan = share->plan;
     int64_t b, s, i, holders = 0, places = 0;
-    for (b = 0; b < ctx->block_count; b++)
-        for (s = 0; s < plan->stages; s++) holders += heti_stage_uses(ctx, &plan->stage[s], &ctx->block[b]);
-    for (i = 0; i < ctx->ranks; i++) places += ctx->place[i] != 0;
-    share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->block_count);
-    *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->block_count);
+    for (b = 0; b < ctx->chain.block_count; b++)
+        for (s = 0; s < plan->stages; s++) holders += heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b]);
+    for (i = 0; i < ctx->world.ranks; i++) places += ctx->world.place[i] != 0;
+    share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
+    *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->chain.block_count);
     share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? holders / 2 + 2 * plan->stages : 0);
-    *owed = HETI_TAKE(&share->arena, double, ctx->ranks);
-    share->tree.place = HETI_TAKE(&share->arena, heti_tree_place, ctx->processes + ctx->local_count + 1);
-    share->part = HETI_TAKE(&share->arena, heti_part, ctx->local_count);
+    *owed = HETI_TAKE(&share->arena, double, ctx->world.ranks);
+    share->tree.place = HETI_TAKE(&share->arena, heti_tree_place, ctx->world.processes + ctx->world.local_count + 1);
+    share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * (plan->slices + 1));
@@ -8974,7 +9006,7 @@ static het_result heti_build_owners(het_ctx *ctx) {
     heti_layout_share(ctx, &table, &owed);
     HETI_TRY(heti_arena_start(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error));
     heti_layout_share(ctx, &table, &owed);
-    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
+    for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
     heti_build_holders(ctx, table, owed);
     heti_build_tree(ctx, owed);
     heti_find_groups(ctx);
@@ -9032,18 +9064,18 @@ static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compu
     het_result result;
     int64_t b,
             *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
-                                                     HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
+                                                     HETI_CAST(size_t, ctx->chain.block_count + 1) * sizeof *start));
     if (!start)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->call, ctx->block_count);
-    for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
-    start[b] = ctx->use_count;
-    blocks.count = ctx->block_count;
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->call, ctx->chain.block_count);
+    for (b = 0; b < ctx->chain.block_count; b++) start[b] = ctx->chain.block[b].first_use;
+    start[b] = ctx->chain.use_count;
+    blocks.count = ctx->chain.block_count;
     blocks.start = start;
-    blocks.unit = ctx->use;
+    blocks.unit = ctx->chain.use;
     result = het_schedule_complete(ctx->share.plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule,
                                    &ctx->error);
     if (result == HET_OK) result = het_schedule_check(ctx->share.plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
-    heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start);
+    heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->chain.block_count + 1) * sizeof *start);
     return result;
 }
 
@@ -9122,9 +9154,9 @@ static het_result heti_place_units(heti_rank *r) {
             &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
         for (u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
-            unit->info.program = &ctx->unit[u].program; /* all ranks', and already there */
-            HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL,
-                                   &unit->info));
+            unit->info.program = &ctx->chain.unit[u].program; /* all ranks', and already there */
+            HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
+                                   u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
                                   : planned->recompute != 0 || layout->recompute == HET_YES);
@@ -9155,7 +9187,7 @@ static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
     for (p = 0; p < plan->pipelines; p++)
         for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
             const het_stage *stage = &plan->stage[s];
-            const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
+            const het_unit_info *last = &r->ctx->chain.unit[stage->unit_end - 1].info;
             int64_t width = 0;
             if ((stage->rank != r->rank && stage[1].rank != r->rank) || heti_on_lane(r->ctx, stage->rank,
                 stage[1].rank) != on_lane)
@@ -9179,15 +9211,16 @@ static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
 
 /* Whether ranks keep only the part of a block's gradient that they own. */
 static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
-    return ctx->desc.layout.shard_gradients == HET_YES && !ctx->block[b].frozen && ctx->share.owners[b].holders > 1;
+    return ctx->desc.layout.shard_gradients == HET_YES && !ctx->chain.block[b].frozen &&
+           ctx->share.owners[b].holders > 1;
 }
 
 /* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is
    none. */
 static int64_t heti_next_sharded(const het_ctx *ctx, int64_t unit, int64_t after) {
     int64_t i, next = -1;
-    for (i = 0; i < ctx->unit[unit].info.parameters; i++) {
-        const int64_t b = ctx->parameter[ctx->unit[unit].parameter[i]].block;
+    for (i = 0; i < ctx->chain.unit[unit].info.parameters; i++) {
+        const int64_t b = ctx->chain.parameter[ctx->chain.unit[unit].parameter[i]].block;
         if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, b)) next = b;
     }
     return next;
@@ -9199,7 +9232,7 @@ static int64_t heti_shard_place(const het_ctx *ctx, int64_t unit, int64_t b) {
     int64_t other, sum = 0;
     for (other = heti_next_sharded(ctx, unit, -1); other >= 0 && other != b; other = heti_next_sharded(ctx, unit,
         other))
-        sum += ctx->block[other].elements;
+        sum += ctx->chain.block[other].elements;
     return sum;
 }
 
@@ -9207,13 +9240,13 @@ static int64_t heti_shard_place(const het_ctx *ctx, int64_t unit, int64_t b) {
 static int64_t heti_shard_streams(const heti_rank *r, heti_shard_stream *peer) {
     const het_ctx *ctx = r->ctx;
     int64_t rank, b, count = 0;
-    for (rank = 0; rank < ctx->ranks && ctx->desc.layout.shard_gradients == HET_YES; rank++) {
-        for (b = 0; b < ctx->block_count; b++) {
+    for (rank = 0; rank < ctx->world.ranks && ctx->desc.layout.shard_gradients == HET_YES; rank++) {
+        for (b = 0; b < ctx->chain.block_count; b++) {
             const heti_owners *owners = &ctx->share.owners[b];
             if (heti_is_sharded(ctx, b) && heti_holder_of(owners, r->rank) >= 0 && heti_holder_of(owners, rank) >= 0)
                 break;
         }
-        if (rank == r->rank || b == ctx->block_count) continue;
+        if (rank == r->rank || b == ctx->chain.block_count) continue;
         if (peer) peer[count].rank = rank;
         count++;
     }
@@ -9270,7 +9303,7 @@ static int heti_fills_sums(const heti_rank *r) { return r->takes_beta && r->part
 /* Whether one call of a product makes all of a parameter's gradient in a step. */
 static int heti_is_whole(const heti_rank *r, int64_t parameter) {
     const het_ctx *ctx = r->ctx;
-    const heti_parameter *p = &ctx->parameter[parameter];
+    const heti_parameter *p = &ctx->chain.parameter[parameter];
     return p->product == 2 && p->uses == 1 && ctx->share.owners[p->block].holders == 1 && heti_fills_sums(r)
         && ctx->desc.limits.max_micro_batches == 1 && ctx->share.plan->slices == 1;
 }
@@ -9292,7 +9325,8 @@ static int64_t heti_sum_width(const heti_rank *r, int64_t p) {
 }
 
 static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
-    return HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->parameter[p].count), 16)) * heti_sum_width(r, p);
+    return HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->chain.parameter[p].count),
+                                            16)) * heti_sum_width(r, p);
 }
 
 /* Places for the sums of a trained block, of a sharded one for the owned part; from the first of
@@ -9303,8 +9337,8 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
     const int64_t place = heti_holder_of(owners, r->rank);
     const int sharded = heti_is_sharded(r->ctx, b);
     int64_t p, at = sharded ? part->sum_floats - 2 * owners->cut[place] : part->sum_floats;
-    for (p = r->ctx->block[b].parameter; p < r->ctx->parameter_count; p++) {
-        if (r->ctx->parameter[p].block != b) continue;
+    for (p = r->ctx->chain.block[b].parameter; p < r->ctx->chain.parameter_count; p++) {
+        if (r->ctx->chain.parameter[p].block != b) continue;
         part->sum_at[p] = at;
         if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
     }
@@ -9320,8 +9354,8 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
     int64_t u, q;
     memset(&sums, 0, sizeof sums);
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
-        for (q = 0; q < r->ctx->unit[u].info.parameters; q++) {
-            const int64_t p = r->ctx->unit[u].parameter[q];
+        for (q = 0; q < r->ctx->chain.unit[u].info.parameters; q++) {
+            const int64_t p = r->ctx->chain.unit[u].parameter[q];
             if (r->part->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
             (void)heti_reserve(&sums, heti_sum_floats(r, p), sizeof(float));
             r->part->sum_at[p] = -HETI_CAST(int64_t, sums.used / sizeof(float)); /* from the end of the slot, for now */
@@ -9336,7 +9370,7 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
 /* Late sums, or all others, were placed from `from` bytes of the rank's memory on. */
 static void heti_move_sums(heti_rank *r, int late, size_t from) {
     int64_t p;
-    for (p = 0; p < r->ctx->parameter_count; p++)
+    for (p = 0; p < r->ctx->chain.parameter_count; p++)
         if (r->part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
             r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
 }
@@ -9346,9 +9380,9 @@ static void heti_layout_blocks(heti_rank *r) {
     heti_part *part = r->part;
     int64_t b, p;
     part->weight_elements = part->sum_floats = part->state_elements = 0;
-    for (p = 0; p < r->ctx->parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
-    for (b = 0; b < r->ctx->block_count; b++) {
-        const het_described_block *block = &r->ctx->block[b];
+    for (p = 0; p < r->ctx->chain.parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
+    for (b = 0; b < r->ctx->chain.block_count; b++) {
+        const het_described_block *block = &r->ctx->chain.block[b];
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
         part->weight_at[b] = place < 0 ? -1 : part->weight_elements;
@@ -9443,7 +9477,7 @@ static int heti_layout_activations(heti_rank *r) {
     part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = 0;
     memset(part->stream_width, 0, sizeof part->stream_width);
     for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
-    for (p = 0; p < r->ctx->parameter_count; p++)
+    for (p = 0; p < r->ctx->chain.parameter_count; p++)
         if (part->sum_at[p] != HETI_NOWHERE)
             part->shared_bytes = heti_max_size(part->shared_bytes, heti_squares_workspace(r, p));
     return fits;
@@ -9495,9 +9529,9 @@ static het_result heti_layout(heti_rank *r, char *base) {
     heti_move_sums(r, 0, arena.used);
     part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
     for (s = 0; s < 2; s++) part->shard.buffer[s] = HETI_TAKE(&arena, double, part->shard.elements);
-    part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
-    part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
-    part->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
+    part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->chain.parameter_count);
+    part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->chain.parameter_count);
+    part->grid = HETI_TAKE(&arena, double, r->ctx->chain.parameter_count);
     HETI_MARK(gradients);
     for (s = 0; s < r->ctx->slots; s++) part->state[s] = HETI_TAKE(&arena, float, part->state_elements);
     HETI_MARK(optimizer);
@@ -9542,8 +9576,8 @@ static int64_t heti_graph_places(const heti_rank *r) {
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw()) return 0;
-    for (u = 0; u < ctx->unit_count; u++)
-        if (ctx->unit[u].unit.iface->forward != het_program_forward) return 0;
+    for (u = 0; u < ctx->chain.unit_count; u++)
+        if (ctx->chain.unit[u].unit.iface->forward != het_program_forward) return 0;
     return 2 * r->part->actions + 16;
 }
 
@@ -9552,7 +9586,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
     const int64_t rows = ctx->desc.limits.max_tokens, sequences = ctx->desc.limits.max_sequences,
-                  outgoing = ctx->ranks > 1 ? 2 : 0;
+                  outgoing = ctx->world.ranks > 1 ? 2 : 0;
     int64_t i;
     size_t mark;
     part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
@@ -9560,19 +9594,19 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count);
-    part->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
-    part->sum_at = HETI_TAKE(arena, int64_t, ctx->parameter_count);
-    part->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    part->weight_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
+    part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends);
     part->shard.peer = HETI_TAKE(arena, heti_shard_stream, part->shard.peers);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
     part->graph = HETI_TAKE(arena, heti_graph, part->graphs);
-    part->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
-    part->ring.reached = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
-    part->ring.ready = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
-    part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->ranks + 1 : 0);
+    part->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->chain.block_count);
+    part->ring.reached = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
+    part->ring.ready = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
+    part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->world.ranks + 1 : 0);
     for (i = 0; i < part->batch_slot_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
         if (arena->base) {
@@ -9587,10 +9621,10 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->host_weight = HETI_TAKE(arena, float, rows);
     part->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
     part->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    part->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->parameter_count +
-                                                       heti_max(ctx->parameter_count, 2 * ctx->block_count),
-                                                       ctx->ranks));
-    part->empty = HETI_TAKE(arena, int32_t, ctx->parameter_count);
+    part->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->chain.parameter_count +
+                                                       heti_max(ctx->chain.parameter_count, 2 * ctx->chain.block_count),
+                                                       ctx->world.ranks));
+    part->empty = HETI_TAKE(arena, int32_t, ctx->chain.parameter_count);
     mark = arena->used;
     for (i = 0; i < part->message_count + outgoing; i++) {
         char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + part->message_bytes));
@@ -9627,7 +9661,7 @@ static het_result heti_map_rank(heti_rank *r) {
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
     part->sizes.communication = part->communication_bytes;
-    part->sizes.parameters = ctx->parameters;
+    part->sizes.parameters = ctx->chain.parameters;
     if (r->desc.memory_limit && part->sizes.device + part->sizes.communication > r->desc.memory_limit)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "rank %d, device %s: needs %b and %b for messages, %b more than "
                                                      "its memory_limit of %b", r->rank, r->device.iface->name,
@@ -9643,14 +9677,15 @@ static void heti_count_host(het_ctx *ctx) {
     size_t saved = 0, shared = sizeof *ctx + ctx->host.size + ctx->share.arena.size + ctx->share.plan->size +
            ctx->share.schedule->size;
     int64_t i;
-    shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
-    if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
-    for (i = 0; i < ctx->local_count; i++) {
+    shared += HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank;
+    if (ctx->world.process_first != ctx->world.alone)
+        shared += HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first;
+    for (i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
         r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0);
     }
-    for (i = 0; i < ctx->parameter_count && trains && ctx->first_rank == 0; i++) {
-        const heti_parameter *p = &ctx->parameter[i];
+    for (i = 0; i < ctx->chain.parameter_count && trains && ctx->world.first_rank == 0; i++) {
+        const heti_parameter *p = &ctx->chain.parameter[i];
         const int64_t arrays = (!adapts || p->adapter) + (p->frozen ? 0 : ctx->slots);
         saved += HETI_CAST(size_t, arrays * p->count) * sizeof(float);
     }
@@ -9668,7 +9703,7 @@ static het_result heti_build_share(het_ctx *ctx) {
                                                      ctx->desc.limits.max_tokens);
     HETI_TRY(heti_build_owners(ctx));
     HETI_TRY(heti_take_schedule(ctx));
-    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
+    for (i = 0; i < ctx->world.local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
     heti_count_host(ctx);
     ctx->desc.layout.plan = ctx->share.plan;
     ctx->desc.layout.schedule = NULL;
@@ -9732,8 +9767,8 @@ static het_result heti_init_weights(heti_rank *r) {
     int64_t number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
     int64_t p, first, n;
     if (result != HET_OK) return heti_fail(&r->error, result, "no device to draw the first weights on");
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const heti_parameter *parameter = &ctx->parameter[p];
+    for (p = 0; p < ctx->chain.parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->chain.parameter[p];
         const int factor = parameter->adapter != 0;
         const uint64_t stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
         if (r->part->weight_at[parameter->block] < 0) continue;
@@ -9793,7 +9828,7 @@ static het_result heti_open_memory(heti_rank *r) {
 static het_result heti_open_memories(het_ctx *ctx) {
     int64_t i;
     ctx->has_gradient = 0;
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
         ctx->error = ctx->rank[i].error;
@@ -9831,11 +9866,11 @@ static void heti_release_rank(heti_rank *r) {
 /* Gives back what a share has on devices, and leaves its groups. */
 static void heti_close_share(het_ctx *ctx, heti_share *share) {
     int64_t i;
-    for (i = 0; share->part && i < ctx->local_count; i++)
+    for (i = 0; share->part && i < ctx->world.local_count; i++)
         heti_abort_ends(&ctx->desc.layout.communicators, &share->part[i], ctx->failed != 0);
-    for (i = 0; share->part && i < ctx->local_count; i++)
+    for (i = 0; share->part && i < ctx->world.local_count; i++)
         heti_leave_ends(&ctx->desc.layout.communicators, &share->part[i]);
-    for (i = 0; share->part && i < ctx->local_count; i++) {
+    for (i = 0; share->part && i < ctx->world.local_count; i++) {
         heti_close_memory(&ctx->rank[i], &share->part[i]);
         heti_close_ends(&ctx->rank[i], &share->part[i]);
     }
@@ -9843,7 +9878,7 @@ static void heti_close_share(het_ctx *ctx, heti_share *share) {
 
 static void heti_free_share(het_ctx *ctx, heti_share *share) {
     int64_t i;
-    for (i = 0; share->part && i < ctx->local_count; i++) heti_arena_end(&share->part[i].host, &ctx->allocator);
+    for (i = 0; share->part && i < ctx->world.local_count; i++) heti_arena_end(&share->part[i].host, &ctx->allocator);
     het_schedule_free(share->schedule);
     het_plan_free(share->plan);
     heti_arena_end(&share->arena, &ctx->allocator);
@@ -9856,13 +9891,13 @@ static void heti_release(het_ctx *ctx) {
     int64_t i;
     heti_end_threads(ctx);
     heti_close_share(ctx, &ctx->share);
-    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
-    if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
+    for (i = 0; ctx->rank && i < ctx->world.local_count; i++) heti_release_rank(&ctx->rank[i]);
+    if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank);
     heti_free_share(ctx, &ctx->share);
     heti_arena_end(&ctx->host, &ctx->allocator);
-    if (ctx->process_first && ctx->process_first != ctx->alone)
-        heti_free(&ctx->allocator, ctx->process_first,
-                  HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first);
+    if (ctx->world.process_first && ctx->world.process_first != ctx->world.alone)
+        heti_free(&ctx->allocator, ctx->world.process_first,
+                  HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first);
     inner.free(inner.user, ctx, sizeof *ctx);
 }
 
@@ -9872,12 +9907,12 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     heti_xxh64 state;
     int64_t i;
     heti_xxh64_start(&state, 0);
-    for (i = 0; i < ctx->parameter_count; i++) {
-        heti_xxh64_add(&state, ctx->parameter[i].name, strlen(ctx->parameter[i].name));
-        heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
-        heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
-        heti_xxh64_add(&state, &ctx->parameter[i].frozen, sizeof ctx->parameter[i].frozen);
-        heti_xxh64_add(&state, &ctx->parameter[i].bf16, sizeof ctx->parameter[i].bf16);
+    for (i = 0; i < ctx->chain.parameter_count; i++) {
+        heti_xxh64_add(&state, ctx->chain.parameter[i].name, strlen(ctx->chain.parameter[i].name));
+        heti_xxh64_add(&state, &ctx->chain.parameter[i].rows, sizeof ctx->chain.parameter[i].rows);
+        heti_xxh64_add(&state, &ctx->chain.parameter[i].columns, sizeof ctx->chain.parameter[i].columns);
+        heti_xxh64_add(&state, &ctx->chain.parameter[i].frozen, sizeof ctx->chain.parameter[i].frozen);
+        heti_xxh64_add(&state, &ctx->chain.parameter[i].bf16, sizeof ctx->chain.parameter[i].bf16);
     }
     *parameters = heti_xxh64_end(&state);
     heti_xxh64_start(&state, 0);
@@ -9885,8 +9920,9 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
     heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
     heti_xxh64_add(&state, ctx->share.schedule->start,
-                   HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->share.schedule->start);
-    heti_xxh64_add(&state, ctx->share.schedule->action, HETI_CAST(size_t, ctx->share.schedule->start[ctx->ranks]) *
+                   HETI_CAST(size_t, ctx->world.ranks + 1) * sizeof *ctx->share.schedule->start);
+    heti_xxh64_add(&state, ctx->share.schedule->action,
+                   HETI_CAST(size_t, ctx->share.schedule->start[ctx->world.ranks]) *
                    sizeof *ctx->share.schedule->action);
     *plan_and_schedule = heti_xxh64_end(&state);
 }
@@ -9905,7 +9941,7 @@ static het_result heti_agree(het_ctx *ctx) {
     heti_desc_agreed(&ctx->desc, &mine);
     heti_text_write(&mine, ",hetrain=%d,parameters=%x,plan_and_schedule=%x", HETI_CAST(int64_t, het_version()),
                     parameters, plan);
-    for (i = 0; i < ctx->processes; i++) { /* all of them, so that each finds what differs by itself */
+    for (i = 0; i < ctx->world.processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
         HETI_TRY(heti_broadcast(ctx, i, other, SIZE));
         other[SIZE - 1] = 0;
@@ -9919,7 +9955,7 @@ static het_result heti_agree(het_ctx *ctx) {
         text[heti_min(HETI_CAST(int64_t, at - same), HETI_CAST(int64_t, sizeof text - 1))] = 0;
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "process %d was given %s, process %d %s: model, plan and "
                                                          "options must be the same in all", i, other + same,
-                                                             ctx->process, text);
+                                                             ctx->world.process, text);
     }
     return result;
 }
@@ -9930,9 +9966,9 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     heti_take_desc(ctx, desc);
     HETI_TRY(heti_find_ranks(ctx));
     HETI_TRY(heti_build_tables(ctx));
-    if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
+    if (ctx->world.ranks > 1 && ctx->chain.parameter_count > 2 * HETI_STAGING)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks",
-                         ctx->parameter_count, HETI_CAST(int64_t, 2 * HETI_STAGING));
+                         ctx->chain.parameter_count, HETI_CAST(int64_t, 2 * HETI_STAGING));
     ctx->desc.units = NULL; /* copied */
     HETI_TRY(heti_open_ranks(ctx));
     if (ctx->purpose == HETI_TO_DESCRIBE) return heti_describe_units(&ctx->rank[0]);
@@ -9942,7 +9978,8 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
 
 /* The other processes need not wait for this one. */
 static void heti_call_off(het_ctx *ctx, het_result result) {
-    if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
+    const het_transport *transport = &ctx->world.transport;
+    if (transport->iface) transport->iface->abort(transport->self, result, ctx->error.text);
 }
 
 /* A context without device memory; het_create, het_memory_estimate and het_describe start here. */
@@ -9981,13 +10018,13 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx *
 static het_result heti_start(het_ctx *ctx) {
     int64_t i;
     HETI_TRY(heti_open_memories(ctx));
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         if (heti_init_weights(&ctx->rank[i]) == HET_OK) continue;
         ctx->error = ctx->rank[i].error;
         return ctx->error.code;
     }
     HETI_TRY(heti_begin_threads(ctx));
-    if (ctx->transport.iface) HETI_TRY(heti_agree(ctx));
+    if (ctx->world.transport.iface) HETI_TRY(heti_agree(ctx));
     return heti_join_groups(ctx, NULL);
 }
 
@@ -9996,8 +10033,8 @@ static void heti_tell_kernels(const het_ctx *ctx) {
     const het_logger *logger = &ctx->desc.host.logger;
     int64_t i = 0;
     if (!logger->log || het_cpu_device() != &heti_ref_iface) return;
-    while (i < ctx->local_count && ctx->rank[i].device.iface != &heti_ref_iface) i++;
-    if (i < ctx->local_count)
+    while (i < ctx->world.local_count && ctx->rank[i].device.iface != &heti_ref_iface) i++;
+    if (i < ctx->world.local_count)
         logger->log(logger->user, HET_LOG_WARNING, HET_OK,
                     "reference kernels: put hetrain_cpu.h beside hetrain.h, about 90 times faster");
 }
@@ -10042,8 +10079,8 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
     result = heti_new(desc, HETI_TO_ESTIMATE, &ctx, error);
     heti_fp_leave(&fp);
     if (result != HET_OK) return result;
-    if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].part->sizes;
-    else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->local_count);
+    if (rank >= 0 && rank < ctx->world.local_count) *memory = ctx->rank[rank].part->sizes;
+    else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->world.local_count);
     heti_release(ctx);
     return result;
 }
@@ -10074,12 +10111,12 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
         return heti_fail(error, HET_ERR_OOM, "het_describe: no memory for %b", HETI_CAST(uint64_t, sizeof d));
     }
     d.desc = d.ctx->desc;
-    d.units = d.ctx->unit_count;
-    d.blocks = d.ctx->block_count;
-    d.uses = d.ctx->use_count;
-    d.unit = d.ctx->unit;
-    d.block = d.ctx->block;
-    d.use = d.ctx->use;
+    d.units = d.ctx->chain.unit_count;
+    d.blocks = d.ctx->chain.block_count;
+    d.uses = d.ctx->chain.use_count;
+    d.unit = d.ctx->chain.unit;
+    d.block = d.ctx->chain.block;
+    d.use = d.ctx->chain.use;
     *to = d;
     *description = to;
     return HET_OK;
@@ -10498,16 +10535,16 @@ static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element)
 
 /* The same of a block that several ranks hold. */
 static void *heti_block_sum_at(const heti_rank *r, int64_t b, int64_t element) {
-    return heti_sum_at(r, r->ctx->block[b].parameter, element);
+    return heti_sum_at(r, r->ctx->chain.block[b].parameter, element);
 }
 
 static int heti_is_trained(const heti_rank *r, int64_t b) {
-    return r->part->sum_at[r->ctx->block[b].parameter] != HETI_NOWHERE;
+    return r->part->sum_at[r->ctx->chain.block[b].parameter] != HETI_NOWHERE;
 }
 
 /* Zeros for a sum into which nothing was written. */
 static het_result heti_fill_sum(heti_rank *r, int64_t parameter) {
-    const int64_t floats = r->ctx->parameter[parameter].count * heti_sum_width(r, parameter);
+    const int64_t floats = r->ctx->chain.parameter[parameter].count * heti_sum_width(r, parameter);
     if (!r->part->empty[parameter]) return HET_OK;
     r->part->empty[parameter] = 0;
     return heti_clear(r, heti_sum_at(r, parameter, 0), HETI_CAST(size_t, floats) * sizeof(float));
@@ -10516,8 +10553,8 @@ static het_result heti_fill_sum(heti_rank *r, int64_t parameter) {
 /* Of a block, or of all (-1). */
 static het_result heti_fill_sums(heti_rank *r, int64_t b) {
     int64_t p;
-    for (p = 0; p < r->ctx->parameter_count; p++)
-        if (b < 0 || r->ctx->parameter[p].block == b) HETI_TRY(heti_fill_sum(r, p));
+    for (p = 0; p < r->ctx->chain.parameter_count; p++)
+        if (b < 0 || r->ctx->chain.parameter[p].block == b) HETI_TRY(heti_fill_sum(r, p));
     return HET_OK;
 }
 
@@ -10633,7 +10670,7 @@ static het_result heti_advance_move(heti_rank *r, int *over) {
 /* What a member of the rank's seat gets from it in the present job, for the timeline. */
 static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes) {
     heti_part *part = r->part;
-    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->ranks + peer];
+    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->world.ranks + peer];
     if (bytes == 0 || peer == r->rank) return;
     traffic->reductions++;
     traffic->reduction_bytes += bytes;
@@ -10717,7 +10754,7 @@ static het_result heti_advance_ring(heti_rank *r) {
 
 /* Whether a block's REDUCE or GATHER has something to do: several ranks have its sum. */
 static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
-    return !ctx->block[b].frozen && ctx->share.owners[b].holders > 1 && (gather || !heti_is_sharded(ctx, b));
+    return !ctx->chain.block[b].frozen && ctx->share.owners[b].holders > 1 && (gather || !heti_is_sharded(ctx, b));
 }
 
 /* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
@@ -10730,7 +10767,7 @@ static void heti_order_rings(heti_rank *r) {
     for (i = 0; i < part->actions; i++) {
         const het_action *a = &part->action[i];
         const int32_t gather = a->kind == HET_ACTION_GATHER;
-        const int64_t *ready = ring->ready + gather * r->ctx->block_count;
+        const int64_t *ready = ring->ready + gather * r->ctx->chain.block_count;
         if ((a->kind != HET_ACTION_REDUCE && !gather) || !heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a->stage,
             gather))
             continue;
@@ -10753,7 +10790,7 @@ static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
     while (job->block != b || job->gather != gather) job++;
     job->record = record;
     part->ring.jobs++;
-    part->ring.reached[b + gather * r->ctx->block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
+    part->ring.reached[b + gather * r->ctx->chain.block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
     for (i = 0; heti_move_of(r, job, i, &m); i++)
         part->record[record].bytes += (m.send_end - m.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
@@ -10810,7 +10847,7 @@ static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
 /* Whether unit `unit` has added its parameters' gradients when an action's call of it is over. */
 static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t unit) {
     if (a->kind == HET_ACTION_B) return 1;
-    return a->kind == (ctx->unit[unit].info.is_loss ? HET_ACTION_I : HET_ACTION_W);
+    return a->kind == (ctx->chain.unit[unit].info.is_loss ? HET_ACTION_I : HET_ACTION_W);
 }
 
 /* Moves to the next backward call of rank `from` that has something to send; 0: there is none. */
@@ -10953,7 +10990,7 @@ static int heti_shard_free(const heti_rank *r) {
 /* Before a unit's backward call that adds gradients: zeros where it adds to what may be empty, and
    in the buffer of what is sharded. */
 static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
-    const het_described_unit *u = &r->ctx->unit[unit];
+    const het_described_unit *u = &r->ctx->chain.unit[unit];
     int64_t i;
     for (i = 0; i < u->info.parameters; i++)
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
@@ -10965,7 +11002,7 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
 
 /* Behind it: the own part is added, the others may leave. `rows`: of the call. */
 static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
-    const het_described_unit *u = &r->ctx->unit[unit];
+    const het_described_unit *u = &r->ctx->chain.unit[unit];
     heti_part *part = r->part;
     heti_shard_chunk p;
     int64_t b, i;
@@ -11143,7 +11180,7 @@ static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void
 
 /* Where a unit's next backward call adds the gradient of one of its parameters. */
 static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) {
-    const heti_parameter *p = &r->ctx->parameter[parameter];
+    const heti_parameter *p = &r->ctx->chain.parameter[parameter];
     if (r->part->sum_at[parameter] == HETI_NOWHERE) return NULL;
     if (!heti_is_sharded(r->ctx, p->block)) return heti_sum_at(r, parameter, 0);
     return heti_shard_buffer(r, r->part->shard.calls, unit, p->block) + p->offset;
@@ -11154,7 +11191,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
                               const het_view *view, het_unit_call *c) {
     heti_part *part = r->part;
     const heti_placed *placed = &stage->unit[index - stage->unit_begin];
-    const het_described_unit *unit = &r->ctx->unit[index];
+    const het_described_unit *unit = &r->ctx->chain.unit[index];
     int64_t i;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
@@ -11176,7 +11213,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
                                slot->batch_slot->memory : slot->memory, placed->offset[i]);
     }
     for (i = 0; i < placed->info.parameters; i++) {
-        const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
+        const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
         if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
         else c->weight[i] = heti_weight(r, p);
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
@@ -11193,7 +11230,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
 static heti_inside *heti_inside_of(const het_ctx *ctx) {
 #ifdef HETI_THREADS
     int64_t i;
-    for (i = 0; i < ctx->local_count; i++)
+    for (i = 0; i < ctx->world.local_count; i++)
         if (ctx->rank[i].threaded && pthread_equal(ctx->rank[i].thread, pthread_self())) return &ctx->rank[i].inside;
 #endif
     return ctx->inside;
@@ -11242,7 +11279,7 @@ static void heti_slow_down(heti_rank *r) {
     r->slept_for += used;
     for (rest += heti_now(); heti_now() < rest && !HETI_ATOMIC_LOAD(&r->ctx->stop);) {
         HETI_LOCK(r->ctx);
-        heti_wait_signal(&r->wake, &r->ctx->lock, rest - heti_now());
+        heti_wait_signal(&r->wake, &r->ctx->threads.lock, rest - heti_now());
         HETI_UNLOCK(r->ctx);
     }
 #else
@@ -11455,7 +11492,7 @@ static het_action heti_consumer(const het_action *a, int64_t stage, int forward)
 
 /* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
 static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) {
-    const het_unit_info *info = &ctx->unit[unit - 1].info;
+    const het_unit_info *info = &ctx->chain.unit[unit - 1].info;
     int64_t s, width = 0;
     for (s = 0; s < info->out_streams; s++) width += info->out_width[s];
     return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
@@ -11467,7 +11504,7 @@ static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs,
                                  int64_t rows) {
     const het_op_kind kind = message->end ? HET_OP_COPY : packs ? HET_OP_COPY_OUT : HET_OP_COPY_IN;
     const char *what = message->end ? "copy of a message" : packs ? "copy from the device" : "copy to the device";
-    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
+    const het_unit_info *info = &r->ctx->chain.unit[unit - 1].info;
     char *at = message->end ? message->rows : message->data + HETI_ENVELOPE;
     int64_t s;
     for (s = 0; s < info->out_streams; s++) {
@@ -11547,7 +11584,7 @@ static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage 
                                HETI_CAST(size_t, envelope.size));
     HETI_TRY(heti_start_post(r, &message->post, 0, to, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
     if (record->bytes == 0) return HET_OK;
-    r->ctx->traffic[r->local * r->ctx->ranks + to].transfer_bytes += record->bytes;
+    r->ctx->traffic[r->local * r->ctx->world.ranks + to].transfer_bytes += record->bytes;
     HETI_TRY(heti_order_end(r, message->end, message->event));
     HETI_TRY(heti_give_message(r, message->end, 0, 1, message->rows, HETI_CAST(size_t, record->bytes)));
     message->post.end = message->end;
@@ -11714,8 +11751,8 @@ typedef struct heti_owned { int64_t parameter, first, count, state; } heti_owned
 static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o) {
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t i = heti_holder_of(owners, r->rank), low = owners->cut[i], high = owners->cut[i + 1];
-    for (o->parameter++; o->parameter < r->ctx->parameter_count; o->parameter++) {
-        const heti_parameter *p = &r->ctx->parameter[o->parameter];
+    for (o->parameter++; o->parameter < r->ctx->chain.parameter_count; o->parameter++) {
+        const heti_parameter *p = &r->ctx->chain.parameter[o->parameter];
         const int64_t begin = heti_max(low, p->offset), end = heti_min(high, p->offset + p->count);
         if (p->block != b || begin >= end) continue;
         o->first = begin - p->offset;
@@ -11740,7 +11777,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
     int64_t b;
     (void)work;
     HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
-    for (b = 0; b < r->ctx->block_count; b++) {
+    for (b = 0; b < r->ctx->chain.block_count; b++) {
         heti_owned o;
         if (!heti_is_trained(r, b)) continue;
         for (o.parameter = -1; heti_next_owned(r, b, &o);) {
@@ -11760,18 +11797,18 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
    were ready to be reduced and gathered. Below a maximum's bits travels which rank it is of. */
 static het_result heti_join_scalars(heti_rank *r) {
     heti_part *part = r->part;
-    const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->parameter_count;
-    const size_t times = HETI_CAST(size_t, 2 * r->ctx->block_count) * sizeof(int64_t);
+    const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->chain.parameter_count;
+    const size_t times = HETI_CAST(size_t, 2 * r->ctx->chain.block_count) * sizeof(int64_t);
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, part->staging));
     int64_t *ready = part->joined + 2 * limbs + parameters, p;
-    if (r->ctx->ranks == 1) return HET_OK;
+    if (r->ctx->world.ranks == 1) return HET_OK;
     HETI_TRY(heti_copy_out_later(r, part->joined, part->loss, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out_later(r, part->joined + limbs, part->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, part->maximum, parameters, sizeof *maximum));
     for (p = 0; p < parameters; p++)
         part->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
     memcpy(ready, part->ring.reached, times);
-    HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters + 2 * r->ctx->block_count));
+    HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters + 2 * r->ctx->chain.block_count));
     memcpy(part->ring.ready, ready, times);
     for (p = 0; p < parameters; p++) {
         maximum[p] = HETI_CAST(uint32_t, part->joined[2 * limbs + p] / HETI_MOST_RANKS);
@@ -11796,7 +11833,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
     a.scalars = part->scalars;
-    a.parameters = r->ctx->parameter_count;
+    a.parameters = r->ctx->chain.parameter_count;
     a.maximum = part->maximum;
     a.exponent = part->exponent;
     a.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
@@ -11813,7 +11850,7 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
     heti_owned o;
     int64_t s;
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
-        const heti_parameter *parameter = &ctx->parameter[o.parameter];
+        const heti_parameter *parameter = &ctx->chain.parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
         het_optimizer_call call;
         memset(&call, 0, sizeof call);
@@ -11868,7 +11905,7 @@ static het_result heti_fall_silent(heti_rank *r) {
     HETI_LOCK(ctx);
     r->silent_since = since;
     while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 20.0 * ctx->desc.layout.deadline)
-        heti_wait_signal(&r->wake, &ctx->lock, 0.05);
+        heti_wait_signal(&r->wake, &ctx->threads.lock, 0.05);
     HETI_UNLOCK(ctx);
     return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: fell silent, and no other rank noticed", r->rank,
                      ctx->step + 1);
@@ -11936,17 +11973,18 @@ static het_result heti_begin_sums(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     const int may_be_empty = heti_fills_sums(r);
     int64_t p;
-    HETI_TRY(heti_copy_in(r, part->exponent, ctx->verdict.exponent, ctx->parameter_count, sizeof *part->exponent));
-    HETI_TRY(heti_copy_in(r, part->grid, ctx->verdict.grid, ctx->parameter_count, sizeof *part->grid));
-    for (p = 0; p < ctx->parameter_count; p++) part->empty[p] = may_be_empty && part->sum_at[p] != HETI_NOWHERE;
+    HETI_TRY(heti_copy_in(r, part->exponent, ctx->verdict.exponent, ctx->chain.parameter_count,
+                          sizeof *part->exponent));
+    HETI_TRY(heti_copy_in(r, part->grid, ctx->verdict.grid, ctx->chain.parameter_count, sizeof *part->grid));
+    for (p = 0; p < ctx->chain.parameter_count; p++) part->empty[p] = may_be_empty && part->sum_at[p] != HETI_NOWHERE;
     if (!may_be_empty)
         HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
-    return heti_clear(r, part->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *part->maximum);
+    return heti_clear(r, part->maximum, HETI_CAST(size_t, ctx->chain.parameter_count) * sizeof *part->maximum);
 }
 
 /* XXH64 of a weight that the rank holds. */
 static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) {
-    const heti_parameter *p = &r->ctx->parameter[index];
+    const heti_parameter *p = &r->ctx->chain.parameter[index];
     heti_xxh64 state;
     int64_t first, n;
     heti_xxh64_start(&state, 0);
@@ -11963,12 +12001,12 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) 
    the first where they differ, every rank's. */
 static het_result heti_compare_replicas(heti_rank *r) {
     heti_part *part = r->part;
-    const int64_t parameters = r->ctx->parameter_count;
+    const int64_t parameters = r->ctx->chain.parameter_count;
     int64_t *joined = part->joined, p;
     if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
     for (p = 0; p < parameters; p++) {
         uint64_t hash = 0;
-        const int held = part->weight_at[r->ctx->parameter[p].block] >= 0;
+        const int held = part->weight_at[r->ctx->chain.parameter[p].block] >= 0;
         if (held) HETI_TRY(heti_hash_weight(r, p, &hash));
         memcpy(&joined[p], &hash, sizeof hash);
         joined[parameters + p] = held ? -1 - joined[p] : INT64_MIN;
@@ -11979,13 +12017,13 @@ static het_result heti_compare_replicas(heti_rank *r) {
     if (r->local == r->ctx->share.tree.speaker) r->ctx->task.different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
     HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
-    memset(joined, 0, HETI_CAST(size_t, r->ctx->ranks) * sizeof *joined);
-    if (part->weight_at[r->ctx->parameter[p].block] >= 0) {
+    memset(joined, 0, HETI_CAST(size_t, r->ctx->world.ranks) * sizeof *joined);
+    if (part->weight_at[r->ctx->chain.parameter[p].block] >= 0) {
         uint64_t hash;
         HETI_TRY(heti_hash_weight(r, p, &hash));
         memcpy(&joined[r->rank], &hash, sizeof hash);
     }
-    return heti_join(r, r->ctx->ranks, r->ctx->ranks);
+    return heti_join(r, r->ctx->world.ranks, r->ctx->world.ranks);
 }
 
 /* A rank's part of a job. One of the local ranks leaves behind what the caller wants to know. */
@@ -12002,7 +12040,7 @@ static het_result heti_run_job(heti_rank *r) {
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
     if (ctx->task.job == HETI_JOB_VERIFY) HETI_TRY(heti_compare_replicas(r));
-    if (ctx->task.job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
+    if (ctx->task.job == HETI_JOB_EVALUATE && ctx->world.ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
         HETI_TRY(heti_copy_out(r, part->joined, part->loss, limbs, sizeof(int64_t)));
         HETI_TRY(heti_join(r, limbs, limbs));
@@ -12013,7 +12051,7 @@ static het_result heti_run_job(heti_rank *r) {
         HETI_TRY(heti_copy_out_later(r, &ctx->task.loss, part->loss, 1, sizeof ctx->task.loss));
         HETI_TRY(heti_copy_out_later(r, &ctx->task.scalars, part->scalars, 1, sizeof ctx->task.scalars));
         if (trains)
-            HETI_TRY(heti_copy_out_later(r, ctx->verdict.maximum, part->maximum, ctx->parameter_count,
+            HETI_TRY(heti_copy_out_later(r, ctx->verdict.maximum, part->maximum, ctx->chain.parameter_count,
                                          sizeof *part->maximum));
     }
     return heti_sync(r);
@@ -12027,7 +12065,7 @@ static void heti_run_rank(heti_rank *r) {
     if (result == HET_OK) return;
     if (r->error.code == HET_OK)
         (void)heti_fail(&r->error, result, "rank %d, step %d: %s", r->rank, r->ctx->step + 1, het_result_text(result));
-    if (r->doing && r->ctx->ranks > 1) {
+    if (r->doing && r->ctx->world.ranks > 1) {
         const het_error error = r->error;
         (void)heti_fail(&r->error, error.code, "%s (rank %d, action %s, number %d of its list)", error.text, r->rank,
                         heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->part->action));
@@ -12059,7 +12097,7 @@ static het_result heti_run(het_ctx *ctx, heti_job job) {
     heti_forget_mail(ctx);
     ctx->stepping = 0;
     if (job != HETI_JOB_VERIFY) ctx->has_gradient = job == HETI_JOB_STEP || job == HETI_JOB_GRADIENTS;
-    for (i = 0; i < ctx->local_count; i++) {
+    for (i = 0; i < ctx->world.local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         memset(&ctx->rank[i].inside, 0, sizeof ctx->rank[i].inside);
         if (job != HETI_JOB_INFER || ctx->task.past == 0) heti_free_slots(&ctx->rank[i]);
@@ -12068,14 +12106,14 @@ static het_result heti_run(het_ctx *ctx, heti_job job) {
 #ifdef HETI_THREADS
     if (ctx->rank[0].threaded) {
         HETI_LOCK(ctx);
-        while (ctx->running > 0) (void)pthread_cond_wait(&ctx->finished, &ctx->lock);
+        while (ctx->threads.running > 0) (void)pthread_cond_wait(&ctx->threads.finished, &ctx->threads.lock);
         HETI_UNLOCK(ctx);
     } else
 #endif
     heti_run_rank(&ctx->rank[0]);
     if (!ctx->stop) return HET_OK;
     ctx->failed = 1;
-    for (i = 0; i < ctx->local_count; i++) heti_drain_rank(&ctx->rank[i]);
+    for (i = 0; i < ctx->world.local_count; i++) heti_drain_rank(&ctx->rank[i]);
     if (ctx->stepping) ctx->torn = 3;
     return ctx->error.code;
 }
@@ -12105,8 +12143,8 @@ static double heti_grid_of(int32_t exponent, int64_t terms) {
 
 static void heti_set_grid(het_ctx *ctx) {
     int64_t p;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const heti_parameter *parameter = &ctx->parameter[p];
+    for (p = 0; p < ctx->chain.parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->chain.parameter[p];
         ctx->verdict.exponent[p] = parameter->exponent;
         ctx->verdict.grid[p] = heti_grid_of(parameter->exponent, ctx->task.granules * parameter->uses);
     }
@@ -12116,8 +12154,8 @@ static void heti_set_grid(het_ctx *ctx) {
    all (accepted). */
 static void heti_set_exponents(het_ctx *ctx, int repeat) {
     int64_t p;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        heti_parameter *parameter = &ctx->parameter[p];
+    for (p = 0; p < ctx->chain.parameter_count; p++) {
+        heti_parameter *parameter = &ctx->chain.parameter[p];
         int32_t x;
         if (parameter->frozen || ctx->verdict.maximum[p] == 0) continue;
         x = heti_exponent_of(ctx->verdict.maximum[p]);
@@ -12129,7 +12167,7 @@ static void heti_set_exponents(het_ctx *ctx, int repeat) {
 /* As before the first attempt: a step that did not happen leaves no history. */
 static void heti_restore_exponents(het_ctx *ctx) {
     int64_t p;
-    for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->verdict.saved_exponent[p];
+    for (p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameter[p].exponent = ctx->verdict.saved_exponent[p];
 }
 
 /* The middle of `count` values, of an even number the mean of the two in the middle. Sorts them. */
@@ -12176,7 +12214,7 @@ static void heti_remember(het_loss_history *recent, double loss, double norm) {
 static int64_t heti_find_culprit(const het_ctx *ctx) {
     int64_t p, found = -1;
     double most = -HETI_DINFINITY;
-    for (p = 0; p < ctx->parameter_count; p++) {
+    for (p = 0; p < ctx->chain.parameter_count; p++) {
         const uint32_t maximum = ctx->verdict.maximum[p];
         const int32_t before = ctx->verdict.saved_exponent[p];
         double grown;
@@ -12204,12 +12242,14 @@ static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
                           by_loss ? "loss" : "gradient norm", by_loss ? info->loss : info->gradient_norm,
                           by_loss ? v->spike_loss : v->spike_norm, HETI_CAST(int64_t, HETRAIN_LOSS_HISTORY),
                           ctx->desc.guard.spike);
-    if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite", ctx->parameter[p].name);
+    if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite",
+                                    ctx->chain.parameter[p].name);
     if (p >= 0) {
-        const int64_t unit = ctx->use[ctx->block[ctx->parameter[p].block].first_use];
+        const int64_t unit = ctx->chain.use[ctx->chain.block[ctx->chain.parameter[p].block].first_use];
         (void)heti_format(where, sizeof where, "%s%s; unit %d (%s), rank %d",
-                          infinite ? "" : "; most of all grew the gradient of ", infinite ? "" : ctx->parameter[p].name,
-                              unit, ctx->unit[unit].unit.iface->name, HETI_CAST(int64_t, v->maximum_rank[p]));
+                          infinite ? "" : "; most of all grew the gradient of ",
+                          infinite ? "" : ctx->chain.parameter[p].name,
+                              unit, ctx->chain.unit[unit].unit.iface->name, HETI_CAST(int64_t, v->maximum_rank[p]));
     }
     return heti_fail(&ctx->error, spike ? HET_ERR_SPIKE : HET_ERR_NOT_FINITE, spike ? "step %d: %s%s" :
                      "step %d: %s%s (loss %g)", ctx->step + 1, what, where, info->loss);
@@ -12260,7 +12300,7 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count,
                          ctx->desc.limits.max_micro_batches);
     memset(&info, 0, sizeof info);
-    for (p = 0; p < ctx->parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->parameter[p].exponent;
+    for (p = 0; p < ctx->chain.parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->chain.parameter[p].exponent;
     heti_set_spike(ctx);
     HETI_TRY(heti_deal(ctx, batches, count));
     HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
@@ -12367,7 +12407,7 @@ static het_result heti_leave_together(het_ctx *ctx, const heti_fp *fp, het_resul
 static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result) {
     if (result != HET_OK && ctx->error.code == HET_OK)
         (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
-    if (result != HET_OK && ctx->transport.iface) { /* the others would wait for this process */
+    if (result != HET_OK && ctx->world.transport.iface) { /* the others would wait for this process */
         ctx->failed = 1;
         heti_call_off(ctx, result);
     }
@@ -12394,18 +12434,18 @@ HETRAIN_API void het_cancel(het_ctx *ctx) { if (ctx) HETI_ATOMIC_STORE(&ctx->can
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory) {
     if (!memory) return;
     memset(memory, 0, sizeof *memory);
-    if (!ctx || rank < 0 || rank >= ctx->local_count) return;
+    if (!ctx || rank < 0 || rank >= ctx->world.local_count) return;
     if (ctx->rank[rank].part) *memory = ctx->rank[rank].part->sizes; /* NULL inside a replan's first allocations */
 }
 
 HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline) {
     if (!timeline) return;
     memset(timeline, 0, sizeof *timeline);
-    if (!ctx || rank < 0 || rank >= ctx->local_count || HETI_ATOMIC_LOAD(&ctx->call)) return;
-    timeline->ranks = ctx->ranks;
+    if (!ctx || rank < 0 || rank >= ctx->world.local_count || HETI_ATOMIC_LOAD(&ctx->call)) return;
+    timeline->ranks = ctx->world.ranks;
     timeline->records = ctx->rank[rank].part->records;
     timeline->record = ctx->rank[rank].part->record;
-    timeline->traffic = ctx->traffic + rank * ctx->ranks;
+    timeline->traffic = ctx->traffic + rank * ctx->world.ranks;
 }
 
 HETRAIN_API het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
@@ -12466,12 +12506,12 @@ HETRAIN_API het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t cou
 
 /* ---- parameters ---- */
 
-HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx) { return ctx ? ctx->parameter_count : 0; }
+HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx) { return ctx ? ctx->chain.parameter_count : 0; }
 
 HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info) {
     const heti_parameter *p;
-    if (!ctx || !info || index < 0 || index >= ctx->parameter_count) return HET_ERR_INVALID;
-    p = &ctx->parameter[index];
+    if (!ctx || !info || index < 0 || index >= ctx->chain.parameter_count) return HET_ERR_INVALID;
+    p = &ctx->chain.parameter[index];
     info->name = p->name;
     info->rows = p->rows;
     info->columns = p->columns;
@@ -12489,13 +12529,14 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
 static int heti_has_values(const het_ctx *ctx, int64_t index, het_array what) {
     if (what == HET_WEIGHT) return 1;
     if (what == HET_GRADIENT) return ctx->desc.inference != HET_YES;
-    return !ctx->parameter[index].frozen && what >= HET_MOMENT0 && HETI_CAST(int64_t, what) - HET_MOMENT0 < ctx->slots;
+    return !ctx->chain.parameter[index].frozen && what >= HET_MOMENT0 &&
+           HETI_CAST(int64_t, what) - HET_MOMENT0 < ctx->slots;
 }
 
 /* The elements [*first, *first + *count) from `first` on that one holder has: all of a weight, an
    owned part of gradient or state. */
 static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t *count) {
-    const heti_parameter *p = &ctx->parameter[index];
+    const heti_parameter *p = &ctx->chain.parameter[index];
     const heti_owners *owners = &ctx->share.owners[p->block];
     int64_t i = 0;
     *count = p->count - first;
@@ -12510,7 +12551,7 @@ static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_array what, 
 static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, int64_t first, int64_t count,
                                   float *to) {
     heti_part *part = r->part;
-    const heti_parameter *p = &r->ctx->parameter[index];
+    const heti_parameter *p = &r->ctx->chain.parameter[index];
     int64_t done, i, n;
     if (what == HET_WEIGHT) return heti_read_weight(r, p, first, count, to);
     if (what != HET_GRADIENT) {
@@ -12531,7 +12572,7 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
 static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                    float *to) {
     int64_t done, n;
-    if (what == HET_GRADIENT && ctx->parameter[index].frozen) {
+    if (what == HET_GRADIENT && ctx->chain.parameter[index].frozen) {
         memset(to, 0, HETI_CAST(size_t, count) * sizeof *to);
         return HET_OK;
     }
@@ -12549,7 +12590,7 @@ static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, 
    of them. */
 static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                     const float *from) {
-    const heti_parameter *p = &ctx->parameter[index];
+    const heti_parameter *p = &ctx->chain.parameter[index];
     const heti_owners *owners = &ctx->share.owners[p->block];
     int64_t i;
     for (i = 0; i < owners->holders; i++) {
@@ -12569,12 +12610,12 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what,
 
 static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_array what,
                                        const void *buffer) {
-    if (index < 0 || index >= ctx->parameter_count || !buffer)
+    if (index < 0 || index >= ctx->chain.parameter_count || !buffer)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index,
-                         ctx->parameter_count, buffer ? "given" : "NULL");
+                         ctx->chain.parameter_count, buffer ? "given" : "NULL");
     if (heti_has_values(ctx, index, what)) return HET_OK;
     return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function,
-                     ctx->parameter[index].name, HETI_CAST(int64_t, what));
+                     ctx->chain.parameter[index].name, HETI_CAST(int64_t, what));
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
@@ -12586,10 +12627,10 @@ HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array
         result = heti_fail(&ctx->error, HET_ERR_STATE,
                            "het_parameter_read: no gradient of %s: the last call that computed was "
                            "neither het_step nor "
-                           "het_gradients", ctx->parameter[index].name);
+                           "het_gradients", ctx->chain.parameter[index].name);
         return heti_leave_together(ctx, &fp, result);
     }
-    if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->parameter[index].count, to);
+    if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->chain.parameter[index].count, to);
     return heti_leave(ctx, &fp, result);
 }
 
@@ -12600,9 +12641,9 @@ HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_arra
     result = heti_check_parameter(ctx, "het_parameter_write", index, what, from);
     if (result == HET_OK && what == HET_GRADIENT)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written",
-                           ctx->parameter[index].name);
-    if (result == HET_OK && what == HET_WEIGHT && !ctx->parameter[index].adapter) ctx->base = 0;
-    if (result == HET_OK) result = heti_write_values(ctx, index, what, 0, ctx->parameter[index].count, from);
+                           ctx->chain.parameter[index].name);
+    if (result == HET_OK && what == HET_WEIGHT && !ctx->chain.parameter[index].adapter) ctx->base = 0;
+    if (result == HET_OK) result = heti_write_values(ctx, index, what, 0, ctx->chain.parameter[index].count, from);
     return heti_leave(ctx, &fp, result);
 }
 
@@ -12656,12 +12697,12 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step,
                              exponents ? "given" : "NULL");
         HETI_TRY(heti_check_recent(&ctx->error, recent));
-        for (p = 0; p < ctx->parameter_count; p++)
+        for (p = 0; p < ctx->chain.parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
                 return heti_fail(&ctx->error, HET_ERR_INVALID,
                                  "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
-                                 ctx->parameter[p].name, HETI_CAST(int64_t, exponents[p]));
-        for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = exponents[p];
+                                 ctx->chain.parameter[p].name, HETI_CAST(int64_t, exponents[p]));
+        for (p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameter[p].exponent = exponents[p];
         ctx->step = step;
         memset(&ctx->verdict.recent, 0, sizeof ctx->verdict.recent);
         if (recent) ctx->verdict.recent = *recent;
@@ -12695,8 +12736,8 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
     int64_t p;
     int i;
     heti_xxh64_start(&all, 0);
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const int64_t rank = ctx->share.owners[ctx->parameter[p].block].holder[0];
+    for (p = 0; p < ctx->chain.parameter_count; p++) {
+        const int64_t rank = ctx->share.owners[ctx->chain.parameter[p].block].holder[0];
         heti_rank *r = heti_local_rank(ctx, rank);
         uint64_t value = 0;
         if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
@@ -12718,7 +12759,7 @@ HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash) {
 
 /* Which ranks have which copy: those that have what most have, and the others. */
 static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
-    const heti_owners *owners = &ctx->share.owners[ctx->parameter[parameter].block];
+    const heti_owners *owners = &ctx->share.owners[ctx->chain.parameter[parameter].block];
     const int64_t *hash = ctx->rank[ctx->share.tree.speaker].part->joined;
     char list[2][48];
     heti_text text[2];
@@ -12744,12 +12785,13 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
     }
     ctx->failed = 1;
     return heti_fail(&ctx->error, HET_ERR_DEVICE, "step %d: copies of %s (block %d) differ: rank %s against rank %s",
-                     ctx->step, ctx->parameter[parameter].name, ctx->parameter[parameter].block, list[0], list[1]);
+                     ctx->step, ctx->chain.parameter[parameter].name, ctx->chain.parameter[parameter].block,
+                     list[0], list[1]);
 }
 
 static het_result heti_verify(het_ctx *ctx) {
     HETI_TRY(heti_check_torn(ctx, "het_verify"));
-    if (ctx->ranks == 1) return HET_OK;
+    if (ctx->world.ranks == 1) return HET_OK;
     ctx->task.weight = 1.0;
     ctx->inferred = 0;
     HETI_TRY(heti_run(ctx, HETI_JOB_VERIFY));
@@ -12776,7 +12818,7 @@ static void heti_swap_shares(het_ctx *ctx, heti_share *aside) {
     ctx->desc.limits.max_tokens = ctx->share.max_tokens;
     ctx->desc.limits.max_sequences = ctx->share.max_sequences;
     ctx->desc.limits.max_micro_batches = ctx->share.max_micro_batches;
-    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
+    for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
 }
 
 /* What one owner has of one array (0: the weight, k: state slot k - 1) of one parameter, at most 2
@@ -12785,7 +12827,7 @@ typedef struct heti_extent { int64_t parameter, first, count, array, rank; } het
 
 /* The next extent of blocks with such owners; all zeros come before the first. */
 static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, heti_extent *extent) {
-    const heti_parameter *p = &ctx->parameter[extent->parameter];
+    const heti_parameter *p = &ctx->chain.parameter[extent->parameter];
     const heti_owners *owners;
     int64_t i = 0;
     if (extent->count > 0 && !p->frozen && extent->array < ctx->slots) {
@@ -12796,7 +12838,7 @@ static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, het
     extent->first += extent->count;
     if (extent->first == p->count) {
         extent->first = 0;
-        if (++extent->parameter == ctx->parameter_count) return 0;
+        if (++extent->parameter == ctx->chain.parameter_count) return 0;
         p++;
     }
     owners = &by_block[p->block];
@@ -12830,7 +12872,7 @@ static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
 
 /* Whether a rank of a process holds some of an extent by the share in use. */
 static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_extent *extent) {
-    const heti_parameter *p = &ctx->parameter[extent->parameter];
+    const heti_parameter *p = &ctx->chain.parameter[extent->parameter];
     const heti_owners *owners = &ctx->share.owners[p->block];
     const int64_t low = p->offset + extent->first, high = low + extent->count;
     int64_t i;
@@ -12850,11 +12892,11 @@ static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, fl
     while (heti_next_extent(ctx, from, &extent)) {
         const int local = heti_local_rank(ctx, extent.rank) != NULL;
         float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].part->staging));
-        for (q = 0; q < ctx->processes; q++)
+        for (q = 0; q < ctx->world.processes; q++)
             if (heti_wants_extent(ctx, q, &extent))
                 HETI_TRY(heti_spread_to(ctx, heti_process_of(ctx, extent.rank), q, q + 1, data,
                                         HETI_CAST(size_t, extent.count) * sizeof *data));
-        if (heti_wants_extent(ctx, ctx->process, &extent))
+        if (heti_wants_extent(ctx, ctx->world.process, &extent))
             HETI_TRY(heti_write_values(ctx, extent.parameter, heti_extent_array(&extent), extent.first, extent.count,
                                        data));
         if (local) staged += extent.count;
@@ -12871,7 +12913,7 @@ static het_result heti_vote(het_ctx *ctx, het_result result) {
     memset(&own, 0, sizeof own);
     memset(&first, 0, sizeof first);
     if (result != HET_OK) own = ctx->error;
-    for (i = 0; i < ctx->processes; i++) {
+    for (i = 0; i < ctx->world.processes; i++) {
         other = own;
         /* one that has heard of a failure may be gone already */
         if (heti_broadcast(ctx, i, &other, sizeof other) != HET_OK) {
@@ -12900,13 +12942,13 @@ static het_result heti_check_replan(het_ctx *ctx, const het_replan_desc *d) {
 
 static void heti_close_memories(het_ctx *ctx) {
     int64_t i;
-    for (i = 0; i < ctx->local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
+    for (i = 0; i < ctx->world.local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
 }
 
 /* Groups that both shares have belong to the one in use. */
 static void heti_keep_borrowed(het_ctx *ctx, heti_share *aside) {
     int64_t i, k, e;
-    for (i = 0; i < ctx->local_count; i++)
+    for (i = 0; i < ctx->world.local_count; i++)
         for (k = 0; k < ctx->share.part[i].ends; k++) {
             heti_endpoint *end = &ctx->share.part[i].end[k];
             for (e = 0; end->borrowed && e < aside->part[i].ends; e++)
@@ -12970,7 +13012,7 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     if (result == HET_OK) result = heti_build_other(ctx, d);
     result = heti_vote(ctx, result);
     *together = !ctx->failed;
-    if (result == HET_OK && ctx->transport.iface) {
+    if (result == HET_OK && ctx->world.transport.iface) {
         result = heti_agree(ctx);
         *together = result == HET_OK;
     }
@@ -13007,10 +13049,10 @@ HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed) {
     heti_fp fp;
     het_result result = HET_OK;
     HETI_TRY(heti_enter(ctx, &fp, "het_set_speed"));
-    if (rank < 0 || rank >= ctx->local_count || !(speed > 0.0 && speed <= 1.0))
+    if (rank < 0 || rank >= ctx->world.local_count || !(speed > 0.0 && speed <= 1.0))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
                            "het_set_speed: rank %d of %d, speed %g; it must be above 0 and at most 1", rank,
-                           ctx->local_count, speed);
+                           ctx->world.local_count, speed);
     else ctx->rank[rank].desc.speed = ctx->device[rank].speed = speed;
     return heti_leave(ctx, &fp, result);
 }
@@ -13019,9 +13061,9 @@ HETRAIN_API het_result het_broadcast(het_ctx *ctx, int64_t process, void *data, 
     heti_fp fp;
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_broadcast"));
-    if (process < 0 || process >= ctx->processes || (!data && size > 0))
+    if (process < 0 || process >= ctx->world.processes || (!data && size > 0))
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_broadcast: process %d of %d, %u bytes at %s", process,
-                           ctx->processes, HETI_CAST(uint64_t, size), data ? "an address" : "NULL");
+                           ctx->world.processes, HETI_CAST(uint64_t, size), data ? "an address" : "NULL");
     else result = size > 0 ? heti_broadcast(ctx, process, data, size) : HET_OK;
     return heti_leave(ctx, &fp, result);
 }

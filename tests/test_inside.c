@@ -289,12 +289,12 @@ static void moves_sum_and_gather(void **state)
         for (i = 0; i < owners.holders; i++) by_rank[i] = i, group[i] = -1;
         owners.cut = cut;
         owners.member = member;
-        ctx.process_first = first;
-        ctx.processes = 1 + support_below(&seed, HOLDERS);
-        for (i = 0; i <= ctx.processes; i++) first[i] = i * 3;
-        if (ctx.processes * 3 < owners.holders) first[ctx.processes] = owners.holders;
+        ctx.world.process_first = first;
+        ctx.world.processes = 1 + support_below(&seed, HOLDERS);
+        for (i = 0; i <= ctx.world.processes; i++) first[i] = i * 3;
+        if (ctx.world.processes * 3 < owners.holders) first[ctx.world.processes] = owners.holders;
         for (i = k = 0; i < owners.holders; i++) { /* some of the ranks, ascending */
-            while (first[ctx.processes] - k > owners.holders - i && support_below(&seed, 2)) k++;
+            while (first[ctx.world.processes] - k > owners.holders - i && support_below(&seed, 2)) k++;
             holder[i] = k++;
         }
         cut[0] = 0;
