@@ -1299,8 +1299,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_new(int64_t ranks, int64_
    block number, STEP and, with more than one holder, GATHER. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks,
                                                                 const het_schedule *compute,
-                                                                    const het_allocator *allocator,
-                                                                        het_schedule **schedule, het_error *error);
+                                                                const het_allocator *allocator, het_schedule **schedule,
+                                                                het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the
    right rank, after what it needs; sends and receives pair up; every holder of a block has its
    REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; nothing waits
@@ -1309,7 +1309,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *
    names rank, position (from 0) and action. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks,
                                                              const het_schedule *schedule, double *peak,
-                                                                 het_error *error);
+                                                             het_error *error);
 /* What a rank's list of actions needs at most at any time. */
 typedef struct het_needs {
     int64_t slots;                    /* activations of slices, from F until B or W */
@@ -3976,7 +3976,7 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
     if (!head_size_given && m->width % m->heads) {
         return heti_fail(error, HET_ERR_INVALID,
                          "%s: width %d is not a multiple of heads %d, and head_size is not given", where, m->width,
-                             m->heads);
+                         m->heads);
     }
     if (m->lora_rank > 0 && m->lora_targets == 0)
         return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets names no matrix of this model", where);
@@ -3989,18 +3989,18 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
                          m->head_size, HETI_CAST(int64_t, INT32_MAX));
     }
     if (m->position == HET_ROTARY && (rotary < 2 || rotary % 2)) {
-        return heti_fail(error, HET_ERR_INVALID, "%s: head_size %d times rotary_fraction %g gives %d rotary columns, "
-                                                 "must be even and at least 2", where, m->head_size,
-                                                     HETI_CAST(double, m->rotary_fraction), rotary);
+        return heti_fail(error, HET_ERR_INVALID,
+                         "%s: head_size %d times rotary_fraction %g gives %d rotary columns, must be even and at "
+                         "least 2", where, m->head_size, HETI_CAST(double, m->rotary_fraction), rotary);
     }
     if (m->rotary_high <= m->rotary_low) {
         return heti_fail(error, HET_ERR_INVALID, "%s: rotary_high %g is not above rotary_low %g", where,
                          HETI_CAST(double, m->rotary_high), HETI_CAST(double, m->rotary_low));
     }
     if (!heti_model_fits(m)) {
-        return heti_fail(error, HET_ERR_INVALID, "%s: layers %d, width %d, mlp_width %d, vocab %d, context %d give "
-                                                 "2^48 parameters or more", where, m->layers, m->width, m->mlp_width,
-                                                     m->vocab, m->context);
+        return heti_fail(error, HET_ERR_INVALID,
+                         "%s: layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 parameters or more",
+                         where, m->layers, m->width, m->mlp_width, m->vocab, m->context);
     }
     return HET_OK;
 }
@@ -8404,11 +8404,10 @@ static het_result heti_open_device(heti_rank *r) {
         r->device.self = NULL;
         if (why.text[0])
             return heti_fail(&ctx->error, result, "device %d could not be created: %s", r->local, why.text);
-        return heti_fail(&ctx->error, result, "device %s:%d with %d threads and instruction set %d could "
-                                              "not be created", r->device.iface->name,
-                                                  HETI_CAST(int64_t, config.ordinal),
-                                                      HETI_CAST(int64_t, config.threads),
-                                                          HETI_CAST(int64_t, config.isa));
+        return heti_fail(&ctx->error, result,
+                         "device %s:%d with %d threads and instruction set %d could not be created",
+                         r->device.iface->name, HETI_CAST(int64_t, config.ordinal), HETI_CAST(int64_t, config.threads),
+                         HETI_CAST(int64_t, config.isa));
     }
     HETI_TRY(heti_ask_device(r));
     return heti_open_queue(r);
@@ -9953,9 +9952,9 @@ static het_result heti_agree(het_ctx *ctx) {
         at = same + strcspn(own + same, ",");
         (void)heti_format(text, sizeof text, "%s", own + same);
         text[heti_min(HETI_CAST(int64_t, at - same), HETI_CAST(int64_t, sizeof text - 1))] = 0;
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "process %d was given %s, process %d %s: model, plan and "
-                                                         "options must be the same in all", i, other + same,
-                                                             ctx->world.process, text);
+        result = heti_fail(&ctx->error, HET_ERR_INVALID,
+                           "process %d was given %s, process %d %s: model, plan and options must be the same in all", i,
+                           other + same, ctx->world.process, text);
     }
     return result;
 }
@@ -10308,7 +10307,7 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function) {
     if (!ctx->torn) return HET_OK;
     return heti_fail(&ctx->error, HET_ERR_STATE,
                      "%s: a load that failed midway left the weights or the state incomplete; load them again",
-                         function);
+                     function);
 }
 
 /* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
@@ -12248,8 +12247,8 @@ static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
         const int64_t unit = ctx->chain.use[ctx->chain.block[ctx->chain.parameter[p].block].first_use];
         (void)heti_format(where, sizeof where, "%s%s; unit %d (%s), rank %d",
                           infinite ? "" : "; most of all grew the gradient of ",
-                          infinite ? "" : ctx->chain.parameter[p].name,
-                              unit, ctx->chain.unit[unit].unit.iface->name, HETI_CAST(int64_t, v->maximum_rank[p]));
+                          infinite ? "" : ctx->chain.parameter[p].name, unit, ctx->chain.unit[unit].unit.iface->name,
+                          HETI_CAST(int64_t, v->maximum_rank[p]));
     }
     return heti_fail(&ctx->error, spike ? HET_ERR_SPIKE : HET_ERR_NOT_FINITE, spike ? "step %d: %s%s" :
                      "step %d: %s%s (loss %g)", ctx->step + 1, what, where, info->loss);

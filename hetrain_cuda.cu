@@ -705,10 +705,9 @@ HETC_KERNEL hetc_embedding_kernel(het_embedding_args a, const int32_t *token, co
 static het_result hetc_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a) {
     HETC_TRY(hetc_shape(self, "embedding_forward", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_embedding_kernel, hetc_grid(hetc_ceil_div(a->rows * a->width, HETC_THREADS),
-                                                                     1), HETC_THREADS, 0, *a,
-                                                                         a->view->token + a->view->row_begin,
-                                                                             a->view->position + a->view->row_begin);
+    return HETC_LAUNCH(self, queue, hetc_embedding_kernel,
+                       hetc_grid(hetc_ceil_div(a->rows * a->width, HETC_THREADS), 1), HETC_THREADS, 0, *a,
+                       a->view->token + a->view->row_begin, a->view->position + a->view->row_begin);
 }
 
 struct hetc_scatter {
@@ -822,7 +821,7 @@ static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_d
     if (a->rows == 0 || (a->probability <= 0.0f && a->a == NULL && a->x == a->y)) return HET_OK;
     return HETC_LAUNCH(self, queue, hetc_dropout_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS,
                        0, *a, a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin,
-                           a->view->sample_id);
+                       a->view->sample_id);
 }
 
 static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a) {
@@ -1052,7 +1051,7 @@ static het_result hetc_sum_squares(void *self, het_queue *queue, const het_sum_s
     if (a->gradient->sum == NULL || a->count <= 0) return HET_OK;
     return HETC_LAUNCH(self, queue, hetc_sum_squares_kernel,
                        hetc_grid(blocks < HETC_SQUARE_BLOCKS ? blocks : HETC_SQUARE_BLOCKS, 1), HETC_THREADS, 0,
-                           *a->gradient, a->count, a->sum);
+                       *a->gradient, a->count, a->sum);
 }
 
 /* ---- verdict, one block ---- */
@@ -2420,7 +2419,7 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     if (*found > 0) return HET_OK;
     snprintf(device->text, sizeof device->text, "cuda:%d: cuBLASLt has no algorithm for %lld x %lld x %lld in %s",
              static_cast<int>(device->ordinal), static_cast<long long>(key->m), static_cast<long long>(key->n),
-                 static_cast<long long>(key->k), key->bf16 ? "bf16" : "f32");
+             static_cast<long long>(key->k), key->bf16 ? "bf16" : "f32");
     return HET_ERR_UNSUPPORTED;
 }
 

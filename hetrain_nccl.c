@@ -280,15 +280,14 @@ static het_result heti_nccl_result(ncclResult_t code) {
 static het_result heti_nccl_failed(heti_nccl_group *g, ncclResult_t code, const char *call, int line) {
     return heti_nccl_say(g, heti_nccl_result(code), "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d",
                          HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
-                             call, heti_nccl_code(code), ncclGetErrorString(code), heti_nccl_base_name(__FILE__), line);
+                         call, heti_nccl_code(code), ncclGetErrorString(code), heti_nccl_base_name(__FILE__), line);
 }
 
 static het_result heti_nccl_cuda_failed(heti_nccl_group *g, cudaError_t code, const char *call, int line) {
     (void)cudaGetLastError(); /* it is told here */
     return heti_nccl_say(g, HET_ERR_DEVICE, "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d",
                          HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
-                             call, cudaGetErrorName(code), cudaGetErrorString(code), heti_nccl_base_name(__FILE__),
-                                 line);
+                         call, cudaGetErrorName(code), cudaGetErrorString(code), heti_nccl_base_name(__FILE__), line);
 }
 
 /* HETI_NCCL_CUDA(g, cudaFree, (pointer)): passes an error on, with the call's name. */
@@ -748,9 +747,9 @@ static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, c
     if (id->version == n->version) return HET_OK;
     heti_nccl_version_text(n->version, here, sizeof here);
     heti_nccl_version_text(id->version, there, sizeof there);
-    return heti_nccl_tell(n, HET_ERR_UNSUPPORTED, "nccl: member %lld of %lld has NCCL %s, the one that made "
-                                                  "the group has %s", HETI_CAST(long long, member),
-                                                      HETI_CAST(long long, members), here, there);
+    return heti_nccl_tell(n, HET_ERR_UNSUPPORTED,
+                          "nccl: member %lld of %lld has NCCL %s, the one that made the group has %s",
+                          HETI_CAST(long long, member), HETI_CAST(long long, members), here, there);
 }
 
 static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member,
@@ -795,7 +794,7 @@ static het_result heti_nccl_place(void *self, const het_device *device, char *te
         (void)cudaGetLastError();
         return heti_nccl_tell(n, HET_ERR_DEVICE, "nccl, cuda:%d, cudaDeviceGetPCIBusId: %s (%s), %s:%d", ordinal,
                               cudaGetErrorName(code), cudaGetErrorString(code), heti_nccl_base_name(__FILE__),
-                                  __LINE__);
+                              __LINE__);
     }
     length = snprintf(text, capacity, "%s %s", n->host, bus);
     if (length > 0 && HETI_CAST(size_t, length) < capacity) return HET_OK;
@@ -892,7 +891,7 @@ static het_result heti_nccl_check_version(int32_t *version, het_error *error) {
     heti_nccl_version_text(found, library, sizeof library);
     return heti_nccl_fail(error, HET_ERR_UNSUPPORTED,
                           "het_nccl_open: the NCCL library is version %s, this program was compiled for %s", library,
-                              header);
+                          header);
 }
 
 HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_communicators *groups, het_error *error) {
@@ -964,9 +963,9 @@ HETRAIN_API het_result het_nccl_close(het_communicators *groups, het_error *erro
     (void)pthread_mutex_destroy(&n->lock);
     allocator.free(allocator.user, n, sizeof *n);
     if (stuck + late == 0) return HET_OK;
-    return heti_nccl_fail(error, HET_ERR_TRANSPORT, "het_nccl_close: ops of %lld members did not end, other members of "
-                                                    "%lld did not leave in time", HETI_CAST(long long, stuck),
-                                                        HETI_CAST(long long, late));
+    return heti_nccl_fail(error, HET_ERR_TRANSPORT,
+                          "het_nccl_close: ops of %lld members did not end, other members of %lld did not leave in "
+                          "time", HETI_CAST(long long, stuck), HETI_CAST(long long, late));
 }
 
 #ifdef __cplusplus

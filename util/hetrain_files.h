@@ -160,14 +160,14 @@ HETRAIN_API int64_t het_element_bits(het_element element);            /* 0: no s
    file, the tensor and the rule. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_read(const het_reader *from, int64_t most,
                                                                const het_allocator *allocator, het_safetensors **file,
-                                                                   het_error *error);
+                                                               het_error *error);
 /* The table of a file to be written: of tensor[tensors] the names, types and shapes count. They are
    put in order as the reference does, by type, the last in the list above first, then by name, and
    get their places. The texts are copied. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_make(const het_safetensor *tensor, int64_t tensors,
                                                                const het_pair *pair, int64_t pairs,
-                                                                   const het_allocator *allocator,
-                                                                       het_safetensors **file, het_error *error);
+                                                               const het_allocator *allocator, het_safetensors **file,
+                                                               het_error *error);
 /* Writes what comes before the data: 8 + N bytes, a multiple of 8, as the reference writes them.
    The data of all tensors, in the order of the table, make the rest of the file. Only for tables
    from het_safetensors_make. Threads: any. */
@@ -183,7 +183,7 @@ HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_get(const het_safetensors *file, const het_reader *from,
                                                               const het_safetensor *tensor, int64_t first,
-                                                                  int64_t count, float *to, het_error *error);
+                                                              int64_t count, float *to, het_error *error);
 /* Writes floats as elements of type F32, F16 or BF16, rounded to nearest even (F16: beyond 65,504
    to infinity, as torch does). Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_put(const het_writer *to, het_element element,
@@ -269,7 +269,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_to_json(const het_model_desc
    there is. base NULL: none. HET_ERR_FORMAT: base is no JSON object. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_to_config(const het_model_desc *model, het_element element,
                                                               const char *base, size_t base_length, char *text,
-                                                                  size_t capacity, size_t *length);
+                                                              size_t capacity, size_t *length);
 /* The tokens that end a text: eos_token_id, a number or a list, of a generation_config.json or
    config.json. *count: how many differ and are in [0, vocab), of which the first `capacity` are in
    id; ids beyond the vocabulary are never drawn. HET_ERR_FORMAT: no JSON object, the key twice, or
@@ -409,8 +409,8 @@ typedef struct het_beside { const char *name; const void *data; size_t size; } h
    With several processes all make this call. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_reserve(het_checkpoint *checkpoint, het_ctx *ctx,
                                                                  const het_pair *option, int64_t options,
-                                                                     const het_beside *beside, int64_t files,
-                                                                         het_error *error);
+                                                                 const het_beside *beside, int64_t files,
+                                                                 het_error *error);
 /* of that memory, now held. Threads: any, none in the calls above. */
 HETRAIN_API size_t het_checkpoint_bytes(const het_checkpoint *checkpoint);
 /* Copies the context as it is. option[options]: what the caller wants to find again, each key once;
@@ -419,8 +419,8 @@ HETRAIN_API size_t het_checkpoint_bytes(const het_checkpoint *checkpoint);
    thread writes. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *ctx,
                                                               const het_pair *option, int64_t options,
-                                                                  const het_beside *beside, int64_t files,
-                                                                      het_error *error);
+                                                              const het_beside *beside, int64_t files,
+                                                              het_error *error);
 /* Writes what was taken last; where nothing was, nothing. Touches no context and allocates nothing.
    Whatever it returns, earlier checkpoints are as they were, or, if the new one has got its place,
    may have gone as `keep` says. Checkpoints of later steps belong to a run that was left, and go.
@@ -456,7 +456,7 @@ typedef struct het_saved {            /* a checkpoint on disk */
    first. allocator NULL: malloc. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_find(const het_disk *disk, const char *directory,
                                                               const het_allocator *allocator, het_saved **saved,
-                                                                  het_error *error);
+                                                              het_error *error);
 HETRAIN_API void het_checkpoint_free(het_saved *saved);               /* NULL is fine. Threads: any. */
 /* The value of an option, NULL: there is none. Threads: any. */
 HETRAIN_API const char *het_checkpoint_option(const het_saved *saved, const char *key);
@@ -1232,7 +1232,7 @@ static het_result heti_f_read_floats(const het_reader *from, uint64_t offset, he
     if (bad == count || tensor == NULL) return HET_OK;
     return heti_t_fail(error, HET_ERR_DATA, "%s: byte %u: tensor %s: element %d is %s, not finite",
                        heti_f_reader_name(from), offset + HETI_T_CAST(uint64_t, bad * size), tensor, bad,
-                           to[bad] > 0.0f ? "inf" : to[bad] < 0.0f ? "-inf" : "nan");
+                       to[bad] > 0.0f ? "inf" : to[bad] < 0.0f ? "-inf" : "nan");
 }
 
 /* name: for heti_f_read_floats. */

@@ -346,7 +346,7 @@ static void heti_mpi_request_error(heti_mpi *m, const heti_mpi_node *node, int c
     (void)pthread_mutex_lock(&m->lock);
     (void)heti_mpi_say(m, HET_ERR_TRANSPORT, "mpi: %s process %d, channel %d, of %llu bytes: %s",
                        node->receives ? "message from" : "message to", node->process, node->channel,
-                           HETI_CAST(unsigned long long, node->size), text);
+                       HETI_CAST(unsigned long long, node->size), text);
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -354,10 +354,10 @@ static void heti_mpi_request_error(heti_mpi *m, const heti_mpi_node *node, int c
 static void heti_mpi_length_error(heti_mpi *m, const heti_mpi_node *node, int count) {
     const unsigned long long sent = HETI_CAST(unsigned long long, node->begun) + HETI_CAST(unsigned long long, count);
     (void)pthread_mutex_lock(&m->lock);
-    (void)heti_mpi_say(m, HET_ERR_TRANSPORT, "mpi: message from process %d to process %d, channel %d: %s%llu bytes "
-                                             "were sent, %llu expected", node->process, m->process, node->channel,
-                                                 count < HETRAIN_MPI_PIECE ? "" : "at least ", sent,
-                                                     HETI_CAST(unsigned long long, node->size));
+    (void)heti_mpi_say(m, HET_ERR_TRANSPORT,
+                       "mpi: message from process %d to process %d, channel %d: %s%llu bytes were sent, %llu expected",
+                       node->process, m->process, node->channel, count < HETRAIN_MPI_PIECE ? "" : "at least ", sent,
+                       HETI_CAST(unsigned long long, node->size));
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -639,7 +639,7 @@ static void heti_mpi_control_message(heti_mpi *m, const MPI_Status *status, int 
         for (i = 0; i < 4; i++) code |= HETI_CAST(uint32_t, m->message[i]) << (8 * i);
         heti_mpi_record_abort(m, p, -HETI_CAST(int, code & 0x7FFFFFFFu),
                               HETI_CAST(const char *, HETI_CAST(const void *, m->message + 4)),
-                                  HETI_CAST(size_t, size) - 4);
+                              HETI_CAST(size_t, size) - 4);
     }
     (void)pthread_mutex_unlock(&m->lock);
 }
@@ -988,10 +988,9 @@ static het_result heti_mpi_start_mpi(int *argc, char ***argv, int *started, het_
     }
     if (provided < MPI_THREAD_SERIALIZED) {
         if (*started) (void)MPI_Finalize();
-        return heti_mpi_fail(error, HET_ERR_UNSUPPORTED, "het_mpi_open: MPI gives thread level %d, "
-                                                         "MPI_THREAD_SERIALIZED (%d) is needed%s", provided,
-                                                             MPI_THREAD_SERIALIZED,
-                                                                 *started ? "" : ": initialise with MPI_Init_thread");
+        return heti_mpi_fail(error, HET_ERR_UNSUPPORTED,
+                             "het_mpi_open: MPI gives thread level %d, MPI_THREAD_SERIALIZED (%d) is needed%s",
+                             provided, MPI_THREAD_SERIALIZED, *started ? "" : ": initialise with MPI_Init_thread");
     }
     return HET_OK;
 }

@@ -314,9 +314,8 @@ typedef struct het_simulation {
    before what it needs, or waits for ever. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, const het_schedule *schedule,
                                                        const het_costs *costs, het_choice timeline,
-                                                                        const het_allocator *allocator,
-                                                                            het_simulation **simulation,
-                                                                                het_error *error);
+                                                       const het_allocator *allocator, het_simulation **simulation,
+                                                       het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------
@@ -1630,8 +1629,8 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
         for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
             const het_stage *stage = &plan->stage[i];
             heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s}",
-                              i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
-                                  stage->recompute ? "true" : "false");
+                          i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
+                          stage->recompute ? "true" : "false");
         }
         heti_t_put(&out, "\n    ]}");
     }
@@ -3716,8 +3715,8 @@ static void heti_p_trace_args(heti_p_trace *t, const het_record *r) {
         heti_t_format(&t->out, "\"block\":%d,\"bytes\":", HETI_T_CAST(int64_t, a->stage));
     else
         heti_t_format(&t->out, "\"pipeline\":%d,\"stage\":%d,\"micro_batch\":%d,\"slice\":%d,\"bytes\":",
-                          HETI_T_CAST(int64_t, a->pipeline), HETI_T_CAST(int64_t, a->stage),
-                              HETI_T_CAST(int64_t, a->micro_batch), HETI_T_CAST(int64_t, a->slice));
+                      HETI_T_CAST(int64_t, a->pipeline), HETI_T_CAST(int64_t, a->stage),
+                      HETI_T_CAST(int64_t, a->micro_batch), HETI_T_CAST(int64_t, a->slice));
     heti_t_format(&t->out, "%d}}", r->bytes);
 }
 
@@ -4003,9 +4002,9 @@ static void heti_p_svg_number(heti_p_svg *s, const het_record *r, double y) {
     if (slice && width < 0.8 * font * 0.58 * room + 1.2) { slice = 0; room = length; }
     if (width < font * 0.58 * room + 2) font *= 0.8;
     if (width < font * 0.58 * room + 1.2 || font < 6) return;
-    heti_t_format(&s->out, "<text class=\"%s%s\" "
-                               "x=\"", heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ?
-                                   "d" : "b", font < s->font ? " s" : "");
+    heti_t_format(&s->out, "<text class=\"%s%s\" x=\"",
+                  heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ? "d" : "b",
+                  font < s->font ? " s" : "");
     heti_t_fixed(&s->out, x + width / 2 - 0.4, 1);
     heti_t_put(&s->out, "\" y=\"");
     heti_t_fixed(&s->out, y + s->row / 2 + font * 0.36, 1);
@@ -4042,9 +4041,10 @@ static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
                           y + s->row / 2 + 4, rank);
         return;
     }
-    heti_t_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank "
-                               "%d</text><text class=\"q e\" x=\"%g\" y=\"%g\" style=\"font-size:10px\">", s->left - 10,
-                                   y + s->row / 2 - 1, rank, s->left - 10, y + s->row / 2 + 12);
+    heti_t_format(&s->out,
+                  "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text><text class=\"q e\" x=\"%g\" y=\"%g\" "
+                  "style=\"font-size:10px\">", s->left - 10, y + s->row / 2 - 1, rank, s->left - 10,
+                  y + s->row / 2 + 12);
     (void)heti_p_out_units(&s->out, s->plan, rank, 2, "&#8211;");
     heti_t_put(&s->out, "</text>");
 }

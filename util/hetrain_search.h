@@ -152,7 +152,7 @@ typedef struct het_profile {
    Nothing is computed but the device is asked for the workspace of its ops. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_describe(const het_desc *desc, const char *model,
                                                                const het_allocator *allocator, het_profile **profile,
-                                                                   het_error *error);
+                                                               het_error *error);
 HETRAIN_API void het_profile_free(het_profile *profile);               /* NULL is fine. Threads: any. */
 
 /* The largest micro-batch there will be. */
@@ -185,7 +185,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
-                                                                 het_memory *memory, het_error *error);
+                                                             het_memory *memory, het_error *error);
 
 /* ---- measuring ---- */
 
@@ -217,7 +217,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_
    that are negative or not finite are errors that name byte, key and value. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_read(const char *text, size_t length,
                                                            const het_allocator *allocator, het_profile **profile,
-                                                               het_error *error);
+                                                           het_error *error);
 /* Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_write(const het_profile *profile, const het_writer *to);
 /* The first with the devices and links of the second, which replace those of the same name. Both
@@ -225,7 +225,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_write(const het_profile *p
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *first, const het_profile *second,
                                                             const het_allocator *allocator, het_profile **profile,
-                                                                het_error *error);
+                                                            het_error *error);
 
 /* ---- >>cluster_api: what there is to compute on -------------------------------------------------
    Devices in groups within groups: machine, rack, site. Two devices talk over the link of the
@@ -267,7 +267,7 @@ typedef struct het_cluster {
    most 1,048,576 devices. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_read(const char *text, size_t length,
                                                            const het_allocator *allocator, het_cluster **cluster,
-                                                               het_error *error);
+                                                           het_error *error);
 /* The same as text; equal members that follow each other become one with a count. Where devices or
    groups are not in the order in which a file gives them, without counts and with "ranks".
    HET_ERR_INVALID: a group is empty or in none before it. Threads: any. */
@@ -276,8 +276,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_write(const het_cluster *c
    so on, speed 1. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_flat(int64_t ranks, const het_cluster_device *device,
                                                            double latency, double bandwidth,
-                                                                  const het_allocator *allocator, het_cluster **cluster,
-                                                                      het_error *error);
+                                                           const het_allocator *allocator, het_cluster **cluster,
+                                                           het_error *error);
 HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL is fine. Threads: any. */
 
 /* ---- costs of a plan ---- */
@@ -298,16 +298,16 @@ typedef struct het_plan_costs {
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_costs(const het_profile *profile, const het_plan *plan,
                                                             const het_cluster *cluster, het_choice together,
-                                                                const het_allocator *allocator, het_plan_costs **costs,
-                                                                    het_error *error);
+                                                            const het_allocator *allocator, het_plan_costs **costs,
+                                                            het_error *error);
 HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL is fine. Threads: any. */
 /* het_simulate on these costs; and where the times alone and together differ once more, with each
    stage between the two, as far from alone as the ranks were at work in the first simulation, 1 -
    bubble. costs->stage is left so. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule,
                                                              het_plan_costs *costs, het_choice timeline,
-                                                                 const het_allocator *allocator,
-                                                                     het_simulation **simulation, het_error *error);
+                                                             const het_allocator *allocator,
+                                                             het_simulation **simulation, het_error *error);
 
 /* ---- >>search_api: which plan is best -----------------------------------------------------------
    Looks for the plan whose simulated step is shortest and that fits into every device's memory.
@@ -5298,7 +5298,7 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
         if (call == HETI_S_CALLS) continue;
         return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
-                               p->kind[k].name, device->profile);
+                           p->kind[k].name, device->profile);
     }
     return HET_OK;
 }

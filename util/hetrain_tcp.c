@@ -660,10 +660,10 @@ static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channe
 
 static void heti_tcp_length_error(heti_tcp *m, const heti_tcp_node *receive, uint64_t sent) {
     (void)pthread_mutex_lock(&m->lock);
-    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: message from process %d to process %d, channel %d: %llu bytes were "
-                                             "sent, %llu expected", receive->process, m->process,
-                                                 HETI_CAST(int, receive->channel), HETI_CAST(unsigned long long, sent),
-                                                     HETI_CAST(unsigned long long, receive->size));
+    (void)heti_tcp_say(m, HET_ERR_TRANSPORT,
+                       "tcp: message from process %d to process %d, channel %d: %llu bytes were sent, %llu expected",
+                       receive->process, m->process, HETI_CAST(int, receive->channel),
+                       HETI_CAST(unsigned long long, sent), HETI_CAST(unsigned long long, receive->size));
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -2302,7 +2302,7 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
                              "het_tcp_open: time is up, process 0 is not reached by file %s: %s", d->file, why);
     return heti_tcp_fail(error, HET_ERR_TRANSPORT,
                          "het_tcp_open: time is up, process 0 is not reached at %s port %d: %s", d->host,
-                             HETI_CAST(int, d->port), why);
+                         HETI_CAST(int, d->port), why);
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share
@@ -2394,7 +2394,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
         heti_tcp_name(m->peer[p].address, sizeof m->peer[p].address, &address, length);
         return heti_tcp_fail(error, HET_ERR_TRANSPORT,
                              "het_tcp_open: process %d does not reach process %d at %.60s: %.100s", m->process, p,
-                                 m->peer[p].address, why);
+                             m->peer[p].address, why);
     }
     return heti_tcp_gather(m, error);
 }

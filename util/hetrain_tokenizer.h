@@ -144,7 +144,7 @@ typedef struct het_tokenizer_desc {   /* a tokenizer to be trained */
    not one; HET_ERR_UNSUPPORTED: it asks for something that is not done here. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_read(const char *text, size_t length,
                                                              const het_allocator *allocator, het_tokenizer **tokenizer,
-                                                                 het_error *error);
+                                                             het_error *error);
 /* The text it was read from, byte by byte. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_write(const het_tokenizer *tokenizer, const het_writer *to);
 HETRAIN_API void het_tokenizer_free(het_tokenizer *tokenizer);         /* NULL is fine. Threads: any. */
@@ -164,15 +164,14 @@ HETRAIN_API int32_t het_tokenizer_find(const het_tokenizer *tokenizer, const cha
    byte, beside the template's. HET_ERR_DATA: a byte of the text has no token. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_encode(const het_tokenizer *tokenizer,
                                                                const het_encode_desc *desc, const char *text,
-                                                                   size_t length, int32_t *to, int64_t capacity,
-                                                                       int64_t *count, het_error *error);
+                                                               size_t length, int32_t *to, int64_t capacity,
+                                                               int64_t *count, het_error *error);
 /* The bytes of `count` tokens; those that are special left out if skip_special is HET_YES (default:
    no). *length: how many, which may be more than `capacity`. HET_ERR_DATA: an id has no token.
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_decode(const het_tokenizer *tokenizer, const int32_t *token,
                                                                int64_t count, het_choice skip_special, char *to,
-                                                                       size_t capacity, size_t *length,
-                                                                           het_error *error);
+                                                               size_t capacity, size_t *length, het_error *error);
 /* Learns merges from text, in which special tokens bound words: again and again the commonest pair
    of neighbours, of equals the one with the lower left id, then the lower right. Fewer than
    desc->vocab ids come out where no pair is left that was met min_count times. n log n in the text.
@@ -1487,9 +1486,9 @@ static het_result heti_k_read_split(const heti_k_source *s, const het_json *valu
     if (length < sizeof behavior && (heti_t_is(behavior, length, "Isolated") ||
                                      (invert && heti_t_is(behavior, length, "Removed"))))
         return HET_OK;
-    return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[2].at, "pre_tokenizer's Split has the behavior %q, not Isolated or "
-                                                           "Removed inverted", behavior,
-                                                               heti_t_shown(length, sizeof behavior));
+    return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[2].at,
+                      "pre_tokenizer's Split has the behavior %q, not Isolated or Removed inverted", behavior,
+                      heti_t_shown(length, sizeof behavior));
 }
 
 /* ByteLevel, or a Sequence of Split and ByteLevel without its pattern. */
@@ -1523,8 +1522,8 @@ static het_result heti_k_read_pre_tokenizer(const heti_k_source *s, const het_js
     HETI_T_TRY(heti_k_read_byte_level(s, &item[1], "second of pre_tokenizer's Sequence", &prefix_space, &regex));
     if (!regex && !prefix_space) return HET_OK;
     return heti_k_bad(s, HET_ERR_UNSUPPORTED, item[1].at,
-                      "ByteLevel behind Split has %s true, and only false is supported", regex ? "use_regex" :
-                          "add_prefix_space");
+                      "ByteLevel behind Split has %s true, and only false is supported",
+                      regex ? "use_regex" : "add_prefix_space");
 }
 
 static het_result heti_k_read_decoder(const heti_k_source *s, const het_json *value) {
@@ -1663,9 +1662,9 @@ static het_result heti_k_count_vocab(const heti_k_source *s, heti_k_parts *p) {
     }
     HETI_T_TRY(heti_k_json(s, &j));
     if (p->largest < HETI_T_CAST(int64_t, p->tokens) + HETI_K_GAPS) return HET_OK;
-    return heti_k_bad(s, HET_ERR_LIMIT, p->vocab.at, "model.vocab has the id %d with %d tokens; at most %d "
-                                                     "ids may have none", p->largest, HETI_T_CAST(int64_t, p->tokens),
-                                                         HETI_T_CAST(int64_t, HETI_K_GAPS));
+    return heti_k_bad(s, HET_ERR_LIMIT, p->vocab.at,
+                      "model.vocab has the id %d with %d tokens; at most %d ids may have none", p->largest,
+                      HETI_T_CAST(int64_t, p->tokens), HETI_T_CAST(int64_t, HETI_K_GAPS));
 }
 
 /* A merge is "left right" or ["left", "right"]. */
