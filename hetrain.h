@@ -1831,7 +1831,7 @@ HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info);  
    used again. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch,
                                                          int64_t micro_batches, int64_t slot, het_batch *batch,
-                                                                 het_error *error);
+                                                         het_error *error);
 /* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers
    of its own. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch,
@@ -1877,8 +1877,8 @@ HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float tempera
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_reader_open(const char *path, het_reader *reader, het_error *error);
 HETRAIN_API void het_reader_close(het_reader *reader);
 /* Writes path.tmp through `save`, flushes it, renames it to path. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_file(het_ctx *ctx, const char *path, het_result (*save)(het_ctx *ctx,
-    const het_writer *to));
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_file(het_ctx *ctx, const char *path,
+                                                        het_result (*save)(het_ctx *ctx, const het_writer *to));
 /* a ready-made logger. Threads: any. */
 HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code, const char *text);
 #endif
@@ -6098,7 +6098,7 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
 /* Tables for a schedule whose numbers are all in range; heti_arena_end in any case. */
 static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
                                    const het_schedule *schedule, const het_allocator *allocator, const char *where,
-                                                       het_error *error) {
+                                   het_error *error) {
     int64_t i, k;
     memset(l, 0, sizeof *l);
     l->plan = plan;
@@ -6719,7 +6719,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
 
 HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks,
                                              const het_schedule *compute, const het_allocator *allocator,
-                                                                 het_schedule **schedule, het_error *error) {
+                                             het_schedule **schedule, het_error *error) {
     static const char heti_where[] = "het_schedule_complete";
     heti_lists l;
     het_result result;
@@ -7676,7 +7676,7 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
 /* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` and `peer`
    are for the message of a rank that waits too long. */
 static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what,
-                             int64_t peer) {
+                            int64_t peer) {
     const double start = heti_now();
     double looked = start;
     for (;;) {
@@ -7989,8 +7989,8 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_communicator *grou
     if (made.code == HET_OK) return HET_OK;
     return heti_fail(&ctx->error, HETI_CAST(het_result, made.code),
                      "%s: rank %d, identity of its group with rank %d: %s", ctx->call, group->member[0],
-                         group->member[group->members - 1], process == ctx->world.process ?
-                             groups->iface->last_error(groups->self, NULL) : "its process has the reason");
+                     group->member[group->members - 1], process == ctx->world.process
+                         ? groups->iface->last_error(groups->self, NULL) : "its process has the reason");
 }
 
 #ifdef HETI_THREADS
@@ -11614,7 +11614,7 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
 
 /* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
 static het_result heti_receive_rows(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
-                               float *const *stream, int64_t rows) {
+                                    float *const *stream, int64_t rows) {
     const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
     const het_action key = heti_consumer(a, stage->index, forward);
     const double start = heti_now() - r->began;
@@ -13342,7 +13342,7 @@ static int64_t heti_data_window(const het_data *data, int64_t sample) {
     heti_philox(data->seed, HETI_CAST(uint64_t, sample / data->info.windows), 0x64617461, key);
     return HETI_CAST(int64_t, heti_permute(HETI_CAST(uint64_t, sample % data->info.windows),
                                            HETI_CAST(uint64_t, data->info.windows),
-                                               HETI_CAST(uint64_t, key[1]) << 32 | key[0]));
+                                           HETI_CAST(uint64_t, key[1]) << 32 | key[0]));
 }
 
 /* Puts window `window` into sequence b of a slot: token[0 .. T) = window[0 .. T), target[0 .. T) =
@@ -13692,8 +13692,8 @@ static het_result heti_file_fail(het_ctx *ctx, const char *what, const char *pat
 /* A reader of `path` finds the old file or the new one, never a part. C99 cannot force the bytes to
    the disk: after a power cut either may be found, and a program that needs more syncs on its own
    through a het_writer. */
-HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path, het_result (*save)(het_ctx *ctx,
-    const het_writer *to)) {
+HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
+                                     het_result (*save)(het_ctx *ctx, const het_writer *to)) {
     char temporary[HETI_PATH_LIMIT];
     het_writer writer;
     het_result result;

@@ -2434,7 +2434,7 @@ static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, con
 /* The fastest of the candidates, each run a few times on this call's operands. */
 static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream, hetc_product *p,
                                        const hetc_product_call *c, const cublasLtMatmulHeuristicResult_t *candidate,
-                                                                int candidates) {
+                                       int candidates) {
     float *d = c->scratch != nullptr ? c->scratch : c->d, best = 0.0f, milliseconds;
     for (int i = 0; i < candidates; i++) {
         HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo)); /* its first run loads it */

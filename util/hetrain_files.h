@@ -276,7 +276,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_to_config(const het_model_de
    what is no id. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_ends_from_json(const char *text, size_t length, int64_t vocab,
                                                              int32_t *id, int64_t capacity, int64_t *count,
-                                                                      het_error *error);
+                                                             het_error *error);
 
 typedef struct het_save_desc {
     uint32_t start_canary;
@@ -1105,7 +1105,7 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
 
 HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_t tensors, const het_pair *pair,
                                             int64_t pairs, const het_allocator *allocator, het_safetensors **file,
-                                                    het_error *error) {
+                                            het_error *error) {
     static const char heti_f_who[] = "het_safetensors_make";
     heti_f_table t;
     het_allocator own;
@@ -1259,7 +1259,7 @@ static het_result heti_f_get(const het_safetensors *file, const het_reader *from
 
 HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const het_reader *from,
                                            const het_safetensor *tensor, int64_t first, int64_t count, float *to,
-                                                                 het_error *error) {
+                                           het_error *error) {
     return heti_f_get(file, from, tensor, first, count, to, NULL, error);
 }
 
@@ -2897,7 +2897,7 @@ static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, 
    the file's, and no tensor is read. */
 static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, size_t first, size_t last,
                                    const heti_f_pairs *pairs, het_element element, const het_writer *to, uint64_t *size,
-                                                       het_error *error) {
+                                   het_error *error) {
     const het_pair *pair = HETI_T_ITEMS(pairs->list, const het_pair);
     het_safetensors *file = NULL;
     het_safetensor *list;
@@ -5618,7 +5618,7 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
 
 HETRAIN_API het_result het_checkpoint_reserve(het_checkpoint *checkpoint, het_ctx *ctx, const het_pair *option,
                                               int64_t options, const het_beside *beside, int64_t files,
-                                                      het_error *error) {
+                                              het_error *error) {
     return heti_f_reserve("het_checkpoint_reserve", checkpoint, ctx, option, options, beside, files, error);
 }
 

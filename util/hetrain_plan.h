@@ -3595,7 +3595,7 @@ static het_result heti_p_sim_loop(heti_p_sim *s) {
 
 HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs,
                                     het_choice timeline, const het_allocator *allocator, het_simulation **simulation,
-                                               het_error *error) {
+                                    het_error *error) {
     heti_p_sim s;
     het_result result;
     size_t size;

@@ -418,7 +418,7 @@ HETRAIN_API void het_search_free(het_search *search);                  /* NULL i
    het_simulation_free frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan,
                                                            int64_t granules, het_choice timeline,
-                                                                   het_simulation **simulation, het_error *error);
+                                                           het_simulation **simulation, het_error *error);
 
 typedef struct het_adapt_desc {
     uint32_t start_canary;
@@ -1132,7 +1132,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, 
 
 HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
                                          het_choice together, const het_allocator *allocator, het_plan_costs **costs,
-                                                    het_error *error) {
+                                         het_error *error) {
     heti_s_costing c;
     heti_s_held *held;
     heti_t_arena arena = { NULL, 0, 0 };
@@ -1202,7 +1202,7 @@ static int heti_s_costs_beside(const het_plan *plan, het_plan_costs *costs, doub
 
 HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule, het_plan_costs *costs,
                                           het_choice timeline, const het_allocator *allocator,
-                                                     het_simulation **simulation, het_error *error) {
+                                          het_simulation **simulation, het_error *error) {
     double beside;
     if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: simulation is NULL");
     *simulation = NULL;
@@ -2379,8 +2379,7 @@ static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
    rounds. A rank of speed v that is slowed down by sleeping takes what its calls take, t, and
    sleeps (1 / v - 1) times their time on the processor, that of `alone`: what is kept is the time
    of full speed that divided by v gives this sum. */
-static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, int what,
-                                 const het_unit_time *alone) {
+static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, int what, const het_unit_time *alone) {
     double seconds[HETI_S_SHAPES];
     int64_t s, r;
     for (s = 0; s < m->shapes; s++) {
@@ -3135,7 +3134,7 @@ HETRAIN_API void het_cluster_free(het_cluster *cluster) {
 
 HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device *device, double latency,
                                         double bandwidth, const het_allocator *allocator, het_cluster **cluster,
-                                               het_error *error) {
+                                        het_error *error) {
     het_allocator own;
     int64_t i;
     if (cluster == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: cluster is NULL");
@@ -5915,7 +5914,7 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const het_plan *
 /* Sizes and costs; cluster: in place of the description's. */
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
-                                                          het_error *error) {
+                                       het_error *error) {
     heti_t_arena arena = { NULL, 0, 0 };
     memset(p, 0, sizeof *p);
     p->desc = desc;

@@ -178,7 +178,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_decode(const het_tokeniz
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_train(const het_tokenizer_desc *desc, const char *text,
                                                               size_t length, het_tokenizer **tokenizer,
-                                                                     het_error *error);
+                                                              het_error *error);
 
 #ifdef __cplusplus
 }
@@ -2361,7 +2361,7 @@ static void heti_k_encoder_end(heti_k_encoder *e) {
 
 HETRAIN_API het_result het_tokenizer_encode(const het_tokenizer *tokenizer, const het_encode_desc *desc,
                                             const char *text, size_t length, int32_t *to, int64_t capacity,
-                                                        int64_t *count, het_error *error) {
+                                            int64_t *count, het_error *error) {
     heti_k_encoder e;
     het_encode_desc d;
     het_result result;
@@ -2397,7 +2397,7 @@ static const heti_k_token *heti_k_token_of(const het_tokenizer *t, int32_t id) {
 
 HETRAIN_API het_result het_tokenizer_decode(const het_tokenizer *tokenizer, const int32_t *token, int64_t count,
                                             het_choice skip_special, char *to, size_t capacity, size_t *length,
-                                                       het_error *error) {
+                                            het_error *error) {
     size_t made = 0;
     int64_t i;
     if (tokenizer == NULL || count < 0 || (token == NULL && count > 0) || (to == NULL && capacity > 0) ||
