@@ -2830,15 +2830,34 @@ typedef struct heti_s_cluster_reader {
     int ordered;
 } heti_s_cluster_reader;
 
-/* One member as it stands in the text. */
+/* One member as it stands in the text; what it lacks is 0. */
 typedef struct heti_s_member {
     char name[48], device[48];
     int64_t count;
     double speed, memory, latency, bandwidth, bus, uplink;
-    int process, has_members;
-    uint32_t seen;
+    int process;
     het_json members, order;          /* at the arrays */
 } heti_s_member;
+
+enum { HETI_S_OF_DEVICE = 1, HETI_S_OF_GROUP = 2, HETI_S_OF_ROOT = 4 };
+typedef enum heti_s_member_kind {
+    HETI_S_NAME, HETI_S_COUNT, HETI_S_SPEED, HETI_S_BYTES, HETI_S_YES, HETI_S_LINK, HETI_S_ARRAY
+} heti_s_member_kind;
+typedef struct heti_s_member_key { const char *key; int of; heti_s_member_kind kind; size_t at; } heti_s_member_key;
+static const heti_s_member_key heti_s_member_keys[] = {
+    { "device", HETI_S_OF_DEVICE, HETI_S_NAME, offsetof(heti_s_member, device) },
+    { "name", HETI_S_OF_DEVICE | HETI_S_OF_GROUP, HETI_S_NAME, offsetof(heti_s_member, name) },
+    { "count", HETI_S_OF_DEVICE | HETI_S_OF_GROUP, HETI_S_COUNT, offsetof(heti_s_member, count) },
+    { "speed", HETI_S_OF_DEVICE, HETI_S_SPEED, offsetof(heti_s_member, speed) },
+    { "memory", HETI_S_OF_DEVICE, HETI_S_BYTES, offsetof(heti_s_member, memory) },
+    { "process", HETI_S_OF_GROUP, HETI_S_YES, offsetof(heti_s_member, process) },
+    { "link", HETI_S_OF_GROUP, HETI_S_LINK, 0 },
+    { "bus", HETI_S_OF_GROUP, HETI_S_BYTES, offsetof(heti_s_member, bus) },
+    { "uplink", HETI_S_OF_GROUP, HETI_S_BYTES, offsetof(heti_s_member, uplink) },
+    { "ranks", HETI_S_OF_ROOT, HETI_S_ARRAY, offsetof(heti_s_member, order) },
+    { "members", HETI_S_OF_GROUP, HETI_S_ARRAY, offsetof(heti_s_member, members) }
+};
+enum { HETI_S_MEMBER_KEYS = sizeof heti_s_member_keys / sizeof heti_s_member_keys[0] };
 
 /* "het_cluster_read: byte 71, "speed": -2: must be above 0" */
 static het_result heti_s_cluster_bad(const heti_s_cluster_reader *r, size_t at, const char *key, const char *value,
@@ -2920,47 +2939,59 @@ static het_result heti_s_cluster_link(heti_s_cluster_reader *r, heti_s_member *m
     return r->json.rule == NULL ? HET_OK : heti_s_cluster_json(r, key);
 }
 
-static het_result heti_s_cluster_value(heti_s_cluster_reader *r, int which, const char *key, heti_s_member *m) {
+static het_result heti_s_cluster_value(heti_s_cluster_reader *r, const heti_s_member_key *key, heti_s_member *m) {
+    void *to = HETI_T_CAST(char *, HETI_T_CAST(void *, m)) + key->at;
     const size_t at = r->json.at;
-    switch (which) {
-    case 0: return heti_s_cluster_name(r, key, m->device);
-    case 1: return heti_s_cluster_name(r, key, m->name);
-    case 2:
-        if (!het_json_integer(&r->json, &m->count)) return heti_s_cluster_json(r, key);
+    switch (key->kind) {
+    case HETI_S_NAME: return heti_s_cluster_name(r, key->key, HETI_T_CAST(char *, to));
+    case HETI_S_COUNT:
+        if (!het_json_integer(&r->json, &m->count)) return heti_s_cluster_json(r, key->key);
         if (m->count >= 1 && m->count <= HETI_S_MOST_RANKS) return HET_OK;
-        return heti_s_cluster_number_bad(r, at, key, heti_s_real(m->count), "must be from 1 to 1048576");
-    case 3:
-        if (!het_json_real(&r->json, &m->speed)) return heti_s_cluster_json(r, key);
+        return heti_s_cluster_number_bad(r, at, key->key, heti_s_real(m->count), "must be from 1 to 1048576");
+    case HETI_S_SPEED:
+        if (!het_json_real(&r->json, &m->speed)) return heti_s_cluster_json(r, key->key);
         if (m->speed > 0 && m->speed <= 1e6) return HET_OK;
-        return heti_s_cluster_number_bad(r, at, key, m->speed, "must be above 0 and at most 1e6");
-    case 4: return heti_s_cluster_quantity(r, key, 0, &m->memory);
-    case 5: return het_json_boolean(&r->json, &m->process) ? HET_OK : heti_s_cluster_json(r, key);
-    case 6: return heti_s_cluster_link(r, m);
-    case 7: return heti_s_cluster_quantity(r, key, 0, &m->bus);
-    case 8: return heti_s_cluster_quantity(r, key, 0, &m->uplink);
-    case 9:
-        m->order = r->json;
-        if (het_json_peek(&r->json) != HET_JSON_ARRAY)
-            return heti_s_cluster_bad(r, at, key, "", "must be an array of ranks");
-        return het_json_skip(&r->json) ? HET_OK : heti_s_cluster_json(r, key);
+        return heti_s_cluster_number_bad(r, at, key->key, m->speed, "must be above 0 and at most 1e6");
+    case HETI_S_BYTES: return heti_s_cluster_quantity(r, key->key, 0, HETI_T_CAST(double *, to));
+    case HETI_S_YES: return het_json_boolean(&r->json, &m->process) ? HET_OK : heti_s_cluster_json(r, key->key);
+    case HETI_S_LINK: return heti_s_cluster_link(r, m);
     default:
-        m->members = r->json;
-        m->has_members = 1;
+        *HETI_T_CAST(het_json *, to) = r->json;
         if (het_json_peek(&r->json) != HET_JSON_ARRAY)
-            return heti_s_cluster_bad(r, at, key, "", "must be an array of devices and groups");
-        return het_json_skip(&r->json) ? HET_OK : heti_s_cluster_json(r, key);
+            return heti_s_cluster_bad(r, at, key->key, "", key->of == HETI_S_OF_ROOT ? "must be an array of ranks" :
+                                      "must be an array of devices and groups");
+        return het_json_skip(&r->json) ? HET_OK : heti_s_cluster_json(r, key->key);
     }
+}
+
+/* Of the keys that were seen, each belongs to what the member is. */
+static het_result heti_s_cluster_fits(const heti_s_cluster_reader *r, size_t at, int root, uint32_t seen,
+                                      const heti_s_member *m) {
+    const int group = m->members.text != NULL, is = group ? HETI_S_OF_GROUP | (root ? HETI_S_OF_ROOT : 0) :
+              HETI_S_OF_DEVICE;
+    int i;
+    if (m->device[0] == 0 && !group)
+        return heti_s_cluster_bad(r, at, "members", "", "is missing, and so is \"device\": which is it?");
+    for (i = 0; i < HETI_S_MEMBER_KEYS; i++) {
+        const heti_s_member_key *key = &heti_s_member_keys[i];
+        if ((seen >> i & 1u) != 0 && (key->of & is) == 0)
+            return heti_s_cluster_bad(r, at, key->key, "", !group ? "no such key in a device" :
+                                      key->of == HETI_S_OF_ROOT ? "belongs into the outermost group" :
+                                      "no such key in what has \"members\"");
+    }
+    if (root && !group)
+        return heti_s_cluster_bad(r, at, "members", "", "the whole file is a group: it needs \"members\"");
+    if (root && m->count != 1)
+        return heti_s_cluster_number_bad(r, at, "count", heti_s_real(m->count), "there is one outermost group");
+    return HET_OK;
 }
 
 /* All keys of one member, its members left for later. */
 static het_result heti_s_cluster_member(heti_s_cluster_reader *r, int root, heti_s_member *m) {
-    enum { HETI_S_KEYS = 11 };
-    static const char *const heti_s_keys[HETI_S_KEYS] = { "device", "name", "count", "speed", "memory", "process",
-                                                         "link", "bus", "uplink", "ranks", "members" };
-    /* bits of the keys that each may have */
-    const uint32_t devices = UINT32_C(0x01F), groups = UINT32_C(0x5E6) | (root ? UINT32_C(0x200) : 0);
+    const size_t start = r->json.at;
+    uint32_t seen = 0;
     char key[64] = "members";
-    size_t length, start = r->json.at;
+    size_t length;
     int i;
     memset(m, 0, sizeof *m);
     m->count = 1;
@@ -2969,27 +3000,16 @@ static het_result heti_s_cluster_member(heti_s_cluster_reader *r, int root, heti
         return heti_s_cluster_bad(r, start, "members", "", "a device or a group is an object");
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {
-        for (i = 0; i < HETI_S_KEYS && (length >= sizeof key || strcmp(key, heti_s_keys[i]) != 0); i++) {}
-        if (i == HETI_S_KEYS)
+        for (i = 0; i < HETI_S_MEMBER_KEYS; i++)
+            if (length < sizeof key && strcmp(key, heti_s_member_keys[i].key) == 0) break;
+        if (i == HETI_S_MEMBER_KEYS)
             return heti_s_cluster_bad(r, r->json.at, key, "",
                 "no such key: device, name, count, speed, memory; or name, count, process, link, bus, uplink, members");
-        if ((m->seen >> i & 1u) != 0) return heti_s_cluster_bad(r, r->json.at, key, "", "this key comes twice");
-        m->seen |= UINT32_C(1) << i;
-        HETI_T_TRY(heti_s_cluster_value(r, i, key, m));
+        if ((seen >> i & 1u) != 0) return heti_s_cluster_bad(r, r->json.at, key, "", "this key comes twice");
+        seen |= UINT32_C(1) << i;
+        HETI_T_TRY(heti_s_cluster_value(r, &heti_s_member_keys[i], m));
     }
-    if (r->json.rule != NULL) return heti_s_cluster_json(r, key);
-    if ((m->seen & 1u) == 0 && !m->has_members)
-        return heti_s_cluster_bad(r, start, "members", "", "is missing, and so is \"device\": which is it?");
-    for (i = 0; i < HETI_S_KEYS; i++)
-        if ((m->seen >> i & 1u) != 0 && ((m->has_members ? groups : devices) >> i & 1u) == 0)
-            return heti_s_cluster_bad(r, start, heti_s_keys[i], "",
-                !m->has_members ? "no such key in a device" : i == 9 ? "belongs into the outermost group" :
-                "no such key in what has \"members\"");
-    if (root && !m->has_members)
-        return heti_s_cluster_bad(r, start, "members", "", "the whole file is a group: it needs \"members\"");
-    if (root && m->count != 1)
-        return heti_s_cluster_number_bad(r, start, "count", heti_s_real(m->count), "there is one outermost group");
-    return HET_OK;
+    return r->json.rule == NULL ? heti_s_cluster_fits(r, start, root, seen, m) : heti_s_cluster_json(r, key);
 }
 
 /* The name, with its number where there are several: "node#7". */
@@ -3024,7 +3044,7 @@ static het_result heti_s_cluster_devices(heti_s_cluster_reader *r, size_t at, co
         het_cluster_device *device;
         if (r->ordered) HETI_T_TRY(heti_s_cluster_next_rank(r, &rank));
         device = &r->to->device[rank];
-        HETI_T_TRY(heti_s_cluster_number(r, at, (m->seen & 2u) != 0 ? m->name : m->device, m->count, i, device->name));
+        HETI_T_TRY(heti_s_cluster_number(r, at, m->name[0] != 0 ? m->name : m->device, m->count, i, device->name));
         memcpy(device->profile, m->device, sizeof device->profile);
         device->speed = m->speed;
         device->memory = m->memory;
@@ -3042,8 +3062,8 @@ static het_result heti_s_cluster_read(heti_s_cluster_reader *r, int64_t parent, 
     het_json behind;
     int64_t i;
     HETI_T_TRY(heti_s_cluster_member(r, parent < 0, &m));
-    if (!m.has_members) return heti_s_cluster_devices(r, at, &m, parent);
-    if (parent < 0 && (m.seen >> 9 & 1u) != 0) {
+    if (m.members.text == NULL) return heti_s_cluster_devices(r, at, &m, parent);
+    if (parent < 0 && m.order.text != NULL) {
         r->order = m.order;
         r->ordered = 1;
         het_json_enter(&r->order, HET_JSON_ARRAY);
