@@ -1954,6 +1954,9 @@ int madvise(void *address, size_t size, int advice);
 #else
 #define HETI_CAST(type, value) ((type)(value))
 #endif
+/* `count` elements */
+#define HETI_COPY(to, from, count) memcpy((to), (from), HETI_CAST(size_t, (count)) * sizeof *(to))
+#define HETI_CLEAR(to, count) memset((to), 0, HETI_CAST(size_t, (count)) * sizeof *(to))
 
 /* A static function that a build may leave unused (HETRAIN_STATIC, HETRAIN_NO_*). */
 #if defined(__GNUC__) || defined(__clang__)
@@ -3493,7 +3496,7 @@ static void heti_ref_normal(const het_normal_args *a) {
         for (int64_t j = 0; j < 8; j++)
             heti_philox(a->seed, HETI_CAST(uint64_t, (a->first + i) / 4 + j), a->stream, word + 4 * j);
         for (int j = 0; j < 16; j++) heti_ref_normal_pair(word[j], word[16 + j], a->std, &z[j], &z[16 + j]);
-        memcpy(a->to + i, z, HETI_CAST(size_t, heti_min(32, a->count - i)) * sizeof *z);
+        HETI_COPY(a->to + i, z, heti_min(32, a->count - i));
     }
 }
 
@@ -5704,10 +5707,10 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
     heti_player_run(&m->player, plan->ranks);
     for (items = 0, r = 0; r < plan->ranks; r++) items += m->end[r] - m->first[r];
     HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, items, allocator, m->where, schedule, m->error));
-    memcpy((*schedule)->micro_batches, m->play.counts, HETI_CAST(size_t, plan->pipelines) * sizeof *m->play.counts);
+    HETI_COPY((*schedule)->micro_batches, m->play.counts, plan->pipelines);
     for (r = 0; r < plan->ranks; r++) {
         const int64_t count = m->end[r] - m->first[r], start = (*schedule)->start[r];
-        memcpy((*schedule)->action + start, m->action + m->first[r], HETI_CAST(size_t, count) * sizeof *m->action);
+        HETI_COPY((*schedule)->action + start, m->action + m->first[r], count);
         (*schedule)->start[r + 1] = start + count;
     }
     return HET_OK;
@@ -6427,7 +6430,7 @@ static het_result heti_play_stuck(const heti_lists *l) {
 /* only: 0, HET_ACTION_REDUCE or HET_ACTION_GATHER. */
 static het_result heti_play(heti_lists *l, int32_t only) {
     int64_t r;
-    memset(l->seen, 0, HETI_CAST(size_t, l->base[l->plan->pipelines]) * sizeof *l->seen);
+    HETI_CLEAR(l->seen, l->base[l->plan->pipelines]);
     for (r = 0; r < l->plan->ranks; r++) l->rank[r].at = l->rank[r].open = 0;
     for (r = 0; r <= l->block_count; r++) l->block[r].arrived = 0;
     l->only = only;
@@ -6518,8 +6521,7 @@ static het_result heti_complete_room(heti_lists *l) {
         l->to->start[r + 1] = l->to->start[r] + l->rank[r].length;
         l->rank[r].length = 0;
     }
-    memcpy(l->to->micro_batches, l->schedule->micro_batches,
-           HETI_CAST(size_t, l->plan->pipelines) * sizeof *l->to->micro_batches);
+    HETI_COPY(l->to->micro_batches, l->schedule->micro_batches, l->plan->pipelines);
     l->to->complete = 1;
     return HET_OK;
 }
@@ -6703,7 +6705,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     heti_follow_layout(&f);
     HETI_TRY(heti_arena_start(&f.arena, &own, heti_where, error));
     heti_follow_layout(&f);
-    memset(needs, 0, HETI_CAST(size_t, count) * sizeof *needs);
+    HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) result = heti_follow(&f, first + i, forwards, &needs[i], error);
     for (i = 0; i < count && result == HET_OK; i++) {
         int64_t stages = 0, apart = 0;
@@ -8675,11 +8677,11 @@ static het_result heti_build_tables(het_ctx *ctx) {
 static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     het_plan *to = NULL;
     HETI_TRY(het_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
-    memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
-    memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
-    memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
-    memcpy(to->state_share, from->state_share, HETI_CAST(size_t, from->ranks) * sizeof *to->state_share);
-    memcpy(to->slice_share, from->slice_share, HETI_CAST(size_t, from->slices) * sizeof *to->slice_share);
+    HETI_COPY(to->stage, from->stage, from->stages);
+    HETI_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
+    HETI_COPY(to->share, from->share, from->pipelines);
+    HETI_COPY(to->state_share, from->state_share, from->ranks);
+    HETI_COPY(to->slice_share, from->slice_share, from->slices);
     ctx->share.plan = to;
     return HET_OK;
 }
@@ -9024,7 +9026,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
     HETI_TRY(het_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
                                &ctx->error));
-    memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
+    HETI_COPY(to->micro_batches, from->micro_batches, from->pipelines);
     for (r = 0; r < from->ranks; r++) {
         to->start[r] = n;
         for (i = from->start[r]; i < from->start[r + 1]; i++) {
@@ -9051,9 +9053,9 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
     HETI_TRY(het_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->call, to,
                                &ctx->error));
-    memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
-    memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
-    memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
+    HETI_COPY((*to)->micro_batches, from->micro_batches, from->pipelines);
+    HETI_COPY((*to)->start, from->start, from->ranks + 1);
+    HETI_COPY((*to)->action, from->action, from->start[from->ranks]);
     return HET_OK;
 }
 
@@ -9843,7 +9845,7 @@ static void heti_drop_graphs(heti_rank *r, heti_part *part) {
     int64_t i;
     for (i = 0; part->graph && i < part->graphs; i++)
         if (part->graph[i].graph) r->device.iface->graphs->destroy(r->device.self, r->queue, part->graph[i].graph);
-    if (part->graph) memset(part->graph, 0, HETI_CAST(size_t, part->graphs) * sizeof *part->graph);
+    if (part->graph) HETI_CLEAR(part->graph, part->graphs);
 }
 
 static void heti_close_memory(heti_rank *r, heti_part *part) {
@@ -10295,7 +10297,7 @@ static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch 
 static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t *start, int64_t *granules) {
     if (b->granules > 0) {
         *granules = b->granules;
-        memcpy(start, b->granule_start, HETI_CAST(size_t, b->granules + 1) * sizeof *start);
+        HETI_COPY(start, b->granule_start, b->granules + 1);
         return HET_OK;
     }
     return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.limits.max_tokens + 1,
@@ -11059,8 +11061,8 @@ static het_result heti_load_rows(heti_rank *r, heti_batch_slot *batch_slot, cons
     heti_fill_positions(r, batch_slot->sequence_start, b->sequences, first);
     for (i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
     for (i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
-    memcpy(part->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
-    memcpy(part->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
+    HETI_COPY(part->host_token, b->token, rows);
+    HETI_COPY(part->host_target, b->target, rows);
     HETI_TRY(heti_copy_in(r, batch_slot->device_token + first, part->host_token, rows, sizeof *part->host_token));
     HETI_TRY(heti_copy_in(r, batch_slot->device_target + first, part->host_target, rows, sizeof *part->host_target));
     HETI_TRY(heti_copy_in(r, batch_slot->device_position + first, part->host_position, rows,
@@ -11102,8 +11104,7 @@ static het_result heti_await_loaded(heti_rank *r) {
 
 static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b) {
     HETI_TRY(heti_await_loaded(r));
-    memcpy(batch_slot->sequence_start, b->sequence_start,
-           HETI_CAST(size_t, b->sequences + 1) * sizeof *batch_slot->sequence_start);
+    HETI_COPY(batch_slot->sequence_start, b->sequence_start, b->sequences + 1);
     HETI_TRY(heti_batch_granules(r->ctx, b, batch_slot->granule_start, &batch_slot->view.granules));
     return heti_load_rows(r, batch_slot, b, 0);
 }
@@ -12016,7 +12017,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     if (r->local == r->ctx->share.tree.speaker) r->ctx->task.different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
     HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
-    memset(joined, 0, HETI_CAST(size_t, r->ctx->world.ranks) * sizeof *joined);
+    HETI_CLEAR(joined, r->ctx->world.ranks);
     if (part->weight_at[r->ctx->chain.parameter[p].block] >= 0) {
         uint64_t hash;
         HETI_TRY(heti_hash_weight(r, p, &hash));
@@ -12572,7 +12573,7 @@ static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, 
                                    float *to) {
     int64_t done, n;
     if (what == HET_GRADIENT && ctx->chain.parameter[index].frozen) {
-        memset(to, 0, HETI_CAST(size_t, count) * sizeof *to);
+        HETI_CLEAR(to, count);
         return HET_OK;
     }
     for (done = 0; done < count; done += n) {

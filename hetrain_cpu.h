@@ -1247,7 +1247,7 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
             _mm256_storeu_ps(to + i * to_stride, s[i]);
         } else { /* a copy of part of s[i] would go through memory */
             _mm_storeu_ps(to + i * to_stride, _mm256_castps256_ps128(s[i]));
-            memcpy(to + i * to_stride + 4, &high, HETI_CAST(size_t, width - 4) * sizeof(float));
+            HETI_COPY(to + i * to_stride + 4, &high, width - 4);
         }
     }
 }
@@ -1266,7 +1266,7 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
     r[2] = vcombine_f32(vget_high_f32(s[0]), vget_high_f32(s[2]));
     r[3] = vcombine_f32(vget_high_f32(s[1]), vget_high_f32(s[3]));
     HETI_UNROLL
-    for (int i = 0; i < 4; i++) memcpy(to + i * to_stride, &r[i], HETI_CAST(size_t, width) * sizeof(float));
+    for (int i = 0; i < 4; i++) HETI_COPY(to + i * to_stride, &r[i], width);
 }
 #else
 /* Line i in r[i] becomes k = i in r[i]. */
@@ -1313,7 +1313,7 @@ HETI_IN void HETI_K(gather)(int64_t tile, int64_t lines, int64_t k, const heti_o
     int64_t j = 0;
     if (from->line_stride == 1 && lines >= tile)
         for (; j < k; j++)
-            memcpy(to + j * tile, from->data + j * from->k_stride, HETI_CAST(size_t, tile) * sizeof(float));
+            HETI_COPY(to + j * tile, from->data + j * from->k_stride, tile);
     for (; from->k_stride == 1 && j + HETI_I(WIDTH) <= k; j += HETI_I(WIDTH)) {
         HETI_UNROLL
         for (int64_t line = 0; line < tile; line += HETI_I(WIDTH)) {
@@ -1622,7 +1622,7 @@ HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, 
 HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles *a, const float *b,
                                const heti_chains *to, int bf16, heti_walk *walk) {
     float edge[HETI_TILE_SHORT * HETI_TILE_N], bias[HETI_TILE_N] = { 0.0f }, *c = to->c;
-    if (to->bias != NULL) memcpy(bias, to->bias, HETI_CAST(size_t, n) * sizeof(float));
+    if (to->bias != NULL) HETI_COPY(bias, to->bias, n);
     for (int64_t i = 0; i < m; i += HETI_TILE_SHORT, c += HETI_TILE_SHORT * to->c_row) {
         const int64_t rows = heti_min(HETI_TILE_SHORT, m - i);
         const int whole = rows == HETI_TILE_SHORT && n == HETI_TILE_N;
@@ -1630,11 +1630,11 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
                                                   to->bias != NULL ? bias : NULL);
         if (!whole) memset(edge, 0, sizeof edge);
         for (int64_t r = 0; !whole && to->continued && r < rows; r++)
-            memcpy(edge + r * HETI_TILE_N, c + r * to->c_row, HETI_CAST(size_t, n) * sizeof(float));
+            HETI_COPY(edge + r * HETI_TILE_N, c + r * to->c_row, n);
         HETI_K(tile_chain)(HETI_TILE_SHORT, k, HETI_K(make_feed)(a->data + i * a->line, a->line, a->step, b), &part,
                            bf16, walk);
         for (int64_t r = 0; !whole && r < rows; r++)
-            memcpy(c + r * to->c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
+            HETI_COPY(c + r * to->c_row, edge + r * HETI_TILE_N, n);
     }
 }
 
@@ -1780,7 +1780,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
                              int continued, int bf16, const int64_t *columns, const int64_t *depth, float *pack) {
     heti_walk nothing = heti_no_walk();
     if (k == 0 && !continued)
-        for (int64_t i = 0; i < m; i++) memset(c + i * c_row, 0, HETI_CAST(size_t, n) * sizeof(float));
+        for (int64_t i = 0; i < m; i++) HETI_CLEAR(c + i * c_row, n);
     for (int64_t i = 0; i < m; i += HETI_PRODUCT_ROWS) {
         const int64_t rows = heti_min(HETI_PRODUCT_ROWS, m - i),
                       unpacked = bf16 ? 0 : rows / HETI_TILE_ROWS * HETI_TILE_ROWS;
@@ -1950,7 +1950,7 @@ HETI_FN void HETI_K(norm_backward_weight)(const void *args, int64_t begin, int64
         const int64_t last = (a->view->granule_start[g + 1] - a->view->row_begin) * a->rows_per_token;
         for (int p = 0; p < 2; p++)
             if (term[p] != NULL && gradient[p]->exact)
-                memset(term[p] + begin, 0, HETI_CAST(size_t, end - begin) * sizeof(float));
+                HETI_CLEAR(term[p] + begin, end - begin);
         for (int64_t r = first; r < last; r++) {
             const float *x = a->x + r * a->width, *dy = a->dy + r * a->width;
             const HETI_V means = HETI_SET(a->kind != HET_RMSNORM ? a->mean[r] : 0.0f), rstds = HETI_SET(a->rstd[r]);
@@ -1987,7 +1987,7 @@ HETI_IN void HETI_K(rotate)(const het_rotary_args *a, int64_t begin, int64_t end
                 HETI_K(put)(y + i, HETI_FNMA(x1, s, HETI_MUL(x0, c)), left);
                 HETI_K(put)(y + half + i, HETI_FMA(x0, s, HETI_MUL(x1, c)), left);
             }
-            if (y != x) memcpy(y + 2 * half, x + 2 * half, HETI_CAST(size_t, a->head_size - 2 * half) * sizeof(float));
+            if (y != x) HETI_COPY(y + 2 * half, x + 2 * half, a->head_size - 2 * half);
         }
     }
 }
@@ -2123,9 +2123,9 @@ HETI_IN void HETI_K(attention_gather)(HETI_K(attention) *t, int64_t from, int64_
         const float *q = a->q + t->row[i] * size;
         for (int64_t j = 0; j < size; j += 16)
             HETI_K(put)(t->q + i * size + j, HETI_MUL(HETI_K(get)(q + j, size - j), scale), size - j);
-        if (d_o != NULL) memcpy(d_o + i * size, a->d_o + t->row[i] * size, HETI_CAST(size_t, size) * sizeof(float));
+        if (d_o != NULL) HETI_COPY(d_o + i * size, a->d_o + t->row[i] * size, size);
     }
-    memset(t->o, 0, HETI_CAST(size_t, rows * size) * sizeof(float));
+    HETI_CLEAR(t->o, rows * size);
 }
 
 /* Rows [*top, *top + *count) of the block that see something of keys [from, to): queries descend,
@@ -2204,7 +2204,7 @@ HETI_IN void HETI_K(attention_forward_block)(HETI_K(attention) *t, float *m, flo
     const int64_t room = HETI_ATTENTION_SCORES / t->rows / 16 * 16 - 16, whole = highest - lowest <= room;
     const int64_t keys = whole ? highest - lowest : room, stride = heti_score_stride(keys);
     for (int64_t i = 0; i < t->rows; i++) m[i] = -INFINITY;
-    memset(sum, 0, HETI_CAST(size_t, t->rows * 16) * sizeof(float));
+    HETI_CLEAR(sum, t->rows * 16);
     for (int pass = 0; pass < 2; pass++)
         for (int64_t from = lowest; from < highest; from += keys) {
             const int64_t to = heti_min(from + keys, highest);
@@ -2471,7 +2471,7 @@ HETI_FN void HETI_K(cross_entropy)(const void *args, int64_t begin, int64_t end,
         float *x = a->logits + r * a->vocab, m;
         const int64_t target = a->target[r];
         if (target < 0) {
-            if (a->gradient) memset(x, 0, HETI_CAST(size_t, a->vocab) * sizeof(float));
+            if (a->gradient) HETI_CLEAR(x, a->vocab);
             if (a->row_loss != NULL) a->row_loss[r] = 0.0f;
             continue;
         }
@@ -2523,7 +2523,7 @@ HETI_IN HETI_V HETI_K(gradient_get)(const het_gradient *gradient, int64_t i, int
     const double *sum = HETI_CAST(const double *, gradient->sum) + i;
     if (left >= 16) return HETI_FLOATS(HETI_DLOAD(sum), HETI_DLOAD(sum + 8));
     double part[16] = { 0.0 };
-    memcpy(part, sum, HETI_CAST(size_t, left) * sizeof(double));
+    HETI_COPY(part, sum, left);
     return HETI_FLOATS(HETI_DLOAD(part), HETI_DLOAD(part + 8));
 }
 
@@ -2616,7 +2616,7 @@ HETI_FN void HETI_K(normal)(const void *args, int64_t begin, int64_t end, void *
     for (int64_t group = begin; group < end; group++) {
         float value[32];
         HETI_K(normal_group)(a->seed, a->stream, HETI_CAST(uint64_t, a->first / 32 + group), a->std, value);
-        memcpy(a->to + 32 * group, value, HETI_CAST(size_t, heti_min(32, a->count - 32 * group)) * sizeof *value);
+        HETI_COPY(a->to + 32 * group, value, heti_min(32, a->count - 32 * group));
     }
 }
 
@@ -3264,7 +3264,7 @@ static het_result heti_cpu_linear_backward_weight(heti_cpu *cpu, const het_linea
     job.packed_x = job.packed_dy + threads * job.runner_floats;
     job.maximum = HETI_CAST(uint32_t *, a->workspace) + threads * job.runner_floats + heti_packed(a->in, a->rows,
         HETI_TILE_COLUMNS);
-    memset(job.maximum, 0, HETI_CAST(size_t, 6 * threads) * sizeof *job.maximum);
+    HETI_CLEAR(job.maximum, 6 * threads);
     for (int64_t p = 0; p < a->parts; p++) job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
     job.first = 1;
     job.granule_end = view->granule_begin;
@@ -3348,7 +3348,7 @@ static int64_t heti_range_run(heti_cpu *cpu, heti_range_kernel kernel, const voi
     job.count = count;
     job.unit = unit;
     job.partial = partial;
-    if (partial != NULL) memset(partial, 0, HETI_CAST(size_t, runners) * sizeof *partial);
+    if (partial != NULL) HETI_CLEAR(partial, runners);
     return heti_cpu_run(cpu, runners, heti_ceil_div(count, unit), heti_ceil_div(HETI_RANGE_WORK,
         heti_max(1, unit * work)), heti_range_work, &job);
 }
@@ -3548,7 +3548,7 @@ static void heti_sort_keys(uint64_t *key, uint64_t *spare, int64_t count) {
         from = to;
         to = last;
     }
-    if (from != key) memcpy(key, from, HETI_CAST(size_t, count) * sizeof *key);
+    if (from != key) HETI_COPY(key, from, count);
 }
 
 /* Workspace: keys [rows], a second array of them for the sort, one term [width]. id: [n], entry of

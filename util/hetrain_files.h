@@ -2513,7 +2513,7 @@ static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_a
                                      float *scratch) {
     int i;
     if (heti_f_is_plain(s)) return het_parameter_read(ctx, s->part[0], what, values);
-    if (s->diagonal) memset(values, 0, HETI_T_CAST(size_t, s->count) * sizeof *values);
+    if (s->diagonal) HETI_T_CLEAR(values, s->count);
     for (i = 0; i < s->parts; i++) {
         HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
         heti_f_stored_move(s, i, scratch, values, 1);
@@ -2628,7 +2628,7 @@ HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array w
         result = heti_f_floats_of(heti_f_own(ctx), count, &values, &error);
     }
     if (result == HET_OK) {
-        memcpy(values, from, HETI_T_CAST(size_t, s.count) * sizeof *values);
+        HETI_T_COPY(values, from, s.count);
         result = heti_f_stored_write(ctx, &s, what, values, values + s.count);
     }
     if (values != NULL) heti_f_floats_free(heti_f_own(ctx), values, count);
@@ -5072,7 +5072,7 @@ static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, floa
             w[i * columns + j] += HETI_T_CAST(float, scale * sum);
         }
     HETI_T_TRY(het_parameter_write(ctx, base, HET_WEIGHT, w));
-    memset(b, 0, HETI_T_CAST(size_t, second.count) * sizeof *b);
+    HETI_T_CLEAR(b, second.count);
     return het_parameter_write(ctx, p + 1, HET_WEIGHT, b);
 }
 

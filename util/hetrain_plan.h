@@ -1905,7 +1905,7 @@ static void heti_p_sort(uint64_t *key, uint64_t *other, int64_t count) {
         for (i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
         for (i = 0; i < 256; i++) at[i + 1] += at[i];
         for (i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
-        memcpy(key, other, HETI_T_CAST(size_t, count) * sizeof *key);
+        HETI_T_COPY(key, other, count);
     }
 }
 
@@ -2802,9 +2802,9 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->cell[c].done = 0;
     }
     if (s->blocks > 0) {
-        memset(s->ring, 0, HETI_T_CAST(size_t, 2 * s->blocks) * sizeof *s->ring);
-        memset(s->step_share, 0, HETI_T_CAST(size_t, s->blocks) * sizeof *s->step_share);
-        memset(s->step_ranks, 0, HETI_T_CAST(size_t, s->blocks) * sizeof *s->step_ranks);
+        HETI_T_CLEAR(s->ring, 2 * s->blocks);
+        HETI_T_CLEAR(s->step_share, s->blocks);
+        HETI_T_CLEAR(s->step_ranks, s->blocks);
     }
     for (c = 0; c < 3 * s->groups; c++) {
         const het_group *group = &s->costs->group[c / 3];
@@ -2886,7 +2886,7 @@ static het_result heti_p_push_hop(heti_p_sim *s, const heti_p_hop *hop) {
             HETI_T_CAST(size_t, room) * sizeof *larger, 16));
         if (larger == NULL)
             return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d messages on shared wires", room);
-        if (s->hops > 0) memcpy(larger, s->hop, HETI_T_CAST(size_t, s->hops) * sizeof *larger);
+        if (s->hops > 0) HETI_T_COPY(larger, s->hop, s->hops);
         if (s->hop_room > 0)
             s->allocator.free(s->allocator.user, s->hop, HETI_T_CAST(size_t, s->hop_room) * sizeof *larger);
         s->hop = larger;

@@ -600,8 +600,6 @@ static het_cost heti_s_curve(const het_unit_time *t, int what) {
     return *heti_s_curve_of(&copy, what);
 }
 
-#define HETI_S_COPY(to, from, count) memcpy(to, from, HETI_T_CAST(size_t, count) * sizeof *(to))
-#define HETI_S_CLEAR(to, count) memset(to, 0, HETI_T_CAST(size_t, count) * sizeof *(to))
 #define HETI_S_ROOM(type, count) HETI_T_TAKE(arena, type, count)
 
 /* Gives back a struct of one block, in which `allocator` lies. */
@@ -748,10 +746,10 @@ static het_result heti_s_profile_new(const het_profile *count, const het_allocat
 
 /* Everything but devices and links. */
 static void heti_s_profile_same(het_profile *to, const het_profile *from) {
-    HETI_S_COPY(to->kind, from->kind, from->kinds);
-    HETI_S_COPY(to->unit, from->unit, from->units);
-    HETI_S_COPY(to->block, from->block, from->blocks);
-    HETI_S_COPY(to->use, from->use, from->uses);
+    HETI_T_COPY(to->kind, from->kind, from->kinds);
+    HETI_T_COPY(to->unit, from->unit, from->units);
+    HETI_T_COPY(to->block, from->block, from->blocks);
+    HETI_T_COPY(to->use, from->use, from->uses);
 }
 
 HETRAIN_API void het_profile_free(het_profile *profile) {
@@ -789,7 +787,7 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
         to->block[b].first_use = d->block[b].first_use;
         to->block[b].frozen = d->block[b].frozen;
     }
-    HETI_S_COPY(to->use, d->use, d->uses);
+    HETI_T_COPY(to->use, d->use, d->uses);
     return HET_OK;
 }
 
@@ -1633,7 +1631,7 @@ static het_result heti_s_read_device(heti_s_profile_reader *r) {
         if (strcmp(r->to->device[i].name, device->name) == 0)
             return heti_s_bad(r, device->name, "a device of this name comes twice");
     if ((seen & 4u) == 0)
-        HETI_S_COPY(device->together, device->alone, r->to->kinds);
+        HETI_T_COPY(device->together, device->alone, r->to->kinds);
     return HET_OK;
 }
 
@@ -2254,7 +2252,7 @@ static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double 
     m->learning = 0;
     for (round = 0; round < HETI_S_ROUNDS; round++) {
         for (r = 0; r < m->ranks; r++) {
-            HETI_S_CLEAR(m->watch[r].now, cells);
+            HETI_T_CLEAR(m->watch[r].now, cells);
             m->watch[r].backward = 0;
         }
         if (het_step(ctx, m->batch, batches, &info) != HET_OK)
@@ -2276,7 +2274,7 @@ static void heti_s_forget_rounds(heti_s_measure *m) {
     for (r = 0; r < m->ranks; r++) {
         m->watch[r].device = NULL;
         m->watch[r].event = NULL;
-        memset(m->watch[r].round, 0, HETI_T_CAST(size_t, cells * HETI_S_ROUNDS) * sizeof(double));
+        HETI_T_CLEAR(m->watch[r].round, cells * HETI_S_ROUNDS);
     }
 }
 
@@ -2744,7 +2742,7 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
                 het_device_profile *device = &m->profile->device[g];
                 heti_s_take_times(m, g, device->alone, all ? device->together : device->alone);
                 if (!all)
-                    HETI_S_COPY(device->together, device->alone, m->profile->kinds);
+                    HETI_T_COPY(device->together, device->alone, m->profile->kinds);
                 if (split == 0) heti_s_take_rest(m, g, device);
             }
         }
@@ -2769,7 +2767,7 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
     for (i = m->context.layout.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
-    else HETI_S_COPY(m->original, m->desc->desc->units, m->profile->units);
+    else HETI_T_COPY(m->original, m->desc->desc->units, m->profile->units);
     for (i = 0; i < m->profile->units; i++)
         if (m->original[i].model == NULL) m->original[i].model = &m->context.model;
     heti_s_choose_units(m);
@@ -3632,7 +3630,7 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
     memcpy(to->first, from->first, (p + 1) * sizeof *to->first);
     memcpy(to->count, from->count, p * sizeof *to->count);
     memcpy(to->device, from->device, n * sizeof *to->device);
-    HETI_S_COPY(to->end, from->end, heti_s_chunks(s, from) * places);
+    HETI_T_COPY(to->end, from->end, heti_s_chunks(s, from) * places);
     memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
 }
 
@@ -3776,10 +3774,10 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c, c
     het_shape shape;
     int round;
     heti_s_choice_shape(s, c, &shape);
-    HETI_S_CLEAR(s->needs, s->ranks);
+    HETI_T_CLEAR(s->needs, s->ranks);
     if (lists != NULL) HETI_T_TRY(het_schedule_needs(&s->plan, lists, 0, s->plan.ranks, 0, &s->allocator,
                                                       s->needs, s->error));
-    HETI_S_CLEAR(s->used, s->ranks);
+    HETI_T_CLEAR(s->used, s->ranks);
     for (round = 0; round < HETI_T_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
     s->impossible = 0;
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
@@ -4137,8 +4135,8 @@ static int heti_s_as_before(heti_s_seek *s, heti_s_choice *c, int64_t p, int64_t
         memcmp(&from->device[from->first[q]], &c->device[c->first[p]],
                HETI_T_CAST(size_t, places) * sizeof *c->device) != 0)
         return 0;
-    HETI_S_COPY(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]], chunks * places);
-    HETI_S_COPY(&c->recompute[c->first[p]], &from->recompute[from->first[q]], places);
+    HETI_T_COPY(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]], chunks * places);
+    HETI_T_COPY(&c->recompute[c->first[p]], &from->recompute[from->first[q]], places);
     s->fits[p] = 1;
     return 1;
 }
@@ -4201,7 +4199,7 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
 
 static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     int64_t i;
-    HETI_S_CLEAR(s->alone_stage, s->alone.stages);
+    HETI_T_CLEAR(s->alone_stage, s->alone.stages);
     for (i = 0; i < s->alone.stages; i++) {
         const het_stage *stage = &s->alone.stage[i];
         const int64_t kind = s->kind_of[c->device[c->first[p] + stage->rank]], begin = stage->unit_begin,
@@ -4451,9 +4449,9 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
         if (from < 0) continue;
         n = heti_s_places(c, from);
         to->count[p] = c->count[from];
-        HETI_S_COPY(&to->device[at], &c->device[c->first[from]], n);
-        HETI_S_COPY(&to->recompute[at], &c->recompute[c->first[from]], n);
-        HETI_S_COPY(&to->end[chunks * at], &c->end[chunks * c->first[from]], chunks * n);
+        HETI_T_COPY(&to->device[at], &c->device[c->first[from]], n);
+        HETI_T_COPY(&to->recompute[at], &c->recompute[c->first[from]], n);
+        HETI_T_COPY(&to->end[chunks * at], &c->end[chunks * c->first[from]], chunks * n);
         at += n;
         to->first[++p] = at;
     }
@@ -4552,13 +4550,13 @@ static int heti_s_try_once(heti_s_seek *s, heti_s_choice *c) {
 static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, int64_t length, int way) {
     const int64_t pipelines = (devices + length - 1) / length;
     int64_t *list = s->scratch, p, i, at = 0;
-    HETI_S_CLEAR(s->taken, s->ranks);
+    HETI_T_CLEAR(s->taken, s->ranks);
     for (i = 0; i < devices; i++) s->taken[s->by_speed[i]] = 1;
     for (i = 0; i < s->ranks; i++) {
         const int64_t device = way < 2 ? s->by_place[i] : s->by_speed[i];
         if (s->taken[device]) list[at++] = device;
     }
-    HETI_S_CLEAR(s->taken, s->ranks);
+    HETI_T_CLEAR(s->taken, s->ranks);
     at = 0;
     c->pipelines = pipelines;
     c->first[0] = 0;
@@ -4576,7 +4574,7 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
 /* A snake over a short last row may name a device twice: 1 if all are different. */
 static int heti_s_all_different(heti_s_seek *s, const heti_s_choice *c) {
     int64_t i;
-    HETI_S_CLEAR(s->used, s->ranks);
+    HETI_T_CLEAR(s->used, s->ranks);
     for (i = 0; i < c->first[c->pipelines]; i++)
         if (s->used[c->device[i]]++) return 0;
     return 1;
@@ -4620,7 +4618,7 @@ static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
     double guess;
     int round;
     c->seconds = HETI_S_NONE;
-    HETI_S_CLEAR(s->reserve, s->ranks);
+    HETI_T_CLEAR(s->reserve, s->ranks);
     for (round = 0; round < 4; round++) {
         if (!heti_s_size(s, c, arranged) || !heti_s_is_plan(s, c)) break;
         guess = heti_s_estimate(s, c);
@@ -4630,7 +4628,7 @@ static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
         if (c->seconds < HETI_S_MISFIT || c->seconds >= HETI_S_NONE) break;
         s->reserve[s->missing_rank] += s->missing;
     }
-    HETI_S_CLEAR(s->reserve, s->ranks);
+    HETI_T_CLEAR(s->reserve, s->ranks);
     if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, c);
     return !heti_s_is_over(s);
 }
@@ -4657,8 +4655,8 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
             c->state = HETI_S_STATE_EVEN;
             c->seconds = HETI_S_NONE;
             heti_s_arrange(s, c, devices, length, way);
-            HETI_S_CLEAR(c->end, 2 * s->ranks);
-            HETI_S_CLEAR(c->recompute, s->ranks);
+            HETI_T_CLEAR(c->end, 2 * s->ranks);
+            HETI_T_CLEAR(c->recompute, s->ranks);
             if (heti_s_all_different(s, c) && !heti_s_begin(s, c)) return 0;
         }
     return 1;
@@ -4795,7 +4793,7 @@ static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
     {
         const int behind = heti_s_below(s, 2) == 0; /* q behind p; or one device of p and one of q in turn */
         const int64_t m = heti_s_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
-        HETI_S_COPY(s->scratch, &c->device[from], m);
+        HETI_T_COPY(s->scratch, &c->device[from], m);
         for (i = 0; i < m; i++) heti_s_take_out(c, from);
         for (i = 0; i < m; i++)
             heti_s_put_in(c, r, behind ? c->first[r + 1] : heti_s_min(c->first[r] + 2 * i + 1, c->first[r + 1]),
@@ -4830,7 +4828,7 @@ static int heti_s_move_order(heti_s_seek *s, heti_s_choice *c) {
     if (!(s->order[before]->limited && heti_s_below(s, 2) == 0)) c->order = heti_s_below(s, s->orders);
     c->limit = s->order[c->order]->limited ? heti_s_below(s, heti_s_longest(c) + 1) : 0;
     if (chunks != heti_s_chunks(s, c)) {
-        HETI_S_CLEAR(c->end, 2 * s->ranks);
+        HETI_T_CLEAR(c->end, 2 * s->ranks);
         return heti_s_refit(s, c);
     }
     return c->order != before || s->order[c->order]->limited;
@@ -4944,8 +4942,8 @@ static int heti_s_drawn(heti_s_seek *s) {
     c->limit = s->order[c->order]->limited ? heti_s_below(s, length + 1) : 0;
     c->state = s->d.uneven_state == HET_YES ? HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES)) : HETI_S_STATE_EVEN;
     c->granules = heti_s_least_granules(s) + heti_s_below(s, s->d.most_granules - heti_s_least_granules(s) + 1);
-    HETI_S_CLEAR(c->end, 2 * s->ranks);
-    HETI_S_CLEAR(c->recompute, s->ranks);
+    HETI_T_CLEAR(c->end, 2 * s->ranks);
+    HETI_T_CLEAR(c->recompute, s->ranks);
     if (!heti_s_refit(s, c) || !heti_s_is_plan(s, c) || !heti_s_try_once(s, c)) return 0;
     heti_s_choice_copy(s, &s->now, c);
     return 1;
@@ -5154,8 +5152,8 @@ static void heti_s_all(heti_s_seek *s) {
     for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
         for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
         if (order == s->orders) continue;
-        HETI_S_CLEAR(s->taken, s->ranks);
-        HETI_S_CLEAR(c->recompute, s->ranks);
+        HETI_T_CLEAR(s->taken, s->ranks);
+        HETI_T_CLEAR(c->recompute, s->ranks);
         c->order = order;
         c->limit = c->pipelines = c->first[0] = 0;
         c->state = HETI_S_STATE_EVEN;
@@ -5558,11 +5556,11 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     het_plan *to;
     *plan = NULL;
     HETI_T_TRY(het_plan_new(from, allocator, call, &to, error));
-    HETI_S_COPY(to->stage, from->stage, from->stages);
-    HETI_S_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
-    HETI_S_COPY(to->share, from->share, from->pipelines);
-    HETI_S_COPY(to->state_share, from->state_share, from->ranks);
-    HETI_S_COPY(to->slice_share, from->slice_share, from->slices);
+    HETI_T_COPY(to->stage, from->stage, from->stages);
+    HETI_T_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
+    HETI_T_COPY(to->share, from->share, from->pipelines);
+    HETI_T_COPY(to->state_share, from->state_share, from->ranks);
+    HETI_T_COPY(to->slice_share, from->slice_share, from->slices);
     *plan = to;
     return HET_OK;
 }
@@ -5668,7 +5666,7 @@ static void heti_s_search_cut(const heti_s_seek *s, het_search **search, heti_t_
     if (arena->base != NULL) {
         memset(to, 0, sizeof *to);
         to->found = found;
-        HETI_S_CLEAR(found, s->found_count);
+        HETI_T_CLEAR(found, s->found_count);
     }
     for (i = 0; i < s->found_count; i++) {
         double *memory = HETI_S_ROOM(double, s->ranks);
@@ -6043,8 +6041,8 @@ static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from) {
     to->group = group;
     memset(&to->allocator, 0, sizeof to->allocator); /* part of another block */
     to->size = 0;
-    HETI_S_COPY(device, from->device, from->ranks);
-    if (from->groups > 0) HETI_S_COPY(group, from->group, from->groups);
+    HETI_T_COPY(device, from->device, from->ranks);
+    if (from->groups > 0) HETI_T_COPY(group, from->group, from->groups);
 }
 
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
@@ -6197,7 +6195,7 @@ static void heti_s_observe_receives(het_adapt *a, const het_timeline *t) {
    receive posted. */
 static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
     int64_t i;
-    HETI_S_CLEAR(a->way, 2 * a->plan->stages);
+    HETI_T_CLEAR(a->way, 2 * a->plan->stages);
     for (i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         const int backward = r->action.kind == HET_ACTION_SEND_B;
@@ -6282,7 +6280,7 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
 static double heti_s_watched_median(const heti_s_watched *w, int64_t window) {
     double sorted[HETI_S_WINDOW];
     const int64_t count = heti_s_min(w->steps, window);
-    HETI_S_COPY(sorted, w->past, count);
+    HETI_T_COPY(sorted, w->past, count);
     return heti_s_median(sorted, count);
 }
 
@@ -6938,9 +6936,9 @@ static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int
 static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
     int64_t i, j, empty = m;
     if (s->granules > (INT64_C(1) << 22) / m) return 0;
-    HETI_S_CLEAR(s->amount, m);
-    HETI_S_CLEAR(s->cost, m);
-    HETI_S_CLEAR(s->cluster, m);
+    HETI_T_CLEAR(s->amount, m);
+    HETI_T_CLEAR(s->cost, m);
+    HETI_T_CLEAR(s->cluster, m);
     *largest = 0;
     for (i = 0; i < s->granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
@@ -7004,7 +7002,7 @@ static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best)
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
         if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, cap, s->spare, &spread) &&
             (!found || spread < largest)) {
-            HETI_S_COPY(s->spare_grouping.group, s->spare, s->granules);
+            HETI_T_COPY(s->spare_grouping.group, s->spare, s->granules);
             s->spare_grouping.estimate = next->work + s->spread * spread;
             found = 1;
         }
@@ -7051,7 +7049,7 @@ static void heti_s_pack_plain(heti_s_pack *s) {
 
 static void heti_s_pack_amounts(heti_s_pack *s, const heti_s_grouping *g) {
     int64_t i, j;
-    HETI_S_CLEAR(s->amount, g->count);
+    HETI_T_CLEAR(s->amount, g->count);
     for (i = 0; i < s->granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
         heti_s_add(&s->amount[g->group[i]], &own);
@@ -7126,7 +7124,7 @@ static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_s
     if (s->best_grouping != NULL && !heti_s_better(score, &s->best)) return HET_OK;
     s->best = *score;
     s->best_grouping = g;
-    HETI_S_COPY(s->best_order, s->order, g->count);
+    HETI_T_COPY(s->best_order, s->order, g->count);
     return HET_OK;
 }
 
@@ -7154,7 +7152,7 @@ static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
     int64_t i, p;
     heti_s_pack_divide(s, m, s->pipeline_count);
     for (p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
-    HETI_S_CLEAR(s->pipeline_amount, s->plan->pipelines);
+    HETI_T_CLEAR(s->pipeline_amount, s->plan->pipelines);
     for (i = 0; i < m; i++) {
         const int64_t j = s->by_cost[i];
         int64_t first = 0, to = -1, at = 0;
@@ -7233,7 +7231,7 @@ static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_s
     heti_s_pack_by_cost(s, g->count);
     heti_s_pack_deal(s, g->count);
     if (heti_s_pack_spent(s)) return HET_OK;
-    HETI_S_COPY(s->order, s->dealt, g->count);
+    HETI_T_COPY(s->order, s->dealt, g->count);
     HETI_T_TRY(heti_s_pack_judge(s, g, score));
     if (!(score->excess > 0) || heti_s_pack_spent(s)) return HET_OK;
     for (p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
@@ -7292,7 +7290,7 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
             i = i + 2 < m ? i + 1 : 0;
             j = i + 1;
         }
-        HETI_S_COPY(s->order, s->best_order, m);
+        HETI_T_COPY(s->order, s->best_order, m);
         a = &s->amount[s->order[i]];
         b = &s->amount[s->order[j]];
         if (memcmp(a, b, sizeof *a) == 0) continue;

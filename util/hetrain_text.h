@@ -141,6 +141,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_put(het_model_desc *model, i
 #define HETI_T_CAST(type, value) ((type)(value))
 #endif
 
+/* `count` elements */
+#define HETI_T_COPY(to, from, count) memcpy((to), (from), HETI_T_CAST(size_t, (count)) * sizeof *(to))
+#define HETI_T_CLEAR(to, count) memset((to), 0, HETI_T_CAST(size_t, (count)) * sizeof *(to))
+
 /* Passes on an error: HETI_T_TRY(call). */
 #define HETI_T_TRY(call) do { het_result heti_t_try_result = \
     (call); if (heti_t_try_result != HET_OK) return heti_t_try_result; } while (0)
