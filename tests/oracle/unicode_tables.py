@@ -42,26 +42,15 @@ def transitions(value_of, bits):
     return result
 
 
-def lines(values, form):
+def lines(values):
     result, line = [], "   "
     for value in values:
-        text = form(value)
+        text = "%d," % value
         if len(line) + len(text) > 120:
             result.append(line)
             line = "   "
-        line += " " + text if line.strip() == "" or not form.tight else text
+        line += " " + text if line.strip() == "" else text
     return result + [line]
-
-
-def hexadecimal(value):
-    return "0x%X," % value
-
-
-def decimal(value):
-    return "%d," % value
-
-
-hexadecimal.tight = decimal.tight = True
 
 
 def tables():
@@ -108,29 +97,22 @@ def tables():
     left_out = sum(1 for c in marks if marks[c] == 0)
     yield "/* Unicode %s. (first code point << 3 | heti_k_class) of every run of one class. */" % ucd.unidata_version
     yield "static const uint32_t heti_k_classes[%d] = {" % len(classes)
-    yield from lines(classes, hexadecimal)
+    yield from lines(classes)
     yield "};"
     yield "/* (first code point << 10 | HETI_F_JOINS | HETI_F_CHANGES | canonical combining class) of every"
     yield "   run; %d marks newer than Unicode 9 are left out. */" % left_out
     yield "static const uint32_t heti_k_normals[%d] = {" % len(normals)
-    yield from lines(normals, hexadecimal)
+    yield from lines(normals)
     yield "};"
     yield "/* Canonical decompositions without Hangul's: code point, first, second or 0; ascending. %d" % skipped
     yield "   newer than Unicode 9 are left out. */"
-    yield "static const uint32_t heti_k_decompositions[%d][3] = {" % len(mapping)
-    yield from lines(mapping, triple)
+    yield "static const uint32_t heti_k_decompositions[%d] = {" % len(flat)
+    yield from lines(flat)
     yield "};"
     yield "/* Places in heti_k_decompositions of what composes again, ascending by (first, second). */"
     yield "static const uint16_t heti_k_compositions[%d] = {" % len(composites)
-    yield from lines([place for a, b, place in composites], decimal)
+    yield from lines([place for a, b, place in composites])
     yield "};"
-
-
-def triple(entry):
-    return "{0x%X,0x%X,%s}," % (entry[0], entry[1], "0x%X" % entry[2] if entry[2] else "0")
-
-
-triple.tight = True
 
 
 def main():
