@@ -10512,6 +10512,7 @@ static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t nu
     first = owners->member[i];
     inside = owners->member[i + 1] - first - 1;
     turns = owners->members - 1;
+    if (number > 2 * inside + turns + 1) return 0;
     if (number == 0 || number == 2 * inside + turns + 1) {
         m->end = owners->group[seat] >= 0 ? heti_endpoint_of(r, owners->group[seat]) : NULL;
         m->whole = (number == 0) != (job->gather != 0);
@@ -10521,7 +10522,7 @@ static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t nu
     } else if (number > inside + turns) {
         heti_inside_move(owners, seat, first, first + number - inside - turns, 0, job->gather, m);
     } else if (seat == first) heti_ring_move(owners, i, number - inside - 1, job->gather, m);
-    return number <= 2 * inside + turns + 1;
+    return 1;
 }
 
 static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job) {

@@ -62,15 +62,17 @@ static void plan_bench_cluster(plan_bench *b, int64_t devices) {
     b->group[0].latency = 1e-5;
     b->group[0].bandwidth = 25e9;
     for (g = 1; g < b->cluster.groups; g++) {
+        char name[sizeof b->device[0].name];
         int64_t type;
         random = random * 6364136223846793005u + 1442695040888963407u;
         type = (int64_t)(random >> 62);
         b->group[g].parent = 0;
         b->group[g].latency = 3e-6;
         b->group[g].bandwidth = inside[type];
+        memcpy(name, b->device[type].name, sizeof name);
         for (r = 8 * (g - 1); r < 8 * g; r++) {
-            snprintf(b->place[r].name, sizeof b->place[r].name, "%s-%lld", b->device[type].name, (long long)r);
-            snprintf(b->place[r].profile, sizeof b->place[r].profile, "%s", b->device[type].name);
+            snprintf(b->place[r].name, sizeof b->place[r].name, "%.20s-%lld", name, (long long)r);
+            memcpy(b->place[r].profile, name, sizeof name);
             b->place[r].speed = 1;
             b->place[r].memory = memory[type];
             b->place[r].group = g;
