@@ -6707,14 +6707,11 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     heti_follow_layout(&f);
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) result = heti_follow(&f, first + i, forwards, &needs[i], error);
-    for (i = 0; i < count && result == HET_OK; i++) {
-        int64_t stages = 0, apart = 0;
-        for (s = 0; s < plan->stages; s++) {
-            stages += plan->stage[s].rank == first + i;
-            apart += plan->stage[s].rank == first + i && f.apart[s];
-        }
-        needs[i].split = apart == 0 ? 0 : apart < stages ? 1 : 2;
+    for (s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
+        const int64_t rank = plan->stage[s].rank;
+        if (rank >= first && rank < first + count) needs[rank - first].split |= f.apart[s] ? 2 : 1;
     }
+    for (i = 0; i < count; i++) needs[i].split = needs[i].split == 3 ? 1 : needs[i].split == 2 ? 2 : 0;
     heti_arena_end(&f.arena, &own);
     return result;
 }

@@ -24,7 +24,7 @@ typedef struct saver {
     het_error error;
 } saver;
 
-/* The thread. */
+/* The thread that writes: waits for a task, does it, tells. */
 static inline void *saver_live(void *user) {
     saver *s = (saver *)user;
     pthread_mutex_lock(&s->lock);

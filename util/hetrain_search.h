@@ -2814,8 +2814,8 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
 
 /* =================================================================================================
    >>cluster  Cluster files: groups within groups, each with a count. A group's members are read
-              once for each of its copies, from the place where
-   they stand in the text; the text is gone through twice, to count and to fill in.
+              once for each of its copies, from the place where they stand in the text; the text is
+              gone through twice, to count and to fill in.
    ============================================================================================== */
 
 enum { HETI_S_MOST_RANKS = 1 << 20 };

@@ -99,7 +99,7 @@ def tables():
     yield "static const uint32_t heti_k_classes[%d] = {" % len(classes)
     yield from lines(classes)
     yield "};"
-    yield "/* (first code point << 10 | HETI_F_JOINS | HETI_F_CHANGES | canonical combining class) of every"
+    yield "/* (first code point << 10 | HETI_K_JOINS | HETI_K_CHANGES | canonical combining class) of every"
     yield "   run; %d marks newer than Unicode 9 are left out. */" % left_out
     yield "static const uint32_t heti_k_normals[%d] = {" % len(normals)
     yield from lines(normals)
@@ -109,7 +109,7 @@ def tables():
     yield "static const uint32_t heti_k_decompositions[%d] = {" % len(flat)
     yield from lines(flat)
     yield "};"
-    yield "/* Places in heti_k_decompositions of what composes again, ascending by (first, second). */"
+    yield "/* Numbers of the decompositions that compose again, ascending by (first, second). */"
     yield "static const uint16_t heti_k_compositions[%d] = {" % len(composites)
     yield from lines([place for a, b, place in composites])
     yield "};"
