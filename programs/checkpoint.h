@@ -176,6 +176,19 @@ static inline int hashed_end(hashed_reader *h) {
     return h->at == h->from.size;
 }
 
+/* Of a file in a directory; 0: it cannot be read. */
+static inline uint64_t file_fingerprint(const char *directory, const char *name) {
+    char path[1300];
+    het_reader reader;
+    het_error error = { HET_OK, "" };
+    hashed_reader hashed;
+    uint64_t hash = 0;
+    if (!path_join(path, sizeof path, directory, name) || het_reader_open(path, &reader, &error) != HET_OK) return 0;
+    if (hashed_start(&hashed, &reader) && hashed_end(&hashed)) hash = hashed.hash;
+    het_reader_close(&reader);
+    return hash;
+}
+
 /* The fingerprint in checkpoints without that of every byte: XXH64 of 64 pieces of 64 KiB, the first, the last and some between. 1: it could
    be read. */
 static inline int pieces_fingerprint(const het_reader *reader, uint64_t *hash) {

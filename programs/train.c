@@ -501,6 +501,12 @@ static int put_term(grown_text *g, const char *name, const char *value) {
     return grown_write(g, name, strlen(name) + 1) == 0 && grown_write(g, value, strlen(value) + 1) == 0;
 }
 
+static int put_fingerprint(grown_text *g, const char *name, const char *what, uint64_t fingerprint) {
+    char text[64];
+    snprintf(text, sizeof text, "%s with fingerprint %016llx", what, (unsigned long long)fingerprint);
+    return put_term(g, name, text);
+}
+
 /* What shapes the run: the options by their table, then what the files hold and what else was made of them. */
 static int collect_terms(const job *j, grown_text *g) {
     char text[1024];
@@ -524,6 +530,9 @@ static int collect_terms(const job *j, grown_text *g) {
     }
     snprintf(text, sizeof text, "step %lld", (long long)j->resumed_step);
     good = good && put_term(g, "--resume", text);
+    if (j->saved != NULL) good = good && put_fingerprint(g, "--resume", "checkpoint", file_fingerprint(j->saved->path, "state.json"));
+    if (j->set.init_adapter != NULL)
+        good = good && put_fingerprint(g, "--init-adapter", "factors", file_fingerprint(j->set.init_adapter, "adapter_model.safetensors"));
     snprintf(text, sizeof text, "%lld ranks", (long long)j->ranks.world);
     good = good && put_term(g, "--devices", text);
     if (good && het_model_format(&j->desc.model, text, sizeof text, &length) == HET_OK)
@@ -552,8 +561,14 @@ static void compare_terms(const grown_text *own, const grown_text *other, int64_
     if (at < own->length || from < other->length) snprintf(line, capacity, "process %lld has other options than process 0", (long long)process);
 }
 
-/* Before the processes do anything together: process 0 compares what all were given, and each gets the line that says in what one differs. */
-static int agree(job *j) {
+/* What was loaded: copies under one name on several machines may differ. */
+static int collect_weights(const job *j, grown_text *g) {
+    const int good = put_fingerprint(g, j->set.resume != NULL ? "--resume" : "--init", "weights", het_get_base(j->ctx));
+    return good ? 0 : fail(FAILED, "out of memory");
+}
+
+/* Before the processes go on together: process 0 compares what all have, and each gets the line that says in what one differs. */
+static int agree(job *j, int (*collect)(const job *j, grown_text *g)) {
     grown_text own, other;
     char line[600] = "", one[600];
     int64_t p;
@@ -561,7 +576,7 @@ static int agree(job *j) {
     memset(&own, 0, sizeof own);
     memset(&other, 0, sizeof other);
     if (j->processes == 1) return 0;
-    status = collect_terms(j, &own);
+    status = collect(j, &own);
     if (status == 0 && j->process > 0) {
         status = move_text(j, 0, -1, &own);
         if (status == 0) status = move_bytes(j, -1, 0, line, sizeof line);
@@ -862,7 +877,10 @@ static int configure_context(job *j) {
     warn_idle(j, automatic);
     if (s->save_plan != NULL && j->process == 0) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
     if (status == 0 && automatic && j->process == 0 && !s->quiet) status = tell_command(j);
-    if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, s->resume != NULL ? "--resume" : "--init", j->weights);
+    if (status == 0 && j->weights[0] != 0) {
+        status = load_weights(j->ctx, s->resume != NULL ? "--resume" : "--init", j->weights);
+        if (status == 0) status = agree(j, collect_weights);
+    }
     if (status == 0 && s->init_adapter != NULL)
         status = adapter_load("--init-adapter", s->init_adapter, j->ctx, j->weights, s->any_base != 0);
     return status;
@@ -1909,7 +1927,7 @@ static int run(job *j, int argc, char **argv) {
         j->validation.data = j->training.data;
         j->validation.info.windows = j->training.info.held_out;
     }
-    if ((status = agree(j)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0))
+    if ((status = agree(j, collect_terms)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0))
         return status;
     if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 384, 1536);

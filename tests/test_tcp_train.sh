@@ -220,6 +220,17 @@ extra=(--devices cpu:1,cpu:1,cpu:1,cpu:1); differs '--devices: process 2 has 4 r
 extra=(--save-profile profile.json); differs '--save-profile: process 2 has one, process 0 has none'
 extra=(--dropout 0.1); differs '--dropout: process 2 has 0.1, process 0 has 0'
 extra=(--model gpt2:layers=4,width=32,heads=2,context=16); differs '--model: process 2 has gpt2:layers=4,width=32|process 0 has gpt2:layers=3'
+for seed in 1 2; do # other contents under what could be one name on several machines
+    "$program" "${run[@]}" --devices cpu:1 --seed $seed --steps 1 --out weights$seed > out
+    "$program" "${run[@]}" --devices cpu:1 --seed $seed --steps 1 --init weights1 --lora 2 --out factors$seed > out
+done
+extra=(--init weights2); differs '--init: process 2 has weights with fingerprint|process 0 has weights with fingerprint' --init weights1
+extra=(--init weights2); differs '--init: process 2 has weights with fingerprint' --init weights1 --plan pp --lora 2
+extra=(--init-adapter factors2)
+differs '--init-adapter: process 2 has factors with fingerprint|process 0 has factors with fingerprint' --init weights1 --init-adapter factors1
+given=("${run[@]}") run=(--force-resume --seed 3)
+extra=(--resume weights2); differs '--resume: process 2 has checkpoint with fingerprint' --resume weights1 --out resumed
+run=("${given[@]}")
 together 2 "${run[@]}" --steps 8 --devices cpu:1 --log log.0 --recompute
 report "$([ $? = 0 ] && [ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'what is each process'"'"'s own may differ' "$(tail -n 5 out)"
 
