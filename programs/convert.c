@@ -72,18 +72,16 @@ static int save_tokenizer(const converting *c) {
 }
 
 static int write_directory(converting *c) {
-    het_folder folder;
+    filled_folder filled;
+    const het_folder folder = filled_open(&filled, c->set.out);
     het_save_desc desc;
-    het_error error = { HET_OK, "" };
     het_result result;
     memset(&desc, 0, sizeof desc);
     desc.element = c->element;
     desc.shard_bytes = (uint64_t)c->set.shard;
     desc.base = c->kept.config, desc.base_length = c->kept.config_length;
     if (c->set.overwrite) folder_clear(c->set.out, 0);
-    if (het_folder_open(c->set.out, NULL, &folder, &error) != HET_OK) return fail(BAD_INPUT, "--out %s", error.text);
     result = het_save_folder(c->model.ctx, &folder, &desc);
-    het_folder_close(&folder);
     return result == HET_OK ? save_tokenizer(c) : fail(result == HET_ERR_IO ? FAILED : status_of(result), "--out: %s", het_last_error(c->model.ctx));
 }
 

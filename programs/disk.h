@@ -120,6 +120,32 @@ static inline int disk_list(void *user, const char *path, int (*each)(void *list
     return number;
 }
 
+/* The path that a row of links ends at, there or not. 0, or errno. */
+static inline int follow_links(const char *path, char *to, size_t capacity) {
+    char link[1024];
+    int turn;
+    if ((size_t)snprintf(to, capacity, "%s", path) >= capacity) return ENAMETOOLONG;
+    for (turn = 0; turn < 40; turn++) {
+        const ssize_t length = readlink(to, link, sizeof link);
+        const char *slash = strrchr(to, '/');
+        const size_t before = slash != NULL ? (size_t)(slash + 1 - to) : 0, at = length > 0 && link[0] == '/' ? 0 : before;
+        if (length < 0) return 0;
+        if (at + (size_t)length >= capacity || (size_t)length == sizeof link) return ENAMETOOLONG;
+        memcpy(to + at, link, (size_t)length);
+        to[at + (size_t)length] = 0;
+    }
+    return ELOOP;
+}
+
+/* To a regular file, or to none yet: nothing else is renamed over. */
+static inline int disk_follow(void *user, const char *path, char *to, size_t capacity) {
+    struct stat s;
+    int number = follow_links(path, to, capacity);
+    (void)user;
+    if (number == 0 && stat(to, &s) == 0 && !S_ISREG(s.st_mode)) number = S_ISDIR(s.st_mode) ? EISDIR : EINVAL;
+    return number;
+}
+
 static inline const char *disk_text(void *user, int number) {
     (void)user;
     return strerror(number);
@@ -130,7 +156,7 @@ static inline het_disk disk_posix(void) {
     memset(&d, 0, sizeof d);
     d.open = disk_open, d.size = disk_size, d.read = disk_read, d.write = disk_write, d.sync = disk_sync, d.close = disk_close;
     d.sync_directory = disk_sync_directory, d.rename = disk_rename, d.remove = disk_remove, d.make_directory = disk_make_directory;
-    d.list = disk_list, d.text = disk_text;
+    d.list = disk_list, d.text = disk_text, d.follow = disk_follow;
     d.again = EINTR, d.absent = ENOENT, d.exists = EEXIST;
     return d;
 }

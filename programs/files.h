@@ -3,6 +3,7 @@
 #define PROGRAMS_FILES_H
 
 #include "common.h"
+#include "disk.h"
 
 #include <fcntl.h>
 
@@ -43,23 +44,6 @@ typedef struct write_target {
 static inline int same_file(const char *a, const char *b) {
     struct stat x, y;
     return a != NULL && b != NULL && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* The path that a row of links ends at, there or not. 0, or errno. */
-static inline int follow_links(const char *path, char *to, size_t capacity) {
-    char link[1024];
-    int turn;
-    if ((size_t)snprintf(to, capacity, "%s", path) >= capacity) return ENAMETOOLONG;
-    for (turn = 0; turn < 40; turn++) {
-        const ssize_t length = readlink(to, link, sizeof link);
-        const char *slash = strrchr(to, '/');
-        const size_t before = slash != NULL ? (size_t)(slash + 1 - to) : 0, at = length > 0 && link[0] == '/' ? 0 : before;
-        if (length < 0) return 0;
-        if (at + (size_t)length >= capacity || (size_t)length == sizeof link) return ENAMETOOLONG;
-        memcpy(to + at, link, (size_t)length);
-        to[at + (size_t)length] = 0;
-    }
-    return ELOOP;
 }
 
 /* 1: a device that gives bytes for ever, as /dev/zero does. */
@@ -117,19 +101,23 @@ static inline int target_in_place(const write_target *t) {
     return dup(STDOUT_FILENO);
 }
 
-static inline int target_open(write_target *t, const char *option_name, const char *path) {
+/* 0, or errno. */
+static inline int target_begin(write_target *t, const char *option_name, const char *path) {
     int handle = -1, bad = target_find(t, option_name, path);
-    if (bad == 0) {
-        if (t->temporary[0] == 0) handle = target_in_place(t);
-        else {
-            (void)unlink(t->temporary); /* of a process of this number that was killed */
-            handle = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-            if (handle >= 0 && t->there && (fchown(handle, t->about.st_uid, t->about.st_gid) != 0 || fchmod(handle, t->about.st_mode & 0777) != 0))
-                bad = 0; /* it is readable all the same */
-        }
-        t->file = handle >= 0 ? fdopen(handle, "wb") : NULL;
-        if (t->file == NULL) bad = errno;
+    if (bad != 0) return bad;
+    if (t->temporary[0] == 0) handle = target_in_place(t);
+    else {
+        (void)unlink(t->temporary); /* of a process of this number that was killed */
+        handle = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (handle >= 0 && t->there && (fchown(handle, t->about.st_uid, t->about.st_gid) != 0 || fchmod(handle, t->about.st_mode & 0777) != 0))
+            bad = 0; /* it is readable all the same */
     }
+    t->file = handle >= 0 ? fdopen(handle, "wb") : NULL;
+    return t->file != NULL ? 0 : errno;
+}
+
+static inline int target_open(write_target *t, const char *option_name, const char *path) {
+    const int bad = target_begin(t, option_name, path);
     return bad == 0 ? 0 : fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(bad));
 }
 
@@ -139,18 +127,24 @@ static inline het_writer target_writer(const write_target *t) {
     return writer;
 }
 
-/* Ends it; a status that is not 0, which is returned, drops what was written. A device that takes nothing was a wrong argument; a full disk was
-   not. */
-static inline int target_close(write_target *t, int status) {
+/* keep 0 drops what was written. 0, errno, or -1: it cannot be written, and why is known no more. */
+static inline int target_finish(write_target *t, int keep) {
     const int beside = t->temporary[0] != 0;
-    int bad = ferror(t->file) ? -1 : 0; /* why is known no more */
+    int bad = ferror(t->file) ? -1 : 0;
     if (fflush(t->file) != 0 || (bad == 0 && beside && fsync(fileno(t->file)) != 0)) bad = errno;
     if (fclose(t->file) != 0 && bad == 0) bad = errno;
     t->file = NULL;
-    if (status == 0 && bad == 0 && beside && rename(t->temporary, t->path) != 0) bad = errno;
-    if (beside && (status != 0 || bad != 0)) (void)unlink(t->temporary);
-    return status != 0 || bad == 0 ? status : fail(beside || is_standard_output(&t->about) ? FAILED : BAD_INPUT, "%s %s: cannot be written%s%s",
-                                                 t->option, t->name, bad > 0 ? ": " : "", bad > 0 ? strerror(bad) : "");
+    if (keep && bad == 0 && beside && rename(t->temporary, t->path) != 0) bad = errno;
+    if (beside && (!keep || bad != 0)) (void)unlink(t->temporary);
+    return keep ? bad : 0;
+}
+
+/* Ends it; a status that is not 0, which is returned, drops what was written. A device that takes nothing was a wrong argument; a full disk was
+   not. */
+static inline int target_close(write_target *t, int status) {
+    const int bad = target_finish(t, status == 0), of_disk = t->temporary[0] != 0 || is_standard_output(&t->about);
+    return bad == 0 ? status : fail(of_disk ? FAILED : BAD_INPUT, "%s %s: cannot be written%s%s", t->option, t->name, bad > 0 ? ": " : "",
+                                    bad > 0 ? strerror(bad) : "");
 }
 
 /* The same behind a function of the library that wrote to it; why: its words, or NULL. */
@@ -159,6 +153,46 @@ static inline int target_end(write_target *t, het_result result, const char *why
     const int status = result == HET_OK || of_file ? 0 : fail(status_of(result), "%s %s: %s", t->option, t->name,
                                                               why != NULL ? why : het_result_text(result));
     return target_close(t, status);
+}
+
+/* A directory to be filled by the library, one file after the other: a het_folder's create and finish. */
+typedef struct filled_folder { const char *path; char file[1024]; write_target target; } filled_folder;
+
+static inline het_result filled_fail(const filled_folder *f, int bad, het_error *error) {
+    char text[1200];
+    snprintf(text, sizeof text, "%s: cannot be written%s%s", f->file, bad > 0 ? ": " : "", bad > 0 ? strerror(bad) : "");
+    return het_error_put(error, HET_ERR_IO, text);
+}
+
+static inline het_result filled_create(void *user, const char *name, het_writer *writer, het_error *error) {
+    filled_folder *f = (filled_folder *)user;
+    const int bad = path_join(f->file, sizeof f->file, f->path, name) ? target_begin(&f->target, "", f->file) : ENAMETOOLONG;
+    if (bad != 0) return filled_fail(f, bad, error);
+    *writer = target_writer(&f->target);
+    return HET_OK;
+}
+
+static inline het_result filled_finish(void *user, het_writer *writer, int keep, het_error *error) {
+    filled_folder *f = (filled_folder *)user;
+    const int bad = target_finish(&f->target, keep);
+    (void)writer;
+    return bad == 0 ? HET_OK : filled_fail(f, bad, error);
+}
+
+/* Nothing is read there. */
+static inline het_result filled_read(void *user, const char *name, het_reader *reader, het_error *error) {
+    (void)user, (void)reader;
+    return het_error_put(error, HET_ERR_STATE, name);
+}
+static inline void filled_unread(void *user, het_reader *reader) { (void)user, (void)reader; }
+
+static inline het_folder filled_open(filled_folder *f, const char *path) {
+    het_folder folder;
+    memset(&folder, 0, sizeof folder);
+    memset(f, 0, sizeof *f);
+    f->path = path;
+    folder.open = filled_read, folder.close = filled_unread, folder.create = filled_create, folder.finish = filled_finish, folder.user = f;
+    return folder;
 }
 
 /* A whole file out of memory. */

@@ -3,7 +3,6 @@
 #define PROGRAMS_FOLDER_H
 
 #include "common.h"
-#include "disk.h"
 #include "files.h"
 
 /* A file or directory that the program reads; path NULL, or no path at all (gpt2:124m): there is none. whole: nothing may be written into its
@@ -75,6 +74,10 @@ static inline int is_foreign(const char *name, const char *path) {
     return memcmp(head, "PK\003\004", 4) == 0 || memcmp(head, "\200\002", 2) == 0 || memcmp(head, "\206\333\064\001", 4) == 0;
 }
 
+/* What is written through a link, which stays. */
+static const char *const behind_links[] = { "config.json", "model.safetensors", "adapter_config.json", "adapter_model.safetensors",
+                                       "log.jsonl", "loss.svg", NULL };
+
 /* 1: of an earlier run or a model, which a new one would write over or be taken for. */
 static inline int is_left_over(const char *name) {
     static const char *const names[] = { "latest", "saving.tmp", "removing.tmp", "log.jsonl", "loss.svg", "config.json", "adapter_config.json",
@@ -125,6 +128,16 @@ static inline int refuse_left_over(const folder_wish *w, const char *name, int c
                 w->path);
 }
 
+/* Of a link: 0, errno, or -1 where it leads to what no file is renamed over. Log and picture are written in place, too. */
+static inline int link_fails(const char *path) {
+    write_target t;
+    struct stat about;
+    int bad;
+    if (lstat(path, &about) != 0 || !S_ISLNK(about.st_mode)) return 0;
+    bad = target_find(&t, "", path);
+    return bad == 0 && t.temporary[0] == 0 && (ends_with(path, ".json") || ends_with(path, ".safetensors")) ? -1 : bad;
+}
+
 /* Whether that may be written into which is there. */
 static inline int folder_check(const folder_wish *w) {
     static const char *const own[] = { "model.safetensors", "adapter_model.safetensors", NULL }; /* of runs before 0.2, too, which left no mark */
@@ -132,7 +145,7 @@ static inline int folder_check(const folder_wish *w) {
     struct dirent *entry;
     struct stat about;
     DIR *directory;
-    int i, status = 0;
+    int i, bad, status = 0;
     if (stat(w->path, &about) == 0 && !S_ISDIR(about.st_mode)) return fail(BAD_INPUT, "%s %s: not a directory", w->option, w->path);
     for (i = 0; i < w->inputs; i++)
         if (is_input_directory(&w->input[i], w->path))
@@ -142,7 +155,11 @@ static inline int folder_check(const folder_wish *w) {
     while (status == 0 && directory != NULL && (entry = readdir(directory)) != NULL) {
         const char *name = entry->d_name;
         const int left = is_left_over(name);
-        if (!path_join(path, sizeof path, w->path, name) || stat(path, &about) != 0) continue;
+        if (!path_join(path, sizeof path, w->path, name)) continue;
+        if (is_in_list(name, behind_links) && (bad = link_fails(path)) != 0)
+            status = fail(BAD_INPUT, "%s %s: its %s is a link, and nothing can be put where it leads: %s; remove the link or let it lead to a "
+                                     "file", w->option, w->path, name, bad > 0 ? strerror(bad) : "no regular file");
+        if (stat(path, &about) != 0) continue;
         for (i = 0; i < w->inputs && status == 0 && (left || ends_with(name, ".json")); i++)
             if (is_input(&w->input[i], &about))
                 status = fail(BAD_INPUT, "%s %s: its %s is a file of %s %s, which is not written over", w->option, w->path, name, w->input[i].option,
@@ -168,10 +185,10 @@ static inline void remove_directory(const char *path) {
     (void)rmdir(path);
 }
 
-/* --overwrite: what an earlier run left goes away before anything is written; first the marker, so that nobody goes on with a part of it. runs 0:
-   only a whole model's weights do. */
+/* --overwrite: what an earlier run left goes away before anything is written, of links that stay what they lead to; first the marker, so that
+   nobody goes on with a part of it. runs 0: only a whole model's weights do. */
 static inline void folder_clear(const char *where, int runs) {
-    char path[1300];
+    char path[1300], to[1300];
     struct dirent *entry;
     DIR *directory;
     if (runs && path_join(path, sizeof path, where, "latest")) (void)unlink(path);
@@ -182,7 +199,8 @@ static inline void folder_clear(const char *where, int runs) {
         if (!is_left_over(name) || !path_join(path, sizeof path, where, name) || lstat(path, &about) != 0) continue;
         if (!runs && strncmp(name, "model", 5) != 0) continue;
         if (S_ISDIR(about.st_mode)) remove_directory(path);
-        else (void)unlink(path);
+        else if (!S_ISLNK(about.st_mode) || !is_in_list(name, behind_links)) (void)unlink(path);
+        else if (stat(path, &about) == 0 && S_ISREG(about.st_mode) && follow_links(path, to, sizeof to) == 0) (void)unlink(to);
     }
     if (directory != NULL) closedir(directory);
 }

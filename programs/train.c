@@ -1795,20 +1795,17 @@ static void export_free(void *user, void *pointer, size_t size) { (void)user, (v
 /* --export: what process 0 writes, every process helps to read. */
 static int export_weights(job *j) {
     static const het_element elements[] = { HET_ELEMENT_F32, HET_ELEMENT_F16, HET_ELEMENT_BF16 };
-    het_folder folder;
+    filled_folder filled;
+    const het_folder folder = filled_open(&filled, j->set.export_to);
     het_save_desc desc;
     het_allocator memory;
-    het_error error = { HET_OK, "" };
     het_result result;
     memset(&desc, 0, sizeof desc);
-    memset(&folder, 0, sizeof folder);
     desc.element = elements[j->set.save_dtype - 1];
     memory.alloc = export_alloc, memory.free = export_free, memory.user = j;
     desc.allocator = &memory, desc.base = j->files.config, desc.base_length = j->files.config_length;
     if (j->set.overwrite && j->export_folder.lock[0] != 0) folder_clear(j->set.export_to, 0);
-    if (j->process == 0 && het_folder_open(j->set.export_to, NULL, &folder, &error) != HET_OK) return fail(FAILED, "--export %s", error.text);
     result = het_save_folder(j->ctx, j->process == 0 ? &folder : NULL, &desc);
-    het_folder_close(&folder);
     if (result != HET_OK) return fail(FAILED, "--export: %s", het_last_error(j->ctx));
     return j->process == 0 ? copy_tokenizer(j, "--export", j->set.export_to) : 0;
 }

@@ -249,6 +249,49 @@ does 'one file in theirs' convert --init whole --out whole2
 does 'and in place of shards' convert --init run --out whole --overwrite --gguf whole/model.gguf
 holds 'leaves no shard' "$(cd whole && echo *)" 'config.json model.gguf model.safetensors'
 does 'which holds a GGUF file of hetrain' convert --init run --out whole --overwrite
+# linked NAME FILE...: these files of shelf become links, one relative to its own directory and one behind it, on another shelf
+linked() {
+    local file
+    rm -rf far && mkdir -p far/er
+    for file in "$@"; do
+        mv "shelf/$file" far/er/"$file"
+        ln -s er/"$file" far/"$file"
+        ln -s ../far/"$file" shelf/"$file"
+    done
+    sum=$(cat far/er/* | sha256sum)
+}
+# leads NAME FILE...: they still are links, and lead to other contents of one file each
+leads() {
+    local name=$1 file bad=
+    shift
+    for file in "$@"; do [ -L "shelf/$file" ] && [ -L "far/$file" ] && [ -f "far/er/$file" ] && [ ! -L "far/er/$file" ] || bad="$bad $file"; done
+    [ "$sum" != "$(cat far/er/* | sha256sum)" ] || bad="$bad same contents"
+    [ "$(cd far/er && echo *)" = "$(printf '%s\n' "$@" | sort | xargs)" ] || bad="$bad $(ls far/er)"
+    report "$([ -z "$bad" ]; echo $?)" "$name" "$bad" "$(ls -l shelf far far/er)"
+}
+cp -r run shelf
+linked model.safetensors config.json
+does 'a run goes on whose weights are links' train --resume shelf --steps 3 --force-resume --quiet
+leads 'which are followed' model.safetensors config.json
+does 'and once more from them' generate --init shelf --tokens 2
+rm -rf shelf && cp -r run shelf && linked model.safetensors config.json
+does 'a new run in the place of one with links' train "${run[@]}" --seed 5 --steps 3 --out shelf --overwrite
+leads 'follows them' model.safetensors config.json
+rm -rf shelf && mkdir shelf && cp run/config.json run/model.safetensors shelf && linked model.safetensors config.json
+does 'weights for transformers over links' train "${run[@]}" --steps 1 --seed 5 --export shelf --overwrite
+leads 'follow them' model.safetensors config.json
+rm -rf shelf && mkdir shelf && cp run/config.json run/model.safetensors shelf && linked model.safetensors
+does 'a conversion over a link' convert --init run --out shelf --overwrite --save-dtype bf16
+leads 'follows it' model.safetensors
+cp shelf/model.safetensors far/er/model.safetensors && sum=
+does 'a merge over a link' merge --init run --adapter adapter --out shelf --overwrite
+leads 'follows it' model.safetensors
+for to in nowhere/x "$dev/null" model.safetensors "$work/adapter"; do
+    rm -rf shelf && mkdir shelf && ln -s "$to" shelf/model.safetensors
+    refuses '--out shelf: its model.safetensors is a link, and nothing can be put where it leads|remove the link' train "${run[@]}" --steps 1 --out shelf
+    refuses '--out shelf: its model.safetensors is a link, and nothing' convert --init run --out shelf --overwrite
+done
+report "$([ -c "$dev/null" ]; echo $?)" 'the device is one' "$(ls -l "$dev")"
 mkdir hf
 does 'weights for transformers' train "${run[@]}" --steps 1 --export hf
 refuses '--export hf: holds|--overwrite' train "${run[@]}" --steps 1 --export hf

@@ -376,6 +376,9 @@ typedef struct het_disk {
     /* until each gives nonzero, which it gives */
     int (*list)(void *user, const char *path, int (*each)(void *list, const char *name), void *list);
     const char *(*text)(void *user, int number);                             /* for messages */
+    /* [capacity] the path that links lead to from this one, there or not, itself where it is none;
+       a file is put in place of that. NULL: links are replaced */
+    int (*follow)(void *user, const char *path, char *to, size_t capacity);
     int again, absent, exists;                                               /* POSIX: EINTR, ENOENT, EEXIST */
     void *user;
 } het_disk;
@@ -5672,21 +5675,25 @@ static het_result heti_f_write_files(het_checkpoint *c, const char *directory, h
     return heti_f_disk_sync(&c->disk, directory, error);
 }
 
-/* NAME.tmp with these bytes, then renamed to NAME. */
+/* Behind links: FILE.tmp with these bytes, then renamed to FILE. */
 static het_result heti_f_write_beside(const het_checkpoint *c, const char *name, const heti_f_blob *from,
                                       het_error *error) {
-    char temporary[80];
-    heti_f_path a, b;
+    const het_disk *d = &c->disk;
+    const heti_f_path own = heti_f_path_of(c->directory, name);
+    heti_f_path a, b = own;
+    char *slash;
     het_result result;
-    const size_t length = strlen(name);
-    memcpy(temporary, name, length);
-    memcpy(temporary + length, ".tmp", 5);
-    a = heti_f_path_of(c->directory, temporary);
-    b = heti_f_path_of(c->directory, name);
-    result = heti_f_disk_put(&c->disk, a.text, from, NULL, error);
-    if (result == HET_OK) result = heti_f_disk_rename(&c->disk, a.text, b.text, 0, NULL, error);
-    if (result != HET_OK) (void)c->disk.remove(c->disk.user, a.text);
-    return result;
+    if (d->follow != NULL)
+        HETI_F_DISK_TRY(d, d->follow(d->user, own.text, b.text, sizeof b.text - sizeof ".tmp"), "follow", own.text, error);
+    a = b;
+    memcpy(a.text + strlen(a.text), ".tmp", sizeof ".tmp");
+    result = heti_f_disk_put(d, a.text, from, NULL, error);
+    if (result == HET_OK) result = heti_f_disk_rename(d, a.text, b.text, 0, NULL, error);
+    if (result != HET_OK) (void)d->remove(d->user, a.text);
+    slash = strrchr(b.text, '/');
+    if (result != HET_OK || slash == NULL || strcmp(own.text, b.text) == 0) return result;
+    slash[slash == b.text] = 0;
+    return heti_f_disk_sync(d, b.text, error);
 }
 
 /* Takes a directory out of the way for good, if it is there. */
