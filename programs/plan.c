@@ -793,6 +793,14 @@ static int price_model(settings *s, problem *p, het_profile **profile) {
     return status;
 }
 
+/* Slices are cut between granules: as many as train makes of the plan's own step, or could make of these sequences with --granule 1. */
+static int check_slices(const settings *s, const problem *p, int own) {
+    const int64_t cut = (s->tokens + 511) / 512, group = own && cut == 1 ? p->plan->step.sequences : 1, granules = s->sequences / group * cut;
+    if (p->plan->slices <= granules) return 0;
+    return fail(BAD_INPUT, "%s: %lld slices of a micro-batch of %lld granules (%s)", p->plan->slices == s->slices ? "--slices" : "--plan",
+                (long long)p->plan->slices, (long long)granules, own ? "the plan's own step" : "--sequences, --length");
+}
+
 /* The micro-batches that the options say, all alike, or those of the plan's own step. */
 static int price_step(settings *s, problem *p, const unsigned char *given) {
     const het_plan_step *step = &p->plan->step;
@@ -806,6 +814,7 @@ static int price_step(settings *s, problem *p, const unsigned char *given) {
         return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", p->plan->schedule);
     if (s->micro_batches > 1000000) return fail(BAD_INPUT, "--plan %s: %lld micro-batches", s->plan, (long long)s->micro_batches);
     if ((status = are_lists(s) ? read_lists(s, p) : make_lists(s, p)) != 0) return status;
+    if ((status = check_slices(s, p, own)) != 0) return status;
     s->micro_batches = p->micro_batches;
     p->sequences = ROOM(double, p->micro_batches);
     if (p->sequences == NULL) return fail(FAILED, "out of memory");

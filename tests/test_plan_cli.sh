@@ -285,6 +285,12 @@ report "$(grep -q '^tiny, gpipe, 3 x 12 x 128 tokens a step (the last of 8 x 128
 report "$([ "$(printf '%.4g' "$(stepped --plan step.json --micro-batches 3 --sequences 2 --length 64 --simulate 1f1b)")" = 0.02305 ]; echo $?)" 'or on another' \
     "$(stepped --plan step.json --micro-batches 3 --sequences 2 --length 64 --simulate 1f1b)"
 
+for slices in 3 4 5; do sed "s/\[1\]/$slices/" step.json > sliced$slices.json; done
+stepped --plan sliced3.json > out
+report "$([ -s out ]; echo $?)" 'as many slices as granules' "$(cat out)"
+refuses '--plan: 4 slices of a micro-batch of 3 granules|own step' --profile tokens.json --devices fast,slow --plan sliced4.json
+refuses '--plan: 5 slices of a micro-batch of 4 granules|--sequences' --profile tokens.json --devices fast,slow --plan sliced5.json --micro-batches 2 --sequences 4 --length 128
+refuses '--slices: 5 slices of a micro-batch of 4 granules' --profile tokens.json --devices fast,slow --simulate gpipe --slices 5 --micro-batches 2 --sequences 4 --length 64
 printf '{"link":{"latency":"1ms"},"members":[{"device":"fast"},{"device":"slow","speed":0.7},{"device":"fast","speed":0.4}]}' > three.json
 # the same with micro-batches of unequal size, as they were found: 10 sequences are no multiple of most numbers
 "$plan" $model --profile tokens.json --cluster three.json --micro-batches 1 --sequences 10 --length 50 --granule 1 --schedules 1f1b,gpipe --seconds 0.5 --out own.json \
