@@ -5684,7 +5684,8 @@ static het_result heti_f_write_beside(const het_checkpoint *c, const char *name,
     char *slash;
     het_result result;
     if (d->follow != NULL)
-        HETI_F_DISK_TRY(d, d->follow(d->user, own.text, b.text, sizeof b.text - sizeof ".tmp"), "follow", own.text, error);
+        HETI_F_DISK_TRY(d, d->follow(d->user, own.text, b.text, sizeof b.text - sizeof ".tmp"), "follow", own.text,
+                        error);
     a = b;
     memcpy(a.text + strlen(a.text), ".tmp", sizeof ".tmp");
     result = heti_f_disk_put(d, a.text, from, NULL, error);
