@@ -786,6 +786,26 @@ static void near_exhaustive_search(void **state)
     assert_int_equal(far, 0);
 }
 
+/* Four devices whose memory is so short that moves from one plan that fits to a better one lead through plans that do not. Brute force found the
+   seconds. */
+static void crosses_what_does_not_fit(void **state)
+{
+    static const struct { uint64_t number; double best; } cases[] = { { 20293, 634.420755 }, { 20326, 610.356 } };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *schedules[6];
+        world *w = hard_instance(cases[i].number, schedules);
+        het_search *search;
+        w->desc.evaluations = 200000;
+        search = find(w);
+        if (search->found[0].seconds > 1.02 * cases[i].best)
+            fail_msg("instance %d: found %.9g, the best is %.9g", (int)cases[i].number, search->found[0].seconds, cases[i].best);
+        het_search_free(search);
+        end(w);
+    }
+}
+
 /* ---- what must come out ---- */
 
 static void shares_follow_speeds(void **state)
@@ -1117,6 +1137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_brute_force),       cmocka_unit_test(near_exhaustive_search),
+        cmocka_unit_test(crosses_what_does_not_fit),
         cmocka_unit_test(shares_follow_speeds),      cmocka_unit_test(memory_forces_a_pipeline),
         cmocka_unit_test(slow_links_get_the_cut),    cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),

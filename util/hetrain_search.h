@@ -330,7 +330,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate_costs(const het_plan *pla
    micro-batch, granules, schedule, recompute, state) that may lose a little at first. A move is
    judged by an estimate, and simulated where that promises more than ever in this climb; where
    there are at most 16 devices and 1,024 F a step, three of four climbs simulate every move that no
-   bound rules out instead, and some begin with a plan that is drawn.
+   bound rules out instead, and now and then go on through plans that do not fit. Up to 16 devices
+   every second climb begins with a plan that is drawn, and keeps its schedule.
    A space is small where it has at most `small` plans: all that is listed above is counted, what is
    the same as another plan and what does not fit included; beyond 8 devices none is. It is searched
    completely, by branch and bound with bounds that are proven, so that the best plan is the best
@@ -3515,6 +3516,7 @@ typedef struct heti_s_seek {
     int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 8] */
     double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
     int32_t ignore_memory, climbing;
+    int32_t one_order;                /* moves keep the schedule */
     int32_t plain;                    /* plans are simulated whole, so no pipeline is alone */
     double least_guess;               /* the shortest estimate of beginnings that fit */
     int32_t impossible;               /* the choice that was judged last is no plan */
@@ -3620,18 +3622,17 @@ static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int
 
 static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const heti_s_choice *from) {
     const int64_t places = from->first[from->pipelines];
-    const size_t n = HETI_T_CAST(size_t, places), p = HETI_T_CAST(size_t, from->pipelines);
     to->pipelines = from->pipelines;
     to->granules = from->granules;
     to->order = from->order;
     to->limit = from->limit;
     to->state = from->state;
     to->seconds = from->seconds;
-    memcpy(to->first, from->first, (p + 1) * sizeof *to->first);
-    memcpy(to->count, from->count, p * sizeof *to->count);
-    memcpy(to->device, from->device, n * sizeof *to->device);
+    HETI_T_COPY(to->first, from->first, from->pipelines + 1);
+    HETI_T_COPY(to->count, from->count, from->pipelines);
+    HETI_T_COPY(to->device, from->device, places);
     HETI_T_COPY(to->end, from->end, heti_s_chunks(s, from) * places);
-    memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
+    HETI_T_COPY(to->recompute, from->recompute, places);
 }
 
 /* Stages that are not empty and make up the chain; counts that make up the step; two stages a
@@ -4249,17 +4250,15 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
     int fits = 1;
     het_result result = het_schedule_make(&s->alone, &micro_batches, &s->allocator, &lists, &error);
     if (result == HET_OK && more > 0) result = heti_s_alone_fits(s, c, p, lists, more, &fits);
-    if (result == HET_OK && !fits) {
-        het_schedule_free(lists);
-        return HETI_S_MISFIT;
-    }
+    if (result == HET_OK && !fits) seconds = HETI_S_MISFIT;
     memset(&costs, 0, sizeof costs);
     costs.stage = s->alone_stage;
     costs.group = s->d.cluster->group;
     costs.groups = s->d.cluster->groups;
     costs.rank_group = s->alone_group;
-    if (result == HET_OK) result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
-    if (result == HET_OK) seconds = simulation->makespan;
+    if (result == HET_OK && fits)
+        result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
+    if (simulation != NULL) seconds = simulation->makespan;
     if (result == HET_ERR_OOM) s->result = heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
     het_simulation_free(simulation);
     het_schedule_free(lists);
@@ -4418,10 +4417,9 @@ static int heti_s_refit(heti_s_seek *s, heti_s_choice *c) {
     for (p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines;
     for (p = 0; p < c->pipelines; p++) {
         if (p > 0 && heti_s_alike(s, c, p - 1, p)) {
-            const size_t n = HETI_T_CAST(size_t, heti_s_places(c, p));
-            memcpy(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]],
-                   HETI_T_CAST(size_t, chunks) * n * sizeof *c->end);
-            memcpy(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n * sizeof *c->recompute);
+            const int64_t n = heti_s_places(c, p);
+            HETI_T_COPY(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]], chunks * n);
+            HETI_T_COPY(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n);
             s->fits[p] = s->fits[p - 1];
         } else if (!heti_s_as_before(s, c, p, s->scratch[c->device[c->first[p]]])) s->fits[p] = heti_s_cut(s, c, p);
     }
@@ -4680,9 +4678,8 @@ static int heti_s_twins(const heti_s_seek *s, const heti_s_choice *c, int64_t p,
     if (heti_s_places(c, q) != n) return 0;
     for (i = 0; i < n; i++)
         if (s->kind_of[c->device[c->first[p] + i]] != s->kind_of[c->device[c->first[q] + i]]) return 0;
-    for (i = 0; i < chunks * n; i++)
-        if (c->end[chunks * c->first[p] + i] != c->end[chunks * c->first[q] + i]) return 0;
-    return 1;
+    return memcmp(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[q]],
+                  HETI_T_CAST(size_t, chunks * n) * sizeof *c->end) == 0;
 }
 
 /* Moves the end of a stage in a pipeline and, where asked, in all like it. */
@@ -4691,22 +4688,18 @@ static int heti_s_move_cut(heti_s_seek *s, heti_s_choice *c) {
                   stages = chunks * heti_s_places(c, p);
     const int64_t far = heti_s_below(s, 4) == 0 ? 2 : 1, by = heti_s_below(s, 2) == 0 ? -far : far,
                   all = heti_s_below(s, 3) > 0;
-    int64_t i, q, j, until;
+    int64_t *own = &c->end[chunks * c->first[p]], i, q, j, until;
     if (stages < 2) return 0;
     i = heti_s_below(s, stages - 1);
     /* several ends together */
     until = heti_s_below(s, 3) == 0 ? heti_s_min(stages - 1, i + 1 + heti_s_below(s, stages - 1 - i)) : i + 1;
     for (q = c->pipelines; q-- > 0;) {
         int64_t *end = &c->end[chunks * c->first[q]];
-        if (q != p && !(all && heti_s_twins(s, c, p, q))) continue;
-        if (q == p) continue;
+        if (q == p || !all || !heti_s_twins(s, c, p, q)) continue;
         for (j = i; j < until; j++) end[j] += by;
     }
-    {
-        int64_t *end = &c->end[chunks * c->first[p]];
-        for (j = i; j < until; j++) end[j] += by;
-        if (end[i] <= (i == 0 ? 0 : end[i - 1]) || end[until - 1] >= end[until]) return 0;
-    }
+    for (j = i; j < until; j++) own[j] += by;
+    if (own[i] <= (i == 0 ? 0 : own[i - 1]) || own[until - 1] >= own[until]) return 0;
     if (heti_s_below(s, 4) > 0) heti_s_share(s, c);
     return 1;
 }
@@ -4825,7 +4818,8 @@ static int heti_s_move_granules(heti_s_seek *s, heti_s_choice *c) {
 
 static int heti_s_move_order(heti_s_seek *s, heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c), before = c->order;
-    if (!(s->order[before]->limited && heti_s_below(s, 2) == 0)) c->order = heti_s_below(s, s->orders);
+    const int only_limit = s->order[before]->limited && heti_s_below(s, 2) == 0;
+    if (!only_limit && !s->one_order) c->order = heti_s_below(s, s->orders);
     c->limit = s->order[c->order]->limited ? heti_s_below(s, heti_s_longest(c) + 1) : 0;
     if (chunks != heti_s_chunks(s, c)) {
         HETI_T_CLEAR(c->end, 2 * s->ranks);
@@ -4898,14 +4892,17 @@ static int heti_s_moved(heti_s_seek *s) {
 }
 
 /* Whether the moved choice is to be gone on with: every one that no bound rules out is
-   simulated. */
+   simulated. One of eight that do not fit is gone on with: from there on less and less is missing,
+   and what fits at the end may be where no single move leads. */
 static int heti_s_accept_simulated(heti_s_seek *s, double slack) {
     if (s->now.seconds < HETI_S_MISFIT && (heti_s_too_large(s, &s->next) ||
                                            heti_s_bound(s, &s->next, 1) > s->now.seconds * slack)) {
         s->skipped++;
         return 0;
     }
-    return heti_s_try_once(s, &s->next) && s->next.seconds < HETI_S_NONE && s->next.seconds <= s->now.seconds * slack;
+    if (!heti_s_try_once(s, &s->next) || s->next.seconds >= HETI_S_NONE) return 0;
+    if (s->next.seconds >= HETI_S_MISFIT && s->now.seconds < HETI_S_MISFIT) return heti_s_below(s, 8) == 0;
+    return s->next.seconds <= s->now.seconds * slack;
 }
 
 /* Climbs from s->now: accepts what is not more than a part worse, which shrinks from `worse` to
@@ -5771,18 +5768,20 @@ static int heti_s_climb_from(heti_s_seek *s, int64_t turn, int drawn) {
     return 1;
 }
 
-/* Climbs by estimates and, where lists are short, three times as many by simulations, ever longer,
-   until nothing has come of `most` of them. */
+/* Climbs by estimates and, where lists are short, three times as many by simulations, longer up to
+   a bound, until nothing has come of `most` of them. Every second one begins with something drawn
+   and keeps its schedule. */
 static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
     int64_t turn = 0, idle = 0;
     while (!heti_s_is_over(s) && idle < most) {
         const double before = heti_s_least_found(s);
         int simulate;
-        if (!heti_s_climb_from(s, turn / 2, turn % 4 == 3 && s->ranks <= 16)) return;
+        s->one_order = (turn & 1) && s->ranks <= 16;
+        if (!heti_s_climb_from(s, turn / 2, s->one_order)) return;
         simulate = turn % 4 != 0 && heti_s_is_quick(s, &s->now);
         /* they cost more */
         heti_s_climb(s, simulate ? moves / 4 : moves, 0.02 * (1 + heti_s_real(idle % 8)), simulate);
-        if (++turn % 4 == 0 && moves < 20000) moves += moves / 2;
+        if (++turn % 4 == 0 && moves < 4000) moves += moves / 2;
         if (heti_s_least_found(s) < before) idle = 0;
         else idle++;
     }
@@ -5804,7 +5803,7 @@ static void heti_s_seek_run(heti_s_seek *s) {
     s->climbing = 1;
     if (small && heti_s_give(s, 0.05)) heti_s_climbs(s, 200, 8);
     if (small && heti_s_give(s, 0.1)) heti_s_all(s);
-    if (!s->exhaustive && heti_s_give(s, small ? 0.6 : 1)) heti_s_climbs(s, 1000, 64);
+    if (!s->exhaustive && heti_s_give(s, small ? 0.6 : 1)) heti_s_climbs(s, 1000, small ? s->d.evaluations : 64);
     if (small && !s->exhaustive && heti_s_give(s, 1)) heti_s_all(s);
     (void)heti_s_give(s, 1);
 }
