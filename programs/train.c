@@ -1924,8 +1924,8 @@ static int run(job *j, int argc, char **argv) {
         j->validation.data = j->training.data;
         j->validation.info.windows = j->training.info.held_out;
     }
-    if ((status = agree(j, collect_terms)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0))
-        return status;
+    if ((status = agree(j, collect_terms)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0) return status;
+    if (s->resume != NULL && (status = resume(j)) != 0) return status;
     if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 384, 1536);
     j->terminal = isatty(STDOUT_FILENO);
