@@ -3490,13 +3490,12 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     for (r = 0; r < s->ranks; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state == HETI_P_WAITS) return heti_p_sim_fail(s, r, rank->at, "waits for ever for what it needs");
+        heti_p_at_least(&rank->clock, rank->ring_free);
         if (rank->state == HETI_P_VERDICT) {
             *done = 0;
-            heti_p_at_least(&rank->clock, rank->ring_free);
             if (s->costs->rank != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].verdict);
         }
         rank->joined = rank->clock;
-        heti_p_at_least(&rank->joined, rank->ring_free);
         heti_p_at_least(&time, rank->joined);
     }
     for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
