@@ -240,7 +240,7 @@ int main(int argc, char **argv) {
        >>plan_api        het_plan_new het_plan_check het_plan_free
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_needs
-                         het_schedule_free
+                         het_schedule_free het_tree_grow
        >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_get
                          het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
@@ -1324,6 +1324,15 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_needs(const het_plan *pla
                                                              const het_allocator *allocator, het_needs *needs,
                                                              het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
+/* A rank and whom it hears from, which stands before it; -1: nobody. */
+typedef struct het_tree_place { int64_t rank, from; } het_tree_place;
+#define HETRAIN_TREE_MOST 32
+/* The tree below place[0].rank, by which VERDICT goes up and down. seconds: [count][count] what a
+   message takes there and one back, count at most HETRAIN_TREE_MOST. It is grown message by message:
+   of all who know and all who do not, those whose message ends first (Bhat, Raghavendra, Prasanna:
+   Efficient collective communication in distributed heterogeneous systems, 1999). With equal links
+   that is a binomial tree, as for NULL. Threads: any. */
+HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const double *seconds);
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------
    Ranks in one process reach each other by themselves; a transport connects processes. Messages of
@@ -5364,6 +5373,36 @@ HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batc
     }
 }
 
+HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const double *seconds) {
+    double heard[HETRAIN_TREE_MOST] = { 0.0 }; /* when who knows can send the next message */
+    int64_t at[HETRAIN_TREE_MOST], i, j, k, half = 1; /* at: which row of `seconds` it has */
+    place[0].from = -1;
+    for (i = 0; i < count && seconds; i++) at[i] = i;
+    for (k = 1; k < count; k++) {
+        double first = HETI_DINFINITY;
+        int64_t from, to = k, rank;
+        if (k == 2 * half) half *= 2;
+        from = k - half;
+        for (j = k; j < count && seconds; j++)
+            for (i = 0; i < k; i++) {
+                const double time = heard[i] + seconds[at[i] * count + at[j]];
+                if (!(time < first)) continue;
+                first = time;
+                from = i;
+                to = j;
+            }
+        rank = place[to].rank;
+        place[to].rank = place[k].rank;
+        place[k].rank = rank;
+        place[k].from = place[from].rank;
+        if (!seconds) continue;
+        i = at[to];
+        at[to] = at[k];
+        at[k] = i;
+        heard[from] = heard[k] = first;
+    }
+}
+
 /* ---- what makes a plan valid ---- */
 
 #define HETI_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
@@ -7034,11 +7073,9 @@ typedef enum heti_job {
     HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_VERIFY, HETI_JOB_END
 } heti_job;
 
-/* Ranks and whom they hear from, each behind that one; -1: nobody. First those that work, then the
-   first ranks of processes without work. */
-typedef struct heti_tree_place { int64_t rank, from; } heti_tree_place;
+/* First those that work, then the first ranks of processes without work. */
 typedef struct heti_tree {
-    heti_tree_place *place;              /* [working + watching] */
+    het_tree_place *place;               /* [working + watching] */
     int64_t working, watching;
     int64_t speaker;                     /* the local rank that leaves behind what comes of a job */
 } heti_tree;
@@ -8889,46 +8926,14 @@ static void heti_find_groups(het_ctx *ctx) {
         }
 }
 
-/* Seconds of a message: of a word, and of an emulated link. */
+/* Seconds of a word from one rank of this process to another, and of one back (heti_link_time). */
 static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
-    double seconds = 1e-6;
     int64_t i;
-    for (i = 0; i < ctx->desc.emulate.link_count; i++)
-        if ((ctx->emulated.link[i].from == a && ctx->emulated.link[i].to == b) ||
-            (ctx->emulated.link[i].from == b && ctx->emulated.link[i].to == a))
-            seconds += ctx->emulated.link[i].latency;
-    return seconds;
-}
-
-/* A tree below place[0]. Of at most HETI_TREE_MOST ranks whose links are known (heard: [count],
-   when each can send its next message) it is grown message by message: of all who know and all who
-   do not, those whose message ends first (Bhat, Raghavendra, Prasanna: Efficient collective
-   communication in distributed heterogeneous systems, 1999). With equal links that is a binomial
-   tree, as for all others. */
-#define HETI_TREE_MOST 32
-static void heti_grow_tree(const het_ctx *ctx, heti_tree_place *place, int64_t count, double *heard) {
-    int64_t i, j, k, half = 1;
-    place[0].from = -1;
-    if (heard) heard[0] = 0.0;
-    for (k = 1; k < count; k++) {
-        double first = HETI_DINFINITY;
-        int64_t from, to = k;
-        if (k == 2 * half) half *= 2;
-        from = k - half;
-        for (j = k; j < count && heard && count <= HETI_TREE_MOST; j++)
-            for (i = 0; i < k; i++) {
-                const double time = heard[i] + heti_tree_seconds(ctx, place[i].rank, place[j].rank);
-                if (!(time < first)) continue;
-                first = time;
-                from = i;
-                to = j;
-            }
-        i = place[to].rank;
-        place[to].rank = place[k].rank;
-        place[k].rank = i;
-        place[k].from = place[from].rank;
-        if (heard) heard[from] = heard[k] = first;
+    for (i = 0; i < ctx->desc.emulate.link_count; i++) {
+        const het_link *l = &ctx->emulated.link[i];
+        if ((l->from == a && l->to == b) || (l->from == b && l->to == a)) return 2.0 * (1e-6 + l->latency);
     }
+    return 2e-6;
 }
 
 static int heti_has_stage(const het_ctx *ctx, int64_t rank) {
@@ -8946,9 +8951,11 @@ static int heti_in_tree(const het_ctx *ctx, int64_t rank) {
 }
 
 /* The tree of the plan as far as this process needs it: the first of each process, the others of
-   this one, the processes without work. */
-static void heti_build_tree(het_ctx *ctx, double *heard) {
+   this one, the processes without work. Links between processes are not emulated, and nothing tells
+   all processes alike what they take: trees of processes are binomial. */
+static void heti_build_tree(het_ctx *ctx) {
     heti_tree *t = &ctx->share.tree;
+    double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
     int64_t p, r, own = -1;
     t->working = t->watching = t->speaker = 0;
     for (p = 0; p < ctx->world.processes; p++) {
@@ -8957,13 +8964,16 @@ static void heti_build_tree(het_ctx *ctx, double *heard) {
         if (p == ctx->world.process) own = r;
         t->place[t->working++].rank = r;
     }
-    heti_grow_tree(ctx, t->place, t->working, NULL);
+    het_tree_grow(t->place, t->working, NULL);
     if (own >= 0) {
-        heti_tree_place *place = t->place + t->working;
-        int64_t count = 0;
+        het_tree_place *place = t->place + t->working;
+        int64_t count = 0, known, i;
         for (r = own; r < ctx->world.first_rank + ctx->world.local_count; r++)
             if (heti_has_stage(ctx, r)) place[count++].rank = r;
-        heti_grow_tree(ctx, place, count, heard);
+        known = count <= HETRAIN_TREE_MOST ? count : 0;
+        for (i = 0; i < known * known; i++)
+            seconds[i] = heti_tree_seconds(ctx, place[i / known].rank, place[i % known].rank);
+        het_tree_grow(place, count, known > 0 ? seconds : NULL);
         memmove(place, place + 1, HETI_CAST(size_t, count - 1) * sizeof *place); /* the first one has its place */
         t->working += count - 1;
     }
@@ -8972,7 +8982,7 @@ static void heti_build_tree(het_ctx *ctx, double *heard) {
         if (r == ctx->world.process_first[p + 1])
             t->place[t->working + t->watching++].rank = ctx->world.process_first[p];
     }
-    heti_grow_tree(ctx, t->place + t->working, t->watching, NULL);
+    het_tree_grow(t->place + t->working, t->watching, NULL);
     t->place[t->working].from = t->place[0].rank;
     while (!heti_in_tree(ctx, ctx->world.first_rank + t->speaker)) t->speaker++;
 }
@@ -8989,7 +8999,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->chain.block_count);
     share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? holders / 2 + 2 * plan->stages : 0);
     *owed = HETI_TAKE(&share->arena, double, ctx->world.ranks);
-    share->tree.place = HETI_TAKE(&share->arena, heti_tree_place, ctx->world.processes + ctx->world.local_count + 1);
+    share->tree.place = HETI_TAKE(&share->arena, het_tree_place, ctx->world.processes + ctx->world.local_count + 1);
     share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
@@ -9006,7 +9016,7 @@ static het_result heti_build_owners(het_ctx *ctx) {
     heti_layout_share(ctx, &table, &owed);
     for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
     heti_build_holders(ctx, table, owed);
-    heti_build_tree(ctx, owed);
+    heti_build_tree(ctx);
     heti_find_groups(ctx);
     return HET_OK;
 }

@@ -827,7 +827,7 @@ static void slow_tree(const made *m, int64_t *member, int64_t count, int known, 
         to = from = -1;
         for (j = k; j < count; j++)
             for (i = 0; i < k; i++) {
-                const double end = told[i] + (known ? slow_link(m, member[i], member[j]).latency : 1);
+                const double end = told[i] + (known ? slow_link(m, member[i], member[j]).latency + slow_link(m, member[j], member[i]).latency : 1);
                 if (end < best) { best = end; to = j; from = i; }
             }
         order[2 * *messages] = member[to];
@@ -1731,6 +1731,46 @@ static void rings_that_wait(void **state)
     free(m);
 }
 
+/* What a VERDICT of four ranks takes among links of 1. Rank 4 has no stage and is `idle` away; messages from ranks a to b take `forth`, from b to a
+   `back`. */
+static double verdict_of_four(double idle, int64_t a, int64_t b, double forth, double back)
+{
+    made *m = chain(4, 0, 1, 1, 1);
+    het_simulation *s;
+    double time;
+    int64_t r, i;
+    m->plan.ranks = m->schedule.ranks = 5;
+    m->schedule.complete = 1;
+    for (r = 0; r < 5; r++) {
+        add(m, HET_ACTION_COMMIT, 0, 0);
+        m->start[r + 1] = m->count;
+    }
+    for (i = 0; i < 25; i++) m->link[i].latency = i / 5 == 4 || i % 5 == 4 ? idle : 1;
+    m->link[5 * a + b].latency = forth;
+    m->link[5 * b + a].latency = back;
+    m->costs.link = m->link;
+    m->costs.transfer = HET_TRANSFER_POSTED;
+    s = run(m, 0);
+    time = s->makespan;
+    het_simulation_free(s);
+    free(m);
+    return time;
+}
+
+/* Two messages up and two down, whatever the links of a rank without work take, and whichever link is slow, up or down, as long as others go the same
+   way as fast. Where the last message has only the link from 1 to 3 left, the root tells rank 3 itself: three up, three down. */
+static void verdicts_cost_what_they_must(void **state)
+{
+    int64_t a, b, way;
+    (void)state;
+    EXACTLY(verdict_of_four(1, 0, 1, 1, 1), 4);
+    EXACTLY(verdict_of_four(1000, 0, 1, 1, 1), 4);
+    for (a = 0; a < 4; a++)
+        for (b = a + 1; b < 4; b++)
+            for (way = 1; way < 4; way++)
+                EXACTLY(verdict_of_four(1000, a, b, way & 1 ? 1000 : 1, way & 2 ? 1000 : 1), a == 1 && b == 3 ? 6 : 4);
+}
+
 static void out_of_memory(void **state)
 {
     made *m = one_f_one_b(4, 6, 3, 2, 1);
@@ -2226,7 +2266,7 @@ int main(void)
         cmocka_unit_test(pairs_of_slices), cmocka_unit_test(large_rings), cmocka_unit_test(published_bubbles),
             cmocka_unit_test(same_as_the_slow_simulator),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
-            cmocka_unit_test(rings_that_wait),
+            cmocka_unit_test(rings_that_wait), cmocka_unit_test(verdicts_cost_what_they_must),
         cmocka_unit_test(out_of_memory),       cmocka_unit_test(grammars_can_refuse),   cmocka_unit_test(traces),
             cmocka_unit_test(trace_by_heart),
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),

@@ -2138,13 +2138,10 @@ typedef struct heti_p_rank {
     double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
     int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
     double joined, received;          /* on the way through a VERDICT's tree; when it reached the RECV it waits in */
-    double heard;                     /* while the tree grows: when it can send its next message */
     int64_t last_part;                /* its part in the last of the rings looked at, -1: none */
     double kept, unit;                /* activations now; what is divided by for `peak` */
     double kept_bytes;
 } heti_p_rank;
-
-typedef struct heti_p_tree_place { int64_t rank, from; } heti_p_tree_place; /* from: -1: it is the root */
 
 typedef enum heti_p_state { HETI_P_READY = 0, HETI_P_WAITS = 1, HETI_P_VERDICT = 2, HETI_P_DONE = 3 } heti_p_state;
 
@@ -2168,7 +2165,7 @@ typedef struct heti_p_sim {
     int64_t *held;                    /* [ranks] stages of one pipeline */
     int64_t *ready;                   /* stack */
     int64_t ready_count;
-    heti_p_tree_place *tree;          /* [ranks + 1] of VERDICT, each behind the one it hears from */
+    het_tree_place *tree;             /* [ranks + 1] of VERDICT, each behind the one it hears from */
     heti_p_ring *ring;                /* [2 blocks] REDUCE, then GATHER */
     int64_t *ring_order;              /* [2 blocks] */
     int64_t ring_count;               /* complete and not yet timed */
@@ -2199,7 +2196,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->rank = HETI_T_TAKE(arena, heti_p_rank, s->ranks);
     s->held = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->ready = HETI_T_TAKE(arena, int64_t, s->ranks);
-    s->tree = HETI_T_TAKE(arena, heti_p_tree_place, s->ranks + 1);
+    s->tree = HETI_T_TAKE(arena, het_tree_place, s->ranks + 1);
     s->ring = HETI_T_TAKE(arena, heti_p_ring, 2 * s->blocks);
     s->ring_order = HETI_T_TAKE(arena, int64_t, 2 * s->blocks);
     s->ring_heap = HETI_T_TAKE(arena, int64_t, 2 * s->blocks);
@@ -3405,41 +3402,24 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
     return HET_OK;
 }
 
-/* A tree below place[0], as the engine grows it (hetrain.h, heti_grow_tree): by what messages take
-   if it knows that, else a binomial tree. */
-#define HETI_P_TREE_MOST 32
-static het_result heti_p_grow_tree(heti_p_sim *s, heti_p_tree_place *place, int64_t count, int known) {
-    int64_t i, j, k, half = 1, wires;
-    place[0].from = -1;
-    s->rank[place[0].rank].heard = 0;
-    for (k = 1; k < count; k++) {
-        double first = -1;
-        int64_t from, to = k;
-        if (k == 2 * half) half *= 2;
-        from = k - half;
-        for (j = k; j < count && known && count <= HETI_P_TREE_MOST; j++)
-            for (i = 0; i < k; i++) {
-                const double heard = s->rank[place[i].rank].heard;
-                het_link_cost link = { 0, 0 };
-                if (first >= 0 && heard >= first) continue;
-                HETI_T_TRY(heti_p_link_cost(s, place[i].rank, place[j].rank, &link, NULL, &wires));
-                if (first >= 0 && heard + link.latency >= first) continue;
-                first = heard + link.latency;
-                from = i;
-                to = j;
-            }
-        i = place[to].rank;
-        place[to].rank = place[k].rank;
-        place[k].rank = i;
-        place[k].from = place[from].rank;
-        s->rank[place[from].rank].heard = s->rank[place[k].rank].heard = first;
-    }
+/* What a message takes there and one back, between all ranks of a process. */
+static het_result heti_p_tree_seconds(const heti_p_sim *s, const het_tree_place *place, int64_t count,
+                                      double *seconds) {
+    het_link_cost forth, back;
+    int64_t i, j, wires;
+    for (i = 0; i < count; i++)
+        for (j = 0; j < i; j++) {
+            HETI_T_TRY(heti_p_link_cost(s, place[i].rank, place[j].rank, &forth, NULL, &wires));
+            HETI_T_TRY(heti_p_link_cost(s, place[j].rank, place[i].rank, &back, NULL, &wires));
+            seconds[i * count + j] = seconds[j * count + i] = forth.latency + back.latency;
+        }
     return HET_OK;
 }
 
 /* The tree of the ranks that have a stage, the first of each process, then the others of each. */
 static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
-    heti_p_tree_place *place = s->tree;
+    het_tree_place *place = s->tree;
+    double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
     int64_t *member = s->ready, members = 0, first, i, k, g; /* nobody is ready now */
     for (i = 0; i < s->ranks; i++) member[i] = 0;
     for (g = 0; g < s->stages; g++) member[s->stage[g].rank] = 1;
@@ -3448,11 +3428,13 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
     *count = 0;
     for (i = 0; i < members; i++)
         if (i == 0 || s->process[member[i]] != s->process[member[i - 1]]) place[(*count)++].rank = member[i];
-    HETI_T_TRY(heti_p_grow_tree(s, place, *count, 0));
+    het_tree_grow(place, *count, NULL);
     for (first = 0; first < members; first = i) {
         for (i = first, k = *count; i < members && s->process[member[i]] == s->process[member[first]]; i++)
             place[k++].rank = member[i];
-        HETI_T_TRY(heti_p_grow_tree(s, place + *count, k - *count, 1));
+        if (k - *count <= HETRAIN_TREE_MOST)
+            HETI_T_TRY(heti_p_tree_seconds(s, place + *count, k - *count, seconds));
+        het_tree_grow(place + *count, k - *count, k - *count <= HETRAIN_TREE_MOST ? seconds : NULL);
         for (; *count + 1 < k; ++*count) place[*count] = place[*count + 1]; /* the root stands there already */
     }
     return HET_OK;
