@@ -1328,10 +1328,10 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL i
 typedef struct het_tree_place { int64_t rank, from; } het_tree_place;
 #define HETRAIN_TREE_MOST 32
 /* The tree below place[0].rank, by which VERDICT goes up and down. seconds: [count][count] what a
-   message takes there and one back, count at most HETRAIN_TREE_MOST. It is grown message by message:
-   of all who know and all who do not, those whose message ends first (Bhat, Raghavendra, Prasanna:
-   Efficient collective communication in distributed heterogeneous systems, 1999). With equal links
-   that is a binomial tree, as for NULL. Threads: any. */
+   message takes there and one back, count at most HETRAIN_TREE_MOST. It is grown message by
+   message: of all who know and all who do not, those whose message ends first (Bhat, Raghavendra,
+   Prasanna: Efficient collective communication in distributed heterogeneous systems, 1999). With
+   equal links that is a binomial tree, as for NULL. Threads: any. */
 HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const double *seconds);
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------

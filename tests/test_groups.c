@@ -553,7 +553,13 @@ typedef struct letter {
     size_t size;
     unsigned char data[];
 } letter;
-typedef struct post_office { pthread_mutex_t lock; letter *first; int64_t processes; int aborted, by; char text[200]; } post_office;
+typedef struct post_office {
+    pthread_mutex_t lock;
+    letter *first;
+    int64_t processes, posted[MOST][MOST]; /* letters so far, from and to whom */
+    int aborted, by;
+    char text[200];
+} post_office;
 typedef struct post_box { post_office *office; int64_t process; } post_box;
 typedef struct wish { void *to; size_t size; int64_t from, tests; uint32_t channel; } wish; /* lies in a het_request */
 
@@ -571,6 +577,7 @@ static het_result box_isend(void *self, int64_t to, uint32_t channel, const void
     l->size = size;
     memcpy(l->data, data, size);
     pthread_mutex_lock(&box->office->lock);
+    box->office->posted[box->process][to]++;
     for (at = &box->office->first; *at; at = &(*at)->next) {}
     *at = l;
     pthread_mutex_unlock(&box->office->lock);
@@ -649,7 +656,8 @@ typedef struct process {
     const support_data *data;
     het_desc desc;
     het_device_desc device[MOST];
-    het_plan *second;                /* from step 1 on */
+    het_plan *second;                /* from step 1 on; NULL: none, and no hash */
+    int steps;
     het_result result;
     uint64_t hash;
     char text[500];
@@ -663,40 +671,31 @@ static void *process_run(void *arg)
     int step;
     p->result = het_create(&p->desc, &ctx, &error);
     if (p->result != HET_OK) snprintf(p->text, sizeof p->text, "%s", error.text);
-    for (step = 0; step < STEPS && p->result == HET_OK; step++) {
+    for (step = 0; step < p->steps && p->result == HET_OK; step++) {
         support_group group;
         het_replan_desc desc;
         memset(&desc, 0, sizeof desc);
         desc.plan = p->second;
-        if (step == 1) p->result = het_replan(ctx, &desc);
+        if (step == 1 && p->second) p->result = het_replan(ctx, &desc);
         if (p->result != HET_OK) break;
         support_group_start(&group, p->data, step, SUPPORT_APART);
         p->result = het_step(ctx, group.batch, group.count, NULL);
         support_group_end(&group);
     }
-    if (p->result == HET_OK) p->result = het_hash(ctx, &p->hash);
+    if (p->result == HET_OK && p->second) p->result = het_hash(ctx, &p->hash);
     if (p->result != HET_OK && ctx) snprintf(p->text, sizeof p->text, "%s", het_last_error(ctx));
     het_destroy(ctx);
     return NULL;
 }
 
-/* ranks: processes one behind the other, '|' between them. Returns how many failed; their texts in `texts`. */
-static int processes_run(layout *l, const char *ranks, const char *plan, uint64_t hash, char *texts, size_t capacity)
+/* ranks: processes one behind the other, '|' between them. */
+static void processes_run(layout *l, post_office *office, process *run, const char *ranks, het_plan *second, int steps)
 {
-    post_office office = { .lock = PTHREAD_MUTEX_INITIALIZER };
-    process run[MOST];
-    het_plan *second;
-    size_t i, at = 0, n = 0;
-    int64_t count = 0;
-    int failed = 0;
-    memset(run, 0, sizeof run);
-    for (i = 0; ranks[i]; i++) count += ranks[i] != '|';
-    het_plan_free(l->run.plan);
-    l->run.plan = support_plan(plan, NULL, 8, count, 1);
-    second = support_plan(strcmp(plan, "pp") == 0 ? "dp" : "pp", NULL, 8, count, 1);
-    office.processes = 1;
-    for (i = 0; ranks[i]; i++) office.processes += ranks[i] == '|';
-    for (n = 0; n < (size_t)office.processes; n++) {
+    size_t i, at = 0, n;
+    memset(run, 0, MOST * sizeof *run);
+    office->processes = 1;
+    for (i = 0; ranks[i]; i++) office->processes += ranks[i] == '|';
+    for (n = 0; n < (size_t)office->processes; n++) {
         layout own;
         char part[MOST + 1] = "";
         size_t length = strcspn(ranks + at, "|");
@@ -710,28 +709,88 @@ static int processes_run(layout *l, const char *ranks, const char *plan, uint64_
         run[n].desc.layout.plan = l->run.plan;
         run[n].desc.layout.transport.iface = &box_iface;
         run[n].desc.layout.transport.self = &run[n].box;
-        run[n].box.office = &office;
+        run[n].box.office = office;
         run[n].box.process = (int64_t)n;
         run[n].data = &l->run.data;
         run[n].second = second;
+        run[n].steps = steps;
         if (strchr(part, 'c') == NULL || strlen(part) > 1) run[n].desc.layout.communicators.iface = &fake_iface; /* one that has none */
     }
     for (i = 0; i < n; i++) assert_int_equal(pthread_create(&run[i].thread, NULL, process_run, &run[i]), 0);
     for (i = 0; i < n; i++) (void)pthread_join(run[i].thread, NULL);
+    while (office->first) {
+        letter *next = office->first->next;
+        free(office->first);
+        office->first = next;
+    }
+}
+
+/* Returns how many failed; their texts in `texts`. */
+static int processes_train(layout *l, const char *ranks, const char *plan, uint64_t hash, char *texts, size_t capacity)
+{
+    post_office office = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    process run[MOST];
+    het_plan *second;
+    int64_t i, count = 0;
+    int failed = 0;
+    for (i = 0; ranks[i]; i++) count += ranks[i] != '|';
+    het_plan_free(l->run.plan);
+    l->run.plan = support_plan(plan, NULL, 8, count, 1);
+    second = support_plan(strcmp(plan, "pp") == 0 ? "dp" : "pp", NULL, 8, count, 1);
+    processes_run(l, &office, run, ranks, second, STEPS);
     texts[0] = 0;
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < office.processes; i++) {
         if (run[i].result != HET_OK) {
             failed++;
             snprintf(texts + strlen(texts), capacity - strlen(texts), "process %d: %s\n", (int)i, run[i].text);
         } else if (run[i].hash != hash) fail_msg("%s, %s: process %d has other weights", ranks, plan, (int)i);
     }
     het_plan_free(second);
-    while (office.first) {
-        letter *next = office.first->next;
-        free(office.first);
-        office.first = next;
-    }
     return failed;
+}
+
+/* Letters of two steps behind the first one, of `from` to `to`. */
+static void letters_of_two_steps(layout *l, const char *ranks, const char *plan, int64_t letters[MOST][MOST])
+{
+    int64_t i, k, count = 0;
+    for (i = 0; ranks[i]; i++) count += ranks[i] != '|';
+    het_plan_free(l->run.plan);
+    l->run.plan = support_plan(plan, "1f1b", 8, count, 1);
+    memset(letters, 0, MOST * sizeof letters[0]);
+    for (k = 1; k <= 3; k += 2) {
+        post_office office = { .lock = PTHREAD_MUTEX_INITIALIZER };
+        process run[MOST];
+        processes_run(l, &office, run, ranks, NULL, (int)k);
+        for (i = 0; i < office.processes; i++) if (run[i].result != HET_OK) fail_msg("%s, process %d: %s", ranks, (int)i, run[i].text);
+        for (i = 0; i < MOST * MOST; i++) letters[i / MOST][i % MOST] += (k - 2) * office.posted[i / MOST][i % MOST];
+    }
+}
+
+/* A process without work posts nothing and hears of a step once, from the root, who waits for no answer; an idle rank of a process that works has
+   no letters at all. The others post what they post without them. */
+static void who_has_no_work_has_no_letters(void **state)
+{
+    static const char *const plans[] = {
+        "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":1,\"units\":[4,8]}]}]}",
+        "{\"pipelines\":[{\"stages\":[{\"rank\":1,\"units\":[0,4]},{\"rank\":2,\"units\":[4,8]}]}]}",
+        "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":2,\"units\":[4,8]}]}]}",
+    };
+    int64_t without[MOST][MOST], with[MOST][MOST];
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    letters_of_two_steps(&l, "c|c", plans[0], without);
+    assert_true(without[0][1] > 2 && without[1][0] > 2);
+    letters_of_two_steps(&l, "cc|c", plans[1], with);
+    assert_memory_equal(with, without, sizeof with);
+    letters_of_two_steps(&l, "c|cc", plans[0], with);
+    assert_memory_equal(with, without, sizeof with);
+    letters_of_two_steps(&l, "c|c|c", plans[2], with);
+    assert_int_equal(with[0][1], 2);
+    assert_int_equal(with[2][1] + with[1][0] + with[1][2], 0);
+    assert_int_equal(with[0][2], without[0][1]);
+    assert_int_equal(with[2][0], without[1][0]);
+    layout_end(&l);
 }
 
 /* Each run goes over to another plan behind its first step. */
@@ -748,7 +807,7 @@ static void groups_reach_over_processes(void **state)
     base = support_train(&l.run, SUPPORT_TOGETHER);
     for (k = 0; k < 6; k++) {
         fake_reset();
-        if (processes_run(&l, ranks[k], plans[k], base.weights, texts, sizeof texts) != 0) fail_msg("%s, %s: %s", ranks[k], plans[k], texts);
+        if (processes_train(&l, ranks[k], plans[k], base.weights, texts, sizeof texts) != 0) fail_msg("%s, %s: %s", ranks[k], plans[k], texts);
         assert_true(fake.joins >= 2);
         if (fake.wrong > 0) fail_msg("%s, %s: %s", ranks[k], plans[k], fake.what);
     }
@@ -768,7 +827,7 @@ static void a_failing_process_is_named(void **state)
         fake_reset();
         fake.fail = calls[k];
         fake.fail_at = 0;
-        if (processes_run(&l, "0c|1", "dp", 0, texts, sizeof texts) != 2) fail_msg("%s: not both failed: %s", fake_names[calls[k]], texts);
+        if (processes_train(&l, "0c|1", "dp", 0, texts, sizeof texts) != 2) fail_msg("%s: not both failed: %s", fake_names[calls[k]], texts);
         if (!strstr(texts, "planted")) fail_msg("%s: no reason in %s", fake_names[calls[k]], texts);
         if (!strstr(texts, "failed: ") && calls[k] != FAKE_IDENTITY) fail_msg("%s: nobody names the other: %s", fake_names[calls[k]], texts);
         if (fake.wrong > 0) fail_msg("%s", fake.what);
@@ -796,6 +855,7 @@ int main(void)
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(groups_reach_over_processes),
+        cmocka_unit_test(who_has_no_work_has_no_letters),
         cmocka_unit_test(a_failing_process_is_named),
     };
     late_start();
