@@ -3,6 +3,7 @@
      build/het_bench --parts                 the same step op by op, each beside its floor: multiply-adds over the peak, bytes over the bandwidth
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
      build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
+     build/het_bench --what predict_slow     pipelines that are not alike, behind slow links: predicted, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
      build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes */
 #define PROGRAM "het_bench"
@@ -20,7 +21,7 @@ typedef struct settings {
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|plan",
+    { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|predict_slow|plan",
      OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
@@ -36,7 +37,7 @@ static const option options[] = {
     OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
-enum { ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PLAN };
+enum { ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PREDICT_SLOW, PLAN };
 
 #include "libraries.h"
 
@@ -930,7 +931,7 @@ static int run(bench *b, int argc, char **argv) {
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
     if (s->parts) s->what = PARTS;
-    if (s->what != ALL && s->what != PREDICT) status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
+    if (s->what != ALL && s->what != PREDICT && s->what != PREDICT_SLOW) status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
     else status = 0;
     if (status == 0 && s->what != STEP && s->what != ATTENTION)
         status = options_idle(options, OPTIONS, b->given, "--paced", "but with --what step and attention");
@@ -949,7 +950,8 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b, 0);
     if (status == 0 && (s->what == ALL || s->what == PARTS)) status = bench_step(b, 1);
     if (status == 0 && (s->what == ALL || (s->what >= RANKS && s->what <= RANKS_LISTS))) status = bench_ranks(b);
-    if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b);
+    if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b, 0);
+    if (status == 0 && (s->what == ALL || s->what == PREDICT_SLOW)) status = bench_predict(b, 1);
     if (status == 0 && s->what == PLAN) status = bench_plan();
     return status;
 }

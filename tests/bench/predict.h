@@ -1,14 +1,15 @@
 /* Predicted against measured step times. A grid of models, layouts, schedules, micro-batches and links is declared below; a fixed seed draws 24
    configurations from it. Every device list is profiled for its model, every configuration simulated from that profile, and only then measured:
    the median of 5 runs, which are interleaved over all configurations, runs that were disturbed repeated; and once more in the same way, which is
-   the noise. Slow ranks sleep, so that never more than two threads are busy on the average. */
+   the noise. Slow ranks sleep, so that never more than two threads are busy on the average. --what predict_slow takes the configurations of
+   predict_slow instead: pipelines that are not alike, slow links between them, ranks without work. */
 #ifndef BENCH_PREDICT_H
 #define BENCH_PREDICT_H
 
 #include "../../programs/layout.h"
 #include "../../programs/profile.h"
 
-enum { PREDICT_CONFIGURATIONS = 24, PREDICT_RUNS = 5, PREDICT_SEED = 2026, PREDICT_RANKS = 4, PREDICT_MOST_BATCHES = 16 };
+enum { PREDICT_CONFIGURATIONS = 24, PREDICT_RUNS = 5, PREDICT_SEED = 2026, PREDICT_RANKS = 4, PREDICT_LINKS = 6, PREDICT_MOST_BATCHES = 16 };
 
 static const struct { const char *name, *spec; int64_t length; } predict_models[] = {
     { "gpt2", "gpt2:layers=4,width=192,heads=6,vocab=1024,context=128", 128 },
@@ -32,10 +33,33 @@ static const struct { int64_t sequences, micro_batches; } predict_batches[] = { 
 static const struct { const char *name; double latency, bandwidth; } predict_links[] = {
     { "none", 0, 0 }, { "1ms", 1e-3, 0 }, { "5ms:100M", 5e-3, 1e8 } };
 
+/* Of predict_models[0], whose chain has 10 units. */
+#define PREDICT_STAGE(rank, begin, end) "{\"rank\":" #rank ",\"units\":[" #begin "," #end "]}"
+#define PREDICT_PIPELINE(share, stages) "{\"share\":" #share ",\"stages\":[" stages "]}"
+static const struct { const char *devices, *plan, *schedule; int batch; const char *links; } predict_slow[] = {
+    { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "{\"pipelines\":[" PREDICT_PIPELINE(2, PREDICT_STAGE(0, 0, 5) "," PREDICT_STAGE(1, 5, 10)) ","
+      PREDICT_PIPELINE(1, PREDICT_STAGE(2, 0, 10)) "]}", "1f1b", 2, "0-2:20ms,1-2:20ms" },
+    { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "{\"pipelines\":[" PREDICT_PIPELINE(2, PREDICT_STAGE(0, 0, 5) "," PREDICT_STAGE(1, 5, 10)) ","
+      PREDICT_PIPELINE(1, PREDICT_STAGE(2, 0, 10)) "]}", "gpipe", 2, "0-2:50ms,1-2:5ms:50M" },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(0, 0, 5) "," PREDICT_STAGE(1, 5, 10)) ","
+      PREDICT_PIPELINE(1, PREDICT_STAGE(2, 0, 3) "," PREDICT_STAGE(3, 3, 10)) "]}", "1f1b", 0, "0-2:20ms,0-3:20ms,1-2:20ms,1-3:20ms" },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "{\"pipelines\":[" PREDICT_PIPELINE(2, PREDICT_STAGE(0, 0, 4) "," PREDICT_STAGE(1, 4, 7) ","
+      PREDICT_STAGE(2, 7, 10)) "," PREDICT_PIPELINE(1, PREDICT_STAGE(3, 0, 10)) "]}", "1f1b", 2, "0-3:50ms:100M,1-3:10ms:100M,2-3:10ms:100M" },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "{\"pipelines\":[" PREDICT_PIPELINE(2, PREDICT_STAGE(0, 0, 4) "," PREDICT_STAGE(1, 4, 10)) ","
+      PREDICT_PIPELINE(1, PREDICT_STAGE(2, 0, 10)) "," PREDICT_PIPELINE(1, PREDICT_STAGE(3, 0, 10)) "]}", "zb-h1", 0,
+      "0-2:30ms,0-3:30ms,1-2:30ms,1-3:30ms" },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(0, 0, 7) "," PREDICT_STAGE(1, 7, 10)) ","
+      PREDICT_PIPELINE(1, PREDICT_STAGE(3, 0, 5) "," PREDICT_STAGE(2, 5, 10)) "]}", "1f1b", 3, "0-1:5ms,0-2:100ms,0-3:5ms,1-2:20ms,2-3:5ms:200M" },
+    { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(0, 0, 5) "," PREDICT_STAGE(1, 5, 10)) "]}",
+      "1f1b", 2, "0-2:100ms,1-2:100ms" },
+    { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(1, 0, 5) "," PREDICT_STAGE(2, 5, 10)) "]}",
+      "1f1b", 2, "0-1:100ms,0-2:100ms" } };
+
 typedef struct prediction {
     int model, layout, schedule, batch, link;
+    int slow;            /* which of predict_slow, -1: none; its profile stands behind those of predict_layouts */
     layout ranks;
-    het_link emulated[PREDICT_RANKS];
+    het_link emulated[PREDICT_LINKS];
     int64_t links;
     het_ctx *ctx;
     het_batch made[PREDICT_MOST_BATCHES];
@@ -48,8 +72,9 @@ typedef struct prediction {
 typedef struct predictor {
     bench *all;
     het_model_desc model[2];
-    het_profile *profile[2][sizeof predict_layouts / sizeof *predict_layouts];
+    het_profile *profile[2][sizeof predict_layouts / sizeof *predict_layouts + sizeof predict_slow / sizeof *predict_slow];
     prediction *configuration;
+    int configurations;
     int32_t *token;
 } predictor;
 
@@ -68,8 +93,9 @@ static int predict_pick(uint64_t *state, int count) { return (int)(predict_rando
 static void predict_draw(predictor *p) {
     uint64_t state = PREDICT_SEED;
     int i, k;
-    for (i = 0; i < PREDICT_CONFIGURATIONS;) {
+    for (i = 0; i < p->configurations;) {
         prediction *c = &p->configuration[i];
+        c->slow = -1;
         c->model = predict_pick(&state, PREDICT_COUNT(predict_models));
         c->layout = predict_pick(&state, PREDICT_COUNT(predict_layouts));
         c->schedule = predict_pick(&state, PREDICT_COUNT(predict_schedules));
@@ -88,6 +114,21 @@ static void predict_draw(predictor *p) {
                  (long long)predict_batches[c->batch].sequences, (long long)predict_models[c->model].length, predict_links[c->link].name);
         i++;
     }
+}
+
+static void predict_take_slow(predictor *p) {
+    int i;
+    for (i = 0; i < p->configurations; i++) {
+        prediction *c = &p->configuration[i];
+        c->slow = i, c->layout = PREDICT_COUNT(predict_layouts) + i, c->batch = predict_slow[i].batch;
+        snprintf(c->text, sizeof c->text, "%d: %s %s %lldx%lldx%lld links %s", i + 1, predict_slow[i].devices, predict_slow[i].schedule,
+                 (long long)predict_batches[c->batch].micro_batches, (long long)predict_batches[c->batch].sequences,
+                 (long long)predict_models[0].length, predict_slow[i].links);
+    }
+}
+
+static const char *predict_devices(int layout) {
+    return layout < PREDICT_COUNT(predict_layouts) ? predict_layouts[layout].devices : predict_slow[layout - PREDICT_COUNT(predict_layouts)].devices;
 }
 
 /* Units of each stage in parts of the chain, the head counting as a layer. */
@@ -111,14 +152,11 @@ static void predict_plan_text(const prediction *c, int64_t units, char *text, si
     }
 }
 
-static int predict_configure(predictor *p, prediction *c) {
+static int predict_lay_out(const predictor *p, prediction *c) {
     const double *shares = predict_layouts[c->layout].shares;
-    const int64_t sequences = predict_batches[c->batch].sequences, count = predict_batches[c->batch].micro_batches;
-    const int64_t length = predict_models[c->model].length;
     char text[100];
     int64_t i;
-    int status = layout_devices(&c->ranks, predict_layouts[c->layout].devices);
-    if (status != 0) return status;
+    int status;
     predict_plan_text(c, 2 * p->model[c->model].layers + 2, text, sizeof text);
     status = layout_plan(&c->ranks, "--plan", text, predict_schedules[c->schedule], 2 * p->model[c->model].layers + 2, c->ranks.devices, 1);
     if (status != 0) return status;
@@ -127,6 +165,27 @@ static int predict_configure(predictor *p, prediction *c) {
         c->emulated[i].from = i, c->emulated[i].to = i + 1;
         c->emulated[i].latency = predict_links[c->link].latency, c->emulated[i].bandwidth = predict_links[c->link].bandwidth;
     }
+    return 0;
+}
+
+static int predict_lay_out_slow(const predictor *p, prediction *c) {
+    const int64_t units = 2 * p->model[0].layers + 2;
+    int64_t i;
+    int status = layout_links(&c->ranks, predict_slow[c->slow].links);
+    if (status != 0) return status;
+    if (c->ranks.links > PREDICT_LINKS) return fail(FAILED, "%s: %lld links", c->text, (long long)c->ranks.links);
+    c->links = c->ranks.links;
+    for (i = 0; i < c->links; i++) c->emulated[i] = c->ranks.link[i];
+    return layout_plan(&c->ranks, "--plan", predict_slow[c->slow].plan, predict_slow[c->slow].schedule, units, c->ranks.devices, 1);
+}
+
+static int predict_configure(predictor *p, prediction *c) {
+    const int64_t sequences = predict_batches[c->batch].sequences, count = predict_batches[c->batch].micro_batches;
+    const int64_t length = predict_models[c->model].length;
+    int64_t i;
+    int status = layout_devices(&c->ranks, predict_devices(c->layout));
+    if (status == 0) status = c->slow < 0 ? predict_lay_out(p, c) : predict_lay_out_slow(p, c);
+    if (status != 0) return status;
     for (i = 0; i <= sequences; i++) c->bounds[i] = i * length;
     for (i = 0; i < count; i++) {
         c->made[i].tokens = sequences * length, c->made[i].sequences = sequences, c->made[i].sequence_start = c->bounds;
@@ -151,13 +210,13 @@ static int predict_profile(predictor *p, const prediction *c) {
     het_desc desc;
     int i, status;
     int64_t most = 0;
-    for (i = 0; i < PREDICT_COUNT(predict_layouts) && *profile == NULL; i++) /* the same devices in another layout */
-        if (strcmp(predict_layouts[i].devices, predict_layouts[c->layout].devices) == 0) *profile = p->profile[c->model][i];
+    for (i = 0; i < PREDICT_COUNT(p->profile[0]) && *profile == NULL; i++) /* the same devices in another layout */
+        if (strcmp(predict_devices(i), predict_devices(c->layout)) == 0) *profile = p->profile[c->model][i];
     if (*profile != NULL) return 0;
     for (i = 0; i < PREDICT_COUNT(predict_batches); i++) if (predict_batches[i].sequences > most) most = predict_batches[i].sequences;
     predict_desc(p, c, &desc);
     desc.limits.max_sequences = most, desc.limits.max_tokens = most * predict_models[c->model].length;
-    fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_layouts[c->layout].devices);
+    fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_devices(c->layout));
     status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
     return status;
 }
@@ -249,7 +308,7 @@ static int predict_run(prediction *c, int series, int run) {
 
 static int predict_measure(predictor *p) {
     int i, run, status = 0;
-    for (i = 0; i < PREDICT_CONFIGURATIONS && status == 0; i++) {
+    for (i = 0; i < p->configurations && status == 0; i++) {
         prediction *c = &p->configuration[i];
         het_error error = { HET_OK, "" };
         het_desc desc;
@@ -261,7 +320,7 @@ static int predict_measure(predictor *p) {
         if (status == 0) status = predict_step(c, &ignored);
     }
     for (run = 0; run < 2 * PREDICT_RUNS && status == 0; run++)
-        for (i = 0; i < PREDICT_CONFIGURATIONS && status == 0; i++) status = predict_run(&p->configuration[i], run % 2, run / 2);
+        for (i = 0; i < p->configurations && status == 0; i++) status = predict_run(&p->configuration[i], run % 2, run / 2);
     return status;
 }
 
@@ -273,7 +332,7 @@ static int predict_picture(const predictor *p, const char *path) {
     double low = 1e300, high = 0, scale;
     int i;
     if (file == NULL) return fail(BAD_INPUT, "--svg %s: %s", path, strerror(errno));
-    for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
+    for (i = 0; i < p->configurations; i++) {
         const double x = p->configuration[i].predicted, y = predict_median(&p->configuration[i], 0);
         low = fmin(low, fmin(x, y)), high = fmax(high, fmax(x, y));
     }
@@ -297,7 +356,7 @@ static int predict_picture(const predictor *p, const char *path) {
         fprintf(file, "<text x=\"%.1f\" y=\"538\" text-anchor=\"middle\">%g</text><text x=\"54\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
                 PREDICT_X(value), 1e3 * value, PREDICT_Y(value) + 4, 1e3 * value);
     }
-    for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
+    for (i = 0; i < p->configurations; i++) {
         const prediction *c = &p->configuration[i];
         fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\" fill-opacity=\"0.7\"><title>%s: predicted %.2f ms, "
                 "measured %.2f ms</title></circle>\n", PREDICT_X(c->predicted), PREDICT_Y(predict_median(c, 0)),
@@ -305,7 +364,7 @@ static int predict_picture(const predictor *p, const char *path) {
     }
     fprintf(file, "<text x=\"300\" y=\"562\" text-anchor=\"middle\">predicted, ms</text><text x=\"16\" y=\"280\" text-anchor=\"middle\" "
             "transform=\"rotate(-90 16 280)\">measured, ms</text><text x=\"60\" y=\"26\" font-size=\"15\">%d configurations: %s blue, %s orange; "
-            "dashed: 15 %%</text></svg>\n", PREDICT_CONFIGURATIONS, predict_models[0].name, predict_models[1].name);
+            "dashed: 15 %%</text></svg>\n", p->configurations, predict_models[0].name, predict_models[1].name);
 #undef PREDICT_X
 #undef PREDICT_Y
     return fclose(file) == 0 ? 0 : fail(FAILED, "--svg %s: %s", path, strerror(errno));
@@ -314,29 +373,29 @@ static int predict_picture(const predictor *p, const char *path) {
 static void predict_print(const predictor *p) {
     double mean = 0, worst = 0, noise = 0, bias = 0;
     int i;
-    for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
+    for (i = 0; i < p->configurations; i++) {
         const prediction *c = &p->configuration[i];
         const double measured = predict_median(c, 0), again = predict_median(c, 1), error = c->predicted / measured - 1;
         printf("{\"name\":\"predict\",\"configuration\":\"%s\",\"predicted_ms\":%.3f,\"measured_ms\":%.3f,\"again_ms\":%.3f,"
                "\"error\":%.4f,\"noise\":%.4f,\"runs_repeated\":%lld}\n", c->text, 1e3 * c->predicted, 1e3 * measured, 1e3 * again, error,
                fabs(again / measured - 1), (long long)c->repeated);
-        mean += fabs(error) / PREDICT_CONFIGURATIONS, noise += fabs(again / measured - 1) / PREDICT_CONFIGURATIONS;
-        bias += error / PREDICT_CONFIGURATIONS;
+        mean += fabs(error) / p->configurations, noise += fabs(again / measured - 1) / p->configurations;
+        bias += error / p->configurations;
         if (fabs(error) > worst) worst = fabs(error);
     }
     printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%d,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,"
-           "\"mean_noise\":%.4f}\n", PREDICT_CONFIGURATIONS, PREDICT_SEED, mean, worst, bias, noise);
+           "\"mean_noise\":%.4f}\n", p->configurations, PREDICT_SEED, mean, worst, bias, noise);
     fflush(stdout);
 }
 
 static void predict_end(predictor *p) {
     int i, m, k;
-    for (i = 0; i < PREDICT_CONFIGURATIONS && p->configuration != NULL; i++) {
+    for (i = 0; i < p->configurations && p->configuration != NULL; i++) {
         het_destroy(p->configuration[i].ctx);
         layout_free(&p->configuration[i].ranks);
     }
     for (m = 0; m < 2; m++)
-        for (i = 0; i < PREDICT_COUNT(predict_layouts); i++) {
+        for (i = 0; i < PREDICT_COUNT(p->profile[0]); i++) {
             for (k = 0; k < i && p->profile[m][k] != p->profile[m][i]; k++) {}
             if (k == i) het_profile_free(p->profile[m][i]);
         }
@@ -344,20 +403,22 @@ static void predict_end(predictor *p) {
     free(p->token);
 }
 
-static int bench_predict(bench *b) {
+static int bench_predict(bench *b, int slow) {
     predictor p;
     const size_t tokens = 8 * 8 * 256 + 1;
     size_t t;
     int i, status = 0;
     memset(&p, 0, sizeof p);
     p.all = b;
-    p.configuration = (prediction *)calloc(PREDICT_CONFIGURATIONS, sizeof *p.configuration);
+    p.configurations = slow ? PREDICT_COUNT(predict_slow) : PREDICT_CONFIGURATIONS;
+    p.configuration = (prediction *)calloc((size_t)p.configurations, sizeof *p.configuration);
     p.token = (int32_t *)malloc(tokens * sizeof *p.token);
     if (p.configuration == NULL || p.token == NULL) status = fail(FAILED, "out of memory");
     for (t = 0; t < tokens && status == 0; t++) p.token[t] = (int32_t)((uint64_t)t * 2654435761u % 1024);
     for (i = 0; i < 2 && status == 0; i++) status = model_from_spec("--model", predict_models[i].spec, &p.model[i]);
-    if (status == 0) predict_draw(&p);
-    for (i = 0; i < PREDICT_CONFIGURATIONS && status == 0; i++) {
+    if (status == 0 && slow) predict_take_slow(&p);
+    else if (status == 0) predict_draw(&p);
+    for (i = 0; i < p.configurations && status == 0; i++) {
         prediction *c = &p.configuration[i];
         if ((status = predict_configure(&p, c)) != 0 || (status = predict_profile(&p, c)) != 0) break;
         status = predict_simulate(&p, c);
