@@ -1324,6 +1324,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_needs(const het_plan *pla
                                                              const het_allocator *allocator, het_needs *needs,
                                                              het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
+#define HETRAIN_RING_WINDOW 131072 /* elements of a message of REDUCE or GATHER under way at once */
 /* A rank and whom it hears from, which stands before it; -1: nobody. */
 typedef struct het_tree_place { int64_t rank, from; } het_tree_place;
 #define HETRAIN_TREE_MOST 32
@@ -6915,8 +6916,8 @@ typedef struct heti_move {
     int64_t to, send_begin, send_end, from, receive_begin, receive_end;
 } heti_move;
 
-#define HETI_RING_CHUNK 32768 /* elements of a reduction that travel together */
-#define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a move */
+#define HETI_RING_WINDOW 4    /* chunks under way at once each way: a link's latency is met once for so many */
+#define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_RING_WINDOW) /* elements of a reduction that travel together */
 #define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
 /* elements of a sharded gradient that travel together: every peer has a buffer of its own */
 #define HETI_SHARD_CHUNK 16384

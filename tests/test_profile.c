@@ -719,6 +719,7 @@ static void costs_of_a_plan(void **state)
     near(costs->costs.rank[1].step, 2e-6, "step");
     near(costs->costs.block[0].reduce_bytes, 8000, "reduce_bytes");
     near(costs->costs.block[0].gather_bytes, 4000, "gather_bytes");
+    near(costs->costs.block[0].windows * HETRAIN_RING_WINDOW, 1000, "windows");
     near(costs->costs.block[3].step, 0, "a frozen block");
     assert_int_equal(costs->costs.blocks, 4);
     assert_int_equal(costs->costs.groups, 1);

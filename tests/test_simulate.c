@@ -1771,6 +1771,44 @@ static void verdicts_cost_what_they_must(void **state)
                 EXACTLY(verdict_of_four(1000, a, b, way & 1 ? 1000 : 1, way & 2 ? 1000 : 1), a == 1 && b == 3 ? 6 : 4);
 }
 
+/* A REDUCE of two ranks, a half of the block each. */
+static double ring_of_two(double bytes, double windows, double latency, double bandwidth)
+{
+    made *m = chain(2, 0, 1, 1, 1);
+    het_simulation *s;
+    double time;
+    int64_t r;
+    m->schedule.complete = 1;
+    for (r = 0; r < 2; r++) {
+        add(m, HET_ACTION_REDUCE, 0, 0);
+        m->start[r + 1] = m->count;
+    }
+    m->block_cost[0].reduce_bytes = bytes;
+    m->block_cost[0].windows = windows;
+    m->costs.block = m->block_cost;
+    m->costs.blocks = 1;
+    m->costs.every_link.latency = latency;
+    m->costs.every_link.bandwidth = bandwidth;
+    s = run(m, 0);
+    time = s->makespan;
+    het_simulation_free(s);
+    free(m);
+    return time;
+}
+
+/* Quarters of a window, one after the other: the fifth leaves when the first is there. */
+static void slow_links_are_met_once_a_window(void **state)
+{
+    (void)state;
+    EXACTLY(ring_of_two(64, 0, 7, 4), 8 + 7);
+    EXACTLY(ring_of_two(64, 2, 7, 4), 8 + 7);           /* one window, of 8 */
+    EXACTLY(ring_of_two(64, 4, 2, 4), 8 + 2);           /* two, of 4: the first quarter is there at 3 */
+    EXACTLY(ring_of_two(64, 4, 7, 4), 1 + 7 + 4 + 7);
+    EXACTLY(ring_of_two(80, 5, 7, 4), 2 * (1 + 7) + 2 + 7); /* two and a half */
+    EXACTLY(ring_of_two(80, 5, 7, 0), 3 * 7);
+    EXACTLY(ring_of_two(80, 1e18, 7, 4), 10 + 7);
+}
+
 static void out_of_memory(void **state)
 {
     made *m = one_f_one_b(4, 6, 3, 2, 1);
@@ -2267,6 +2305,7 @@ int main(void)
             cmocka_unit_test(same_as_the_slow_simulator),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
             cmocka_unit_test(rings_that_wait), cmocka_unit_test(verdicts_cost_what_they_must),
+            cmocka_unit_test(slow_links_are_met_once_a_window),
         cmocka_unit_test(out_of_memory),       cmocka_unit_test(grammars_can_refuse),   cmocka_unit_test(traces),
             cmocka_unit_test(trace_by_heart),
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),

@@ -189,13 +189,14 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      first byte goes on at once, so that an idle network takes as long as its slowest part.
    * REDUCE and GATHER are rings among the ranks whose lists have them, in the order of ranks: once
      all have reached it, N - 1 steps that each take the time of the largest part on the slowest
-     link of the ring. Where these ranks are spread over processes, the first of each process is the
-     ring's member: before it the others send theirs there, one after the other, behind it they get
-     theirs back, the whole block on the way in of REDUCE and on the way out of GATHER, their own
-     part otherwise. A rank takes part in one ring at a time, the one that was ready first, then the
-     lower block. Rings share buses and uplinks with rings, the one that starts first being served
-     first, and messages with messages; a ring and a message do not slow each other: a network that
-     carries both at once does worse.
+     link of the ring. Of a part one window is under way at a time (het_block_cost.windows), and a
+     slow link makes it wait once for each. Where these ranks are spread over processes, the
+     first of each process is the ring's member: before it the others send theirs there, one after
+     the other, behind it they get theirs back, the whole block on the way in of REDUCE and on the
+     way out of GATHER, their own part otherwise. A rank takes part in one ring at a time, the one
+     that was ready first, then the lower block. Rings share buses and uplinks with rings, the one
+     that starts first being served first, and messages with messages; a ring and a message do not
+     slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank that has a stage.
    * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and
      receive what one rank sends to another in the same order (het_schedule_check).
@@ -223,6 +224,8 @@ typedef struct het_link_cost {
 
 typedef struct het_block_cost {
     double reduce_bytes, gather_bytes; /* of the whole block: a rank owns its part of plan->state_share */
+    double windows;                   /* the whole block's elements over HETRAIN_RING_WINDOW; 0: a
+                                         ring's message never waits for its own beginning */
     double step;                      /* of the update of the whole block, or its elements: het_rank_cost.step */
 } het_block_cost;
 
@@ -2379,7 +2382,7 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
     }
     for (i = 0; i < costs->blocks && costs->block != NULL; i++)
         if (!heti_t_is_time(costs->block[i].reduce_bytes) || !heti_t_is_time(costs->block[i].gather_bytes) ||
-            !heti_t_is_time(costs->block[i].step))
+            !heti_t_is_time(costs->block[i].windows) || !heti_t_is_time(costs->block[i].step))
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite",
                                i);
     return heti_p_sim_groups(s);
@@ -3239,10 +3242,24 @@ static void heti_p_sort_rings(heti_p_sim *s) {
         }
 }
 
+/* A message that takes its link `seconds`. A window is under way at once, in quarters: its next
+   first one leaves when its last first one is there and its own others have left. */
+static double heti_p_ring_message(double seconds, double latency, double windows) {
+    const double full = windows > 1 ? HETI_T_CAST(double, HETI_T_CAST(int64_t, windows)) : 0;
+    const double again = full < windows ? full : full - 1;
+    double each;
+    if (!(windows > 1 && windows < 1e15)) return seconds + latency;
+    each = latency + seconds / windows / 4;
+    heti_p_at_least(&each, seconds / windows);
+    return again * each + seconds * ((windows - again) / windows) + latency;
+}
+
 /* `count` transfers of `bytes` from one rank to another: what one takes, and what the wires have to
    carry. */
-static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, double bytes, double count,
-                                       double *latency, double *seconds) {
+static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, int64_t from, int64_t to, double bytes,
+                                       double count, double *latency, double *seconds) {
+    const het_block_cost *block = &s->costs->block[ring->block];
+    const double whole = ring->gather ? block->gather_bytes : block->reduce_bytes;
     het_link_cost link;
     int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires, i;
     HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
@@ -3256,7 +3273,7 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, 
         if (!(wire->load > 0)) s->loaded[s->wires++] = path[i];
         wire->load += count * load;
     }
-    *seconds += link.latency;
+    *seconds = heti_p_ring_message(*seconds, link.latency, whole > 0 ? block->windows * (bytes / whole) : 0);
     return HET_OK;
 }
 
@@ -3269,10 +3286,12 @@ static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int
     for (j = i + 1; j < end; j++) {
         const double own = bytes * part[j].share / ring->sum;
         double latency, time;
-        HETI_T_TRY(heti_p_ring_transfer(s, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
+        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency,
+                                        &time));
         latencies[0] += latency;
         seconds[0] += time;
-        HETI_T_TRY(heti_p_ring_transfer(s, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency, &time));
+        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency,
+                                        &time));
         latencies[1] += latency;
         seconds[1] += time;
     }
@@ -3298,8 +3317,8 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
     }
     for (i = 0; i < n && n > 1; i = end) {
         end = heti_p_ring_member(s, ring, i);
-        HETI_T_TRY(heti_p_ring_transfer(s, part[i].rank, part[end < n ? end : 0].rank, bytes * largest / ring->sum,
-                                        turns, &time, &one[0]));
+        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[end < n ? end : 0].rank,
+                                        bytes * largest / ring->sum, turns, &time, &one[0]));
         heti_p_at_least(&longest, time);
         heti_p_at_least(&slowest, one[0]);
         HETI_T_TRY(heti_p_ring_inside(s, ring, i, end, bytes, gather, one_latency, one));

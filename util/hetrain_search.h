@@ -1109,6 +1109,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, 
         const double elements = c->profile->block[b].frozen ? 0 : heti_s_real(c->profile->block[b].elements);
         c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
+        c->block[b].windows = elements / HETRAIN_RING_WINDOW;
         c->block[b].step = elements;
     }
     costs->transfer = HET_TRANSFER_POSTED;
