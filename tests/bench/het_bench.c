@@ -21,8 +21,8 @@ typedef struct settings {
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|predict_slow|plan",
-     OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
+    { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|"
+                "ranks_overhead|ranks_lists|predict|predict_slow|plan", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -37,7 +37,10 @@ static const option options[] = {
     OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
-enum { ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PREDICT_SLOW, PLAN };
+enum {
+    ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS,
+    PREDICT, PREDICT_SLOW, PLAN
+};
 
 #include "libraries.h"
 
@@ -931,8 +934,9 @@ static int run(bench *b, int argc, char **argv) {
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
     if (s->parts) s->what = PARTS;
-    if (s->what != ALL && s->what != PREDICT && s->what != PREDICT_SLOW) status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
-    else status = 0;
+    status = 0;
+    if (s->what != ALL && s->what != PREDICT && s->what != PREDICT_SLOW)
+        status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
     if (status == 0 && s->what != STEP && s->what != ATTENTION)
         status = options_idle(options, OPTIONS, b->given, "--paced", "but with --what step and attention");
     if (status != 0) return status;

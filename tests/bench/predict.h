@@ -127,8 +127,8 @@ static void predict_take_slow(predictor *p) {
     }
 }
 
-static const char *predict_devices(int layout) {
-    return layout < PREDICT_COUNT(predict_layouts) ? predict_layouts[layout].devices : predict_slow[layout - PREDICT_COUNT(predict_layouts)].devices;
+static const char *predict_devices(int i) {
+    return i < PREDICT_COUNT(predict_layouts) ? predict_layouts[i].devices : predict_slow[i - PREDICT_COUNT(predict_layouts)].devices;
 }
 
 /* Units of each stage in parts of the chain, the head counting as a layer. */
