@@ -934,7 +934,34 @@ typedef struct het_tensor_desc {
     const char *name;
     int64_t width;          /* floats a row */
     het_keep keep;
+    int32_t group;          /* 1: rows of all members of the group, not the rank's alone */
 } het_tensor_desc;
+
+struct het_unit_call;
+struct het_team_member;
+/* Of a tensor [n][columns] of the micro-batch. */
+typedef struct het_box { int64_t row_begin, row_end, column_begin, column_end; } het_box;
+
+#define HETRAIN_MAX_TEAM 64
+/* The ranks that share a call; each has some of the present slice's rows. */
+typedef struct het_team {
+    int64_t members, member;             /* how many, this one's number */
+    const int64_t *row;                  /* [members + 1] member m has rows [row[m], row[m + 1]) of the micro-batch */
+    const struct het_team_member *plan;  /* [members] */
+    /* Member m has box have[m] of a tensor, in `from`, and gets want[m] of it, in `to`, a row every
+       `width` floats from the box's first element on. All members make the same calls with the same
+       boxes. Comes back when `to` is there and `from` is free again. */
+    het_result (*move)(const struct het_unit_call *call, float *from, const het_box *have, int64_t from_width, float *to,
+                       const het_box *want, int64_t to_width);
+    void *self;
+} het_team;
+
+/* The most rows that a member has. */
+typedef struct het_team_limits {
+    int64_t members, groups, heads;      /* heads: its key/value heads in attention; 0: all */
+    int64_t rows, group_rows;            /* its own of a slice, its group's */
+    int64_t kept_rows;                   /* of the micro-batch, to the end of its group */
+} het_team_limits;
 
 typedef struct het_unit {   /* one unit of the chain */
     const struct het_unit_iface *iface;
@@ -966,6 +993,8 @@ typedef struct het_node {
     int32_t x[3], y[3];           /* values it reads, values it writes */
     int32_t weight[3], bias[3];   /* parameters of the unit; -1: none */
     int32_t statistic[2];         /* tensors of the unit: mean and rstd, maximum and sum; -1: none */
+    int32_t core[8];              /* attention whose heads a team divides, tensors of its own heads
+                                     and its group's rows: q, k, v, o and their gradients; -1: none */
 } het_node;
 
 /* A value and its gradient, [0] and [1]. */
@@ -1011,6 +1040,11 @@ typedef struct het_unit_info {
                                                its backward_weight is never called */
     double flops_forward, flops_input, flops_weight; /* a token, without the attention over context */
     het_program *program;                   /* in: room for one, which lives as long as the unit is called */
+    const het_team_limits *team;            /* in: NULL: the rank is alone */
+    int32_t teams;                          /* 1: a team can share its calls, as it can a program's */
+    size_t exchange;                        /* bytes of all pieces that het_team.move sends or gets
+                                               at once, those that lie apart or that the host does
+                                               not see */
 } het_unit_info;
 
 typedef struct het_unit_call {
@@ -1018,12 +1052,13 @@ typedef struct het_unit_call {
     const het_unit_info *info;
     const het_device *device;
     het_queue *queue;
-    void *group;                            /* ranks that share this unit; NULL: one */
+    const het_team *team;                   /* ranks that share this call; NULL: the rank is alone */
     int64_t index;                          /* of the unit in the chain */
     const het_view *view;
     const het_step_scalars *scalars;        /* device */
     het_dtype compute;
     int32_t training;                       /* 0: evaluation (no dropout, no gradient) */
+    int32_t again;                          /* 1: a forward that is recomputed */
     int64_t rows;                           /* view->row_end - view->row_begin */
     float *in[HETRAIN_MAX_STREAMS];         /* at the slice's first row */
     float *out[HETRAIN_MAX_STREAMS];        /* forward (=); may be in[] where the unit passes a stream on */
@@ -1156,10 +1191,16 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
    unit of the chain once; a stage is a rank and a run of units. A rank may hold several stages, of
    one pipeline or of several. Pipelines may be cut differently and take different shares of a
    step's micro-batches, none included. Data parallelism is n pipelines of one stage, pipeline
-   parallelism one pipeline of n stages. */
+   parallelism one pipeline of n stages.
+   A rank may lead a team: ranks that run its stages together with it. Its list of actions is that
+   of all its members. Each has whole weights and a run of every micro-batch's rows, cut between
+   granules by share; only attention moves rows between them. In attention the members of a group
+   compute the group's queries together, each for some of the key/value heads (DeepSpeed-Ulysses,
+   arXiv 2309.14509); groups follow each other along the rows, and a group has the keys and values
+   of earlier ones. One member a group is parallel by context, one group by heads. */
 
 typedef struct het_stage {
-    int64_t pipeline, rank;
+    int64_t pipeline, rank;           /* a rank that is alone or leads a team */
     int64_t unit_begin, unit_end;     /* [begin, end), not empty */
     int32_t recompute;                /* 1: units keep only their input and recompute the rest in the backward pass */
 } het_stage;
@@ -1172,17 +1213,28 @@ typedef struct het_plan_step {
     int64_t micro_batch;              /* granules of a micro-batch; the last one has what is left */
 } het_plan_step;
 
+/* A member of a team, its leader included. */
+typedef struct het_team_member {
+    int64_t leader, rank;
+    double share;                     /* of a slice's tokens, >= 0 */
+    int64_t group;                    /* of attention: 0, or the member's before or one more */
+    int64_t heads;                    /* key/value heads that it has there, >= 1; 0, where it is
+                                         alone in its group: all */
+} het_team_member;
+
 typedef struct het_plan het_plan;
 typedef struct het_schedule het_schedule;
 
 struct het_plan {
-    int64_t units, ranks, pipelines, stages, slices;
+    int64_t units, ranks, pipelines, stages, slices, members;
     het_stage *stage;                 /* [stages] pipeline by pipeline, along the chain */
     int64_t *first_stage;             /* [pipelines + 1] where a pipeline's stages begin */
     double *share;                    /* [pipelines] of the micro-batches, >= 0 */
     double *state_share;              /* [ranks] of gradients' sums and optimizer state among the
                                          holders of a block, >= 0 */
     double *slice_share;              /* [slices] of a micro-batch's tokens, > 0 */
+    het_team_member *member;          /* [members] team by team, the leader first; a rank that is
+                                         not there is alone */
     char schedule[32];                /* a name that `make` knows */
     /* The compute lists of that name (hetrain_plan.h: het_schedule_make). NULL: the schedule has no
        name; a rank with one stage does 1F1B, one with several all forwards before all backwards. */
@@ -1204,9 +1256,12 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_new(const het_plan *shape, co
    with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_check(const het_plan *plan, const char *where, het_error *error);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
+/* The members of a rank's team, the leader first. NULL: it is alone, *count is 1. Threads: any. */
+HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count);
 
 /* ---- >>schedule_api: in which order -------------------------------------------------------------
-   One list of actions a rank, plain data. hetrain_plan.h makes lists by name, reads and writes them
+   One list of actions a rank, plain data; that of a team is its leader's, its other members have
+   empty ones. hetrain_plan.h makes lists by name, reads and writes them
    as text. In messages an action is "2F3", forward of stage 2, micro-batch 3; where not 0,
    ".slice", "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0
    within their pipeline. */
@@ -1445,9 +1500,13 @@ typedef struct het_record {
                                          their turn until the last message; of RECV: while it was
                                          waited for; F, B and I begin when that is over */
     int64_t bytes;                    /* moved by SEND, RECV, REDUCE, GATHER */
+    double exchange;                  /* seconds of it in exchanges with the rank's team */
 } het_record;
 /* What a rank has sent to another since the context was made. */
-typedef struct het_traffic { int64_t transfers, transfer_bytes, reductions, reduction_bytes; } het_traffic;
+typedef struct het_traffic {
+    int64_t transfers, transfer_bytes, reductions, reduction_bytes;
+    int64_t exchanges, exchange_bytes; /* between members of a team */
+} het_traffic;
 typedef struct het_timeline {
     int64_t ranks, records;
     const het_record *record;         /* [records] rank by rank, each in the order of its list */
@@ -1469,6 +1528,7 @@ typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 typedef struct het_hook_info {
     het_direction direction;
     int64_t rank, step, unit, micro_batch, slice, rows;
+    int64_t row;                      /* first of them in the micro-batch */
     const char *unit_name;
     const het_device *device;
     int64_t streams;
@@ -4196,6 +4256,7 @@ static het_node *heti_new_node(het_program *p, het_node_kind kind, int inputs, i
     n->x[1] = x1;
     n->x[2] = x2;
     for (i = 0; i < 3; i++) n->weight[i] = n->bias[i] = -1;
+    for (i = 0; i < 8; i++) n->core[i] = -1;
     for (i = 0; i < inputs; i++) {
         heti_require(p, n->x[i] >= 0 && n->x[i] < p->values);
         if (p->result == HET_OK) p->value[n->x[i]].uses++;
@@ -4708,18 +4769,24 @@ static void heti_need(het_program *p, int v, het_keep keep) {
     else for (i = 0; i < maker->inputs; i++) heti_need(p, maker->x[i], keep);
 }
 
+/* Whether a team divides the heads of an attention node. */
+static int heti_divides(const het_program *p, const het_node *n) {
+    return n->kind == HET_NODE_ATTENTION && p->info->team && p->info->team->heads > 0;
+}
+
 /* How long values and gradients are kept. Keys and values are read by later slices, which also add
    to their gradients. */
 static void heti_find_keeps(het_program *p) {
     int i, j;
     for (i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
-        for (j = 0; j < n->inputs; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
+        const int divided = heti_divides(p, n); /* its core has what must be kept */
+        for (j = 0; j < n->inputs && !divided; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
         for (j = 0; j < n->outputs; j++) {
-            heti_keep_until(p, n->y[j], HETI_VALUE, heti_rule_of(n)->result);
+            if (!divided) heti_keep_until(p, n->y[j], HETI_VALUE, heti_rule_of(n)->result);
             if (heti_has_parameters(n)) heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
         }
-        for (j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++) {
+        for (j = 1; n->kind == HET_NODE_ATTENTION && !divided && j < 3; j++) {
             heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_MICRO_BATCH);
             heti_keep_until(p, n->x[j], HETI_GRADIENT, HET_KEEP_MICRO_BATCH_GRADIENT);
         }
@@ -4758,6 +4825,35 @@ static void heti_new_tensors(het_program *p, int which) {
     }
 }
 
+/* Attention of some heads over the rows of a group (>>units, attention of a team). */
+static void heti_new_core(het_program *p, het_node *n) {
+    static const het_keep keep[8] = { HET_KEEP_INPUT, HET_KEEP_MICRO_BATCH, HET_KEEP_MICRO_BATCH, HET_KEEP_INPUT,
+                                      HET_KEEP_CALL, HET_KEEP_MICRO_BATCH_GRADIENT, HET_KEEP_MICRO_BATCH_GRADIENT,
+                                      HET_KEEP_CALL }; /* q k v o dq dk dv do */
+    const int64_t head_size = p->unit->model->head_size, own = p->info->team->heads * head_size,
+                  own_q = heti_width(p, n->x[0]) / heti_width(p, n->x[1]) * own;
+    int i;
+    heti_require(p, own <= heti_width(p, n->x[1]));
+    for (i = 0; i < 8; i++)
+        n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, keep[i]);
+    for (i = 0; i < 2; i++) n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT);
+    for (i = 0; i < 8 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
+    for (i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->statistic[i]].group = 1;
+}
+
+/* The largest of its moves, of queries or of keys, out or in. Whole rows need no room on devices
+   whose memory the host sees. */
+static void heti_find_exchange(het_program *p, const het_node *n) {
+    const het_team_limits *team = p->info->team;
+    const int64_t q = heti_width(p, n->x[0]), k = heti_width(p, n->x[1]);
+    const int64_t own = team && team->heads > 0 ? team->heads * p->unit->model->head_size : k;
+    int64_t floats;
+    if (!team || (own == k && (!p->info->device || p->info->device->iface->host_memory))) return;
+    floats = heti_max(team->rows * k * (own < k ? team->groups : team->members), team->kept_rows * own);
+    if (own < k) floats = heti_max(floats, heti_max(team->rows * q, team->group_rows * (q / k * own)));
+    p->info->exchange = heti_max_size(p->info->exchange, HETI_CAST(size_t, floats) * sizeof(float));
+}
+
 /* Statistics of norms and attention, and room for what is added to a gradient that another node has
    written, or for u B^T. */
 static void heti_new_scratch(het_program *p) {
@@ -4771,8 +4867,10 @@ static void heti_new_scratch(het_program *p) {
         const int64_t width = n->kind == HET_NODE_NORM ? 1 : heti_width(p, n->x[0]) / p->unit->model->head_size;
         int64_t added = 0;
         n->statistic[0] = n->statistic[1] = -1;
-        for (j = 2 - heti_rule_of(n)->statistics; j < 2; j++)
+        if (heti_divides(p, n)) heti_new_core(p, n);
+        else for (j = 2 - heti_rule_of(n)->statistics; j < 2; j++)
             n->statistic[j] = heti_new_tensor(p, "statistic", width, heti_rule_of(n)->inputs);
+        if (n->kind == HET_NODE_ATTENTION) heti_find_exchange(p, n);
         for (j = 0; j < heti_writes(n); j++)
             if (writers[n->x[j]] > 1) added += p->value[n->x[j]].width;
         if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_B) added = heti_max(added, heti_width(p, n->y[0]));
@@ -4828,6 +4926,7 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     heti_new_scratch(p);
     if (p->result != HET_OK) return p->result;
     info->flops_input = info->flops_weight = info->flops_forward;
+    info->teams = 1;
     heti_program_workspace(p, info->is_loss ? info->max_granule_tokens : info->max_tokens);
     if (info->is_loss) { /* all in one call: tensors are workspace, products come granule by granule */
         info->workspace += heti_loss_tensors(info, NULL, NULL);
@@ -4903,6 +5002,176 @@ static int heti_fused_op(const het_unit_call *c, const het_node *first, const he
     return heti_supports(c->device, *op);
 }
 
+/* ---- attention of a team ----
+   A member computes the queries of its group's rows for its own heads: its core. Forward it gets
+   the core's q, k, v, backward its do; o, dq, dk, dv go back to the rows they belong to. Where it
+   is alone in its group the core is its own rows, and only keys and values of earlier rows come.
+   dk and dv are chains over queries descending: the group with the last rows comes first and hands
+   on what it has of the rows before its own, so that the sums are those of one rank. */
+
+enum { HETI_CORE_Q, HETI_CORE_K, HETI_CORE_V, HETI_CORE_O, HETI_CORE_GRADIENT };
+
+/* Rows of a member's group, [0] to [1] - 1. */
+static void heti_group_rows(const het_unit_call *c, int64_t member, int64_t row[2]) {
+    const het_team *t = c->team;
+    int64_t first = member, last = member;
+    while (first > 0 && t->plan[first - 1].group == t->plan[member].group) first--;
+    while (last + 1 < t->members && t->plan[last + 1].group == t->plan[member].group) last++;
+    row[0] = t->row[first];
+    row[1] = t->row[last + 1];
+}
+
+/* The first row whose keys the queries from row `row` on see. */
+static int64_t heti_first_key(const het_unit_call *c, int64_t row) {
+    const int64_t *start = c->view->host_sequence_start, window = c->unit->model->window;
+    int64_t low = 0, high = c->view->sequences; /* the last sequence that begins at or before the row */
+    if (row >= c->view->tokens) return row;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (start[middle] <= row) low = middle;
+        else high = middle;
+    }
+    return window > 0 ? heti_max(start[low], row - window + 1) : start[low];
+}
+
+/* Columns of a tensor `width` wide that a member's heads have. */
+static void heti_head_columns(const het_unit_call *c, int64_t member, int64_t width, het_box *box) {
+    const het_team *t = c->team;
+    int64_t before = 0, all = 0, m;
+    for (m = 0; m < t->members; m++) {
+        if (t->plan[m].group != t->plan[member].group) continue;
+        if (m < member) before += t->plan[m].heads;
+        all += t->plan[m].heads;
+    }
+    box->column_begin = all > 0 ? width / all * before : 0;
+    box->column_end = all > 0 ? width / all * (before + t->plan[member].heads) : width;
+}
+
+/* What the members have of a tensor by rows, all its columns. */
+static void heti_row_boxes(const het_unit_call *c, int64_t width, het_box *box) {
+    int64_t m;
+    for (m = 0; m < c->team->members; m++) {
+        box[m].row_begin = c->team->row[m];
+        box[m].row_end = c->team->row[m + 1];
+        box[m].column_begin = 0;
+        box[m].column_end = width;
+    }
+}
+
+/* What of it their cores have: the group's rows; of keys and values also those before that its
+   queries see. With one group, slices before this one have brought them. */
+static void heti_core_boxes(const het_unit_call *c, int64_t width, int keys, het_box *box) {
+    const int64_t members = c->team->members;
+    int64_t m, row[2];
+    for (m = 0; m < members; m++) {
+        heti_group_rows(c, m, row);
+        heti_head_columns(c, m, width, &box[m]);
+        box[m].row_begin = keys && row[0] < row[1] && c->team->plan[members - 1].group > 0 ? heti_first_key(c, row[0])
+            : row[0];
+        box[m].row_end = row[1];
+    }
+}
+
+/* Moves tensor `which` (HETI_CORE_...) of a node from rows to cores, or back. */
+static het_result heti_move_core(const het_unit_call *c, const het_node *n, int which, int to_core, float *rows) {
+    const het_value *k = &c->info->program->value[n->x[1]], *q = &c->info->program->value[n->x[0]];
+    const int keys = which % HETI_CORE_GRADIENT == HETI_CORE_K || which % HETI_CORE_GRADIENT == HETI_CORE_V;
+    const int divided = n->core[0] >= 0;
+    const int64_t width = keys ? k->width : q->width;
+    het_box by_row[HETRAIN_MAX_TEAM], core[HETRAIN_MAX_TEAM];
+    const het_box *box = &core[c->team->member];
+    float *own;
+    heti_row_boxes(c, width, by_row);
+    heti_core_boxes(c, width, keys && to_core, core);
+    own = divided ? c->tensor[n->core[which]] : rows - c->view->row_begin * width;
+    if (keys) own += box->row_begin * (box->column_end - box->column_begin);
+    return to_core ? c->team->move(c, rows, by_row, width, own, core, box->column_end - box->column_begin)
+                   : c->team->move(c, own, core, box->column_end - box->column_begin, rows, by_row, width);
+}
+
+/* What group g + 1 has of dk and dv before its own rows goes to group g. */
+static het_result heti_hand_chain(const het_unit_call *c, const het_node *n, const het_attention_args *a, int64_t g) {
+    const int64_t width = c->info->program->value[n->x[1]].width, own = a->kv_heads * a->head_size;
+    const het_team *t = c->team;
+    het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    int64_t m, row[2], first, end;
+    for (m = 0; t->plan[m].group != g + 1; m++) {}
+    heti_group_rows(c, m, row);
+    end = row[0];
+    first = heti_first_key(c, end);
+    memset(have, 0, sizeof have);
+    memset(want, 0, sizeof want);
+    for (m = 0; m < t->members; m++) {
+        het_box *box = t->plan[m].group == g ? &want[m] : t->plan[m].group == g + 1 ? &have[m] : NULL;
+        if (!box) continue;
+        heti_head_columns(c, m, width, box);
+        box->row_begin = first;
+        box->row_end = end;
+    }
+    HETI_TRY(t->move(c, a->dk + first * own, have, own, a->dk + first * own, want, own));
+    return t->move(c, a->dv + first * own, have, own, a->dv + first * own, want, own);
+}
+
+/* The op, filled for the rank's own rows, becomes that of its core. */
+static void heti_fill_core(const het_unit_call *c, const het_node *n, het_view *view, het_attention_args *a) {
+    int64_t row[2];
+    heti_group_rows(c, c->team->member, row);
+    view->row_begin = row[0];
+    view->row_end = row[1];
+    a->view = view;
+    a->heads = a->heads / a->kv_heads * c->team->plan[c->team->member].heads;
+    a->kv_heads = c->team->plan[c->team->member].heads;
+    a->q = c->tensor[n->core[HETI_CORE_Q]];
+    a->k = c->tensor[n->core[HETI_CORE_K]];
+    a->v = c->tensor[n->core[HETI_CORE_V]];
+    a->o = c->tensor[n->core[HETI_CORE_O]];
+    a->dq = c->tensor[n->core[HETI_CORE_GRADIENT + HETI_CORE_Q]];
+    a->dk = c->tensor[n->core[HETI_CORE_GRADIENT + HETI_CORE_K]];
+    a->dv = c->tensor[n->core[HETI_CORE_GRADIENT + HETI_CORE_V]];
+    a->d_o = c->tensor[n->core[HETI_CORE_GRADIENT + HETI_CORE_O]];
+}
+
+static het_result heti_attention_forward(const het_unit_call *c, const het_node *n, het_op *op) {
+    het_attention_args *a = &op->u.attention;
+    const int divided = n->core[0] >= 0;
+    float *q = heti_rows_of(c, n->x[0], HETI_VALUE), *o = a->o;
+    het_view view = *c->view;
+    int i;
+    if (divided) heti_fill_core(c, n, &view, a);
+    for (i = 1; i <= 2 && !c->again; i++)
+        HETI_TRY(heti_move_core(c, n, i, 1, heti_rows_of(c, n->x[i], HETI_VALUE)));
+    if (divided) HETI_TRY(heti_move_core(c, n, HETI_CORE_Q, 1, q));
+    HETI_TRY(heti_unit_run(c, op));
+    return divided ? heti_move_core(c, n, HETI_CORE_O, 0, o) : HET_OK;
+}
+
+static het_result heti_attention_backward(const het_unit_call *c, const het_node *n, het_op *op) {
+    het_attention_args *a = &op->u.attention;
+    const het_team *t = c->team;
+    const int64_t group = t->plan[t->member].group;
+    const int divided = n->core[0] >= 0;
+    float *to[3];
+    het_view view = *c->view;
+    int i;
+    to[0] = a->dq;
+    for (i = 1; i <= 2; i++) to[i] = heti_rows_of(c, n->x[i], HETI_GRADIENT);
+    if (divided) {
+        float *d_o = heti_rows_of(c, n->y[0], HETI_GRADIENT);
+        heti_fill_core(c, n, &view, a);
+        HETI_TRY(heti_move_core(c, n, HETI_CORE_GRADIENT + HETI_CORE_O, 1, d_o));
+    }
+    if (group < t->plan[t->members - 1].group) HETI_TRY(heti_hand_chain(c, n, a, group));
+    HETI_TRY(heti_unit_run(c, op));
+    if (group > 0) HETI_TRY(heti_hand_chain(c, n, a, group - 1));
+    for (i = 0; i < 3 && divided; i++) HETI_TRY(heti_move_core(c, n, HETI_CORE_GRADIENT + i, 0, to[i]));
+    return HET_OK;
+}
+
+static het_result heti_node_run(const het_unit_call *c, const het_node *n, het_op *op) {
+    if (n->kind != HET_NODE_ATTENTION || !c->team) return heti_unit_run(c, op);
+    return op->kind == HET_OP_ATTENTION_FORWARD ? heti_attention_forward(c, n, op) : heti_attention_backward(c, n, op);
+}
+
 static het_result heti_node_forward(const het_unit_call *c, const het_node *n) {
     const int of = n->kind == HET_NODE_LINEAR ? n->option : HETI_FACTOR_NONE;
     const het_program *p = c->info->program;
@@ -4919,7 +5188,7 @@ static het_result heti_node_forward(const het_unit_call *c, const het_node *n) {
         HETI_TRY(heti_unit_run(c, &op));
         return heti_unit_move(c, 1, sum, y->y, c->rows * y->out);
     }
-    HETI_TRY(heti_unit_run(c, &op));
+    HETI_TRY(heti_node_run(c, n, &op));
     return of == HETI_FACTOR_A ? heti_unit_scale(c, n, HETI_VALUE) : HET_OK;
 }
 
@@ -4973,7 +5242,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
             op.u.norm.residual = flow->waiting[n->x[0]];
             flow->waiting[n->x[0]] = NULL;
         }
-        HETI_TRY(heti_unit_run(c, &op));
+        HETI_TRY(heti_node_run(c, n, &op));
     }
     for (i = 0, next = scratch; i < heti_writes(n); i++) {
         const int64_t count = c->rows * p->value[n->x[i]].width;
@@ -5293,6 +5562,7 @@ static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan 
     int64_t *first_stage = HETI_TAKE(arena, int64_t, shape->pipelines + 1);
     double *share = HETI_TAKE(arena, double, shape->pipelines), *state_share = HETI_TAKE(arena, double, shape->ranks);
     double *slice_share = HETI_TAKE(arena, double, shape->slices);
+    het_team_member *member = HETI_TAKE(arena, het_team_member, shape->members);
     if (p == NULL) return;
     *p = *shape;
     p->stage = stage;
@@ -5300,6 +5570,7 @@ static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan 
     p->share = share;
     p->state_share = state_share;
     p->slice_share = slice_share;
+    p->member = member;
     p->size = arena->size;
     *plan = p;
 }
@@ -5322,6 +5593,38 @@ HETRAIN_API void het_plan_free(het_plan *plan) {
     if (plan == NULL) return;
     allocator = plan->allocator;
     heti_free(&allocator, plan, plan->size);
+}
+
+/* ---- teams ---- */
+
+HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count) {
+    int64_t i, leader = -1, first = 0;
+    for (i = 0; i < plan->members && leader < 0; i++)
+        if (plan->member[i].rank == rank) leader = plan->member[i].leader;
+    *count = 1;
+    if (leader < 0) return NULL;
+    while (plan->member[first].leader != leader) first++;
+    while (first + *count < plan->members && plan->member[first + *count].leader == leader) ++*count;
+    return &plan->member[first];
+}
+
+/* Whose stages a rank runs: its own, or its leader's. */
+static int64_t heti_leader(const het_plan *plan, int64_t rank) {
+    int64_t count;
+    const het_team_member *team = het_plan_team(plan, rank, &count);
+    return team ? team->leader : rank;
+}
+
+static int64_t heti_team_size(const het_plan *plan, int64_t leader) {
+    int64_t count;
+    (void)het_plan_team(plan, leader, &count);
+    return count;
+}
+
+static int64_t heti_team_rank(const het_plan *plan, int64_t leader, int64_t member) {
+    int64_t count;
+    const het_team_member *team = het_plan_team(plan, leader, &count);
+    return team ? team[member].rank : leader;
 }
 
 /* ---- shares ---- */
@@ -5479,13 +5782,63 @@ static het_result heti_plan_check_shares(const double *share, int64_t count, int
                                          what);
 }
 
+/* Member i, behind those of its team before it. */
+static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const char *where, het_error *error) {
+    const het_team_member *m = &plan->member[i], *before = i > 0 && m[-1].leader == m->leader ? m - 1 : NULL,
+                          *behind = i + 1 < plan->members && m[1].leader == m->leader ? m + 1 : NULL;
+    const int shares = (before && before->group == m->group) || (behind && behind->group == m->group);
+    int64_t k;
+    if (m->rank < 0 || m->rank >= plan->ranks)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d; there are %d ranks", where,
+                         m->leader, m->rank, plan->ranks);
+    for (k = 0; k < i; k++)
+        if (plan->member[k].rank == m->rank || (!before && plan->member[k].leader == m->leader))
+            return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is in the team of rank %d and in that of rank %d",
+                             where, m->rank, plan->member[k].leader, m->leader);
+    if (!before && m->rank != m->leader)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d begins with rank %d", where, m->leader,
+                         m->rank);
+    if (before ? m->group < before->group || m->group > before->group + 1 : m->group != 0)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d; groups follow each "
+                                                 "other from 0 on", where, m->leader, m->rank, m->group);
+    if (m->heads < shares || m->heads > INT32_MAX)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d has %d key/value heads", where,
+                         m->leader, m->rank, m->heads);
+    return HET_OK;
+}
+
+static het_result heti_plan_check_teams(const het_plan *plan, const char *where, het_error *error) {
+    int64_t i, count, s;
+    if (plan->members < 0 || (plan->members > 0 && !plan->member))
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d members of teams at %s", where, plan->members,
+                         plan->member ? "an address" : "NULL");
+    for (i = 0; i < plan->members; i += count) {
+        const het_team_member *team = &plan->member[i];
+        double share[HETRAIN_MAX_TEAM];
+        for (count = 0; i + count < plan->members && team[count].leader == team->leader; count++) {
+            HETI_TRY(heti_plan_check_member(plan, i + count, where, error));
+            if (count == HETRAIN_MAX_TEAM)
+                return heti_fail(error, HET_ERR_LIMIT, "%s: the team of rank %d has more than %d members", where,
+                                 team->leader, HETI_CAST(int64_t, HETRAIN_MAX_TEAM));
+            share[count] = team[count].share;
+        }
+        HETI_TRY(heti_plan_check_shares(share, count, 1, "members of a team", where, error));
+    }
+    for (s = 0; s < plan->stages; s++)
+        if (heti_leader(plan, plan->stage[s].rank) != plan->stage[s].rank)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: rank %d has a stage, but does not lead the team "
+                                                     "it is in", where, plan->stage[s].pipeline, plan->stage[s].rank);
+    return HET_OK;
+}
+
 HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
     int64_t p;
     HETI_TRY(heti_plan_check_shape(plan, where, error));
     for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
     HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
     HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
-    return heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error);
+    HETI_TRY(heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error));
+    return heti_plan_check_teams(plan, where, error);
 }
 
 /* =================================================================================================
@@ -5828,7 +6181,7 @@ typedef struct heti_listed_stage {
 
 /* A block; behind all blocks one that stands for VERDICT, which all ranks hold. */
 typedef struct heti_listed_block {
-    int64_t holders;               /* ranks that hold it */
+    int64_t holders, ranks;        /* lists with it; ranks that hold it: a team's list is of several */
     int64_t stamp;                 /* that of the lists: it is one of the rank listed last */
     int64_t behind;                /* its last use on that rank lies before this position */
     int64_t when;                  /* its last use on any rank ends then */
@@ -6160,7 +6513,10 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     heti_lists_index(l);
     for (i = 0; i < plan->ranks; i++) {
         heti_lists_blocks_of(l, i);
-        for (k = 0; k < l->held_count; k++) l->block[l->held[k]].holders++;
+        for (k = 0; k < l->held_count; k++) {
+            l->block[l->held[k]].holders++;
+            l->block[l->held[k]].ranks += heti_team_size(plan, i);
+        }
     }
     l->block[l->block_count].holders = plan->ranks;
     return HET_OK;
@@ -6502,7 +6858,7 @@ static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t po
         return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
                                    &list[block->behind - 1]);
     if (a->kind == HET_ACTION_STEP && !verdict) return heti_lists_fail(l, rank, position, "must come after VERDICT");
-    if (a->kind == HET_ACTION_GATHER && block->holders == 1)
+    if (a->kind == HET_ACTION_GATHER && block->ranks == 1)
         return heti_lists_fail(l, rank, position, "the block has only this holder");
     if (a->kind == HET_ACTION_GATHER && !heti_tail_happened(block, HET_ACTION_STEP))
         return heti_lists_fail(l, rank, position, "must come after its STEP");
@@ -6526,7 +6882,7 @@ static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
     for (i = 0; i < l->held_count; i++) {
         const heti_listed_block *block = &l->block[l->held[i]];
         for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
-            const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || block->holders > 1);
+            const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || block->ranks > 1);
             action = heti_block_action(kind, l->held[i]);
             if (needed && !heti_tail_happened(block, kind)) return heti_lists_missing(l, rank, &action);
         }
@@ -6547,7 +6903,7 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
         if (a->kind != HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
     }
     heti_lists_blocks_of(l, rank);
-    for (i = 0; i < l->held_count; i++) count += l->block[l->held[i]].holders > 1 ? 3 : 2;
+    for (i = 0; i < l->held_count; i++) count += l->block[l->held[i]].ranks > 1 ? 3 : 2;
     return count + 1;
 }
 
@@ -6604,7 +6960,7 @@ static void heti_complete_tail(heti_lists *l, int64_t rank) {
     heti_complete_sort(l, 0);
     for (i = 0; i < l->held_count; i++) {
         heti_complete_add(l, rank, heti_block_action(HET_ACTION_STEP, l->held[i]));
-        if (l->block[l->held[i]].holders > 1)
+        if (l->block[l->held[i]].ranks > 1)
             heti_complete_add(l, rank, heti_block_action(HET_ACTION_GATHER, l->held[i]));
     }
 }
@@ -6828,9 +7184,10 @@ typedef struct heti_placed {
    messages, without a transfer. */
 typedef struct heti_stage {
     int64_t pipeline, index, unit_begin, unit_end;
-    int64_t before, after;    /* ranks of the neighbouring stages; -1: none */
+    int64_t before, after;    /* ranks of the neighbouring stages, which may lead teams; -1: none */
     heti_placed *unit;        /* [unit_end - unit_begin] */
     int32_t fused;            /* every backward of it is B */
+    het_program *program;     /* [unit_end - unit_begin] of a team's member; NULL: those all ranks share */
 } heti_stage;
 
 /* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
@@ -6898,9 +7255,9 @@ typedef struct heti_envelope {
 typedef struct heti_message {
     int32_t used;
     het_action action;        /* as in the envelope */
-    heti_post post;
+    heti_post *post;          /* [heti_part.crossings] */
     het_record *record;       /* of its RECV */
-    char *data;
+    char *data;               /* of each crossing an envelope and its rows, one behind the other */
     heti_endpoint *end;            /* the lane its rows take; NULL: the host */
     int64_t ticket;           /* number of its receive on that */
     char *rows;               /* device memory; NULL: the rank has no lanes */
@@ -6989,12 +7346,21 @@ typedef struct heti_part {
     int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
     heti_stage *stage;
     heti_placed *placed;
+    het_program *program;                /* [placed_count] of a team's member */
     heti_batch_slot *batch_slot;
     heti_slot *slot;
     heti_message *message;               /* incoming */
     heti_message outgoing[2];
     int64_t next_outgoing;
     size_t message_bytes;
+    int64_t crossings;                   /* of a message, at most: members of a neighbouring stage */
+    int64_t members, member;             /* of the rank's team, 1: it is alone; its number */
+    het_team_limits limits;              /* of it in the team */
+    het_team team;                       /* of the present slice */
+    int64_t *team_row;                   /* [members + 1] */
+    heti_post *exchange;                 /* [2 members] */
+    char *exchange_data[2];              /* what leaves, what comes */
+    size_t exchange_bytes;               /* of each */
     heti_graph *graph;                   /* [graphs] */
     int64_t graphs, works;               /* graphs 0: nothing is kept; works: pieces of work so far that could be */
     heti_ring ring;
@@ -7097,7 +7463,9 @@ typedef struct heti_share {
     heti_tree tree;                      /* of heti_join */
     heti_part *part;                     /* [local_count] */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
-    heti_border *cut;                       /* [max_micro_batches][slices + 1] of the present job */
+    heti_border *cut;                       /* [max_micro_batches][slices + 1 + slices x members] of
+                                               the present job: where slices begin, and in each
+                                               where each member of a team does */
     int64_t *granule_start;              /* [max_tokens + 1] scratch */
 } heti_share;
 
@@ -7414,7 +7782,7 @@ static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
 
 typedef enum heti_channel {
     HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNEL_SHARD = 3,
-        HETI_CHANNEL_SPREAD = 4, HETI_CHANNELS = 8
+        HETI_CHANNEL_SPREAD = 4, HETI_CHANNEL_TEAM = 5, HETI_CHANNELS = 8
 } heti_channel;
 /* a transport's channel number holds the channel and both ranks' places in their processes */
 #define HETI_PROCESS_RANKS 1024
@@ -7605,6 +7973,9 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     } else if (!receives && (channel == HETI_CHANNEL_RING || channel == HETI_CHANNEL_SHARD)) {
         traffic->reductions++;
         traffic->reduction_bytes += HETI_CAST(int64_t, size);
+    } else if (!receives && channel == HETI_CHANNEL_TEAM) {
+        traffic->exchanges++;
+        traffic->exchange_bytes += HETI_CAST(int64_t, size);
     }
     if (!post->remote) return heti_post_local(r, post);
     process = heti_process_of(ctx, peer);
@@ -7755,10 +8126,10 @@ static void heti_forget_mail(het_ctx *ctx) {
         r->part->ring.running = 0;
         for (m = 0; m < r->part->message_count; m++) r->part->message[m].used = 0;
         for (m = 0; m < 2; m++) {
-            r->part->outgoing[m].post.state = HETI_POST_IDLE;
-            r->part->outgoing[m].post.end = NULL;
+            if (r->part->outgoing[m].post) HETI_CLEAR(r->part->outgoing[m].post, r->part->crossings);
             r->part->outgoing[m].action.kind = -1;
         }
+        if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
         for (m = 0; m < HETI_RING_WINDOW; m++)
             r->part->ring.send[m].state = r->part->ring.receive[m].state = HETI_POST_IDLE;
         r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
@@ -8486,10 +8857,11 @@ static het_unit heti_chain_unit(het_ctx *ctx, int64_t index) {
 }
 
 /* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives
-   `before` (NULL: the first). info->program is room for its program. */
+   `before` (NULL: the first). info->program is room for its program, info->team the rank's team. */
 static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device,
                                 const het_unit_info *before, het_unit_info *info) {
     het_program *program = info->program;
+    const het_team_limits *team = info->team;
     het_result result;
     int64_t s;
     memset(info, 0, sizeof *info);
@@ -8499,6 +8871,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     info->compute = ctx->desc.dtype;
     info->device = device;
     info->program = program;
+    info->team = team;
     if (before) {
         info->in_streams = before->out_streams;
         for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
@@ -8577,6 +8950,7 @@ static het_result heti_build_chain(het_ctx *ctx) {
         het_described_unit *unit = &ctx->chain.unit[u];
         unit->unit = heti_chain_unit(ctx, u);
         unit->info.program = &unit->program;
+        unit->info.team = NULL;
         HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
         for (p = 0; p < unit->info.parameters; p++)
             HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
@@ -8636,6 +9010,7 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
     het_program program; /* of one unit after the other */
     int64_t u;
     info[0].program = info[1].program = &program;
+    info[0].team = info[1].team = NULL;
     *uses = 0;
     for (u = 0; u < ctx->chain.unit_count; u++) {
         const het_unit unit = heti_chain_unit(ctx, u);
@@ -8717,6 +9092,7 @@ static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     HETI_COPY(to->share, from->share, from->pipelines);
     HETI_COPY(to->state_share, from->state_share, from->ranks);
     HETI_COPY(to->slice_share, from->slice_share, from->slices);
+    HETI_COPY(to->member, from->member, from->members);
     ctx->share.plan = to;
     return HET_OK;
 }
@@ -8741,7 +9117,40 @@ static het_result heti_plain_plan(het_ctx *ctx) {
     return HET_OK;
 }
 
+/* Whether a team can share the units of a stage as it is to. */
+static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
+    const het_model_desc *model = &ctx->desc.model;
+    int64_t count, i, heads = 0, u;
+    const het_team_member *team = het_plan_team(ctx->share.plan, stage->rank, &count);
+    const int several = count > 1 && team[count - 1].group > 0;
+    for (u = stage->unit_begin; count > 1 && u < stage->unit_end; u++)
+        if (!ctx->chain.unit[u].info.teams)
+            return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
+                             "%s: the team of rank %d shares unit %d (%s), which is no program and does not know teams",
+                             ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
+    if (several && model->causal == HET_NO)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
+                         "%s: the team of rank %d divides the rows of attention; a bidirectional model's can be "
+                         "divided by heads only", ctx->call, stage->rank);
+    if (several && ctx->share.plan->slices > 1)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
+                         "%s: the team of rank %d divides the rows of attention, and micro-batches have %d slices; "
+                         "with slices heads can be divided", ctx->call, stage->rank, ctx->share.plan->slices);
+    for (i = 0; i < count && count > 1; i++) {
+        const int first = i == 0 || team[i].group != team[i - 1].group,
+                  last = i + 1 == count || team[i].group != team[i + 1].group;
+        if (first) heads = 0;
+        heads += team[i].heads;
+        if (last && !(first && heads == 0) && heads != model->kv_heads)
+            return heti_fail(&ctx->error, HET_ERR_INVALID,
+                             "%s: the team of rank %d: group %d has %d key/value heads, the model has %d", ctx->call,
+                             stage->rank, team[i].group, heads, model->kv_heads);
+    }
+    return HET_OK;
+}
+
 static het_result heti_take_plan(het_ctx *ctx) {
+    int64_t s;
     const het_plan *plan = ctx->desc.layout.plan;
     if (!plan) return heti_plain_plan(ctx);
     HETI_TRY(het_plan_check(plan, ctx->call, &ctx->error));
@@ -8749,7 +9158,9 @@ static het_result heti_take_plan(het_ctx *ctx) {
         return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
                                                        "units and %d ranks", plan->units, plan->ranks,
                                                        ctx->chain.unit_count, ctx->world.ranks);
-    return heti_copy_plan(ctx, plan);
+    HETI_TRY(heti_copy_plan(ctx, plan));
+    for (s = 0; s < plan->stages; s++) HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
+    return HET_OK;
 }
 
 static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const het_described_block *block) {
@@ -8826,9 +9237,10 @@ static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated,
     return 1;
 }
 
-/* Whether what goes from stage to stage between two ranks takes a lane. */
+/* Whether what goes from stage to stage between two ranks takes a lane. Teams have none. */
 static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) {
-    return from != to && heti_may_sit(ctx, from, &to, 1);
+    return from != to && heti_may_sit(ctx, from, &to, 1) && heti_team_size(ctx->share.plan, from) == 1 &&
+           heti_team_size(ctx->share.plan, to) == 1;
 }
 
 /* Gives the ranks, ascending in by_rank for now, their seats: each takes the first one where it may
@@ -8853,20 +9265,28 @@ static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
     }
 }
 
+/* A rank becomes a holder, unless it is one. */
+static void heti_add_holder(heti_owners *owners, int64_t *rank, int64_t holder) {
+    int64_t i;
+    for (i = owners->holders; i > 0 && rank[i - 1] > holder; i--) {}
+    if (i > 0 && rank[i - 1] == holder) return;
+    memmove(rank + i + 1, rank + i, HETI_CAST(size_t, owners->holders - i) * sizeof *rank);
+    rank[i] = holder;
+    owners->holders++;
+}
+
 /* Holders of every block, and who owns which part. table: room for all there will be. */
 static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
+    const het_plan *plan = ctx->share.plan;
     int64_t b, i, s;
     for (b = 0; b < ctx->chain.block_count; b++) {
         heti_owners *owners = &ctx->share.owners[b];
         int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
-        for (s = 0; s < ctx->share.plan->stages; s++) {
-            const het_stage *stage = &ctx->share.plan->stage[s];
-            if (!heti_stage_uses(ctx, stage, &ctx->chain.block[b])) continue;
-            for (i = owners->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
-            if (i > 0 && rank[i - 1] == stage->rank) continue;
-            memmove(rank + i + 1, rank + i, HETI_CAST(size_t, owners->holders - i) * sizeof *rank);
-            rank[i] = stage->rank;
-            owners->holders++;
+        for (s = 0; s < plan->stages; s++) {
+            const int64_t leader = plan->stage[s].rank;
+            if (!heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b])) continue;
+            for (i = 0; i < heti_team_size(plan, leader); i++)
+                heti_add_holder(owners, rank, heti_team_rank(plan, leader, i));
         }
         owners->holder = rank + owners->holders;
         owners->cut = owners->holder + owners->holders;
@@ -8938,9 +9358,10 @@ static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
 }
 
 static int heti_has_stage(const het_ctx *ctx, int64_t rank) {
+    const int64_t leader = heti_leader(ctx->share.plan, rank);
     int64_t s;
     for (s = 0; s < ctx->share.plan->stages; s++)
-        if (ctx->share.plan->stage[s].rank == rank) return 1;
+        if (ctx->share.plan->stage[s].rank == leader) return 1;
     return 0;
 }
 
@@ -8988,13 +9409,18 @@ static void heti_build_tree(het_ctx *ctx) {
     while (!heti_in_tree(ctx, ctx->world.first_rank + t->speaker)) t->speaker++;
 }
 
+/* Of a micro-batch in heti_share.cut. */
+static int64_t heti_borders(const het_plan *plan) { return plan->slices + 1 + plan->slices * plan->members; }
+
 /* Tables whose sizes the plan decides. */
 static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     heti_share *share = &ctx->share;
     const het_plan *plan = share->plan;
     int64_t b, s, i, holders = 0, places = 0;
     for (b = 0; b < ctx->chain.block_count; b++)
-        for (s = 0; s < plan->stages; s++) holders += heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b]);
+        for (s = 0; s < plan->stages; s++)
+            if (heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b]))
+                holders += heti_team_size(plan, plan->stage[s].rank);
     for (i = 0; i < ctx->world.ranks; i++) places += ctx->world.place[i] != 0;
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
     *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->chain.block_count);
@@ -9004,7 +9430,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
-    share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * (plan->slices + 1));
+    share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * heti_borders(plan));
     if (ctx->purpose == HETI_TO_ESTIMATE) share->arena.asked = share->arena.used;
     share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.limits.max_tokens + 1);
 }
@@ -9126,17 +9552,21 @@ static het_result heti_take_schedule(het_ctx *ctx) {
 static void heti_find_stages(heti_rank *r) {
     heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
+    const int64_t leader = heti_leader(plan, r->rank);
     heti_placed *unit = part->placed;
+    het_program *program = part->members > 1 ? part->program : NULL;
     int64_t s;
     part->stage_count = part->placed_count = 0;
     for (s = 0; s < plan->stages; s++) {
         const het_stage *from = &plan->stage[s];
         const int64_t units = from->unit_end - from->unit_begin;
         heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
-        if (from->rank != r->rank) continue;
+        if (from->rank != leader) continue;
         part->stage_count++;
         part->placed_count += units;
         if (!to) continue;
+        to->program = program;
+        if (program) program += units;
         to->pipeline = from->pipeline;
         to->index = s - plan->first_stage[from->pipeline];
         to->unit_begin = from->unit_begin;
@@ -9163,7 +9593,9 @@ static het_result heti_place_units(heti_rank *r) {
             &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
         for (u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
-            unit->info.program = &ctx->chain.unit[u].program; /* all ranks', and already there */
+            /* all ranks', and already there, where a team does not change it */
+            unit->info.program = stage->program ? &stage->program[u - stage->unit_begin] : &ctx->chain.unit[u].program;
+            unit->info.team = stage->program ? &part->limits : NULL;
             HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
                                    u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
@@ -9174,7 +9606,12 @@ static het_result heti_place_units(heti_rank *r) {
     return HET_OK;
 }
 
-/* How much of a micro-batch the largest slice can hold: cuts move to the next granule. */
+/* The most rows of a share of `rows`: cuts move to the next granule. */
+static int64_t heti_share_rows(const het_ctx *ctx, int64_t rows, double share) {
+    return heti_min(rows, HETI_CAST(int64_t, HETI_CAST(double, rows) * share) + 2 + ctx->share.max_granule_tokens);
+}
+
+/* How much of a micro-batch the largest slice can hold. */
 static int64_t heti_slice_rows(const het_ctx *ctx) {
     const int64_t most = ctx->desc.limits.max_tokens;
     double total = 0.0, largest = 0.0;
@@ -9184,21 +9621,82 @@ static int64_t heti_slice_rows(const het_ctx *ctx) {
         if (ctx->share.plan->slice_share[k] > largest) largest = ctx->share.plan->slice_share[k];
     }
     if (ctx->share.plan->slices == 1) return most;
-    return heti_min(most, HETI_CAST(int64_t, HETI_CAST(double, most) * (largest / total)) + 2 +
-                    ctx->share.max_granule_tokens);
+    return heti_share_rows(ctx, most, largest / total);
+}
+
+/* The rank's place in its team, and how many rows of a slice it can have. */
+static void heti_find_team(heti_rank *r) {
+    const het_plan *plan = r->ctx->share.plan;
+    heti_part *part = r->part;
+    het_team_limits *to = &part->limits;
+    const het_team_member *team = het_plan_team(plan, r->rank, &part->members);
+    double all = 0.0, before = 0.0, group = 0.0;
+    int64_t i;
+    part->member = 0;
+    part->slice_rows = to->rows = to->group_rows = heti_slice_rows(r->ctx);
+    to->kept_rows = r->ctx->desc.limits.max_tokens;
+    to->members = part->members;
+    to->groups = 1;
+    if (part->members == 1) return;
+    while (team[part->member].rank != r->rank) part->member++;
+    for (i = 0; i < part->members; i++) {
+        all += team[i].share;
+        if (team[i].group < team[part->member].group) before += team[i].share;
+        if (team[i].group == team[part->member].group) group += team[i].share;
+        to->groups = team[i].group + 1;
+        if (i != part->member && team[i].group == team[part->member].group) to->heads = team[part->member].heads;
+    }
+    part->slice_rows = to->rows = heti_share_rows(r->ctx, to->rows, team[part->member].share / all);
+    to->group_rows = heti_share_rows(r->ctx, to->group_rows, group / all);
+    if (team[part->member].group + 1 < to->groups)
+        to->kept_rows = heti_share_rows(r->ctx, to->kept_rows, (before + group) / all);
+}
+
+/* The most bytes that leave, or come, in one exchange of the rank's units. */
+static het_result heti_find_exchanges(heti_rank *r) {
+    het_ctx *ctx = r->ctx;
+    const het_plan *plan = ctx->share.plan;
+    het_unit_info info;
+    het_program program;
+    int64_t s, u;
+    r->part->exchange_bytes = 0;
+    info.program = &program;
+    info.team = &r->part->limits;
+    for (s = 0; s < plan->stages && r->part->members > 1; s++)
+        for (u = plan->stage[s].unit_begin; plan->stage[s].rank == heti_leader(plan, r->rank) &&
+             u < plan->stage[s].unit_end; u++) {
+            HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
+                                   u ? &ctx->chain.unit[u - 1].info : NULL, &info));
+            r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes, info.exchange);
+        }
+    return HET_OK;
+}
+
+/* The most messages that a stage of the rank and its neighbour exchange at once. */
+static int64_t heti_count_crossings(const heti_rank *r) {
+    const het_plan *plan = r->ctx->share.plan;
+    const int64_t leader = heti_leader(plan, r->rank);
+    int64_t s, most = 1;
+    for (s = 0; s + 1 < plan->stages; s++) {
+        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline) continue;
+        if (plan->stage[s].rank == leader) most = heti_max(most, heti_team_size(plan, plan->stage[s + 1].rank));
+        if (plan->stage[s + 1].rank == leader) most = heti_max(most, heti_team_size(plan, plan->stage[s].rank));
+    }
+    return most;
 }
 
 /* Bytes of the rows of the largest message that a stage of the rank and its neighbour exchange: on
    lanes, or through the host. */
 static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
     const het_plan *plan = r->ctx->share.plan;
+    const int64_t leader = heti_leader(plan, r->rank);
     int64_t p, s, i, widest = 0;
     for (p = 0; p < plan->pipelines; p++)
         for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
             const het_stage *stage = &plan->stage[s];
             const het_unit_info *last = &r->ctx->chain.unit[stage->unit_end - 1].info;
             int64_t width = 0;
-            if ((stage->rank != r->rank && stage[1].rank != r->rank) || heti_on_lane(r->ctx, stage->rank,
+            if ((stage->rank != leader && stage[1].rank != leader) || heti_on_lane(r->ctx, stage->rank,
                 stage[1].rank) != on_lane)
                 continue;
             for (i = 0; i < last->out_streams; i++) width += last->out_width[i];
@@ -9283,22 +9781,25 @@ static void heti_find_ends(heti_rank *r, heti_endpoint *end) {
 static het_result heti_count_needs(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
+    const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     het_needs needs;
     int64_t s, u;
-    HETI_TRY(het_schedule_needs(ctx->share.plan, ctx->share.schedule, r->rank, 1, ctx->desc.inference == HET_YES,
+    HETI_TRY(het_schedule_needs(ctx->share.plan, ctx->share.schedule, leader, 1, ctx->desc.inference == HET_YES,
                                 &ctx->allocator, &needs, &ctx->error));
+    heti_find_team(r);
+    HETI_TRY(heti_find_exchanges(r));
     heti_find_stages(r);
     part->slot_count = heti_max(needs.slots, part->stage_count); /* het_infer keeps one of each stage */
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
     part->message_count = needs.messages;
-    part->slice_rows = heti_slice_rows(ctx);
+    part->crossings = heti_count_crossings(r);
     part->message_bytes = heti_message_bytes(r, 0);
     part->lane_bytes = heti_message_bytes(r, 1);
     heti_find_ends(r, NULL);
     part->shard.peers = heti_shard_streams(r, NULL);
     for (s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
-        for (u = stage->unit_begin; stage->rank == r->rank && u < stage->unit_end; u++)
+        for (u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++)
             part->shard.elements = heti_max(part->shard.elements, heti_shard_place(ctx, u, -1));
     }
     return HET_OK;
@@ -9464,9 +9965,10 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
             unit->region[t] = region;
             if (region == HETI_REGION_NONE) continue;
             unit->offset[t] = arena[region].used;
-            (void)heti_reserve(&arena[region],
-                               region == HETI_REGION_BATCH ? r->ctx->desc.limits.max_tokens : part->slice_rows,
-                            HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
+            (void)heti_reserve(&arena[region], region == HETI_REGION_BATCH ? r->ctx->desc.limits.max_tokens
+                               : unit->info.tensor[t].keep >= HET_KEEP_MICRO_BATCH ? part->limits.kept_rows
+                               : unit->info.tensor[t].group ? part->limits.group_rows : part->slice_rows,
+                               HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
         unit->end = arena[HETI_REGION_SLICE].used;
         unit->workspace = arena[HETI_REGION_SHARED].used;
@@ -9577,12 +10079,13 @@ static het_result heti_layout(heti_rank *r, char *base) {
 /* ---- a rank's host memory ---- */
 
 /* Places for device graphs: enough for steps and evaluations of one shape. 0 where the device has
-   no graphs, or where a hook, a unit that is no program, an optimizer of the user's or sharded
-   gradients have something to do on the host in between. */
+   no graphs, or where a hook, a unit that is no program, an optimizer of the user's, sharded
+   gradients or a team have something to do on the host in between. */
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     int64_t u;
-    if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
+    if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
+        r->part->shard.peers > 0 || r->part->members > 1)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw()) return 0;
     for (u = 0; u < ctx->chain.unit_count; u++)
@@ -9603,6 +10106,9 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count);
+    part->program = HETI_TAKE(arena, het_program, part->members > 1 ? part->placed_count : 0);
+    part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
+    part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
     part->weight_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
@@ -9634,11 +10140,18 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
                                                        heti_max(ctx->chain.parameter_count, 2 * ctx->chain.block_count),
                                                        ctx->world.ranks));
     part->empty = HETI_TAKE(arena, int32_t, ctx->chain.parameter_count);
+    for (i = 0; i < part->message_count + outgoing; i++) {
+        heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
+        if (arena->base) heti_message_at(part, i)->post = post;
+    }
     mark = arena->used;
     for (i = 0; i < part->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + part->message_bytes));
+        char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE +
+                                            HETI_CAST(int64_t, part->message_bytes));
         if (arena->base) heti_message_at(part, i)->data = data;
     }
+    for (i = 0; i < 2; i++)
+        part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
     part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
     part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
     for (i = 0; i < part->shard.peers; i++) {
@@ -9657,8 +10170,9 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
 static het_result heti_map_rank(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
-    part->action = ctx->share.schedule->action + ctx->share.schedule->start[r->rank];
-    part->actions = ctx->share.schedule->start[r->rank + 1] - ctx->share.schedule->start[r->rank];
+    const int64_t leader = heti_leader(ctx->share.plan, r->rank), *start = ctx->share.schedule->start;
+    part->action = ctx->share.schedule->action + start[leader];
+    part->actions = start[leader + 1] - start[leader];
     HETI_TRY(heti_count_needs(r));
     heti_layout_host(r, &part->host);
     HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
@@ -9928,6 +10442,7 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
     heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
     heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
+    heti_xxh64_add(&state, plan->member, HETI_CAST(size_t, plan->members) * sizeof *plan->member);
     heti_xxh64_add(&state, ctx->share.schedule->start,
                    HETI_CAST(size_t, ctx->world.ranks + 1) * sizeof *ctx->share.schedule->start);
     heti_xxh64_add(&state, ctx->share.schedule->action,
@@ -10345,38 +10860,54 @@ static het_result heti_check_step(het_ctx *ctx, const char *function, const het_
                      task->tokens);
 }
 
-/* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all
-   shares). One formula for the end of a slice and the begin of the next, so that rounding loses no
+/* The first of the granules [begin, end) at or behind what `before` of `total` shares get of their
+   tokens. One formula for the end of a share and the begin of the next, so that rounding loses no
    granule. */
-static int64_t heti_slice_begin(const het_plan *plan, const int64_t *start, int64_t granules, int64_t slice) {
-    double before = 0.0, total = 0.0, tokens;
-    int64_t k, g = 0;
-    if (slice == 0) return 0;
-    if (slice == plan->slices) return granules;
-    for (k = 0; k < plan->slices; k++) {
-        if (k == slice) before = total;
-        total += plan->slice_share[k];
+static heti_border heti_cut(const int64_t *start, int64_t begin, int64_t end, double before, double total) {
+    const double tokens = before * (HETI_CAST(double, start[end] - start[begin]) / total);
+    heti_border border;
+    border.granule = begin;
+    while (border.granule < end && HETI_CAST(double, start[border.granule] - start[begin]) < tokens) border.granule++;
+    border.row = start[border.granule];
+    return border;
+}
+
+/* Where the members of the teams begin in a slice. */
+static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t begin, int64_t end, heti_border *cut) {
+    double before = 0.0, total = 0.0;
+    int64_t i, k;
+    for (i = 0; i < plan->members; i++) {
+        const het_team_member *m = &plan->member[i];
+        if (i == 0 || m->leader != m[-1].leader) {
+            before = total = 0.0;
+            for (k = i; k < plan->members && plan->member[k].leader == m->leader; k++) total += plan->member[k].share;
+        }
+        cut[i] = heti_cut(start, begin, end, before, total);
+        before += m->share;
     }
-    tokens = before * (HETI_CAST(double, start[granules]) / total);
-    while (g < granules && HETI_CAST(double, start[g]) < tokens) g++;
-    return g;
 }
 
 /* Cuts micro-batch m of the job into granules and these into slices. */
 static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     const het_plan *plan = ctx->share.plan;
-    heti_border *cut = ctx->share.cut + m * (plan->slices + 1);
+    heti_border *cut = ctx->share.cut + m * heti_borders(plan);
     int64_t *start = ctx->share.granule_start, granules, i;
+    double before = 0.0, total = 0.0;
     HETI_TRY(heti_batch_granules(ctx, &ctx->task.batches[m], start, &granules));
     for (i = 0; i < granules; i++)
         if (start[i + 1] - start[i] > ctx->share.max_granule_tokens)
             return heti_fail(&ctx->error, HET_ERR_LIMIT,
                              "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
                              start[i + 1] - start[i], ctx->share.max_granule_tokens);
-    for (i = 0; i <= plan->slices; i++) {
-        cut[i].granule = heti_slice_begin(plan, start, granules, i);
-        cut[i].row = start[cut[i].granule];
+    for (i = 0; i < plan->slices; i++) total += plan->slice_share[i];
+    for (i = 0; i < plan->slices; i++) {
+        cut[i] = heti_cut(start, 0, granules, before, total);
+        before += plan->slice_share[i];
     }
+    cut[i].granule = granules;
+    cut[i].row = start[granules];
+    for (i = 0; i < plan->slices; i++)
+        heti_cut_teams(plan, start, cut[i].granule, cut[i + 1].granule, cut + plan->slices + 1 + i * plan->members);
     ctx->task.granules += granules;
     return HET_OK;
 }
@@ -10409,25 +10940,47 @@ static int64_t heti_batch_of(const het_ctx *ctx, const het_action *a) {
     return ctx->share.first_batch[a->pipeline] + a->micro_batch;
 }
 
-/* Where its slice begins; the next one says where it ends. */
-static const heti_border *heti_cut_of(const het_ctx *ctx, const het_action *a) {
-    return ctx->share.cut + heti_batch_of(ctx, a) * (ctx->share.plan->slices + 1) + a->slice;
+/* The rows that a member of the team of rank `leader` has of an action's slice. Generation's are
+   all the last one's. */
+static void heti_member_rows(const het_ctx *ctx, const het_action *a, int64_t leader, int64_t member,
+                             heti_border border[2]) {
+    const het_plan *plan = ctx->share.plan;
+    const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(plan);
+    int64_t count, first;
+    const het_team_member *team = het_plan_team(plan, leader, &count);
+    if (ctx->task.job == HETI_JOB_INFER) {
+        border[0].granule = 0;
+        border[1].granule = member + 1 == count;
+        border[0].row = ctx->task.past;
+        border[1].row = ctx->task.past + (member + 1 == count ? ctx->task.count : 0);
+        return;
+    }
+    border[0] = cut[a->slice];
+    border[1] = cut[a->slice + 1];
+    if (!team) return;
+    first = plan->slices + 1 + a->slice * plan->members + (team - plan->member);
+    border[0] = cut[first + member];
+    if (member + 1 < count) border[1] = cut[first + member + 1];
 }
 
-static het_view heti_slice(const het_ctx *ctx, const het_view *whole, const het_action *a) {
-    const heti_border *cut = heti_cut_of(ctx, a);
+/* The rank's rows of an action's slice, and its team's. */
+static het_view heti_slice(heti_rank *r, const het_view *whole, const het_action *a) {
+    heti_part *part = r->part;
+    const int64_t leader = heti_leader(r->ctx->share.plan, r->rank);
+    heti_border border[2];
     het_view v = *whole;
-    v.granule_begin = cut[0].granule;
-    v.granule_end = cut[1].granule;
-    v.row_begin = cut[0].row;
-    v.row_end = cut[1].row;
+    int64_t m;
+    for (m = 0; m < part->members && part->members > 1; m++) {
+        heti_member_rows(r->ctx, a, leader, m, border);
+        part->team_row[m] = border[0].row;
+        part->team_row[m + 1] = border[1].row;
+    }
+    heti_member_rows(r->ctx, a, leader, part->member, border);
+    v.granule_begin = border[0].granule;
+    v.granule_end = border[1].granule;
+    v.row_begin = border[0].row;
+    v.row_end = border[1].row;
     return v;
-}
-
-/* Rows of that slice. */
-static int64_t heti_action_rows(const het_ctx *ctx, const het_action *a) {
-    const heti_border *cut = heti_cut_of(ctx, a);
-    return ctx->task.job == HETI_JOB_INFER ? ctx->task.count : cut[1].row - cut[0].row;
 }
 
 /* Whether the present job runs an action: those of micro-batches that are not there are left out,
@@ -10863,17 +11416,18 @@ static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t 
 /* Moves to the next backward call of rank `from` that has something to send; 0: there is none. */
 static int heti_next_call(const het_ctx *ctx, int64_t from, heti_shard_chunk *p) {
     const het_schedule *s = ctx->share.schedule;
+    const int64_t end = s->start[heti_leader(ctx->share.plan, from) + 1];
     for (;;) {
         if (p->unit > p->unit_begin) {
             p->unit--;
         } else {
             const het_action *a = NULL;
             const het_stage *stage;
-            for (p->action++; p->action < s->start[from + 1]; p->action++) {
+            for (p->action++; p->action < end; p->action++) {
                 a = &s->action[p->action];
                 if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_takes_part(ctx, a)) break;
             }
-            if (p->action >= s->start[from + 1]) return 0;
+            if (p->action >= end) return 0;
             stage = &ctx->share.plan->stage[ctx->share.plan->first_stage[a->pipeline] + a->stage];
             p->unit = stage->unit_end - 1;
             p->unit_begin = stage->unit_begin;
@@ -10905,7 +11459,7 @@ static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_s
 
 static void heti_first_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_shard_chunk *p) {
     memset(p, 0, sizeof *p);
-    p->action = ctx->share.schedule->start[from] - 1;
+    p->action = ctx->share.schedule->start[heti_leader(ctx->share.plan, from)] - 1;
     p->call = p->block = -1;
     heti_next_piece(ctx, from, to, p);
 }
@@ -11195,6 +11749,23 @@ static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) 
     return heti_shard_buffer(r, r->part->shard.calls, unit, p->block) + p->offset;
 }
 
+static het_result heti_team_move(const het_unit_call *c, float *from, const het_box *have, int64_t from_width,
+                                 float *to, const het_box *want, int64_t to_width);
+
+/* The team that shares the rank's calls; NULL: nobody does. Where a member generates alone, it has
+   all rows. */
+static const het_team *heti_call_team(heti_rank *r) {
+    heti_part *part = r->part;
+    if (part->members == 1 || (r->ctx->task.job == HETI_JOB_INFER && part->limits.heads == 0)) return NULL;
+    part->team.members = part->members;
+    part->team.member = part->member;
+    part->team.row = part->team_row;
+    part->team.plan = het_plan_team(r->ctx->share.plan, r->rank, &part->members);
+    part->team.move = heti_team_move;
+    part->team.self = r;
+    return &part->team;
+}
+
 /* Everything a unit's call needs except the gradient streams. */
 static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t index, const heti_slot *slot,
                               const het_view *view, het_unit_call *c) {
@@ -11212,6 +11783,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->scalars = part->scalars;
     c->compute = r->ctx->desc.dtype;
     c->training = heti_trains(r->ctx);
+    c->team = heti_call_team(r);
     c->rows = view->row_end - view->row_begin;
     for (i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(slot->memory, placed->in_offset[i]);
     for (i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(slot->memory, placed->out_offset[i]);
@@ -11260,6 +11832,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     info.micro_batch = heti_batch_of(ctx, a);
     info.slice = a->slice;
     info.rows = c->rows;
+    info.row = c->view->row_begin;
     info.unit_name = c->unit->iface->name;
     info.device = &r->device;
     info.streams = direction == HET_FORWARD ? c->info->out_streams : c->info->in_streams;
@@ -11427,11 +12000,11 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
 }
 
 static het_result heti_clear_kept(heti_rank *r, const het_unit_call *c) {
+    const int64_t rows = heti_min(c->view->tokens, r->part->limits.kept_rows);
     int64_t t;
     for (t = 0; t < c->info->tensors; t++)
         if (c->info->tensor[t].keep == HET_KEEP_MICRO_BATCH_GRADIENT)
-            HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, c->view->tokens * c->info->tensor[t].width) *
-                                sizeof(float)));
+            HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, rows * c->info->tensor[t].width) * sizeof(float)));
     return HET_OK;
 }
 
@@ -11440,6 +12013,7 @@ static het_result heti_clear_kept(heti_rank *r, const het_unit_call *c) {
 static het_result heti_recompute(heti_rank *r, const het_unit_call *c) {
     het_unit_call again = *c;
     int64_t s;
+    again.again = 1;
     for (s = 0; s < c->info->out_streams; s++) again.out[s] = r->part->spare_stream[s];
     HETI_DEVICE(r, c->unit->iface->forward(&again), c->unit->iface->name);
     return HET_OK;
@@ -11507,18 +12081,44 @@ static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) 
     return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
 }
 
-/* Rows of the streams into unit `unit`, between the device and a message: its data on the host or,
-   on a lane, its rows in device memory. */
+/* What crosses between the rank and one member of a neighbouring stage: the rows that both have. */
+typedef struct heti_crossing {
+    int64_t rank, first, rows;   /* the member; the first of the rank's rows, how many */
+    size_t at, size;             /* in the message's data: its envelope, and the rows behind it */
+} heti_crossing;
+
+/* Crossing number `member`, behind the one before it in *x; 0: there are no more. One without rows
+   takes no message, unless neither side is a team. */
+static int heti_next_crossing(const heti_rank *r, const het_action *a, int64_t leader, int64_t unit, int64_t member,
+                              heti_crossing *x) {
+    const het_plan *plan = r->ctx->share.plan;
+    const int64_t own_leader = heti_leader(plan, r->rank), members = heti_team_size(plan, leader);
+    heti_border own[2], other[2];
+    x->at = member == 0 ? 0 : x->at + x->size;
+    x->size = 0;
+    if (member >= (leader == own_leader ? 1 : members)) return 0;
+    heti_member_rows(r->ctx, a, own_leader, r->part->member, own);
+    heti_member_rows(r->ctx, a, leader, leader == own_leader ? r->part->member : member, other);
+    x->rank = leader == own_leader ? r->rank : heti_team_rank(plan, leader, member);
+    x->first = heti_max(other[0].row - own[0].row, 0);
+    x->rows = heti_max(heti_min(own[1].row, other[1].row) - own[0].row - x->first, 0);
+    if (x->rows > 0 || leader == own_leader || (members == 1 && r->part->members == 1))
+        x->size = heti_stream_bytes(r->ctx, unit, x->rows);
+    return 1;
+}
+
+/* A crossing's rows of the streams into unit `unit`, between the device and a message: its data on
+   the host or, on a lane, its rows in device memory. */
 static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs, float *const *stream, int64_t unit,
-                                 int64_t rows) {
+                                 const heti_crossing *x) {
     const het_op_kind kind = message->end ? HET_OP_COPY : packs ? HET_OP_COPY_OUT : HET_OP_COPY_IN;
     const char *what = message->end ? "copy of a message" : packs ? "copy from the device" : "copy to the device";
     const het_unit_info *info = &r->ctx->chain.unit[unit - 1].info;
-    char *at = message->end ? message->rows : message->data + HETI_ENVELOPE;
+    char *at = message->end ? message->rows : message->data + x->at + HETI_ENVELOPE;
     int64_t s;
     for (s = 0; s < info->out_streams; s++) {
-        const size_t bytes = HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
-        void *const there = stream[s];
+        const size_t bytes = HETI_CAST(size_t, x->rows * info->out_width[s]) * sizeof(float);
+        void *const there = stream[s] + x->first * info->out_width[s];
         HETI_TRY(heti_copy(r, kind, packs ? at : there, packs ? there : at, bytes, what));
         at += bytes;
     }
@@ -11547,73 +12147,92 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
     return HET_OK;
 }
 
+static het_result heti_await_message(heti_rank *r, heti_message *message, const char *what) {
+    int64_t i;
+    for (i = 0; i < r->part->crossings; i++) {
+        heti_post *post = &message->post[i];
+        HETI_TRY(heti_await_post(r, post, what, post->receives ? post->from : post->to));
+    }
+    return HET_OK;
+}
+
 /* A stage has made rows for its neighbour: on the same rank they are handed over at once, otherwise
    SEND follows and finds them in the outgoing message made here. */
 static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
-                                 float *const *stream, int64_t rows) {
+                                 float *const *stream) {
     heti_part *part = r->part;
     const int64_t to = forward ? stage->after : stage->before, unit = forward ? stage->unit_end : stage->unit_begin;
     const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
     heti_message *message;
     heti_envelope envelope;
+    heti_crossing x;
+    int64_t i;
     if (to < 0) return HET_OK;
-    if (to == r->rank) {
+    if (to == heti_leader(r->ctx->share.plan, r->rank)) {
         HETI_TRY(heti_new_message(r, &key, &message));
     } else {
         message = &part->outgoing[part->next_outgoing];
         part->next_outgoing = 1 - part->next_outgoing;
-        HETI_TRY(heti_await_post(r, &message->post, "a receive", to));
+        HETI_TRY(heti_await_message(r, message, "a receive"));
         message->action = key;
         message->end = heti_direct_link(r, r->rank, to);
     }
     memset(&envelope, 0, sizeof envelope);
     envelope.step = r->ctx->step;
     envelope.action = key;
-    envelope.size = HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows));
-    memcpy(message->data, &envelope, sizeof envelope);
-    return heti_copy_rows(r, message, 1, stream, unit, rows);
+    for (i = 0; heti_next_crossing(r, a, to, unit, i, &x); i++) {
+        if (x.size == 0) continue;
+        envelope.size = HETI_CAST(int64_t, x.size);
+        memcpy(message->data + x.at, &envelope, sizeof envelope);
+        HETI_TRY(heti_copy_rows(r, message, 1, stream, unit, &x));
+    }
+    return HET_OK;
 }
 
 static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
     const int forward = a->kind == HET_ACTION_SEND_F;
-    const int64_t to = forward ? stage->after : stage->before;
+    const int64_t to = forward ? stage->after : stage->before, unit = forward ? stage->unit_end : stage->unit_begin;
     const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
-    heti_envelope envelope;
     heti_message *message;
-    int i;
+    heti_crossing x;
+    int64_t i;
     for (i = 0; i < 2 && !heti_action_same(&r->part->outgoing[i].action, &key); i++) {}
     if (i == 2)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank,
                          r->ctx->step + 1);
     message = &r->part->outgoing[i];
-    memcpy(&envelope, message->data, sizeof envelope);
-    record->bytes = envelope.size - HETI_ENVELOPE;
-    if (!message->end)
-        return heti_start_post(r, &message->post, 0, to, HETI_CHANNEL_STAGE, message->data,
-                               HETI_CAST(size_t, envelope.size));
-    HETI_TRY(heti_start_post(r, &message->post, 0, to, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
-    if (record->bytes == 0) return HET_OK;
+    for (i = 0; heti_next_crossing(r, a, to, unit, i, &x); i++) {
+        if (x.size == 0) continue;
+        record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
+        HETI_TRY(heti_start_post(r, &message->post[i], 0, x.rank, HETI_CHANNEL_STAGE, message->data + x.at,
+                                 message->end ? HETI_ENVELOPE : x.size));
+    }
+    if (!message->end || record->bytes == 0) return HET_OK;
     r->ctx->traffic[r->local * r->ctx->world.ranks + to].transfer_bytes += record->bytes;
     HETI_TRY(heti_order_end(r, message->end, message->event));
     HETI_TRY(heti_give_message(r, message->end, 0, 1, message->rows, HETI_CAST(size_t, record->bytes)));
-    message->post.end = message->end;
-    message->post.ticket = message->end->given;
+    message->post->end = message->end;
+    message->post->ticket = message->end->given;
     return HET_OK;
 }
 
 static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
     const int forward = a->kind == HET_ACTION_RECV_F;
-    const int64_t from = forward ? stage->before : stage->after;
+    const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
     const het_action key = heti_consumer(a, stage->index, forward);
-    const size_t size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end,
-                                          heti_action_rows(r->ctx, a));
     heti_message *message;
+    heti_crossing x;
+    int64_t i;
     HETI_TRY(heti_new_message(r, &key, &message));
     message->record = record;
     message->end = heti_direct_link(r, from, r->rank);
-    record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
-    if (!message->end) return heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, size);
-    HETI_TRY(heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
+    for (i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++) {
+        if (x.size == 0) continue;
+        record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
+        HETI_TRY(heti_start_post(r, &message->post[i], 1, x.rank, HETI_CHANNEL_STAGE, message->data + x.at,
+                                 message->end ? HETI_ENVELOPE : x.size));
+    }
+    if (!message->end) return HET_OK;
     if (record->bytes > 0) {
         HETI_TRY(heti_order_end(r, message->end, message->event));
         HETI_TRY(heti_give_message(r, message->end, 1, 0, message->rows, HETI_CAST(size_t, record->bytes)));
@@ -11622,53 +12241,161 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     return HET_OK;
 }
 
+/* The envelope of a crossing is that of the action that takes it. */
+static het_result heti_check_envelope(heti_rank *r, const heti_message *message, const het_action *key,
+                                      const heti_crossing *x) {
+    heti_envelope envelope;
+    memcpy(&envelope, message->data + x->at, sizeof envelope);
+    if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, key))
+        return heti_fail(&r->error, HET_ERR_TRANSPORT,
+                         "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of "
+                         "stage %d, micro-batch %d",
+                         r->rank, r->ctx->step + 1, x->rank, envelope.step + 1,
+                         HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t, envelope.action.micro_batch),
+                         HETI_CAST(int64_t, key->stage), HETI_CAST(int64_t, key->micro_batch));
+    if (envelope.size != HETI_CAST(int64_t, x->size))
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: rank %d sends a message of %d bytes, "
+                                                       "expected are %u", r->rank, r->ctx->step + 1, x->rank,
+                         envelope.size, HETI_CAST(uint64_t, x->size));
+    return HET_OK;
+}
+
 /* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
 static het_result heti_receive_rows(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
-                                    float *const *stream, int64_t rows) {
+                                    float *const *stream) {
     const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
     const het_action key = heti_consumer(a, stage->index, forward);
     const double start = heti_now() - r->began;
+    const char *what = forward ? "an activation" : "a gradient";
+    const int away = from != heti_leader(r->ctx->share.plan, r->rank);
     heti_message *message;
-    heti_envelope envelope;
+    heti_crossing x;
+    int64_t i;
     if (from < 0) return HET_OK;
     message = heti_find_message(r, &key);
     if (!message)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: micro-batch %d needs a message of rank %d that "
                                                    "no action receives", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), from);
-    if (from != r->rank) HETI_TRY(heti_await_post(r, &message->post, forward ? "an activation" : "a gradient", from));
-    memcpy(&envelope, message->data, sizeof envelope);
-    if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, &key))
-        return heti_fail(&r->error, HET_ERR_TRANSPORT,
-                         "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of "
-                         "stage %d, micro-batch %d",
-                         r->rank, r->ctx->step + 1, from, envelope.step + 1, HETI_CAST(int64_t, envelope.action.stage),
-                         HETI_CAST(int64_t, envelope.action.micro_batch), HETI_CAST(int64_t, key.stage),
-                         HETI_CAST(int64_t, key.micro_batch));
-    if (envelope.size != HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows)))
-        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: rank %d sends a message of %d bytes, "
-                                                       "expected are %u", r->rank, r->ctx->step + 1, from,
-                                                       envelope.size,
-                                                       HETI_CAST(uint64_t, heti_stream_bytes(r->ctx, unit, rows)));
+    if (away) HETI_TRY(heti_await_message(r, message, what));
+    for (i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
+        if (x.size > 0) HETI_TRY(heti_check_envelope(r, message, &key, &x));
     if (message->end) { /* the envelope is right: now the rows */
-        message->post.end = message->end;
-        message->post.ticket = message->ticket;
-        HETI_TRY(heti_await_post(r, &message->post, forward ? "an activation" : "a gradient", from));
+        message->post->end = message->end;
+        message->post->ticket = message->ticket;
+        HETI_TRY(heti_await_message(r, message, what));
     }
     message->used = 0;
     r->present->start = heti_now() - r->began;
-    if (from != r->rank) {
+    if (away) {
         message->record->start = start;
         message->record->end = r->present->start;
     }
-    return heti_copy_rows(r, message, 0, stream, unit, rows);
+    for (i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
+        if (x.size > 0) HETI_TRY(heti_copy_rows(r, message, 0, stream, unit, &x));
+    return HET_OK;
+}
+
+/* ---- what goes from member to member of a team ---- */
+
+static het_box heti_both(const het_box *a, const het_box *b) {
+    het_box box;
+    box.row_begin = heti_max(a->row_begin, b->row_begin);
+    box.row_end = heti_max(box.row_begin, heti_min(a->row_end, b->row_end));
+    box.column_begin = heti_max(a->column_begin, b->column_begin);
+    box.column_end = heti_max(box.column_begin, heti_min(a->column_end, b->column_end));
+    return box;
+}
+
+/* Part of a tensor on the device. Rows that lie apart, or where the host does not see them, pass
+   through `data`. */
+typedef struct heti_piece {
+    char *first;                 /* its first element on the device */
+    size_t row, step, rows;      /* bytes of a row, and from one to the next; how many */
+    char *data;                  /* what is sent, or where it comes */
+} heti_piece;
+
+static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const het_box *whole, float *at,
+                                int64_t width, char **data) {
+    heti_piece p;
+    size_t bytes;
+    at += (part->row_begin - whole->row_begin) * width + part->column_begin - whole->column_begin;
+    p.first = HETI_CAST(char *, HETI_CAST(void *, at));
+    p.row = HETI_CAST(size_t, part->column_end - part->column_begin) * sizeof(float);
+    p.step = HETI_CAST(size_t, width) * sizeof(float);
+    p.rows = p.row > 0 ? HETI_CAST(size_t, part->row_end - part->row_begin) : 0;
+    p.data = p.first;
+    bytes = p.row * p.rows;
+    if (bytes == 0 || (r->device.iface->host_memory && (p.row == p.step || p.rows == 1))) return p;
+    p.data = *data;
+    *data += bytes;
+    return p;
+}
+
+static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, int packs) {
+    const int whole = p->row == p->step;
+    const size_t count = whole ? 1 : p->rows, bytes = whole ? p->row * p->rows : p->row;
+    size_t i;
+    if (p->data == p->first) return HET_OK;
+    for (i = 0; i < count; i++) {
+        char *there = p->first + i * p->step, *here = p->data + i * bytes;
+        HETI_TRY(heti_copy(r, packs ? HET_OP_COPY_OUT : HET_OP_COPY_IN, packs ? here : there, packs ? there : here,
+                           bytes, "copy of an exchange"));
+    }
+    return HET_OK;
+}
+
+/* The member's own piece. */
+static het_result heti_keep_piece(heti_rank *r, const heti_piece *from, const heti_piece *to) {
+    size_t i;
+    for (i = 0; i < from->rows && from->first != to->first; i++)
+        HETI_TRY(heti_copy(r, HET_OP_COPY, to->first + i * to->step, from->first + i * from->step, from->row,
+                           "copy of an exchange"));
+    return HET_OK;
+}
+
+/* het_team.move. */
+static het_result heti_team_move(const het_unit_call *c, float *from, const het_box *have, int64_t from_width,
+                                 float *to, const het_box *want, int64_t to_width) {
+    const het_team *t = c->team;
+    heti_rank *r = HETI_CAST(heti_rank *, t->self);
+    const double start = heti_now();
+    const int64_t me = t->member;
+    char *out = r->part->exchange_data[0], *in = r->part->exchange_data[1], *none = NULL;
+    heti_piece send[HETRAIN_MAX_TEAM], receive[HETRAIN_MAX_TEAM];
+    het_box box;
+    int64_t i;
+    for (i = 0; i < t->members; i++) {
+        box = heti_both(&have[me], &want[i]);
+        send[i] = heti_piece_of(r, &box, &have[me], from, from_width, i == me ? &none : &out);
+        box = heti_both(&have[i], &want[me]);
+        receive[i] = heti_piece_of(r, &box, &want[me], to, to_width, i == me ? &none : &in);
+        if (i != me && send[i].rows > 0) HETI_TRY(heti_copy_piece(r, &send[i], 1));
+    }
+    HETI_TRY(heti_sync(r));
+    for (i = 0; i < t->members; i++) {
+        heti_post *post = &r->part->exchange[2 * i];
+        if (i != me && send[i].rows > 0)
+            HETI_TRY(heti_start_post(r, post, 0, t->plan[i].rank, HETI_CHANNEL_TEAM, send[i].data,
+                                     send[i].row * send[i].rows));
+        if (i != me && receive[i].rows > 0)
+            HETI_TRY(heti_start_post(r, post + 1, 1, t->plan[i].rank, HETI_CHANNEL_TEAM, receive[i].data,
+                                     receive[i].row * receive[i].rows));
+    }
+    HETI_TRY(heti_keep_piece(r, &send[me], &receive[me]));
+    for (i = 0; i < 2 * t->members; i++)
+        HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange", t->plan[i / 2].rank));
+    for (i = 0; i < t->members; i++)
+        if (i != me && receive[i].rows > 0) HETI_TRY(heti_copy_piece(r, &receive[i], 0));
+    r->present->exchange += heti_now() - start;
+    return heti_sync(r);
 }
 
 /* ---- inference: the stages of the first pipeline that has any, over rows [past, past + count) of
    one sequence ---- */
 
-/* The places that keep a stage's keys and values between calls, and the view of the new rows. */
-static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot, het_view *view) {
+/* The places that keep a stage's keys and values between calls. */
+static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot) {
     het_ctx *ctx = r->ctx;
     heti_batch_slot *batch_slot = &r->part->batch_slot[stage];
     het_batch b;
@@ -11685,11 +12412,6 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
     HETI_TRY(heti_load_rows(r, batch_slot, &b, ctx->task.past));
     *slot = &r->part->slot[stage];
     (*slot)->batch_slot = batch_slot;
-    *view = batch_slot->view;
-    view->row_begin = ctx->task.past;
-    view->row_end = b.tokens;
-    view->granule_begin = 0;
-    view->granule_end = 1;
     return HET_OK;
 }
 
@@ -11712,18 +12434,15 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     heti_work work;
     het_view view;
     het_unit_call c;
-    if (ctx->task.job == HETI_JOB_INFER) {
-        HETI_TRY(heti_open_inference(r, number, &slot, &view));
-    } else {
-        HETI_TRY(heti_open_slot(r, number, a, &slot));
-        view = heti_slice(ctx, &slot->batch_slot->view, a);
-    }
+    if (ctx->task.job == HETI_JOB_INFER) HETI_TRY(heti_open_inference(r, number, &slot));
+    else HETI_TRY(heti_open_slot(r, number, a, &slot));
+    view = heti_slice(r, &slot->batch_slot->view, a);
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
-    HETI_TRY(heti_receive_rows(r, a, stage, 1, c.in, c.rows));
+    HETI_TRY(heti_receive_rows(r, a, stage, 1, c.in));
     work = heti_work_of(a, stage, slot, &view);
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
-    HETI_TRY(heti_hand_over(r, a, stage, 1, c.out, c.rows));
+    HETI_TRY(heti_hand_over(r, a, stage, 1, c.out));
     if (ctx->task.job == HETI_JOB_EVALUATE) heti_close_slot(slot);
     return HET_OK;
 }
@@ -11735,20 +12454,18 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
     const int64_t last = (stage->unit_end - stage->unit_begin) % 2;
     heti_work work;
     het_view view;
-    int64_t rows;
     if (!slot)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d "
                                                    "before its forward", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
-    view = heti_slice(r->ctx, &slot->batch_slot->view, a);
-    rows = view.row_end - view.row_begin;
+    view = heti_slice(r, &slot->batch_slot->view, a);
     work = heti_work_of(a, stage, slot, &view);
     if (a->kind == HET_ACTION_W) {
         HETI_TRY(heti_do_work(r, &work, heti_backward_weights));
     } else {
-        HETI_TRY(heti_receive_rows(r, a, stage, 0, part->gradient_stream[0], rows));
+        HETI_TRY(heti_receive_rows(r, a, stage, 0, part->gradient_stream[0]));
         HETI_TRY(heti_do_work(r, &work, heti_backward));
-        HETI_TRY(heti_hand_over(r, a, stage, 0, part->gradient_stream[last], rows));
+        HETI_TRY(heti_hand_over(r, a, stage, 0, part->gradient_stream[last]));
     }
     if (a->kind != HET_ACTION_I) heti_close_slot(slot);
     return HET_OK;
@@ -11921,6 +12638,13 @@ static het_result heti_fall_silent(heti_rank *r) {
 }
 #endif
 
+/* 0: the job is generation, which the last group of a team does. */
+static int heti_infers(const heti_rank *r) {
+    int64_t count;
+    const het_team_member *team = het_plan_team(r->ctx->share.plan, r->rank, &count);
+    return r->ctx->task.job != HETI_JOB_INFER || !team || team[r->part->member].group == team[count - 1].group;
+}
+
 static het_result heti_execute(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
@@ -11930,7 +12654,7 @@ static het_result heti_execute(heti_rank *r) {
     for (i = 0; i < part->actions; i++) {
         const het_action *a = &part->action[i];
         het_record *record = recorded ? &part->record[part->records] : &r->unrecorded;
-        if (!heti_takes_part(ctx, a)) continue;
+        if (!heti_takes_part(ctx, a) || !heti_infers(r)) continue;
         r->doing = a;
 #ifdef HETI_THREADS
         if (ctx->desc.emulate.test_hang &&
@@ -11941,6 +12665,7 @@ static het_result heti_execute(heti_rank *r) {
         record->action = *a;
         record->rank = HETI_CAST(int32_t, r->rank);
         record->bytes = 0;
+        record->exchange = 0.0;
         record->start = record->end = heti_now() - r->began;
         r->present = record;
         HETI_TRY(heti_run_action(r, a, record));
@@ -11951,7 +12676,8 @@ static het_result heti_execute(heti_rank *r) {
     }
     r->doing = NULL;
     HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction", -1));
-    for (i = 0; i < 2; i++) HETI_TRY(heti_await_post(r, &part->outgoing[i].post, "a receive", -1));
+    for (i = 0; i < 2 && ctx->world.ranks > 1; i++)
+        HETI_TRY(heti_await_message(r, &part->outgoing[i], "a receive"));
     return HET_OK;
 }
 
@@ -12086,8 +12812,10 @@ static void heti_run_rank(heti_rank *r) {
 /* Nobody outside writes into this rank's buffers any more. */
 static void heti_drain_rank(heti_rank *r) {
     heti_part *part = r->part;
-    int64_t m;
-    for (m = 0; m < part->message_count + 2; m++) heti_drain_post(r->ctx, &heti_message_at(part, m)->post);
+    int64_t m, i;
+    for (m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
+        for (i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &heti_message_at(part, m)->post[i]);
+    for (m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
     for (m = 0; m < HETI_RING_WINDOW; m++) {
         heti_drain_post(r->ctx, &part->ring.send[m]);
         heti_drain_post(r->ctx, &part->ring.receive[m]);
@@ -12354,8 +13082,23 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     return HET_OK;
 }
 
+/* The most tokens that het_infer can take at once: what the last member of each team has room for,
+   in all processes alike. */
+static int64_t heti_infer_rows(const het_ctx *ctx) {
+    const het_plan *plan = ctx->share.plan;
+    const int64_t slice = heti_slice_rows(ctx);
+    int64_t i, k, most = slice;
+    for (i = 0; i < plan->members; i++) {
+        double all = 0.0;
+        if (i + 1 < plan->members && plan->member[i + 1].leader == plan->member[i].leader) continue;
+        for (k = i; k >= 0 && plan->member[k].leader == plan->member[i].leader; k--) all += plan->member[k].share;
+        most = heti_min(most, heti_share_rows(ctx, slice, plan->member[i].share / all));
+    }
+    return most;
+}
+
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
-    const int64_t most = ctx->rank[0].part->slice_rows, vocab = ctx->desc.model.vocab;
+    const int64_t most = heti_infer_rows(ctx), vocab = ctx->desc.model.vocab;
     heti_rank *head;
     het_result result;
     int64_t first, p, pipeline = 0, rank;
@@ -12373,6 +13116,7 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
         HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
     }
     rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
+    rank = heti_team_rank(ctx->share.plan, rank, heti_team_size(ctx->share.plan, rank) - 1);
     head = heti_local_rank(ctx, rank);
     result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;
     if (result != HET_OK) return heti_move_error(ctx, head);

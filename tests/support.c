@@ -488,7 +488,7 @@ void support_group_end(support_group *group)
     for (i = 0; i < group->count; i++) support_batch_end(&group->built[i]);
 }
 
-het_plan *support_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices)
+static het_plan *read_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices, int64_t heads)
 {
     het_plan_desc desc;
     het_plan *plan = NULL;
@@ -499,8 +499,14 @@ het_plan *support_plan(const char *text, const char *schedule, int64_t units, in
     desc.ranks = ranks;
     desc.schedule = schedule;
     desc.slices = slices;
+    desc.heads = heads;
     support_expect(het_plan_read(&desc, text, strlen(text), &plan, &error), HET_OK, error.text, "", text, __LINE__);
     return plan;
+}
+
+het_plan *support_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices)
+{
+    return read_plan(text, schedule, units, ranks, slices, 0);
 }
 
 void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks)
@@ -528,7 +534,7 @@ void support_run_ranks(support_run *run, int64_t ranks)
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)
 {
     het_plan_free(run->plan);
-    run->plan = support_plan(text, schedule, 2 * run->desc.model.layers + 2, run->desc.layout.device_count, slices);
+    run->plan = read_plan(text, schedule, 2 * run->desc.model.layers + 2, run->desc.layout.device_count, slices, run->desc.model.kv_heads);
     run->desc.layout.plan = run->plan;
 }
 

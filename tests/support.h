@@ -129,7 +129,7 @@ het_plan *support_plan(const char *text, const char *schedule, int64_t units, in
 
 /* A description, and what it points to: so a run is never copied. One device by default; support_run_ranks gives it several, support_run_plan
    those it has a plan. Anything else is set in desc and device directly. */
-#define SUPPORT_MAX_RANKS 4
+#define SUPPORT_MAX_RANKS 8
 typedef struct support_run {
     het_desc desc;
     het_device_desc device[SUPPORT_MAX_RANKS];

@@ -5,7 +5,7 @@
 
 #define STEPS 5
 #define BLOCKS 6
-#define RANKS SUPPORT_MAX_RANKS
+#define RANKS 4
 
 /* By the number of micro-batches: neighbouring blocks. */
 static const char *const layouts[BLOCKS + 1] = { NULL, SUPPORT_TOGETHER, "012|345", "01|23|45", "01|2|34|5", "01|2|3|4|5", SUPPORT_APART };

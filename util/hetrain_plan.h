@@ -94,6 +94,7 @@ typedef struct het_plan_desc {
                                          last rank to the first; others: one stage a rank */
     int64_t chunks;                   /* stages a rank for interleaved: 2 */
     int64_t slices;                   /* equal slices, where the text says nothing: 1 */
+    int64_t heads;                    /* key/value heads of the model, for "hp" */
     het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
     het_allocator allocator;
     uint32_t end_canary;
@@ -103,9 +104,11 @@ typedef struct het_plan_desc {
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
    "recompute": false}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
+    "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]}, ...],
     "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
    "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
-   are not named stay idle. "step" is het_plan_step, four numbers from 1 to 2^31; it is written
+   are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
+   members' key/value heads, without it each member is a group. "step" is het_plan_step, four numbers from 1 to 2^31; it is written
    where it is known.
    Or a shorthand, which must use all ranks:
    dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave.
@@ -117,6 +120,9 @@ typedef struct het_plan_desc {
                          head, | between stages, *n repeats a letter or (...); blanks and commas
                          mean nothing; m (multi-token prediction) is not supported. dpDx may stand
                          in front
+   ...xcp3 | ...xhp2     behind any of them: a team of so many neighbouring ranks in place of each
+                         rank, parallel by context or by heads; alone: one team of all units.
+                         cp:5,3,2 and hp:6,2 give shares of the rows, hp also of the heads
    Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length,
                                                         het_plan **plan, het_error *error);
@@ -1044,7 +1050,7 @@ static het_result heti_p_plans_room(heti_p_plans *r) {
     for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
     for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
     for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
-    r->count.pipelines = r->count.stages = 0;
+    r->count.pipelines = r->count.stages = r->count.members = 0;
     return HET_OK;
 }
 
@@ -1239,9 +1245,62 @@ static het_result heti_p_plans_step(heti_p_plans *r) {
     return HET_OK;
 }
 
+/* Integers of a team: ranks, or the heads of one of its groups. */
+static het_result heti_p_plans_integers(heti_p_plans *r, int64_t *to, int64_t *count) {
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        if (*count == HETRAIN_MAX_TEAM)
+            return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %d ranks",
+                               HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
+        het_json_integer(&r->json, &to[(*count)++]);
+    }
+    return heti_p_plans_syntax(r);
+}
+
+static het_result heti_p_plans_team(heti_p_plans *r) {
+    static const char *const heti_p_keys[] = { "ranks", "shares", "heads" };
+    int64_t rank[HETRAIN_MAX_TEAM], group[HETRAIN_MAX_TEAM], heads[HETRAIN_MAX_TEAM], ranks = 0, shares = 0, divided = 0;
+    double share[HETRAIN_MAX_TEAM];
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int64_t groups = 0, i;
+    int found;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 3, key, length, &seen, &found));
+        if (found == 0) HETI_T_TRY(heti_p_plans_integers(r, rank, &ranks));
+        else if (found == 1)
+            HETI_T_TRY(heti_p_plans_reals(r, "the share of member", 0.0, HETRAIN_MAX_TEAM, share, &shares));
+        else {
+            het_json_enter(&r->json, HET_JSON_ARRAY);
+            for (; het_json_next(&r->json, NULL, 0, NULL); groups++) {
+                i = divided;
+                HETI_T_TRY(heti_p_plans_integers(r, heads, &divided));
+                for (; i < divided; i++) group[i] = groups;
+            }
+        }
+    }
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if (ranks == 0 || ((seen & 2u) != 0 && shares != ranks) || ((seen & 4u) != 0 && divided != ranks))
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: a team of %d ranks has %d shares and divides "
+                                                      "heads among %d", ranks, shares, divided);
+    for (i = 0; i < ranks; i++) {
+        het_team_member *m = r->plan != NULL ? &r->plan->member[r->count.members + i] : NULL;
+        if (m == NULL) continue;
+        m->leader = rank[0];
+        m->rank = rank[i];
+        m->share = shares > 0 ? share[i] : 1.0;
+        m->group = divided > 0 ? group[i] : i;
+        m->heads = divided > 0 ? heads[i] : 0;
+    }
+    r->count.members += ranks;
+    return HET_OK;
+}
+
 static het_result heti_p_plans_json(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
-                                            "step" };
+                                            "step", "teams" };
     unsigned seen = 0;
     char key[32];
     size_t length = 0;
@@ -1249,7 +1308,7 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
     r->json = het_json_start(r->text, r->length);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 6, key, length, &seen, &found));
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 7, key, length, &seen, &found));
         if (found == 1) HETI_T_TRY(heti_p_plans_state(r));
         else if (found == 2) HETI_T_TRY(heti_p_plans_slices(r));
         else if (found == 3) HETI_T_TRY(heti_p_plans_name(r));
@@ -1257,7 +1316,8 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
         else if (found == 5) HETI_T_TRY(heti_p_plans_step(r));
         else {
             het_json_enter(&r->json, HET_JSON_ARRAY);
-            while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_p_plans_pipeline(r));
+            while (het_json_next(&r->json, NULL, 0, NULL))
+                HETI_T_TRY(found == 6 ? heti_p_plans_team(r) : heti_p_plans_pipeline(r));
         }
     }
     het_json_end(&r->json);
@@ -1268,7 +1328,7 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
 
 /* ---- shorthands ---- */
 
-typedef enum heti_p_cuts { HETI_P_CUT_EVEN, HETI_P_CUT_RANGES, HETI_P_CUT_LAYOUT } heti_p_cuts;
+typedef enum heti_p_cuts { HETI_P_CUT_EVEN = 0, HETI_P_CUT_RANGES, HETI_P_CUT_LAYOUT } heti_p_cuts;
 
 typedef struct heti_p_shorthand {
     int64_t data, pipe;    /* D and P; 0: what the ranks leave */
@@ -1276,6 +1336,9 @@ typedef struct heti_p_shorthand {
     int64_t stages, unit;  /* closed so far, and the next unit */
     heti_p_cuts cut;
     int32_t place;         /* het_placement */
+    int64_t team;          /* ranks in place of each */
+    int32_t by_heads;
+    double share[HETRAIN_MAX_TEAM];
 } heti_p_shorthand;
 
 static het_result heti_p_short_fail(const heti_p_plans *r, size_t at, const char *what) {
@@ -1432,9 +1495,74 @@ static het_result heti_p_short_layout(heti_p_plans *r, heti_p_shorthand *s) {
     return HET_OK;
 }
 
+/* The numbers of "cp:5,3,2". */
+static het_result heti_p_short_shares(heti_p_plans *r, heti_p_shorthand *s) {
+    for (s->team = 0;;) {
+        const int64_t share = heti_p_short_number(r);
+        if (share < 0) return heti_p_short_fail(r, r->at, "no share");
+        if (s->team == HETRAIN_MAX_TEAM)
+            return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %d ranks",
+                               HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
+        s->share[s->team++] = HETI_T_CAST(double, share);
+        if (r->at == r->length) return HET_OK;
+        if (!heti_p_short_word(r, ",")) return heti_p_short_fail(r, r->at, "',' was expected");
+    }
+}
+
+/* "cpN", "hpN", "cp:..." and "hp:..." at the end, which are cut off: only they have such letters. */
+static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
+    const size_t begin = r->at;
+    int64_t i;
+    size_t at = begin;
+    s->team = 1;
+    while (at < r->length && r->text[at] != 'c' && r->text[at] != 'h') at++;
+    if (at == r->length) return HET_OK;
+    if (at > begin && r->text[at - 1] != 'x') return heti_p_short_fail(r, at, "'x' was expected");
+    r->at = at;
+    s->by_heads = heti_p_short_word(r, "hp");
+    if (!s->by_heads && !heti_p_short_word(r, "cp")) return heti_p_short_fail(r, at, "not cpN or hpN");
+    if (heti_p_short_word(r, ":")) HETI_T_TRY(heti_p_short_shares(r, s));
+    else {
+        s->team = heti_p_short_number(r);
+        if (s->team < 1 || s->team > HETRAIN_MAX_TEAM)
+            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: byte %d: teams of 1 to %d ranks",
+                               HETI_T_CAST(int64_t, at), HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
+        for (i = 0; i < s->team; i++) s->share[i] = 1.0;
+    }
+    if (r->at < r->length) return heti_p_short_fail(r, r->at, "unexpected text");
+    if (s->by_heads && s->team > r->desc.heads)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d ranks for %d key/value heads", s->team,
+                           r->desc.heads);
+    r->at = begin;
+    r->length = at > begin ? at - 1 : at;
+    return HET_OK;
+}
+
+/* Every rank's place in its team. Heads go by share as rows do, one at least. */
+static void heti_p_short_members(heti_p_plans *r, const heti_p_shorthand *s) {
+    int64_t i, k;
+    double all = 0.0;
+    for (k = 0; k < s->team; k++) all += s->share[k];
+    for (i = 0; i < r->count.members; i++) {
+        het_team_member *m = &r->plan->member[i];
+        const int64_t member = i % s->team, left = r->desc.heads - (s->team - member - 1);
+        if (member == 0) k = 0; /* heads given so far */
+        m->rank = i;
+        m->leader = i - member;
+        m->share = s->share[member];
+        m->group = s->by_heads ? 0 : member;
+        if (!s->by_heads) continue;
+        m->heads = HETI_T_CAST(int64_t, m->share / all * HETI_T_CAST(double, r->desc.heads) + 0.5);
+        m->heads = member + 1 == s->team ? r->desc.heads - k : heti_p_max(1, heti_p_min(m->heads, left - k));
+        k += m->heads;
+    }
+}
+
 /* "dp", "dpD", "pp", "ppP", "dpDx" before one of them, ranges or a layout. */
 static het_result heti_p_short_head(heti_p_plans *r, heti_p_shorthand *s) {
-    s->data = 1;
+    s->data = s->pipe = 1;
+    HETI_T_TRY(heti_p_short_team(r, s));
+    if (r->at == r->length) return HET_OK; /* one team has all units */
     if (heti_p_short_word(r, "dp")) {
         s->data = heti_p_short_number(r);
         if (s->data == 0) return heti_p_short_fail(r, 0, "no pipelines");
@@ -1460,7 +1588,10 @@ static het_result heti_p_short_head(heti_p_plans *r, heti_p_shorthand *s) {
 
 /* D and P from what is written and the number of ranks, which they must use up. */
 static het_result heti_p_short_shape(heti_p_plans *r, heti_p_shorthand *s) {
-    const int64_t ranks = r->desc.ranks;
+    const int64_t ranks = r->desc.ranks / s->team;
+    if (r->desc.ranks % s->team != 0)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: teams of %d ranks, there are %d", s->team,
+                           r->desc.ranks);
     if (s->cut != HETI_P_CUT_EVEN) {
         s->pipe = s->stages / s->each;
         if (s->stages % s->each != 0)
@@ -1474,7 +1605,8 @@ static het_result heti_p_short_shape(heti_p_plans *r, heti_p_shorthand *s) {
     if (s->data == 0) s->data = ranks / s->pipe;
     if (s->data * s->pipe != ranks || s->pipe == 0)
         return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d pipelines over %d ranks each make %d "
-                                                    "ranks, there are %d", s->data, s->pipe, s->data * s->pipe, ranks);
+                                                    "ranks, there are %d", s->data, s->pipe * s->team,
+                           s->data * s->pipe * s->team, r->desc.ranks);
     if (s->cut == HETI_P_CUT_EVEN) s->stages = s->pipe * s->each;
     if (s->stages > r->desc.units)
         return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: too many stages: %d for %d units", s->stages,
@@ -1503,7 +1635,7 @@ static void heti_p_short_fill(const heti_p_plans *r, const heti_p_shorthand *s) 
             het_stage *stage = &plan->stage[p * s->stages + k];
             *stage = plan->stage[k];
             stage->pipeline = p;
-            stage->rank = p / s->copies * s->pipe + heti_p_short_rank(s, p % s->copies, k);
+            stage->rank = (p / s->copies * s->pipe + heti_p_short_rank(s, p % s->copies, k)) * s->team;
             stage->recompute = heti_p_plans_recompute(r, stage);
         }
         plan->first_stage[p + 1] = (p + 1) * s->stages;
@@ -1529,7 +1661,10 @@ static het_result heti_p_plans_shorthand(heti_p_plans *r) {
     HETI_T_TRY(heti_p_short_shape(r, &s));
     r->count.pipelines = s.data * s.copies;
     r->count.stages = r->count.pipelines * s.stages;
+    r->count.members = s.team > 1 ? r->desc.ranks : 0;
     HETI_T_TRY(heti_p_plans_room(r));
+    r->count.members = r->plan->members;
+    heti_p_short_members(r, &s);
     if (s.cut != HETI_P_CUT_EVEN) HETI_T_TRY(heti_p_short_cut(r, &s)); /* the first pass found no error, this stores */
     heti_p_short_fill(r, &s);
     return HET_OK;
@@ -1617,6 +1752,34 @@ static void heti_p_plans_put_reals(heti_t_text *out, const char *key, const doub
     heti_t_put(out, "]");
 }
 
+/* One of a team's lists: 0 ranks, 1 shares, 2 heads by group. */
+static void heti_p_plans_put_members(heti_t_text *out, const het_team_member *team, int64_t count, int what) {
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        const int next = i > 0 && team[i].group != team[i - 1].group;
+        heti_t_put(out, i == 0 ? "" : what == 2 && next ? "], [" : ", ");
+        if (what == 1) heti_p_plans_number(out, team[i].share);
+        else heti_t_format(out, "%d", what == 0 ? team[i].rank : team[i].heads);
+    }
+}
+
+static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
+    int64_t i, k, count;
+    for (i = 0; i < plan->members; i += count) {
+        const het_team_member *team = het_plan_team(plan, plan->member[i].rank, &count);
+        int heads = 0;
+        for (k = 0; k < count; k++) heads |= team[k].heads > 0;
+        heti_t_put(out, i > 0 ? ",\n    {\"ranks\": [" : ",\n  \"teams\": [\n    {\"ranks\": [");
+        heti_p_plans_put_members(out, team, count, 0);
+        heti_t_put(out, "], \"shares\": [");
+        heti_p_plans_put_members(out, team, count, 1);
+        if (heads) heti_t_put(out, "], \"heads\": [[");
+        if (heads) heti_p_plans_put_members(out, team, count, 2);
+        heti_t_put(out, heads ? "]]}" : "]}");
+    }
+    if (plan->members > 0) heti_t_put(out, "\n  ]");
+}
+
 HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to) {
     char room[4096];
     heti_t_text out;
@@ -1640,6 +1803,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     heti_t_put(&out, "\n  ]");
     heti_p_plans_put_reals(&out, "state_shares", plan->state_share, plan->ranks);
     heti_p_plans_put_reals(&out, "slices", plan->slice_share, plan->slices);
+    heti_p_plans_put_teams(&out, plan);
     heti_t_put(&out, ",\n  \"memory_limit\": ");
     heti_p_plans_number(&out, plan->memory_limit);
     if (plan->step.length > 0)
