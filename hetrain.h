@@ -77,6 +77,7 @@ int main(int argc, char **argv) {
    * A plan (>>plan_api) is a set of pipelines. A pipeline is a list of stages, each a rank and a
      run of units; together they hold the chain once. Pipelines share the micro-batches of a step
      among them by their shares. A micro-batch may be cut into slices that follow each other.
+   * A team is ranks that run a stage together, each with some of a micro-batch's rows.
    * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I
      for inputs and W for weights) of a stage, messages, then REDUCE, VERDICT, STEP, GATHER. It is
      made for max_micro_batches; a step with fewer leaves out the actions of those that are not
@@ -951,8 +952,8 @@ typedef struct het_team {
     /* Member m has box have[m] of a tensor, in `from`, and gets want[m] of it, in `to`, a row every
        `width` floats from the box's first element on. All members make the same calls with the same
        boxes. Comes back when `to` is there and `from` is free again. */
-    het_result (*move)(const struct het_unit_call *call, float *from, const het_box *have, int64_t from_width, float *to,
-                       const het_box *want, int64_t to_width);
+    het_result (*move)(const struct het_unit_call *call, float *from, const het_box *have, int64_t from_width,
+                       float *to, const het_box *want, int64_t to_width);
     void *self;
 } het_team;
 

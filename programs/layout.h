@@ -183,7 +183,7 @@ static inline int layout_links(layout *l, const char *list) {
 }
 
 /* plan: a file of JSON or a shorthand, from option `option_name`; schedule: a generator's name or a file of lists; both may be NULL. */
-static inline int layout_plan(layout *l, const char *option_name, const char *plan, const char *schedule, int64_t units, int64_t ranks,
+static inline int layout_plan(layout *l, const char *option_name, const char *plan, const char *schedule, const het_model_desc *model, int64_t ranks,
                               int64_t slices) {
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
@@ -195,7 +195,7 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     const char *text = plan_text(option_name, plan != NULL ? plan : "dp", &read, &length, &status);
     if (text == NULL) return status;
     memset(&desc, 0, sizeof desc);
-    desc.units = units, desc.ranks = ranks, desc.slices = slices;
+    desc.units = 2 * model->layers + 2, desc.ranks = ranks, desc.slices = slices, desc.heads = model->kv_heads;
     desc.schedule = file ? NULL : schedule;
     result = het_plan_read(&desc, text, length, &l->plan, &error);
     free(read);
@@ -241,8 +241,10 @@ static inline int64_t layout_idle(const het_plan *plan, int64_t micro_batches, u
         memset(member, 0, sizeof member);
         for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
             const int64_t rank = plan->stage[g].rank;
+            int64_t i, count;
+            const het_team_member *team = het_plan_team(plan, rank, &count);
             if (!member[rank]) member[rank] = 1, members++;
-            if (counts[p] > 0) idle[rank] = 0;
+            for (i = 0; i < count && counts[p] > 0; i++) idle[team != NULL ? team[i].rank : rank] = 0;
         }
         poor[p] = counts[p] > 0 && counts[p] < members;
         sum += poor[p];

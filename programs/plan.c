@@ -17,7 +17,7 @@ typedef struct settings {
         *schedules,
         *out;
     int64_t sequences, tokens, granule, alone, seed;
-    int64_t ranks, micro_batches, chunks, slices, units, unit, complete, dark, json;
+    int64_t ranks, micro_batches, chunks, slices, units, heads, unit, complete, dark, json;
     double memory_limit, seconds;
 } settings;
 
@@ -220,6 +220,7 @@ static int read_plan(const settings *s, problem *p, int named) {
     int status;
     memset(&desc, 0, sizeof desc);
     desc.ranks = s->ranks;
+    desc.heads = s->heads;
     desc.chunks = s->chunks;
     desc.slices = s->slices;
     desc.units = s->units > 0 ? s->units : s->ranks * 2 * (s->chunks > 0 ? s->chunks : 2);
@@ -782,6 +783,7 @@ static int price_model(settings *s, problem *p, het_profile **profile) {
     desc.limits.max_tokens = desc.model.context, desc.limits.max_sequences = 1;
     if (s->model != NULL && (status = profile_check("--profile", s->profile, *profile, &desc, s->model)) != 0) return status;
     s->units = (*profile)->units;
+    s->heads = desc.model.kv_heads;
     s->unit = 3;
     if ((status = price_devices(s, p, *profile)) != 0) return status;
     if (s->plan != NULL || s->simulate != NULL) status = read_plan(s, p, s->simulate != NULL && !are_lists(s));

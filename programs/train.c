@@ -96,7 +96,7 @@ static const option options[] = {
     { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED,...: ranks whose emulated speed changes before these steps" },
     OPTION_TITLE("How the work is divided, with the same bits"),
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
-     "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
+     "dp, pp, dp2xpp2, pp2xcp2 (teams by context, hp2 by heads), pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
@@ -837,7 +837,7 @@ static int configure_context(job *j) {
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
     d->layout.transport = j->transport;
     if (!automatic && (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1)) {
-        status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, 2 * d->model.layers + 2, j->ranks.world, s->slices);
+        status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices);
         if (status != 0) return status;
         d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;
         if ((status = follow_plan(j)) != 0) return status;
@@ -1514,7 +1514,7 @@ static int check_changes(job *j) {
     for (i = 0; i < j->changes && status == 0; i++) {
         planned_change *c = &j->change[i];
         if (c->rank >= 0) continue;
-        status = layout_plan(other, "--replan", c->spec, schedule, 2 * d.model.layers + 2, j->ranks.world, j->set.slices);
+        status = layout_plan(other, "--replan", c->spec, schedule, &d.model, j->ranks.world, j->set.slices);
         if (status != 0) break;
         d.layout.plan = c->plan = other->plan, d.layout.schedule = NULL;
         if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;

@@ -1,23 +1,38 @@
-/* Teams: a stage run by several unequal ranks, by rows with attention by context, by heads or both. The bits are those of one rank, and
-   messages and bytes what the formulas say. */
+/* Teams: a stage run by several unequal ranks, by rows, with attention by context, by heads or both. The bits are those of one rank, messages
+   and bytes what the formulas say, memory what was estimated; members that fail are named. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
 #include "support.h"
 
-#include "hetrain_files.h"
+#include <pthread.h>
+
+#include "hetrain_plan.h"
 
 #define STEPS 3
+/* both kinds of groups, for models with 2 and with 5 key/value heads */
+#define TWO_FOR(first, second, rest) "{\"teams\":[{\"ranks\":[0,1,2],\"shares\":[2,1,3],\"heads\":[[" first "],[" second "]]}],\"pipelines\":[{\"stages\":[" \
+    "{\"rank\":0,\"units\":[0,8]" rest "}]}]}"
+/* HexiSeq's: two groups, the second of one member; the groups of a pair behind each other */
+#define MIXED_2 TWO_FOR("1,1", "2", "")
+#define MIXED_5 TWO_FOR("3,2", "5", "")
+#define PAIR_5 TWO_FOR("5", "1,4", ",\"recompute\":true")
+/* FlashFlex's example: stages [[1, 2, 1], [2]] with layers [[2, 4, 2], [8]], batch shares [3, 1] */
+#define FLASHFLEX "{\"teams\":[{\"ranks\":[1,2],\"shares\":[3,2]},{\"ranks\":[4,5]}],\"pipelines\":[{\"share\":3,\"stages\":[{\"rank\":0,\"units\":[0,5]}," \
+    "{\"rank\":1,\"units\":[5,13]},{\"rank\":3,\"units\":[13,18]}]},{\"share\":1,\"stages\":[{\"rank\":4,\"units\":[0,18]}]}]}"
 
 typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
 
-static const layout layouts[] = {
-    { "cp2", NULL, 2, 1 }, { "cp:5,3,2", NULL, 3, 1 }, { "cp:1,0,2", NULL, 3, 1 },
-    { "hp2", NULL, 2, 1 }, { "hp:3,1", NULL, 2, 1 }, { "hp2", NULL, 2, 3 },
-    { "pp2xcp2", "1f1b", 4, 1 }, { "dp2xhp2", NULL, 4, 1 }, { "pp2xhp2", "zb-h1", 4, 2 }, { "dp2xcp2", NULL, 4, 1 },
-    { "pp2xcp2", "gpipe", 4, 1 }, { "pp2xcp2", "zb-v", 4, 1 },
-};
-
-static void run_layout(const support_result *base, support_run *run, const layout *l, const char *blocks)
+static het_model_desc team_model(het_family family, int64_t context)
 {
-    char what[200];
+    het_model_desc model = support_deep_model(family);
+    model.context = context;
+    return model;
+}
+
+static void check_layout(const support_result *base, support_run *run, const layout *l, const char *blocks)
+{
+    char what[400];
     support_run_ranks(run, l->ranks);
     support_run_plan(run, l->plan, l->schedule, l->slices);
     snprintf(what, sizeof what, "%s, %s, %d slices, family %d, %s", l->plan, l->schedule ? l->schedule : "", (int)l->slices,
@@ -25,32 +40,559 @@ static void run_layout(const support_result *base, support_run *run, const layou
     support_train_same(base, run, blocks, what);
 }
 
-static void every_layout(het_family family, const char *data, const char *blocks)
-{
-    het_model_desc model = support_deep_model(family);
-    support_result base;
-    support_run run;
-    size_t i;
-    if (strcmp(data, SUPPORT_LONG) == 0) model.context = 1200;
-    support_run_start(&run, &model, STEPS, data);
-    base = support_train(&run, blocks);
-    for (i = 0; i < sizeof layouts / sizeof layouts[0]; i++) run_layout(&base, &run, &layouts[i], blocks);
-    support_run_end(&run);
-}
+/* ---- the matrix ---- */
 
 static void teams_have_the_bits_of_one_rank(void **state)
 {
+    static const layout layouts[] = {
+        { "cp2", NULL, 2, 1 }, { "cp:5,3,2", NULL, 3, 1 }, { "cp:1,0,2", NULL, 3, 1 }, { "hp2", NULL, 2, 1 }, { "hp:3,1", NULL, 2, 3 },
+        { "pp2xcp2", "1f1b", 4, 1 }, { "dp2xhp2", NULL, 4, 1 }, { "pp2xhp2", "zb-h1", 4, 2 }, { "pp2xcp2", "zb-v", 4, 1 },
+        { "pp2xcp2", "bidirectional", 4, 1 }, { "dp2xpp2xcp2", "interleaved", 8, 1 },
+    };
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
-    size_t i;
+    size_t i, k;
     (void)state;
     for (i = 0; i < sizeof families / sizeof families[0]; i++) {
-        every_layout(families[i], SUPPORT_SHORT, "012|345");
-        every_layout(families[i], SUPPORT_LONG, "01|2");
+        const het_model_desc model = team_model(families[i], 48);
+        const layout mixed = { families[i] == HET_GPT2 || families[i] == HET_QWEN3 ? MIXED_5 : MIXED_2, NULL, 3, 1 };
+        support_result base;
+        support_run run;
+        support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+        base = support_train(&run, "012|345");
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "012|345");
+        check_layout(&base, &run, &mixed, "012345");
+        support_run_end(&run);
+    }
+}
+
+/* Sequences of 1,100 and 600 tokens that cuts lie in, with and without a window, in f32 and bf16. */
+static void long_sequences_straddle_cuts(void **state)
+{
+    static const layout layouts[] = { { "cp3", NULL, 3, 1 }, { "cp:1,3", NULL, 2, 1 }, { "hp:4,1", NULL, 2, 2 }, { MIXED_5, NULL, 3, 1 }, { PAIR_5, NULL, 3, 1 },
+                                      { "pp2xcp2", "zb-h1", 4, 1 } };
+    int kind;
+    size_t k;
+    (void)state;
+    for (kind = 0; kind < 3; kind++) {
+        het_model_desc model = team_model(HET_QWEN3, 1200);
+        support_result base;
+        support_run run;
+        if (kind == 1) model.window = 300;
+        support_run_start(&run, &model, 2, SUPPORT_LONG);
+        run.desc.dtype = kind == 2 ? HET_BF16 : HET_F32;
+        base = support_train(&run, "01|2");
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], k % 2 ? "012" : "01|2");
+        support_run_end(&run);
+    }
+}
+
+static void layouts_of_the_literature(void **state)
+{
+    const layout flashflex = { FLASHFLEX, "1f1b", 6, 1 };
+    het_model_desc model = support_model(HET_LLAMA);
+    support_result base;
+    support_run run;
+    (void)state;
+    model.layers = 8;
+    support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+    base = support_train(&run, SUPPORT_APART);
+    check_layout(&base, &run, &flashflex, SUPPORT_APART);
+    check_layout(&base, &run, &flashflex, "01|2345");
+    support_run_end(&run);
+}
+
+/* ---- drawn at random ---- */
+
+static void draw_team(uint64_t *seed, int64_t *rank, int64_t heads, char *text, size_t capacity)
+{
+    const int64_t members = 1 + support_below(seed, 3), first = *rank;
+    int64_t groups = support_below(seed, 2) ? members : 1 + support_below(seed, members), i, at, left, of_group;
+    if (members - (groups - 1) > heads) groups = members; /* no more members of a group than heads */
+    if (members == 1) {
+        ++*rank;
+        text[0] = 0;
+        return;
+    }
+    at = snprintf(text, capacity, "{\"ranks\":[");
+    for (i = 0; i < members; i++) at += snprintf(text + at, capacity - (size_t)at, "%s%d", i ? "," : "", (int)(first + i));
+    at += snprintf(text + at, capacity - (size_t)at, "],\"shares\":[");
+    for (i = 0; i < members; i++) at += snprintf(text + at, capacity - (size_t)at, "%s%d", i ? "," : "", i == 0 ? 1 : (int)support_below(seed, 4));
+    at += snprintf(text + at, capacity - (size_t)at, "]");
+    if (groups < members) { /* the last group has the rest */
+        at += snprintf(text + at, capacity - (size_t)at, ",\"heads\":[");
+        for (i = 0; i < groups; i++) {
+            of_group = i + 1 < groups ? 1 : members - (groups - 1);
+            at += snprintf(text + at, capacity - (size_t)at, "%s[", i ? "," : "");
+            for (left = heads; of_group > 0; of_group--) {
+                const int64_t own = of_group == 1 ? left : 1 + support_below(seed, left - (of_group - 1));
+                at += snprintf(text + at, capacity - (size_t)at, "%d%s", (int)own, of_group > 1 ? "," : "]");
+                left -= own;
+            }
+        }
+        at += snprintf(text + at, capacity - (size_t)at, "]");
+    }
+    snprintf(text + at, capacity - (size_t)at, "}");
+    *rank += members;
+}
+
+/* One or two pipelines of one to three stages, each on a team of one to three ranks. */
+static int64_t draw_plan(uint64_t *seed, int64_t units, int64_t heads, char *text, size_t capacity)
+{
+    char teams[2000] = "", stages[2000] = "", team[400];
+    const int64_t pipelines = 1 + support_below(seed, 2);
+    int64_t rank = 0, p, s, t = 0, at = 0;
+    for (p = 0; p < pipelines; p++) {
+        const int64_t count = 1 + support_below(seed, pipelines == 1 ? 3 : 2);
+        int64_t unit = 0;
+        at += snprintf(stages + at, sizeof stages - (size_t)at, "%s{\"share\":%d,\"stages\":[", p ? "," : "", 1 + (int)support_below(seed, 2));
+        for (s = 0; s < count; s++) {
+            const int64_t leader = rank, end = s + 1 == count ? units : unit + 1 + support_below(seed, units - unit - (count - 1 - s));
+            if (rank + 3 + (pipelines - p - 1) * 2 + (count - 1 - s) > SUPPORT_MAX_RANKS) team[0] = 0, rank++;
+            else draw_team(seed, &rank, heads, team, sizeof team);
+            if (team[0]) t += snprintf(teams + t, sizeof teams - (size_t)t, "%s%s", t ? "," : "", team);
+            at += snprintf(stages + at, sizeof stages - (size_t)at, "%s{\"rank\":%d,\"units\":[%d,%d],\"recompute\":%s}", s ? "," : "", (int)leader,
+                           (int)unit, (int)end, support_below(seed, 3) == 0 ? "true" : "false");
+            unit = end;
+        }
+        at += snprintf(stages + at, sizeof stages - (size_t)at, "]}");
+    }
+    snprintf(text, capacity, "{\"teams\":[%s],\"pipelines\":[%s]}", teams, stages);
+    return rank;
+}
+
+/* Text, ranks and all else of a round: whatever it is, the bits are those of one rank. */
+static void one_round(int round)
+{
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
+    static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1", "greedy" };
+    static const char *const blocks[] = { "012345", "0|12345", "012|345", "51|0234", "5|4|3|2|1|0", "03|14|25" };
+    uint64_t seed = (uint64_t)round * 7919 + 3;
+    het_model_desc model = team_model(families[support_below(&seed, 4)], 48);
+    char text[4200], what[4400];
+    const char *layout;
+    support_result base;
+    support_run run;
+    int64_t ranks, r;
+    if (support_below(&seed, 2)) model.dropout = 0.2f;
+    if (support_below(&seed, 3) == 0) model.window = 7;
+    support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+    run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
+    layout = blocks[support_below(&seed, 6)];
+    base = support_train(&run, layout);
+    ranks = draw_plan(&seed, 8, model.kv_heads, text, sizeof text);
+    support_run_mixed(&run, (int)support_below(&seed, 6), &seed);
+    support_run_ranks(&run, ranks);
+    run.desc.layout.shard_gradients = support_below(&seed, 3) == 0 ? HET_YES : HET_NO;
+    run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
+    support_run_plan(&run, text, schedules[support_below(&seed, 4)], 1);
+    if (strcmp(run.plan->schedule, "zb-h1") == 0 || strcmp(run.plan->schedule, "greedy") == 0) run.desc.layout.backward = HET_BACKWARD_FUSED;
+    for (r = 0; r < ranks; r++) run.plan->state_share[r] = (double)(1 + support_below(&seed, 3));
+    snprintf(what, sizeof what, "round %d: %s %s %s", round, run.plan->schedule, layout, text);
+    support_train_same(&base, &run, layout, what);
+    support_run_end(&run);
+}
+
+static void random_teams_have_the_bits_of_one_rank(void **state)
+{
+    const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 40);
+    int round;
+    (void)state;
+    for (round = first; round < first + rounds; round++) one_round(round);
+}
+
+/* ---- evaluation, generation, other plans ---- */
+
+static void teams_evaluate_and_generate(void **state)
+{
+    static const layout layouts[] = { { "cp:2,1", NULL, 2, 1 }, { "hp:3,2", NULL, 2, 2 }, { MIXED_5, NULL, 3, 1 }, { PAIR_5, NULL, 3, 1 }, { "pp2xhp2", NULL, 4, 1 },
+                                      { "pp2xcp2", NULL, 4, 1 } };
+    static const int32_t token[] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7, 9 };
+    const het_model_desc model = team_model(HET_QWEN3, 48);
+    support_group group;
+    support_run run;
+    float want[2][61], got[61];
+    double loss;
+    het_step_info info;
+    het_ctx *ctx;
+    size_t k;
+    (void)state;
+    support_run_start(&run, &model, 1, SUPPORT_SHORT);
+    support_group_start(&group, &run.data, 0, "012|345");
+    ctx = support_create(&run.desc);
+    EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &info));
+    loss = info.loss;
+    EXPECT_OK(het_infer(ctx, token, 9, 0, want[0]));
+    EXPECT_OK(het_infer(ctx, token + 9, 5, 9, want[1]));
+    het_destroy(ctx);
+    for (k = 0; k < 2 * sizeof layouts / sizeof layouts[0]; k++) {
+        const layout *l = &layouts[k / 2];
+        support_run_ranks(&run, l->ranks);
+        support_run_plan(&run, l->plan, l->schedule, l->slices);
+        run.desc.inference = k % 2 ? HET_YES : HET_NO;
+        ctx = support_create(&run.desc);
+        EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &info));
+        if (info.loss < loss || info.loss > loss) fail_msg("%s: loss %.17g, not %.17g", l->plan, info.loss, loss);
+        EXPECT_OK(het_infer(ctx, token, 9, 0, got));
+        if (memcmp(got, want[0], sizeof got) != 0) fail_msg("%s: logits differ", l->plan);
+        EXPECT_OK(het_infer(ctx, token + 9, 5, 9, got));
+        if (memcmp(got, want[1], sizeof got) != 0) fail_msg("%s: logits behind kept keys differ", l->plan);
+        het_destroy(ctx);
+    }
+    support_group_end(&group);
+    support_run_end(&run);
+}
+
+/* From one rank's plan to teams and to other teams between steps. */
+static void replans_to_teams_do_not_show(void **state)
+{
+    static const layout layouts[] = { { "cp:2,1,1", NULL, 3, 1 }, { MIXED_2, NULL, 3, 1 }, { "dp", NULL, 3, 1 } };
+    const het_model_desc model = team_model(HET_LLAMA, 48);
+    support_run run;
+    support_result base;
+    het_ctx *ctx;
+    size_t k;
+    (void)state;
+    support_run_start(&run, &model, 3, SUPPORT_SHORT);
+    base = support_train(&run, "012|345");
+    support_run_ranks(&run, 3);
+    support_run_plan(&run, "pp", NULL, 1);
+    ctx = support_create(&run.desc);
+    for (k = 0; k < 3; k++) {
+        het_replan_desc to;
+        memset(&to, 0, sizeof to);
+        support_run_plan(&run, layouts[k].plan, NULL, 1);
+        to.plan = run.plan;
+        EXPECT_OK(het_replan(ctx, &to));
+        assert_true(support_step(ctx, &run.data, (int)k, "012|345").gradient_norm >= base.norm[k]);
+    }
+    assert_true(support_hash(ctx) == base.weights);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* ---- messages and bytes ---- */
+
+/* Which rows a rank had of a micro-batch, as its hook saw them. */
+typedef struct seen { pthread_mutex_t lock; int64_t first[4], rows[4]; } seen;
+
+static het_result see(void *user, const het_hook_info *info)
+{
+    seen *s = (seen *)user;
+    pthread_mutex_lock(&s->lock);
+    s->first[info->rank] = info->row;
+    s->rows[info->rank] = info->rows;
+    pthread_mutex_unlock(&s->lock);
+    return HET_OK;
+}
+
+typedef struct counts { int64_t messages, bytes; } counts;
+
+static void add(counts *c, int64_t messages, int64_t bytes)
+{
+    if (bytes == 0) return;
+    c->messages += messages;
+    c->bytes += messages * bytes;
+}
+
+/* One micro-batch, third step; the plan's members, alone or all in one group. */
+static void check_traffic(const char *plan, int64_t ranks, const char *blocks, const int64_t *heads, int expect_none, het_choice recompute)
+{
+    const het_model_desc model = team_model(HET_QWEN3, 1200);
+    const int64_t e4 = 4 * model.head_size, g = model.heads / model.kv_heads;
+    int64_t before[4][4][2], i, j, s, row[5] = { 0 }, sum = 0;
+    counts want[4][4];
+    support_group group;
+    support_run run;
+    seen rows;
+    het_ctx *ctx;
+    memset(want, 0, sizeof want);
+    memset(&rows, 0, sizeof rows);
+    pthread_mutex_init(&rows.lock, NULL);
+    support_run_start(&run, &model, 3, blocks);
+    run.desc.host.hook = see;
+    run.desc.host.user = &rows;
+    run.desc.layout.recompute = recompute; /* keys and values of earlier rows are kept all the same */
+    support_run_ranks(&run, ranks);
+    support_run_plan(&run, plan, NULL, 1);
+    support_group_start(&group, &run.data, 2, strchr(blocks, '|') ? "012" : "0");
+    ctx = support_create(&run.desc);
+    for (i = 0; i < 2; i++) (void)support_step(ctx, &run.data, (int)i, strchr(blocks, '|') ? "012" : "0");
+    for (i = 0; i < ranks; i++) {
+        het_timeline t;
+        het_get_timeline(ctx, i, &t);
+        for (j = 0; j < ranks; j++) before[i][j][0] = t.traffic[j].exchanges, before[i][j][1] = t.traffic[j].exchange_bytes;
+    }
+    EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+    for (i = 0; i < ranks; i++) {
+        assert_int_equal(rows.first[i], row[i]); /* they follow each other */
+        row[i + 1] = row[i] + rows.rows[i];
+    }
+    assert_int_equal(row[ranks], group.batch[0].tokens);
+    for (j = 0; j < ranks; j++) { /* TEAMS.md, section 4: of each attention, forward and backward */
+        int64_t first = 0;
+        for (s = 0; s < group.batch[0].sequences; s++)
+            if (group.batch[0].sequence_start[s] <= row[j]) first = group.batch[0].sequence_start[s];
+        for (i = 0; i < ranks; i++) {
+            const int64_t n = rows.rows[i], low = first > row[i] ? first : row[i], both = row[i + 1] > low ? row[i + 1] - low : 0;
+            if (i == j) continue;
+            if (heads) { /* q, k, v and do of i's rows to j; o, dq, dk, dv of j's heads... are j's rows of i's */
+                add(&want[i][j], 2, n * g * heads[j] * e4);
+                add(&want[i][j], 2, n * heads[j] * e4);
+                add(&want[i][j], 2, rows.rows[j] * g * heads[i] * e4);
+                add(&want[i][j], 2, rows.rows[j] * heads[i] * e4);
+            } else if (i < j && rows.rows[j] > 0) add(&want[i][j], 2, both * model.kv_heads * e4); /* k, v */
+            if (!heads && i == j - 1) add(&want[j][i], 2, (row[j] - first) * model.kv_heads * e4); /* dk, dv */
+        }
+    }
+    for (i = 0; i < ranks; i++) {
+        het_timeline t;
+        het_get_timeline(ctx, i, &t);
+        for (j = 0; j < ranks; j++) {
+            const int64_t messages = t.traffic[j].exchanges - before[i][j][0], bytes = t.traffic[j].exchange_bytes - before[i][j][1];
+            if (messages != model.layers * want[i][j].messages || bytes != model.layers * want[i][j].bytes)
+                fail_msg("%s, %s: rank %d sends %d %d messages of %d bytes, not %d of %d", plan, blocks, (int)i, (int)j, (int)messages, (int)bytes,
+                         (int)(model.layers * want[i][j].messages), (int)(model.layers * want[i][j].bytes));
+            sum += bytes;
+        }
+    }
+    assert_true(expect_none ? sum == 0 : sum > 0);
+    print_message("%s, %s: %d bytes; all-reduces of Megatron's kind: %d\n", plan, blocks, (int)sum,
+                  (int)(model.layers * 8 * (ranks - 1) * row[ranks] * model.width * 4));
+    het_destroy(ctx);
+    support_group_end(&group);
+    support_run_end(&run);
+    pthread_mutex_destroy(&rows.lock);
+}
+
+static void traffic_is_what_the_formulas_say(void **state)
+{
+    static const int64_t even[] = { 3, 2 }, uneven[] = { 4, 1 };
+    (void)state;
+    check_traffic("cp3", 3, SUPPORT_LONG, NULL, 0, HET_YES);
+    check_traffic("cp:1,3", 2, SUPPORT_LONG, NULL, 0, HET_NO);
+    check_traffic("cp:1,0,2", 3, "1150", NULL, 0, HET_NO);
+    check_traffic("cp2", 2, "512|512|512", NULL, 1, HET_NO); /* no sequence straddles a cut */
+    check_traffic("hp2", 2, SUPPORT_LONG, even, 0, HET_NO);
+    check_traffic("hp:3,1", 2, SUPPORT_LONG, uneven, 0, HET_NO);
+}
+
+/* ---- memory ---- */
+
+typedef struct counted { pthread_mutex_t lock; size_t live, peak; } counted;
+
+static void *counted_alloc(void *user, size_t size, size_t align)
+{
+    counted *c = (counted *)user;
+    void *p = NULL;
+    pthread_mutex_lock(&c->lock);
+    if (posix_memalign(&p, align, size) == 0) c->live += size;
+    if (c->live > c->peak) c->peak = c->live;
+    pthread_mutex_unlock(&c->lock);
+    return p;
+}
+
+static void counted_free(void *user, void *p, size_t size)
+{
+    counted *c = (counted *)user;
+    pthread_mutex_lock(&c->lock);
+    c->live -= size;
+    pthread_mutex_unlock(&c->lock);
+    free(p);
+}
+
+/* The estimate is the peak, and a member's activations fall with its share. */
+static void memory_is_what_was_estimated(void **state)
+{
+    static const layout layouts[] = { { "cp:3,1", NULL, 2, 1 }, { "hp:3,1", NULL, 2, 1 }, { MIXED_5, NULL, 3, 1 }, { "pp2xcp2", "zb-h1", 4, 1 } };
+    const het_model_desc model = team_model(HET_QWEN3, 1200);
+    support_group group;
+    support_run run;
+    size_t k;
+    (void)state;
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
+        counted count;
+        het_memory memory[4];
+        het_error error;
+        size_t sum = 0;
+        het_ctx *ctx;
+        int64_t r;
+        memset(&count, 0, sizeof count);
+        pthread_mutex_init(&count.lock, NULL);
+        support_run_start(&run, &model, 1, SUPPORT_LONG);
+        support_group_start(&group, &run.data, 0, "012");
+        support_run_ranks(&run, layouts[k].ranks);
+        support_run_plan(&run, layouts[k].plan, layouts[k].schedule, 1);
+        for (r = 0; r < layouts[k].ranks; r++) {
+            EXPECT_ERROR(het_memory_estimate(&run.desc, r, &memory[r], &error), HET_OK, error.text, "");
+            sum += memory[r].host + memory[r].device;
+        }
+        assert_true(memory[1].activations < memory[0].activations || k > 1);
+        run.desc.host.allocator.alloc = counted_alloc;
+        run.desc.host.allocator.free = counted_free;
+        run.desc.host.allocator.user = &count;
+        ctx = support_create(&run.desc);
+        EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+        if (sum != count.peak) fail_msg("%s: the estimate is %lu, the peak %lu", layouts[k].plan, (unsigned long)sum, (unsigned long)count.peak);
+        het_destroy(ctx);
+        assert_int_equal(count.live, 0);
+        support_group_end(&group);
+        support_run_end(&run);
+        pthread_mutex_destroy(&count.lock);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void refuse_plan(const char *text, int64_t ranks, const char *words)
+{
+    het_plan_desc desc;
+    het_plan *plan;
+    het_error error;
+    memset(&desc, 0, sizeof desc);
+    desc.units = 8;
+    desc.ranks = ranks;
+    desc.heads = 2;
+    error.text[0] = 0;
+    assert_true(het_plan_read(&desc, text, strlen(text), &plan, &error) != HET_OK);
+    if (strstr(error.text, words) == NULL) fail_msg("%s: '%s' does not say '%s'", text, error.text, words);
+}
+
+static void refuse_context(het_family family, const char *text, int64_t ranks, int64_t slices, int bidirectional, const char *words)
+{
+    het_model_desc model = support_deep_model(family);
+    het_error error;
+    support_run run;
+    het_ctx *ctx;
+    if (bidirectional) model.causal = HET_NO;
+    support_run_start(&run, &model, 1, SUPPORT_SHORT);
+    support_run_ranks(&run, ranks);
+    support_run_plan(&run, text, NULL, slices);
+    error.text[0] = 0;
+    assert_true(het_create(&run.desc, &ctx, &error) != HET_OK);
+    if (strstr(error.text, words) == NULL) fail_msg("%s: '%s' does not say '%s'", text, error.text, words);
+    support_run_end(&run);
+}
+
+#define ONE_STAGE ",\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}"
+static void bad_teams_are_refused(void **state)
+{
+    (void)state;
+    refuse_plan("cp3", 4, "teams of 3 ranks, there are 4");
+    refuse_plan("cp0", 2, "teams of 1 to 64");
+    refuse_plan("cp:2,", 2, "no share");
+    refuse_plan("cp:0,0", 2, "all 2 members of a team are 0");
+    refuse_plan("cp2x", 2, "unexpected text");
+    refuse_plan("ppcp2", 2, "'x' was expected");
+    refuse_plan("hp3", 3, "3 ranks for 2 key/value heads");
+    refuse_plan("{\"teams\":[{\"ranks\":[0,0]}]" ONE_STAGE, 2, "rank 0 is in the team of rank 0");
+    refuse_plan("{\"teams\":[{\"ranks\":[0,2]}]" ONE_STAGE, 2, "rank 2; there are 2 ranks");
+    refuse_plan("{\"teams\":[{\"ranks\":[1,0]}]" ONE_STAGE, 2, "rank 0 has a stage, but does not lead");
+    refuse_plan("{\"teams\":[{\"ranks\":[0,1],\"shares\":[1]}]" ONE_STAGE, 2, "a team of 2 ranks has 1 shares");
+    refuse_plan("{\"teams\":[{\"ranks\":[0,1],\"heads\":[[2]]}]" ONE_STAGE, 2, "divides heads among 1");
+    refuse_plan("{\"teams\":[{\"ranks\":[0,1],\"heads\":[[2,0]]}]" ONE_STAGE, 2, "rank 1 has 0 key/value heads");
+    refuse_plan("{\"teams\":[{\"ranks\":[0,1]},{\"ranks\":[1]}]" ONE_STAGE, 2, "rank 1 is in the team of rank 0 and in that of rank 1");
+    refuse_plan("{\"teams\":[{\"ranks\":[]}]" ONE_STAGE, 2, "a team of 0 ranks");
+    refuse_context(HET_LLAMA, "{\"teams\":[{\"ranks\":[0,1],\"heads\":[[2,1]]}]" ONE_STAGE, 2, 1, 0, "group 0 has 3 key/value heads, the model has 2");
+    refuse_context(HET_LLAMA, "cp2", 2, 1, 1, "a bidirectional model's can be divided by heads only");
+    refuse_context(HET_LLAMA, "cp2", 2, 2, 0, "with slices heads can be divided");
+}
+
+/* ---- members that fail ---- */
+
+typedef struct fault { int64_t rank, at; int silent; } fault;
+
+static het_result fail_hook(void *user, const het_hook_info *info)
+{
+    const fault *f = (const fault *)user;
+    return !f->silent && info->rank == f->rank && info->unit == f->at && info->step == 1 ? HET_ERR_CALLBACK : HET_OK;
+}
+
+static int fall_silent(void *user, int64_t rank, int64_t step, int64_t position)
+{
+    const fault *f = (const fault *)user;
+    return f->silent && rank == f->rank && step == 1 && position >= f->at;
+}
+
+static void members_that_fail_are_named(void **state)
+{
+    static const layout layouts[] = { { "cp3", NULL, 3, 1 }, { "hp2", NULL, 2, 1 }, { "pp2xcp2", NULL, 4, 1 } };
+    const het_model_desc model = team_model(HET_QWEN3, 48);
+    size_t k;
+    int round;
+    (void)state;
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++)
+        for (round = 0; round < 6; round++) {
+            support_group group;
+            support_run run;
+            fault f;
+            char words[20];
+            het_ctx *ctx;
+            support_run_start(&run, &model, 2, SUPPORT_SHORT);
+            support_run_ranks(&run, layouts[k].ranks);
+            support_run_plan(&run, layouts[k].plan, NULL, 1);
+            f.rank = round % layouts[k].ranks;
+            f.silent = round >= 3;
+            f.at = f.silent ? 0 : k == 2 ? 4 * (f.rank / 2) + round : round;
+            run.desc.host.hook = fail_hook;
+            run.desc.host.user = &f;
+            run.desc.emulate.test_hang = fall_silent;
+            run.desc.layout.deadline = 0.25;
+            ctx = support_create(&run.desc);
+            (void)support_step(ctx, &run.data, 0, "012|345");
+            support_group_start(&group, &run.data, 1, "012|345");
+            assert_int_equal(het_step(ctx, group.batch, group.count, NULL), f.silent ? HET_ERR_TRANSPORT : HET_ERR_CALLBACK);
+            snprintf(words, sizeof words, "rank %d, step 2", (int)f.rank);
+            if (strstr(het_last_error(ctx), words) == NULL) fail_msg("'%s' does not name %s", het_last_error(ctx), words);
+            het_destroy(ctx);
+            support_group_end(&group);
+            support_run_end(&run);
+        }
+}
+
+/* ---- as text ---- */
+
+static void teams_are_written_as_they_were_read(void **state)
+{
+    static const layout layouts[] = { { "cp:5,3,2", NULL, 3, 1 }, { MIXED_5, NULL, 3, 1 }, { "dp2xpp2xcp2", "interleaved", 8, 1 }, { "pp2xhp2", NULL, 4, 2 } };
+    const het_model_desc model = team_model(HET_QWEN3, 48);
+    size_t k;
+    (void)state;
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
+        support_buffer text, again;
+        het_writer to;
+        support_run run;
+        int64_t i;
+        support_run_start(&run, &model, 1, SUPPORT_SHORT);
+        support_run_ranks(&run, layouts[k].ranks);
+        support_run_plan(&run, layouts[k].plan, layouts[k].schedule, layouts[k].slices);
+        assert_int_equal(run.plan->members, layouts[k].ranks);
+        support_buffer_start(&text);
+        support_buffer_start(&again);
+        to = support_writer(&text);
+        EXPECT_OK(het_plan_write(run.plan, &to));
+        support_buffer_append(&text, "", 1);
+        support_run_plan(&run, (const char *)text.data, NULL, 1);
+        for (i = 0; i < run.plan->members; i++) {
+            int64_t count;
+            assert_ptr_equal(het_plan_team(run.plan, run.plan->member[i].rank, &count)->leader == run.plan->member[i].leader ? NULL : &count, NULL);
+        }
+        to = support_writer(&again);
+        EXPECT_OK(het_plan_write(run.plan, &to));
+        assert_int_equal(text.size, again.size + 1);
+        assert_memory_equal(text.data, again.data, again.size);
+        support_buffer_end(&text);
+        support_buffer_end(&again);
+        support_run_end(&run);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(teams_have_the_bits_of_one_rank) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(long_sequences_straddle_cuts), cmocka_unit_test(layouts_of_the_literature),
+        cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
+        cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say), cmocka_unit_test(memory_is_what_was_estimated),
+        cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,8 +108,8 @@ typedef struct het_plan_desc {
     "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
    "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
    are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
-   members' key/value heads, without it each member is a group. "step" is het_plan_step, four numbers from 1 to 2^31; it is written
-   where it is known.
+   members' key/value heads, without it each member is a group. "step" is het_plan_step, four
+   numbers from 1 to 2^31; it is written where it is known.
    Or a shorthand, which must use all ranks:
    dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave.
                          Units are cut by number, the first stages get those left over; embed and
@@ -1259,12 +1259,12 @@ static het_result heti_p_plans_integers(heti_p_plans *r, int64_t *to, int64_t *c
 
 static het_result heti_p_plans_team(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "ranks", "shares", "heads" };
-    int64_t rank[HETRAIN_MAX_TEAM], group[HETRAIN_MAX_TEAM], heads[HETRAIN_MAX_TEAM], ranks = 0, shares = 0, divided = 0;
+    int64_t rank[HETRAIN_MAX_TEAM], group[HETRAIN_MAX_TEAM], heads[HETRAIN_MAX_TEAM];
+    int64_t ranks = 0, shares = 0, divided = 0, groups = 0, i;
     double share[HETRAIN_MAX_TEAM];
     unsigned seen = 0;
     char key[32];
     size_t length = 0;
-    int64_t groups = 0, i;
     int found;
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {

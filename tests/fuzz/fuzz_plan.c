@@ -16,6 +16,7 @@ static het_plan *fuzz_plan_of(const char *text, size_t length, het_error *error)
     memset(&desc, 0, sizeof desc);
     desc.units = FUZZ_UNITS;
     desc.ranks = FUZZ_RANKS;
+    desc.heads = 3;
     error->text[0] = 0;
     result = het_plan_read(&desc, text, length, &plan, error);
     fuzz_error(result, error);
