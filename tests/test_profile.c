@@ -12,9 +12,10 @@
 
 typedef struct shape {
     const char *model, *plan, *schedule;
-    int64_t ranks, slices, micro_batches, tokens, sequences;
+    int64_t ranks, slices, micro_batches, tokens, sequences, heads;
     het_choice recompute;
     het_reduce reduce;
+    het_dtype dtype;
     double state[4];
     int mixed; /* I and W come apart in some of a rank's stages: an upper bound */
 } shape;
@@ -61,6 +62,7 @@ static het_plan *read_plan(const shape *s, int64_t units)
     desc.schedule = s->schedule;
     desc.slices = s->slices;
     desc.recompute = s->recompute;
+    desc.heads = s->heads;
     EXPECT_OK(het_plan_read(&desc, s->plan, strlen(s->plan), &plan, &error));
     for (r = 0; r < s->ranks && s->state[0] > 0; r++) plan->state_share[r] = s->state[r];
     return plan;
@@ -87,6 +89,7 @@ static int64_t check_shape(const shape *s)
     desc.limits.max_tokens = most.tokens = s->tokens;
     desc.limits.max_sequences = most.sequences = s->sequences;
     desc.limits.max_micro_batches = s->micro_batches;
+    desc.dtype = s->dtype;
     desc.reduce = s->reduce;
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
     plan = read_plan(s, profile->units);
@@ -144,6 +147,43 @@ static void bytes_agree(void **state)
                 checked++;
             }
     assert_int_equal(checked, 192);
+    assert_int_equal(wrong, 0);
+}
+
+/* Every member of a team, by its own rows, its group's and those before them. */
+static void bytes_of_teams_agree(void **state)
+{
+    static const char *const models[] = { "gpt2:layers=3,width=192,heads=8,vocab=1000,context=64",
+        "llama:layers=3,width=256,heads=16,kv_heads=8,vocab=1000,context=64",
+        "qwen3:layers=3,width=128,heads=16,kv_heads=8,head_size=16,vocab=1000,context=64" };
+    static const struct { const char *plan, *schedule; int64_t ranks, slices; } plans[] = { { "cp2", "1f1b", 2, 1 }, { "cp:5,3,2", "gpipe", 3, 1 },
+        { "hp2", "1f1b", 2, 1 }, { "hp:3,1", "1f1b", 2, 1 }, { "hp:3,1", "gpipe", 2, 4 }, { "pp2xcp2", "1f1b", 4, 1 }, { "pp2xcp:3,1", "zb-h1", 4, 1 },
+        { "pp2xhp2", "zb-h1", 4, 2 }, { "pp2xcp2", "zb-v", 4, 1 }, { "dp2xcp2", "1f1b", 4, 1 }, { "cp:1,0,2", "1f1b", 3, 1 },
+        { "{\"teams\": [{\"ranks\": [1, 0, 3], \"shares\": [5, 1, 2], \"heads\": [[6, 2], [8]]}], \"pipelines\": [{\"stages\": ["
+          "{\"rank\": 1, \"units\": [0, 5]}, {\"rank\": 2, \"units\": [5, 8]}]}]}", "1f1b", 4, 1 } };
+    size_t m, p;
+    int64_t wrong = 0;
+    int again;
+    (void)state;
+    for (m = 0; m < sizeof models / sizeof *models; m++)
+        for (p = 0; p < sizeof plans / sizeof *plans; p++)
+            for (again = 0; again < 2; again++) {
+                shape s;
+                memset(&s, 0, sizeof s);
+                s.model = models[m];
+                s.plan = plans[p].plan;
+                s.schedule = plans[p].schedule;
+                s.ranks = plans[p].ranks;
+                s.slices = plans[p].slices;
+                s.micro_batches = 6;
+                s.tokens = 4096;
+                s.sequences = 4;
+                s.heads = 8;
+                s.dtype = (p + m) % 2 == 1 ? HET_BF16 : HET_F32;
+                s.recompute = again ? HET_YES : HET_NO;
+                if (p % 2 == 1) s.state[0] = 3, s.state[1] = 1, s.state[2] = 2, s.state[3] = 1;
+                wrong += check_shape(&s);
+            }
     assert_int_equal(wrong, 0);
 }
 
@@ -796,7 +836,7 @@ static void between_alone_and_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_agree),
+        cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree),
         cmocka_unit_test(bytes_of_mixed_ranks_suffice),
         cmocka_unit_test(units_that_say_what_they_take),
         cmocka_unit_test(ranks_together),

@@ -94,6 +94,13 @@ typedef struct het_unit_kind {
                                          else only for the call */
     double workspace, workspace_base; /* scratch inside the device's ops: of one token, and what
                                          does not depend on tokens */
+    /* What teams ask of attention. Queries, or gradients of them; keys, as much as values; how many
+       key/value heads; how many attentions there are; 1: where rows are moved, they are packed */
+    double query, key, heads, attentions, packed;
+    /* Where a team divides the heads, instead of call, keep_input, keep_weight and keep_gradient
+       and of the carries, which are then those of a head ... */
+    double divided_call, divided_input, divided_weight, divided_gradient;
+    double head_call, head_input, head_carry, head_carry_gradient; /* ... of a token of the group */
     int32_t loss;                     /* 1: the unit that makes the loss. It is never recomputed */
 } het_unit_kind;
 
@@ -170,6 +177,7 @@ typedef struct het_stage_memory {
                                          `rows` and workspace for `tokens` */
     double stream;                    /* the widest boundary; a rank keeps three such */
     double message;                   /* the wider of its two ends */
+    double exchange;                  /* in a team: what leaves at once, and what comes, that is packed */
 } het_stage_memory;
 /* A sum over the stage's units, for planners. split, sliced: 1 where I and W come apart, where
    micro-batches are cut. Threads: any. */
@@ -673,6 +681,48 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
     }
 }
 
+/* What the unit keeps where a team divides its heads: described again for a member with one. */
+static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_unit *unit) {
+    const het_team_limits team = { 2, 1, 1, 1, 1, 1 };
+    het_program program;
+    het_unit_info info;
+    int64_t i;
+    memset(&info, 0, sizeof info);
+    info.max_tokens = unit->info.max_tokens;
+    info.max_granule_tokens = unit->info.max_granule_tokens;
+    info.max_sequences = unit->info.max_sequences;
+    info.compute = unit->info.compute;
+    info.device = unit->info.device;
+    info.in_streams = unit->info.in_streams;
+    for (i = 0; i < info.in_streams; i++) info.in_width[i] = unit->info.in_width[i];
+    info.program = &program;
+    info.team = &team;
+    if (!unit->info.teams || unit->info.is_loss) return HET_OK;
+    HETI_T_TRY(unit->unit.iface->describe(&unit->unit, &info));
+    for (i = 0; i < program.nodes; i++) {
+        const het_node *n = &program.node[i];
+        if (n->kind != HET_NODE_ATTENTION) continue;
+        kind->query += 4 * heti_s_real(program.value[n->x[0]].width);
+        kind->key += 4 * heti_s_real(program.value[n->x[1]].width);
+        kind->heads = heti_s_real(unit->unit.model->kv_heads);
+        kind->attentions += 1;
+        kind->packed = info.device == NULL || !info.device->iface->host_memory;
+    }
+    for (i = 0; i < info.tensors && kind->attentions > 0; i++) {
+        const double bytes = heti_s_real(info.tensor[i].width) * 4;
+        const int head = info.tensor[i].group != 0;
+        switch (info.tensor[i].keep) {
+        case HET_KEEP_CALL: *(head ? &kind->head_call : &kind->divided_call) += bytes; break;
+        case HET_KEEP_INPUT: *(head ? &kind->head_input : &kind->divided_input) += bytes; break;
+        case HET_KEEP_GRADIENT: kind->divided_gradient += bytes; break;
+        case HET_KEEP_MICRO_BATCH: kind->head_carry += bytes; break;
+        case HET_KEEP_MICRO_BATCH_GRADIENT: kind->head_carry_gradient += bytes; break;
+        default: kind->divided_weight += bytes; break;
+        }
+    }
+    return HET_OK;
+}
+
 /* The table's name, or "name#2" where an earlier kind has it. */
 static void heti_s_kind_name(const het_description *d, const int64_t *first, int64_t k, het_unit_kind *kind) {
     const char *table = d->unit[first[k]].unit.iface->name;
@@ -779,6 +829,7 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
     to = *profile;
     for (k = 0; k < to->kinds; k++) {
         heti_s_fill_kind(&to->kind[k], &d->unit[first[k]].info, &half->unit[first[k]].info);
+        HETI_T_TRY(heti_s_fill_divided(&to->kind[k], &d->unit[first[k]]));
         heti_s_kind_name(d, first, k, &to->kind[k]);
     }
     for (u = 0; u < d->units; u++) to->unit[u] = HETI_T_CAST(int32_t, heti_s_kind_of(d, u, first, to->kinds));
@@ -818,45 +869,70 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
 
 /* ---- bytes of a plan ---- */
 
-HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
-                                               int recompute, int split, int sliced, double rows, double tokens) {
+/* Rows of a member of a team at most: its own of a slice, its group's, those of a micro-batch to the
+   end of its group (het_team_limits). heads: that it has of a group's, 0: all. */
+typedef struct heti_s_rows { double own, group, kept, heads, groups, members, crossings; } heti_s_rows;
+
+static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r) {
+    const double part = k->heads > 0 ? r->heads / k->heads : 0;
+    if (k->attentions <= 0 || r->members < 2) return 0;
+    if (r->heads <= 0) return k->packed > 0 ? k->key * heti_s_larger(r->own * r->members, r->kept) : 0;
+    return heti_s_larger(k->key * heti_s_larger(r->own * r->groups, r->kept * part),
+                         k->query * heti_s_larger(r->own, r->group * part));
+}
+
+static het_stage_memory heti_s_stage_memory(const het_profile *profile, const het_stage *stage, int split, int sliced,
+                                            const heti_s_rows *r, double tokens) {
+    const double rows = r->own;
     het_stage_memory m;
-    double slot = 0, carry = 0;
     int64_t u;
     memset(&m, 0, sizeof m);
-    for (u = unit_begin; u < unit_end; u++) {
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
         const het_unit_kind *k = &profile->kind[profile->unit[u]];
-        const int again = recompute && !k->loss;
-        double call = k->call, workspace = k->workspace * tokens + k->workspace_base;
-        slot += k->output;
-        if (u == unit_begin) slot += k->input;
-        if (again) call += k->keep_input;
-        else slot += k->keep_input;
-        if (again && !split) call += k->keep_weight;
-        else slot += k->keep_weight;
-        if (split) slot += k->keep_gradient;
-        else call += k->keep_gradient;
-        if (sliced) carry += k->carry + k->carry_gradient;
-        else slot += k->carry;
-        if (!sliced && split) slot += k->carry_gradient;
-        if (!sliced && !split) call += k->carry_gradient;
-        if (call * rows + workspace > m.scratch) m.scratch = call * rows + workspace;
-        if (k->input * rows > m.stream) m.stream = k->input * rows;
-        if (k->output * rows > m.stream) m.stream = k->output * rows;
-        if (u == unit_begin) m.message = k->input * rows;
-        if (u + 1 == unit_end && k->output * rows > m.message) m.message = k->output * rows;
+        const int again = stage->recompute && !k->loss, divided = r->heads > 0 && k->attentions > 0;
+        const double core = r->group * r->heads, kept = divided ? r->kept * r->heads : r->kept;
+        const double carry = kept * (divided ? k->head_carry : k->carry),
+                     carry_gradient = kept * (divided ? k->head_carry_gradient : k->carry_gradient);
+        const double input = divided ? rows * k->divided_input + core * k->head_input : rows * k->keep_input,
+                     weight = rows * (divided ? k->divided_weight : k->keep_weight),
+                     gradient = rows * (divided ? k->divided_gradient : k->keep_gradient);
+        double call = divided ? rows * k->divided_call + core * k->head_call : rows * k->call;
+        m.slot += rows * k->output;
+        if (u == stage->unit_begin) m.slot += rows * k->input;
+        *(again ? &call : &m.slot) += input;
+        *(again && !split ? &call : &m.slot) += weight;
+        *(split ? &m.slot : &call) += gradient;
+        *(sliced ? &m.carry : &m.slot) += carry;
+        *(sliced ? &m.carry : split ? &m.slot : &call) += carry_gradient;
+        m.scratch = heti_s_larger(m.scratch, call + k->workspace * tokens + k->workspace_base);
+        m.stream = heti_s_larger(m.stream, rows * heti_s_larger(k->input, k->output));
+        if (u == stage->unit_begin) m.message = k->input * rows;
+        if (u + 1 == stage->unit_end) m.message = heti_s_larger(m.message, k->output * rows);
+        m.exchange = heti_s_larger(m.exchange, heti_s_exchange_room(k, r));
     }
-    m.slot = slot * rows;
-    m.carry = carry * tokens;
     return m;
+}
+
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
+                                               int recompute, int split, int sliced, double rows, double tokens) {
+    heti_s_rows own = { 0, 0, 0, 0, 1, 1, 1 };
+    het_stage stage;
+    memset(&stage, 0, sizeof stage);
+    stage.unit_begin = unit_begin;
+    stage.unit_end = unit_end;
+    stage.recompute = recompute;
+    own.own = own.group = rows;
+    own.kept = sliced ? tokens : rows;
+    return heti_s_stage_memory(profile, &stage, split, sliced, &own, tokens);
 }
 
 /* A rank's sums on their way. */
 typedef struct heti_s_held {
     het_stage_memory most;            /* of its stages */
     double elements, trained, state;  /* that it holds, of those that are trained, that it has state of */
-    int64_t stages;
+    int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
+    heti_s_rows rows;
 } heti_s_held;
 
 /* Adds up what a block's holders have of it, the ranks with a stage that has one of its units.
@@ -866,16 +942,19 @@ static void heti_s_hold_block(const het_profile *profile, const het_plan *plan, 
     const het_block_profile *block = &profile->block[b];
     const double elements = heti_s_real(block->elements);
     double share = 0;
-    int64_t g, k, i, holders = 0;
+    int64_t g, k, i, holders = 0, count;
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
         const int64_t *use = profile->use + block->first_use;
+        const het_team_member *team = het_plan_team(plan, stage->rank, &count);
         if (held[stage->rank].block == b + 1) continue;
         for (k = 0; k < block->uses && (use[k] < stage->unit_begin || use[k] >= stage->unit_end); k++) {}
         if (k == block->uses) continue;
         held[stage->rank].block = b + 1;
-        rank[holders++] = stage->rank;
-        share += plan->state_share[stage->rank];
+        for (i = 0; i < count; i++) {
+            rank[holders] = team != NULL ? team[i].rank : stage->rank;
+            share += plan->state_share[rank[holders++]];
+        }
     }
     for (i = 0; i < holders; i++) {
         heti_s_held *to = &held[rank[i]];
@@ -891,31 +970,87 @@ static void heti_s_most(double *most, double value) { if (value > *most) *most =
 /* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
    of both kinds. */
 static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, const het_stage *stage, int split,
-                              double rows, double tokens, het_stage_memory *most) {
-    const het_stage_memory m = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
-                                                 split > 0, plan->slices > 1, rows, tokens);
+                              double tokens, heti_s_held *held) {
+    const het_stage_memory m = heti_s_stage_memory(profile, stage, split > 0, plan->slices > 1, &held->rows, tokens);
+    het_stage_memory *most = &held->most;
     heti_s_most(&most->slot, m.slot);
     heti_s_most(&most->carry, m.carry);
     heti_s_most(&most->scratch, m.scratch);
     heti_s_most(&most->stream, m.stream);
     heti_s_most(&most->message, m.message);
-    if (split == 1) heti_s_stage_most(profile, plan, stage, 0, rows, tokens, most);
+    heti_s_most(&most->exchange, m.exchange);
+    if (split == 1) heti_s_stage_most(profile, plan, stage, 0, tokens, held);
+}
+
+/* The most rows of a share of `rows`: cuts move to the next granule. */
+static double heti_s_share_rows(const het_shape *shape, double rows, double share) {
+    const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
+    return heti_s_smaller(rows, heti_s_real(HETI_T_CAST(int64_t, rows * share) + 2 + granule));
+}
+
+/* Rows of the largest slice. */
+static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
+    double total = 0, largest = 0;
+    int64_t k;
+    if (plan->slices == 1) return heti_s_real(shape->tokens);
+    for (k = 0; k < plan->slices; k++) {
+        total += plan->slice_share[k];
+        if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
+    }
+    return heti_s_share_rows(shape, heti_s_real(shape->tokens), largest / total);
+}
+
+/* How many rows a rank can have, and whose stages it runs. */
+static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64_t rank, heti_s_held *held) {
+    int64_t count, i, me = 0;
+    const het_team_member *team = het_plan_team(plan, rank, &count);
+    heti_s_rows *to = &held->rows;
+    double all = 0, before = 0, group = 0;
+    held->leader = rank;
+    to->own = to->group = heti_s_slice_rows(plan, shape);
+    to->kept = heti_s_real(shape->tokens);
+    to->groups = to->members = to->crossings = 1;
+    if (count == 1) return;
+    held->leader = team->leader;
+    to->members = heti_s_real(count);
+    to->groups = heti_s_real(team[count - 1].group + 1);
+    while (team[me].rank != rank) me++;
+    for (i = 0; i < count; i++) {
+        all += team[i].share;
+        if (team[i].group < team[me].group) before += team[i].share;
+        if (team[i].group == team[me].group) group += team[i].share;
+        if (i != me && team[i].group == team[me].group) to->heads = heti_s_real(team[me].heads);
+    }
+    to->own = heti_s_share_rows(shape, to->own, team[me].share / all);
+    to->group = heti_s_share_rows(shape, to->group, group / all);
+    if (team[me].group < team[count - 1].group)
+        to->kept = heti_s_share_rows(shape, to->kept, (before + group) / all);
 }
 
 /* What all ranks hold, [ranks] in a block of *size bytes. needs NULL: nothing is split. */
-static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, const het_needs *needs, double rows,
-                              double tokens, const het_allocator *allocator, heti_s_held **held, size_t *size,
+static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, const het_needs *needs,
+                              const het_shape *shape, const het_allocator *allocator, heti_s_held **held, size_t *size,
                               het_error *error) {
-    int64_t g, b;
+    const double tokens = heti_s_real(shape->tokens);
+    int64_t g, b, r, count, other;
     void *block;
     *size = HETI_T_CAST(size_t, plan->ranks) * (sizeof **held + sizeof(int64_t));
     HETI_T_TRY(heti_t_block(allocator, *size, "bytes of a plan", &block, error));
     *held = HETI_T_CAST(heti_s_held *, block);
+    for (r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &(*held)[r]);
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
-        heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, rows, tokens,
-                          &(*held)[stage->rank].most);
-        (*held)[stage->rank].stages++;
+        const het_team_member *team = het_plan_team(plan, stage->rank, &count);
+        for (r = 0; r < count; r++) {
+            heti_s_held *to = &(*held)[team != NULL ? team[r].rank : stage->rank];
+            heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, tokens, to);
+            to->stages++;
+            for (b = -1; b <= 1; b += 2) {
+                if (g + b < 0 || g + b >= plan->stages || stage[b].pipeline != stage->pipeline) continue;
+                (void)het_plan_team(plan, stage[b].rank, &other);
+                heti_s_most(&to->rows.crossings, heti_s_real(other));
+            }
+        }
     }
     for (b = 0; b < profile->blocks; b++)
         heti_s_hold_block(profile, plan, b, *held, HETI_T_CAST(int64_t *, HETI_T_CAST(void *, *held + plan->ranks)));
@@ -928,20 +1063,6 @@ static double heti_s_limited(const het_memory *m) {
 }
 
 static size_t heti_s_bytes(double bytes) { return bytes < 9e18 ? HETI_T_CAST(size_t, bytes + 0.5) : SIZE_MAX; }
-
-/* Rows of the largest slice: cuts move to the next granule. */
-static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
-    const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
-    double total = 0, largest = 0, rows = heti_s_real(shape->tokens);
-    int64_t k;
-    if (plan->slices == 1) return rows;
-    for (k = 0; k < plan->slices; k++) {
-        total += plan->slice_share[k];
-        if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
-    }
-    largest = heti_s_real(HETI_T_CAST(int64_t, rows * (largest / total)) + 2 + granule);
-    return largest < rows ? largest : rows;
-}
 
 /* Weights and state as files have them: of a model with frozen weights its factors alone. */
 static size_t heti_s_saved(const het_profile *p) {
@@ -964,12 +1085,13 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
     for (r = 0; r < ranks; r++) {
         const heti_s_held *h = &held[r];
         const het_stage_memory *m = &h->most;
-        const double slots = heti_s_real(heti_s_max(needs[r].slots, h->stages));
-        const double carries = heti_s_real(heti_s_max(needs[r].batch_slots, h->stages));
+        const het_needs *of = &needs[h->leader];
+        const double slots = heti_s_real(heti_s_max(of->slots, h->stages));
+        const double carries = heti_s_real(heti_s_max(of->batch_slots, h->stages));
         const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
                      heti_s_real(shape->sequences);
-        const double messages = heti_s_real(needs[r].messages + 2 * others) *
-                     (m->message + heti_s_real(HETI_S_ENVELOPE));
+        const double messages = heti_s_real(of->messages + 2 * others) *
+                     (m->message + h->rows.crossings * heti_s_real(HETI_S_ENVELOPE));
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
         to->weights = heti_s_bytes(h->elements * p->weight_bytes + p->rank_weights);
@@ -977,7 +1099,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
         to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
-        to->communication = heti_s_bytes(messages + (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
+        to->communication = heti_s_bytes(messages + 2 * m->exchange + (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
         to->host = to->communication;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
         to->parameters = HETI_T_CAST(int64_t, h->elements);
@@ -997,8 +1119,7 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d",
                            shape->tokens, shape->sequences, shape->granule);
-    HETI_T_TRY(heti_s_hold(profile, plan, needs, heti_s_slice_rows(plan, shape), heti_s_real(shape->tokens),
-                           &profile->allocator, &held, &size, error));
+    HETI_T_TRY(heti_s_hold(profile, plan, needs, shape, &profile->allocator, &held, &size, error));
     heti_s_held_memory(profile, plan->ranks, held, needs, shape, memory);
     profile->allocator.free(profile->allocator.user, held, size);
     return HET_OK;
@@ -1136,6 +1257,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     heti_s_costing c;
     heti_s_held *held;
     heti_t_arena arena = { NULL, 0, 0 };
+    const het_shape one = { 1, 1, 1 };
     het_allocator own;
     het_result result;
     size_t size;
@@ -1156,7 +1278,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.plan = plan;
     c.cluster = cluster;
     c.beside = together != HET_NO;
-    HETI_T_TRY(heti_s_hold(profile, plan, NULL, 1, 1, &own, &held, &size, error));
+    HETI_T_TRY(heti_s_hold(profile, plan, NULL, &one, &own, &held, &size, error));
     heti_s_costs_cut(&c, &arena);
     result = heti_t_arena_start(&arena, &own, "het_profile_costs", error);
     if (result == HET_OK) {
@@ -1249,7 +1371,16 @@ static const heti_s_field heti_s_kind_fields[] = {
     { "keep_gradient", offsetof(het_unit_kind, keep_gradient) }, { "carry", offsetof(het_unit_kind, carry) },
     { "carry_gradient", offsetof(het_unit_kind, carry_gradient) },
     { "workspace", offsetof(het_unit_kind, workspace) },
-    { "workspace_base", offsetof(het_unit_kind, workspace_base) }, { NULL, 0 }
+    { "workspace_base", offsetof(het_unit_kind, workspace_base) }, { "query", offsetof(het_unit_kind, query) },
+    { "key", offsetof(het_unit_kind, key) }, { "heads", offsetof(het_unit_kind, heads) },
+    { "attentions", offsetof(het_unit_kind, attentions) }, { "packed", offsetof(het_unit_kind, packed) },
+    { "divided_call", offsetof(het_unit_kind, divided_call) },
+    { "divided_input", offsetof(het_unit_kind, divided_input) },
+    { "divided_weight", offsetof(het_unit_kind, divided_weight) },
+    { "divided_gradient", offsetof(het_unit_kind, divided_gradient) },
+    { "head_call", offsetof(het_unit_kind, head_call) }, { "head_input", offsetof(het_unit_kind, head_input) },
+    { "head_carry", offsetof(het_unit_kind, head_carry) },
+    { "head_carry_gradient", offsetof(het_unit_kind, head_carry_gradient) }, { NULL, 0 }
 };
 
 static const heti_s_field heti_s_device_fields[] = {
