@@ -204,6 +204,15 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that starts first being served first, and messages with messages; a ring and a message do not
      slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank that has a stage.
+   * A team's F, B, I and W take what its slowest member takes for its rows, and of attention for its
+     group's queries and its heads, cut where the shares say. F and B also exchange: a tensor at a
+     time, each a latency and the most bytes that leave a member or come to it over their links;
+     keys and values to the groups behind, and, where heads are divided, queries and outputs. B and I
+     hand the chains of keys' and values' gradients from group to group, which costs a member its
+     two neighbours, and as many attentions as there are groups before the last once. Up to VERDICT
+     members do what their leader does; begin and ring_byte are those of the slowest. A message
+     between teams is done when the slowest of its pieces is: a piece is what two members have in
+     common.
    * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and
      receive what one rank sends to another in the same order (het_schedule_check).
    Times are added and compared, multiplied by sizes, and never subtracted from each other before
@@ -221,6 +230,9 @@ typedef struct het_stage_cost {
     double bytes;                     /* of the stage's output; its gradient is as large */
     double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
     double keep_gradient;             /* kept from I until W */
+    /* For teams: how many attentions; bytes of their queries together, and of their keys, as many
+       as of their values */
+    double attentions, query, key;
 } het_stage_cost;
 
 typedef struct het_link_cost {
@@ -275,6 +287,9 @@ typedef struct het_group {
 typedef struct het_costs {
     uint32_t start_canary;
     const het_stage_cost *stage;      /* [plan->stages]. Required */
+    const het_stage_cost *member;     /* what each member of a team would take for all of a stage: one behind
+                                         the other, team by team of the stages that have one. NULL: as
+                                         `stage`, whose bytes and what is kept are looked at anyway */
     const double *tokens, *pairs;     /* pipeline by pipeline, of each micro-batch; NULL: 1 and 0 each */
     const double *sequences;          /* of equal length, in each micro-batch: slices see other
                                          pairs then; NULL: 1 each */
@@ -2173,7 +2188,7 @@ static const heti_p_kind *heti_p_kind_of(int32_t kind) {
         { "backward", "backward", "thread_state_iowait" },
         { "backward_input", "backward, inputs", "bad" },
         { "backward_weight", "backward, weights", "good" },
-        { "transfer", "", "grey" },
+        { "transfer", "exchange", "grey" },
         { "transfer", "", "white" },
         { "transfer", "", "grey" },
         { "transfer", "", "white" },
@@ -2187,6 +2202,12 @@ static const heti_p_kind *heti_p_kind_of(int32_t kind) {
 
 static int heti_p_is_compute(int32_t kind) { return kind <= HET_ACTION_W || kind == HET_ACTION_STEP; }
 static int heti_p_is_collective(int32_t kind) { return kind == HET_ACTION_REDUCE || kind == HET_ACTION_GATHER; }
+
+/* Of a record with F, B or I, within its time. */
+static double heti_p_exchange(const het_record *r) {
+    if (r->action.kind > HET_ACTION_I || !(r->exchange > 0)) return 0;
+    return r->exchange < r->end - r->start ? r->exchange : r->end - r->start;
+}
 
 /* Everything a picture relies on, so that no later step has to look twice. */
 static int heti_p_timeline_valid(const het_timeline *timeline) {
@@ -2203,10 +2224,18 @@ static int heti_p_timeline_valid(const het_timeline *timeline) {
     return 1;
 }
 
+/* Whose list a rank has. */
+static int64_t heti_p_leader(const het_plan *plan, int64_t rank) {
+    int64_t count;
+    const het_team_member *team = het_plan_team(plan, rank, &count);
+    return team != NULL ? team->leader : rank;
+}
+
 /* The units of the stages a rank holds, "units 0-2, 9-11"; with more than `most` stages "6 stages".
    0: it holds none. */
 static int heti_p_out_units(heti_t_text *out, const het_plan *plan, int64_t rank, int64_t most, const char *dash) {
     int64_t s, count = 0, shown = 0;
+    rank = heti_p_leader(plan, rank);
     for (s = 0; s < plan->stages; s++) count += plan->stage[s].rank == rank;
     if (count == 0) return 0;
     if (count > most) { heti_t_format(out, "%d stages", count); return 1; }
@@ -2237,6 +2266,9 @@ typedef struct heti_p_stage {
     const double *tokens, *pairs, *sequences; /* [micro_batches] or NULL */
     const het_stage_cost *cost;
     double weight;                    /* of a micro-batch in the peak */
+    const het_team_member *team;      /* NULL: the rank is alone */
+    int64_t members;
+    const het_stage_cost *member;     /* [members], or NULL: `cost` */
 } heti_p_stage;
 
 /* One (stage, micro-batch, slice): when its input and the gradient of its output are there
@@ -2301,6 +2333,7 @@ typedef struct heti_p_rank {
     int64_t twin;                     /* a rank that does the same at the same times until VERDICT
                                          and is simulated in its place; -1: none */
     const heti_p_cell *waits;         /* the cell whose message it waits for */
+    int32_t decided, unused;          /* 1: it is behind its VERDICT */
     int32_t state;                    /* heti_p_state */
     double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
     int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
@@ -2409,7 +2442,7 @@ static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, 
 static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at, const char *what) {
     char action[80];
     return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%s): %s", rank,
-                       at - s->schedule->start[rank], heti_t_action_text(action, &s->schedule->action[at]), what);
+                       at - s->schedule->start[heti_p_leader(s->plan, rank)], heti_t_action_text(action, &s->schedule->action[at]), what);
 }
 
 static void heti_p_at_least(double *value, double other) {
@@ -2434,6 +2467,7 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
         if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: stage %d is on rank %d of %d", g,
                                plan->stage[g].rank, plan->ranks);
+    if (plan->members > 0) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
     s->slice_sum = 0;
     for (p = 0; p < plan->slices && plan->slices > 1; p++) {
         if (!heti_t_is_time(plan->slice_share[p]))
@@ -2450,14 +2484,26 @@ static int heti_p_is_curve(const het_cost *c) {
     return heti_t_is_time(c->base) && heti_t_is_time(c->token) && heti_t_is_time(c->pair);
 }
 
+static int heti_p_is_stage(const het_stage_cost *c) {
+    return heti_p_is_curve(&c->forward) && heti_p_is_curve(&c->backward) && heti_p_is_curve(&c->input) &&
+        heti_p_is_curve(&c->weight) && heti_t_is_time(c->bytes) && heti_t_is_time(c->keep_input) &&
+        heti_t_is_time(c->keep_weight) && heti_t_is_time(c->keep_gradient) && heti_t_is_time(c->attentions) &&
+        heti_t_is_time(c->query) && heti_t_is_time(c->key);
+}
+
 static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
-    int64_t i;
+    const het_stage_cost *member = s->costs->member;
+    int64_t i, count;
     s->count_bytes = 0;
     for (i = 0; i < s->plan->stages; i++) {
         const het_stage_cost *c = &s->costs->stage[i];
-        if (!heti_p_is_curve(&c->forward) || !heti_p_is_curve(&c->backward) || !heti_p_is_curve(&c->input) ||
-            !heti_p_is_curve(&c->weight) || !heti_t_is_time(c->bytes) || !heti_t_is_time(c->keep_input) ||
-                !heti_t_is_time(c->keep_weight) || !heti_t_is_time(c->keep_gradient))
+        int valid = heti_p_is_stage(c);
+        (void)het_plan_team(s->plan, s->plan->stage[i].rank, &count);
+        for (; count > 1 && member != NULL; member += count, count = 1) {
+            int64_t k;
+            for (k = 0; k < count; k++) valid &= heti_p_is_stage(&member[k]);
+        }
+        if (!valid)
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite",
                                i);
         if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0) s->count_bytes = 1;
@@ -2605,16 +2651,23 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
     int64_t r, i;
     s->records = s->parts = 0;
     s->blocks = s->costs->block != NULL ? s->costs->blocks : 0;
-    for (r = 0; r < s->ranks; r++)
-        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+    for (r = 0; r < s->ranks; r++) {
+        const int64_t leader = heti_p_leader(plan, r);
+        int done = 0;
+        if (leader != r && schedule->start[r] < schedule->start[r + 1])
+            return heti_p_sim_fail(s, leader, schedule->start[r], "a member that does not lead its team has a list");
+        for (i = schedule->start[leader]; i < schedule->start[leader + 1]; i++) {
             const het_action *a = &schedule->action[i];
             int64_t stages;
             if (a->kind < 0 || a->kind >= HETI_T_KINDS)
                 return heti_t_fail(s->error, HET_ERR_INVALID,
                                    "het_simulate: rank %d, action %d: no such kind of action: %d", r,
-                                   i - schedule->start[r], HETI_T_CAST(int64_t, a->kind));
+                                   i - schedule->start[leader], HETI_T_CAST(int64_t, a->kind));
             s->records += heti_p_record_room(s, a->kind);
+            done |= a->kind == HET_ACTION_COMMIT;
             if (a->kind == HET_ACTION_COMMIT) continue;
+            if (done && leader != r && a->kind < HET_ACTION_REDUCE)
+                return heti_p_sim_fail(s, r, i, "a team computes or sends behind its VERDICT");
             if (a->kind >= HET_ACTION_REDUCE) {
                 if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
                     return heti_p_sim_fail(s, r, i, "no such block");
@@ -2629,7 +2682,7 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
             if (a->micro_batch < 0 || a->micro_batch >= schedule->micro_batches[a->pipeline])
                 return heti_p_sim_fail(s, r, i, "no such micro-batch");
             if (a->slice < 0 || a->slice >= plan->slices) return heti_p_sim_fail(s, r, i, "no such slice");
-            if (plan->stage[plan->first_stage[a->pipeline] + a->stage].rank != r)
+            if (plan->stage[plan->first_stage[a->pipeline] + a->stage].rank != leader)
                 return heti_p_sim_fail(s, r, i, "the stage is on another rank");
             if ((a->kind == HET_ACTION_SEND_F && a->stage == stages - 1) || (a->kind == HET_ACTION_SEND_B &&
                 a->stage == 0))
@@ -2638,6 +2691,7 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
                 a->stage == 0))
                 return heti_p_sim_fail(s, r, i, "there is no stage to receive from");
         }
+    }
     return HET_OK;
 }
 
@@ -2673,6 +2727,54 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
     return heti_p_sim_actions(s);
 }
 
+/* ---- teams ---- */
+
+/* The rows of a rank's place in its team, in parts of the team's; all, where it is alone. */
+static void heti_p_rows(const het_team_member *team, int64_t members, int64_t member, double row[2]) {
+    double all = 0, before = 0;
+    int64_t i;
+    row[0] = 0;
+    row[1] = 1;
+    if (team == NULL) return;
+    for (i = 0; i < members; i++) {
+        if (i < member) before += team[i].share;
+        all += team[i].share;
+    }
+    row[0] = before / all;
+    row[1] = member + 1 == members ? 1 : (before + team[member].share) / all;
+}
+
+static double heti_p_common(const double a[2], const double b[2]) {
+    const double low = a[0] > b[0] ? a[0] : b[0], high = a[1] < b[1] ? a[1] : b[1];
+    return high > low ? high - low : 0;
+}
+
+/* The link between two stages as one: as slow as the slowest piece that goes from a member to
+   another. */
+static het_result heti_p_team_link(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost) {
+    int64_t senders, receivers, i, j, wires;
+    const het_team_member *sender = het_plan_team(s->plan, from, &senders),
+                          *receiver = het_plan_team(s->plan, to, &receivers);
+    double each = 0;
+    if (sender == NULL && receiver == NULL) return HET_OK;
+    cost->latency = 0;
+    for (i = 0; i < senders; i++)
+        for (j = 0; j < receivers; j++) {
+            het_link_cost link;
+            double rows[2], others[2], common;
+            heti_p_rows(sender, senders, i, rows);
+            heti_p_rows(receiver, receivers, j, others);
+            common = heti_p_common(rows, others);
+            if (!(common > 0)) continue;
+            HETI_T_TRY(heti_p_link_cost(s, sender != NULL ? sender[i].rank : from,
+                                        receiver != NULL ? receiver[j].rank : to, &link, NULL, &wires));
+            heti_p_at_least(&cost->latency, link.latency);
+            if (link.bandwidth > 0) heti_p_at_least(&each, common / link.bandwidth);
+        }
+    cost->bandwidth = each > 0 ? 1 / each : 0;
+    return HET_OK;
+}
+
 /* ---- tables made from it ---- */
 
 static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64_t *link) {
@@ -2685,6 +2787,7 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
         s->link[l].first_wire = l * s->most_wires;
         HETI_T_TRY(heti_p_link_cost(s, from, to, &cost, s->shared ? s->path + s->link[l].first_wire : NULL,
                                     &s->link[l].wires));
+        HETI_T_TRY(heti_p_team_link(s, from, to, &cost));
         s->links++;
         s->link[l].to = to;
         s->link[l].next = s->first_link[from];
@@ -2722,6 +2825,7 @@ static void heti_p_sim_weights(heti_p_sim *s) {
 
 static het_result heti_p_sim_stages(heti_p_sim *s) {
     const het_plan *plan = s->plan;
+    const het_stage_cost *member = s->costs->member;
     int64_t p, g, cell = 0, micro_batch = 0;
     for (p = 0; p < plan->pipelines; p++) {
         for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
@@ -2735,6 +2839,10 @@ static het_result heti_p_sim_stages(heti_p_sim *s) {
             stage->pairs = s->costs->pairs != NULL ? s->costs->pairs + micro_batch : NULL;
             stage->sequences = s->costs->sequences != NULL ? s->costs->sequences + micro_batch : NULL;
             stage->cost = &s->costs->stage[g];
+            stage->team = het_plan_team(plan, stage->rank, &stage->members);
+            stage->member = member;
+            if (stage->members == 1) stage->team = NULL;
+            else if (member != NULL) member += stage->members;
             HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->before, &stage->link_before));
             HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
             cell += stage->micro_batches * s->slices;
@@ -2804,8 +2912,9 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
         if (!heti_t_is_time(s->plan->state_share[r]))
             return heti_t_fail(s->error, HET_ERR_INVALID,
                                "het_simulate: the state share of rank %d is negative or not finite", r);
-    for (r = 0; r < s->ranks; r++)
-        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
+    for (r = 0; r < s->ranks; r++) {
+        const int64_t leader = heti_p_leader(s->plan, r);
+        for (i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
             if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
             if (a->kind == HET_ACTION_STEP) {
@@ -2813,6 +2922,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
                 s->step_ranks[a->stage]++;
             } else s->ring[heti_p_ring_index(s, a)].wanted++;
         }
+    }
     for (b = 0; b < 2 * s->blocks; b++) {
         s->ring[b].first = first;
         s->ring[b].block = HETI_T_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
@@ -2820,8 +2930,9 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
         first += s->ring[b].wanted;
         s->ring[b].wanted = 0;
     }
-    for (r = 0; r < s->ranks; r++)
-        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
+    for (r = 0; r < s->ranks; r++) {
+        const int64_t leader = heti_p_leader(s->plan, r);
+        for (i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
             heti_p_ring *ring;
             if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) continue;
@@ -2831,6 +2942,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
             s->part[ring->first + ring->wanted].rank = r;
             s->part[ring->first + ring->wanted++].time = -1;
         }
+    }
     for (b = 0; b < 2 * s->blocks && s->costs->block != NULL; b++) {
         const het_block_cost *cost = &s->costs->block[s->ring[b].block];
         if (s->ring[b].wanted > 0)
@@ -2927,7 +3039,7 @@ static void heti_p_sim_twins(heti_p_sim *s) {
         *in = *in == -1 || *in == s->plan->stage[g].pipeline ? s->plan->stage[g].pipeline : -2;
     }
     for (p = 0; p < s->plan->pipelines; p++) {
-        for (g = first[p]; g < first[p + 1] && s->ready[s->stage[g].rank] == p; g++) {}
+        for (g = first[p]; g < first[p + 1] && s->ready[s->stage[g].rank] == p && s->stage[g].team == NULL; g++) {}
         if (g < first[p + 1]) continue;
         for (i = 0; i < count && !heti_p_same_pipelines(s, unlike[i], p); i++) {}
         if (i == count && count < HETI_P_MOST_UNLIKE) unlike[count++] = p;
@@ -2941,15 +3053,18 @@ static void heti_p_sim_twins(heti_p_sim *s) {
 }
 
 static het_result heti_p_sim_start(heti_p_sim *s) {
-    int64_t r, c, record = 0;
+    int64_t r, c, record = 0, count;
     for (r = 0; r < s->ranks; r++) {
+        const het_team_member *team = het_plan_team(s->plan, r, &count);
+        const int64_t leader = team != NULL ? team->leader : r;
         heti_p_rank *rank = &s->rank[r];
         int64_t i;
         s->first_link[r] = -1;
         memset(rank, 0, sizeof *rank);
-        rank->clock = s->costs->rank != NULL ? s->costs->rank[r].begin : 0;
-        rank->at = s->schedule->start[r];
-        rank->until = s->schedule->start[r + 1];
+        for (i = 0; i < count && s->costs->rank != NULL; i++)
+            heti_p_at_least(&rank->clock, s->costs->rank[team != NULL ? team[i].rank : r].begin);
+        rank->at = s->schedule->start[leader];
+        rank->until = s->schedule->start[leader + 1];
         rank->record = rank->first_record = record;
         rank->twin = -1;
         for (i = rank->at; i < rank->until && s->keep; i++)
@@ -2983,6 +3098,11 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
     heti_p_sim_weights(s);
     HETI_T_TRY(heti_p_sim_rings(s));
     heti_p_sim_twins(s);
+    for (c = 0; c < s->plan->members; c++) {
+        const het_team_member *m = &s->plan->member[c];
+        if (m->rank != m->leader) s->rank[m->rank].twin = m->leader;
+        s->twins += m->rank != m->leader;
+    }
     for (s->ready_count = 0, r = s->ranks - 1; r >= 0; r--)
         if (s->rank[r].twin < 0) s->ready[s->ready_count++] = r;
     return HET_OK;
@@ -3013,10 +3133,142 @@ static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, c
         heti_p_pairs_before(s->slice_sum, length);
 }
 
+static const het_cost *heti_p_curve(const het_stage_cost *cost, int32_t kind) {
+    return kind == HET_ACTION_F ? &cost->forward : kind == HET_ACTION_B ? &cost->backward :
+        kind == HET_ACTION_I ? &cost->input : &cost->weight;
+}
+
+/* ---- what a team takes ---- */
+
+/* A member's part of a slice: its rows and its group's in parts of the micro-batch, the first row
+   that the group's queries see, which of the heads it has. */
+typedef struct heti_p_share { double row[2], group[2], head[2], first, pairs; } heti_p_share;
+
+static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
+                               heti_p_share *share) {
+    const het_team_member *team = stage->team;
+    const double all = s->slices > 1 ? s->slice_sum : 1, begin = a->slice > 0 ? s->slice_end[a->slice - 1] / all : 0,
+                 part = s->slice_end[a->slice] / all - begin,
+                 length = 1 / (stage->sequences != NULL ? stage->sequences[a->micro_batch] : 1);
+    int64_t m, i, k;
+    for (m = 0; m < stage->members; m = k) {
+        double heads = 0, before = 0, seen;
+        for (k = m; k < stage->members && team[k].group == team[m].group; k++) {
+            heti_p_rows(team, stage->members, k, share[k].row);
+            for (i = 0; i < 2; i++) share[k].row[i] = begin + part * share[k].row[i];
+            heads += HETI_T_CAST(double, team[k].heads);
+        }
+        for (i = m; i < k; i++) {
+            heti_p_share *to = &share[i];
+            to->group[0] = share[m].row[0];
+            to->group[1] = share[k - 1].row[1];
+            to->head[0] = k - m > 1 ? before / heads : 0;
+            before += HETI_T_CAST(double, team[i].heads);
+            to->head[1] = k - m > 1 ? before / heads : 1;
+            /* rounding must not make a sequence's first row the last of the one before */
+            to->first = length * HETI_T_CAST(double, HETI_T_CAST(int64_t, to->group[0] / length + 1e-9));
+            if (to->first > to->group[0] || team[stage->members - 1].group == 0) to->first = to->group[0];
+            seen = heti_p_pairs_before(to->group[1], length) - heti_p_pairs_before(to->group[0], length);
+            to->pairs = seen / heti_p_pairs_before(1, length) * (to->head[1] - to->head[0]);
+        }
+    }
+}
+
+static double heti_p_team_pairs(const heti_p_stage *stage, const het_action *a, const het_cost *curve,
+                                const heti_p_share *share) {
+    return stage->pairs != NULL ? curve->pair * stage->pairs[a->micro_batch] * share->pairs : 0;
+}
+
+/* Without exchanges. */
+static double heti_p_member_seconds(const heti_p_stage *stage, const het_action *a, int64_t member,
+                                    const heti_p_share *share) {
+    const het_cost *curve = heti_p_curve(stage->member != NULL ? &stage->member[member] : stage->cost, a->kind);
+    const double tokens = stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1;
+    return curve->base + curve->token * tokens * (share[member].row[1] - share[member].row[0]) +
+        heti_p_team_pairs(stage, a, curve, &share[member]);
+}
+
+/* What goes from member i to member j: queries of j's core, its keys, or, -1, gradients of keys of
+   earlier rows that group j + 1 hands to j. In parts of the micro-batch's rows and all heads. */
+static double heti_p_piece(const heti_p_stage *stage, const heti_p_share *share, int what, int64_t i, int64_t j) {
+    const double head = share[j].head[1] - share[j].head[0];
+    double want[2];
+    want[0] = what == 1 ? share[j].first : share[j].group[0];
+    want[1] = share[j].group[1];
+    if (what >= 0) return share[j].group[1] > share[j].group[0] ? heti_p_common(share[i].row, want) * head : 0;
+    if (stage->team[i].group != stage->team[j].group + 1) return 0;
+    return (share[i].group[0] - share[i].first) * heti_p_common(share[i].head, share[j].head);
+}
+
+/* Moves one tensor of `bytes`: a latency, and the most that leaves a member, or comes. group: those
+   of group `group` and the one behind alone; -1: all. */
+static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, const heti_p_share *share, int what,
+                              double bytes, int64_t group, double *latency, double *seconds) {
+    double ways[2][HETRAIN_MAX_TEAM];
+    int64_t i, j, wires;
+    *latency = *seconds = 0;
+    memset(ways, 0, sizeof ways);
+    for (i = 0; i < stage->members; i++)
+        for (j = 0; j < stage->members; j++) {
+            const double piece = i == j ? 0 : bytes * heti_p_piece(stage, share, what, i, j);
+            het_link_cost link;
+            if (!(piece > 0) || (group >= 0 && stage->team[j].group != group)) continue;
+            HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, &wires));
+            heti_p_at_least(latency, link.latency);
+            if (!(link.bandwidth > 0)) continue;
+            ways[0][i] += piece / link.bandwidth;
+            ways[1][j] += piece / link.bandwidth;
+        }
+    for (i = 0; i < stage->members; i++)
+        for (j = 0; j < 2; j++) heti_p_at_least(seconds, ways[j][i]);
+    return HET_OK;
+}
+
+/* The exchanges of an F, B or I. */
+static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
+                                    const heti_p_share *share, double *sum) {
+    const double tokens = stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1, count = stage->cost->attentions,
+                 query = tokens * stage->cost->query, key = tokens * stage->cost->key;
+    const int again = s->plan->stage[stage - s->stage].recompute != 0, forward = a->kind == HET_ACTION_F;
+    const int64_t groups = stage->team[stage->members - 1].group + 1;
+    double latency, seconds, before = 0, most = 0;
+    int64_t g;
+    *sum = 0;
+    if (!(count > 0) || a->kind == HET_ACTION_W) return HET_OK;
+    HETI_T_TRY(heti_p_move(s, stage, share, 0, query, -1, &latency, &seconds));
+    *sum += (forward || !again ? 2 : 4) * (count * latency + seconds);
+    HETI_T_TRY(heti_p_move(s, stage, share, forward, key, -1, &latency, &seconds));
+    *sum += 2 * (count * latency + seconds);
+    for (g = 0; g + 1 < groups && !forward; g++) {
+        HETI_T_TRY(heti_p_move(s, stage, share, -1, key, g, &latency, &seconds));
+        seconds = 2 * (count * latency + seconds);
+        heti_p_at_least(&most, before + seconds);
+        before = seconds;
+    }
+    *sum += most;
+    return HET_OK;
+}
+
+static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
+                                      double *seconds) {
+    heti_p_share share[HETRAIN_MAX_TEAM];
+    double core = 0, slowest = 0;
+    int64_t m;
+    heti_p_team_shares(s, stage, a, share);
+    HETI_T_TRY(heti_p_team_moves(s, stage, a, share, seconds));
+    for (m = 0; m < stage->members; m++) {
+        const het_stage_cost *cost = stage->member != NULL ? &stage->member[m] : stage->cost;
+        heti_p_at_least(&slowest, heti_p_member_seconds(stage, a, m, share));
+        heti_p_at_least(&core, heti_p_team_pairs(stage, a, heti_p_curve(cost, a->kind), &share[m]));
+    }
+    *seconds += slowest;
+    if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && stage->cost->attentions > 0)
+        *seconds += HETI_T_CAST(double, stage->team[stage->members - 1].group) * core / stage->cost->attentions;
+    return HET_OK;
+}
+
 static double heti_p_sim_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    const het_cost *curve = a->kind == HET_ACTION_F ? &stage->cost->forward : a->kind == HET_ACTION_B ?
-                     &stage->cost->backward :
-        a->kind == HET_ACTION_I ? &stage->cost->input : &stage->cost->weight;
+    const het_cost *curve = heti_p_curve(stage->cost, a->kind);
     double seconds = curve->base + heti_p_sim_tokens(s, stage, a, curve->token);
     return stage->pairs != NULL && curve->pair > 0 ? seconds + heti_p_sim_pairs(s, stage, a, curve->pair) : seconds;
 }
@@ -3032,6 +3284,7 @@ static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, 
     record->start = start;
     record->end = end;
     record->bytes = bytes < 9e18 ? HETI_T_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+    record->exchange = 0;
     return s->rank[r].record++;
 }
 
@@ -3258,7 +3511,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     const int forward = a->kind == HET_ACTION_F;
     const int64_t from = forward ? stage->before : stage->after;
     double there = forward ? cell->input : cell->gradient, start = rank->clock, buffer = 0;
-    double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
+    double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight, seconds;
     if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
     if (!forward && (cell->done & HETI_P_DID_F) == 0)
         return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
@@ -3279,7 +3532,9 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
             (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start,
                 heti_p_sim_tokens(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
     }
-    heti_p_sim_busy(s, r, a, start, heti_p_sim_seconds(s, stage, a));
+    if (stage->team == NULL) seconds = heti_p_sim_seconds(s, stage, a);
+    else HETI_T_TRY(heti_p_team_seconds(s, stage, a, &seconds));
+    heti_p_sim_busy(s, r, a, start, seconds);
     heti_p_at_least(&rank->clock, buffer);
     cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W :
         a->kind == HET_ACTION_I ? HETI_P_DID_I
@@ -3323,9 +3578,16 @@ static void heti_p_ring_reach(heti_p_sim *s, const het_action *a, heti_p_part *p
 static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a) {
     heti_p_part *part = heti_p_ring_part(s, r, a);
     const double time = s->rank[r].clock;
+    const het_team_member *team;
+    double most;
+    int64_t i, count = 1;
     heti_p_ring_reach(s, a, part, time, heti_p_sim_record(s, r, a, a->kind, time, time, 0));
-    if (s->costs->rank != NULL && s->costs->block != NULL)
-        heti_p_sim_spend(s, r, time, s->costs->rank[r].ring_byte * part->moved);
+    if (s->costs->rank == NULL || s->costs->block == NULL) return;
+    most = s->costs->rank[r].ring_byte * part->moved;
+    team = s->rank[r].state == HETI_P_READY && !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;
+    for (i = 0; i < count && team != NULL; i++)
+        heti_p_at_least(&most, s->costs->rank[team[i].rank].ring_byte * heti_p_ring_part(s, team[i].rank, a)->moved);
+    heti_p_sim_spend(s, r, time, most);
 }
 
 /* Rank r gets its twin's times, records and places in rings. */
@@ -3337,7 +3599,7 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     s->result->rank[r] = s->result->rank[other];
     *rank = *twin;
     rank->twin = -1;
-    rank->at = at + twin->at - s->schedule->start[other];
+    rank->at = at + twin->at - s->schedule->start[heti_p_leader(s->plan, other)];
     rank->until = until;
     rank->first_record = first;
     rank->record = first + twin->record - twin->first_record;
@@ -3345,7 +3607,8 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
         het_record *record = &s->record[first + i];
         *record = s->record[twin->first_record + i];
         record->rank = HETI_T_CAST(int32_t, r);
-        if (record->action.kind < HET_ACTION_REDUCE) record->action.pipeline = HETI_T_CAST(int32_t, own);
+        if (record->action.kind < HET_ACTION_REDUCE && own >= 0)
+            record->action.pipeline = HETI_T_CAST(int32_t, own);
     }
     for (i = at; i < rank->at; i++) {
         const het_action *a = &s->schedule->action[i];
@@ -3606,6 +3869,7 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
     int64_t *member = s->ready, members = 0, first, i, k, g; /* nobody is ready now */
     for (i = 0; i < s->ranks; i++) member[i] = 0;
     for (g = 0; g < s->stages; g++) member[s->stage[g].rank] = 1;
+    for (g = 0; g < s->plan->members; g++) member[s->plan->member[g].rank] = member[s->plan->member[g].leader];
     for (i = 0; i < s->ranks; i++)
         if (member[i]) member[members++] = i;
     *count = 0;
@@ -3676,6 +3940,7 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
         if (s->transfer == HET_TRANSFER_POSTED) time = rank->joined;
         (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_COMMIT, rank->verdict, time, 0);
         rank->clock = time;
+        rank->decided = 1;
         rank->at++;
         rank->state = HETI_P_READY;
         s->ready[s->ready_count++] = r;
@@ -3689,8 +3954,9 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
 static void heti_p_sim_timeline(heti_p_sim *s) {
     int64_t r, i, from = 0, count = 0;
     for (r = 0; r < s->ranks && s->keep; r++) {
+        const int64_t leader = heti_p_leader(s->plan, r);
         int64_t room = 0, used;
-        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++)
+        for (i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++)
             room += heti_p_record_room(s, s->schedule->action[i].kind);
         used = s->rank[r].record - from;
         if (used > 0 && count < from)
@@ -3731,13 +3997,43 @@ static void heti_p_sim_sums(heti_p_sim *s) {
     result->actions = s->schedule->start[s->ranks];
 }
 
+/* What of the team's messages and activations is the rank's; what it does not compute of the team's
+   actions is exchange. */
+static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
+    heti_p_share share[HETRAIN_MAX_TEAM];
+    int64_t count, i, me = 0;
+    const het_team_member *team = het_plan_team(s->plan, r, &count);
+    double row[2];
+    while (team[me].rank != r) me++;
+    heti_p_rows(team, count, me, row);
+    s->result->rank[r].peak_bytes *= row[1] - row[0];
+    for (i = s->rank[r].first_record; i < s->rank[r].record && s->keep; i++) {
+        het_record *record = &s->record[i];
+        const het_action *a = &record->action;
+        const heti_p_stage *stage = &s->stage[a->kind <= HET_ACTION_RECV_B ? s->plan->first_stage[a->pipeline] +
+                                              a->stage : 0];
+        if (heti_t_is_send(a->kind) || heti_t_is_receive(a->kind))
+            record->bytes = HETI_T_CAST(int64_t, HETI_T_CAST(double, record->bytes) * (row[1] - row[0]) + 0.5);
+        if (a->kind > HET_ACTION_I || !(stage->cost->attentions > 0) || count == 1) continue;
+        heti_p_team_shares(s, stage, a, share);
+        record->exchange = record->end - record->start - heti_p_member_seconds(stage, a, me, share);
+        if (record->exchange < 0) record->exchange = 0; /* rounding */
+    }
+}
+
 static void heti_p_sim_copy_twins(heti_p_sim *s) {
-    int64_t g;
+    int64_t g, m;
     for (g = 0; g < s->stages; g++) {
         const int64_t r = s->stage[g].rank;
         s->ready[r] = s->plan->stage[g].pipeline;
         if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
     }
+    for (m = 0; m < s->plan->members; m++) {
+        const int64_t r = s->plan->member[m].rank;
+        s->ready[r] = -1;
+        if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
+    }
+    for (m = 0; m < s->plan->members; m++) heti_p_sim_own_part(s, s->plan->member[m].rank);
     s->twins = 0;
 }
 
@@ -3888,7 +4184,7 @@ static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
     const het_action *a = &r->action;
     const heti_p_kind *kind = heti_p_kind_of(a->kind);
     int moves = heti_t_is_send(a->kind) || heti_t_is_receive(a->kind);
-    double start = r->start * 1e6, length = (r->end - r->start) * 1e6;
+    double start = r->start * 1e6, length = (r->end - r->start) * 1e6, exchange = heti_p_exchange(r) * 1e6;
     int64_t thread = 0;
     if (moves && length < 0.001) length = 0.001;
     if (moves || heti_p_is_collective(a->kind)) thread = heti_p_trace_lane(t, r, (start + length) / 1e6);
@@ -3897,7 +4193,12 @@ static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
     heti_t_action(&t->out, a);
     heti_t_format(&t->out, "\",\"cat\":\"%s\",\"cname\":\"%s\"", kind->category, kind->color);
     heti_p_trace_args(t, r);
-    if (!moves) return;
+    if (exchange > 0) { /* within it, at its end: when they were is not recorded */
+        heti_p_trace_event(t, "X", r->rank, thread);
+        heti_t_format(&t->out, ",\"ts\":%g,\"dur\":%g,\"name\":\"exchange\",\"cat\":\"exchange\"}",
+                      start + length - exchange, exchange);
+    }
+    if (!moves || (t->plan != NULL && heti_p_leader(t->plan, r->rank) != r->rank)) return; /* an arrow a team */
     heti_p_trace_event(t, heti_t_is_send(a->kind) ? "s" : "f", r->rank, thread);
     if (heti_t_is_receive(a->kind)) heti_t_put(&t->out, ",\"bp\":\"e\"");
     heti_t_format(&t->out, ",\"ts\":%g,\"id\":%d,\"name\":\"transfer\",\"cat\":\"transfer\"}",
@@ -3994,9 +4295,9 @@ static double heti_p_svg_y(const heti_p_svg *s, int64_t rank) {
 
 /* 0xRRGGBB mixed with the ground: shade 0 is the colour itself. */
 static uint32_t heti_p_svg_color(const heti_p_svg *s, int kind, int shade) {
-    static const uint32_t heti_p_light[HETI_T_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0, 0, 0, 0, 0xC4709E,
+    static const uint32_t heti_p_light[HETI_T_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0x7B8794, 0, 0, 0, 0xC4709E,
                                                         0x444444, 0xE3CF2B, 0x56B4E9 };
-    static const uint32_t heti_p_dark[HETI_T_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0, 0, 0, 0, 0xD184AF,
+    static const uint32_t heti_p_dark[HETI_T_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0x9AA6B4, 0, 0, 0, 0xD184AF,
                                                        0xBBBBBB, 0xEADB55, 0x7CC6F0 };
     static const uint32_t heti_p_mix[HETI_P_SHADES] = { 0, 42, 62, 78 }; /* percent of the ground */
     uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF,
@@ -4213,7 +4514,8 @@ static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
     heti_t_put(&s->out, "</text>");
 }
 
-/* What a rank computes; what is reduced and gathered as a strip below. */
+/* What a rank computes; exchanges of its team as a strip above, what is reduced and gathered as one
+   below. */
 static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count) {
     double y = heti_p_svg_y(s, rank), strip = s->row * 0.2 > 1 ? s->row * 0.2 : 1;
     int64_t i;
@@ -4221,6 +4523,13 @@ static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *reco
     for (i = 0; i < count; i++)
         if (heti_p_is_compute(record[i].action.kind)) heti_p_svg_box(s, &record[i], y, s->row);
     heti_p_svg_heap_flush(s, y, s->row);
+    for (i = 0; i < count; i++) {
+        het_record exchange = record[i];
+        exchange.start = exchange.end - heti_p_exchange(&record[i]);
+        exchange.action.kind = HET_ACTION_SEND_F;
+        if (exchange.start < exchange.end) heti_p_svg_box(s, &exchange, y, strip);
+    }
+    heti_p_svg_heap_flush(s, y, strip);
     for (i = 0; i < count; i++)
         if (heti_p_is_collective(record[i].action.kind)) heti_p_svg_box(s, &record[i], y + s->row - strip, strip);
     heti_p_svg_heap_flush(s, y + s->row - strip, strip);
@@ -4340,15 +4649,15 @@ static void heti_p_svg_item(const heti_p_svg *s, int64_t boxes, size_t letters, 
 /* From y on, in as many rows as it needs; where `draw` is 0 nothing is written. Returns the last
    row. */
 static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
-    static const int32_t heti_p_order[8] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W, HET_ACTION_REDUCE,
-                                            HET_ACTION_STEP,
-        HET_ACTION_GATHER, HET_ACTION_COMMIT };
+    static const int32_t heti_p_order[9] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W,
+                                             HET_ACTION_SEND_F /* exchange */, HET_ACTION_REDUCE, HET_ACTION_STEP,
+                                             HET_ACTION_GATHER, HET_ACTION_COMMIT };
     static const char *const heti_p_notes[3] = { "shades: a rank's stages", "stacked: shares of boxes too thin to draw",
                                                 "records were dropped" };
     const int64_t notes[3] = { s->shades > 1, s->stacked, s->timeline->dropped > 0 };
     double x, next = s->text;
     int i, shade;
-    for (i = 0; i < 8; i++) {
+    for (i = 0; i < 9; i++) {
         const int kind = heti_p_order[i], shades = kind <= HET_ACTION_W ? s->shades : 1;
         if (!s->used[kind]) continue;
         heti_p_svg_item(s, shades, strlen(heti_p_kind_of(kind)->legend), &x, &y, &next);
@@ -4454,7 +4763,8 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     s.dark = desc->dark == HET_YES;
     s.shades = 1;
     for (i = 0; i < timeline->records; i++) {
-        s.used[timeline->record[i].action.kind] = 1;
+        if (!heti_t_is_send(timeline->record[i].action.kind)) s.used[timeline->record[i].action.kind] = 1;
+        if (heti_p_exchange(&timeline->record[i]) > 0) s.used[HET_ACTION_SEND_F] = 1;
         if (timeline->record[i].action.slice > 0) s.slices = 1;
     }
     for (i = 0; i < timeline->records; i = first) { /* the most stages a rank has */

@@ -293,8 +293,11 @@ HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL i
 typedef struct het_plan_costs {
     het_costs costs;                  /* for het_simulate with complete lists; its tokens, pairs and
                                          sequences are the caller's to set */
-    het_stage_cost *stage;            /* [plan->stages] those of `costs` */
-    het_stage_cost *alone, *together; /* [plan->stages] with nothing beside, with all ranks always at work */
+    /* [plan->stages], and behind them those of the teams' members (het_costs.member); of a stage with
+       a team it is about what the team takes for one sequence */
+    het_stage_cost *stage;            /* those of `costs` */
+    het_stage_cost *alone, *together; /* with nothing beside, with all ranks always at work */
+    int64_t curves;                   /* stages, and members behind them */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_plan_costs;
@@ -1132,7 +1135,8 @@ typedef struct heti_s_costing {
     const het_plan *plan;
     const het_cluster *cluster;
     het_plan_costs *to;
-    het_stage_cost *stage, *alone, *together; /* [stages] */
+    het_stage_cost *stage, *alone, *together; /* [curves] */
+    int64_t curves;
     het_rank_cost *rank;              /* [ranks] */
     het_block_cost *block;            /* [blocks] */
     int64_t *rank_group;              /* [ranks] */
@@ -1141,9 +1145,9 @@ typedef struct heti_s_costing {
 
 static void heti_s_costs_cut(heti_s_costing *c, heti_t_arena *arena) {
     c->to = HETI_S_ROOM(het_plan_costs, 1);
-    c->stage = HETI_S_ROOM(het_stage_cost, c->plan->stages);
-    c->alone = HETI_S_ROOM(het_stage_cost, c->plan->stages);
-    c->together = HETI_S_ROOM(het_stage_cost, c->plan->stages);
+    c->stage = HETI_S_ROOM(het_stage_cost, c->curves);
+    c->alone = HETI_S_ROOM(het_stage_cost, c->curves);
+    c->together = HETI_S_ROOM(het_stage_cost, c->curves);
     c->rank = HETI_S_ROOM(het_rank_cost, c->plan->ranks);
     c->block = HETI_S_ROOM(het_block_cost, c->profile->blocks);
     c->rank_group = HETI_S_ROOM(int64_t, c->plan->ranks);
@@ -1187,6 +1191,9 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
         heti_s_add_curve(&to->input, &time->input, slowness);
         heti_s_add_curve(&to->weight, &time->weight, slowness);
         to->keep_gradient += kind->keep_gradient;
+        to->attentions += kind->attentions;
+        to->query += kind->query;
+        to->key += kind->key;
         if (!stage->recompute || kind->loss) continue;
         heti_s_add_curve(&to->backward, &time->recompute, slowness);
         heti_s_add_curve(&to->input, &time->recompute, slowness);
@@ -1205,11 +1212,66 @@ static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_he
     to->step = device->step_element * slowness;
 }
 
+static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank, int64_t at) {
+    double slowness;
+    const het_device_profile *device = &c->profile->device[heti_s_rank_device(c, rank, &slowness)];
+    heti_s_stage_cost(c, g, device, device->alone, slowness, &c->alone[at]);
+    heti_s_stage_cost(c, g, device, c->beside ? device->together : device->alone, slowness, &c->together[at]);
+    c->stage[at] = c->together[at];
+}
+
+static void heti_s_slowest_curve(het_cost *to, const het_cost *from, double rows, double pairs) {
+    heti_s_most(&to->base, from->base);
+    heti_s_most(&to->token, from->token * rows);
+    heti_s_most(&to->pair, from->pair * pairs);
+}
+
+/* A team's stage from its members', as if a micro-batch were one sequence, without exchanges. */
+static void heti_s_team_cost(const het_team_member *team, int64_t count, const het_stage_cost *member,
+                             het_stage_cost *to) {
+    double all = 0, before = 0;
+    int64_t m, k, i;
+    memset(&to->forward, 0, 4 * sizeof to->forward);
+    for (m = 0; m < count; m++) all += team[m].share;
+    for (m = 0; m < count; m = k) {
+        double group = 0, heads = 0, end;
+        for (k = m; k < count && team[k].group == team[m].group; k++) {
+            group += team[k].share;
+            heads += heti_s_real(team[k].heads);
+        }
+        end = (before + group) * (before + group);
+        for (i = m; i < k; i++) {
+            const double rows = team[i].share / all, part = k - m > 1 ? heti_s_real(team[i].heads) / heads : 1,
+                         pairs = (end - before * before) / (all * all) * part;
+            heti_s_slowest_curve(&to->forward, &member[i].forward, rows, pairs);
+            heti_s_slowest_curve(&to->backward, &member[i].backward, rows, pairs);
+            heti_s_slowest_curve(&to->input, &member[i].input, rows, pairs);
+            heti_s_slowest_curve(&to->weight, &member[i].weight, rows, pairs);
+        }
+        before += group;
+    }
+}
+
+/* Of all stages, and of the members of teams behind them. */
+static void heti_s_all_stages(const heti_s_costing *c) {
+    het_stage_cost *const curves[3] = { c->stage, c->alone, c->together };
+    int64_t g, m, count, at = c->plan->stages;
+    int i;
+    for (g = 0; g < c->plan->stages; g++) {
+        const het_team_member *team = het_plan_team(c->plan, c->plan->stage[g].rank, &count);
+        heti_s_stage_costs(c, g, c->plan->stage[g].rank, g);
+        if (count == 1) continue;
+        for (m = 0; m < count; m++) heti_s_stage_costs(c, g, team[m].rank, at + m);
+        for (i = 0; i < 3; i++) heti_s_team_cost(team, count, curves[i] + at, curves[i] + g);
+        at += count;
+    }
+}
+
 static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, het_error *error) {
     het_costs *costs = &c->to->costs;
     const het_plan *plan = c->plan;
     double slowness;
-    int64_t r, g, b, device;
+    int64_t r, b, device;
     for (r = 0; r < plan->ranks; r++) {
         device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
@@ -1219,13 +1281,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, 
         heti_s_rank_cost(c, r, &held[r], &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
     }
-    for (g = 0; g < plan->stages; g++) {
-        device = heti_s_rank_device(c, plan->stage[g].rank, &slowness);
-        heti_s_stage_cost(c, g, &c->profile->device[device], c->profile->device[device].alone, slowness, &c->alone[g]);
-        heti_s_stage_cost(c, g, &c->profile->device[device], c->beside ? c->profile->device[device].together :
-                          c->profile->device[device].alone, slowness, &c->together[g]);
-        c->stage[g] = c->together[g];
-    }
+    heti_s_all_stages(c);
     for (b = 0; b < c->profile->blocks; b++) {
         const double elements = c->profile->block[b].frozen ? 0 : heti_s_real(c->profile->block[b].elements);
         c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
@@ -1235,6 +1291,8 @@ static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, 
     }
     costs->transfer = HET_TRANSFER_POSTED;
     costs->stage = c->to->stage = c->stage;
+    costs->member = c->curves > plan->stages ? c->stage + plan->stages : NULL;
+    c->to->curves = c->curves;
     c->to->alone = c->alone;
     c->to->together = c->together;
     costs->rank = c->rank;
@@ -1260,6 +1318,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     const het_shape one = { 1, 1, 1 };
     het_allocator own;
     het_result result;
+    int64_t g, count;
     size_t size;
     if (costs == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
     *costs = NULL;
@@ -1278,6 +1337,10 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.plan = plan;
     c.cluster = cluster;
     c.beside = together != HET_NO;
+    for (c.curves = plan->stages, g = 0; g < plan->stages; g++) {
+        (void)het_plan_team(plan, plan->stage[g].rank, &count);
+        if (count > 1) c.curves += count;
+    }
     HETI_T_TRY(heti_s_hold(profile, plan, NULL, &one, &own, &held, &size, error));
     heti_s_costs_cut(&c, &arena);
     result = heti_t_arena_start(&arena, &own, "het_profile_costs", error);
@@ -1307,10 +1370,10 @@ static het_cost heti_s_between(const het_cost *from, const het_cost *to, double 
 
 /* Stages whose device shares its machine with ranks that are at work `beside` of the time. Returns
    whether that differs from all of the time. */
-static int heti_s_costs_beside(const het_plan *plan, het_plan_costs *costs, double beside) {
+static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
     int64_t g;
     int differs = 0;
-    for (g = 0; g < plan->stages; g++) {
+    for (g = 0; g < costs->curves; g++) {
         const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
         if (memcmp(alone, together, sizeof *alone) == 0) continue;
         costs->stage[g].forward = heti_s_between(&alone->forward, &together->forward, beside);
@@ -1330,10 +1393,10 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
     *simulation = NULL;
     if (plan == NULL || costs == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
-    (void)heti_s_costs_beside(plan, costs, 1);
+    (void)heti_s_costs_beside(costs, 1);
     HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
     beside = 1 - (*simulation)->bubble;
-    if (!heti_s_costs_beside(plan, costs, beside)) return HET_OK;
+    if (!heti_s_costs_beside(costs, beside)) return HET_OK;
     het_simulation_free(*simulation);
     *simulation = NULL;
     return het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error);
