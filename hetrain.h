@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
    No tensor parallelism: a unit runs on one device; a rank holds the weights of all units it works
    on, optimizer state and (het_desc.layout.shard_gradients) gradient sums are divided. The ranks
    stay as they are for the life of a context, and one that fails ends it: the state file is what
-   survives. No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one).
+   survives. No fp16, no quantised weights, no optimizers but AdamW and Muon (a table can add one).
    No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -237,7 +237,7 @@ int main(int argc, char **argv) {
                          het_program_backward_input het_program_backward_weight
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
-       >>optimizer_api   het_adamw het_learning_rate
+       >>optimizer_api   het_adamw het_muon het_learning_rate
        >>plan_api        het_plan_new het_plan_check het_plan_free
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_needs
@@ -292,7 +292,7 @@ int main(int argc, char **argv) {
        >>plans           plans and schedules as blocks, shares of micro-batches, valid plans
        >>schedule        lists of actions: the player that makes, proves and completes them
        >>structs         what a context consists of
-       >>optim           learning rate, AdamW
+       >>optim           learning rate, AdamW, Muon
        >>device_calls    what a rank asks of its device
        >>messages        messages between ranks, waiting, failing
        >>communicator    groups of devices that reach each other without the host
@@ -747,6 +747,18 @@ typedef struct het_adamw_args {
     float beta1, beta2, epsilon, decay;
 } het_adamw_args;
 
+/* Muon around its products (>>optimizer_api). momentum: g = float(sum) clip; m = beta m + (1 - beta)
+   g; x = beta m + (1 - beta) g. update: w = w - lr decay w; w = w - lr size x, lr =
+   scalars->learning_rate rate. Both do nothing unless the verdict is ACCEPT. */
+typedef struct het_muon_args {
+    const het_step_scalars *scalars;
+    const het_gradient *gradient;    /* [rows][columns] */
+    int64_t rows, columns;
+    float *w, *m;                    /* [rows][columns] */
+    float *x;                        /* the same; the transpose where rows > columns */
+    float beta, rate, decay, size;
+} het_muon_args;
+
 /* to[i] = std z, z the normal number first + i of a stream, a function of (seed, stream, number).
    For the first weights; het_cpu_device() draws them for devices that lack it. */
 typedef struct het_normal_args {
@@ -756,12 +768,13 @@ typedef struct het_normal_args {
     float *to;                       /* (=) [count] */
 } het_normal_args;
 
-/* add: y += x. scale: y *= factor. */
+/* add: y += x. scale: y *= factor; with `squares`: y *= factor / (sqrt(squares) + 1e-7). */
 typedef struct het_elements_args {
     int64_t count;
     float *y;
     const float *x;
     float factor;
+    const het_sum *squares;          /* device, or NULL */
 } het_elements_args;
 
 /* copy_in: host to device; copy_out: back; copy: inside the device; clear: `to` = 0. */
@@ -786,6 +799,7 @@ typedef enum het_op_kind {
     HET_OP_SUM_SQUARES,                                                  /* sum_squares */
     HET_OP_VERDICT,                                                      /* verdict */
     HET_OP_ADAMW,                                                        /* adamw */
+    HET_OP_MUON_MOMENTUM, HET_OP_MUON_UPDATE,                            /* muon */
     HET_OP_NORMAL,                                                       /* normal */
     HET_OP_ADD, HET_OP_SCALE,                                            /* elements */
     HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
@@ -807,6 +821,7 @@ typedef struct het_op {
         het_sum_squares_args sum_squares;
         het_verdict_args verdict;
         het_adamw_args adamw;
+        het_muon_args muon;
         het_normal_args normal;
         het_elements_args elements;
         het_copy_args copy;
@@ -865,7 +880,8 @@ typedef struct het_device_iface {
     void *(*alloc)(void *self, size_t size); /* bytes, aligned to 64 */
     void (*free)(void *self, void *pointer, size_t size);
     /* 1: the device can run this op. It may lack:
-         scale                           models with het_model_desc.lora_rank are refused
+         scale                           models with het_model_desc.lora_rank are refused, and Muon
+         muon_*                          Muon is refused
          part[0].w_bf16 in place of w    het_desc.weights = HET_BF16 is refused
          linear_activation_*             the two ops are run one after the other
          normal                          the first weights are drawn by het_cpu_device()
@@ -1155,24 +1171,36 @@ typedef struct het_optimizer_call {
     float *state[4];                  /* one a slot */
     float decay;                      /* 0 for parameters that do not decay */
     const struct het_optimizer_desc *desc;
+    int32_t hidden;                   /* 1: a matrix of products, and not of the unit with the loss */
+    het_dtype compute;                /* of products */
+    void *workspace;                  /* of the bytes that the table's `workspace` named */
 } het_optimizer_call;
 
-/* An optimizer is state slots and an update. AdamW is the first. */
+/* An optimizer is state slots and an update. */
 typedef struct het_optimizer_iface {
     const char *name;
     int32_t slots;                    /* float arrays as large as the parameter, at most 4, zero at the start */
     const char *slot_name[4];
     int32_t whole_matrices;           /* 1: parameters must not be cut between ranks */
     het_result (*update)(const het_optimizer_call *call); /* does nothing unless scalars->verdict is ACCEPT */
+    /* Scratch of update, in bytes; pointers but `device` are not looked at. NULL: none. */
+    size_t (*workspace)(const het_optimizer_call *call);
 } het_optimizer_iface;
 HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
+/* Muon (K. Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024): the momentum
+   of a hidden matrix [r][c] is made nearly orthogonal; a step is that times 0.2 sqrt(max(r, c)), as
+   large as AdamW's (arXiv 2502.16982). All else is AdamW's. X is the momentum, or its transpose
+   where r > c, divided by its norm; then five times (Newton-Schulz): A = X X^T, X = 3.4445 X +
+   (-4.7750 A + 2.0315 A A) X: 20 r^2 c + 10 r^3 flops a step, r <= c, beside 6 r c a token of the
+   matrix's own products: 5 r / tokens of these where r = c. Threads: any. */
+HETRAIN_API const het_optimizer_iface *het_muon(void);
 
 typedef enum het_lr_schedule {
     HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4
 } het_lr_schedule;
 
 typedef struct het_optimizer_desc {
-    const het_optimizer_iface *iface; /* AdamW */
+    const het_optimizer_iface *iface; /* AdamW; or het_muon() */
     float learning_rate;              /* 6e-4 */
     float minimum_rate;               /* 0 */
     int64_t warmup_steps;             /* 0: none; then lr rises linearly, (step + 1) / warmup */
@@ -1182,6 +1210,8 @@ typedef struct het_optimizer_desc {
     float beta1, beta2, epsilon;      /* 0.9, 0.95, 1e-8 */
     float weight_decay;               /* 0.1; negative: none */
     float clip;                       /* 1.0: global norm; negative: none */
+    float matrix_rate;                /* learning_rate; of Muon's matrices, on the same schedule */
+    float momentum;                   /* 0.95; Muon's */
 } het_optimizer_desc;
 
 /* Learning rate of a step counted from 0. Threads: any. */
@@ -3538,6 +3568,27 @@ static void heti_ref_adamw(const het_adamw_args *a) {
     }
 }
 
+/* Rows [begin, end) of het_muon_args. */
+static HETI_INLINE void heti_muon_rows(const het_muon_args *a, int update, int64_t begin, int64_t end) {
+    const het_step_scalars *s = a->scalars;
+    const float lr = heti_round_f(s->learning_rate * a->rate), step = lr * a->size, shrink = lr * a->decay;
+    if (!heti_ref_trains(a->gradient) || s->verdict != HET_VERDICT_ACCEPT) return;
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t i = r * a->columns; i < (r + 1) * a->columns; i++) {
+            float *x = a->x + (a->rows > a->columns ? (i - r * a->columns) * a->rows + r : i);
+            if (update) a->w[i] = fmaf(-step, *x, fmaf(-shrink, a->w[i], a->w[i]));
+            if (update) continue;
+            const float g = heti_round_f(heti_ref_gradient(a->gradient, i) * s->clip_scale);
+            a->m[i] = fmaf(a->beta, a->m[i], heti_round_f((1.0f - a->beta) * g));
+            *x = fmaf(a->beta, a->m[i], heti_round_f((1.0f - a->beta) * g));
+        }
+}
+
+static float heti_scale_factor(const het_elements_args *a) {
+    return a->squares == NULL ? a->factor :
+        HETI_CAST(float, HETI_CAST(double, a->factor) / (sqrt(heti_sum_value(a->squares)) + 1e-7));
+}
+
 /* ---- normal numbers, by the method of Box and Muller (1958) ----
    Group g of 32 takes the words w of Philox counters 8 g .. 8 g + 7. With u = (w_i / 2^8 + 1) /
    2^24 and the angle t = w_16+i / 2^32 turns, i < 16: z_i = sqrt(-2 log u) cos t, z_16+i the same
@@ -3642,7 +3693,8 @@ static void heti_host_verdict(const het_verdict_args *a) {
 /* ---- the table: memory is the host's, and an op has run when its call returns ---- */
 
 static void heti_ref_elements(const het_elements_args *a, het_op_kind kind) {
-    for (int64_t i = 0; i < a->count; i++) a->y[i] = kind == HET_OP_ADD ? a->y[i] + a->x[i] : a->y[i] * a->factor;
+    const float factor = kind == HET_OP_ADD ? 1.0f : heti_scale_factor(a);
+    for (int64_t i = 0; i < a->count; i++) a->y[i] = kind == HET_OP_ADD ? a->y[i] + a->x[i] : a->y[i] * factor;
 }
 
 static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
@@ -3669,6 +3721,8 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_SUM_SQUARES: heti_ref_sum_squares(&op->u.sum_squares); break;
     case HET_OP_VERDICT: heti_host_verdict(&op->u.verdict); break;
     case HET_OP_ADAMW: heti_ref_adamw(&op->u.adamw); break;
+    case HET_OP_MUON_MOMENTUM: heti_muon_rows(&op->u.muon, 0, 0, op->u.muon.rows); break;
+    case HET_OP_MUON_UPDATE: heti_muon_rows(&op->u.muon, 1, 0, op->u.muon.rows); break;
     case HET_OP_NORMAL: heti_ref_normal(&op->u.normal); break;
     case HET_OP_ADD:
     case HET_OP_SCALE: heti_ref_elements(&op->u.elements, op->kind); break;
@@ -4176,6 +4230,8 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_FLOAT, optimizer.epsilon, 1e-8, 0, HETI_FLOAT_MOST, 1),
     HETI_DESC(HETI_FLOAT, optimizer.weight_decay, 0.1, -HETI_FLOAT_MOST, HETI_FLOAT_MOST, 1),
     HETI_DESC(HETI_FLOAT, optimizer.clip, 1, -HETI_FLOAT_MOST, HETI_FLOAT_MOST, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.matrix_rate, 0, 0, HETI_FLOAT_MOST, 1), /* 0: learning_rate */
+    HETI_DESC(HETI_FLOAT, optimizer.momentum, 0.95, 0, 0.99999994, 1),
     HETI_DESC(HETI_INTEGER, optimizer.warmup_steps, 0, 0, 1e18, 1),
     HETI_DESC(HETI_INTEGER, optimizer.total_steps, 1000, 1, 1e18, 1),
     HETI_DESC(HETI_ENUM, optimizer.schedule, HET_LR_COSINE, HET_LR_COSINE, HET_LR_WSD, 1)
@@ -4971,6 +5027,7 @@ static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int
     het_op op;
     int i;
     op.kind = HET_OP_SCALE;
+    op.u.elements.squares = NULL;
     op.u.elements.count = c->rows * m->lora_rank;
     op.u.elements.factor = HETI_CAST(float, HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank));
     for (i = 0; i < n->outputs; i++) {
@@ -7145,7 +7202,7 @@ typedef struct heti_parameter {
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter, bf16, product;
+    int32_t decay, frozen, uses, adapter, bf16, product, hidden;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
@@ -7605,17 +7662,16 @@ static heti_rank *heti_local_rank(const het_ctx *ctx, int64_t rank) {
 }
 
 /* =================================================================================================
-   >>optim  Learning rate, AdamW.
+   >>optim  Learning rate, AdamW, Muon.
    ============================================================================================== */
 
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step) {
     het_desc d;
-    het_optimizer_desc o;
     double rate, lowest, x;
     memset(&d, 0, sizeof d);
     if (desc) d.optimizer = *desc;
     heti_desc_fallbacks(&d);
-    o = d.optimizer;
+    const het_optimizer_desc o = d.optimizer;
     rate = HETI_CAST(double, o.learning_rate);
     lowest = HETI_CAST(double, o.minimum_rate);
     if (step < 0) step = 0;
@@ -7634,23 +7690,117 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
 }
 
 static het_result heti_adamw_update(const het_optimizer_call *call) {
-    het_adamw_args a;
-    memset(&a, 0, sizeof a);
-    a.scalars = call->scalars;
-    a.gradient = call->gradient;
-    a.count = call->count;
-    a.w = call->weight;
-    a.m = call->state[0];
-    a.v = call->state[1];
-    a.beta1 = call->desc->beta1;
-    a.beta2 = call->desc->beta2;
-    a.epsilon = call->desc->epsilon;
-    a.decay = call->decay;
+    const het_optimizer_desc *d = call->desc;
+    const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
+                               call->state[1], d->beta1, d->beta2, d->epsilon, call->decay };
     return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
 }
 
-static const het_optimizer_iface heti_adamw = { "adamw", 2, { "m", "v", NULL, NULL }, 0, heti_adamw_update };
+static const het_optimizer_iface heti_adamw = { "adamw", 2, { "m", "v", NULL, NULL }, 0, heti_adamw_update, NULL };
 HETRAIN_API const het_optimizer_iface *het_adamw(void) { return &heti_adamw; }
+
+/* What Muon needs beside a matrix, in the call's workspace. */
+typedef struct heti_muon {
+    const het_optimizer_call *call;
+    int64_t rows, columns; /* of x; rows <= columns */
+    float *x, *y, *a, *b;  /* x, y [rows][columns]; a, b [rows][rows] */
+    het_sum *squares;
+    void *scratch;         /* of the ops */
+} heti_muon;
+
+/* The products of a round: A = X X^T and B = A A^T, a linear's y = x w^T; Y = B X, its dx = dy w. */
+static het_op heti_muon_product(const heti_muon *k, int product) {
+    het_op op;
+    het_linear_args *a = &op.u.linear;
+    memset(&op, 0, sizeof op);
+    op.kind = product < 2 ? HET_OP_LINEAR_FORWARD : HET_OP_LINEAR_BACKWARD_INPUT;
+    a->compute = k->call->compute;
+    a->rows = a->part[0].out = k->rows;
+    a->in = product == 1 ? k->rows : k->columns;
+    a->parts = 1;
+    a->x = a->part[0].w = product == 1 ? k->a : k->x;
+    a->part[0].y = product == 1 ? k->b : k->a;
+    a->part[0].dy = k->b;
+    a->dx = k->y;
+    a->workspace = k->scratch;
+    return op;
+}
+
+/* Lays the workspace out; returns its bytes. */
+static size_t heti_muon_start(heti_muon *k, const het_optimizer_call *call) {
+    const het_sum_squares_args norm = { NULL, call->rows * call->columns, NULL, NULL };
+    size_t scratch = heti_op_workspace(call->device, HETI_OP(SUM_SQUARES, &norm));
+    heti_arena arena = { HETI_CAST(char *, call->workspace), 0, 0, 0, 0 };
+    int i;
+    memset(k, 0, sizeof *k);
+    k->call = call;
+    k->rows = heti_min(call->rows, call->columns);
+    k->columns = heti_max(call->rows, call->columns);
+    for (i = 0; i < 3; i++)
+        scratch = heti_max_size(scratch, heti_op_workspace(call->device, heti_muon_product(k, i)));
+    k->x = HETI_TAKE(&arena, float, norm.count);
+    k->y = HETI_TAKE(&arena, float, norm.count);
+    k->a = HETI_TAKE(&arena, float, k->rows * k->rows);
+    k->b = HETI_TAKE(&arena, float, k->rows * k->rows);
+    k->squares = HETI_TAKE(&arena, het_sum, 1);
+    k->scratch = HETI_TAKE(&arena, char, HETI_CAST(int64_t, scratch));
+    return arena.overflow ? SIZE_MAX : arena.used;
+}
+
+static het_result heti_muon_run(const heti_muon *k, het_op op) {
+    return heti_run_op(k->call->device, k->call->queue, op);
+}
+
+/* y *= factor (squares: of the norm's inverse), then y += x where there is one. */
+static het_result heti_muon_mix(const heti_muon *k, int64_t columns, float *y, float factor, const float *x,
+                                const het_sum *squares) {
+    const het_elements_args e = { k->rows * columns, y, x, factor, squares };
+    HETI_TRY(heti_muon_run(k, HETI_OP(SCALE, &e)));
+    return x ? heti_muon_run(k, HETI_OP(ADD, &e)) : HET_OK;
+}
+
+/* x = x / (|x| + 1e-7), and then its singular values come to lie between about 0.7 and 1.2. */
+static het_result heti_muon_orthogonalise(const heti_muon *k) {
+    const het_gradient x = { k->x, 0, 0, 0, NULL, NULL };
+    const het_sum_squares_args norm = { &x, k->rows * k->columns, k->squares, k->scratch };
+    const het_copy_args clear = { k->squares, NULL, sizeof *k->squares };
+    int i;
+    HETI_TRY(heti_muon_run(k, HETI_OP(CLEAR, &clear)));
+    HETI_TRY(heti_muon_run(k, HETI_OP(SUM_SQUARES, &norm)));
+    HETI_TRY(heti_muon_mix(k, k->columns, k->x, 1.0f, NULL, k->squares));
+    for (i = 0; i < 5; i++) {
+        HETI_TRY(heti_muon_run(k, heti_muon_product(k, 0)));
+        HETI_TRY(heti_muon_run(k, heti_muon_product(k, 1)));
+        HETI_TRY(heti_muon_mix(k, k->rows, k->a, -4.7750f, NULL, NULL));
+        HETI_TRY(heti_muon_mix(k, k->rows, k->b, 2.0315f, k->a, NULL));
+        HETI_TRY(heti_muon_run(k, heti_muon_product(k, 2)));
+        HETI_TRY(heti_muon_mix(k, k->columns, k->x, 3.4445f, k->y, NULL));
+    }
+    return HET_OK;
+}
+
+static het_result heti_muon_update(const het_optimizer_call *call) {
+    const het_optimizer_desc *d = call->desc;
+    const float rate = d->matrix_rate > 0.0f ? d->matrix_rate / d->learning_rate : 1.0f;
+    heti_muon k;
+    if (!call->hidden) return heti_adamw_update(call);
+    (void)heti_muon_start(&k, call);
+    const het_muon_args a = { call->scalars, call->gradient, call->rows, call->columns, call->weight, call->state[0],
+                              k.x, d->momentum, rate, call->decay, 0.2f * sqrtf(HETI_CAST(float, k.columns)) };
+    HETI_TRY(heti_muon_run(&k, HETI_OP(MUON_MOMENTUM, &a)));
+    HETI_TRY(heti_muon_orthogonalise(&k));
+    return heti_muon_run(&k, HETI_OP(MUON_UPDATE, &a));
+}
+
+static size_t heti_muon_workspace(const het_optimizer_call *call) {
+    heti_muon k;
+    return call->hidden ? heti_muon_start(&k, call) : 0;
+}
+
+static const het_optimizer_iface heti_muon_iface = {
+    "muon", 2, { "m", "v", NULL, NULL }, 1, heti_muon_update, heti_muon_workspace
+};
+HETRAIN_API const het_optimizer_iface *het_muon(void) { return &heti_muon_iface; }
 
 /* =================================================================================================
    >>device_calls  What a rank asks of its device. Errors end up in rank->error.
@@ -8779,6 +8929,9 @@ static het_result heti_ask_device(heti_rank *r) {
     if (desc->weights == HET_BF16 && !heti_supports(&r->device, HETI_OP(LINEAR_FORWARD, &linear)))
         return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
                          r->desc.iface->name);
+    if (r->ctx->slots > 0 && desc->optimizer.iface == het_muon() &&
+        !(heti_supports(&r->device, HETI_OP(MUON_MOMENTUM, &scale)) && heti_supports(&r->device, HETI_OP(SCALE, &scale))))
+        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "Muon: device %s has no `muon`", r->desc.iface->name);
     r->takes_beta = !r->desc.iface->queues && heti_takes_gradients(r, 0);
     r->takes_final = r->takes_beta && heti_takes_gradients(r, 1);
     return HET_OK;
@@ -8898,16 +9051,28 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
 }
 
 /* Scratch of the sum of a gradient's squares. */
-static size_t heti_squares_workspace(const heti_rank *r, int64_t parameter) {
-    het_sum_squares_args a;
-    memset(&a, 0, sizeof a);
-    a.count = r->ctx->chain.parameter[parameter].count;
-    return heti_op_workspace(&r->device, HETI_OP(SUM_SQUARES, &a));
+/* What a call of the optimizer says of a parameter before memory is there. */
+static het_optimizer_call heti_optimizer_call(const heti_rank *r, const heti_parameter *p) {
+    const het_optimizer_call call = { &r->device, NULL, NULL, NULL, p->count, p->rows, p->columns, NULL,
+                                      { NULL, NULL, NULL, NULL }, 0.0f, &r->ctx->desc.optimizer, p->hidden,
+                                      r->ctx->desc.dtype, NULL };
+    return call;
+}
+
+/* Scratch of what VERDICT and STEP do with a parameter. */
+static size_t heti_step_workspace(const heti_rank *r, int64_t parameter) {
+    const heti_parameter *p = &r->ctx->chain.parameter[parameter];
+    const het_optimizer_iface *optimizer = r->ctx->desc.optimizer.iface;
+    const het_optimizer_call call = heti_optimizer_call(r, p);
+    const het_sum_squares_args a = { NULL, p->count, NULL, NULL };
+    return heti_max_size(heti_op_workspace(&r->device, HETI_OP(SUM_SQUARES, &a)),
+                         optimizer->workspace && !p->frozen ? optimizer->workspace(&call) : 0);
 }
 
 /* Adds one use of a parameter; a name seen before with the same shape is the same parameter. */
 static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index) {
     heti_parameter *to = ctx->chain.parameter;
+    const int hidden = p->product && p->rows > 1 && p->columns > 1 && !ctx->chain.unit[unit].info.is_loss;
     int64_t i;
     size_t count, bytes;
     for (i = 0; i < ctx->chain.parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
@@ -8923,6 +9088,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
                                                            to[i].rows, to[i].columns);
         to[i].uses++;
         to[i].bf16 = to[i].bf16 && p->bf16;
+        to[i].hidden = to[i].hidden && hidden;
         return HET_OK;
     }
     ctx->chain.parameter_count++;
@@ -8939,6 +9105,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].exponent = HETRAIN_NO_EXPONENT;
     to[i].adapter = p->adapter;
     to[i].product = p->product;
+    to[i].hidden = hidden;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to[i].name) != 0);
     to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
@@ -9031,7 +9198,7 @@ static het_result heti_describe_units(heti_rank *r) {
                                info));
         for (p = 0; p < info->parameters; p++)
             info->workspace = heti_max_size(info->workspace,
-                                            heti_squares_workspace(r, ctx->chain.unit[u].parameter[p]));
+                                            heti_step_workspace(r, ctx->chain.unit[u].parameter[p]));
     }
     return HET_OK;
 }
@@ -9991,7 +10158,7 @@ static int heti_layout_activations(heti_rank *r) {
     for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (p = 0; p < r->ctx->chain.parameter_count; p++)
         if (part->sum_at[p] != HETI_NOWHERE)
-            part->shared_bytes = heti_max_size(part->shared_bytes, heti_squares_workspace(r, p));
+            part->shared_bytes = heti_max_size(part->shared_bytes, heti_step_workspace(r, p));
     return fits;
 }
 
@@ -10088,7 +10255,7 @@ static int64_t heti_graph_places(const heti_rank *r) {
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
         r->part->shard.peers > 0 || r->part->members > 1)
         return 0;
-    if (ctx->desc.optimizer.iface != het_adamw()) return 0;
+    if (ctx->desc.optimizer.iface != het_adamw() && ctx->desc.optimizer.iface != het_muon()) return 0;
     for (u = 0; u < ctx->chain.unit_count; u++)
         if (ctx->chain.unit[u].unit.iface->forward != het_program_forward) return 0;
     return 2 * r->part->actions + 16;
@@ -10464,8 +10631,8 @@ static het_result heti_agree(het_ctx *ctx) {
     heti_text mine = heti_text_in(own, SIZE);
     heti_hash_agreed(ctx, &parameters, &plan);
     heti_desc_agreed(&ctx->desc, &mine);
-    heti_text_write(&mine, ",hetrain=%d,parameters=%x,plan_and_schedule=%x", HETI_CAST(int64_t, het_version()),
-                    parameters, plan);
+    heti_text_write(&mine, ",optimizer=%s,hetrain=%d,parameters=%x,plan_and_schedule=%x",
+                    ctx->desc.optimizer.iface->name, HETI_CAST(int64_t, het_version()), parameters, plan);
     for (i = 0; i < ctx->world.processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
         HETI_TRY(heti_broadcast(ctx, i, other, SIZE));
@@ -12509,11 +12676,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
         if (!heti_is_trained(r, b)) continue;
         for (o.parameter = -1; heti_next_owned(r, b, &o);) {
             const het_gradient g = heti_owned_gradient(r, &o);
-            het_sum_squares_args a;
-            a.gradient = &g;
-            a.count = o.count;
-            a.sum = part->squares;
-            a.workspace = part->shared;
+            const het_sum_squares_args a = { &g, o.count, part->squares, part->shared };
             HETI_TRY(heti_rank_op(r, HETI_OP(SUM_SQUARES, &a), "gradient norm"));
         }
     }
@@ -12552,20 +12715,14 @@ static het_result heti_join_scalars(heti_rank *r) {
 static het_result heti_verdict(heti_rank *r, const het_action *action) {
     heti_part *part = r->part;
     const heti_work work = heti_work_of(action, NULL, NULL, NULL);
-    het_verdict_args a;
+    const het_verdict_args a = { part->scalars, r->ctx->chain.parameter_count, part->maximum, part->exponent,
+                                 r->ctx->desc.reduce == HET_REDUCE_EXACT, part->squares, part->loss };
     /* it has nothing to update, and another one hears for its process */
     if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction", -1));
     HETI_TRY(heti_fill_sums(r, -1));
     HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
-    a.scalars = part->scalars;
-    a.parameters = r->ctx->chain.parameter_count;
-    a.maximum = part->maximum;
-    a.exponent = part->exponent;
-    a.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
-    a.squares = part->squares;
-    a.loss = part->loss;
     return heti_rank_op(r, HETI_OP(VERDICT, &a), "verdict");
 }
 
@@ -12579,20 +12736,16 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
         const heti_parameter *parameter = &ctx->chain.parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
-        het_optimizer_call call;
-        memset(&call, 0, sizeof call);
-        call.device = &r->device;
+        het_optimizer_call call = heti_optimizer_call(r, parameter);
         call.queue = r->queue;
         call.scalars = part->scalars;
         call.gradient = &g;
         call.count = o.count;
-        call.rows = parameter->rows;
-        call.columns = parameter->columns;
+        call.workspace = part->shared;
         call.weight = part->weights + part->weight_at[b] + parameter->offset + o.first;
         for (s = 0; s < ctx->slots; s++) call.state[s] = part->state[s] + o.state;
         call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay :
             0.0f;
-        call.desc = &ctx->desc.optimizer;
         HETI_DEVICE(r, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
     }
     return HET_OK;

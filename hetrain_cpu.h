@@ -524,6 +524,7 @@ typedef struct heti_row_kernels {
     heti_range_kernel accumulate;                        /* elements; partial: uint32_t, maximum */
     heti_range_kernel sum_squares;                       /* blocks of 1,024 elements; partial: het_sum */
     heti_range_kernel adamw;                             /* elements */
+    heti_range_kernel muon_momentum, muon_update;        /* rows */
     heti_range_kernel normal;                            /* groups of 32 elements */
     /* rows [begin, end) of the pairs (query, head) of one sequence and key/value head, queries of
        the slice descending, heads ascending */
@@ -2501,9 +2502,10 @@ HETI_FN void HETI_K(sum_arrays)(const void *args, int64_t begin, int64_t end, vo
 
 HETI_FN void HETI_K(scale_array)(const void *args, int64_t begin, int64_t end, void *partial) {
     const het_elements_args *a = HETI_CAST(const het_elements_args *, args);
+    const HETI_V factor = HETI_SET(heti_scale_factor(a));
     (void)partial;
     for (int64_t i = begin; i < end; i += 16)
-        HETI_K(put)(a->y + i, HETI_MUL(HETI_K(get)(a->y + i, end - i), HETI_SET(a->factor)), end - i);
+        HETI_K(put)(a->y + i, HETI_MUL(HETI_K(get)(a->y + i, end - i), factor), end - i);
 }
 
 HETI_FN void HETI_K(accumulate)(const void *args, int64_t begin, int64_t end, void *partial) {
@@ -2570,6 +2572,15 @@ HETI_FN void HETI_K(adamw)(const void *args, int64_t begin, int64_t end, void *p
     }
 }
 
+HETI_FN void HETI_K(muon_momentum)(const void *args, int64_t begin, int64_t end, void *partial) {
+    (void)partial;
+    heti_muon_rows(HETI_CAST(const het_muon_args *, args), 0, begin, end);
+}
+HETI_FN void HETI_K(muon_update)(const void *args, int64_t begin, int64_t end, void *partial) {
+    (void)partial;
+    heti_muon_rows(HETI_CAST(const het_muon_args *, args), 1, begin, end);
+}
+
 /* ---- normal numbers: 32 at a time, as the reference device has them (>>reference) ---- */
 
 HETI_IN void HETI_K(normal_words)(uint64_t seed, uint64_t stream, uint64_t group, float *u, float *angle,
@@ -2626,7 +2637,7 @@ static const heti_row_kernels HETI_K(row_kernels) = {
     HETI_K(activation_forward), HETI_K(activation_backward), HETI_K(embedding_forward), HETI_K(scatter),
     HETI_K(dropout), HETI_K(cross_entropy),
     HETI_K(sum_arrays), HETI_K(scale_array), HETI_K(accumulate), HETI_K(sum_squares), HETI_K(adamw),
-    HETI_K(normal), HETI_K(attention_forward), HETI_K(attention_backward)
+    HETI_K(muon_momentum), HETI_K(muon_update), HETI_K(normal), HETI_K(attention_forward), HETI_K(attention_backward)
 };
 
 /* The next pass defines these anew. */
@@ -3426,6 +3437,8 @@ static heti_range heti_range_of(const het_op *op) {
         e.sum = op->u.sum_squares.sum;
         return e;
     case HET_OP_ADAMW: return heti_make_range(1, op->u.adamw.count, 1);
+    case HET_OP_MUON_MOMENTUM:
+    case HET_OP_MUON_UPDATE: return heti_make_range(1, op->u.muon.rows, op->u.muon.columns);
     case HET_OP_NORMAL: return heti_make_range(1, heti_ceil_div(op->u.normal.count, 32), 32);
     case HET_OP_SCALE: return heti_make_range(1, op->u.elements.count, 1);
     default: return heti_make_range(1, op->u.activation.count, 1);
@@ -3454,6 +3467,8 @@ static const heti_range_op heti_ranges[] = {
     { HET_OP_ACCUMULATE, "accumulate", HETI_KERNEL(accumulate), 16, 1 },
     { HET_OP_SUM_SQUARES, "sum_squares", HETI_KERNEL(sum_squares), 1, 1 },
     { HET_OP_ADAMW, "adamw", HETI_KERNEL(adamw), 16, 4 },
+    { HET_OP_MUON_MOMENTUM, "muon", HETI_KERNEL(muon_momentum), 1, 4 },
+    { HET_OP_MUON_UPDATE, "muon", HETI_KERNEL(muon_update), 1, 4 },
     { HET_OP_NORMAL, "normal", HETI_KERNEL(normal), 1, 4 },
     { HET_OP_SCALE, "scale", HETI_KERNEL(scale), 16, 1 }
 };

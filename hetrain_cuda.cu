@@ -2875,7 +2875,7 @@ static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     (void)self;
-    if (op->kind == HET_OP_NORMAL) return 0;
+    if (op->kind == HET_OP_NORMAL || op->kind == HET_OP_MUON_MOMENTUM || op->kind == HET_OP_MUON_UPDATE) return 0;
     if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr;
     return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
 }

@@ -38,8 +38,8 @@ typedef struct settings {
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
             weights, nonfinite;
-    int64_t lora, any_base, insecure_world;
-    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike;
+    int64_t lora, any_base, insecure_world, optimizer;
+    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum;
     uint64_t seed;
 } settings;
 
@@ -66,7 +66,10 @@ static const option options[] = {
     { "--min-lr", "X", OPTION_REAL, AT(min_lr), 0, 1e3, "learning rate at the end of the schedule; default: a tenth of --lr" },
     { "--warmup", "N", OPTION_INTEGER, AT(warmup), 0, 1e12, "steps of linear warm-up" },
     { "--schedule-lr", "cosine|linear|constant|wsd", OPTION_CHOICE, AT(schedule_lr), 0, 0, "how the learning rate falls (wsd: over the last 20 %)" },
-    { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "AdamW's decay of matrices; 0: none" },
+    { "--optimizer", "adamw|muon", OPTION_CHOICE, AT(optimizer), 0, 0, "muon: orthogonalised momentum for the matrices between embedding and head" },
+    { "--matrix-lr", "X", OPTION_REAL, AT(matrix_lr), 0, 1e3, "learning rate of muon's matrices, falls as --lr does; 0: --lr" },
+    { "--momentum", "X", OPTION_REAL, AT(momentum), 0, 0.999999, "muon's running mean of gradients keeps this share of itself" },
+    { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "decay of matrices; 0: none" },
     { "--beta1", "X", OPTION_REAL, AT(beta1), 0, 0.999999, "AdamW's running mean of gradients keeps this share of itself" },
     { "--beta2", "X", OPTION_REAL, AT(beta2), 0, 0.999999, "the same of the squares of gradients" },
     { "--epsilon", "X", OPTION_REAL, AT(epsilon), 1e-30, 1, "is added to the root of the mean of squares, before AdamW divides by it" },
@@ -145,7 +148,7 @@ static void settings_default(settings *s) {
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
     s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
     s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
-    s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
+    s->optimizer = 1, s->momentum = 0.95, s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
 
@@ -166,7 +169,7 @@ static int option_is_saved(const option *o) {
 /* Options that decide what is trained: a run goes on with those it was saved with. */
 static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
-                                         "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--seed", "--granule", "--dtype", "--reduce",
+                                         "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--optimizer", "--matrix-lr", "--momentum", "--seed", "--granule", "--dtype", "--reduce",
                                          "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
@@ -855,7 +858,8 @@ static int configure_context(job *j) {
     d->optimizer.total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
     d->optimizer.beta1 = s->beta1 > 0 ? (float)s->beta1 : 1e-30f, d->optimizer.beta2 = s->beta2 > 0 ? (float)s->beta2 : 1e-30f; /* 0: the default */
-    d->optimizer.epsilon = (float)s->epsilon;
+    d->optimizer.epsilon = (float)s->epsilon, d->optimizer.iface = s->optimizer == 2 ? het_muon() : het_adamw();
+    d->optimizer.matrix_rate = (float)s->matrix_lr, d->optimizer.momentum = s->momentum > 0 ? (float)s->momentum : 1e-30f;
     d->weights = (het_dtype)s->weights, d->guard.nonfinite = s->nonfinite ? HET_YES : HET_NO;
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->host.logger.log = on_log, d->host.logger.user = j;

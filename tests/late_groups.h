@@ -178,6 +178,7 @@ static het_result late_do(void *self, het_queue *queue, const het_op *op)
     case HET_OP_ACCUMULATE: i->op.u.accumulate.gradient = late_gradient(i, op->u.accumulate.gradient); break;
     case HET_OP_SUM_SQUARES: i->op.u.sum_squares.gradient = late_gradient(i, op->u.sum_squares.gradient); break;
     case HET_OP_ADAMW: i->op.u.adamw.gradient = late_gradient(i, op->u.adamw.gradient); break;
+    case HET_OP_MUON_MOMENTUM: case HET_OP_MUON_UPDATE: i->op.u.muon.gradient = late_gradient(i, op->u.muon.gradient); break;
     default: break;
     }
     return HET_OK;

@@ -1551,6 +1551,7 @@ static uint64_t add_check(rig *r, int shape)
     e.y = y;
     e.x = x;
     e.factor = 0.3f;
+    e.squares = NULL;
     OP(r, HET_OP_ADD, &e);
     for (i = 0; i < n; i++) assert_true(y[i] == before[i] + x[i]);
     e.y = x;

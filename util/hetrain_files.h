@@ -2803,6 +2803,8 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     heti_f_pairs_float(p, "epsilon", a->epsilon);
     heti_f_pairs_float(p, "weight_decay", a->weight_decay);
     heti_f_pairs_float(p, "clip", a->clip);
+    if (a->iface == het_muon()) heti_f_pairs_float(p, "matrix_rate", a->matrix_rate);
+    if (a->iface == het_muon()) heti_f_pairs_float(p, "momentum", a->momentum);
     heti_f_pairs_float(p, "spike", HETI_T_CAST(float, d->guard.spike));
     if (p->result == HET_OK && het_model_complete(&model, NULL) != HET_OK)
         p->result = heti_t_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");

@@ -104,6 +104,8 @@ static const char *parts_cost(const het_op *op, double *flops, double *bytes) {
     case HET_OP_SUM_SQUARES: *bytes = (double)op->u.sum_squares.count * (op->u.sum_squares.gradient->exact ? 8 : 4); return "sum_squares";
     case HET_OP_VERDICT: return "verdict";
     case HET_OP_ADAMW: *bytes = (double)op->u.adamw.count * ((op->u.adamw.gradient->exact ? 8 : 4) + 24); return "adamw"; /* sum; w, m, v read and written */
+    case HET_OP_MUON_MOMENTUM: *bytes = (double)(op->u.muon.rows * op->u.muon.columns) * ((op->u.muon.gradient->exact ? 8 : 4) + 12); return "muon_momentum";
+    case HET_OP_MUON_UPDATE: *bytes = 12 * (double)(op->u.muon.rows * op->u.muon.columns); return "muon_update"; /* x; w read and written */
     case HET_OP_ADD: *bytes = 12 * (double)op->u.elements.count; return "add";
     case HET_OP_SCALE: *bytes = 8 * (double)op->u.elements.count; return "scale";
     case HET_OP_COPY: *bytes = 2 * (double)op->u.copy.size; return "copy";

@@ -1,0 +1,360 @@
+/* Muon: its steps against the formula in double, one hash in every layout, resumption on another one, what is refused. */
+#include "support.h"
+
+#include "hetrain_files.h"
+
+#define STEPS 3
+
+static const char *const uneven = "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,6]}]},{\"stages\":[{\"rank\":1,\"units\":[0,6]}]},"
+                                  "{\"stages\":[{\"rank\":2,\"units\":[0,6]}]}],\"state_shares\":[1,0,3]}";
+
+static void start(support_run *run, const het_model_desc *model)
+{
+    support_run_start(run, model, STEPS, SUPPORT_SHORT);
+    run->desc.optimizer.iface = het_muon();
+    run->desc.limits.max_micro_batches = SUPPORT_MAX_BLOCKS;
+}
+
+/* ---- against double ---- */
+
+static double *square_of(const double *x, int64_t rows, int64_t columns) /* x x^T */
+{
+    double *a = support_alloc((size_t)(rows * rows), sizeof *a);
+    int64_t i, j, k;
+    for (i = 0; i < rows; i++)
+        for (j = 0; j < rows; j++)
+            for (a[i * rows + j] = 0, k = 0; k < columns; k++) a[i * rows + j] += x[i * columns + k] * x[j * columns + k];
+    return a;
+}
+
+/* x [rows][columns] as Newton and Schulz leave it, without a transpose: p(X X^T) X is the same for tall and wide matrices. */
+static void orthogonalise(double *x, int64_t rows, int64_t columns)
+{
+    double norm = 0;
+    int64_t i, j, k, round, n = rows * columns;
+    for (i = 0; i < n; i++) norm += x[i] * x[i];
+    norm = sqrt(norm) + 1e-7;
+    for (i = 0; i < n; i++) x[i] /= norm;
+    for (round = 0; round < 5; round++) {
+        double *a = square_of(x, rows, columns), *b = square_of(a, rows, rows), *y = support_alloc((size_t)n, sizeof *y);
+        for (i = 0; i < rows; i++)
+            for (j = 0; j < columns; j++) {
+                double sum = 3.4445 * x[i * columns + j];
+                for (k = 0; k < rows; k++) sum += (-4.7750 * a[i * rows + k] + 2.0315 * b[i * rows + k]) * x[k * columns + j];
+                y[i * columns + j] = sum;
+            }
+        memcpy(x, y, (size_t)n * sizeof *y);
+        free(a);
+        free(b);
+        free(y);
+    }
+}
+
+static float *array_of(het_ctx *ctx, het_array what, int64_t p)
+{
+    het_parameter_info info;
+    float *to;
+    EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+    to = support_floats(info.count, 0, 0);
+    EXPECT_OK(het_parameter_read(ctx, p, what, to));
+    return to;
+}
+
+/* Which parameters are Muon's, by their names. */
+static int is_hidden(const het_parameter_info *p)
+{
+    static const char *const others[] = { "wte", "wpe", "embed", "lm_head" };
+    size_t i;
+    for (i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strstr(p->name, others[i]) != NULL) return 0;
+    return p->columns > 1;
+}
+
+typedef struct before { float *w, *m, *v; } before;
+
+static void check_matrix(const het_desc *d, const het_parameter_info *p, const before *b, const float *g, const float *w1, const float *m1,
+                         double clip, double lr)
+{
+    const double beta = (double)0.9f, size = 0.2 * sqrt((double)(p->rows > p->columns ? p->rows : p->columns));
+    double *x = support_alloc((size_t)p->count, sizeof *x);
+    int64_t i;
+    for (i = 0; i < p->count; i++) {
+        const double gradient = clip * (double)g[i], m = beta * (double)b->m[i] + (1 - beta) * gradient;
+        if (fabs(m - (double)m1[i]) > 1e-6 * (1e-3 + fabs(m))) fail_msg("%s[%d]: m %.9g, not %.9g", p->name, (int)i, (double)m1[i], m);
+        x[i] = beta * m + (1 - beta) * gradient;
+    }
+    orthogonalise(x, p->rows, p->columns);
+    for (i = 0; i < p->count; i++) {
+        const double decayed = (double)b->w[i] * (1 - lr * (double)d->optimizer.weight_decay), w = decayed - lr * size * x[i];
+        if (fabs(w - (double)w1[i]) > 1e-6 + 2e-3 * lr * size)
+            fail_msg("%s[%d]: w %.9g, not %.9g, x %.9g", p->name, (int)i, (double)w1[i], w, x[i]);
+    }
+    free(x);
+}
+
+static void check_vector(const het_parameter_info *p, const before *b, const float *g, const float *w1, double clip, double lr, int step)
+{
+    int64_t i;
+    for (i = 0; i < p->count; i++) {
+        const double b1 = (double)0.9f, b2 = (double)0.95f, gradient = clip * (double)g[i];
+        const double m = b1 * (double)b->m[i] + (1 - b1) * gradient, v = b2 * (double)b->v[i] + (1 - b2) * gradient * gradient;
+        double w = (double)b->w[i] * (1 - (p->decay ? lr * (double)0.1f : 0));
+        w -= lr * (m / (1 - pow(b1, step + 1))) / (sqrt(v / (1 - pow(b2, step + 1))) + 1e-8);
+        if (fabs(w - (double)w1[i]) > 1e-6 + 1e-3 * lr) fail_msg("%s[%d]: w %.9g, not %.9g", p->name, (int)i, (double)w1[i], w);
+    }
+}
+
+static void steps_match_double(het_family family)
+{
+    het_model_desc model = support_model(family);
+    support_run run;
+    het_ctx *ctx;
+    int step, hidden = 0, wide = 0, tall = 0;
+    start(&run, &model);
+    run.desc.optimizer.matrix_rate = 2.5e-2f;
+    run.desc.optimizer.weight_decay = 0.1f;
+    run.desc.optimizer.momentum = 0.9f;
+    run.desc.optimizer.clip = 0.5f;
+    ctx = support_create(&run.desc);
+    for (step = 0; step < STEPS; step++) {
+        const int64_t count = het_parameter_count(ctx);
+        before *all = support_alloc((size_t)count, sizeof *all);
+        het_step_info info;
+        double clip, lr;
+        int64_t p;
+        for (p = 0; p < count; p++) {
+            all[p].w = array_of(ctx, HET_WEIGHT, p);
+            all[p].m = array_of(ctx, HET_MOMENT0, p);
+            all[p].v = array_of(ctx, HET_MOMENT1, p);
+        }
+        info = support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
+        clip = info.gradient_norm > 0.5 ? 0.5 / info.gradient_norm : 1;
+        lr = het_learning_rate(&run.desc.optimizer, step);
+        for (p = 0; p < count; p++) {
+            float *w1 = array_of(ctx, HET_WEIGHT, p), *m1 = array_of(ctx, HET_MOMENT0, p), *g = array_of(ctx, HET_GRADIENT, p);
+            het_parameter_info is;
+            EXPECT_OK(het_parameter_get_info(ctx, p, &is));
+            if (is_hidden(&is)) check_matrix(&run.desc, &is, &all[p], g, w1, m1, clip, lr * 2.5);
+            else check_vector(&is, &all[p], g, w1, clip, lr, step);
+            hidden += is_hidden(&is);
+            tall += is_hidden(&is) && is.rows > is.columns;
+            wide += is_hidden(&is) && is.rows < is.columns;
+            free(w1);
+            free(m1);
+            free(g);
+            free(all[p].w);
+            free(all[p].m);
+            free(all[p].v);
+        }
+        free(all);
+    }
+    assert_true(hidden >= STEPS * 12 && tall > 0 && wide > 0);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+static void gpt2_matches_double(void **state) { (void)state; steps_match_double(HET_GPT2); }
+static void llama_matches_double(void **state) { (void)state; steps_match_double(HET_LLAMA); }
+
+/* ---- bits ---- */
+
+static void one_hash(void **state)
+{
+    static const char *const plans[] = { "dp", "pp", "dp2xpp2" };
+    static const char *const groupings[] = { SUPPORT_TOGETHER, SUPPORT_APART, "54|3|210" };
+    het_model_desc model = support_model(HET_LLAMA);
+    support_result base, other;
+    support_run run;
+    het_isa isa[5];
+    uint64_t seed = 5;
+    int i, ranks, isas = support_isas(isa);
+    (void)state;
+    start(&run, &model);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    run.desc.optimizer.iface = NULL;
+    other = support_train(&run, SUPPORT_TOGETHER);
+    assert_true(base.weights != other.weights); /* it is another optimizer */
+    run.desc.optimizer.iface = het_muon();
+    support_run_ranks(&run, 1);
+    for (i = 0; i < 3; i++) {
+        run.device[0].threads = 1 + i;
+        support_train_same(&base, &run, groupings[i], "threads");
+    }
+    for (i = 0; i < isas; i++) {
+        run.device[0].isa = isa[i];
+        support_train_same(&base, &run, SUPPORT_TOGETHER, support_isa_name(isa[i]));
+    }
+    run.device[0].isa = HET_ISA_AUTO;
+    run.device[0].iface = het_reference_device();
+    support_train_same(&base, &run, SUPPORT_TOGETHER, "reference device");
+    memset(run.device, 0, sizeof run.device);
+    for (i = 0; i < 3; i++) {
+        for (ranks = i < 2 ? 2 : 4; ranks <= 4; ranks++) {
+            support_run_ranks(&run, ranks);
+            support_run_plan(&run, plans[i], i == 1 ? "1f1b" : NULL, 1);
+            support_run_mixed(&run, ranks % 2, &seed);
+            support_train_same(&base, &run, SUPPORT_APART, plans[i]);
+            memset(run.device, 0, sizeof run.device);
+        }
+    }
+    support_run_ranks(&run, 3);
+    support_run_plan(&run, uneven, NULL, 1);
+    support_train_same(&base, &run, groupings[2], "uneven state shares");
+    run.desc.layout.shard_gradients = HET_YES;
+    support_train_same(&base, &run, groupings[2], "gradients in parts");
+    support_run_end(&run);
+}
+
+/* A matrix has one owner: with two ranks that share the state as 1 to 2, the state is on both, and every hidden matrix whole on one. */
+static void memory_is_as_estimated(void **state)
+{
+    het_model_desc model = support_model(HET_GPT2);
+    support_run run;
+    int64_t r, owned[3] = { 0, 0, 0 };
+    het_memory told[3], is;
+    het_error error;
+    het_ctx *ctx;
+    (void)state;
+    start(&run, &model);
+    support_run_ranks(&run, 3);
+    support_run_plan(&run, uneven, NULL, 1);
+    for (r = 0; r < 3; r++) EXPECT_OK(het_memory_estimate(&run.desc, r, &told[r], &error));
+    ctx = support_create(&run.desc);
+    for (r = 0; r < 3; r++) {
+        het_get_memory(ctx, r, &is);
+        assert_memory_equal(&is, &told[r], sizeof is);
+        owned[r] = (int64_t)is.optimizer;
+    }
+    assert_true(owned[1] == 0 && owned[0] > 0 && owned[2] > owned[0]);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* ---- state ---- */
+
+static void save(het_ctx *ctx, support_buffer *weights, support_buffer *state)
+{
+    het_writer to[2];
+    support_buffer_start(weights);
+    support_buffer_start(state);
+    to[0] = support_writer(weights);
+    to[1] = support_writer(state);
+    EXPECT_OK(het_save_weights(ctx, &to[0]));
+    EXPECT_OK(het_save_state(ctx, &to[1]));
+}
+
+static void resumes_on_another_layout(void **state)
+{
+    het_model_desc model = support_model(HET_QWEN3);
+    support_run run;
+    support_buffer weights, moments;
+    het_reader from[2];
+    uint64_t straight;
+    het_ctx *ctx;
+    int step;
+    (void)state;
+    start(&run, &model);
+    ctx = support_create(&run.desc);
+    for (step = 0; step < 2; step++) (void)support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
+    save(ctx, &weights, &moments);
+    for (; step < 5; step++) (void)support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
+    straight = support_hash(ctx);
+    het_destroy(ctx);
+    support_run_ranks(&run, 3);
+    support_run_plan(&run, uneven, NULL, 1);
+    ctx = support_create(&run.desc);
+    from[0] = support_reader(&weights);
+    from[1] = support_reader(&moments);
+    EXPECT_OK(het_load_weights(ctx, &from[0]));
+    EXPECT_OK(het_load_state(ctx, &from[1]));
+    for (step = 2; step < 5; step++) (void)support_step(ctx, &run.data, step, SUPPORT_APART);
+    assert_true(support_hash(ctx) == straight);
+    het_destroy(ctx);
+    support_buffer_end(&weights);
+    support_buffer_end(&moments);
+    support_run_end(&run);
+}
+
+/* A step that is not accepted changes neither weights nor momentum. */
+static het_result spoil(void *user, const het_hook_info *info)
+{
+    (void)user;
+    if (info->step == 1 && info->unit == 2 && info->direction == HET_BACKWARD) info->stream[0][0] = INFINITY;
+    return HET_OK;
+}
+
+static void bad_steps_change_nothing(void **state)
+{
+    het_model_desc model = support_model(HET_GPT2);
+    support_run run;
+    het_step_info info;
+    het_ctx *a, *b;
+    support_group group;
+    (void)state;
+    start(&run, &model);
+    run.desc.guard.skip_bad_steps = HET_YES;
+    run.desc.host.hook = spoil;
+    a = support_create(&run.desc);
+    b = support_create(&run.desc);
+    (void)support_step(a, &run.data, 0, SUPPORT_TOGETHER);
+    (void)support_step(b, &run.data, 0, SUPPORT_TOGETHER);
+    support_group_start(&group, &run.data, 1, SUPPORT_TOGETHER);
+    EXPECT_OK(het_step(a, group.batch, group.count, &info));
+    assert_true(info.skipped);
+    support_group_end(&group);
+    support_same_state(a, b, 0, "a bad step");
+    het_destroy(a);
+    het_destroy(b);
+    support_run_end(&run);
+}
+
+/* ---- what is refused ---- */
+
+static int32_t no_muon(void *self, const het_op *op)
+{
+    return op->kind != HET_OP_MUON_MOMENTUM && het_cpu_device()->supports(self, op);
+}
+
+static void refused(void **state)
+{
+    het_model_desc model = support_model(HET_GPT2);
+    support_run run;
+    het_ctx *ctx = NULL;
+    het_error error;
+    het_device_iface without = *het_cpu_device();
+    support_buffer weights, moments;
+    het_reader from;
+    (void)state;
+    start(&run, &model);
+    ctx = support_create(&run.desc);
+    save(ctx, &weights, &moments);
+    het_destroy(ctx);
+    run.desc.optimizer.iface = het_adamw();
+    ctx = support_create(&run.desc);
+    from = support_reader(&moments);
+    EXPECT_ERROR(het_load_state(ctx, &from), HET_ERR_INVALID, het_last_error(ctx), "optimizer|muon|adamw");
+    het_destroy(ctx);
+    run.desc.optimizer.iface = het_muon();
+    without.supports = no_muon;
+    without.name = "lame";
+    support_run_ranks(&run, 1);
+    run.device[0].iface = &without;
+    ctx = NULL;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "Muon|lame");
+    run.device[0].iface = NULL;
+    run.desc.optimizer.momentum = 1.0f;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "optimizer.momentum|1");
+    support_buffer_end(&weights);
+    support_buffer_end(&moments);
+    support_run_end(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(one_hash),
+        cmocka_unit_test(memory_is_as_estimated), cmocka_unit_test(resumes_on_another_layout), cmocka_unit_test(bad_steps_change_nothing),
+        cmocka_unit_test(refused)
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
