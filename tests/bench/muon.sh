@@ -17,11 +17,11 @@ run() {
     local seed=$1 name=$2
     shift 2
     nice -n 19 "$program" --data "$data" --model "$model" --sequences "$sequences" --steps "$steps" --warmup "$warmup" --schedule-lr constant \
-        --evaluate-every "$every" --seed "$seed" --log "$work/$name" --overwrite --quiet "$@" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+        --evaluate-every "$every" --seed "$seed" --log "$work/$name" --quiet "$@" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
     losses "$work/$name" | awk -v n="$name" -v s="$seed" -v best=1e9 '$2 < best { best = $2; at = $1 } END { print s, n, best, at }' | tee -a "$work/all" >&2
 }
 # STEP LOSS of every validation
-losses() { sed -n 's/^{"step":\([0-9]*\),.*"validation_loss":\([0-9.eE+-]*\).*/\1 \2/p' "$1"; }
+losses() { sed -n 's/^{"step":\([0-9]*\),"val_loss":\([0-9.eE+-]*\).*/\1 \2/p' "$1"; }
 best() { awk -v s="$1" -v kind="$2" '$1 == s && index($2, kind) == 1 && (name == "" || $3 < low) { low = $3; name = $2 } END { print name, low }' "$work/all"; }
 
 for seed in $seeds; do

@@ -1,0 +1,411 @@
+/* Islands: the outer step against the formula in double, one hash over threads, TCP and jitter, bytes, bits, islands that are killed. */
+#define _DEFAULT_SOURCE 1
+#include "support.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HETRAIN_OUTER_IMPLEMENTATION
+#include "hetrain_outer.h"
+#include "hetrain_tcp.c"
+#include "threads_transport.h"
+
+enum { MOST = 3, ROUNDS_HERE = 4 };
+
+static void nap(void *user)
+{
+    const struct timespec t = { 0, 200000 };
+    (void)user;
+    (void)nanosleep(&t, NULL);
+}
+
+/* ---- an island's life: rounds of `steps` steps on its own data, then a join ---- */
+
+typedef struct life {
+    het_outer_desc desc;
+    int64_t steps, rounds;
+    const char *plan;      /* NULL: one rank */
+    uint64_t hash;
+    double loss;
+    int64_t elements;
+    het_outer_info info;
+    volatile int64_t *at; /* tells how many joins are done */
+} life;
+
+static void describe(support_run *run, const life *l)
+{
+    het_model_desc model = support_model(HET_LLAMA);
+    support_run_start(run, &model, SUPPORT_MAX_STEPS, SUPPORT_SHORT);
+    run->desc.limits.max_micro_batches = SUPPORT_MAX_BLOCKS;
+    run->desc.optimizer.learning_rate = 3e-3f;
+    if (l->plan == NULL) return;
+    support_run_ranks(run, 2);
+    support_run_plan(run, l->plan, NULL, 1);
+}
+
+static void live(life *l)
+{
+    support_run run;
+    het_ctx *ctx;
+    het_outer *outer = NULL;
+    het_error error = { HET_OK, "" };
+    int64_t s, p;
+    int step = (int)l->desc.island; /* islands see other data */
+    describe(&run, l);
+    ctx = support_create(&run.desc);
+    l->desc.pause = nap;
+    support_expect(het_outer_create(&l->desc, ctx, &outer, &error), HET_OK, error.text, "", "het_outer_create", __LINE__);
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info info;
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        l->elements += info.count;
+    }
+    while (outer != NULL && (l->info.joins < l->rounds)) {
+        double tokens = 0;
+        for (s = 0; s < l->steps; s++, step++) {
+            const het_step_info info = support_step(ctx, &run.data, step % SUPPORT_MAX_STEPS, SUPPORT_APART);
+            tokens += (double)info.tokens;
+            l->loss = info.loss;
+        }
+        support_expect(het_outer_join(outer, tokens, &l->info), HET_OK, het_outer_error(outer), "", "het_outer_join", __LINE__);
+        if (l->at != NULL) *l->at = l->info.joins;
+    }
+    EXPECT_OK(het_outer_take(outer));
+    l->hash = support_hash(ctx);
+    het_outer_destroy(outer);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+static void *live_on_a_thread(void *arg) { live(arg); return NULL; }
+
+static void settle(life *l, int64_t islands)
+{
+    static const char *const plans[MOST] = { NULL, "pp", "dp" };
+    int64_t i;
+    memset(l, 0, MOST * sizeof *l);
+    for (i = 0; i < islands; i++) {
+        l[i].desc.islands = islands, l[i].desc.island = i;
+        l[i].steps = 1 + i, l[i].rounds = ROUNDS_HERE, l[i].plan = plans[i];
+    }
+}
+
+/* All on threads; returns the bytes that were sent. */
+static int64_t on_threads(life *l, int64_t islands, uint64_t jitter)
+{
+    threads_world world;
+    threads_end end[MOST];
+    het_transport transport[MOST];
+    pthread_t thread[MOST];
+    int64_t i;
+    threads_open(&world, end, transport, islands, jitter);
+    for (i = 0; i < islands; i++) {
+        l[i].desc.transport = transport[i];
+        assert_int_equal(pthread_create(&thread[i], NULL, live_on_a_thread, &l[i]), 0);
+    }
+    for (i = 0; i < islands; i++) pthread_join(thread[i], NULL);
+    for (i = 1; i < islands; i++) assert_true(l[i].hash == l[0].hash && l[i].info.joins == l[0].info.joins);
+    return world.bytes;
+}
+
+/* ---- the formula ---- */
+
+/* One island, two rounds: weights against Nesterov's step in double. */
+static void one_island_is_an_outer_step(void **state)
+{
+    support_run run;
+    life l[MOST];
+    het_outer *outer = NULL;
+    het_error error;
+    het_ctx *ctx;
+    int64_t n = 0, i, p, at, round;
+    double *global, *momentum;
+    float *w;
+    (void)state;
+    settle(l, 1);
+    describe(&run, l);
+    ctx = support_create(&run.desc);
+    l->desc.rate = 0.6f, l->desc.momentum = 0.8f;
+    EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info info;
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        n += info.count;
+    }
+    w = support_floats(n, 0, 0);
+    global = support_alloc((size_t)n, sizeof *global);
+    momentum = support_alloc((size_t)n, sizeof *momentum);
+    for (round = 0; round < 3; round++) {
+        for (p = at = 0; p < het_parameter_count(ctx); p++) {
+            het_parameter_info info;
+            EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+            EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, w + at));
+            at += info.count;
+        }
+        if (round == 0)
+            for (i = 0; i < n; i++) global[i] = (double)w[i], momentum[i] = 0;
+        for (i = 0; i < n; i++)
+            if (fabs((double)w[i] - global[i]) > 1e-6) fail_msg("round %d, element %d: %.9g, not %.9g", (int)round, (int)i, (double)w[i], global[i]);
+        (void)support_step(ctx, &run.data, (int)round, SUPPORT_APART);
+        (void)support_step(ctx, &run.data, (int)round + 1, SUPPORT_APART);
+        for (p = at = 0; p < het_parameter_count(ctx); p++) {
+            het_parameter_info info;
+            EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+            EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, w + at));
+            at += info.count;
+        }
+        for (i = 0; i < n; i++) {
+            const double delta = global[i] - (double)w[i];
+            momentum[i] = (double)0.8f * momentum[i] + delta;
+            global[i] -= (double)0.6f * (delta + (double)0.8f * momentum[i]);
+        }
+        EXPECT_OK(het_outer_join(outer, 100, NULL));
+    }
+    free(w);
+    free(global);
+    free(momentum);
+    het_outer_destroy(outer);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* Weights of an average are tokens: an island without any does not count, and with rate 1 and momentum 0 the others' weights are taken over. */
+static void tokens_are_weights(void **state)
+{
+    life l[MOST], alone[MOST];
+    (void)state;
+    settle(l, 2);
+    l[0].desc.rate = l[1].desc.rate = 1, l[0].desc.momentum = l[1].desc.momentum = -1;
+    l[1].steps = 0, l[0].plan = l[1].plan = NULL;
+    (void)on_threads(l, 2, 0);
+    settle(alone, 1);
+    alone[0].desc.rate = 1, alone[0].desc.momentum = -1;
+    live(&alone[0]);
+    assert_true(fabs(l[0].loss - alone[0].loss) < 1e-5 && l[0].loss > 0);
+}
+
+/* ---- bits and bytes ---- */
+
+static void one_hash_and_bytes(void **state)
+{
+    static const int64_t fragments[] = { 1, 3 }, bits[] = { 0, 2, 3, 8 };
+    uint64_t hash[2][4];
+    int f, b;
+    (void)state;
+    for (f = 0; f < 2; f++)
+        for (b = 0; b < 4; b++) {
+            life l[MOST];
+            int64_t i, jitter, bytes, expected;
+            for (jitter = 0; jitter < 3; jitter++) {
+                settle(l, MOST);
+                for (i = 0; i < MOST; i++) {
+                    l[i].desc.fragments = fragments[f], l[i].desc.bits = bits[b];
+                    l[i].rounds = 2 * fragments[f];
+                }
+                bytes = on_threads(l, MOST, (uint64_t)jitter);
+                if (jitter == 0) hash[f][b] = l[0].hash;
+                assert_true(l[0].hash == hash[f][b]);
+                expected = 2 * MOST * (MOST - 1) * l[0].elements * (bits[b] == 0 ? 32 : bits[b]) / 8;
+                assert_true(bytes >= expected && bytes < expected + expected / 16 + MOST * MOST * 64 * (l[0].rounds + 1) + MOST * MOST * 9000);
+                assert_true(l[0].info.sent + l[1].info.sent + l[2].info.sent == bytes);
+            }
+            assert_true(f + b == 0 || hash[f][b] != hash[0][0]);
+        }
+}
+
+/* Two islands: bytes a round are at most 1.05 / H of data parallelism's of H steps between the same two, counted there. */
+static void fewer_bytes_than_data_parallelism(void **state)
+{
+    life l[MOST];
+    support_run run;
+    het_ctx *ctx;
+    het_timeline timeline;
+    int64_t bytes, step, steps = 5, parallel = 0, r;
+    (void)state;
+    settle(l, 2);
+    l[0].rounds = l[1].rounds = 1;
+    bytes = on_threads(l, 2, 0);
+    settle(l, 1);
+    l[0].plan = "dp";
+    describe(&run, &l[0]);
+    ctx = support_create(&run.desc);
+    for (step = 0; step < steps; step++) (void)support_step(ctx, &run.data, (int)step, SUPPORT_APART);
+    for (r = 0; r < 2; r++) {
+        het_get_timeline(ctx, r, &timeline);
+        parallel += timeline.traffic[1 - r].reduction_bytes;
+    }
+    print_message("# a round of islands: %lld bytes, %d steps of data parallelism: %lld\n", (long long)bytes, (int)steps, (long long)parallel);
+    assert_true((double)bytes <= 1.05 / (double)steps * (double)parallel);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* Error feedback: with it two bits follow floats, without what was lost they would not. */
+static void few_bits_follow(void **state)
+{
+    life l[MOST], coarse[MOST];
+    int64_t i;
+    (void)state;
+    settle(l, 2);
+    settle(coarse, 2);
+    for (i = 0; i < 2; i++) coarse[i].desc.bits = 2, l[i].rounds = coarse[i].rounds = 8;
+    (void)on_threads(l, 2, 0);
+    (void)on_threads(coarse, 2, 0);
+    print_message("# loss after 8 rounds: floats %.4f, 2 bits %.4f\n", l[0].loss, coarse[0].loss);
+    assert_true(fabs(l[0].loss - coarse[0].loss) < 0.1 * l[0].loss);
+}
+
+/* ---- processes over TCP ---- */
+
+typedef struct shared { uint64_t hash[MOST]; int64_t opened[MOST], joins[MOST]; volatile int64_t at[MOST]; } shared;
+static char place[64];
+static pid_t parent;
+
+/* A process whose check failed goes no further. */
+static void only_the_parent(void) { if (getpid() != parent) _exit(1); }
+
+static het_result open_tcp(void *user, het_transport *transport, het_error *error)
+{
+    const life *l = user;
+    het_tcp_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.processes = l->desc.islands, desc.process = l->desc.island, desc.file = place;
+    desc.open_seconds = 60, desc.abort_seconds = 0.5, desc.dead_seconds = 2, desc.heartbeat_seconds = 0.1;
+    return het_tcp_open(&desc, transport, error);
+}
+
+static void close_tcp(void *user, het_transport *transport)
+{
+    het_error error;
+    (void)user;
+    (void)het_tcp_close(transport, &error);
+}
+
+static pid_t start_process(life *l, shared *all, int64_t i)
+{
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid != 0) return pid;
+    l[i].desc.open = open_tcp, l[i].desc.close = close_tcp, l[i].desc.user = &l[i], l[i].desc.deadline = 5, l[i].at = &all->at[i];
+    live(&l[i]);
+    all->hash[i] = l[i].hash, all->opened[i] = l[i].info.opened, all->joins[i] = l[i].info.joins;
+    _exit(0);
+}
+
+static shared *share(void)
+{
+    shared *all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(all != MAP_FAILED);
+    memset(all, 0, sizeof *all);
+    snprintf(place, sizeof place, "/tmp/test_outer.%d", (int)getpid());
+    (void)unlink(place);
+    return all;
+}
+
+static void processes_give_the_same(void **state)
+{
+    life l[MOST];
+    shared *all = share();
+    pid_t pid[MOST];
+    int64_t i;
+    int status;
+    (void)state;
+    settle(l, MOST);
+    for (i = 0; i < MOST; i++) pid[i] = start_process(l, all, i);
+    for (i = 0; i < MOST; i++) {
+        assert_true(waitpid(pid[i], &status, 0) == pid[i] && status == 0);
+        assert_true(all->hash[i] == all->hash[0]);
+    }
+    (void)on_threads(l, MOST, 0);
+    assert_true(all->hash[0] == l[0].hash);
+    munmap(all, sizeof *all);
+}
+
+/* An island is killed at a random time, and started anew; all end, at the same join, with the same bits. */
+static void killed_islands_come_back(void **state)
+{
+    const int rounds = support_environment("OUTER_KILLS", 4);
+    uint64_t seed = 17;
+    int kills = 0, round, status;
+    (void)state;
+    only_the_parent();
+    for (round = 0; round < rounds; round++) {
+        life l[MOST];
+        shared *all = share();
+        pid_t pid[MOST];
+        int64_t i, victim = support_below(&seed, MOST);
+        const int64_t when = 1 + support_below(&seed, 25);
+        struct timespec t = { 0, 0 };
+        settle(l, MOST);
+        for (i = 0; i < MOST; i++) {
+            l[i].rounds = 40, l[i].steps = 1 + i;
+            pid[i] = start_process(l, all, i);
+        }
+        while (all->at[victim] < when) nap(NULL);
+        t.tv_nsec = (long)support_below(&seed, 20) * 500000;
+        (void)nanosleep(&t, NULL);
+        (void)kill(pid[victim], SIGKILL);
+        assert_true(waitpid(pid[victim], &status, 0) == pid[victim]);
+        kills += WIFSIGNALED(status);
+        pid[victim] = start_process(l, all, victim);
+        for (i = 0; i < MOST; i++) {
+            assert_true(waitpid(pid[i], &status, 0) == pid[i]);
+            if (status != 0) fail_msg("round %d: island %d ended with %d after island %d was killed", round, (int)i, status, (int)victim);
+        }
+        for (i = 0; i < MOST; i++)
+            if (all->hash[i] != all->hash[0] || all->joins[i] != 40) fail_msg("round %d: island %d has other bits", round, (int)i);
+        munmap(all, sizeof *all);
+    }
+    print_message("# %d kills, each joined again\n", kills);
+    assert_int_equal(kills, rounds);
+}
+
+/* ---- what is refused ---- */
+
+static void refused(void **state)
+{
+    static const struct { int64_t islands, island, fragments, bits; float rate, momentum; const char *words; } bad[] = {
+        { 2, 2, 0, 0, 0, 0, "island 2 of 2" }, { 2, 0, 0, 0, 0, 0, "2 islands|no transport" }, { 1, 0, 2000, 0, 0, 0, "2000 fragments" },
+        { 1, 0, 0, 1, 0, 0, "1 bits" }, { 1, 0, 0, 9, 0, 0, "9 bits" }, { 1, 0, 0, 0, -1, 0, "rate -1" }, { 1, 0, 0, 0, 0, 1, "momentum 1" }
+    };
+    het_outer *outer = NULL;
+    het_error error;
+    support_run run;
+    life l[MOST];
+    het_ctx *ctx;
+    size_t i;
+    (void)state;
+    only_the_parent();
+    settle(l, 1);
+    describe(&run, l);
+    ctx = support_create(&run.desc);
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        het_outer_desc d;
+        memset(&d, 0, sizeof d);
+        d.islands = bad[i].islands, d.island = bad[i].island, d.fragments = bad[i].fragments, d.bits = bad[i].bits;
+        d.rate = bad[i].rate, d.momentum = bad[i].momentum;
+        EXPECT_ERROR(het_outer_create(&d, ctx, &outer, &error), HET_ERR_INVALID, error.text, bad[i].words);
+        assert_null(outer);
+    }
+    EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
+    EXPECT_ERROR(het_outer_join(outer, -1, NULL), HET_ERR_INVALID, het_outer_error(outer), "tokens|-1");
+    het_outer_destroy(outer);
+    het_destroy(ctx);
+    support_run_end(&run);
+    assert_true(het_outer_steps(30, 1, 3) == 10 && het_outer_steps(30, 3, 3) == 30 && het_outer_steps(10, 1e-9, 1) == 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights), cmocka_unit_test(one_hash_and_bytes),
+        cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(few_bits_follow), cmocka_unit_test(processes_give_the_same),
+        cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(refused)
+    };
+    parent = getpid();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

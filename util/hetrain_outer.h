@@ -1,0 +1,587 @@
+/* hetrain_outer.h 0.2.0: islands. Contexts with plans of their own, unequal and far apart, train many
+   steps each by itself and then join by one outer step (DiLoCo, arXiv 2311.08105). A companion of
+   hetrain.h that uses only its public API.
+
+   USE
+       #define HETRAIN_OUTER_IMPLEMENTATION      in one source file, which also has hetrain.h's
+       #include "hetrain_outer.h"                implementation, or another one
+       het_outer_desc desc;
+       memset(&desc, 0, sizeof desc);
+       desc.islands = 2, desc.island = me, desc.transport = t;
+       het_outer_create(&desc, ctx, &outer, &error)            all islands take island 0's weights
+       loop: het_outer_steps steps of het_step on own data; het_outer_join(outer, tokens, &info)
+       het_outer_destroy(outer)
+   An island is one process or thread with as many ranks as it likes.
+
+   WHAT A ROUND DOES   delta_i = global - weights of island i, averaged with the tokens that each
+   has trained since its last join as weights: D = sum_i (tokens_i / sum) delta_i, islands ascending,
+   one fma chain in double. Then m = momentum m + D; global = global - rate (D + momentum m)
+   (Nesterov), and every island goes on from global; its optimizer's own state stays its own. Every
+   island makes the same sums from the same bytes: all end with the same bits, over any transport,
+   whoever was late. A round sends 4 bytes an element to every other island; data parallelism sends
+   each of two processes 6 a step.
+
+   FRAGMENTS   With `fragments` P, a join is of one fragment after the other (arXiv 2501.18512): the
+   parameters in P runs of about equal size. Join P times as often: a P-th of the bytes at once.
+
+   FEWER BITS   With `bits` B from 2 to 8 a delta travels as integers of B bits, a scale for each 256
+   of them: q = rint(x L / s), s the largest |x|, L = 2^(B-1) - 1. What is lost is added to the next
+   delta (error feedback). An island averages its own delta as the others see it.
+
+   ISLANDS THAT DIE   With `open` (and `close`) a failed exchange closes the transport and opens it
+   anew; an island that was started again comes to the same opening. Then all compare where they are:
+   who is behind takes global and momentum from the lowest island that is not, and joins the round
+   that the others are in with 0 tokens. The deltas of the others wait, nothing of theirs is lost.
+   Until it is there they wait, as long as `open` does. Without `open` a failure is the end.
+
+   OPTIONS   (macros, defined before the include)
+       HETRAIN_OUTER_IMPLEMENTATION      one file of the program has the code
+       HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
+       HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: descriptions must bring an allocator
+       HETRAIN_NO_THREADS                no sched.h: without `pause` it waits at full speed
+
+   MEMORY, ERRORS, THREADS
+   het_outer_create takes one block: 8 bytes an element, 4 more with `bits`, and a fragment's message
+   for every island. Joins allocate nothing. het_outer_error tells what failed. An outer belongs to
+   the thread that has its context.
+
+   FUNCTIONS
+       >>outer_api       het_outer_create het_outer_join het_outer_take het_outer_destroy
+                         het_outer_error het_outer_steps
+
+   CONTENTS   (tags to search for)
+   public API:
+       >>outer_api       islands
+   implementation:
+       >>outer           rounds
+*/
+
+#ifndef HETRAIN_OUTER_H
+#define HETRAIN_OUTER_H
+
+#ifndef HETRAIN_H
+#include "hetrain.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- >>outer_api -------------------------------------------------------------------------------- */
+typedef struct het_outer_desc {
+    uint32_t start_canary;            /* must be 0 */
+    int64_t islands, island;          /* how many, at most 1024, and which this is: 0 .. islands - 1 */
+    float rate, momentum;             /* 0.7, 0.9; negative momentum: 0 */
+    int64_t fragments;                /* 1; at most 1024 */
+    int64_t bits;                     /* 0: floats; 2 .. 8 */
+    double deadline;                  /* 60: seconds that another island may be silent */
+    int64_t attempts;                 /* 4: how often one join may open the transport anew */
+    het_transport transport;          /* whose process i is island i; iface NULL: from `open`, or one island */
+    het_result (*open)(void *user, het_transport *transport, het_error *error); /* or NULL */
+    void (*close)(void *user, het_transport *transport);
+    void (*pause)(void *user);        /* called while it waits; NULL: sched_yield */
+    void *user;
+    het_allocator allocator;          /* malloc */
+    uint32_t end_canary;              /* must be 0 */
+} het_outer_desc;
+
+typedef struct het_outer_info {
+    int64_t joins;                    /* the run's, fragment by fragment */
+    int64_t fragment;                 /* the one joined */
+    double tokens;                    /* of all islands in this join */
+    double norm;                      /* of the averaged delta */
+    int64_t sent, received;           /* bytes since het_outer_create */
+    int64_t opened;                   /* how often the transport was opened anew */
+    int32_t adopted;                  /* 1: this island was behind and took the others' weights */
+} het_outer_info;
+
+typedef struct het_outer het_outer;
+
+/* Opens the transport, and gives all islands the weights of the one that is farthest, the lowest of
+   these. Where the others are within a join, takes part in it. ctx must live as long. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
+                                                           het_outer **outer, het_error *error);
+/* The next fragment's join. tokens: trained since its last one, >= 0. info may be NULL. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_join(het_outer *outer, double tokens, het_outer_info *info);
+/* The context's weights become the global ones, equal everywhere: with fragments, before saving. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
+HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine; closes what `open` opened */
+HETRAIN_API const char *het_outer_error(const het_outer *outer);
+/* Steps of a round for an island of this speed, so that all come to the join together: at least 1.
+   fastest: the speed of the one that makes `most`. */
+HETRAIN_API int64_t het_outer_steps(int64_t most, double speed, double fastest);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HETRAIN_OUTER_H ---- end of the API: to use hetrain_outer.h you need nothing below ---- */
+#if defined(HETRAIN_OUTER_IMPLEMENTATION) && !defined(HETRAIN_OUTER_IMPLEMENTATION_DONE)
+
+#define HETI_T_WANTED
+#include "hetrain_text.h"
+
+#include <math.h>
+#ifndef HETRAIN_NO_THREADS
+#include <sched.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* =================================================================================================
+   >>outer  Rounds. A message is a header and a fragment's deltas. After every opening the headers
+   alone go round first (channel 0), then state to who is behind (1); deltas are channel 2.
+   ============================================================================================== */
+
+#define HETI_O_BLOCK INT64_C(256)
+#define HETI_O_MAGIC UINT64_C(0x31726574756f7468) /* "htouter1" */
+
+typedef struct heti_o_header {
+    uint64_t magic, settings, state; /* settings and state: XXH64 */
+    int64_t island, joins, joining;  /* joining: it is within het_outer_join */
+    double tokens;
+    int64_t reserved;
+} heti_o_header;
+
+struct het_outer {
+    het_outer_desc d;
+    het_ctx *ctx;
+    het_error error;
+    het_transport transport;
+    het_outer_info info;
+    int64_t parameters, elements;
+    int64_t *start, *cut;      /* [parameters + 1] where its elements begin; [fragments + 1] into parameters */
+    float *global, *momentum;  /* [elements] */
+    float *lost;               /* [elements] error feedback, with bits */
+    char *message;             /* [islands] of `size` bytes */
+    size_t size, block;
+    het_request *request;      /* [2 islands] */
+    int32_t *under_way;        /* [2 islands] */
+    int64_t joining;
+    int32_t must_join;
+};
+
+static size_t heti_o_data_size(const het_outer *o, int64_t count) {
+    const int64_t blocks = (count + HETI_O_BLOCK - 1) / HETI_O_BLOCK;
+    return HETI_T_CAST(size_t, o->d.bits == 0 ? 4 * count : blocks * (4 + HETI_O_BLOCK * o->d.bits / 8));
+}
+static heti_o_header *heti_o_message(const het_outer *o, int64_t island) {
+    return HETI_T_CAST(heti_o_header *, HETI_T_CAST(void *, o->message + HETI_T_CAST(size_t, island) * o->size));
+}
+static het_result heti_o_context(het_outer *o, het_result result) {
+    return result == HET_OK ? HET_OK : heti_t_fail(&o->error, result, "%s", het_last_error(o->ctx));
+}
+
+/* ---- moving bytes ---- */
+
+static void heti_o_pause(const het_outer *o) {
+    if (o->d.pause != NULL) o->d.pause(o->d.user);
+#ifndef HETRAIN_NO_THREADS
+    else (void)sched_yield();
+#endif
+}
+
+/* Waits for all that is under way; every request has ended when it returns. After a failure all are
+   told, and then requests end by themselves. */
+static het_result heti_o_wait(het_outer *o, const char *what) {
+    const het_transport *t = &o->transport;
+    het_result result = HET_OK;
+    int64_t i, left = 1;
+    while (left > 0) {
+        for (i = left = 0; i < 2 * o->d.islands; i++) {
+            int32_t done = 0;
+            const int ended = !o->under_way[i] || t->iface->test(t->self, &o->request[i], &done) != HET_OK || done;
+            const int failed = o->under_way[i] && (ended ? !done : t->iface->silence(t->self, i / 2) > o->d.deadline);
+            o->under_way[i] = !ended;
+            left += !ended;
+            if (!failed || result != HET_OK) continue;
+            result = heti_t_fail(&o->error, HET_ERR_TRANSPORT, "%s: island %d: %s", what, i / 2,
+                                 ended ? t->iface->last_error(t->self) : "is silent");
+            t->iface->abort(t->self, result, o->error.text);
+        }
+        if (left > 0) heti_o_pause(o);
+    }
+    return result;
+}
+
+static het_result heti_o_start(het_outer *o, int64_t island, int sends, uint32_t channel, void *data, size_t size) {
+    const het_transport *t = &o->transport;
+    const int64_t i = 2 * island + sends;
+    const het_result result = sends ? t->iface->isend(t->self, island, channel, data, size, &o->request[i])
+                                    : t->iface->irecv(t->self, island, channel, data, size, &o->request[i]);
+    if (result != HET_OK) {
+        (void)heti_t_fail(&o->error, HET_ERR_TRANSPORT, "island %d: %s", island, t->iface->last_error(t->self));
+        t->iface->abort(t->self, HET_ERR_TRANSPORT, o->error.text);
+        (void)heti_o_wait(o, "closing");
+        return HET_ERR_TRANSPORT;
+    }
+    o->under_way[i] = 1;
+    *(sends ? &o->info.sent : &o->info.received) += HETI_T_CAST(int64_t, size);
+    return HET_OK;
+}
+
+/* The first `size` bytes of every island's message to all others. */
+static het_result heti_o_swap(het_outer *o, uint32_t channel, size_t size, const char *what) {
+    int64_t i;
+    for (i = 0; i < o->d.islands; i++) {
+        if (i == o->d.island) continue;
+        HETI_T_TRY(heti_o_start(o, i, 0, channel, heti_o_message(o, i), size));
+        HETI_T_TRY(heti_o_start(o, i, 1, channel, heti_o_message(o, o->d.island), size));
+    }
+    return heti_o_wait(o, what);
+}
+
+/* ---- the context's weights ---- */
+
+static het_result heti_o_write(het_outer *o, int64_t begin, int64_t end) {
+    int64_t p;
+    for (p = begin; p < end; p++)
+        if (o->start[p + 1] > o->start[p])
+            HETI_T_TRY(heti_o_context(o, het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + o->start[p])));
+    return HET_OK;
+}
+
+/* ---- deltas as bytes ---- */
+
+/* A block of at most 256 values x to `to`; x becomes what the others will read. */
+static void heti_o_pack(const het_outer *o, float *x, int64_t count, unsigned char *to) {
+    const int64_t bits = o->d.bits, levels = (INT64_C(1) << (bits - 1)) - 1;
+    float scale = 0;
+    int64_t i;
+    memset(to, 0, heti_o_data_size(o, HETI_O_BLOCK));
+    for (i = 0; i < count; i++) scale = fabsf(x[i]) > scale ? fabsf(x[i]) : scale;
+    memcpy(to, &scale, 4);
+    for (i = 0; i < count; i++) {
+        const double q = scale > 0 ? rint(HETI_T_CAST(double, x[i]) / HETI_T_CAST(double, scale) *
+                                          HETI_T_CAST(double, levels)) : 0;
+        const int64_t at = i * bits, code = HETI_T_CAST(int64_t, q) + levels;
+        unsigned two = HETI_T_CAST(unsigned, code) << (at % 8);
+        to[4 + at / 8] = HETI_T_CAST(unsigned char, to[4 + at / 8] | (two & 255u));
+        if (two > 255u) to[5 + at / 8] = HETI_T_CAST(unsigned char, to[5 + at / 8] | (two >> 8));
+    }
+}
+
+static void heti_o_unpack(const het_outer *o, const unsigned char *from, int64_t count, float *x) {
+    const int64_t bits = o->d.bits, levels = (INT64_C(1) << (bits - 1)) - 1;
+    float scale;
+    int64_t i;
+    memcpy(&scale, from, 4);
+    for (i = 0; i < count; i++) {
+        const int64_t at = i * bits;
+        const unsigned two = from[4 + at / 8] | (at % 8 + bits > 8 ? HETI_T_CAST(unsigned, from[5 + at / 8]) << 8 : 0u);
+        const int64_t code = HETI_T_CAST(int64_t, two >> (at % 8) & ((1u << bits) - 1u));
+        x[i] = HETI_T_CAST(float, HETI_T_CAST(double, code - levels) / HETI_T_CAST(double, levels) *
+                           HETI_T_CAST(double, scale));
+    }
+}
+
+/* Elements [first, first + count) of a fragment's message, at most 256, as floats. */
+static void heti_o_deltas(const het_outer *o, int64_t island, int64_t first, int64_t count, float *x) {
+    const char *data = HETI_T_CAST(const char *, HETI_T_CAST(const void *, heti_o_message(o, island) + 1));
+    const size_t at = heti_o_data_size(o, first);
+    if (o->d.bits == 0) memcpy(x, data + at, HETI_T_CAST(size_t, count) * sizeof *x);
+    else heti_o_unpack(o, HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, data + at)), count, x);
+}
+
+/* The island's own deltas of a fragment; without tokens they are 0. */
+static het_result heti_o_fill(het_outer *o, int64_t fragment, double tokens) {
+    const int64_t first = o->start[o->cut[fragment]], count = o->start[o->cut[fragment + 1]] - first;
+    heti_o_header *header = heti_o_message(o, o->d.island);
+    float *x = HETI_T_CAST(float *, HETI_T_CAST(void *, header + 1)), part[HETI_O_BLOCK];
+    float *weights = HETI_T_CAST(float *, HETI_T_CAST(void *, heti_o_message(o, o->d.islands)));
+    int64_t p, i, k;
+    for (p = o->cut[fragment]; p < o->cut[fragment + 1]; p++)
+        if (o->start[p + 1] > o->start[p])
+            HETI_T_TRY(heti_o_context(o, het_parameter_read(o->ctx, p, HET_WEIGHT, weights + o->start[p] - first)));
+    for (i = 0; i < count; i += HETI_O_BLOCK) {
+        const int64_t n = count - i < HETI_O_BLOCK ? count - i : HETI_O_BLOCK;
+        unsigned char *to = HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, x)) + heti_o_data_size(o, i);
+        for (k = 0; k < n; k++) {
+            part[k] = tokens > 0 ? o->global[first + i + k] - weights[i + k] : 0.0f;
+            if (o->d.bits > 0 && tokens > 0) o->lost[first + i + k] = part[k] += o->lost[first + i + k];
+        }
+        if (o->d.bits == 0) memcpy(x + i, part, HETI_T_CAST(size_t, n) * sizeof *x);
+        else heti_o_pack(o, part, n, to);
+        if (o->d.bits == 0 || !(tokens > 0)) continue;
+        heti_o_unpack(o, to, n, part);
+        for (k = 0; k < n; k++) o->lost[first + i + k] -= part[k];
+    }
+    return HET_OK;
+}
+
+/* ---- a round ---- */
+
+/* What the messages of all islands make of global. */
+static void heti_o_apply(het_outer *o, int64_t fragment) {
+    const int64_t first = o->start[o->cut[fragment]], count = o->start[o->cut[fragment + 1]] - first;
+    const double rate = HETI_T_CAST(double, o->d.rate), momentum = HETI_T_CAST(double, o->d.momentum);
+    double all = 0, square = 0;
+    int64_t i, k, n, island;
+    for (island = 0; island < o->d.islands; island++) all += heti_o_message(o, island)->tokens;
+    for (i = 0; i < count && all > 0; i += n) {
+        double sum[HETI_O_BLOCK] = { 0 };
+        n = count - i < HETI_O_BLOCK ? count - i : HETI_O_BLOCK;
+        for (island = 0; island < o->d.islands; island++) {
+            const double weight = heti_o_message(o, island)->tokens / all;
+            float x[HETI_O_BLOCK];
+            if (!(weight > 0)) continue;
+            heti_o_deltas(o, island, i, n, x);
+            for (k = 0; k < n; k++) sum[k] = fma(weight, HETI_T_CAST(double, x[k]), sum[k]);
+        }
+        for (k = 0; k < n; k++) {
+            float *g = &o->global[first + i + k], *m = &o->momentum[first + i + k];
+            *m = HETI_T_CAST(float, fma(momentum, HETI_T_CAST(double, *m), sum[k]));
+            *g = HETI_T_CAST(float, fma(-rate, fma(momentum, HETI_T_CAST(double, *m), sum[k]), HETI_T_CAST(double, *g)));
+            square = fma(sum[k], sum[k], square);
+        }
+    }
+    o->info.tokens = all;
+    o->info.norm = sqrt(square);
+    o->info.fragment = fragment;
+    o->info.joins++;
+}
+
+/* The header of the island's own message. */
+static void heti_o_head(het_outer *o, double tokens) {
+    const int64_t settings[4] = { o->d.islands, o->d.fragments, o->d.bits, o->elements };
+    heti_o_header *h = heti_o_message(o, o->d.island);
+    memset(h, 0, sizeof *h);
+    h->magic = HETI_O_MAGIC;
+    h->settings = het_xxh64(settings, sizeof settings, 0) ^ het_xxh64(&o->d.rate, 2 * sizeof(float), 1);
+    h->state = het_xxh64(o->global, HETI_T_CAST(size_t, 2 * o->elements) * sizeof(float), 0);
+    h->island = o->d.island, h->joins = o->info.joins, h->joining = o->joining, h->tokens = tokens;
+}
+
+/* equal: all are at the same join with the same bits. */
+static het_result heti_o_check(het_outer *o, int equal) {
+    const heti_o_header *own = heti_o_message(o, o->d.island);
+    int64_t i;
+    for (i = 0; i < o->d.islands; i++) {
+        const heti_o_header *h = heti_o_message(o, i);
+        if (h->magic != HETI_O_MAGIC || h->island != i || h->settings != own->settings || !(h->tokens >= 0))
+            return heti_t_fail(&o->error, HET_ERR_INVALID, "island %d has another model or other settings than island %d",
+                               i, o->d.island);
+        if (equal && (h->joins != own->joins || h->state != own->state))
+            return heti_t_fail(&o->error, HET_ERR_STATE, "island %d, join %d: its global weights are not those of island"
+                               " %d, join %d", i, h->joins, o->d.island, own->joins);
+    }
+    return HET_OK;
+}
+
+/* Who is behind, or has other bits, takes the state of the lowest island that is farthest. */
+static het_result heti_o_meet(het_outer *o) {
+    const size_t size = HETI_T_CAST(size_t, 2 * o->elements) * sizeof(float);
+    int64_t i, from = 0;
+    heti_o_head(o, 0);
+    HETI_T_TRY(heti_o_swap(o, 0, sizeof(heti_o_header), "meeting"));
+    HETI_T_TRY(heti_o_check(o, 0));
+    for (i = 0; i < o->d.islands; i++)
+        if (heti_o_message(o, i)->joins > heti_o_message(o, from)->joins) from = i;
+    for (i = o->must_join = 0; i < o->d.islands; i++) {
+        const heti_o_header *h = heti_o_message(o, i), *best = heti_o_message(o, from);
+        if (h->joining) o->must_join = 1;
+        if (h->joins == best->joins && h->state == best->state) continue;
+        if (from == o->d.island) HETI_T_TRY(heti_o_start(o, i, 1, 1, o->global, size));
+        if (i == o->d.island) HETI_T_TRY(heti_o_start(o, from, 0, 1, o->global, size));
+        if (i == o->d.island) o->info.adopted = 1;
+    }
+    HETI_T_TRY(heti_o_wait(o, "state"));
+    o->info.joins = heti_o_message(o, from)->joins;
+    if (o->info.adopted && o->lost != NULL) HETI_T_CLEAR(o->lost, o->elements);
+    return HET_OK;
+}
+
+static het_result heti_o_open(het_outer *o) {
+    if (o->transport.iface != NULL) {
+        o->transport.iface->abort(o->transport.self, HET_ERR_TRANSPORT, "an island is gone");
+        if (o->d.close != NULL) o->d.close(o->d.user, &o->transport);
+        o->info.opened++;
+    }
+    memset(&o->transport, 0, sizeof o->transport);
+    HETI_T_TRY(o->d.open(o->d.user, &o->transport, &o->error));
+    if (o->transport.iface->processes(o->transport.self) != o->d.islands ||
+        o->transport.iface->process(o->transport.self) != o->d.island)
+        return heti_t_fail(&o->error, HET_ERR_INVALID, "the transport is not that of island %d of %d", o->d.island,
+                           o->d.islands);
+    return heti_o_meet(o);
+}
+
+/* Exchanges until a round is through; the message is filled. own: tokens of it, 0 once adopted. */
+static het_result heti_o_round(het_outer *o, int64_t *fragment, double tokens) {
+    int64_t attempt;
+    het_result result = HET_OK;
+    o->joining = 1;
+    o->info.adopted = 0;
+    for (attempt = 0;; attempt++) {
+        if (result == HET_OK) {
+            if (o->info.adopted) tokens = 0; /* what it trained belongs to a round that is over */
+            *fragment = o->info.joins % o->d.fragments;
+            heti_o_head(o, tokens);
+            result = heti_o_swap(o, 2, sizeof(heti_o_header) + heti_o_data_size(o, o->start[o->cut[*fragment + 1]] -
+                                                                                o->start[o->cut[*fragment]]), "deltas");
+            if (result == HET_OK) break;
+        }
+        if (result != HET_ERR_TRANSPORT || o->d.open == NULL || attempt >= o->d.attempts) return result;
+        result = heti_o_open(o);
+    }
+    HETI_T_TRY(heti_o_check(o, 1));
+    heti_o_apply(o, *fragment);
+    o->joining = 0;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_outer_join(het_outer *o, double tokens, het_outer_info *info) {
+    int64_t fragment = o->info.joins % o->d.fragments;
+    if (!(tokens >= 0)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %g", tokens);
+    HETI_T_TRY(heti_o_fill(o, fragment, tokens));
+    HETI_T_TRY(heti_o_round(o, &fragment, tokens));
+    if (info != NULL) *info = o->info;
+    if (o->info.adopted) return heti_o_write(o, 0, o->parameters);
+    return heti_o_write(o, o->cut[fragment], o->cut[fragment + 1]);
+}
+
+/* ---- making one ---- */
+
+static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, het_error *error) {
+    *d = *desc;
+    if (d->islands == 0) d->islands = 1;
+    if (d->fragments == 0) d->fragments = 1;
+    if (d->attempts == 0) d->attempts = 4;
+    if (!(d->rate < 0) && !(d->rate > 0)) d->rate = 0.7f;
+    if (!(d->momentum < 0) && !(d->momentum > 0)) d->momentum = 0.9f;
+    if (d->momentum < 0) d->momentum = 0;
+    if (!(d->deadline > 0)) d->deadline = 60;
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: the description was not cleared");
+    if (d->islands < 1 || d->islands > 1024 || d->island < 0 || d->island >= d->islands || d->fragments < 1 ||
+        d->fragments > 1024 || d->bits < 0 || d->bits == 1 || d->bits > 8 || d->attempts < 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: island %d of %d, %d fragments (1 to 1024), %d bits "
+                           "(0, 2 to 8), %d attempts", d->island, d->islands, d->fragments, d->bits, d->attempts);
+    if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %g (0 to 10), momentum %g (below 1)",
+                           HETI_T_CAST(double, d->rate), HETI_T_CAST(double, d->momentum));
+    if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: %d islands and no transport", d->islands);
+    return HET_OK;
+}
+
+/* Frozen parameters have no elements here. */
+static int64_t heti_o_count(const het_ctx *ctx, int64_t p) {
+    het_parameter_info info;
+    return het_parameter_get_info(ctx, p, &info) == HET_OK && !info.frozen ? info.count : 0;
+}
+
+static void heti_o_layout(het_outer *o, heti_t_arena *a, int64_t largest) {
+    const int64_t n = o->d.islands;
+    o->start = HETI_T_TAKE(a, int64_t, o->parameters + 1);
+    o->cut = HETI_T_TAKE(a, int64_t, o->d.fragments + 1);
+    o->global = HETI_T_TAKE(a, float, 2 * o->elements);
+    o->momentum = o->global + (a->base != NULL ? o->elements : 0);
+    o->lost = HETI_T_TAKE(a, float, o->d.bits > 0 ? o->elements : 0);
+    if (o->d.bits == 0) o->lost = NULL;
+    o->request = HETI_T_TAKE(a, het_request, 2 * n);
+    o->under_way = HETI_T_TAKE(a, int32_t, 2 * n);
+    o->size = (sizeof(heti_o_header) + heti_o_data_size(o, largest) + 15) / 16 * 16;
+    o->message = HETI_T_TAKE(a, char, n * HETI_T_CAST(int64_t, o->size) + 4 * largest); /* and weights on their way */
+}
+
+/* Where parameters and fragments begin; returns the elements of the largest fragment. */
+static int64_t heti_o_cuts(het_outer *o) {
+    int64_t p, f = 0, largest = 0;
+    for (p = 0; p < o->parameters; p++) o->start[p + 1] = o->start[p] + heti_o_count(o->ctx, p);
+    for (f = 1; f <= o->d.fragments; f++) {
+        for (p = o->cut[f - 1]; p < o->parameters && o->start[p] < o->elements / o->d.fragments * f; p++) {}
+        o->cut[f] = f < o->d.fragments ? p : o->parameters;
+        p = o->start[o->cut[f]] - o->start[o->cut[f - 1]];
+        largest = p > largest ? p : largest;
+    }
+    return largest;
+}
+
+/* Global begins as the context's own weights. */
+static het_result heti_o_begin(het_outer *o) {
+    int64_t p;
+    for (p = 0; p < o->parameters; p++)
+        if (o->start[p + 1] > o->start[p])
+            HETI_T_TRY(heti_o_context(o, het_parameter_read(o->ctx, p, HET_WEIGHT, o->global + o->start[p])));
+    o->transport = o->d.transport;
+    if (o->d.islands == 1) return HET_OK;
+    HETI_T_TRY(o->transport.iface != NULL ? heti_o_meet(o) : heti_o_open(o));
+    HETI_T_TRY(heti_o_write(o, 0, o->parameters));
+    return o->must_join ? het_outer_join(o, 0, NULL) : HET_OK;
+}
+
+HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx, het_outer **outer, het_error *error) {
+    het_outer first, *o = &first;
+    heti_t_arena arena;
+    het_result result;
+    int64_t p;
+    memset(o, 0, sizeof *o);
+    memset(&arena, 0, sizeof arena);
+    HETI_T_TRY(heti_o_settle(&o->d, desc, error));
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &o->d.allocator, "het_outer_create", error));
+    if (het_get_desc(ctx)->layout.transport.iface != NULL)
+        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_outer_create: an island is one process, its context has others");
+    o->ctx = ctx;
+    o->parameters = het_parameter_count(ctx);
+    for (p = 0; p < o->parameters; p++) o->elements += heti_o_count(ctx, p);
+    (void)HETI_T_TAKE(&arena, het_outer, 1);
+    heti_o_layout(o, &arena, o->elements); /* a fragment is at most all */
+    HETI_T_TRY(heti_t_arena_start(&arena, &o->d.allocator, "het_outer_create", error));
+    o = HETI_T_TAKE(&arena, het_outer, 1);
+    *o = first;
+    heti_o_layout(o, &arena, o->elements);
+    o->block = arena.size;
+    (void)heti_o_cuts(o);
+    result = heti_o_begin(o);
+    if (result == HET_OK) *outer = o;
+    else {
+        if (error != NULL) *error = o->error;
+        het_outer_destroy(o);
+    }
+    return result;
+}
+
+HETRAIN_API het_result het_outer_take(het_outer *o) { return heti_o_write(o, 0, o->parameters); }
+
+HETRAIN_API void het_outer_destroy(het_outer *o) {
+    het_allocator allocator;
+    if (o == NULL) return;
+    allocator = o->d.allocator;
+    if (o->d.open != NULL && o->d.close != NULL && o->transport.iface != NULL) o->d.close(o->d.user, &o->transport);
+    allocator.free(allocator.user, o, o->block);
+}
+
+HETRAIN_API const char *het_outer_error(const het_outer *o) { return o->error.text; }
+
+HETRAIN_API int64_t het_outer_steps(int64_t most, double speed, double fastest) {
+    const double steps = fastest > 0 ? floor(HETI_T_CAST(double, most) * speed / fastest + 0.5) : 1;
+    return steps > 1 ? HETI_T_CAST(int64_t, steps) : 1;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#define HETRAIN_OUTER_IMPLEMENTATION_DONE
+#endif /* HETRAIN_OUTER_IMPLEMENTATION */
+
+/* ---- changes ------------------------------------------------------------------------------------
+   0.2.0  The first version.
+
+   ---- licence: MIT-0 -----------------------------------------------------------------------------
+   MIT No Attribution
+
+   Copyright 2026 hetrain authors
+
+   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+   associated documentation files (the "Software"), to deal in the Software without restriction,
+   including without limitation the rights to use, copy, modify, merge, publish, distribute,
+   sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+   furnished to do so.
+
+   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+   NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+   NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+   DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+   OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
