@@ -108,13 +108,15 @@ build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o build
 	$(HAS_NVCC)
 	$(CUDA_LINK)
 
-# NCCL is looked for in NCCL_HOME, beside CUDA and in the system. MPI is taken in where there is one.
+# NCCL is looked for in NCCL_HOME, beside CUDA, in the system, and in Python's wheels, whose library has no name without a version. MPI is taken in where
+# there is one.
 CUDA_ROOT = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC_FOUND)))
-NCCL_HEADER = $(firstword $(wildcard $(NCCL_HOME:%=%/include/nccl.h) $(CUDA_ROOT)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
+NCCL_WHEEL = $(shell python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2> /dev/null)
+NCCL_HEADER = $(firstword $(wildcard $(NCCL_HOME:%=%/include/nccl.h) $(CUDA_ROOT)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h $(NCCL_WHEEL:%=%/include/nccl.h)))
 NCCL_ROOT = $(patsubst %/include/nccl.h,%,$(NCCL_HEADER))
 NCCL_INCLUDES = $(patsubst %,-isystem %,$(filter-out /usr/include /usr/local/include,$(CUDA_ROOT)/include $(NCCL_ROOT)/include))
 NCCL_FOLDERS = $(realpath $(wildcard $(NCCL_ROOT)/lib64 $(NCCL_ROOT)/lib))
-NCCL_LIBS = $(foreach folder,$(NCCL_FOLDERS),-L$(folder) -Xlinker -rpath=$(folder)) -lnccl
+NCCL_LIBS = $(foreach folder,$(NCCL_FOLDERS),-L$(folder) -Xlinker -rpath=$(folder)) $(if $(wildcard $(NCCL_FOLDERS:%=%/libnccl.so)),-lnccl,$(if $(wildcard $(NCCL_FOLDERS:%=%/libnccl.so.2)),-Xlinker -l:libnccl.so.2,-lnccl))
 HAS_NCCL = @[ -n "$(NCCL_HEADER)" ] || { echo 'make nccl: nccl.h is missing (Debian, Ubuntu: libnccl-dev; or NCCL_HOME=...)' >&2; exit 2; }
 
 nccl: build/train_nccl
@@ -185,7 +187,7 @@ test:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
 	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(CUDA_SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/house.sh tests/tools/check_header.sh
 
-test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(BUILD)/standin/train_nccl $(CHECKED) mpi-test-programs
+test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(BUILD)/standin/train_nccl $(BUILD)/standin/bench_cuda $(CHECKED) mpi-test-programs
 
 # Where there is no MPI the shell suite says so.
 mpi-test-programs:

@@ -97,13 +97,15 @@ static het_result hetc_launch(void *self, het_queue *queue, const char *name, in
                               dim3 grid, unsigned threads, size_t shared, Arguments... arguments) {
     const cudaStream_t stream = hetc_stream(self, queue);
     cudaError_t error;
-#ifdef HETC_EMULATED
-    standin_enqueue(stream, [=] { emulator_run(grid, dim3(threads), shared, [=] { kernel(arguments...); }); });
-#else
     if (shared > 48 << 10) { /* more than this has to be asked for, kernel by kernel */
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
         if (error != cudaSuccess) return hetc_fail(self, error, name, __FILE__, line);
     }
+#ifdef HETC_EMULATED
+    standin_enqueue(stream, [=] {
+        emulator_run(grid, dim3(threads), shared, [=] { kernel(arguments...); }, reinterpret_cast<const void *>(kernel));
+    });
+#else
     kernel<<<grid, threads, shared, stream>>>(arguments...);
 #endif
     error = cudaGetLastError();
@@ -111,6 +113,13 @@ static het_result hetc_launch(void *self, het_queue *queue, const char *name, in
 }
 #define HETC_LAUNCH(self, queue, kernel, grid, threads, shared, ...) \
     hetc_launch(self, queue, #kernel, __LINE__, kernel, grid, threads, shared, __VA_ARGS__)
+
+/* The arguments as a kernel gets them: without the view, which is the host's. */
+template <class Args> static Args hetc_without_view(const Args *args) {
+    Args own = *args;
+    own.view = NULL;
+    return own;
+}
 
 /* Shapes no kernel takes: `op`, and the numbers that are impossible. */
 static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows, int64_t width, int line) {
@@ -149,10 +158,19 @@ enum { HETC_WARP = 32, HETC_THREADS = 256, HETC_WARPS = HETC_THREADS / HETC_WARP
 
 /* V neighbouring elements, one load or store. */
 template <class T, int V> struct alignas(sizeof(T) * (size_t)V) hetc_pack { T v[(size_t)V]; };
+template <class T> HETC_DEVICE void hetc_aligned(const void *at) {
+#ifdef HETC_EMULATED
+    if (reinterpret_cast<uintptr_t>(at) % alignof(T) != 0) emulator_fail("misaligned address of %zu bytes", sizeof(T));
+#else
+    (void)at;
+#endif
+}
 template <int V> HETC_DEVICE hetc_pack<float, V> hetc_get(const float *from) {
+    hetc_aligned<hetc_pack<float, V>>(from);
     return *reinterpret_cast<const hetc_pack<float, V> *>(from);
 }
 template <class T, int V> HETC_DEVICE void hetc_put(T *to, const hetc_pack<T, V> &x) {
+    hetc_aligned<hetc_pack<T, V>>(to);
     *reinterpret_cast<hetc_pack<T, V> *>(to) = x;
 }
 
@@ -295,7 +313,7 @@ HETC_DEVICE void hetc_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 #ifdef HETC_EMULATED
     emulator_mma(d, a, b0, b1);
 #else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
         "r"(b1));
 #endif
@@ -306,7 +324,7 @@ HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b
 #ifdef HETC_EMULATED
     emulator_mma_tf32(d, a, b0, b1);
 #else
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
         "r"(b1));
 #endif
@@ -423,8 +441,8 @@ static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm
     const dim3 grid = hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1);
     if (a->rows == 0) return HET_OK;
     if (hetc_packs(a->width, a->x, a->y, a->gain))
-        return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<4>, grid, HETC_THREADS, 0, *a);
-    return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<1>, grid, HETC_THREADS, 0, *a);
+        return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<4>, grid, HETC_THREADS, 0, hetc_without_view(a));
+    return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<1>, grid, HETC_THREADS, 0, hetc_without_view(a));
 }
 
 static het_result hetc_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a) {
@@ -432,8 +450,9 @@ static het_result hetc_norm_backward_input(void *self, het_queue *queue, const h
     const dim3 grid = hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1);
     if (a->rows == 0) return HET_OK;
     if (hetc_packs(a->width, a->x, a->dy, a->gain, a->dx))
-        return HETC_LAUNCH(self, queue, hetc_norm_backward_input_kernel<4>, grid, HETC_THREADS, 0, *a);
-    return HETC_LAUNCH(self, queue, hetc_norm_backward_input_kernel<1>, grid, HETC_THREADS, 0, *a);
+        return HETC_LAUNCH(self, queue, hetc_norm_backward_input_kernel<4>, grid, HETC_THREADS, 0,
+                           hetc_without_view(a));
+    return HETC_LAUNCH(self, queue, hetc_norm_backward_input_kernel<1>, grid, HETC_THREADS, 0, hetc_without_view(a));
 }
 
 /* ---- sums over the rows of each granule: gradients of gains and biases ----
@@ -591,30 +610,32 @@ static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const 
     return hetc_columns_run(self, queue, c, a->view, a->rows, a->workspace);
 }
 
-/* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s. A thread a pair, or a
-   column that passes ---- */
+/* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s. A warp a row and head, a
+   lane a pair, or a column that passes ---- */
 
 HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float sign) {
-    const int64_t pairs = a.rotary / 2, lines = a.head_size - pairs, i = hetc_index();
-    if (i >= a.rows * a.heads * lines) return;
-    const int64_t at = i % lines, row = i / lines / a.heads, from = i / lines * a.head_size + at;
-    if (at >= pairs) { /* columns [2 pairs, head_size) */
-        a.y[from + pairs] = a.x[from + pairs];
-        return;
+    const int64_t pairs = a.rotary / 2, row = hetc_warp_row(), begin = (row * a.heads + blockIdx.y) * a.head_size;
+    if (row >= a.rows) return;
+    for (int64_t at = hetc_lane(); at < a.head_size - pairs; at += HETC_WARP) {
+        const int64_t from = begin + at;
+        if (at >= pairs) { /* columns [2 pairs, head_size) */
+            a.y[from + pairs] = a.x[from + pairs];
+            continue;
+        }
+        const float c = a.cosine[position[row] * pairs + at], s = sign * a.sine[position[row] * pairs + at];
+        const float x0 = a.x[from], x1 = a.x[from + pairs];
+        a.y[from] = fmaf(-x1, s, x0 * c);
+        a.y[from + pairs] = fmaf(x0, s, x1 * c);
     }
-    const float c = a.cosine[position[row] * pairs + at], s = sign * a.sine[position[row] * pairs + at];
-    const float x0 = a.x[from], x1 = a.x[from + pairs];
-    a.y[from] = fmaf(-x1, s, x0 * c);
-    a.y[from + pairs] = fmaf(x0, s, x1 * c);
 }
 
 static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_args *a, float sign) {
-    const int64_t width = a->heads * a->head_size, count = a->rows * a->heads * (a->head_size - a->rotary / 2);
+    const int64_t width = a->heads * a->head_size;
     HETC_TRY(hetc_shape(self, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size,
                         a->rows, width, __LINE__));
-    if (count == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_rotary_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), HETC_THREADS,
-                       0, *a, a->view->position + a->view->row_begin, sign);
+    if (a->rows == 0) return HET_OK;
+    return HETC_LAUNCH(self, queue, hetc_rotary_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), a->heads),
+                       HETC_THREADS, 0, hetc_without_view(a), a->view->position + a->view->row_begin, sign);
 }
 
 /* ---- activations ---- */
@@ -694,19 +715,21 @@ static het_result hetc_activate(void *self, het_queue *queue, const het_activati
 
 /* ---- embedding ---- */
 
-/* y[r] = table[token[r]] + positions[position[r]] */
+/* y[r] = table[token[r]] + positions[position[r]], a warp a row */
 HETC_KERNEL hetc_embedding_kernel(het_embedding_args a, const int32_t *token, const int32_t *position) {
-    const int64_t i = hetc_index(), row = i / a.width, column = i % a.width;
+    const int64_t row = hetc_warp_row();
     if (row >= a.rows) return;
-    const float y = a.table[token[row] * a.width + column];
-    a.y[i] = a.positions != NULL ? y + a.positions[position[row] * a.width + column] : y;
+    const float *entry = a.table + token[row] * a.width;
+    const float *place = a.positions != NULL ? a.positions + position[row] * a.width : NULL;
+    for (int64_t j = hetc_lane(); j < a.width; j += HETC_WARP)
+        a.y[row * a.width + j] = place != NULL ? entry[j] + place[j] : entry[j];
 }
 
 static het_result hetc_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a) {
     HETC_TRY(hetc_shape(self, "embedding_forward", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     if (a->rows == 0) return HET_OK;
     return HETC_LAUNCH(self, queue, hetc_embedding_kernel,
-                       hetc_grid(hetc_ceil_div(a->rows * a->width, HETC_THREADS), 1), HETC_THREADS, 0, *a,
+                       hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0, hetc_without_view(a),
                        a->view->token + a->view->row_begin, a->view->position + a->view->row_begin);
 }
 
@@ -820,7 +843,7 @@ static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_d
     HETC_TRY(hetc_shape(self, "dropout", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     if (a->rows == 0 || (a->probability <= 0.0f && a->a == NULL && a->x == a->y)) return HET_OK;
     return HETC_LAUNCH(self, queue, hetc_dropout_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS,
-                       0, *a, a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin,
+                       0, hetc_without_view(a), a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin,
                        a->view->sample_id);
 }
 
@@ -1686,7 +1709,7 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
 /* dk += dS^T (scale q), dv += P^T do: rows are keys, columns queries; the heads of the group one
    after the other. */
 template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(hetc_attention<E> t) {
+static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
@@ -1821,7 +1844,7 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.v = v;
     t.d_o = d_o;
     t.delta = delta;
-    t.a = *a;
+    t.a = hetc_without_view(a);
     /* sees the same, and counts as an int */
     if (a->window > 2 * a->view->tokens + 2) t.a.window = 2 * a->view->tokens + 2;
     t.sequence_of = a->view->sequence_of;
@@ -1972,7 +1995,7 @@ struct hetc_device {
     het_allocator allocator;
     int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED, HET_CUDA_EAGER */
     int32_t capturing;            /* between capture_begin and capture_end */
-    int32_t failed, copying;      /* atomic: no copy with the host starts any more; one is under way */
+    int32_t failed, copying;      /* atomic: no copy with the host starts any more; so many are under way */
     hetc_queue *queue;            /* of those who give none, and of the first who asks for one */
     cublasLtHandle_t blas;
     cublasLtMatmulPreference_t preference;
@@ -2051,9 +2074,9 @@ static void hetc_back_off(int64_t *asked) {
 static void hetc_run_copy(void *user) {
     const hetc_copy *copy = static_cast<const hetc_copy *>(user);
     hetc_queue *queue = copy->queue;
-    __atomic_store_n(&queue->device->copying, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&queue->device->copying, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&queue->device->failed, __ATOMIC_SEQ_CST) == 0) memcpy(copy->to, copy->from, copy->size);
-    __atomic_store_n(&queue->device->copying, 0, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&queue->device->copying, 1, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&queue->done, 1, __ATOMIC_RELEASE);
 }
 
@@ -2063,6 +2086,7 @@ static het_result hetc_await_place(hetc_queue *queue) {
     int64_t asked = 0;
     while (queue->issued - __atomic_load_n(&queue->done, __ATOMIC_ACQUIRE) >= HETC_COPIES) {
         const cudaError_t code = cudaStreamQuery(queue->stream);
+        (void)cudaGetLastError(); /* "not ready" is an answer */
         if (code != cudaSuccess && code != cudaErrorNotReady)
             return hetc_fail(queue->device, code, "cudaStreamQuery", __FILE__, __LINE__);
         if (hetc_seconds() - start > HETC_PATIENCE)
@@ -2346,7 +2370,7 @@ typedef struct hetc_product_key {
     int64_t m, n, k, lda, ldb, ldd;
     int32_t transpose_a, transpose_b; /* cublasOperation_t */
     int32_t bf16, bias;               /* bias: its alignment, 0: none */
-    int32_t align_a, align_b, align_d; /* bytes: 16, or the largest power of two below that divides the address */
+    int32_t align_a, align_b, align_d; /* bytes: the largest power of two up to 64, the core's alignment, that divides the address */
     int32_t gelu;                     /* hetc_gelu */
     int32_t used;
 } hetc_product_key;
@@ -2358,7 +2382,7 @@ typedef struct hetc_product {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
-    int32_t refused;                  /* the library has no algorithm with this epilogue */
+    int32_t refused, ran;             /* the library does not do this epilogue; it has done the product once */
 } hetc_product;
 
 typedef struct hetc_product_call {
@@ -2388,7 +2412,15 @@ static void hetc_close_products(hetc_device *device) {
 
 static int32_t hetc_alignment(const void *pointer) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
-    return static_cast<int32_t>(address % 16 == 0 ? 16 : address & (~address + 1));
+    return static_cast<int32_t>(address % 64 == 0 ? 64 : address & (~address + 1));
+}
+
+/* Moves the candidates that the library can run to the front; how many they are. */
+static int hetc_usable(cublasLtMatmulHeuristicResult_t *result, int found) {
+    int usable = 0;
+    for (int i = 0; i < found; i++)
+        if (result[i].state == CUBLAS_STATUS_SUCCESS) result[usable++] = result[i];
+    return usable;
 }
 
 /* The candidates for a product whose descriptors are there, best first by the library's own
@@ -2411,8 +2443,8 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     *found = 0;
     status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted,
                                             result, found);
-    p->refused = key->gelu != HETC_GELU_NONE && (status == CUBLAS_STATUS_NOT_SUPPORTED ||
-                                                 (status == CUBLAS_STATUS_SUCCESS && *found == 0));
+    if (status == CUBLAS_STATUS_SUCCESS) *found = hetc_usable(result, *found);
+    p->refused = key->gelu != HETC_GELU_NONE && (status != CUBLAS_STATUS_SUCCESS || *found == 0);
     if (p->refused) return HET_OK;
     if (status != CUBLAS_STATUS_SUCCESS)
         return hetc_fail_blas(device, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
@@ -2423,11 +2455,16 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     return HET_ERR_UNSUPPORTED;
 }
 
-static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, const hetc_product *p,
+/* A product with GELU that the library refuses at its first run counts as refused from then on. */
+static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, hetc_product *p,
                                    const hetc_product_call *c, float *d, const cublasLtMatmulAlgo_t *algorithm) {
     const float one = 1.0f;
-    HETC_BLAS(device, cublasLtMatmul, (device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, d, p->d, d, p->d,
-                                       algorithm, c->workspace, HETC_BLAS_WORKSPACE, stream));
+    const cublasStatus_t status = cublasLtMatmul(device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, d, p->d,
+                                                 d, p->d, algorithm, c->workspace, HETC_BLAS_WORKSPACE, stream);
+    p->refused = status != CUBLAS_STATUS_SUCCESS && c->key.gelu != HETC_GELU_NONE && !p->ran;
+    if (p->refused) return HET_OK;
+    if (status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas(device, status, "cublasLtMatmul", __FILE__, __LINE__);
+    p->ran = 1;
     return HET_OK;
 }
 
@@ -2438,6 +2475,7 @@ static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream,
     float *d = c->scratch != nullptr ? c->scratch : c->d, best = 0.0f, milliseconds;
     for (int i = 0; i < candidates; i++) {
         HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo)); /* its first run loads it */
+        if (p->refused) return HET_OK;
         HETC_CUDA(device, cudaEventRecord, (device->begin, stream));
         for (int run = 0; run < HETC_TIMED_RUNS; run++)
             HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo));
@@ -2539,7 +2577,9 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     if (c->aux != nullptr)
         HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux,
                                                            sizeof c->aux));
-    return hetc_run_product(device, stream, p, c, c->d, &p->algorithm);
+    HETC_TRY(hetc_run_product(device, stream, p, c, c->d, &p->algorithm));
+    c->refused = p->refused;
+    return HET_OK;
 }
 
 /* ---- operands and workspace ---- */
@@ -2566,18 +2606,21 @@ static size_t hetc_rounded_bytes(int64_t rows, int64_t columns) {
     return hetc_round_up(2 * hetc_elements(rows, hetc_pitch(columns)));
 }
 
-HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t pitch, int64_t count) {
-    const int64_t i = hetc_index(), column = i % pitch;
-    if (i < count) to[i] = hetc_bf16(column < columns ? from[i / pitch * columns + column] : 0.0f);
+/* A block a row; pitch is a multiple of 8. */
+HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t pitch) {
+    const float *row = from + (int64_t)blockIdx.x * columns;
+    for (int64_t j = 2 * threadIdx.x; j < pitch; j += 2 * HETC_THREADS) {
+        const uint32_t pair = hetc_bf16_pair(j < columns ? row[j] : 0.0f, j + 1 < columns ? row[j + 1] : 0.0f);
+        hetc_put(to + blockIdx.x * pitch + j, hetc_pack<uint16_t, 2>{ { (uint16_t)pair, (uint16_t)(pair >> 16) } });
+    }
 }
 
 /* to [rows][pitch] = bf16(from [rows][columns]), 0 from `columns` on. */
 static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *to, const float *from, int64_t rows,
                                   int64_t columns, int64_t pitch) {
-    const int64_t count = rows * pitch;
-    if (pitch == columns) return hetc_to_bf16(device, queue, to, from, count);
-    return HETC_LAUNCH(device, queue, hetc_round_rows_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
-                       HETC_THREADS, 0, static_cast<uint16_t *>(to), from, columns, pitch, count);
+    if (pitch == columns) return hetc_to_bf16(device, queue, to, from, rows * pitch);
+    return HETC_LAUNCH(device, queue, hetc_round_rows_kernel, hetc_grid(rows, 1), HETC_THREADS, 0,
+                       static_cast<uint16_t *>(to), from, columns, pitch);
 }
 
 /* A row-major matrix as an operand: itself, or rounded to bf16 into `to`. *pitch gets the elements
@@ -2617,7 +2660,7 @@ static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, cons
     hetc_product_call c = *plain;
     *fused = 0;
     if (kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
-    if (c.key.ldd % 8 != 0 || hetc_alignment(aux) != 16 || hetc_alignment(d) != 16) return HET_OK;
+    if (c.key.ldd % 8 != 0 || hetc_alignment(aux) < 16 || hetc_alignment(d) < 16) return HET_OK;
     c.key.gelu = gelu;
     c.d = d;
     c.aux = aux;

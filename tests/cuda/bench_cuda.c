@@ -12,12 +12,14 @@ enum { ROUNDS = 5 };
 
 typedef struct bench {
     const het_device_iface *iface;
+    const het_device_config *config;
     void *self;
     het_queue *queue;
     het_event *event;
     int small, fast;
     int64_t steps;
-    int failed;
+    int failed;     /* this measurement; `failures` counts them */
+    int failures;
     double seconds; /* that a round lasts, at least */
 } bench;
 
@@ -49,6 +51,30 @@ static int bench_check(bench *b, het_result result, const char *what) {
 static int bench_wait(bench *b) {
     return bench_check(b, b->iface->queues->event_record(b->self, b->queue, b->event), "event_record") &&
            bench_check(b, b->iface->queues->event_sync(b->self, b->event, 300.0), "event_sync");
+}
+
+static int bench_open(bench *b) {
+    b->self = NULL, b->queue = NULL, b->event = NULL;
+    return b->iface->create(b->config, &b->self) == HET_OK &&
+           bench_check(b, b->iface->queues->create(b->self, &b->queue), "queue_create") &&
+           bench_check(b, b->iface->queues->event_create(b->self, &b->event), "event_create");
+}
+
+static void bench_close(bench *b) {
+    if (b->event != NULL) b->iface->queues->event_destroy(b->self, b->event);
+    if (b->queue != NULL) b->iface->queues->destroy(b->self, b->queue);
+    if (b->self != NULL) b->iface->destroy(b->self);
+    b->self = NULL;
+}
+
+/* Behind each measurement: one that failed has ended its device, the next gets another. 0: none is to be had. */
+static int bench_next(bench *b) {
+    if (!b->failed) return 1;
+    bench_close(b);
+    b->failures++, b->failed = 0;
+    if (bench_open(b)) return 1;
+    b->failed = 1;
+    return 0;
 }
 
 static double bench_round(bench *b, const het_op *op, int ops, int64_t calls) {
@@ -345,9 +371,10 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
     double *seconds = (double *)calloc((size_t)b->steps, sizeof *seconds), from;
     het_result result;
     memset(&desc, 0, sizeof desc), memset(&device, 0, sizeof device), memset(&error, 0, sizeof error);
-    device.iface = b->iface, desc.devices = &device, desc.device_count = 1;
+    device.iface = b->iface, desc.layout.devices = &device, desc.layout.device_count = 1;
     result = het_model_parse(model, &desc.model, &error);
-    desc.dtype = dtype, desc.reduce = reduce, desc.max_tokens = n, desc.max_sequences = sequences, desc.max_micro_batches = micro_batches;
+    desc.dtype = dtype, desc.reduce = reduce, desc.limits.max_tokens = n, desc.limits.max_sequences = sequences;
+    desc.limits.max_micro_batches = micro_batches;
     desc.optimizer.learning_rate = 1e-4f, desc.optimizer.clip = 1;
     for (i = 0; i <= n; i++) token[i] = (int32_t)(i * 7919 % desc.model.vocab);
     for (i = 0; i <= sequences; i++) start[i] = i * length;
@@ -361,7 +388,7 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
         seconds[i] = seconds_now() - from;
     }
     if (result != HET_OK) {
-        b->failed = 1;
+        b->failures++;
         (void)fail(FAILED, "step of %s: %s", model, ctx != NULL ? het_last_error(ctx) : error.text);
     } else {
         het_get_memory(ctx, 0, &memory);
@@ -380,30 +407,52 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
 static void bench_ops(bench *b) {
     const int64_t rows = b->small ? 64 : 16384;
     bench_copy(b);
+    if (!bench_next(b)) return;
     if (b->small) {
         bench_linear(b, HET_BF16, rows, 32, 48, "32x48");
+        if (!bench_next(b)) return;
         bench_linear(b, HET_F32, rows, 32, 48, "32x48");
+        if (!bench_next(b)) return;
         bench_attention(b, HET_BF16, 1, 64, 2, 64);
+        if (!bench_next(b)) return;
         bench_attention(b, HET_F32, 1, 64, 2, 64);
+        if (!bench_next(b)) return;
         bench_norm(b, rows, 48);
+        if (!bench_next(b)) return;
         bench_loss(b, rows, 100);
+        if (!bench_next(b)) return;
         bench_adamw(b, 4096);
+        if (!bench_next(b)) return;
         return;
     }
-    bench_linear(b, HET_BF16, 8192, 8192, 8192, "8192x8192"); /* the peak */
+    bench_linear(b, HET_BF16, 8192, 8192, 8192, "8192x8192");
+    if (!bench_next(b)) return; /* the peak */
     bench_linear(b, HET_BF16, rows, 768, 2304, "768x2304");
+    if (!bench_next(b)) return;
     bench_linear(b, HET_BF16, rows, 768, 3072, "768x3072");
+    if (!bench_next(b)) return;
     bench_linear(b, HET_BF16, rows, 3072, 768, "3072x768");
+    if (!bench_next(b)) return;
     bench_linear(b, HET_BF16, rows, 1600, 6400, "1600x6400");
+    if (!bench_next(b)) return;
     bench_linear(b, HET_F32, rows, 768, 3072, "768x3072");
+    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 16, 1024, 12, 64);
+    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 4, 4096, 12, 64);
+    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 16, 1024, 12, 128);
+    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 4, 4096, 12, 128);
+    if (!bench_next(b)) return;
     bench_attention(b, HET_F32, 16, 1024, 12, 64);
+    if (!bench_next(b)) return;
     bench_norm(b, 32768, 768);
+    if (!bench_next(b)) return;
     bench_loss(b, 4096, 50304);
+    if (!bench_next(b)) return;
     bench_adamw(b, INT64_C(124) << 20);
+    if (!bench_next(b)) return;
 }
 
 static void bench_steps(bench *b) {
@@ -436,14 +485,10 @@ int main(int argc, char **argv) {
     }
     b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;
-    if (b.iface->create(&config, &b.self) != HET_OK) return fail(FAILED, "%s", error.text);
-    if (!bench_check(&b, b.iface->queues->create(b.self, &b.queue), "queue_create") || !bench_check(&b, b.iface->queues->event_create(b.self,
-        &b.event), "event_create"))
-        return FAILED;
+    b.config = &config;
+    if (!bench_open(&b)) return fail(FAILED, "%s", error.text);
     if (ops) bench_ops(&b);
-    b.iface->queues->event_destroy(b.self, b.event);
-    b.iface->queues->destroy(b.self, b.queue);
-    b.iface->destroy(b.self);
+    bench_close(&b);
     if (steps && !b.failed) bench_steps(&b);
-    return b.failed ? FAILED : DONE;
+    return b.failed || b.failures > 0 ? FAILED : DONE;
 }

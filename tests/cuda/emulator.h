@@ -10,7 +10,8 @@
     * Shared memory is poisoned with 0xff (NaN as float and as bf16) when a block starts and guarded behind its end.
     * cp.async lands when the thread waits for it and not before; until then its target is poisoned. One that is never waited for is an error.
     * A barrier or collective which some threads miss because they ended or stand at another one is an error, never a hang.
-    * Addresses of ldmatrix and cp.async must lie in shared memory and be aligned to 16.
+    * Addresses of ldmatrix and cp.async must lie in shared memory and be aligned to 16; packs to their size (hetc_aligned).
+    * More than 48 KiB of shared memory has to be asked for, kernel by kernel.
    The first error is kept as a text (emulator_error) and ends the block it is in.
 
    Threads: several may run kernels at the same time; each has its own fibres. */
@@ -344,8 +345,24 @@ inline void emulator_run_block(size_t shared_bytes)
     emulator_free_shared();
 }
 
-/* kernel() once for every thread. Returns 1, or 0 after an error. Blocks are whole warps. */
-inline int emulator_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel)
+/* What a kernel has asked for beyond 48 KiB of shared memory (cudaFuncSetAttribute). Threads: any. */
+inline std::vector<std::pair<const void *, size_t>> &emulator_asked() { static std::vector<std::pair<const void *, size_t>> asked; return asked; }
+inline void emulator_ask_shared(const void *kernel, size_t bytes)
+{
+    std::lock_guard<std::mutex> lock(emulator_mutex());
+    emulator_asked().push_back({ kernel, bytes });
+}
+inline bool emulator_may_share(const void *kernel, size_t bytes)
+{
+    std::lock_guard<std::mutex> lock(emulator_mutex());
+    if (bytes <= 48 << 10) return true;
+    for (const auto &one : emulator_asked())
+        if (one.first == kernel && one.second >= bytes) return true;
+    return false;
+}
+
+/* kernel() once for every thread; `which`: the kernel itself. Returns 1, or 0 after an error. Blocks are whole warps. */
+inline int emulator_run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel, const void *which)
 {
     emulator_machine &m = emulator_this();
     const unsigned threads = block.x * block.y * block.z;
@@ -357,6 +374,7 @@ inline int emulator_run(dim3 grid, dim3 block, size_t shared_bytes, const std::f
     m.place = dim3(0, 0, 0);
     if (threads == 0 || threads > 1024 || threads % EMULATOR_WARP != 0 || order.empty() || grid.y > 65535 || grid.z > 65535 || shared_bytes > 232448)
         emulator_fail("impossible launch: grid %u,%u,%u block %u,%u,%u shared %zu", grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes);
+    else if (!emulator_may_share(which, shared_bytes)) emulator_fail("%zu bytes of shared memory nobody asked for", shared_bytes);
     while (m.stacks.size() < threads) m.stacks.push_back(static_cast<char *>(malloc(EMULATOR_STACK)));
     m.lanes.resize(threads);
     for (unsigned i = 0; i < threads; i++) {

@@ -57,7 +57,9 @@ static void tf32_and_timed_algorithms(void **) { compare(HET_LLAMA, HET_F32, HET
 static void gelu_in_the_product(void **)
 {
     struct { het_dtype dtype; int32_t options; int64_t width; int refuse, fused; } const tries[] = {
-        { HET_BF16, 0, 56, 0, 1 }, { HET_BF16, 0, 52, 0, 0 }, { HET_BF16, 0, 56, 1, 0 }, { HET_F32, 0, 56, 0, 0 },
+        { HET_BF16, 0, 56, 0, 1 }, { HET_BF16, 0, 52, 0, 0 }, { HET_BF16, 0, 56, 1, 0 }, { HET_BF16, 0, 56, 2, 0 },
+        { HET_BF16, 0, 56, 3, 0 }, { HET_BF16, 0, 56, 4, 0 }, { HET_F32, HET_CUDA_TF32 | HET_CUDA_TIMED, 56, 3, 0 },
+        { HET_F32, 0, 56, 0, 0 },
         { HET_F32, HET_CUDA_TF32, 56, 0, 1 }
     };
     for (const auto &t : tries) {
@@ -557,8 +559,12 @@ static void many_small_copies(void **)
         EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device + i, &from[static_cast<size_t>(i)], sizeof(int64_t)));
     }
     EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, to.data(), device, static_cast<size_t>(count) * sizeof(int64_t)));
+    float *numbers = static_cast<float *>(r.d->alloc(r.self, 16)); /* a kernel behind the wait for a place */
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, numbers, NULL, 16));
+    EXPECT_OK(rig_elements(&r, HET_OP_SCALE, numbers, numbers, 2.0f));
     rig_wait(&r);
     assert_true(from == to);
+    r.d->free(r.self, numbers, 16);
     r.d->free(r.self, device, static_cast<size_t>(count) * sizeof(int64_t));
     rig_end(&r);
     stand_down();

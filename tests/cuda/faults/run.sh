@@ -38,7 +38,7 @@ apply() {
 
 ${CC:-cc} -std=c99 -O1 -w -DHETRAIN_NO_SIMD -I. -Iutil -c tests/implementation.c -o "$work/implementation.o" || exit 2
 ${CC:-cc} -std=c99 -O1 -w -I. -Iutil -Itests -c tests/support.c -o "$work/support.o" || exit 2
-${CXX:-g++} -std=c++17 -O1 -w -Itests/cuda/standin -c tests/cuda/standin/standin.cpp -o "$work/standin.o" || exit 2
+${CXX:-g++} -std=c++17 -O1 -w -Itests/cuda -Itests/cuda/standin -c tests/cuda/standin/standin.cpp -o "$work/standin.o" || exit 2
 
 # The suite with $1's files in front of the repository's.
 build() {

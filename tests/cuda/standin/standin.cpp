@@ -1,6 +1,7 @@
 /* The stand-in for the CUDA runtime and cuBLASLt: see standin.h. One lock around everything; work runs on the thread that asks for progress. */
 #include "cublasLt.h"
 #include "nccl.h"
+#include "emulator.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -205,6 +206,15 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     return cudaSuccess;
 }
 
+cudaError_t standin_ask_shared(const void *kernel, int bytes)
+{
+    guard g(gpu.lock);
+    if (told_to_fail("cudaFuncSetAttribute")) return failed(cudaErrorInvalidValue);
+    CHECK(bytes <= 227 << 10, "cudaFuncSetAttribute: more shared memory than there is");
+    emulator_ask_shared(kernel, static_cast<size_t>(bytes));
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 {
     guard g(gpu.lock);
@@ -359,7 +369,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     NOT_CAPTURING();
     CHECK(stream != nullptr, "cudaStreamQuery of NULL");
     advance(stream, stream->issued, 64);
-    return stream->done == stream->issued ? cudaSuccess : cudaErrorNotReady;
+    return stream->done == stream->issued ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
@@ -510,7 +520,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     CHECK(event != nullptr, "cudaEventQuery of NULL");
     if (event->stream == nullptr) return cudaSuccess;
     advance(event->stream, event->at, 64);
-    return event->stream->done >= event->at ? cudaSuccess : cudaErrorNotReady;
+    return event->stream->done >= event->at ? cudaSuccess : failed(cudaErrorNotReady); /* it stays, as CUDA's does */
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
@@ -747,6 +757,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static int is_gelu(const cublasLtMatmulDescOpaque_t *desc) { return desc->data[DESC_EPILOGUE] >= CUBLASLT_EPILOGUE_GELU_AUX; }
+
 /* Three algorithms of different cost and workspace; the second is the fastest. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int wanted,
@@ -756,11 +768,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     BLAS_CALL();
     BLAS_CHECK(handle->device == current_device && a->data[LAYOUT_TYPE] == b->data[LAYOUT_TYPE], "cublasLtMatmulAlgoGetHeuristic");
     *found = 0;
-    if (gpu.refuse && desc->data[DESC_EPILOGUE] >= CUBLASLT_EPILOGUE_GELU_AUX) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (gpu.refuse == 1 && is_gelu(desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (gpu.refuse == 2 && is_gelu(desc)) return CUBLAS_STATUS_INVALID_VALUE;
     for (uint64_t number = 1; number <= 3 && *found < wanted; number++) {
         cublasLtMatmulHeuristicResult_t *r = &result[*found];
         memset(r, 0, sizeof *r);
         r->algo.data[ALGO_NUMBER] = number;
+        r->state = gpu.refuse == 4 && is_gelu(desc) ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
         r->algo.data[ALGO_WORKSPACE] = r->workspaceSize = static_cast<size_t>(number - 1) * 256;
         for (int i = 0; i < 4; i++) r->algo.data[ALGO_ALIGNMENT + i] = preference->data[1 + i];
         if (r->workspaceSize <= preference->data[0]) (*found)++;
@@ -799,6 +813,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                "cublasLtMatmul: workspace");
     BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3]),
                "cublasLtMatmul: alignment");
+    if (gpu.refuse == 3 && with_aux) return CUBLAS_STATUS_NOT_SUPPORTED;
     gpu.count.products++;
     gpu.count.fused += with_aux;
     put(stream, [=] {
