@@ -594,6 +594,7 @@ typedef struct het_linear_part {
     const float *bias;    /* [out] or NULL */
     float *y;             /* forward (=) [rows][out] */
     const float *dy;      /* backward [rows][out] */
+    int64_t pitch;        /* elements from row to row of y, or of dy; 0: out */
     const het_gradient *dw, *dbias; /* backward_weight (+=); dbias NULL: no bias */
 } het_linear_part;
 typedef struct het_linear_args {
@@ -625,7 +626,7 @@ typedef struct het_rotary_args {
    - m) v / l.
    backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~)
    dS^T (scale q); dv (~) P^T do. Slices go backward last to first; before the last slice the caller
-   clears dk and dv. */
+   clears dk and dv. In bf16 there is one slice, and dk and dv are (=). */
 typedef struct het_attention_args {
     const het_view *view;
     het_dtype compute;
@@ -691,10 +692,11 @@ typedef struct het_dropout_args {
 
 /* Softmax cross-entropy of rows of logits. loss += sum of weight * -log p[target]; with `gradient`
    the logits become (p - onehot) weight * inverse_weight in place (rows whose target is -1 become
-   0). */
+   0); as bf16 (HET_BF16_DX) each row begins where it began, and is 0 from V to its pitch. */
 typedef struct het_cross_entropy_args {
     const het_step_scalars *scalars; /* device */
     int64_t rows, vocab;
+    int64_t pitch;                   /* floats from row to row of the logits; 0: V */
     float *logits;                   /* [rows][V], in place */
     const int32_t *target;           /* [rows] at the first row of logits */
     const float *weight;             /* [rows] likewise */
@@ -805,8 +807,14 @@ typedef enum het_op_kind {
     HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
 } het_op_kind;
 
+/* Operands that are bf16, rounded to nearest even, where the args say float: their pointers are cast.
+   X: x (a, b; q, k, v); Y: y (o); DX and DY: their gradients. What an op calls x and y counts, also
+   where that is a gradient (rotary, dropout). */
+enum { HET_BF16_X = 1, HET_BF16_Y = 2, HET_BF16_DX = 4, HET_BF16_DY = 8 };
+
 typedef struct het_op {
     het_op_kind kind;
+    int32_t bf16;                    /* HET_BF16_*; 0 unless the device supports it */
     union {
         het_norm_args norm;
         het_linear_args linear;
@@ -867,7 +875,7 @@ typedef struct het_graph_iface {
     void (*destroy)(void *self, het_queue *queue, het_graph *graph);
 } het_graph_iface;
 
-#define HETRAIN_DEVICE_VERSION 4
+#define HETRAIN_DEVICE_VERSION 5
 /* `self` is what create made. Results other than HET_OK end the context (the text comes from
    last_error). Threads: one rank uses one device; alloc and free may block, run does not. */
 typedef struct het_device_iface {
@@ -886,6 +894,8 @@ typedef struct het_device_iface {
          linear_activation_*             the two ops are run one after the other
          normal                          the first weights are drawn by het_cpu_device()
          part[0].dw with beta 0          sums are cleared before a step
+         bf16 operands                   a unit's values are floats
+         cross_entropy with bf16, at `rows` rows   a loss unit takes fewer rows at a time
          part[0].dw with final, at `rows` rows   terms are summed in double
        Of pointers in args only NULL or not is looked at, and in a gradient beta and final. */
     int32_t (*supports)(void *self, const het_op *op);
@@ -1042,6 +1052,10 @@ typedef struct het_program {
 typedef struct het_unit_info {
     int64_t max_tokens, max_granule_tokens, max_sequences; /* in */
     het_dtype compute;                      /* in */
+    int64_t slices;                         /* in: of a micro-batch */
+    het_dtype values;                       /* of a program's values and their gradients but for streams and
+                                               logits: bf16 where compute is and the device takes them */
+    int64_t loss_rows;                      /* of a loss unit: rows it takes at a time, whole granules */
     const het_device *device;               /* in: for its workspace; NULL while only parameters are asked for */
     int64_t in_streams, in_width[HETRAIN_MAX_STREAMS]; /* in: what the unit before gives */
     int64_t out_streams, out_width[HETRAIN_MAX_STREAMS];
@@ -3739,7 +3753,7 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
 static int32_t heti_ref_supports(void *self, const het_op *op) {
     const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;
     (void)self;
-    if (dw != NULL && dw->beta == 0) return 0;
+    if ((dw != NULL && dw->beta == 0) || op->bf16) return 0;
     return op->kind != HET_OP_LINEAR_ACTIVATION_FORWARD && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD;
 }
 
@@ -3809,6 +3823,7 @@ static het_op heti_make_op(het_op_kind kind, const void *args, size_t size) {
     het_op op;
     HETRAIN_ASSERT(size <= sizeof op.u);
     op.kind = kind;
+    op.bf16 = 0;
     memcpy(&op.u, args, size);
     return op;
 }
@@ -4528,11 +4543,26 @@ HETRAIN_API void het_node_loss(het_program *p, int x) {
 enum { HETI_FORWARD, HETI_BACKWARD_INPUT, HETI_BACKWARD_WEIGHT };
 enum { HETI_VALUE, HETI_GRADIENT };
 
+/* Whether a value (or its gradient) is bf16: where the unit's values are, all but streams and logits. */
+static int heti_is_bf16(const het_unit_info *info, int value, int which) {
+    const het_value *home = &info->program->value[info->program->value[value].home[which]];
+    if (info->values != HET_BF16 || home->in >= 0 || home->out >= 0) return 0;
+    return which == HETI_GRADIENT || value != info->program->logits;
+}
+
+/* Floats of memory from row to row of a value. Rows of logits whose gradient is bf16 begin at 256 bytes. */
+static int64_t heti_row_floats(const het_unit_info *info, int value, int which) {
+    const int64_t width = info->program->value[value].width;
+    if (info->values == HET_BF16 && value == info->program->logits) return (width + 63) / 64 * 64;
+    return heti_is_bf16(info, value, which) ? width / 2 : width;
+}
+
 /* A value or its gradient, at the slice's first row; NULL: it has no memory. */
 static float *heti_rows_of(const het_unit_call *c, int value, int which) {
     const het_value *home = &c->info->program->value[c->info->program->value[value].home[which]];
     float *tensor = home->tensor[which] < 0 ? NULL : c->tensor[home->tensor[which]];
-    if (tensor && home->keep[which] >= HET_KEEP_MICRO_BATCH) return tensor + c->view->row_begin * home->width;
+    if (tensor && home->keep[which] >= HET_KEEP_MICRO_BATCH)
+        return tensor + c->view->row_begin * heti_row_floats(c->info, value, which);
     if (tensor && home->factor > 0) return tensor + home->factor * c->rows * home->width;
     if (home->tensor[which] >= 0) return tensor;
     if (home->in >= 0) return which == HETI_VALUE ? c->in[home->in] : c->d_in[home->in];
@@ -4608,6 +4638,8 @@ static void heti_fill_linear(const het_unit_call *c, const het_node *n, const he
         part->dbias = n->bias[i] < 0 ? NULL : &c->gradient[n->bias[i]];
         part->y = r->y[i];
         part->dy = r->dy[i];
+        if (n->y[i] == c->info->program->logits && c->info->values == HET_BF16 && !c->logits)
+            part->pitch = heti_row_floats(c->info, n->y[i], HETI_VALUE) * (r->forward ? 1 : 2);
     }
 }
 
@@ -4688,11 +4720,11 @@ static void heti_fill_copy(const het_unit_call *c, const het_node *n, const heti
 /* Forward, the logits become their gradient. */
 static void heti_fill_loss(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     het_cross_entropy_args *a = &op->u.cross_entropy;
-    (void)n;
     a->scalars = c->scalars;
     a->rows = c->rows;
     a->vocab = c->unit->model->vocab;
     a->logits = r->x[0];
+    a->pitch = heti_row_floats(c->info, n->x[0], HETI_VALUE);
     a->target = c->view->target ? c->view->target + c->view->row_begin : NULL;
     a->weight = c->view->weight ? c->view->weight + c->view->row_begin : NULL;
     a->gradient = c->training;
@@ -4737,6 +4769,17 @@ static int heti_writes(const het_node *n) {
 }
 static int heti_has_parameters(const het_node *n) { return heti_rule_of(n)->op[HETI_BACKWARD_WEIGHT] >= 0; }
 
+/* HET_BF16_* of a node's op. Where there is no forward of its own, the way back is called x to y. */
+static int32_t heti_node_bf16(const het_unit_info *info, const het_node *n, int way) {
+    const int turned = way == HETI_BACKWARD_INPUT && (n->kind == HET_NODE_ROTARY || n->kind == HET_NODE_RESIDUAL);
+    int32_t bits = 0;
+    if (n->inputs > 0 && heti_is_bf16(info, n->x[0], HETI_VALUE)) bits |= HET_BF16_X;
+    if (n->inputs > 0 && heti_is_bf16(info, n->x[0], HETI_GRADIENT)) bits |= HET_BF16_DX;
+    if (n->outputs > 0 && heti_is_bf16(info, n->y[0], HETI_VALUE)) bits |= HET_BF16_Y;
+    if (n->outputs > 0 && heti_is_bf16(info, n->y[0], HETI_GRADIENT)) bits |= HET_BF16_DY;
+    return !turned ? bits : (bits & HET_BF16_DY ? HET_BF16_X : 0) | (bits & HET_BF16_DX ? HET_BF16_Y : 0);
+}
+
 /* The op of a node in one of the three calls; 0: it has none. dx NULL: it writes no gradient. */
 static int heti_node_op(const het_unit_call *c, const het_node *n, int way, float *const *dx, het_op *op) {
     heti_rows r;
@@ -4751,6 +4794,7 @@ static int heti_node_op(const het_unit_call *c, const het_node *n, int way, floa
     for (i = 0; i < n->outputs; i++) r.dy[i] = heti_rows_of(c, n->y[i], HETI_GRADIENT);
     memset(op, 0, sizeof *op);
     op->kind = HETI_CAST(het_op_kind, heti_rule_of(n)->op[way]);
+    op->bf16 = heti_node_bf16(c->info, n, way);
     heti_rule_of(n)->fill(c, n, &r, op);
     return 1;
 }
@@ -4876,7 +4920,7 @@ static void heti_new_tensors(het_program *p, int which) {
         if (v->home[which] != i || v->in >= 0 || (v->out >= 0 && passing)) continue;
         if (which == HETI_GRADIENT && i == p->logits) { v->tensor[which] = v->tensor[HETI_VALUE]; continue; }
         if (v->factor > 0 && factors >= 0) p->info->tensor[factors].width += v->width;
-        else v->tensor[which] = heti_new_tensor(p, name, v->width, v->keep[which]);
+        else v->tensor[which] = heti_new_tensor(p, name, heti_row_floats(p->info, i, which), v->keep[which]);
         if (v->factor == 0) factors = v->tensor[which];
         if (v->factor > 0) v->tensor[which] = factors;
     }
@@ -4936,6 +4980,54 @@ static void heti_new_scratch(het_program *p) {
     if (widest > 0) p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL);
 }
 
+/* Whether the values inside the unit can be bf16: each is read by one node, all that an op calls x are of one type,
+   and the device takes all the ops. Slices would add to rounded gradients of keys and values. */
+static int heti_takes_bf16(const het_program *p) {
+    const het_unit_info *info = p->info;
+    het_op op;
+    int i, j, way;
+    if (info->compute != HET_BF16 || !info->device || info->team || p->factors > 0) return 0; /* teams move floats */
+    for (i = 0; i < p->values; i++)
+        if (p->value[i].in < 0 && p->value[i].out < 0 && i != p->logits &&
+            (p->value[i].uses != 1 || p->value[i].width % 8))
+            return 0;
+    for (i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        const int first = n->inputs > 0 ? heti_is_bf16(info, n->x[0], HETI_VALUE) : 0;
+        for (j = 1; j < n->inputs; j++)
+            if (heti_is_bf16(info, n->x[j], HETI_VALUE) != (n->kind == HET_NODE_RESIDUAL ? 0 : first)) return 0;
+        for (j = 0; j < n->outputs; j++)
+            if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE)) return 0;
+        if (n->kind == HET_NODE_ATTENTION && info->slices > 1) return 0;
+        for (way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++) {
+            memset(&op, 0, sizeof op);
+            op.bf16 = heti_node_bf16(info, n, way);
+            if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
+            if (heti_rule_of(n)->op[way] < 0 || !op.bf16) continue;
+            op.kind = HETI_CAST(het_op_kind, heti_rule_of(n)->op[way]);
+            if (!heti_supports(info->device, op)) return 0;
+        }
+    }
+    return 1;
+}
+
+/* Types of the values, and how many rows of logits the device takes at a time. */
+static void heti_choose_types(het_program *p) {
+    het_unit_info *info = p->info;
+    het_op op;
+    info->loss_rows = info->max_granule_tokens;
+    info->values = HET_BF16;
+    if (!heti_takes_bf16(p)) info->values = HET_F32;
+    if (info->values != HET_BF16 || p->logits < 0) return;
+    memset(&op, 0, sizeof op);
+    op.kind = HET_OP_CROSS_ENTROPY;
+    op.bf16 = HET_BF16_DX;
+    op.u.cross_entropy.vocab = heti_width(p, p->logits);
+    op.u.cross_entropy.rows = info->max_tokens;
+    while (op.u.cross_entropy.rows > info->loss_rows && !heti_supports(info->device, op)) op.u.cross_entropy.rows /= 2;
+    info->loss_rows = heti_max(info->loss_rows, op.u.cross_entropy.rows);
+}
+
 /* The largest workspace of the program's ops over `rows` rows. */
 static void heti_program_workspace(const het_program *p, int64_t rows) {
     het_unit_info *info = p->info;
@@ -4958,14 +5050,14 @@ static void heti_program_workspace(const het_program *p, int64_t rows) {
                 info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
 }
 
-/* The tensors of a loss unit, of a granule's rows, one behind the other from `base` on. Returns
+/* The tensors of a loss unit, of the rows it takes at a time, one behind the other from `base` on. Returns
    their bytes. */
 static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **tensor) {
     size_t used = 0;
     int t;
     for (t = 0; t < HETRAIN_MAX_UNIT_TENSORS && info->tensor[t].width > 0; t++) {
         if (base) tensor[t] = HETI_CAST(float *, HETI_CAST(void *, base + used));
-        used += heti_round_up(HETI_CAST(size_t, info->max_granule_tokens * info->tensor[t].width) * sizeof(float), 64);
+        used += heti_round_up(HETI_CAST(size_t, info->loss_rows * info->tensor[t].width) * sizeof(float), 64);
     }
     return used;
 }
@@ -4978,14 +5070,15 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     heti_factors_last(p);
     heti_find_homes(p);
     heti_find_keeps(p);
+    heti_choose_types(p);
     heti_new_tensors(p, HETI_VALUE);
     heti_new_tensors(p, HETI_GRADIENT);
     heti_new_scratch(p);
     if (p->result != HET_OK) return p->result;
     info->flops_input = info->flops_weight = info->flops_forward;
     info->teams = 1;
-    heti_program_workspace(p, info->is_loss ? info->max_granule_tokens : info->max_tokens);
-    if (info->is_loss) { /* all in one call: tensors are workspace, products come granule by granule */
+    heti_program_workspace(p, info->is_loss ? info->loss_rows : info->max_tokens);
+    if (info->is_loss) { /* all in one call: tensors are workspace, products come some granules at a time */
         info->workspace += heti_loss_tensors(info, NULL, NULL);
         info->tensors = 0;
         info->input_keep = HET_KEEP_INPUT;
@@ -5008,6 +5101,7 @@ static het_result heti_unit_run(const het_unit_call *c, const het_op *op) {
 /* to = from, or to += from */
 static het_result heti_unit_move(const het_unit_call *c, int adds, float *to, const float *from, int64_t count) {
     het_op op;
+    op.bf16 = 0;
     op.kind = adds ? HET_OP_ADD : HET_OP_COPY;
     if (adds) {
         op.u.elements.y = to;
@@ -5026,6 +5120,7 @@ static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int
     const het_model_desc *m = c->unit->model;
     het_op op;
     int i;
+    op.bf16 = 0;
     op.kind = HET_OP_SCALE;
     op.u.elements.squares = NULL;
     op.u.elements.count = c->rows * m->lora_rank;
@@ -5054,6 +5149,7 @@ static int heti_fused_op(const het_unit_call *c, const het_node *first, const he
         return 0;
     op->kind = forward ? HET_OP_LINEAR_ACTIVATION_FORWARD : HET_OP_LINEAR_ACTIVATION_BACKWARD;
     (void)heti_node_op(c, linear, way, dx, &part);
+    op->bf16 = part.bf16;
     op->u.linear_activation.linear = part.u.linear;
     (void)heti_node_op(c, activation, way, dx, &part);
     op->u.linear_activation.activation = part.u.activation;
@@ -5377,8 +5473,8 @@ HETRAIN_API het_result het_program_backward_weight(const het_unit_call *c) {
     return HET_OK;
 }
 
-/* Rows [begin, end) of the micro-batch, which are granule g, through a loss unit. */
-static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t end, int64_t g) {
+/* Rows [begin, end) of the micro-batch, which are granules [g, behind), through a loss unit. */
+static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t end, int64_t g, int64_t behind) {
     const int64_t first = begin - c->view->row_begin;
     het_unit_call own = *c;
     het_view view = *c->view;
@@ -5388,7 +5484,7 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
     view.row_begin = begin;
     view.row_end = end;
     view.granule_begin = g;
-    view.granule_end = g + 1;
+    view.granule_end = behind;
     own.rows = end - begin;
     own.workspace = HETI_CAST(char *, c->workspace) + used;
     own.workspace_size -= used;
@@ -5399,7 +5495,7 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
         if (c->d_in[i]) own.d_in[i] += first * c->info->in_width[i];
     }
     for (i = 0; i < c->info->parameters && g > c->view->granule_begin; i++)
-        own.gradient[i].beta = 1; /* the first granule has written */
+        own.gradient[i].beta = 1; /* the first granules have written */
     HETI_TRY(heti_forward_nodes(&own));
     if (!c->training) return HET_OK;
     HETI_TRY(heti_backward_nodes(&own));
@@ -5408,10 +5504,14 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
 
 static het_result heti_loss(const het_unit_call *c) {
     const het_view *v = c->view;
-    int64_t g;
-    if (c->logits) return heti_loss_rows(c, v->row_begin + c->logits_from, v->row_end, v->granule_begin);
-    for (g = v->granule_begin; g < v->granule_end; g++)
-        HETI_TRY(heti_loss_rows(c, v->host_granule_start[g], v->host_granule_start[g + 1], g));
+    const int64_t *start = v->host_granule_start;
+    int64_t g, next;
+    if (c->logits)
+        return heti_loss_rows(c, v->row_begin + c->logits_from, v->row_end, v->granule_begin, v->granule_begin + 1);
+    for (g = v->granule_begin; g < v->granule_end; g = next) {
+        for (next = g + 1; next < v->granule_end && start[next + 1] - start[g] <= c->info->loss_rows;) next++;
+        HETI_TRY(heti_loss_rows(c, start[g], start[next], g, next));
+    }
     return HET_OK;
 }
 
@@ -7837,6 +7937,7 @@ static het_result heti_copy(heti_rank *r, het_op_kind kind, void *to, const void
                             const char *what) {
     het_op op;
     if (bytes == 0) return HET_OK;
+    op.bf16 = 0;
     op.kind = kind;
     op.u.copy.to = to;
     op.u.copy.from = from;
@@ -9023,6 +9124,8 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     info->max_granule_tokens = ctx->share.max_granule_tokens;
     info->max_sequences = ctx->desc.limits.max_sequences;
     info->compute = ctx->desc.dtype;
+    info->slices = ctx->share.plan ? ctx->share.plan->slices : ctx->desc.layout.plan ? ctx->desc.layout.plan->slices :
+                   ctx->desc.limits.max_slices;
     info->device = device;
     info->program = program;
     info->team = team;
@@ -12171,7 +12274,7 @@ static het_result heti_clear_kept(heti_rank *r, const het_unit_call *c) {
     const int64_t rows = heti_min(c->view->tokens, r->part->limits.kept_rows);
     int64_t t;
     for (t = 0; t < c->info->tensors; t++)
-        if (c->info->tensor[t].keep == HET_KEEP_MICRO_BATCH_GRADIENT)
+        if (c->info->tensor[t].keep == HET_KEEP_MICRO_BATCH_GRADIENT && c->info->values != HET_BF16)
             HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, rows * c->info->tensor[t].width) * sizeof(float)));
     return HET_OK;
 }

@@ -277,6 +277,31 @@ HETC_DEVICE uint32_t hetc_bf16_pair(float low, float high) {
 
 HETC_DEVICE uint16_t hetc_bf16(float x) { return (uint16_t)(hetc_bf16_pair(x, 0.0f) & 0xffffu); }
 
+/* V neighbouring elements in memory that are float or bf16 (T uint16_t), as floats. */
+template <int V, class T> HETC_DEVICE hetc_pack<float, V> hetc_load(const T *from) {
+    if constexpr (sizeof(T) == 4) return hetc_get<V>(from);
+    hetc_pack<float, V> x;
+    hetc_aligned<hetc_pack<T, V>>(from);
+    const hetc_pack<T, V> bits = *reinterpret_cast<const hetc_pack<T, V> *>(from);
+    for (int i = 0; i < V; i++) x.v[i] = __uint_as_float((uint32_t)bits.v[i] << 16);
+    return x;
+}
+template <int V, class T> HETC_DEVICE void hetc_save(T *to, const hetc_pack<float, V> &x) {
+    if constexpr (sizeof(T) == 4) hetc_put(to, x);
+    else {
+        hetc_pack<T, V> bits;
+        for (int i = 0; i < V; i += 2) {
+            const uint32_t pair = hetc_bf16_pair(x.v[i], i + 1 < V ? x.v[i + 1] : 0.0f);
+            bits.v[i] = (T)pair;
+            if (i + 1 < V) bits.v[i + 1] = (T)(pair >> 16);
+        }
+        hetc_put(to, bits);
+    }
+}
+/* An operand of an op as what it is. */
+template <class T> HETC_DEVICE const T *hetc_as(const float *operand) { return reinterpret_cast<const T *>(operand); }
+template <class T> HETC_DEVICE T *hetc_as(float *operand) { return reinterpret_cast<T *>(operand); }
+
 /* 2^x within 2^-22, results below the smallest normal number are 0. */
 HETC_DEVICE float hetc_exp2(float x) {
 #ifdef HETC_EMULATED
@@ -342,7 +367,7 @@ HETC_DEVICE uint32_t hetc_tf32_bits(float x) {
 #endif
 }
 
-/* ---- asynchronous copies of 16 bytes into shared memory; where not `present`, zeros ---- */
+/* ---- asynchronous copies of 16 bytes, or of 4, into shared memory; where not `present`, zeros ---- */
 
 HETC_DEVICE void hetc_copy_async(void *to, const void *from, bool present) {
 #ifdef HETC_EMULATED
@@ -350,6 +375,15 @@ HETC_DEVICE void hetc_copy_async(void *to, const void *from, bool present) {
 #else
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(hetc_shared_address(to)), "l"(from),
                  "r"(present ? 16 : 0) : "memory");
+#endif
+}
+
+HETC_DEVICE void hetc_copy_float_async(float *to, const float *from, bool present) {
+#ifdef HETC_EMULATED
+    emulator_copy_async(to, present ? from : NULL, 4);
+#else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"(hetc_shared_address(to)), "l"(from),
+                 "r"(present ? 4 : 0) : "memory");
 #endif
 }
 
@@ -377,21 +411,21 @@ HETC_DEVICE void hetc_copy_wait() {
 /* ---- norms, a warp a row: xhat = (x - mean) rstd with mean = 0 for RMSNorm; y = xhat gain + bias
    ---- */
 
-template <int V> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
+template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
     const int64_t row = hetc_warp_row(), width = a.width;
     const float count = (float)width;
     float mean = 0.0f, square = 0.0f;
     if (row >= a.rows) return;
-    const float *x = a.x + row * width;
+    const X *x = hetc_as<X>(a.x) + row * width;
     if (a.kind != HET_RMSNORM) {
         for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-            const hetc_pack<float, V> t = hetc_get<V>(x + j);
+            const hetc_pack<float, V> t = hetc_load<V>(x + j);
             for (int i = 0; i < V; i++) mean += t.v[i];
         }
         mean = hetc_warp_sum(mean) / count;
     }
     for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_get<V>(x + j);
+        const hetc_pack<float, V> t = hetc_load<V>(x + j);
         for (int i = 0; i < V; i++) square += (t.v[i] - mean) * (t.v[i] - mean);
     }
     const float rstd = 1.0f / sqrtf(hetc_warp_sum(square) / count + a.epsilon);
@@ -400,24 +434,25 @@ template <int V> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
         a.rstd[row] = rstd;
     }
     for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_get<V>(x + j), gain = hetc_get<V>(a.gain + j);
+        const hetc_pack<float, V> t = hetc_load<V>(x + j), gain = hetc_get<V>(a.gain + j);
         hetc_pack<float, V> y;
         for (int i = 0; i < V; i++)
             y.v[i] = (t.v[i] - mean) * rstd * gain.v[i] + (a.bias != NULL ? a.bias[j + i] : 0.0f);
-        hetc_put(a.y + row * width + j, y);
+        hetc_save(hetc_as<Y>(a.y) + row * width + j, y);
     }
 }
 
 /* With g = dy gain: dx = residual + rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks
    mean(g). */
-template <int V> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
+template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
     const int64_t row = hetc_warp_row(), width = a.width;
     float sum = 0.0f, product = 0.0f;
     if (row >= a.rows) return;
-    const float *x = a.x + row * width, *dy = a.dy + row * width;
+    const X *x = hetc_as<X>(a.x) + row * width;
+    const Y *dy = hetc_as<Y>(a.dy) + row * width;
     const float mean = a.kind != HET_RMSNORM ? a.mean[row] : 0.0f, rstd = a.rstd[row];
     for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_get<V>(x + j), d = hetc_get<V>(dy + j), gain = hetc_get<V>(a.gain + j);
+        const hetc_pack<float, V> t = hetc_load<V>(x + j), d = hetc_load<V>(dy + j), gain = hetc_get<V>(a.gain + j);
         for (int i = 0; i < V; i++) {
             const float g = d.v[i] * gain.v[i];
             sum += g;
@@ -427,32 +462,41 @@ template <int V> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
     const float mean_g = a.kind != HET_RMSNORM ? hetc_warp_sum(sum) / (float)width : 0.0f,
                 mean_gx = hetc_warp_sum(product) / (float)width;
     for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_get<V>(x + j), d = hetc_get<V>(dy + j), gain = hetc_get<V>(a.gain + j);
+        const hetc_pack<float, V> t = hetc_load<V>(x + j), d = hetc_load<V>(dy + j), gain = hetc_get<V>(a.gain + j);
         hetc_pack<float, V> dx;
         for (int i = 0; i < V; i++)
             dx.v[i] = rstd * (d.v[i] * gain.v[i] - mean_g - (t.v[i] - mean) * rstd * mean_gx)
                     + (a.residual != NULL ? a.residual[row * width + j + i] : 0.0f);
-        hetc_put(a.dx + row * width + j, dx);
+        hetc_save(hetc_as<X>(a.dx) + row * width + j, dx);
     }
 }
 
-static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm_args *a) {
-    HETC_TRY(hetc_shape(self, "norm_forward", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
-    const dim3 grid = hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1);
+typedef void (*hetc_norm_kernel)(het_norm_args);
+enum { HETC_X = HET_BF16_X | HET_BF16_DX, HETC_Y = HET_BF16_Y | HET_BF16_DY };
+
+/* bf16 goes in packs. */
+#define HETC_NORM_KERNEL(name, bf16, packs) (((bf16) & HETC_X) && ((bf16) & HETC_Y) ? name<4, uint16_t, uint16_t> : \
+    ((bf16) & HETC_X) ? name<4, uint16_t, float> : ((bf16) & HETC_Y) ? name<4, float, uint16_t> : \
+    (packs) ? name<4, float, float> : name<1, float, float>)
+
+static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
+    const int packs = hetc_packs(a->width, a->x, a->y, a->gain);
+    const hetc_norm_kernel norm_forward = HETC_NORM_KERNEL(hetc_norm_forward_kernel, bf16, packs);
+    HETC_TRY(hetc_shape(self, "norm_forward", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
+                        __LINE__));
     if (a->rows == 0) return HET_OK;
-    if (hetc_packs(a->width, a->x, a->y, a->gain))
-        return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<4>, grid, HETC_THREADS, 0, hetc_without_view(a));
-    return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<1>, grid, HETC_THREADS, 0, hetc_without_view(a));
+    return HETC_LAUNCH(self, queue, norm_forward, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0,
+                       hetc_without_view(a));
 }
 
-static het_result hetc_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a) {
-    HETC_TRY(hetc_shape(self, "norm_backward_input", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
-    const dim3 grid = hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1);
+static het_result hetc_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
+    const int packs = hetc_packs(a->width, a->x, a->dy, a->gain, a->dx);
+    const hetc_norm_kernel norm_backward = HETC_NORM_KERNEL(hetc_norm_backward_input_kernel, bf16, packs);
+    HETC_TRY(hetc_shape(self, "norm_backward_input", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows,
+                        a->width, __LINE__));
     if (a->rows == 0) return HET_OK;
-    if (hetc_packs(a->width, a->x, a->dy, a->gain, a->dx))
-        return HETC_LAUNCH(self, queue, hetc_norm_backward_input_kernel<4>, grid, HETC_THREADS, 0,
-                           hetc_without_view(a));
-    return HETC_LAUNCH(self, queue, hetc_norm_backward_input_kernel<1>, grid, HETC_THREADS, 0, hetc_without_view(a));
+    return HETC_LAUNCH(self, queue, norm_backward, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0,
+                       hetc_without_view(a));
 }
 
 /* ---- sums over the rows of each granule: gradients of gains and biases ----
@@ -464,7 +508,7 @@ enum { HETC_CHUNK = 128, HETC_COLUMNS = 32 };
 
 struct hetc_columns {
     const int64_t *granule_start;  /* device */
-    int64_t row_begin, rows_per_token, width;
+    int64_t row_begin, rows_per_token, width, pitch; /* pitch: elements from row to row of dy */
     const float *dy;               /* [rows][width] */
     const float *x, *mean, *rstd;  /* of a norm: the products dy xhat are summed too. x NULL: none;
                                       mean NULL: RMSNorm */
@@ -485,7 +529,7 @@ template <class T> HETC_DEVICE T hetc_column_sum(T x, T *shared) {
     return x;
 }
 
-HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
+template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
     HETC_SHARED(float, shared, HETC_THREADS);
     const int64_t slot = blockIdx.x, granule = c.first + slot / c.chunks,
                   column = (int64_t)blockIdx.y * HETC_COLUMNS + hetc_lane();
@@ -494,10 +538,10 @@ HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
     const int64_t last = begin + HETC_CHUNK < end ? begin + HETC_CHUNK : end;
     float product = 0.0f, sum = 0.0f;
     for (int64_t row = begin + hetc_warp(); column < c.width && row < last; row += HETC_WARPS) {
-        const float d = c.dy[row * c.width + column];
+        const float d = hetc_load<1>(hetc_as<Y>(c.dy) + row * c.pitch + column).v[0];
         sum += d;
         if (c.x != NULL)
-            product += d * ((c.x[row * c.width + column] - (c.mean != NULL ? c.mean[row] : 0.0f)) * c.rstd[row]);
+            product += d * ((hetc_load<1>(hetc_as<X>(c.x) + row * c.width + column).v[0] - (c.mean != NULL ? c.mean[row] : 0.0f)) * c.rstd[row]);
     }
     float *to = c.slot + slot * 2 * c.width + column;
     if (c.of_product.sum != NULL) {
@@ -548,7 +592,10 @@ static size_t hetc_columns_workspace(int64_t rows, int64_t width) {
 /* Adds the terms of the view's granules. `c` has dy, x, mean, rstd, width, rows_per_token and the
    gradients; workspace: hetc_columns_workspace. */
 static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c, const het_view *view, int64_t rows,
-                                   void *workspace) {
+                                   int32_t bf16, void *workspace) {
+    void (*const columns)(hetc_columns) = bf16 & HET_BF16_X ?
+        (bf16 & HET_BF16_DY ? hetc_columns_kernel<uint16_t, uint16_t> : hetc_columns_kernel<uint16_t, float>) :
+        bf16 & HET_BF16_DY ? hetc_columns_kernel<float, uint16_t> : hetc_columns_kernel<float, float>;
     const int64_t slots = hetc_columns_slots(rows), across = hetc_ceil_div(c.width, HETC_COLUMNS);
     if (rows == 0 || (c.of_product.sum == NULL && c.of_dy.sum == NULL)) return HET_OK;
     c.granule_start = view->granule_start;
@@ -566,8 +613,7 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
             c.granules++;
         }
         if (c.chunks > 0) {
-            HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_kernel, hetc_grid(c.granules * c.chunks, across),
-                                 HETC_THREADS, 0, c));
+            HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(c.granules * c.chunks, across), HETC_THREADS, 0, c));
             if (c.of_product.sum != NULL)
                 HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 1), HETC_THREADS, 0, c,
                                      c.of_product, c.slot));
@@ -580,62 +626,68 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
     return HET_OK;
 }
 
-/* Bias of a linear layer: gradient[column] += sum of dy, one term a granule. dy: [rows][width],
-   rows of the view's slice. */
+/* Bias of a linear layer: gradient[column] += sum of dy, one term a granule. dy: [rows][width], `pitch`
+   elements from row to row, rows of the view's slice. */
 static het_result hetc_column_sums(void *self, het_queue *queue, const het_view *view, int64_t rows, int64_t width,
-                                   const float *dy, const het_gradient *gradient, void *workspace) {
+                                   const float *dy, int64_t pitch, int32_t bf16, const het_gradient *gradient,
+                                   void *workspace) {
     hetc_columns c;
     memset(&c, 0, sizeof c);
     if (gradient == NULL || gradient->sum == NULL) return HET_OK;
     c.rows_per_token = 1;
     c.width = width;
+    c.pitch = pitch;
     c.dy = dy;
     c.of_dy = *gradient;
-    return hetc_columns_run(self, queue, c, view, rows, workspace);
+    return hetc_columns_run(self, queue, c, view, rows, bf16 & HET_BF16_DY, workspace);
 }
 
-static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a) {
+static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
     hetc_columns c;
     HETC_TRY(hetc_shape(self, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows,
                         a->width, __LINE__));
     memset(&c, 0, sizeof c);
     c.rows_per_token = a->rows_per_token;
-    c.width = a->width;
+    c.width = c.pitch = a->width;
     c.dy = a->dy;
     c.x = a->x;
     c.mean = a->kind != HET_RMSNORM ? a->mean : NULL;
     c.rstd = a->rstd;
     if (a->dgain != NULL) c.of_product = *a->dgain;
     if (a->dbias != NULL) c.of_dy = *a->dbias;
-    return hetc_columns_run(self, queue, c, a->view, a->rows, a->workspace);
+    return hetc_columns_run(self, queue, c, a->view, a->rows, bf16, a->workspace);
 }
 
 /* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s. A warp a row and head, a
    lane a pair, or a column that passes ---- */
 
-HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float sign) {
+template <class E> HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float sign) {
     const int64_t pairs = a.rotary / 2, row = hetc_warp_row(), begin = (row * a.heads + blockIdx.y) * a.head_size;
     if (row >= a.rows) return;
+    const E *x = hetc_as<E>(a.x) + begin;
+    E *y = hetc_as<E>(a.y) + begin;
     for (int64_t at = hetc_lane(); at < a.head_size - pairs; at += HETC_WARP) {
-        const int64_t from = begin + at;
+        const float x1 = hetc_load<1>(x + at + pairs).v[0];
         if (at >= pairs) { /* columns [2 pairs, head_size) */
-            a.y[from + pairs] = a.x[from + pairs];
+            hetc_save<1>(y + at + pairs, { { x1 } });
             continue;
         }
         const float c = a.cosine[position[row] * pairs + at], s = sign * a.sine[position[row] * pairs + at];
-        const float x0 = a.x[from], x1 = a.x[from + pairs];
-        a.y[from] = fmaf(-x1, s, x0 * c);
-        a.y[from + pairs] = fmaf(x0, s, x1 * c);
+        const float x0 = hetc_load<1>(x + at).v[0];
+        hetc_save<1>(y + at, { { fmaf(-x1, s, x0 * c) } });
+        hetc_save<1>(y + at + pairs, { { fmaf(x0, s, x1 * c) } });
     }
 }
 
-static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_args *a, float sign) {
+static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_args *a, int32_t bf16, float sign) {
     const int64_t width = a->heads * a->head_size;
+    void (*const rotary)(het_rotary_args, const int32_t *, float) = bf16 ? hetc_rotary_kernel<uint16_t> :
+                                                                   hetc_rotary_kernel<float>;
     HETC_TRY(hetc_shape(self, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size,
                         a->rows, width, __LINE__));
     if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_rotary_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), a->heads),
-                       HETC_THREADS, 0, hetc_without_view(a), a->view->position + a->view->row_begin, sign);
+    return HETC_LAUNCH(self, queue, rotary, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), a->heads), HETC_THREADS, 0,
+                       hetc_without_view(a), a->view->position + a->view->row_begin, sign);
 }
 
 /* ---- activations ---- */
@@ -653,10 +705,11 @@ HETC_DEVICE float hetc_gelu_gate(float x, float *slope) {
 /* Phi(x) = (1 + erf(x / sqrt 2)) / 2 */
 HETC_DEVICE float hetc_normal_cdf(float x) { return fmaf(0.5f, erff(x * 0.70710678118654752f), 0.5f); }
 
-template <int KIND, int V> HETC_KERNEL hetc_activation_forward_kernel(het_activation_args args) {
+template <int KIND, int V, class E> HETC_KERNEL hetc_activation_forward_kernel(het_activation_args args) {
     const int64_t i = hetc_index() * V;
     if (i >= args.count) return;
-    const hetc_pack<float, V> a = hetc_get<V>(args.a + i), b = KIND == HET_SWIGLU ? hetc_get<V>(args.b + i) : a;
+    const hetc_pack<float, V> a = hetc_load<V>(hetc_as<E>(args.a) + i),
+                              b = KIND == HET_SWIGLU ? hetc_load<V>(hetc_as<E>(args.b) + i) : a;
     hetc_pack<float, V> y;
     for (int j = 0; j < V; j++) {
         float slope;
@@ -664,16 +717,16 @@ template <int KIND, int V> HETC_KERNEL hetc_activation_forward_kernel(het_activa
         else if (KIND == HET_GELU_ERF) y.v[j] = a.v[j] * hetc_normal_cdf(a.v[j]);
         else y.v[j] = a.v[j] * hetc_gelu_gate(a.v[j], &slope);
     }
-    hetc_put(args.y + i, y);
+    hetc_save(hetc_as<E>(args.y) + i, y);
 }
 
 /* SwiGLU: da = dy b s (1 + a (1 - s)), db = dy a s; tanh GELU: dy s (1 + x (1 - s) d(2u)/dx); erf
    GELU: dy (Phi + x phi). */
-template <int KIND, int V> HETC_KERNEL hetc_activation_backward_kernel(het_activation_args args) {
+template <int KIND, int V, class E> HETC_KERNEL hetc_activation_backward_kernel(het_activation_args args) {
     const int64_t i = hetc_index() * V;
     if (i >= args.count) return;
-    const hetc_pack<float, V> a = hetc_get<V>(args.a + i), dy = hetc_get<V>(args.dy + i), b = KIND == HET_SWIGLU ?
-        hetc_get<V>(args.b + i) : a;
+    const hetc_pack<float, V> a = hetc_load<V>(hetc_as<E>(args.a) + i), dy = hetc_load<V>(hetc_as<E>(args.dy) + i),
+                              b = KIND == HET_SWIGLU ? hetc_load<V>(hetc_as<E>(args.b) + i) : a;
     hetc_pack<float, V> da, db;
     for (int j = 0; j < V; j++) {
         const float x = a.v[j], d = dy.v[j];
@@ -689,28 +742,31 @@ template <int KIND, int V> HETC_KERNEL hetc_activation_backward_kernel(het_activ
             da.v[j] = d * (s * fmaf(x * (1.0f - s), slope, 1.0f));
         }
     }
-    hetc_put(args.da + i, da);
-    if (KIND == HET_SWIGLU) hetc_put(args.db + i, db);
+    hetc_save(hetc_as<E>(args.da) + i, da);
+    if (KIND == HET_SWIGLU) hetc_save(hetc_as<E>(args.db) + i, db);
 }
 
 template <int KIND> static het_result hetc_activation(void *self, het_queue *queue, const het_activation_args *a,
-                                                      int backward) {
+                                                      int32_t bf16, int backward) {
+    typedef void (*kernel)(het_activation_args);
     const int packs = backward ? hetc_packs(a->count, a->a, a->b, a->dy, a->da, a->db) : hetc_packs(a->count, a->a,
         a->b, a->y);
+    const kernel activation_forward = bf16 ? hetc_activation_forward_kernel<KIND, 4, uint16_t> :
+        packs ? hetc_activation_forward_kernel<KIND, 4, float> : hetc_activation_forward_kernel<KIND, 1, float>;
+    const kernel activation_backward = bf16 ? hetc_activation_backward_kernel<KIND, 4, uint16_t> :
+        packs ? hetc_activation_backward_kernel<KIND, 4, float> : hetc_activation_backward_kernel<KIND, 1, float>;
     const dim3 grid = hetc_grid(hetc_ceil_div(a->count, packs ? 4 * HETC_THREADS : HETC_THREADS), 1);
+    HETC_TRY(hetc_shape(self, "activation", packs || !bf16, 1, a->count, __LINE__));
     if (a->count <= 0) return HET_OK;
-    if (backward && packs)
-        return HETC_LAUNCH(self, queue, (hetc_activation_backward_kernel<KIND, 4>), grid, HETC_THREADS, 0, *a);
-    if (backward)
-        return HETC_LAUNCH(self, queue, (hetc_activation_backward_kernel<KIND, 1>), grid, HETC_THREADS, 0, *a);
-    if (packs) return HETC_LAUNCH(self, queue, (hetc_activation_forward_kernel<KIND, 4>), grid, HETC_THREADS, 0, *a);
-    return HETC_LAUNCH(self, queue, (hetc_activation_forward_kernel<KIND, 1>), grid, HETC_THREADS, 0, *a);
+    if (backward) return HETC_LAUNCH(self, queue, activation_backward, grid, HETC_THREADS, 0, *a);
+    return HETC_LAUNCH(self, queue, activation_forward, grid, HETC_THREADS, 0, *a);
 }
 
-static het_result hetc_activate(void *self, het_queue *queue, const het_activation_args *a, int backward) {
-    if (a->kind == HET_SWIGLU) return hetc_activation<HET_SWIGLU>(self, queue, a, backward);
-    if (a->kind == HET_GELU_ERF) return hetc_activation<HET_GELU_ERF>(self, queue, a, backward);
-    return hetc_activation<HET_GELU_TANH>(self, queue, a, backward);
+static het_result hetc_activate(void *self, het_queue *queue, const het_activation_args *a, int32_t bf16,
+                                int backward) {
+    if (a->kind == HET_SWIGLU) return hetc_activation<HET_SWIGLU>(self, queue, a, bf16, backward);
+    if (a->kind == HET_GELU_ERF) return hetc_activation<HET_GELU_ERF>(self, queue, a, bf16, backward);
+    return hetc_activation<HET_GELU_TANH>(self, queue, a, bf16, backward);
 }
 
 /* ---- embedding ---- */
@@ -815,8 +871,9 @@ static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, c
    c mod 4 of
    Philox(key; position 2^32 + c / 4, site) decides column c ---- */
 
-HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, const int32_t *sequence_of,
-                                const int64_t *sample_id) {
+template <int V, class X, class Y> HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position,
+                                                                   const int32_t *sequence_of,
+                                                                   const int64_t *sample_id) {
     const int64_t row = hetc_warp_row();
     if (row >= a.rows) return;
     const bool dropping = a.probability > 0.0f;
@@ -829,28 +886,39 @@ HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, con
     for (int64_t group = hetc_lane(); 4 * group < a.width; group += HETC_WARP) {
         hetc_words words = { { 0, 0, 0, 0 } };
         if (dropping) words = hetc_philox(key, ((uint64_t)position[row] << 32) + (uint64_t)group, (uint64_t)a.site);
-        for (int i = 0; i < 4; i++) {
-            const int64_t column = 4 * group + i, at = row * a.width + column;
-            if (column >= a.width) break;
-            const float kept = dropping && (float)(words.w[i] >> 8) * 5.9604644775390625e-8f < a.probability ? 0.0f :
-                        scale;
-            a.y[at] = a.a != NULL ? fmaf(a.x[at], kept, a.a[at]) : a.x[at] * kept;
+        for (int first = 0; first < 4 && 4 * group + first < a.width; first += V) {
+            const int64_t at = row * a.width + 4 * group + first;
+            const hetc_pack<float, V> x = hetc_load<V>(hetc_as<X>(a.x) + at);
+            hetc_pack<float, V> y = x;
+            if (a.a != NULL) y = hetc_get<V>(a.a + at);
+            for (int i = 0; i < V; i++) {
+                const float kept = dropping && (float)(words.w[first + i] >> 8) * 5.9604644775390625e-8f <
+                    a.probability ? 0.0f : scale;
+                y.v[i] = a.a != NULL ? fmaf(x.v[i], kept, y.v[i]) : x.v[i] * kept;
+            }
+            hetc_save(hetc_as<Y>(a.y) + at, y);
         }
     }
 }
 
-static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a) {
-    HETC_TRY(hetc_shape(self, "dropout", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
+static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a, int32_t bf16) {
+    const int packs = hetc_packs(a->width, a->a, a->x, a->y);
+    void (*const dropout)(het_dropout_args, const int32_t *, const int32_t *, const int64_t *) = bf16 & HET_BF16_X ?
+        (bf16 & HET_BF16_Y ? hetc_dropout_kernel<4, uint16_t, uint16_t> : hetc_dropout_kernel<4, uint16_t, float>) :
+        bf16 & HET_BF16_Y ? hetc_dropout_kernel<4, float, uint16_t> : packs ? hetc_dropout_kernel<4, float, float> :
+        hetc_dropout_kernel<1, float, float>;
+    HETC_TRY(hetc_shape(self, "dropout", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
+                        __LINE__));
     if (a->rows == 0 || (a->probability <= 0.0f && a->a == NULL && a->x == a->y)) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_dropout_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS,
-                       0, hetc_without_view(a), a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin,
-                       a->view->sample_id);
+    return HETC_LAUNCH(self, queue, dropout, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0,
+                       hetc_without_view(a), a->view->position + a->view->row_begin,
+                       a->view->sequence_of + a->view->row_begin, a->view->sample_id);
 }
 
-static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a) {
+static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a, int32_t bf16) {
     het_dropout_args alone = *a;
     alone.a = NULL;
-    return hetc_dropout_forward(self, queue, &alone);
+    return hetc_dropout_forward(self, queue, &alone, bf16);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -909,11 +977,13 @@ struct hetc_softmax_writer {
                                                                 V> &x) const
     {
         hetc_pack<float, V> y;
-        for (int i = 0; i < V; i++) {
-            const float p = expf(x.v[i] - maximum) * inverse;
-            y.v[i] = (index + i == target ? p - 1.0f : p) * scale;
-        }
+        for (int i = 0; i < V; i++) y.v[i] = of(x.v[i], index + i);
         hetc_put(at, y);
+    }
+    __device__ __forceinline__ float of(float x, int64_t index) const
+    {
+        const float p = expf(x - maximum) * inverse;
+        return (index == target ? p - 1.0f : p) * scale;
     }
 };
 
@@ -926,13 +996,31 @@ struct hetc_zero_writer {
     }
 };
 
-HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
+/* The gradient as bf16 over the logits it is made of, which begin at 16 bytes: what a turn writes ends
+   in front of what later ones read. Without a target: zeros. */
+HETC_DEVICE void hetc_softmax_round(float *row, int64_t vocab, int64_t pitch, const hetc_softmax_writer &writer) {
+    uint16_t *to = reinterpret_cast<uint16_t *>(row);
+    for (int64_t begin = 0; begin < pitch; begin += 4 * HETC_THREADS) {
+        const int64_t at = begin + 4 * threadIdx.x;
+        hetc_pack<float, 4> y = { { 0.0f, 0.0f, 0.0f, 0.0f } };
+        if (at < pitch) {
+            const hetc_pack<float, 4> x = hetc_get<4>(row + at);
+            for (int i = 0; i < 4; i++)
+                if (at + i < vocab && writer.target >= 0) y.v[i] = writer.of(x.v[i], at + i);
+        }
+        __syncthreads();
+        if (at < pitch) hetc_save(to + at, y);
+    }
+}
+
+template <class E> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
     HETC_SHARED(hetc_softmax, part, HETC_WARPS);
     const int64_t row = blockIdx.x, target = a.target[row];
-    float *x = a.logits + row * a.vocab;
+    float *x = a.logits + row * a.pitch;
     hetc_softmax s = { -INFINITY, 0.0f };
     if (target < 0) {
-        if (a.gradient) hetc_row_each(x, a.vocab, hetc_zero_writer());
+        if (a.gradient && sizeof(E) == 2) hetc_softmax_round(x, a.vocab, a.pitch, { 0.0f, 0.0f, 0.0f, -1 });
+        else if (a.gradient) hetc_row_each(x, a.vocab, hetc_zero_writer());
         if (threadIdx.x == 0 && a.row_loss != NULL) a.row_loss[row] = 0.0f;
         return;
     }
@@ -951,15 +1039,21 @@ HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
         hetc_sum_add(a.loss->limb, (double)weight * loss);
         if (a.row_loss != NULL) a.row_loss[row] = (float)loss;
     }
-    if (a.gradient)
-        hetc_row_each(x, a.vocab, hetc_softmax_writer{ s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight,
-                                                      target });
+    if (!a.gradient) return;
+    const hetc_softmax_writer writer = { s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight, target };
+    if (sizeof(E) == 2) hetc_softmax_round(x, a.vocab, a.pitch, writer);
+    else hetc_row_each(x, a.vocab, writer);
 }
 
-static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a) {
-    HETC_TRY(hetc_shape(self, "cross_entropy", a->rows >= 0 && a->vocab > 0, a->rows, a->vocab, __LINE__));
+static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a, int32_t bf16) {
+    het_cross_entropy_args own = *a;
+    void (*const cross_entropy)(het_cross_entropy_args) = bf16 ? hetc_cross_entropy_kernel<uint16_t> :
+                                                          hetc_cross_entropy_kernel<float>;
+    if (own.pitch == 0) own.pitch = a->vocab;
+    HETC_TRY(hetc_shape(self, "cross_entropy", a->rows >= 0 && a->vocab > 0 && own.pitch >= a->vocab &&
+                        (!bf16 || hetc_packs(own.pitch, a->logits)), a->rows, a->vocab, __LINE__));
     if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_cross_entropy_kernel, hetc_grid(a->rows, 1), HETC_THREADS, 0, *a);
+    return HETC_LAUNCH(self, queue, cross_entropy, hetc_grid(a->rows, 1), HETC_THREADS, 0, own);
 }
 
 /* ---- elementwise: sums, gradients, conversion ---- */
@@ -1197,9 +1291,9 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element
    has one owner and a fixed order of additions: no atomics.
 
-   What is read many times is packed first: k, v and, for the backward, q (times scale) and do
-   become bf16 (or float or tf32), head size padded to P = 64, 96 or 128 with zeros; larger heads
-   are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two
+   Heads are padded with zeros to P = 64, 96 or 128 columns; larger ones are refused. Operands that are
+   bf16 are read where they lie; of floats, what is read many times is packed first: k, v and, for the
+   backward, q (times scale) and do become bf16 (or float or tf32). A tile is rows of P elements in shared memory, fetched by cp.async into one of two
    buffers while the other is used. Its rows lie 16 bytes more than P elements apart, so that 16
    bytes of 8 neighbouring rows lie in different banks.
 
@@ -1211,9 +1305,13 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    ---------------------------------------------------------------------------------------------- */
 
 template <class E> struct hetc_attention {
-    const E *q, *d_o;      /* [rows][heads][P]: scale q, do; the backward's */
-    const E *k, *v;        /* [keys][kv_heads][P] */
-    const float *delta;    /* [rows][heads] rowsum(do o) */
+    const E *q, *d_o;      /* [rows][heads][line]; the forward's q NULL: a.q is converted */
+    const E *k, *v;        /* [keys][kv_heads][line] */
+    int line, columns;     /* elements from head to head; so many are there, a multiple of 16 bytes */
+    int bf16;              /* a.o, dq, dk and dv are bf16, and (=) */
+    float scale;           /* of the scores; 1: q has it already */
+    float factor;          /* scale log2 e */
+    float *statistic;      /* [3][heads][rows] shift of the maximum, 1 / l, rowsum(do o): the backward's */
     het_attention_args a;  /* a.o, dq: rows of the slice; a.dk, dv: key 0 */
     const int32_t *sequence_of;    /* [n] */
     const int64_t *sequence_start; /* [s + 1] */
@@ -1272,16 +1370,39 @@ template <class E, int P> HETC_DEVICE E *hetc_chunk(E *tile, int row, int chunk)
     return tile + row * hetc_tile<E, P>::PITCH + chunk * hetc_tile<E, P>::CHUNK;
 }
 
-/* Rows [first, first + rows) of `from`, which lie `stride` elements apart; those from `limit` on
-   are zeros. */
-template <class E, int P> HETC_DEVICE void hetc_tile_fetch(E *tile, int rows, const E *from, int64_t stride, int first,
-                                                           int limit) {
-    enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK };
-    for (int i = (int)threadIdx.x; i < rows * CHUNKS; i += (int)blockDim.x) {
-        const int row = i / CHUNKS, chunk = i % CHUNKS;
-        const bool present = first + row < limit;
-        hetc_copy_async(hetc_chunk<E, P>(tile, row, chunk), present ? from + (first + row) * stride + chunk * CHUNK :
-                        from, present);
+/* x, which the compiler takes for new: what follows from it is made again each time, not kept in registers. */
+HETC_DEVICE int hetc_again(int x) {
+#ifndef HETC_EMULATED
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+/* Rows [first, first + ROWS) of `from`, which lie `stride` elements apart; those from `limit` on, and
+   what is behind `columns`, are zeros. Where the block's THREADS are whole rows of chunks, a thread has
+   one chunk of every so many rows. */
+template <class E, int P, int ROWS, int THREADS>
+HETC_DEVICE void hetc_tile_fetch(E *tile, const E *from, int64_t stride, int first, int limit, int columns) {
+    enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK, LINES = THREADS / CHUNKS };
+    if constexpr (THREADS % CHUNKS == 0 && ROWS % LINES == 0) {
+        const int thread = hetc_again((int)threadIdx.x), row = thread / CHUNKS, chunk = thread % CHUNKS;
+        const bool there = chunk * CHUNK < columns;
+        const int bytes = (int)stride * (int)sizeof(E); /* one multiplication an address */
+        const char *base = reinterpret_cast<const char *>(from + (there ? chunk * CHUNK : 0));
+        E *to = hetc_chunk<E, P>(tile, row, chunk);
+        HETC_UNROLL
+        for (int i = 0; i < ROWS; i += LINES) {
+            const int line = first + row + i;
+            const bool present = there && line < limit;
+            hetc_copy_async(to + i * hetc_tile<E, P>::PITCH, base + (int64_t)(present ? line : 0) * bytes, present);
+        }
+    } else {
+        for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+            const int row = i / CHUNKS, chunk = i % CHUNKS;
+            const bool present = first + row < limit && chunk * CHUNK < columns;
+            hetc_copy_async(hetc_chunk<E, P>(tile, row, chunk),
+                            present ? from + (first + row) * stride + chunk * CHUNK : from, present);
+        }
     }
 }
 
@@ -1481,21 +1602,30 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
     }
 }
 
-/* exp(s - m), with the shift of m made beforehand. -infinity (nothing seen yet) shifts by
+/* exp(s - m), with the shift of m made beforehand; factor: scale log2 e, of what scores lack. -infinity (nothing seen yet) shifts by
    nothing. */
-template <class E> HETC_DEVICE float hetc_shift(float m) {
-    return m == -INFINITY ? 0.0f : hetc_kind<E>::TENSOR ? m * HETC_LOG2_E : m;
+template <class E> HETC_DEVICE float hetc_shift(float m, float factor) {
+    return m == -INFINITY ? 0.0f : hetc_kind<E>::TENSOR ? m * factor : m;
 }
-template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift) {
-    return hetc_kind<E>::TENSOR ? hetc_exp2(fmaf(s, HETC_LOG2_E, -shift)) : expf(s - shift);
+template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift, float factor) {
+    return hetc_kind<E>::TENSOR ? hetc_exp2(fmaf(s, factor, -shift)) : expf(s - shift);
 }
 
-/* Row lane / 4 + 8 r of a warp's accumulators into memory: columns of a head of `size`, times
-   `scale`. add: on what is there. */
-template <int P> HETC_DEVICE void hetc_rows_put(float *to, const hetc_accumulator<P> &x, int r, int size, float scale,
+/* Row lane / 4 + 8 r of a warp's accumulators into memory, from element `at` of `array` on: columns of a
+   head of `size`, times `scale`. bf16: as that; else add: on what is there. */
+template <int P> HETC_DEVICE void hetc_rows_put(float *array, int64_t at, bool bf16, const hetc_accumulator<P> &x, int r, int size, float scale,
                                                 bool add) {
     const int column = hetc_lane() % 4 * 2;
+    float *const to = array + at;
     const bool pairs = size % 2 == 0 && (reinterpret_cast<uintptr_t>(to) & 7) == 0;
+    if (bf16) { /* size is even */
+        HETC_UNROLL
+        for (int n = 0; n < P / 8; n++)
+            if (8 * n + column < size)
+                hetc_save(hetc_as<uint16_t>(array) + at + 8 * n + column,
+                          hetc_pack<float, 2>{ { x[n][2 * r] * scale, x[n][2 * r + 1] * scale } });
+        return;
+    }
     HETC_UNROLL
     for (int n = 0; n < P / 8; n++) {
         const int c = 8 * n + column;
@@ -1529,8 +1659,8 @@ HETC_DEVICE float hetc_row_max(float x) {
 /* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the
    lane's two rows. */
 template <class E, int P, int N>
-HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, int from, const hetc_run (&seen)[2], float (&m)[2],
-                                   float (&l)[2], hetc_accumulator<P> &o) {
+HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, float factor, int from, const hetc_run (&seen)[2],
+                                   float (&m)[2], float (&l)[2], hetc_accumulator<P> &o) {
     const int column = from + hetc_lane() % 4 * 2;
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
@@ -1547,13 +1677,13 @@ HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, int from, const hetc_
         HETC_UNROLL
         for (int n = 0; n < N / 8; n++) top = fmaxf(top, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
         top = hetc_row_max(top);
-        const float shift = hetc_shift<E>(top), rescale = hetc_exp_shifted<E>(m[r], shift);
+        const float shift = hetc_shift<E>(top, factor), rescale = hetc_exp_shifted<E>(m[r], shift, factor);
         m[r] = top;
         HETC_UNROLL
         for (int n = 0; n < N / 8; n++)
             HETC_UNROLL
             for (int i = 2 * r; i < 2 * r + 2; i++) {
-                s[n][i] = hetc_exp_shifted<E>(s[n][i], shift);
+                s[n][i] = hetc_exp_shifted<E>(s[n][i], shift, factor);
                 sum += s[n][i];
             }
         l[r] = l[r] * rescale + sum;
@@ -1572,8 +1702,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         *const values = keys + 2 * STEP * PITCH;
     /* the longest first */
     const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
-    const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
-    const E *k = t.k + head / group * P, *v = t.v + head / group * P;
+    const int stride = (int)t.a.kv_heads * t.line, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
     hetc_accumulator<P> o = {};
     float m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
@@ -1585,23 +1714,29 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         seen[r] = { 0, 0 };
         if (row < t.rows) seen[r] = hetc_keys_of(t, row);
     }
-    hetc_tile_fetch<E, P>(keys, STEP, k, stride, first, t.keys);
-    hetc_tile_fetch<E, P>(values, STEP, v, stride, first, t.keys);
+    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys, t.k + key_head, stride, first, t.keys, t.columns);
+    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values, t.v + key_head, stride, first, t.keys, t.columns);
+    if (t.q != NULL)
+        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.a.heads * t.line, begin, t.rows,
+                                              t.columns);
     hetc_copy_commit();
-    hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
-                            (int)t.a.head_size, t.a.scale);
+    if (t.q == NULL)
+        hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
+                                (int)t.a.head_size, t.a.scale);
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
         hetc_copy_wait();
         __syncthreads(); /* this tile is there, and nobody still reads the other buffer */
         if (from == first) left.load(queries, own);
         if (from + STEP < last) {
-            hetc_tile_fetch<E, P>(keys + (buffer ^ STEP * PITCH), STEP, k, stride, from + STEP, t.keys);
-            hetc_tile_fetch<E, P>(values + (buffer ^ STEP * PITCH), STEP, v, stride, from + STEP, t.keys);
+            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys + (buffer ^ STEP * PITCH), t.k + key_head, stride, from + STEP,
+                                                  t.keys, t.columns);
+            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values + (buffer ^ STEP * PITCH), t.v + key_head, stride, from + STEP,
+                                                  t.keys, t.columns);
             hetc_copy_commit();
         }
         hetc_accumulator<STEP> s;
         hetc_scores<P, STEP>(s, left, keys + buffer);
-        hetc_softmax_step<E, P, STEP>(s, from, seen, m, l, o);
+        hetc_softmax_step<E, P, STEP>(s, t.factor, from, seen, m, l, o);
         hetc_mix<P, STEP>(o, s, values + buffer);
     }
     HETC_UNROLL
@@ -1611,23 +1746,29 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         if (row >= t.rows) continue;
         const int64_t at = (int64_t)row * t.a.heads + head;
         if (hetc_lane() % 4 == 0) {
-            t.a.maximum[at] = m[r];
+            t.a.maximum[at] = m[r] * t.scale;
             t.a.sum[at] = sum;
         }
-        hetc_rows_put<P>(t.a.o + at * t.a.head_size, o, r, (int)t.a.head_size, 1.0f / sum, false);
+        hetc_rows_put<P>(t.a.o, at * t.a.head_size, t.bf16, o, r, (int)t.a.head_size, 1.0f / sum, false);
     }
 }
 
 /* ---- backward: P = exp(S - m) / l, dS = P (dP - delta), dP = do v^T ---- */
 
-/* delta = rowsum(do o), a warp a row and head */
-HETC_KERNEL hetc_delta_kernel(float *delta, const float *o, const float *d_o, int64_t rows, int64_t size) {
-    const int64_t row = hetc_warp_row();
+/* t.statistic, a warp a row and head: delta = rowsum(do o). T: of o and do. */
+template <class E, class T> HETC_KERNEL hetc_statistics_kernel(hetc_attention<E> t) {
+    const int64_t row = hetc_warp_row(), size = t.a.head_size, at = row * t.a.heads + blockIdx.y;
     float sum = 0.0f;
-    if (row >= rows) return;
-    for (int64_t j = hetc_lane(); j < size; j += HETC_WARP) sum = fmaf(o[row * size + j], d_o[row * size + j], sum);
+    if (row >= t.rows) return;
+    const T *o = hetc_as<T>(t.a.o) + at * size, *d_o = hetc_as<T>(t.a.d_o) + at * size;
+    for (int64_t j = hetc_lane(); j < size; j += HETC_WARP)
+        sum = fmaf(hetc_load<1>(o + j).v[0], hetc_load<1>(d_o + j).v[0], sum);
     sum = hetc_warp_sum(sum);
-    if (hetc_lane() == 0) delta[row] = sum;
+    if (hetc_lane() != 0) return;
+    float *to = t.statistic + (int64_t)blockIdx.y * t.rows + row;
+    to[0] = hetc_shift<E>(t.a.maximum[at], HETC_LOG2_E);
+    to[t.a.heads * t.rows] = 1.0f / t.a.sum[at];
+    to[2 * t.a.heads * t.rows] = sum;
 }
 
 /* dq = scale dS k */
@@ -1639,8 +1780,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
         *const keys = outputs + ROWS * PITCH;
     E *const values = keys + 2 * STEP * PITCH;
     const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
-    const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
-    const E *k = t.k + head / group * P, *v = t.v + head / group * P;
+    const int stride = (int)t.a.kv_heads * t.line, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
     hetc_accumulator<P> dq = {};
     float shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
@@ -1648,17 +1788,17 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
-        const int64_t at = (int64_t)row * t.a.heads + head;
+        const float *statistic = t.statistic + (int64_t)head * t.rows + row;
         if (row >= t.rows) continue;
         seen[r] = hetc_keys_of(t, row);
-        shift[r] = hetc_shift<E>(t.a.maximum[at]);
-        inverse[r] = 1.0f / t.a.sum[at];
-        delta[r] = t.delta[at];
+        shift[r] = statistic[0];
+        inverse[r] = statistic[t.a.heads * t.rows];
+        delta[r] = statistic[2 * t.a.heads * t.rows];
     }
-    hetc_tile_fetch<E, P>(queries, ROWS, t.q + head * P, t.a.heads * P, begin, t.rows);
-    hetc_tile_fetch<E, P>(outputs, ROWS, t.d_o + head * P, t.a.heads * P, begin, t.rows);
-    hetc_tile_fetch<E, P>(keys, STEP, k, stride, first, t.keys);
-    hetc_tile_fetch<E, P>(values, STEP, v, stride, first, t.keys);
+    hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.a.heads * t.line, begin, t.rows, t.columns);
+    hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(outputs, t.d_o + head * t.line, t.a.heads * t.line, begin, t.rows, t.columns);
+    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys, t.k + key_head, stride, first, t.keys, t.columns);
+    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values, t.v + key_head, stride, first, t.keys, t.columns);
     hetc_copy_commit();
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
         hetc_accumulator<STEP> s, dp;
@@ -1666,8 +1806,10 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
         hetc_copy_wait();
         __syncthreads();
         if (from + STEP < last) {
-            hetc_tile_fetch<E, P>(keys + (buffer ^ STEP * PITCH), STEP, k, stride, from + STEP, t.keys);
-            hetc_tile_fetch<E, P>(values + (buffer ^ STEP * PITCH), STEP, v, stride, from + STEP, t.keys);
+            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys + (buffer ^ STEP * PITCH), t.k + key_head, stride, from + STEP,
+                                                  t.keys, t.columns);
+            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values + (buffer ^ STEP * PITCH), t.v + key_head, stride, from + STEP,
+                                                  t.keys, t.columns);
             hetc_copy_commit();
         }
         left.load(queries, own);
@@ -1680,7 +1822,8 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
             for (int e = 0; e < 4; e++) {
                 const int r = e / 2, key = from + 8 * n + hetc_lane() % 4 * 2 + e % 2;
                 const bool sees = key >= seen[r].first && key < seen[r].last;
-                s[n][e] = sees ? hetc_exp_shifted<E>(s[n][e], shift[r]) * inverse[r] * (dp[n][e] - delta[r]) : 0.0f;
+                s[n][e] = !sees ? 0.0f : hetc_exp_shifted<E>(s[n][e], shift[r], t.factor) * inverse[r] *
+                    (dp[n][e] - delta[r]);
             }
         hetc_mix<P, STEP>(dq, s, keys + buffer);
     }
@@ -1688,21 +1831,18 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     for (int r = 0; r < 2; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
         if (row < t.rows)
-            hetc_rows_put<P>(t.a.dq + ((int64_t)row * t.a.heads + head) * t.a.head_size, dq, r, (int)t.a.head_size,
-                             t.a.scale, false);
+            hetc_rows_put<P>(t.a.dq, ((int64_t)row * t.a.heads + head) * t.a.head_size, t.bf16, dq, r,
+                             (int)t.a.head_size, t.a.scale, false);
     }
 }
 
-/* What the backward needs of STEP queries besides their rows, [3][STEP] in shared memory: shift of
-   the maximum, 1 / l, delta. */
+/* t.statistic of STEP queries of a head, [3][STEP] in shared memory. */
 template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, const hetc_attention<E> &t, int first,
                                                                     int head) {
-    for (int i = (int)threadIdx.x; i < STEP; i += (int)blockDim.x) {
-        const int64_t at = (int64_t)(first + i) * t.a.heads + head;
-        const bool present = first + i < t.rows;
-        to[i] = present ? hetc_shift<E>(t.a.maximum[at]) : 0.0f;
-        to[STEP + i] = present ? 1.0f / t.a.sum[at] : 0.0f;
-        to[2 * STEP + i] = present ? t.delta[at] : 0.0f;
+    const int which = (int)threadIdx.x / STEP, row = first + (int)threadIdx.x % STEP;
+    for (int i = which; i < 3; i += (int)blockDim.x / STEP) {
+        const float *from = t.statistic + (i * t.a.heads + head) * t.rows;
+        hetc_copy_float_async(to + i * STEP + (int)threadIdx.x % STEP, row < t.rows ? from + row : from, row < t.rows);
     }
 }
 
@@ -1718,60 +1858,75 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
     float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][3][STEP] */
     const int kv_head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)blockIdx.x * ROWS,
               group = (int)(t.a.heads / t.a.kv_heads);
-    const int64_t stride = t.a.heads * P;
+    const int64_t stride = t.a.heads * t.line;
     const int first = hetc_queries_of(t, begin).first,
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
-    const int steps = last > first ? (last - first + STEP - 1) / STEP : 0;
     hetc_accumulator<P> dk = {}, dv = {};
     hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
-    if (steps == 0) return;
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
         const int key = begin + own + hetc_lane() / 4 + 8 * r;
         if (key < t.keys) seen[r] = hetc_queries_of(t, key);
     }
-    hetc_tile_fetch<E, P>(keys, ROWS, t.k + kv_head * P, t.a.kv_heads * P, begin, t.keys);
-    hetc_tile_fetch<E, P>(values, ROWS, t.v + kv_head * P, t.a.kv_heads * P, begin, t.keys);
-    for (int i = -1; i < steps * group; i++) { /* fetches step i + 1, uses step i */
-        const int next = i + 1, head = kv_head * group + next / steps, at = first + next % steps * STEP, to = next % 2;
-        if (i >= 0) {
+    /* fetches the queries from `next` on of head `head`, uses those that were fetched before, from `at` on */
+    int head = kv_head * group, next = first, at = first, to = 0, used = 0;
+    const int end = last > first ? head + group : head;
+    if (head < end) {
+        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(keys, t.k + kv_head * t.line, t.a.kv_heads * t.line, begin, t.keys,
+                                              t.columns);
+        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(values, t.v + kv_head * t.line, t.a.kv_heads * t.line, begin, t.keys,
+                                              t.columns);
+    }
+    HETC_ROLLED
+    for (int open = head < end; open || used; to ^= 1) {
+        if (used) {
             hetc_copy_wait();
             __syncthreads();
         }
-        if (next < steps * group) {
-            hetc_tile_fetch<E, P>(queries + to * STEP * PITCH, STEP, t.q + head * P, stride, at, t.rows);
-            hetc_tile_fetch<E, P>(outputs + to * STEP * PITCH, STEP, t.d_o + head * P, stride, at, t.rows);
-            hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, at, head);
+        const int fetched = next;
+        if (open) {
+            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(queries + to * STEP * PITCH, t.q + head * t.line, stride, next,
+                                                  t.rows, t.columns);
+            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(outputs + to * STEP * PITCH, t.d_o + head * t.line, stride, next,
+                                                  t.rows, t.columns);
+            hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, next, head);
             hetc_copy_commit();
+            next += STEP;
+            if (next >= last) { next = first; head++; }
         }
-        if (i < 0) continue;
-        E *const q = queries + i % 2 * STEP * PITCH, *const d_o = outputs + i % 2 * STEP * PITCH;
-        const float *const statistic = statistics + i % 2 * 3 * STEP;
-        hetc_accumulator<STEP> p, ds;
-        hetc_left<E, P> left;
-        left.load(keys, own);
-        hetc_scores<P, STEP>(p, left, q);
-        left.load(values, own);
-        hetc_scores<P, STEP>(ds, left, d_o);
-        HETC_UNROLL
-        for (int n = 0; n < STEP / 8; n++)
+        if (used) {
+            E *const q = queries + (to ^ 1) * STEP * PITCH, *const d_o = outputs + (to ^ 1) * STEP * PITCH;
+            const float *const statistic = statistics + (to ^ 1) * 3 * STEP;
+            hetc_accumulator<STEP> p, ds;
+            hetc_left<E, P> left;
+            left.load(keys, own);
+            hetc_scores<P, STEP>(p, left, q);
+            left.load(values, own);
+            hetc_scores<P, STEP>(ds, left, d_o);
             HETC_UNROLL
-            for (int e = 0; e < 4; e++) {
-                const int column = 8 * n + hetc_lane() % 4 * 2 + e % 2, query = first + i % steps * STEP + column;
-                const bool sees = query >= seen[e / 2].first && query < seen[e / 2].last;
-                p[n][e] = sees ? hetc_exp_shifted<E>(p[n][e], statistic[column]) * statistic[STEP + column] : 0.0f;
-                ds[n][e] = sees ? p[n][e] * (ds[n][e] - statistic[2 * STEP + column]) : 0.0f;
-            }
-        hetc_mix<P, STEP>(dv, p, d_o);
-        hetc_mix<P, STEP>(dk, ds, q);
+            for (int n = 0; n < STEP / 8; n++)
+                HETC_UNROLL
+                for (int e = 0; e < 4; e++) {
+                    const int column = 8 * n + hetc_lane() % 4 * 2 + e % 2, query = at + column;
+                    const bool sees = query >= seen[e / 2].first && query < seen[e / 2].last;
+                    p[n][e] = !sees ? 0.0f : hetc_exp_shifted<E>(p[n][e], statistic[column], t.factor) *
+                        statistic[STEP + column];
+                    ds[n][e] = sees ? p[n][e] * (ds[n][e] - statistic[2 * STEP + column]) : 0.0f;
+                }
+            hetc_mix<P, STEP>(dv, p, d_o);
+            hetc_mix<P, STEP>(dk, ds, q);
+        }
+        at = fetched;
+        used = open;
+        open = head < end;
     }
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
         const int key = begin + own + hetc_lane() / 4 + 8 * r, size = (int)t.a.head_size;
-        const int64_t at = ((int64_t)(t.key_begin + key) * t.a.kv_heads + kv_head) * size;
-        if (key >= t.keys) continue;
-        hetc_rows_put<P>(t.a.dk + at, dk, r, size, 1.0f, true);
-        hetc_rows_put<P>(t.a.dv + at, dv, r, size, 1.0f, true);
+        const int64_t to_key = ((int64_t)(t.key_begin + key) * t.a.kv_heads + kv_head) * size;
+        if (key >= t.keys || (last <= first && !t.bf16)) continue;
+        hetc_rows_put<P>(t.a.dk, to_key, t.bf16, dk, r, size, t.scale, true);
+        hetc_rows_put<P>(t.a.dv, to_key, t.bf16, dv, r, size, 1.0f, true);
     }
 }
 
@@ -1827,23 +1982,47 @@ static int64_t hetc_first_key(const het_attention_args *a) {
     return a->window > 0 && behind > first ? behind : first;
 }
 
+/* What the kernels read where it is bf16 already, or the pieces of the workspace it is packed into. */
+template <class E, int P> static het_result hetc_attention_operands(void *self, het_queue *queue, int backward,
+                                                                    hetc_attention<E> *t) {
+    const het_attention_args *a = &t->a;
+    const int64_t lines = t->keys * a->kv_heads, queries = t->rows * a->heads;
+    const int64_t offset = t->key_begin * a->kv_heads * a->head_size;
+    E *const k = static_cast<E *>(a->workspace), *const v = k + lines * P, *const q = v + lines * P;
+    E *const d_o = q + queries * P;
+    t->statistic = reinterpret_cast<float *>(t->bf16 ? k : d_o + queries * P);
+    if (t->bf16) {
+        t->q = reinterpret_cast<const E *>(a->q);
+        t->k = reinterpret_cast<const E *>(a->k) + offset;
+        t->v = reinterpret_cast<const E *>(a->v) + offset;
+        t->d_o = reinterpret_cast<const E *>(a->d_o);
+        t->line = t->columns = (int)a->head_size;
+        t->scale = a->scale;
+        t->factor = a->scale * HETC_LOG2_E;
+        return HET_OK;
+    }
+    t->q = backward ? q : NULL;
+    t->k = k;
+    t->v = v;
+    t->d_o = d_o;
+    t->line = t->columns = P;
+    t->scale = 1.0f;
+    t->factor = HETC_LOG2_E;
+    HETC_TRY((hetc_heads_pack<E, P>(self, queue, k, a->k + offset, lines, a->head_size, 1.0f)));
+    HETC_TRY((hetc_heads_pack<E, P>(self, queue, v, a->v + offset, lines, a->head_size, 1.0f)));
+    if (!backward) return HET_OK;
+    HETC_TRY((hetc_heads_pack<E, P>(self, queue, q, a->q, queries, a->head_size, a->scale)));
+    return hetc_heads_pack<E, P>(self, queue, d_o, a->d_o, queries, a->head_size, 1.0f);
+}
+
 template <class E, int P> static het_result hetc_attention_run(void *self, het_queue *queue,
-                                                               const het_attention_args *a, int backward) {
+                                                               const het_attention_args *a, int32_t bf16,
+                                                               int backward) {
     typedef hetc_tiles<E, P> tiles;
     const size_t pitch = hetc_tile<E, P>::PITCH;
     const int64_t rows = a->view->row_end - a->view->row_begin, key_begin = hetc_first_key(a),
                   keys = a->view->row_end - key_begin;
-    E *const k = static_cast<E *>(a->workspace), *const v = k + keys * a->kv_heads * P,
-        *const q = v + keys * a->kv_heads * P;
-    E *const d_o = q + rows * a->heads * P;
-    float *const delta = reinterpret_cast<float *>(d_o + rows * a->heads * P);
-    const int64_t offset = key_begin * a->kv_heads * a->head_size, lines = keys * a->kv_heads;
     hetc_attention<E> t;
-    t.q = q;
-    t.k = k;
-    t.v = v;
-    t.d_o = d_o;
-    t.delta = delta;
     t.a = hetc_without_view(a);
     /* sees the same, and counts as an int */
     if (a->window > 2 * a->view->tokens + 2) t.a.window = 2 * a->view->tokens + 2;
@@ -1854,16 +2033,16 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.row_begin = (int)a->view->row_begin;
     t.row_end = (int)a->view->row_end;
     t.key_begin = (int)key_begin;
-    HETC_TRY((hetc_heads_pack<E, P>(self, queue, k, a->k + offset, lines, a->head_size, 1.0f)));
-    HETC_TRY((hetc_heads_pack<E, P>(self, queue, v, a->v + offset, lines, a->head_size, 1.0f)));
+    t.bf16 = bf16 != 0;
+    HETC_TRY((hetc_attention_operands<E, P>(self, queue, backward, &t)));
     if (!backward)
         return HETC_LAUNCH(self, queue, (hetc_attention_forward_kernel<E, P, tiles::FORWARD_ROWS, tiles::FORWARD_STEP>),
                            hetc_grid(hetc_ceil_div(rows, tiles::FORWARD_ROWS), a->heads), 2 * tiles::FORWARD_ROWS,
                            (tiles::FORWARD_ROWS + 4 * tiles::FORWARD_STEP) * pitch * sizeof(E), t);
-    HETC_TRY((hetc_heads_pack<E, P>(self, queue, q, a->q, rows * a->heads, a->head_size, a->scale)));
-    HETC_TRY((hetc_heads_pack<E, P>(self, queue, d_o, a->d_o, rows * a->heads, a->head_size, 1.0f)));
-    HETC_TRY(HETC_LAUNCH(self, queue, hetc_delta_kernel, hetc_grid(hetc_ceil_div(rows * a->heads, HETC_WARPS), 1),
-                         HETC_THREADS, 0, delta, a->o, a->d_o, rows * a->heads, a->head_size));
+    void (*const statistics)(hetc_attention<E>) = bf16 ? hetc_statistics_kernel<E, uint16_t> :
+                                                  hetc_statistics_kernel<E, float>;
+    HETC_TRY(HETC_LAUNCH(self, queue, statistics, hetc_grid(hetc_ceil_div(rows, HETC_WARPS), a->heads), HETC_THREADS,
+                         0, t));
     HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, tiles::QUERIES_ROWS, tiles::QUERIES_STEP>),
                          hetc_grid(hetc_ceil_div(rows, tiles::QUERIES_ROWS), a->heads), 2 * tiles::QUERIES_ROWS,
                          (2 * tiles::QUERIES_ROWS + 4 * tiles::QUERIES_STEP) * pitch * sizeof(E), t));
@@ -1878,60 +2057,62 @@ static int64_t hetc_padded_head(het_dtype compute, int64_t size) {
     return size <= 64 ? 64 : size <= 96 && compute == HET_BF16 ? 96 : 128;
 }
 
-static size_t hetc_attention_workspace(const het_attention_args *a, int backward) {
+static size_t hetc_attention_workspace(const het_attention_args *a, int32_t bf16, int backward) {
     const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float);
     const size_t size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
     const size_t rows = (size_t)(a->view->row_end - a->view->row_begin), keys = (size_t)a->view->row_end;
-    const size_t queries = rows * (size_t)a->heads;
-    return 2 * keys * (size_t)a->kv_heads * size + (backward ? queries * (2 * size + sizeof(float)) : 0);
+    const size_t queries = rows * (size_t)a->heads, statistics = backward ? 3 * queries * sizeof(float) : 0;
+    if (bf16) return statistics;
+    return 2 * keys * (size_t)a->kv_heads * size + (backward ? 2 * queries * size : 0) + statistics;
 }
 
-static het_result hetc_attend(void *self, het_queue *queue, const het_attention_args *a, int backward) {
+static het_result hetc_attend(void *self, het_queue *queue, const het_attention_args *a, int32_t bf16, int backward) {
     const int64_t rows = a->view->row_end - a->view->row_begin, size = a->head_size;
     char text[128];
     HETC_TRY(hetc_shape(self, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0 &&
                         a->window >= 0
                         && a->view->tokens <= INT32_MAX / 8
-                        && (a->causal || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens)), rows,
+                        && ((a->causal && !bf16) || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens))
+                        && (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v))), rows,
                         a->heads * size, __LINE__));
     if (size > 128) {
         snprintf(text, sizeof text, "attention: head size %lld, the limit is 128", (long long)size);
         return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, __LINE__);
     }
-    if (a->workspace_size < hetc_attention_workspace(a, backward)) {
+    if (a->workspace_size < hetc_attention_workspace(a, bf16, backward)) {
         snprintf(text, sizeof text, "attention: workspace of %zu bytes, %zu needed", a->workspace_size,
-                 hetc_attention_workspace(a, backward));
+                 hetc_attention_workspace(a, bf16, backward));
         return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, __LINE__);
     }
     if (rows == 0) return HET_OK;
     if (a->compute == HET_BF16) {
-        if (size <= 64) return hetc_attention_run<uint16_t, 64>(self, queue, a, backward);
-        if (size <= 96) return hetc_attention_run<uint16_t, 96>(self, queue, a, backward);
-        return hetc_attention_run<uint16_t, 128>(self, queue, a, backward);
+        if (size <= 64) return hetc_attention_run<uint16_t, 64>(self, queue, a, bf16, backward);
+        if (size <= 96) return hetc_attention_run<uint16_t, 96>(self, queue, a, bf16, backward);
+        return hetc_attention_run<uint16_t, 128>(self, queue, a, bf16, backward);
     }
-    if (hetc_allows_tf32(self) && size <= 64) return hetc_attention_run<hetc_tf32, 64>(self, queue, a, backward);
-    if (hetc_allows_tf32(self)) return hetc_attention_run<hetc_tf32, 128>(self, queue, a, backward);
-    if (size <= 64) return hetc_attention_run<float, 64>(self, queue, a, backward);
-    return hetc_attention_run<float, 128>(self, queue, a, backward);
+    if (hetc_allows_tf32(self) && size <= 64) return hetc_attention_run<hetc_tf32, 64>(self, queue, a, bf16, backward);
+    if (hetc_allows_tf32(self)) return hetc_attention_run<hetc_tf32, 128>(self, queue, a, bf16, backward);
+    if (size <= 64) return hetc_attention_run<float, 64>(self, queue, a, bf16, backward);
+    return hetc_attention_run<float, 128>(self, queue, a, bf16, backward);
 }
 
 /* Every op but the linear ones and copies. */
 static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     switch (op->kind) {
-    case HET_OP_NORM_FORWARD: return hetc_norm_forward(self, queue, &op->u.norm);
-    case HET_OP_NORM_BACKWARD_INPUT: return hetc_norm_backward_input(self, queue, &op->u.norm);
-    case HET_OP_NORM_BACKWARD_WEIGHT: return hetc_norm_backward_weight(self, queue, &op->u.norm);
-    case HET_OP_ROTARY_FORWARD: return hetc_rotary(self, queue, &op->u.rotary, 1.0f);
-    case HET_OP_ROTARY_BACKWARD: return hetc_rotary(self, queue, &op->u.rotary, -1.0f);
-    case HET_OP_ATTENTION_FORWARD: return hetc_attend(self, queue, &op->u.attention, 0);
-    case HET_OP_ATTENTION_BACKWARD: return hetc_attend(self, queue, &op->u.attention, 1);
-    case HET_OP_ACTIVATION_FORWARD: return hetc_activate(self, queue, &op->u.activation, 0);
-    case HET_OP_ACTIVATION_BACKWARD: return hetc_activate(self, queue, &op->u.activation, 1);
+    case HET_OP_NORM_FORWARD: return hetc_norm_forward(self, queue, &op->u.norm, op->bf16);
+    case HET_OP_NORM_BACKWARD_INPUT: return hetc_norm_backward_input(self, queue, &op->u.norm, op->bf16);
+    case HET_OP_NORM_BACKWARD_WEIGHT: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16);
+    case HET_OP_ROTARY_FORWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16, 1.0f);
+    case HET_OP_ROTARY_BACKWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16, -1.0f);
+    case HET_OP_ATTENTION_FORWARD: return hetc_attend(self, queue, &op->u.attention, op->bf16, 0);
+    case HET_OP_ATTENTION_BACKWARD: return hetc_attend(self, queue, &op->u.attention, op->bf16, 1);
+    case HET_OP_ACTIVATION_FORWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16, 0);
+    case HET_OP_ACTIVATION_BACKWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16, 1);
     case HET_OP_EMBEDDING_FORWARD: return hetc_embedding_forward(self, queue, &op->u.embedding);
     case HET_OP_EMBEDDING_BACKWARD_WEIGHT: return hetc_embedding_backward_weight(self, queue, &op->u.embedding);
-    case HET_OP_DROPOUT_FORWARD: return hetc_dropout_forward(self, queue, &op->u.dropout);
-    case HET_OP_DROPOUT_BACKWARD: return hetc_dropout_backward(self, queue, &op->u.dropout);
-    case HET_OP_CROSS_ENTROPY: return hetc_cross_entropy(self, queue, &op->u.cross_entropy);
+    case HET_OP_DROPOUT_FORWARD: return hetc_dropout_forward(self, queue, &op->u.dropout, op->bf16);
+    case HET_OP_DROPOUT_BACKWARD: return hetc_dropout_backward(self, queue, &op->u.dropout, op->bf16);
+    case HET_OP_CROSS_ENTROPY: return hetc_cross_entropy(self, queue, &op->u.cross_entropy, op->bf16);
     case HET_OP_ACCUMULATE: return hetc_accumulate(self, queue, &op->u.accumulate);
     case HET_OP_SUM_SQUARES: return hetc_sum_squares(self, queue, &op->u.sum_squares);
     case HET_OP_VERDICT: return hetc_verdict(self, queue, &op->u.verdict);
@@ -1946,7 +2127,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
 static size_t hetc_rows_workspace(const het_op *op) {
     if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT) return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width);
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
-        return hetc_attention_workspace(&op->u.attention, op->kind == HET_OP_ATTENTION_BACKWARD);
+        return hetc_attention_workspace(&op->u.attention, op->bf16, op->kind == HET_OP_ATTENTION_BACKWARD);
     return 0;
 }
 
@@ -2369,7 +2550,7 @@ static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph) {
 typedef struct hetc_product_key {
     int64_t m, n, k, lda, ldb, ldd;
     int32_t transpose_a, transpose_b; /* cublasOperation_t */
-    int32_t bf16, bias;               /* bias: its alignment, 0: none */
+    int32_t bf16, bf16_d, bias;       /* of a and b; of d, aux and bias. bias: its alignment, 0: none */
     int32_t align_a, align_b, align_d; /* bytes: the largest power of two up to 64, the core's alignment, that divides the address */
     int32_t gelu;                     /* hetc_gelu */
     int32_t used;
@@ -2387,13 +2568,12 @@ typedef struct hetc_product {
 
 typedef struct hetc_product_call {
     hetc_product_key key;
-    const void *a, *b;
-    const float *bias;
-    float *d;
-    const float *aux; /* what GELU is taken of, as large as d: forward it is written. key.gelu */
+    const void *a, *b, *bias;
+    void *d;
+    const void *aux; /* what GELU is taken of, as large as d: forward it is written. key.gelu */
     int refused;     /* hetc_multiply: nothing has been done, the product has to go without GELU */
     float beta;      /* d = a b + beta d */
-    float *scratch;  /* for timing, as large as d; NULL: d may be overwritten */
+    void *scratch;   /* for timing, as large as d; NULL: d may be overwritten */
     void *workspace; /* [HETC_BLAS_WORKSPACE], aligned to 256 */
 } hetc_product_call;
 
@@ -2457,7 +2637,7 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
 
 /* A product with GELU that the library refuses at its first run counts as refused from then on. */
 static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, hetc_product *p,
-                                   const hetc_product_call *c, float *d, const cublasLtMatmulAlgo_t *algorithm) {
+                                   const hetc_product_call *c, void *d, const cublasLtMatmulAlgo_t *algorithm) {
     const float one = 1.0f;
     const cublasStatus_t status = cublasLtMatmul(device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, d, p->d,
                                                  d, p->d, algorithm, c->workspace, HETC_BLAS_WORKSPACE, stream);
@@ -2472,7 +2652,8 @@ static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, het
 static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream, hetc_product *p,
                                        const hetc_product_call *c, const cublasLtMatmulHeuristicResult_t *candidate,
                                        int candidates) {
-    float *d = c->scratch != nullptr ? c->scratch : c->d, best = 0.0f, milliseconds;
+    void *d = c->scratch != nullptr ? c->scratch : c->d;
+    float best = 0.0f, milliseconds;
     for (int i = 0; i < candidates; i++) {
         HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo)); /* its first run loads it */
         if (p->refused) return HET_OK;
@@ -2529,7 +2710,7 @@ static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, he
                                                    k, key->lda));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k :
                                                    n, key->ldb));
-    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->d, CUDA_R_32F, m, n, key->ldd));
+    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->d, key->bf16_d ? CUDA_R_16BF : CUDA_R_32F, m, n, key->ldd));
     p->key = *key;
     HETC_TRY(hetc_candidates(device, p, timed ? HETC_ALGORITHMS : 1, candidate, &candidates));
     if (p->refused) return HET_OK;
@@ -2607,29 +2788,29 @@ static size_t hetc_rounded_bytes(int64_t rows, int64_t columns) {
 }
 
 /* A block a row; pitch is a multiple of 8. */
-HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t pitch) {
-    const float *row = from + (int64_t)blockIdx.x * columns;
+HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t given, int64_t pitch) {
+    const float *row = from + (int64_t)blockIdx.x * given;
     for (int64_t j = 2 * threadIdx.x; j < pitch; j += 2 * HETC_THREADS) {
         const uint32_t pair = hetc_bf16_pair(j < columns ? row[j] : 0.0f, j + 1 < columns ? row[j + 1] : 0.0f);
         hetc_put(to + blockIdx.x * pitch + j, hetc_pack<uint16_t, 2>{ { (uint16_t)pair, (uint16_t)(pair >> 16) } });
     }
 }
 
-/* to [rows][pitch] = bf16(from [rows][columns]), 0 from `columns` on. */
+/* to [rows][pitch] = bf16(from [rows][columns], `given` elements apart), 0 from `columns` on. */
 static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *to, const float *from, int64_t rows,
-                                  int64_t columns, int64_t pitch) {
-    if (pitch == columns) return hetc_to_bf16(device, queue, to, from, rows * pitch);
+                                  int64_t columns, int64_t given, int64_t pitch) {
+    if (pitch == columns && given == columns) return hetc_to_bf16(device, queue, to, from, rows * pitch);
     return HETC_LAUNCH(device, queue, hetc_round_rows_kernel, hetc_grid(rows, 1), HETC_THREADS, 0,
-                       static_cast<uint16_t *>(to), from, columns, pitch);
+                       static_cast<uint16_t *>(to), from, columns, given, pitch);
 }
 
-/* A row-major matrix as an operand: itself, or rounded to bf16 into `to`. *pitch gets the elements
-   from row to row. */
-static het_result hetc_operand(hetc_device *device, het_queue *queue, int bf16, const float *from, int64_t rows,
-                               int64_t columns, void *to, const void **operand, int64_t *pitch) {
-    *operand = bf16 ? to : from;
-    *pitch = bf16 ? hetc_pitch(columns) : columns;
-    return bf16 ? hetc_round_rows(device, queue, to, from, rows, columns, *pitch) : HET_OK;
+/* A row-major matrix as an operand: itself where it is what the product takes, or rounded to bf16 into
+   `to`. given: elements from row to row; *pitch gets those of the operand. */
+static het_result hetc_operand(hetc_device *device, het_queue *queue, int round, const float *from, int64_t rows,
+                               int64_t columns, int64_t given, void *to, const void **operand, int64_t *pitch) {
+    *operand = round ? to : from;
+    *pitch = round ? hetc_pitch(columns) : given;
+    return round ? hetc_round_rows(device, queue, to, from, rows, columns, given, *pitch) : HET_OK;
 }
 
 static het_result hetc_linear_check(hetc_device *device, const char *op, const het_linear_args *a) {
@@ -2656,7 +2837,7 @@ static int64_t hetc_widest(const het_linear_args *a) {
 /* The product d with GELU, forward or backward, of `aux`; *fused: it has been done. Its buffers lie
    as cuBLASLt wants them (EPILOGUE_AUX_LD). */
 static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain,
-                                     hetc_gelu gelu, float *d, const float *aux, het_activation kind, int *fused) {
+                                     hetc_gelu gelu, void *d, const void *aux, het_activation kind, int *fused) {
     hetc_product_call c = *plain;
     *fused = 0;
     if (kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
@@ -2671,45 +2852,57 @@ static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, cons
 
 /* ---- the ops ---- */
 
+static int64_t hetc_part_pitch(const het_linear_part *part) { return part->pitch != 0 ? part->pitch : part->out; }
+
+/* A part's bias for d: in bf16 it is rounded into `to` first. */
+static het_result hetc_part_bias(hetc_device *device, het_queue *queue, const het_linear_part *part, void *to,
+                                 hetc_product_call *c) {
+    c->bias = c->key.bf16_d && part->bias != nullptr ? to : part->bias;
+    return c->bias == to && to != nullptr ? hetc_to_bf16(device, queue, to, part->bias, part->out) : HET_OK;
+}
+
 /* `f`: the activation of the first part's y, or NULL. */
-static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a,
+static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a, int32_t types,
                                       const het_activation_args *f) {
     int fused = 0;
     hetc_device *device = hetc_self(self);
-    const int bf16 = a->compute == HET_BF16;
+    const int bf16 = a->compute == HET_BF16, round_x = bf16 && (types & HET_BF16_X) == 0;
     hetc_space space = hetc_space_of(a->workspace);
     hetc_product_call c;
-    void *x, *w;
+    void *x, *w, *bias;
     HETC_TRY(hetc_linear_check(device, "linear_forward", a));
     if (a->rows == 0) return HET_OK;
     memset(&c, 0, sizeof c);
     c.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
-    x = bf16 ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
+    x = round_x ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
     w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_widest(a), a->in)) : nullptr;
+    bias = hetc_take(&space, 2 * hetc_elements(1, hetc_widest(a)));
     c.key.bf16 = bf16;
+    c.key.bf16_d = (types & HET_BF16_Y) != 0;
     c.key.n = a->rows;
     c.key.k = a->in;
     c.key.transpose_a = CUBLAS_OP_T;
-    HETC_TRY(hetc_operand(device, queue, bf16, a->x, a->rows, a->in, x, &c.b, &c.key.ldb));
+    HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &c.b, &c.key.ldb));
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
-        HETC_TRY(hetc_operand(device, queue, bf16, part->w, part->out, a->in, w, &c.a, &c.key.lda));
-        c.key.m = c.key.ldd = part->out;
-        c.bias = part->bias;
+        HETC_TRY(hetc_operand(device, queue, bf16, part->w, part->out, a->in, a->in, w, &c.a, &c.key.lda));
+        HETC_TRY(hetc_part_bias(device, queue, part, bias, &c));
+        c.key.m = part->out;
+        c.key.ldd = hetc_part_pitch(part);
         c.d = part->y;
         if (f != nullptr)
             HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return f != nullptr && !fused ? hetc_activate(self, queue, f, 0) : HET_OK;
+    return f != nullptr && !fused ? hetc_activate(self, queue, f, types & HET_BF16_Y, 0) : HET_OK;
 }
 
 /* `f`: the activation behind the layer's x, or NULL. */
-static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a,
+static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a, int32_t types,
                                              const het_activation_args *f) {
     int fused = 0;
     hetc_device *device = hetc_self(self);
-    const int bf16 = a->compute == HET_BF16;
+    const int bf16 = a->compute == HET_BF16, round_dy = bf16 && (types & HET_BF16_DY) == 0;
     hetc_space space = hetc_space_of(a->workspace);
     hetc_product_call c;
     void *dy, *w;
@@ -2717,25 +2910,26 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
     if (a->rows == 0) return HET_OK;
     memset(&c, 0, sizeof c);
     c.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
-    if ((device->options & HET_CUDA_TIMED) != 0)
-        c.scratch = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(a->rows, a->in)));
-    dy = bf16 ? hetc_take(&space, hetc_rounded_bytes(a->rows, hetc_widest(a))) : nullptr;
+    if ((device->options & HET_CUDA_TIMED) != 0) c.scratch = hetc_take(&space, 4 * hetc_elements(a->rows, a->in));
+    dy = round_dy ? hetc_take(&space, hetc_rounded_bytes(a->rows, hetc_widest(a))) : nullptr;
     w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_widest(a), a->in)) : nullptr;
     c.key.bf16 = bf16;
+    c.key.bf16_d = (types & HET_BF16_DX) != 0;
     c.key.m = c.key.ldd = a->in;
     c.key.n = a->rows;
     c.d = a->dx;
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
-        HETC_TRY(hetc_operand(device, queue, bf16, part->w, part->out, a->in, w, &c.a, &c.key.lda));
-        HETC_TRY(hetc_operand(device, queue, bf16, part->dy, a->rows, part->out, dy, &c.b, &c.key.ldb));
+        HETC_TRY(hetc_operand(device, queue, bf16, part->w, part->out, a->in, a->in, w, &c.a, &c.key.lda));
+        HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, hetc_part_pitch(part), dy, &c.b,
+                              &c.key.ldb));
         c.key.k = part->out;
         c.beta = p > 0 ? 1.0f : 0.0f;
         if (f != nullptr)
             HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return f != nullptr && !fused ? hetc_activate(self, queue, f, 1) : HET_OK;
+    return f != nullptr && !fused ? hetc_activate(self, queue, f, types & HET_BF16_DX, 1) : HET_OK;
 }
 
 /* What dW's products of one call share. */
@@ -2789,9 +2983,10 @@ static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *
     return HET_OK;
 }
 
-static het_result hetc_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a) {
+static het_result hetc_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a, int32_t types) {
     hetc_device *device = hetc_self(self);
-    const int bf16 = a->compute == HET_BF16;
+    const int bf16 = a->compute == HET_BF16, round_x = bf16 && (types & HET_BF16_X) == 0,
+              round_dy = bf16 && (types & HET_BF16_DY) == 0;
     const int64_t widest = hetc_widest(a);
     hetc_space space = hetc_space_of(a->workspace);
     hetc_weight_job job;
@@ -2808,22 +3003,25 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     job.call.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
     term = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(widest, a->in)));
     sums = hetc_take(&space, hetc_columns_workspace(a->rows, widest));
-    x = bf16 ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
-    dy = bf16 ? hetc_take(&space, hetc_rounded_bytes(a->rows, widest)) : nullptr;
-    HETC_TRY(hetc_operand(device, queue, bf16, a->x, a->rows, a->in, x, &job.x, &job.x_pitch));
+    x = round_x ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
+    dy = round_dy ? hetc_take(&space, hetc_rounded_bytes(a->rows, widest)) : nullptr;
+    HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &job.x, &job.x_pitch));
     for (int64_t p = 0; p < a->parts; p++) {
-        HETC_TRY(hetc_operand(device, queue, bf16, a->part[p].dy, a->rows, a->part[p].out, dy, &job.dy, &job.dy_pitch));
-        HETC_TRY(hetc_weight_part(&job, &a->part[p], term));
-        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, a->part[p].out, a->part[p].dy, a->part[p].dbias,
+        const het_linear_part *part = &a->part[p];
+        const int64_t pitch = hetc_part_pitch(part);
+        HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, pitch, dy, &job.dy, &job.dy_pitch));
+        HETC_TRY(hetc_weight_part(&job, part, term));
+        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
                                   sums));
     }
     return HET_OK;
 }
 
 /* Bytes of the three ops above, with room for the alignment of the first piece. */
-static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const het_linear_args *a) {
+static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const het_linear_args *a, int32_t types) {
     const int64_t widest = hetc_widest(a);
     size_t bytes = 256 + hetc_round_up(HETC_BLAS_WORKSPACE);
+    if (kind == HET_OP_LINEAR_FORWARD) bytes += hetc_round_up(2 * hetc_elements(1, widest));
     if (kind == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0)
         bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
     if (kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
@@ -2831,8 +3029,8 @@ static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const
             widest));
     if (a->compute != HET_BF16) return bytes;
     if (kind != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(widest, a->in);
-    if (kind != HET_OP_LINEAR_BACKWARD_INPUT) bytes += hetc_rounded_bytes(a->rows, a->in);
-    if (kind != HET_OP_LINEAR_FORWARD) bytes += hetc_rounded_bytes(a->rows, widest);
+    if (kind != HET_OP_LINEAR_BACKWARD_INPUT && (types & HET_BF16_X) == 0) bytes += hetc_rounded_bytes(a->rows, a->in);
+    if (kind != HET_OP_LINEAR_FORWARD && (types & HET_BF16_DY) == 0) bytes += hetc_rounded_bytes(a->rows, widest);
     return bytes;
 }
 
@@ -2914,11 +3112,20 @@ static het_result hetc_create_with(const het_device_config *config, int32_t opti
 
 static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 
-/* Weights are floats, sums are added to, and the first weights come from the host. */
+/* Floats of logits at a time: 1 GiB. */
+#define HETC_LOGITS (INT64_C(1) << 28)
+
+/* Weights are floats, sums are added to, and the first weights come from the host. Heads in bf16 are
+   whole chunks of 16 bytes. */
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     (void)self;
     if (op->kind == HET_OP_NORMAL || op->kind == HET_OP_MUON_MOMENTUM || op->kind == HET_OP_MUON_UPDATE) return 0;
+    if (op->bf16 && (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD))
+        return op->u.attention.head_size % 8 == 0 && op->u.attention.head_size <= 128;
+    if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT)) return 0;
+    if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
+        return op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 64);
     if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr;
     return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
 }
@@ -2926,7 +3133,7 @@ static int32_t hetc_supports(void *self, const het_op *op) {
 static size_t hetc_workspace(void *self, const het_op *op) {
     if (op->kind == HET_OP_LINEAR_FORWARD || op->kind == HET_OP_LINEAR_BACKWARD_INPUT ||
         op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        return hetc_linear_workspace(hetc_self(self), op->kind, &op->u.linear);
+        return hetc_linear_workspace(hetc_self(self), op->kind, &op->u.linear, op->bf16);
     return hetc_rows_workspace(op);
 }
 
@@ -2934,13 +3141,13 @@ static het_result hetc_op(void *self, het_queue *queue, const het_op *op) {
     const het_linear_args *linear = &op->u.linear;
     const het_linear_activation_args *both = &op->u.linear_activation;
     switch (op->kind) {
-    case HET_OP_LINEAR_FORWARD: return hetc_linear_forward(self, queue, linear, nullptr);
-    case HET_OP_LINEAR_BACKWARD_INPUT: return hetc_linear_backward_input(self, queue, linear, nullptr);
-    case HET_OP_LINEAR_BACKWARD_WEIGHT: return hetc_linear_backward_weight(self, queue, linear);
+    case HET_OP_LINEAR_FORWARD: return hetc_linear_forward(self, queue, linear, op->bf16, nullptr);
+    case HET_OP_LINEAR_BACKWARD_INPUT: return hetc_linear_backward_input(self, queue, linear, op->bf16, nullptr);
+    case HET_OP_LINEAR_BACKWARD_WEIGHT: return hetc_linear_backward_weight(self, queue, linear, op->bf16);
     case HET_OP_LINEAR_ACTIVATION_FORWARD:
-        return hetc_linear_forward(self, queue, &both->linear, &both->activation);
+        return hetc_linear_forward(self, queue, &both->linear, op->bf16, &both->activation);
     case HET_OP_LINEAR_ACTIVATION_BACKWARD:
-        return hetc_linear_backward_input(self, queue, &both->linear, &both->activation);
+        return hetc_linear_backward_input(self, queue, &both->linear, op->bf16, &both->activation);
     case HET_OP_COPY_IN: return hetc_copy_in(self, queue, &op->u.copy);
     case HET_OP_COPY_OUT: return hetc_copy_out(self, queue, &op->u.copy);
     case HET_OP_COPY: return hetc_copy_within(self, queue, &op->u.copy);

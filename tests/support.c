@@ -559,6 +559,7 @@ het_result support_op(const het_device_iface *iface, void *self, het_op_kind kin
 {
     het_op op;
     memset(&op, 0xFF, sizeof op);
+    op.bf16 = 0;
     op.kind = kind;
     memcpy(&op.u, args, size);
     return iface->run(self, NULL, &op);

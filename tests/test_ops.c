@@ -46,6 +46,7 @@ static void *rig_workspace(rig *r, het_op_kind kind, const void *args, size_t si
     het_op op;
     assert_null(r->workspace);
     memset(&op, 0xFF, sizeof op);
+    op.bf16 = 0;
     op.kind = kind;
     memcpy(&op.u, args, size);
     r->workspace_size = r->op->workspace(r->self, &op);

@@ -83,7 +83,7 @@ typedef ucontext_t emulator_context;
 struct emulator_copy {
     void *to;
     const void *from; /* NULL: zeros */
-    unsigned group;
+    unsigned group, bytes;
 };
 
 struct emulator_lane {
@@ -266,12 +266,12 @@ inline void emulator_free_shared()
     m.arrays.clear();
 }
 
-inline void emulator_check_shared(const void *p, size_t bytes, const char *what)
+inline void emulator_check_shared(const void *p, size_t bytes, const char *what) /* aligned to its size */
 {
     const unsigned char *from = static_cast<const unsigned char *>(p);
     for (const emulator_array &array : emulator_this().arrays)
         if (from >= array.data && from + bytes <= array.data + array.bytes) {
-            if (reinterpret_cast<uintptr_t>(p) % 16 != 0) emulator_fail("%s: address not aligned to 16", what);
+            if (reinterpret_cast<uintptr_t>(p) % bytes != 0) emulator_fail("%s: address not aligned to %zu", what, bytes);
             return;
         }
     emulator_fail("%s: address outside shared memory", what);
@@ -569,14 +569,14 @@ inline void emulator_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0
     for (int i = 0; i < 4; i++) d[i] += __uint_as_float(uint32_t(lane->out[i]));
 }
 
-/* 16 bytes to shared memory, zeros where `from` is NULL. */
-inline void emulator_copy_async(void *to, const void *from)
+/* 16 bytes, or 4, to shared memory, zeros where `from` is NULL. */
+inline void emulator_copy_async(void *to, const void *from, unsigned bytes = 16)
 {
     emulator_lane *lane = emulator_this().current;
-    emulator_check_shared(to, 16, "cp.async");
-    if (reinterpret_cast<uintptr_t>(from) % 16 != 0) emulator_fail("cp.async: source not aligned to 16");
-    memset(to, 0xff, 16);
-    lane->copies.push_back({ to, from, lane->groups });
+    emulator_check_shared(to, bytes, "cp.async");
+    if (reinterpret_cast<uintptr_t>(from) % bytes != 0) emulator_fail("cp.async: source not aligned to %u", bytes);
+    memset(to, 0xff, bytes);
+    lane->copies.push_back({ to, from, lane->groups, bytes });
 }
 inline void emulator_copy_commit() { emulator_this().current->groups++; }
 /* All groups but the newest `open` have landed. */
@@ -586,8 +586,8 @@ inline void emulator_copy_wait(unsigned open)
     size_t landed = 0;
     for (; landed < lane->copies.size() && lane->copies[landed].group + open < lane->groups; landed++) {
         const emulator_copy &copy = lane->copies[landed];
-        if (copy.from != nullptr) memcpy(copy.to, copy.from, 16);
-        else memset(copy.to, 0, 16);
+        if (copy.from != nullptr) memcpy(copy.to, copy.from, copy.bytes);
+        else memset(copy.to, 0, copy.bytes);
     }
     lane->copies.erase(lane->copies.begin(), lane->copies.begin() + std::ptrdiff_t(landed));
 }

@@ -514,9 +514,9 @@ static void column_sums(void **)
                 const het_accumulate_args one = { &wanted.g, 0, width, term.data() };
                 RUN(on_cpu(HET_OP_ACCUMULATE, one));
             }
-            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, &got.g, space.data));
+            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, width, 0, &got.g, space.data));
             emulator_seed(99);
-            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, &again.g, space.data));
+            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, width, 0, &again.g, space.data));
             same_gradient("column sums", got, wanted, F32);
             same_gradient("column sums in another order", again, got, 0);
         }
@@ -928,6 +928,229 @@ static void same_bits_in_any_order(void **)
     same_bits("dv", two.dv.data, one.dv.data, k.count);
 }
 
+/* ---- values in bf16: the CPU's op on the same values as floats, its results rounded. What is rounded may fall to the other side ---- */
+
+static const double ROUNDED = 1.0 / 128; /* two halves of a step of 2^-8, and what the f32 tolerances allow */
+
+typedef array<uint16_t> halves;
+
+/* Rounds x itself, and gives its bits. */
+static halves round_to_bf16(floats &x)
+{
+    halves bits(x.count);
+    for (int64_t i = 0; i < x.count; i++) {
+        x[i] = support_bf16(x[i]);
+        bits[i] = uint16_t(support_bits(x[i]) >> 16);
+    }
+    return bits;
+}
+static float *as_floats(halves &x) { return reinterpret_cast<float *>(x.data); }
+
+static void halves_close(const char *what, const halves &got, const floats &wanted)
+{
+    floats x(got.count);
+    for (int64_t i = 0; i < got.count; i++) x[i] = float_of(uint32_t(got[i]) << 16);
+    close_to(what, x.data, wanted.data, got.count, ROUNDED);
+}
+
+template <class Args> static void run_bf16(het_op_kind kind, const Args &args, int32_t bf16)
+{
+    het_op op = op_of(kind, args);
+    op.bf16 = bf16;
+    RUN(hetc_rows_op(nullptr, nullptr, &op));
+}
+
+/* x of a stream, or inside: y inside. */
+static void norms_bf16(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        const packed batch = random_packed(40, seed % 3 == 0 ? 200 : 12, 10);
+        const het_view view = batch.random_slice();
+        const bool layer = coin(), inside = seed % 2 == 1, exact = coin();
+        het_norm_args a;
+        memset(&a, 0, sizeof a);
+        a.view = &view;
+        a.kind = layer ? HET_LAYERNORM : HET_RMSNORM;
+        a.rows_per_token = 1 + below(3);
+        a.rows = (view.row_end - view.row_begin) * a.rows_per_token;
+        a.width = 8 * (1 + below(30));
+        a.epsilon = 1e-5f;
+        floats x = random_floats(a.rows * a.width, 2), dy = random_floats(a.rows * a.width, 1), residual = random_floats(x.count, 1);
+        const floats gain = random_floats(a.width, 1);
+        halves x16 = round_to_bf16(x), dy16 = round_to_bf16(dy), y16(x.count), dx16(x.count);
+        floats y(x.count), mean(a.rows), rstd(a.rows), mean2(a.rows), rstd2(a.rows), dx(x.count), dx2(x.count);
+        gradient dgain(a.width, exact), dbias(a.width, exact), dgain2(dgain), dbias2(dbias);
+        a.x = x.data; a.gain = gain.data; a.mean = mean.data; a.rstd = rstd.data; a.y = y.data; a.dy = dy.data; a.dx = dx.data;
+        a.residual = inside ? nullptr : residual.data; a.dgain = &dgain.g; a.dbias = layer ? &dbias.g : nullptr;
+        het_norm_args b = a;
+        const int32_t bits = HET_BF16_Y | HET_BF16_DY | (inside ? HET_BF16_X | HET_BF16_DX : 0);
+        if (inside) { b.x = as_floats(x16); b.dx = as_floats(dx16); }
+        else b.dx = dx2.data;
+        b.y = as_floats(y16); b.dy = as_floats(dy16); b.mean = mean2.data; b.rstd = rstd2.data; b.dgain = &dgain2.g;
+        b.dbias = layer ? &dbias2.g : nullptr;
+        RUN(on_cpu(HET_OP_NORM_FORWARD, a));
+        run_bf16(HET_OP_NORM_FORWARD, b, bits);
+        halves_close("norm y in bf16", y16, y);
+        RUN(on_cpu(HET_OP_NORM_BACKWARD_INPUT, a));
+        run_bf16(HET_OP_NORM_BACKWARD_INPUT, b, bits);
+        if (inside) halves_close("norm dx in bf16", dx16, dx);
+        else close_to("norm dx of bf16", dx2.data, dx.data, dx.count, F32);
+        const het_op op = op_of(HET_OP_NORM_BACKWARD_WEIGHT, a);
+        floats cpu_space(int64_t(cpu_op->workspace(cpu, &op) / sizeof(float)));
+        array<unsigned char> space(int64_t(hetc_rows_workspace(&op)));
+        a.workspace = cpu_space.data; b.workspace = space.data;
+        RUN(on_cpu(HET_OP_NORM_BACKWARD_WEIGHT, a));
+        run_bf16(HET_OP_NORM_BACKWARD_WEIGHT, b, bits);
+        same_gradient("norm dgain of bf16", dgain2, dgain, F32);
+        if (layer) same_gradient("norm dbias of bf16", dbias2, dbias, F32);
+    }
+}
+
+static void elements_bf16(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        static const het_activation kinds[] = { HET_GELU_TANH, HET_GELU_ERF, HET_SWIGLU };
+        const packed batch = random_packed(30, 10, 10);
+        const het_view view = batch.random_slice();
+        const int64_t rows = view.row_end - view.row_begin, heads = 1 + below(3), size = 8 * (1 + below(12)), count = rows * heads * size;
+        floats x = random_floats(count, 3), gate = random_floats(count, 2), dy = random_floats(count, 1), stream = random_floats(count, 1);
+        halves x16 = round_to_bf16(x), gate16 = round_to_bf16(gate), dy16 = round_to_bf16(dy), y16(count), z16(count);
+        floats y(count), z(count), y2(count);
+        const int32_t all = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
+        het_activation_args a = { kinds[seed % 3], count, x.data, seed % 3 == 2 ? gate.data : nullptr, y.data, dy.data, y.data, z.data }, b = a;
+        b.a = as_floats(x16); b.b = seed % 3 == 2 ? as_floats(gate16) : nullptr; b.y = b.da = as_floats(y16); b.dy = as_floats(dy16);
+        b.db = as_floats(z16);
+        RUN(on_cpu(HET_OP_ACTIVATION_FORWARD, a));
+        run_bf16(HET_OP_ACTIVATION_FORWARD, b, all);
+        halves_close("activation y in bf16", y16, y);
+        RUN(on_cpu(HET_OP_ACTIVATION_BACKWARD, a));
+        run_bf16(HET_OP_ACTIVATION_BACKWARD, b, all);
+        halves_close("activation da in bf16", y16, y);
+        if (seed % 3 == 2) halves_close("activation db in bf16", z16, z);
+        het_rotary_args r;
+        memset(&r, 0, sizeof r);
+        r.view = &view; r.rows = rows; r.heads = heads; r.head_size = size; r.rotary = coin() ? size : 2 * below(size / 2 + 1);
+        const floats c = random_floats(31 * (r.rotary / 2), 1), s = random_floats(c.count, 1);
+        r.cosine = c.data; r.sine = s.data; r.x = x.data; r.y = y.data;
+        RUN(on_cpu(HET_OP_ROTARY_FORWARD, r));
+        r.x = r.y = as_floats(x16); /* in place */
+        run_bf16(HET_OP_ROTARY_FORWARD, r, HET_BF16_X | HET_BF16_Y);
+        halves_close("rotary in bf16", x16, y);
+        array<het_step_scalars> scalars = zeros<het_step_scalars>(1);
+        scalars[0].seed = seed;
+        het_dropout_args d;
+        memset(&d, 0, sizeof d);
+        d.view = &view; d.scalars = scalars.data; d.rows = rows; d.width = heads * size; d.probability = seed % 2 ? 0.3f : 0.0f;
+        d.a = stream.data; d.x = dy.data; d.y = y.data;
+        RUN(on_cpu(HET_OP_DROPOUT_FORWARD, d));
+        d.x = as_floats(dy16); d.y = y2.data;
+        run_bf16(HET_OP_DROPOUT_FORWARD, d, HET_BF16_X);
+        same_bits("dropout of bf16", y2.data, y.data, count);
+        d.x = stream.data; d.y = y.data;
+        RUN(on_cpu(HET_OP_DROPOUT_BACKWARD, d));
+        d.y = as_floats(z16);
+        run_bf16(HET_OP_DROPOUT_BACKWARD, d, HET_BF16_Y);
+        halves_close("dropout in bf16", z16, y);
+    }
+}
+
+/* Rows that begin at 256 bytes; the gradient lies over them, zeros behind the vocabulary. Evaluation leaves the logits alone. */
+static void cross_entropy_bf16(void **)
+{
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        draw(seed);
+        array<het_step_scalars> scalars = zeros<het_step_scalars>(1);
+        het_cross_entropy_args a;
+        memset(&a, 0, sizeof a);
+        scalars[0].inverse_weight = 0.25f;
+        a.scalars = scalars.data;
+        a.rows = 1 + below(5);
+        a.vocab = seed % 4 == 0 ? 1 + below(70) : 1 + below(5000);
+        a.gradient = 1;
+        const int64_t pitch = (a.vocab + 63) / 64 * 64;
+        floats x = random_floats(a.rows * a.vocab, 3), weight = random_floats(a.rows, 1), x2(a.rows * pitch), row_loss(a.rows), row_loss2(a.rows);
+        array<int32_t> target(a.rows);
+        for (int64_t r = 0; r < a.rows; r++) {
+            target[r] = below(4) == 0 ? -1 : int32_t(below(a.vocab));
+            weight[r] = fabsf(weight[r]);
+            memcpy(x2.data + r * pitch, x.data + r * a.vocab, size_t(a.vocab) * sizeof(float));
+        }
+        array<het_sum> loss = zeros<het_sum>(1), loss2(loss);
+        a.logits = x.data; a.target = target.data; a.weight = weight.data; a.loss = loss.data; a.row_loss = row_loss.data;
+        het_cross_entropy_args b = a;
+        b.logits = x2.data; b.pitch = pitch; b.loss = loss2.data; b.row_loss = row_loss2.data;
+        const het_op op = op_of(HET_OP_CROSS_ENTROPY, a);
+        floats space(int64_t(cpu_op->workspace(cpu, &op) / sizeof(float)));
+        a.workspace = space.data;
+        b.gradient = 0;
+        run_bf16(HET_OP_CROSS_ENTROPY, b, HET_BF16_DX);
+        for (int64_t r = 0; r < a.rows; r++) same_bits("logits that stay", x2.data + r * pitch, x.data + r * a.vocab, a.vocab);
+        loss2[0] = zeros<het_sum>(1)[0];
+        b.gradient = 1;
+        RUN(on_cpu(HET_OP_CROSS_ENTROPY, a));
+        run_bf16(HET_OP_CROSS_ENTROPY, b, HET_BF16_DX);
+        close_to("row losses", row_loss2.data, row_loss.data, a.rows, 1e-6);
+        assert_true(fabs(support_sum_value(loss.data) - support_sum_value(loss2.data)) <= 1e-6 * fabs(support_sum_value(loss.data)));
+        for (int64_t r = 0; r < a.rows; r++) {
+            const uint16_t *bits = reinterpret_cast<const uint16_t *>(x2.data + r * pitch);
+            for (int64_t j = 0; j < pitch; j++) {
+                const float got = float_of(uint32_t(bits[j]) << 16), wanted = j < a.vocab ? x[r * a.vocab + j] : 0.0f;
+                if (!(fabs(double(got - wanted)) <= 0.004 * fabs(double(wanted))))
+                    fail_msg("row %d, column %d of %d: %g, not %g", int(r), int(j), int(a.vocab), double(got), double(wanted));
+            }
+        }
+    }
+}
+
+/* Attention on operands that are bf16, against the CPU's on the same numbers in f32. */
+static void attention_of_bf16(void **)
+{
+    for (size_t i = 0; i < attention_shapes.size(); i++) {
+        attention_shape s = attention_shapes[i];
+        s.slices = 1;
+        s.head_size = (s.head_size + 7) / 8 * 8;
+        draw(i);
+        const packed batch(s.lengths, 16, 10);
+        const int64_t n = batch.view.tokens;
+        floats q = random_floats(n * s.heads * s.head_size, 2), k = random_floats(n * s.kv_heads * s.head_size, 2);
+        floats v = random_floats(k.count, 1), d_o = random_floats(q.count, 1);
+        halves q16 = round_to_bf16(q), k16 = round_to_bf16(k), v16 = round_to_bf16(v), do16 = round_to_bf16(d_o);
+        halves o16(q.count), dq16(q.count), dk16(k.count), dv16(k.count);
+        attention_run wanted(s, n), got(s, n);
+        wanted.go(s, batch, HET_F32, false, q, k, v, d_o);
+        het_attention_args a;
+        memset(&a, 0, sizeof a);
+        a.view = &batch.view;
+        a.compute = HET_BF16;
+        a.heads = s.heads; a.kv_heads = s.kv_heads; a.head_size = s.head_size; a.window = s.window; a.causal = s.causal;
+        a.scale = float(1 / sqrt(double(s.head_size)));
+        a.q = as_floats(q16); a.k = as_floats(k16); a.v = as_floats(v16); a.d_o = as_floats(do16);
+        a.o = as_floats(o16); a.maximum = got.maximum.data; a.sum = got.sum.data;
+        a.dq = as_floats(dq16); a.dk = as_floats(dk16); a.dv = as_floats(dv16);
+        for (int backward = 0; backward < 2; backward++) {
+            het_op op = op_of(backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD, a);
+            op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
+            array<unsigned char> space(int64_t(hetc_rows_workspace(&op)));
+            op.u.attention.workspace = space.data;
+            op.u.attention.workspace_size = size_t(space.count);
+            RUN(hetc_rows_op(nullptr, nullptr, &op));
+        }
+        close_to("attention maximum", got.maximum.data, wanted.maximum.data, n * s.heads, 3e-5);
+        close_to("attention sum", got.sum.data, wanted.sum.data, n * s.heads, 3e-5);
+        struct { const char *what; halves *got; floats *wanted; } const pairs[] = {
+            { "attention o", &o16, &wanted.o }, { "attention dq", &dq16, &wanted.dq }, { "attention dk", &dk16, &wanted.dk },
+            { "attention dv", &dv16, &wanted.dv }
+        };
+        for (const auto &pair : pairs) {
+            floats x(pair.got->count);
+            for (int64_t j = 0; j < x.count; j++) x[j] = float_of(uint32_t((*pair.got)[j]) << 16);
+            close_to(pair.what, x.data, pair.wanted->data, x.count, BF16, 0.3); /* delta is of a rounded o */
+        }
+    }
+}
+
 /* ---- addresses that packs do not fit ---- */
 
 static void everything_off(void **state)
@@ -971,7 +1194,7 @@ static void refusals(void **)
     a.kv_heads = 2;
     refused("5 rows of 64", on_cuda(HET_OP_ATTENTION_FORWARD, a));
     norm.rows = 3;
-    refused("3 rows of 0", hetc_norm_forward(nullptr, nullptr, &norm));
+    refused("3 rows of 0", hetc_norm_forward(nullptr, nullptr, &norm, 0));
 }
 
 #ifdef HETC_EMULATED
@@ -1004,7 +1227,8 @@ int main()
         cmocka_unit_test(rotary), cmocka_unit_test(activations), cmocka_unit_test(embedding), cmocka_unit_test(dropout),
         cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(adamw), cmocka_unit_test(verdicts),
         cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_tf32), cmocka_unit_test(attention_random),
-        cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
+        cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16),
+        cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
     };
     if (getenv("HETRAIN_TEST_ONLY") != nullptr) cmocka_set_test_filter(getenv("HETRAIN_TEST_ONLY"));
     return cmocka_run_group_tests(tests, start_devices, end_devices) != 0 || broken_guards != 0;

@@ -26,6 +26,7 @@ extern "C" {
 static het_result rig_copy(const het_device *d, het_op_kind kind, het_queue *queue, void *to, const void *from, size_t size)
 {
     het_op op;
+    op.bf16 = 0;
     op.kind = kind;
     op.u.copy.to = to;
     op.u.copy.from = from;

@@ -69,7 +69,7 @@ static void expect_close(const char *what, const std::vector<std::string> &name,
     }
 }
 
-/* Shares of a tensor's largest value. f32: rounding of sums in another order. bf16: operands keep 8 bits, attention rounds where the CPU does not,
+/* Shares of a tensor's largest value. f32: rounding of sums in another order. bf16: operands and values inside units keep 8 bits where the CPU keeps floats,
    and a gradient, a sum of many terms that cancel, is off by a few 2^-9. */
 static void expect_same(const trained &cpu, const trained &cuda, double limit, const char *what)
 {
@@ -138,6 +138,6 @@ static inline void start(support_run *run, het_family family, het_dtype dtype, h
     start_layers(run, family, dtype, reduce, 2);
 }
 
-static double limit_of(het_dtype dtype) { return dtype == HET_BF16 ? 2e-2 : 1e-5; }
+static double limit_of(het_dtype dtype) { return dtype == HET_BF16 ? 3e-2 : 1e-5; }
 
 #endif

@@ -623,33 +623,53 @@ double gelu_slope(double x)
 }
 
 /* What a product's result goes through: a bias along the columns; GELU, with what it is taken of kept in aux; its derivative at aux. */
-struct tail { uint64_t epilogue; const float *bias; float *aux; int64_t ld; };
+struct tail { uint64_t epilogue; char *bias, *aux; int64_t ld; cudaDataType_t type; };
+
+/* Element i of an array of floats or bf16. */
+float read_at(const void *array, int64_t i, cudaDataType_t type)
+{
+    uint32_t bits = 0;
+    float x;
+    if (type == CUDA_R_16BF) bits = static_cast<uint32_t>(static_cast<const uint16_t *>(array)[i]) << 16;
+    else memcpy(&bits, static_cast<const char *>(array) + 4 * i, 4);
+    memcpy(&x, &bits, 4);
+    return x;
+}
+void write_at(void *array, int64_t i, cudaDataType_t type, float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (type != CUDA_R_16BF) { memcpy(static_cast<char *>(array) + 4 * i, &bits, 4); return; }
+    bits = (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    static_cast<uint16_t *>(array)[i] = static_cast<uint16_t>(bits);
+}
 
 float finished(const tail &t, float x, int64_t i, int64_t j)
 {
-    if (t.epilogue & CUBLASLT_EPILOGUE_BIAS) x += t.bias[i];
+    if (t.epilogue & CUBLASLT_EPILOGUE_BIAS) x += read_at(t.bias, i, t.type);
     if (t.epilogue == CUBLASLT_EPILOGUE_DGELU)
-        return static_cast<float>(static_cast<double>(x) * gelu_slope(static_cast<double>(t.aux[j * t.ld + i])));
+        return static_cast<float>(static_cast<double>(x) * gelu_slope(static_cast<double>(read_at(t.aux, j * t.ld + i, t.type))));
     if ((t.epilogue & CUBLASLT_EPILOGUE_GELU_AUX) != CUBLASLT_EPILOGUE_GELU_AUX) return x;
-    t.aux[j * t.ld + i] = x;
+    write_at(t.aux, j * t.ld + i, t.type, x);
     return static_cast<float>(gelu(static_cast<double>(x)));
 }
 
 /* d (m x n, columns ld apart) = a b + beta d, finished, a chain of f32 over k ascending. */
-void product(const operand &a, const operand &b, float alpha, float beta, float *d, int64_t ld, const tail &t, int tf32)
+void product(const operand &a, const operand &b, float alpha, float beta, char *d, int64_t ld, const tail &t, int tf32)
 {
     const int64_t m = a.rows, n = b.columns, k = a.columns;
     std::vector<float> columns(static_cast<size_t>(m * k)), sum(static_cast<size_t>(m));
     for (int64_t p = 0; p < k; p++)
         for (int64_t i = 0; i < m; i++) columns[static_cast<size_t>(p * m + i)] = element(a, i, p, tf32);
     for (int64_t j = 0; j < n; j++) {
-        float *s = sum.data(), *to = d + j * ld;
+        float *s = sum.data();
         for (int64_t i = 0; i < m; i++) s[i] = 0.0f;
         for (int64_t p = 0; p < k; p++) {
             const float *c = columns.data() + p * m, x = element(b, p, j, tf32);
             for (int64_t i = 0; i < m; i++) s[i] += c[i] * x;
         }
-        for (int64_t i = 0; i < m; i++) to[i] = finished(t, alpha * s[i] + (beta != 0.0f ? beta * to[i] : 0.0f), i, j);
+        for (int64_t i = 0; i < m; i++)
+            write_at(d, j * ld + i, t.type, finished(t, alpha * s[i] + (beta != 0.0f ? beta * read_at(d, j * ld + i, t.type) : 0.0f), i, j));
     }
 }
 
@@ -795,7 +815,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const int64_t ld = static_cast<int64_t>(d_layout->data[LAYOUT_LD]);
     const int tf32 = desc->data[DESC_COMPUTE] == CUBLAS_COMPUTE_32F_FAST_TF32;
     const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
-    tail t = { desc->data[DESC_EPILOGUE], nullptr, nullptr, static_cast<int64_t>(desc->data[DESC_AUX_LD]) };
+    const cudaDataType_t type = static_cast<cudaDataType_t>(d_layout->data[LAYOUT_TYPE]);
+    tail t = { desc->data[DESC_EPILOGUE], nullptr, nullptr, static_cast<int64_t>(desc->data[DESC_AUX_LD]), type };
+    const size_t bytes = element_bytes(static_cast<uint64_t>(type));
     const uint64_t cost = algo->data[ALGO_NUMBER] == 2 ? 1 : 4, used = algo->data[ALGO_WORKSPACE];
     BLAS_CALL();
     memcpy(&t.bias, &desc->data[DESC_BIAS], sizeof t.bias);
@@ -803,12 +825,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const int with_bias = (t.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0, with_aux = t.epilogue >= CUBLASLT_EPILOGUE_GELU_AUX;
     BLAS_CHECK(handle->device == current_device && right_stream(stream), "cublasLtMatmul on a stream of another device");
     BLAS_CHECK(x.rows == m && y.columns == n && x.columns == y.rows, "cublasLtMatmul: shapes");
-    BLAS_CHECK(c == d && c_layout == d_layout && d_layout->data[LAYOUT_TYPE] == CUDA_R_32F && x.type == y.type, "cublasLtMatmul: types");
+    BLAS_CHECK(c == d && c_layout == d_layout && (type == CUDA_R_32F || x.type == CUDA_R_16BF) && x.type == y.type, "cublasLtMatmul: types");
     BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout)) && on_device(d, layout_bytes(d_layout)),
                "cublasLtMatmul: an operand is not in device memory");
-    BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(m) * sizeof *t.bias), "cublasLtMatmul: bias is not in device memory");
+    BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(m) * bytes), "cublasLtMatmul: bias is not in device memory");
     BLAS_CHECK(!with_aux || (t.ld % 8 == 0 && t.ld >= m && aligned(t.aux, 16) && t.aux != d
-               && on_device(t.aux, static_cast<size_t>(t.ld * (n - 1) + m) * sizeof *t.aux)), "cublasLtMatmul: what GELU is taken of");
+               && on_device(t.aux, static_cast<size_t>(t.ld * (n - 1) + m) * bytes)), "cublasLtMatmul: what GELU is taken of");
     BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))),
                "cublasLtMatmul: workspace");
     BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3]),
@@ -820,7 +842,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         gpu.clock += cost;
         if (gpu.skip) return;
         if (used > 0) memset(workspace, 0xff, workspace_size); /* all of it is the product's */
-        product(x, y, scale, keep, static_cast<float *>(d), ld, t, tf32);
+        product(x, y, scale, keep, static_cast<char *>(d), ld, t, tf32);
     });
     return CUBLAS_STATUS_SUCCESS;
 }
