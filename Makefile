@@ -9,13 +9,14 @@ BUILD ?= build
 LIBS = -lm -lpthread
 INCLUDES = -I. -Iutil
 
-.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda docs
+.PHONY: menu run test check-header golden sanitize soak systems faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda docs
 .PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
 	@echo 'make run           trains a small GPT on Shakespeare (DATA=file: on any text), then prints a sample'
 	@echo 'make programs      build/train, build/generate and the others, and the examples'
 	@echo 'make test          installs what the tests need, builds and runs everything that needs no GPU'
+	@echo 'make systems       rows of docs/systems.md: what systems of the literature do, shown and measured (ROWS="0.1 1.7": some)'
 	@echo 'make check-header  warnings, symbols, options and manual of the headers'
 	@echo 'make golden        one hash from every compiler, flag, instruction set and processor at hand'
 	@echo 'make sanitize      the tests under ASan and UBSan, thread tests under TSan'
@@ -287,6 +288,13 @@ $(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi $(BUILD)/standin:
 	@mkdir -p $@
 
 .SECONDARY:
+
+systems:
+	@bash tests/tools/install.sh
+	@$(MAKE) --no-print-directory -j$(JOBS) programs $(SYSTEMS_SUITES:%=$(BUILD)/tests/%)
+	@BUILD=$(BUILD) bash tests/systems.sh $(ROWS)
+
+SYSTEMS_SUITES = test_systems test_search test_groups test_model
 
 check-header:
 	@bash tests/tools/house.sh --rooms

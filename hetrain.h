@@ -246,6 +246,7 @@ int main(int argc, char **argv) {
                          het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
                          het_get_timeline het_get_step het_cancel het_replan het_set_speed
+                         het_set_link
                          het_broadcast het_step het_gradients het_evaluate het_infer
                          het_parameter_count het_parameter_get_info het_parameter_read
                          het_parameter_write het_get_status het_restore_begin het_restore_end
@@ -1802,6 +1803,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_rep
 /* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) from the next step
    on. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
+/* The emulated link that het_desc.emulate.links gave these two ranks is like this from the next step
+   on. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_link(het_ctx *ctx, const het_link *link);
 /* Process number `process` gives `size` bytes to all others: for decisions that all must make
    alike. Without a transport, nothing. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_broadcast(het_ctx *ctx, int64_t process, void *data, size_t size);
@@ -8870,6 +8874,10 @@ static het_result heti_check_range(het_error *e, const char *field, int64_t valu
     return heti_fail(e, HET_ERR_INVALID, "het_desc.%s is %d; it must be from %d to %d", field, value, lowest, highest);
 }
 
+static int heti_link_is_time(const het_link *l) {
+    return l->latency >= 0.0 && l->latency <= 3600.0 && l->bandwidth >= 0.0;
+}
+
 static het_result heti_check_links(het_error *e, const het_desc *d) {
     int64_t i;
     HETI_TRY(heti_check_range(e, "link_count", d->emulate.link_count, 0, 1 << 20));
@@ -8879,7 +8887,7 @@ static het_result heti_check_links(het_error *e, const het_desc *d) {
         const het_link *l = &d->emulate.links[i];
         if (l->from < 0 || l->to < 0 || l->from == l->to)
             return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d", i, l->from, l->to);
-        if (!(l->latency >= 0.0 && l->latency <= 3600.0) || !(l->bandwidth >= 0.0))
+        if (!heti_link_is_time(l))
             return heti_fail(e, HET_ERR_INVALID,
                              "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; they must be >= 0 and "
                              "below an hour", i, l->latency, l->bandwidth);
@@ -14064,6 +14072,25 @@ HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed) {
                            "het_set_speed: rank %d of %d, speed %g; it must be above 0 and at most 1", rank,
                            ctx->world.local_count, speed);
     else ctx->rank[rank].desc.speed = ctx->device[rank].speed = speed;
+    return heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_set_link(het_ctx *ctx, const het_link *link) {
+    heti_fp fp;
+    het_result result = HET_OK;
+    int64_t i = 0;
+    HETI_TRY(heti_enter(ctx, &fp, "het_set_link"));
+    while (link && i < ctx->desc.emulate.link_count &&
+           !(ctx->emulated.link[i].from == link->from && ctx->emulated.link[i].to == link->to) &&
+           !(ctx->emulated.link[i].from == link->to && ctx->emulated.link[i].to == link->from)) i++;
+    if (!link) result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: link is NULL");
+    else if (i == ctx->desc.emulate.link_count)
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: ranks %d and %d have no emulated link "
+                           "(het_desc.emulate.links)", link->from, link->to);
+    else if (!heti_link_is_time(link))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: latency %g s and %g bytes/s; they must be "
+                           ">= 0 and below an hour", link->latency, link->bandwidth);
+    else ctx->emulated.link[i].latency = link->latency, ctx->emulated.link[i].bandwidth = link->bandwidth;
     return heti_leave(ctx, &fp, result);
 }
 

@@ -158,24 +158,30 @@ static inline int layout_take_part(layout *l, int64_t process, int64_t processes
     return 0;
 }
 
-/* A-B:LATENCY[:BYTES a second], both ways. */
+/* A-B:LATENCY[:BYTES a second], both ways. 0: it is none. */
+static inline int layout_link(const char *item, size_t length, het_link *link) {
+    size_t used = 0, latency, bandwidth;
+    long long from = 0, to = 0;
+    int end = 0;
+    memset(link, 0, sizeof *link);
+    if (sscanf(item, "%6lld-%6lld:%n", &from, &to, &end) == 2 && end > 0) used = (size_t)end;
+    latency = strcspn(item + used, ":,");
+    bandwidth = item[used + latency] == ':' ? length - used - latency - 1 : 0;
+    if (used == 0 || used > length || from < 0 || to < 0 || !parse_seconds(item + used, latency, &link->latency) ||
+        (bandwidth > 0 && !parse_size(item + used + latency + 1, bandwidth, &link->bandwidth)))
+        return 0;
+    link->from = from, link->to = to;
+    return 1;
+}
+
 static inline int layout_links(layout *l, const char *list) {
     const char *item = list;
     if (list == NULL) return 0;
     for (;;) {
-        size_t length = strcspn(item, ","), used = 0, latency, bandwidth;
-        long long from = 0, to = 0;
-        int end = 0;
-        het_link *link = &l->link[l->links];
+        const size_t length = strcspn(item, ",");
         if (l->links == LAYOUT_LINKS) return fail(BAD_INPUT, "--links: more than %d", (int)LAYOUT_LINKS);
-        if (sscanf(item, "%6lld-%6lld:%n", &from, &to, &end) == 2 && end > 0) used = (size_t)end;
-        latency = strcspn(item + used, ":,");
-        bandwidth = item[used + latency] == ':' ? length - used - latency - 1 : 0;
-        memset(link, 0, sizeof *link);
-        if (used == 0 || used > length || from < 0 || to < 0 || !parse_seconds(item + used, latency, &link->latency) ||
-            (bandwidth > 0 && !parse_size(item + used + latency + 1, bandwidth, &link->bandwidth)))
+        if (!layout_link(item, length, &l->link[l->links]))
             return fail(BAD_INPUT, "--links %s: %.*s: expected A-B:LATENCY or A-B:LATENCY:BYTES, as in 0-1:5ms:1G", list, (int)length, item);
-        link->from = from, link->to = to;
         l->links++;
         if (item[length] == 0) return 0;
         item += length + 1;

@@ -37,7 +37,7 @@ typedef struct settings {
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
-            weights, nonfinite;
+            weights, nonfinite, adapt_shares;
     int64_t lora, any_base, insecure_world, optimizer;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum;
     uint64_t seed;
@@ -96,7 +96,7 @@ static const option options[] = {
       "what processes on several machines prove to know; default: the text in HETRAIN_WORLD_SECRET" },
     { "--insecure-world", NULL, OPTION_FLAG, AT(insecure_world), OWN, 0, "without a secret: trusts everybody who reaches the port" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
-    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED,...: ranks whose emulated speed changes before these steps" },
+    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED or STEP:A-B:LATENCY[:BYTES],...: ranks and links of --links that change before these steps" },
     OPTION_TITLE("How the work is divided, with the same bits"),
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp2xcp2 (teams by context, hp2 by heads), pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
@@ -110,6 +110,7 @@ static const option options[] = {
      "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps" },
     { "--adapt", "X=0.2", OPTION_MAYBE, AT(adapt), 0, 100,
      "goes over to another plan where a device or link became so much slower or faster, and that helps" },
+    { "--adapt-shares", NULL, OPTION_FLAG, AT(adapt_shares), 0, 0, "with --adapt: only pipelines' shares of the micro-batches change" },
     { "--profile", "FILE,...", OPTION_TEXT, AT(profile), FOUND, 0,
      "what units cost, for --plan auto and --adapt; default: measured first, some seconds" },
     { "--plan-seconds", "X", OPTION_REAL, AT(plan_seconds), 0.01, 1e6, "how long to look for a plan" },
@@ -157,7 +158,7 @@ static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--dropout", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule",
                                         "--links",
                                          "--devices", "--save-plan", "--save-profile", "--trace", "--timeline", "--replan", "--slow",
-                                         "--profile", "--plan-seconds", "--adapt", "--tokenizer",
+                                         "--profile", "--plan-seconds", "--adapt", "--adapt-shares", "--tokenizer",
                                          "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite",
                                          "--world", "--world-secret", "--insecure-world" };
     size_t i;
@@ -180,10 +181,11 @@ static int option_is_fixed(const settings *s, const option *o) {
 
 /* What happens before a step: a rank's new speed, or another plan. */
 typedef struct planned_change {
-    int64_t step, rank, granules;
-    double speed;
+    int64_t step, rank, granules; /* rank: of --slow; -1: of --replan */
+    double speed;                 /* of the rank; 0: of `link` */
+    het_link link;
     char spec[PATH_SIZE];
-    het_plan *plan; /* read before the first step */
+    het_plan *plan;               /* read before the first step */
 } planned_change;
 
 typedef struct source {
@@ -1146,6 +1148,7 @@ static int check_idle_options(const job *j) {
         { j->ranks.world == 1, "--links", "with one rank" },
         { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
         { !automatic && s->adapt <= 0, "--profile --plan-seconds", "without --plan auto or --adapt" },
+        { s->adapt <= 0, "--adapt-shares", "without --adapt" },
         { automatic, "--recompute --slices", "with --plan auto, which decides who recomputes and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
@@ -1475,12 +1478,18 @@ static int configure_change(job *j, const char *option_name, const char *list, c
     if (!parse_change(item, length, c, &rest))
         return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:", option_name, list, (int)length, item);
     left = length - (size_t)(rest - item);
-    if (strcmp(option_name, "--slow") == 0) {
+    if (strcmp(option_name, "--slow") == 0 && layout_link(rest, left, &c->link)) {
+        const het_link *l = j->ranks.link, *end = l + j->ranks.links;
+        while (l < end && !(l->from == c->link.from && l->to == c->link.to) && !(l->from == c->link.to && l->to == c->link.from)) l++;
+        if (l == end) return fail(BAD_INPUT, "--slow %s: %.*s: --links has no such link", list, (int)length, item);
+        c->rank = c->link.from;
+    } else if (strcmp(option_name, "--slow") == 0) {
         const char *at = (const char *)memchr(rest, '@', left);
         long long rank = -1;
         snprintf(digits, sizeof digits, "%.*s", at != NULL ? (int)(left - (size_t)(at + 1 - rest)) : 0, at != NULL ? at + 1 : "");
         if (at == NULL || sscanf(rest, "%6lld@", &rank) != 1 || rank < 0 || rank >= j->ranks.world || !parse_real(digits, 1e-3, 1, &c->speed))
-            return fail(BAD_INPUT, "--slow %s: %.*s: expected STEP:RANK@SPEED, a rank below %lld, a speed from 0.001 to 1", list, (int)length, item,
+            return fail(BAD_INPUT, "--slow %s: %.*s: expected STEP:RANK@SPEED, a rank below %lld, a speed from 0.001 to 1, or "
+                                   "STEP:A-B:LATENCY[:BYTES]", list, (int)length, item,
                         (long long)j->ranks.world);
         c->rank = rank;
     } else if (left == 0 || left >= sizeof c->spec) {
@@ -1540,7 +1549,7 @@ static int start_adapting(job *j) {
     het_result result = HET_OK;
     if (j->set.adapt <= 0 || j->process > 0) return 0;
     memset(&desc, 0, sizeof desc);
-    desc.search = &j->planner->search, desc.change = j->set.adapt;
+    desc.search = &j->planner->search, desc.change = j->set.adapt, desc.only_shares = j->set.adapt_shares ? HET_YES : HET_NO;
     if (j->adapt == NULL) result = het_adapt_create(&desc, &j->adapt, &error);
     if (result == HET_OK) result = het_adapt_start(j->adapt, het_get_desc(j->ctx)->layout.plan, j->feed.most, &error);
     return result == HET_OK ? 0 : fail(BAD_INPUT, "--adapt: %s", error.text);
@@ -1584,6 +1593,8 @@ static int make_change(job *j, planned_change *c) {
     char why[PATH_SIZE + 32];
     if (c->rank >= 0) {
         int64_t local = c->rank - j->first_rank;
+        if (c->speed == 0) /* links are emulated where there is one process */
+            return het_set_link(j->ctx, &c->link) == HET_OK ? 0 : fail(BAD_INPUT, "--slow: %s", het_last_error(j->ctx));
         if (local < 0 || local >= j->ranks.devices) return 0;
         return het_set_speed(j->ctx, local, c->speed) == HET_OK ? 0 : fail(BAD_INPUT, "--slow: %s", het_last_error(j->ctx));
     }
@@ -1838,7 +1849,7 @@ static void print_launch(const job *j) {
 /* The command that goes on after a stop: how many processes, and the options that no checkpoint keeps; behind # what the other processes need. */
 static void print_way_on(const job *j) {
     static const char *const names[] = { "--world", "--world-secret", "--insecure-world", "--devices", "--links", "--slow", "--plan", "--schedule",
-                                        "--replan", "--adapt", "--profile",
+                                        "--replan", "--adapt", "--adapt-shares", "--profile",
                                          "--plan-seconds", "--export", "--save-dtype" };
     const char *world = j->set.world, *launcher = j->launch.launcher;
     char buffer[64];

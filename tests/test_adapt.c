@@ -368,6 +368,68 @@ static void a_narrow_link_is_seen(void **state)
     end(&w);
 }
 
+/* Data parallelism has no message but those of reductions: they tell too, of one link and of the outer one of a tree. */
+static void a_slow_link_is_seen_by_reductions(void **state)
+{
+    int64_t ranks;
+    (void)state;
+    for (ranks = 2; ranks <= RANKS; ranks += 2) {
+        const int g = ranks == 2 ? 1 : 0;
+        world w;
+        het_plan *plan;
+        het_adapt *adapt;
+        het_advice *advice;
+        int steps;
+        start(&w, ranks);
+        plan = plan_of(&w, "dp", "1f1b");
+        adapt = adapt_to(&w, plan, 4);
+        assert_null(steps_until(&w, adapt, plan, 4, 8, &steps));
+        w.true_group[g].latency = 0.3;
+        advice = steps_until(&w, adapt, plan, 4, 12, &steps);
+        assert_non_null(advice);
+        assert_int_equal(steps, 4);
+        if (!(fabs(het_adapt_cluster(adapt)->group[g].latency - 0.3) < 1e-3))
+            fail_msg("%d ranks: latency %g", (int)ranks, het_adapt_cluster(adapt)->group[g].latency);
+        assert_non_null(advice->plan);
+        assert_true(advice->plan->pipelines < ranks && advice->after < 0.95 * advice->before);
+        het_advice_free(advice);
+        het_adapt_destroy(adapt);
+        het_plan_free(plan);
+        end(&w);
+    }
+}
+
+/* Told to change shares only it does, where another plan would be better. */
+static void only_shares_change(void **state)
+{
+    world w;
+    het_plan *plan;
+    het_adapt_desc desc;
+    het_adapt *adapt = NULL;
+    het_advice *advice;
+    het_error error;
+    int steps;
+    (void)state;
+    start(&w, 3);
+    plan = plan_of(&w, "dp", "1f1b");
+    memset(&desc, 0, sizeof desc);
+    desc.search = &w.search;
+    desc.allocator = w.profile.allocator;
+    desc.only_shares = HET_YES;
+    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
+    EXPECT_OK(het_adapt_start(adapt, plan, 1, &error));
+    w.true_place[1].speed = 1 / 3.0;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_int_equal(advice->only_shares, 1);
+    assert_int_equal(advice->plan->pipelines, 3);
+    assert_true(advice->plan->share[0] == 7 && advice->plan->share[1] == 2 && advice->plan->share[2] == 7);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
 /* ---- misuse and memory ---- */
 
 static void bad_input_is_named(void **state)
@@ -489,6 +551,8 @@ int main(void)
         cmocka_unit_test(what_helps_nobody_changes_nothing),
         cmocka_unit_test(a_slow_link_is_seen),
         cmocka_unit_test(a_narrow_link_is_seen),
+        cmocka_unit_test(a_slow_link_is_seen_by_reductions),
+        cmocka_unit_test(only_shares_change),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_allocation_may_fail),
     };

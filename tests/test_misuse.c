@@ -996,6 +996,7 @@ static het_result inside_gradients(het_ctx *ctx, callbacks *c) { return het_grad
 static het_result inside_evaluate(het_ctx *ctx, callbacks *c) { return het_evaluate(ctx, &c->s.batch.batch, 1, NULL); }
 static het_result inside_infer(het_ctx *ctx, callbacks *c) { return het_infer(ctx, c->s.batch.token, 1, 0, inside_values); }
 static het_result inside_replan(het_ctx *ctx, callbacks *c) { (void)c; return het_replan(ctx, NULL); }
+static het_result inside_set_link(het_ctx *ctx, callbacks *c) { (void)c; return het_set_link(ctx, NULL); }
 static het_result inside_set_speed(het_ctx *ctx, callbacks *c) { (void)c; return het_set_speed(ctx, 0, 1.0); }
 static het_result inside_spread(het_ctx *ctx, callbacks *c) { (void)c; return het_broadcast(ctx, 0, inside_values, 4); }
 static het_result inside_read(het_ctx *ctx, callbacks *c) { (void)c; return het_parameter_read(ctx, 0, HET_WEIGHT, inside_values); }
@@ -1018,6 +1019,7 @@ static het_result inside_set_base(het_ctx *ctx, callbacks *c)
 static const struct { const char *name; het_result (*call)(het_ctx *ctx, callbacks *c); } inside_calls[] = {
     { "het_step", inside_step },           { "het_gradients", inside_gradients },       { "het_evaluate", inside_evaluate },
     { "het_infer", inside_infer },         { "het_replan", inside_replan },             { "het_set_speed", inside_set_speed },
+        { "het_set_link", inside_set_link },
     { "het_broadcast", inside_spread },       { "het_parameter_read", inside_read },       { "het_parameter_write", inside_write },
     { "het_restore_begin", inside_restore_begin }, { "het_restore_end", inside_restore_end }, { "het_fail", inside_fail },
     { "het_hash", inside_hash },           { "het_verify", inside_verify },             { "het_save_file", inside_save_file },

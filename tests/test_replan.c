@@ -354,7 +354,7 @@ static void refused(het_ctx *ctx, const het_replan_desc *to, het_result code, co
 static void bad_plans_leave_everything_as_it_was(void **state)
 {
     support_run run;
-    het_link link;
+    het_link link, changed;
     het_replan_desc to;
     het_plan *other;
     het_schedule *schedule = NULL;
@@ -414,6 +414,14 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     EXPECT_ERROR(het_set_speed(ctx, 0, 1.5), HET_ERR_INVALID, het_last_error(ctx), "speed 1.5");
     EXPECT_ERROR(het_broadcast(ctx, 1, counts, 8), HET_ERR_INVALID, het_last_error(ctx), "process 1 of 1");
     EXPECT_OK(het_broadcast(ctx, 0, counts, sizeof counts));
+    changed = link;
+    EXPECT_ERROR(het_set_link(ctx, NULL), HET_ERR_INVALID, het_last_error(ctx), "NULL");
+    changed.to = 7;
+    EXPECT_ERROR(het_set_link(ctx, &changed), HET_ERR_INVALID, het_last_error(ctx), "and 7|emulated");
+    changed.from = link.to, changed.to = link.from, changed.latency = -1;
+    EXPECT_ERROR(het_set_link(ctx, &changed), HET_ERR_INVALID, het_last_error(ctx), "latency -1");
+    changed.latency = 1e-3;
+    EXPECT_OK(het_set_link(ctx, &changed));
     EXPECT_OK(het_set_speed(ctx, 0, 0.5));
     assert_true(het_get_desc(ctx)->layout.devices[0].speed == 0.5);
     assert_string_equal(het_last_error(ctx), "");

@@ -67,6 +67,21 @@ static test_plan *plan_both(const char *schedule, int64_t ranks, int64_t count0,
     return made;
 }
 
+/* The same, each a V: down its ranks and up again. */
+static test_plan *plan_both_v(const char *schedule, int64_t ranks, int64_t count0, int64_t count1, int64_t slices)
+{
+    test_plan *made = plan_start(schedule, ranks, slices);
+    int64_t s, way;
+    for (way = 0; way < 2; way++) {
+        for (s = 0; s < 2 * ranks; s++) {
+            const int64_t down = s < ranks ? s : 2 * ranks - 1 - s;
+            plan_stage(made, way ? ranks - 1 - down : down);
+        }
+        plan_pipeline(made, way ? count1 : count0);
+    }
+    return made;
+}
+
 static het_schedule *make(const test_plan *made)
 {
     het_schedule *schedule = NULL;
@@ -558,21 +573,28 @@ static void time_of_both_ways(void **state)
             const test_time time = time_of(plan_both("bidirectional", p, units * p / 2, units * p / 2, 1), 1, 2, 1, 1);
             assert_int_equal(time.end - 3 * units * p, 2 * (p - 2));
         }
+    for (p = 4; p <= 16; p += 2) /* BitPipe: less idle than 3 (p - 1), interleaved's with two stages a rank; at m = p its published 2 or 6 */
+        for (units = 1; units <= 4; units++) {
+            const int64_t idle = time_of(plan_both_v("bitpipe", p, units * p / 2, units * p / 2, 1), 1, 2, 1, 1).end - 6 * units * p;
+            if (idle >= 3 * (p - 1)) fail_msg("bitpipe, %d ranks, %d micro-batches: idle for %d", (int)p, (int)(units * p), (int)idle);
+            assert_true(p > 4 || units > 1 || idle == 2 * (p - 2));
+        }
     for (p = 2; p <= 16; p++)
         assert_true(time_of(plan_simple("dualpipev", p, 0, 3 * p, 1), 1, 2, 1, 1).end - 6 * 3 * p <= 6 * (p - 1));
 }
 
 /* ---- every schedule on every kind of plan ---- */
 
-static const struct { const char *name; int shape; } all[] = { /* shape: 0 any, 1 round, 2 V, 3 both ways */
+static const struct { const char *name; int shape; } all[] = { /* shape: 0 any, 1 round, 2 V, 3 both ways, 4 two V */
     { "gpipe", 0 }, { "1f1b", 0 }, { "interleaved", 1 }, { "zb-h1", 0 }, { "zb-h2", 0 }, { "zb-v", 2 }, { "v-half", 2 }, { "v-min", 2 },
-    { "greedy", 0 }, { "bidirectional", 3 }, { "dualpipev", 2 }, { "terapipe", 0 }, { "sliced-1f1b", 0 },
+    { "greedy", 0 }, { "bidirectional", 3 }, { "bitpipe", 4 }, { "dualpipev", 2 }, { "terapipe", 0 }, { "sliced-1f1b", 0 },
 };
 #define ALL (sizeof all / sizeof *all)
 
 static test_plan *plan_of_shape(const char *name, int shape, int64_t ranks, int64_t count0, int64_t count1, int64_t slices)
 {
     if (shape == 3) return plan_both(name, ranks, count0, count1, slices);
+    if (shape == 4) return plan_both_v(name, ranks, count0, count1, slices);
     return plan_simple(name, ranks, shape == 2 ? 0 : shape == 1 ? 2 : 1, count0, slices);
 }
 
@@ -603,6 +625,11 @@ static void add_random_pipeline(test_plan *made, int shape, uint64_t *random, in
         for (i = 0; i < ranks; i++) plan_stage(made, rank[i]);
         if (shape == 3) plan_pipeline(made, support_below(random, most_count));
         for (i = ranks; i-- > 0;) plan_stage(made, rank[i]);
+        if (shape == 4) {
+            plan_pipeline(made, support_below(random, most_count));
+            for (i = ranks; i-- > 0;) plan_stage(made, rank[i]);
+            for (i = 0; i < ranks; i++) plan_stage(made, rank[i]);
+        }
     }
     plan_pipeline(made, support_below(random, most_count));
 }
@@ -846,7 +873,7 @@ static void misfits(void **state)
     het_error error;
     (void)state;
     refuse(plan_simple("zb-w", 2, 1, 2, 1),
-           "zb-w|gpipe, 1f1b, interleaved|zb-h1, zb-h2, zb-v, v-half, v-min|greedy, bidirectional, dualpipev|terapipe, sliced-1f1b");
+           "zb-w|gpipe, 1f1b, interleaved|zb-h1, zb-h2, zb-v, v-half, v-min|greedy, bidirectional, bitpipe, dualpipev|terapipe, sliced-1f1b");
     refuse(plan_simple("", 2, 1, 2, 1), "1f1b");
     refuse(plan_simple("zb-v", 4, 1, 2, 1), "zb-v|two stages a rank|pipeline 0 has 4 stages on 4 ranks");
     refuse(plan_simple("v-min", 4, 2, 2, 1), "v-min|pipeline 0 has 8 stages on 4 ranks, stage 0 on rank 0");
@@ -859,6 +886,8 @@ static void misfits(void **state)
     plan_stage(made, 1);
     plan_pipeline(made, 1);
     refuse(made, "bidirectional|pipeline 0");
+    refuse(plan_simple("bitpipe", 2, 0, 2, 1), "bitpipe|opposite order|pipeline 0");
+    refuse(plan_both("bitpipe", 2, 2, 2, 1), "bitpipe|V shape|2 stages on 2 ranks");
     made = plan_simple("zb-v", 2, 0, 2, 1); /* the second pipeline is the one that does not fit */
     plan_stage(made, 0);
     plan_pipeline(made, 0);

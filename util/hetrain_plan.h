@@ -91,7 +91,8 @@ typedef struct het_plan_desc {
                                          places the stages: interleaved: stage s on rank s mod P;
                                          zb-v, v-half, v-min, dualpipev: 2 P stages, down the ranks
                                          and up again; bidirectional: a second pipeline from the
-                                         last rank to the first; others: one stage a rank */
+                                         last rank to the first; bitpipe: two such, each 2 P stages;
+                                         others: one stage a rank */
     int64_t chunks;                   /* stages a rank for interleaved: 2 */
     int64_t slices;                   /* equal slices, where the text says nothing: 1 */
     int64_t heads;                    /* key/value heads of the model, for "hp" */
@@ -145,7 +146,8 @@ typedef enum het_placement {
     HET_PLACE_ANY = 0,
     HET_PLACE_ROUND = 1,              /* stage s and stage s + P on one rank */
     HET_PLACE_V = 2,                  /* S = 2 P, stage s and stage S - 1 - s on one rank */
-    HET_PLACE_BOTH = 3                /* pipelines 2 i and 2 i + 1 have the same ranks in opposite order */
+    HET_PLACE_BOTH = 3,               /* pipelines 2 i and 2 i + 1 have the same ranks in opposite order */
+    HET_PLACE_BOTH_V = 4              /* the same, each a V: down its ranks and up again */
 } het_placement;
 
 /* What a name means to who plans. */
@@ -162,7 +164,7 @@ typedef struct het_schedule_kind {
 /* The schedules there are; NULL behind the last. Threads: any. */
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
-   greedy, bidirectional, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take slices,
+   greedy, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take slices,
    whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on
    rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines].
    Threads: any. */
@@ -427,8 +429,8 @@ typedef enum heti_p_given {
    neighbours in the block, see heti_p_block_times.
    arXiv: gpipe 1811.06965; 1f1b, interleaved (section 2.2) 2104.04473, 1f1b in slices is Seq1F1B,
    2406.03488; zb-h1, zb-h2, zb-v (section 6) 2401.10241; v-half, v-min 2405.15362; bidirectional is
-   Chimera, 2107.06925; terapipe 2102.07988; sliced-1f1b is SlimPipe, 2504.14519. dualpipev:
-   deepseek-ai/DualPipe. */
+   Chimera, 2107.06925; bitpipe 2410.19367, at most P micro-batches each way; terapipe 2102.07988;
+   sliced-1f1b is SlimPipe, 2504.14519. dualpipev: deepseek-ai/DualPipe. */
 typedef struct heti_p_rule {
     het_schedule_kind kind;
     int32_t order;                   /* heti_p_given */
@@ -455,6 +457,7 @@ static const heti_p_rule heti_p_schedules[] = {
     { { "v-min",         HET_PLACE_V,     1, 0, 0,  9, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  4, 3,  1, 1, 0 },
     { { "greedy",        HET_PLACE_ANY,   1, 0, 1,  5, 1 }, HETI_P_FREE,        1,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
     { { "bidirectional", HET_PLACE_BOTH,  0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
+    { { "bitpipe",       HET_PLACE_BOTH_V, 0, 0, 0, 0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 1,  0, 0, 0 },
     { { "dualpipev",     HET_PLACE_V,     1, 0, 0, 10, 0 }, HETI_P_DUALPIPEV,   0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
     { { "terapipe",      HET_PLACE_ANY,   0, 1, 0,  0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
     { { "sliced-1f1b",   HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  2, 1,  0,  0,  0, 0,  0, 0, 0 }
@@ -886,8 +889,9 @@ static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p
     const int64_t first = plan->first_stage[p], stages = plan->first_stage[p + 1] - first,
                   mate = p % 2 == 0 ? p + 1 : p - 1;
     const het_stage *stage = plan->stage + first;
+    const int32_t placement = make->rule->kind.placement;
     int64_t s;
-    switch (make->rule->kind.placement) {
+    switch (placement) {
     case HET_PLACE_ROUND:
         for (s = ranks; s < stages && stage[s].rank == stage[s - ranks].rank; s++) {}
         if (s >= stages && stages % ranks == 0) return HET_OK;
@@ -896,26 +900,27 @@ static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p
                            "(stages s and s + %d on one rank); pipeline %d has %d stages on %d ranks",
                            make->rule->kind.name, ranks, p, stages, ranks);
     case HET_PLACE_V:
+    case HET_PLACE_BOTH_V:
         for (s = 0; s < stages && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
-        if (s == stages && stages == 2 * ranks) return HET_OK;
+        if (s == stages && stages == 2 * ranks) break;
         return heti_t_fail(make->error, HET_ERR_INVALID,
                            "het_schedule_make: %s needs two stages a rank in V shape (the first and the last, the "
                            "second and the second last, ...); pipeline %d has %d stages on %d ranks, stage %d on rank "
                            "%d",
                            make->rule->kind.name, p, stages, ranks,
                            heti_p_min(s, stages - 1), stage[heti_p_min(s, stages - 1)].rank);
-    case HET_PLACE_BOTH:
-        if (mate < plan->pipelines && plan->first_stage[mate + 1] - plan->first_stage[mate] == stages) {
-            for (s = 0; s < stages &&
-                 stage[s].rank == plan->stage[plan->first_stage[mate] + stages - 1 - s].rank; s++) {}
-            if (s == stages) return HET_OK;
-        }
-        return heti_t_fail(make->error, HET_ERR_INVALID,
-                           "het_schedule_make: %s needs pipelines in twos, the second with the ranks of the first in "
-                           "opposite order; pipeline %d has no such partner", make->rule->kind.name, p);
-    case HET_PLACE_ANY: break;
+    default: break;
     }
-    return HET_OK;
+    if (placement != HET_PLACE_BOTH && placement != HET_PLACE_BOTH_V) return HET_OK;
+    if (mate < plan->pipelines && plan->first_stage[mate + 1] - plan->first_stage[mate] == stages) {
+        const het_stage *other = plan->stage + plan->first_stage[mate];
+        const int64_t half = placement == HET_PLACE_BOTH_V ? ranks : 0; /* a V is its own opposite: its halves are */
+        for (s = 0; s < stages && stage[s].rank == other[(stages - 1 - s + half) % stages].rank; s++) {}
+        if (s == stages) return HET_OK;
+    }
+    return heti_t_fail(make->error, HET_ERR_INVALID,
+                       "het_schedule_make: %s needs pipelines in twos, the second with the ranks of the first in "
+                       "opposite order; pipeline %d has no such partner", make->rule->kind.name, p);
 }
 
 /* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
@@ -1631,8 +1636,9 @@ static het_result heti_p_short_shape(heti_p_plans *r, heti_p_shorthand *s) {
 
 /* The rank of stage k of copy c, counted from the pipeline's first. */
 static int64_t heti_p_short_rank(const heti_p_shorthand *s, int64_t c, int64_t k) {
-    if (s->place == HET_PLACE_V && k >= s->pipe) return 2 * s->pipe - 1 - k;
-    if (s->place == HET_PLACE_BOTH && c == 1) return s->pipe - 1 - k;
+    const int64_t down = k < s->pipe ? k : 2 * s->pipe - 1 - k; /* of a V: up again */
+    if (s->place == HET_PLACE_V) return down;
+    if (s->place == HET_PLACE_BOTH || s->place == HET_PLACE_BOTH_V) return c == 1 ? s->pipe - 1 - down : down;
     return k % s->pipe;
 }
 
@@ -1669,8 +1675,9 @@ static het_result heti_p_plans_shorthand(heti_p_plans *r) {
     heti_p_shorthand s;
     memset(&s, 0, sizeof s);
     s.place = heti_p_rule_find(r->count.schedule)->kind.placement;
-    s.each = s.place == HET_PLACE_ROUND ? r->desc.chunks : s.place == HET_PLACE_V ? 2 : 1;
-    s.copies = s.place == HET_PLACE_BOTH ? 2 : 1;
+    s.each = s.place == HET_PLACE_ROUND ? r->desc.chunks :
+        s.place == HET_PLACE_V || s.place == HET_PLACE_BOTH_V ? 2 : 1;
+    s.copies = s.place == HET_PLACE_BOTH || s.place == HET_PLACE_BOTH_V ? 2 : 1;
     HETI_T_TRY(heti_p_short_head(r, &s));
     if (s.cut != HETI_P_CUT_EVEN) HETI_T_TRY(heti_p_short_cut(r, &s));
     HETI_T_TRY(heti_p_short_shape(r, &s));

@@ -420,8 +420,8 @@ HETRAIN_API void het_search_free(het_search *search);                  /* NULL i
 
 /* ---- >>adapt_api: when devices and links are not what they were ---------------------------------
    While training, the times of a step's actions are held against what the profile says of the plan
-   in use. Where a device, or a link that a pipeline crosses, became slower or faster for a few
-   steps, the planner is asked again with what is known now: first for other shares of the pipelines
+   in use. Where a device, or a link that a pipeline or a reduction crosses, became slower or faster
+   for a few steps, the planner is asked again with what is known now: first for other shares of the pipelines
    alone, which is taken where it is as good; else for another plan. het_replan (hetrain.h) goes
    over to it. */
 
@@ -442,6 +442,7 @@ typedef struct het_adapt_desc {
     int64_t window;                   /* a device's speed is the median over so many steps, more
                                          than half of which must be there: 5, at most 64 */
     int64_t steps;                    /* a change must be seen in so many steps, one behind the other: 2 */
+    het_choice only_shares;           /* yes: the stages stay, only the pipelines' shares change (OmniLearn): no */
     het_allocator allocator;
     uint32_t end_canary;
 } het_adapt_desc;
@@ -3382,14 +3383,16 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
 }
 
 /* The smallest group that has both ranks; -1: none. Parents come before what is in them. */
-static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
-    int64_t x = c->device[a].group, y = c->device[b].group;
-    if (c->groups == 0) return -1;
+static int64_t heti_s_joined_group(const het_cluster *c, int64_t x, int64_t y) {
     while (x != y) {
         if (x > y) x = c->group[x].parent;
         else y = c->group[y].parent;
     }
     return x;
+}
+
+static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
+    return c->groups > 0 ? heti_s_joined_group(c, c->device[a].group, c->device[b].group) : -1;
 }
 
 static double heti_s_link_seconds(const het_group *g, double bytes) {
@@ -6179,6 +6182,14 @@ typedef struct heti_s_watched {
     int64_t steps, lasting;           /* observed; with a change, one behind the other */
 } heti_s_watched;
 
+/* The reduction of a block: what the least of its ranks' records says it takes, and what a message
+   of it meets. One rank's record is the time of the ring where the others were there before it. */
+typedef struct heti_s_ring {
+    int64_t group, ranks;             /* the smallest group with all of them */
+    double seconds, nominal;          /* in the present step, 0: none; simulated */
+    double trips, bytes;              /* messages one behind the other; bytes of one */
+} heti_s_ring;
+
 /* One way over a boundary between stages of two ranks. */
 typedef struct heti_s_way { double delay, bytes; int32_t seen; } heti_s_way;
 
@@ -6197,6 +6208,8 @@ struct het_adapt {
     double *arrival;                  /* [2 stages most slices] when a message came that was waited
                                          for; -1: it was not */
     int64_t most;                     /* micro-batches of a pipeline */
+    heti_s_ring *ring;                /* [blocks] */
+    int32_t only_shares;
     void *way_block;
     size_t way_size;
 };
@@ -6280,6 +6293,7 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     a->gain = desc->gain > 0 ? desc->gain : 0.05;
     a->window = desc->window > 0 ? desc->window : 5;
     a->steps = desc->steps > 0 ? desc->steps : 2;
+    a->only_shares = desc->only_shares == HET_YES;
     *adapt = a;
     return HET_OK;
 }
@@ -6291,6 +6305,40 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) {
 static void heti_s_way_cut(het_adapt *a, const het_plan *plan, heti_t_arena *arena) {
     a->way = HETI_S_ROOM(heti_s_way, 2 * plan->stages);
     a->arrival = HETI_S_ROOM(double, 2 * plan->stages * a->most * plan->slices);
+    a->ring = HETI_S_ROOM(heti_s_ring, a->search.profile->blocks);
+}
+
+/* The least seconds of every block's REDUCE, and which ranks have one. */
+static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
+    int64_t i;
+    for (i = 0; i < a->search.profile->blocks; i++) a->ring[i].seconds = 0, a->ring[i].ranks = 0;
+    for (i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        heti_s_ring *ring;
+        if (r->action.kind != HET_ACTION_REDUCE || r->action.stage < 0 ||
+            r->action.stage >= a->search.profile->blocks || !(r->end > r->start))
+            continue;
+        ring = &a->ring[r->action.stage];
+        if (!(ring->seconds > 0) || r->end - r->start < ring->seconds) ring->seconds = r->end - r->start;
+        ring->group = ring->ranks++ > 0 && a->nominal.groups > 0 ?
+            heti_s_joined_group(&a->nominal, ring->group, a->nominal.device[r->rank].group) :
+            a->nominal.device[r->rank].group;
+    }
+}
+
+/* What reductions take where links are as given: each of a ring's N - 1 rounds moves an N-th of the
+   block, one window at a time (hetrain_plan.h). */
+static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
+    int64_t i;
+    heti_s_observe_reductions(a, t);
+    for (i = 0; i < a->search.profile->blocks; i++) {
+        heti_s_ring *ring = &a->ring[i];
+        const het_block_cost *block = &a->predict.costs->costs.block[i];
+        const double windows = ring->ranks > 0 ? block->windows / heti_s_real(ring->ranks) : 0;
+        ring->nominal = ring->seconds;
+        ring->trips = heti_s_real(ring->ranks - 1) * (windows > 1 ? windows : 1);
+        if (ring->ranks > 0) ring->bytes = block->reduce_bytes / heti_s_real(ring->ranks) / (windows > 1 ? windows : 1);
+    }
 }
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
@@ -6304,11 +6352,11 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
     if (result == HET_OK) result = heti_s_predict_lists(&predict, plan);
     if (result == HET_OK)
-        result = het_simulate_costs(plan, predict.schedule, predict.costs, HET_NO, &predict.allocator, &simulation,
-                                    error);
-    het_simulation_free(simulation); /* it has said how busy the ranks are: predict.costs */
+        result = het_simulate_costs(plan, predict.schedule, predict.costs, HET_YES, &predict.allocator, &simulation,
+                                    error); /* it also says how busy the ranks are: predict.costs */
     if (result == HET_OK) result = heti_s_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
     if (result != HET_OK) {
+        het_simulation_free(simulation);
         heti_s_predict_end(&predict);
         return result;
     }
@@ -6321,8 +6369,11 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     result = heti_t_arena_start(&arena, &adapt->allocator, "het_adapt_start", error);
     adapt->way_block = arena.base;
     adapt->way_size = arena.size;
-    if (result == HET_OK) heti_s_way_cut(adapt, plan, &arena);
-    else heti_s_adapt_stop(adapt);
+    if (result == HET_OK) {
+        heti_s_way_cut(adapt, plan, &arena);
+        heti_s_expect_reductions(adapt, &simulation->timeline);
+    } else heti_s_adapt_stop(adapt);
+    het_simulation_free(simulation);
     return result;
 }
 
@@ -6412,10 +6463,10 @@ static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
     }
 }
 
-/* A group's link is as fast as the fastest boundary over it. */
+/* A group's link is as fast as the fastest boundary or ring over it. */
 static void heti_s_observe_links(het_adapt *a) {
     const het_plan *plan = a->plan;
-    int64_t g, s;
+    int64_t g, s, b;
     for (g = 0; g < a->nominal.groups; g++) {
         heti_s_watched *link = &a->link[g];
         int found = 0;
@@ -6430,6 +6481,14 @@ static void heti_s_observe_links(het_adapt *a) {
             found = 1;
             link->seen = delay;
             link->bytes = there->seen ? there->bytes : back->bytes;
+        }
+        for (b = 0; b < a->search.profile->blocks; b++) {
+            const heti_s_ring *ring = &a->ring[b];
+            const double delay = ring->trips > 0 ? (ring->seconds - ring->nominal) / ring->trips : 0;
+            if (ring->group != g || !(ring->trips > 0) || !(ring->seconds > 0) || (found && link->seen <= delay)) continue;
+            found = 1;
+            link->seen = delay;
+            link->bytes = ring->bytes;
         }
         if (found) link->past[link->steps++ % a->window] = link->seen;
     }
@@ -6464,6 +6523,7 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
     }
     heti_s_observe_receives(adapt, timeline);
     heti_s_observe_sends(adapt, timeline);
+    heti_s_observe_reductions(adapt, timeline);
     heti_s_observe_links(adapt);
     return HET_OK;
 }
@@ -6607,8 +6667,8 @@ static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, do
     HETI_T_TRY(heti_s_adapt_seconds(a, a->plan, &advice->before, error));
     advice->after = advice->before;
     HETI_T_TRY(heti_s_adapt_shares(a, share, &by_shares, error));
-    HETI_T_TRY(het_plan_search(&a->search, &search, error));
-    if (search->found_count > 0) found = &search->found[0];
+    if (!a->only_shares) HETI_T_TRY(het_plan_search(&a->search, &search, error));
+    if (search != NULL && search->found_count > 0) found = &search->found[0];
     plan.share = share;
     if (by_shares <= (1 - a->gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
         advice->only_shares = 1;

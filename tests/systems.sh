@@ -1,0 +1,49 @@
+#!/bin/bash
+# Runs the rows of docs/systems.md: the command of each, whose lines "works: ..." and "short: ..." say what was measured. A row is met when
+# the command ends with status 0 and says no "short:". Rows whose command is no command in backticks are skipped, with what they wait for.
+# usage: tests/systems.sh [--write] [ROW...]    --write: also puts what was printed, and the date, into the page
+cd "$(dirname "$0")/.." || exit 2
+page=docs/systems.md
+write=
+[ "$1" = --write ] && { write=1; shift; }
+export BUILD=${BUILD:-build}
+LIMIT=${LIMIT:-60}
+results=$BUILD/systems
+mkdir -p "$results"
+passed=0 failed=0 skipped=0
+
+# told ID WHAT: the row's last columns become WHAT and today's date
+told() {
+    [ -n "$write" ] || return
+    awk -F ' [|] ' -v id="| $1" -v what="$2" -v day="$(date +%Y-%m-%d)" '
+        $1 == id { print $1 " | " $2 " | " $3 " | " $4 " | " what " | " day " |"; next } { print }' "$page" > "$results/page" && cp "$results/page" "$page"
+}
+
+while IFS= read -r line; do
+    id=$(awk -F ' [|] ' '{ print substr($1, 3) }' <<< "$line")
+    [ $# = 0 ] || [[ " $* " == *" $id "* ]] || continue
+    command=$(awk -F ' [|] ' '{ print $4 }' <<< "$line")
+    name=$(awk -F ' [|] ' '{ print $2 }' <<< "$line")
+    if [ "${command:0:1}" != '`' ]; then
+        skipped=$((skipped + 1))
+        printf '%-10s skipped  %s: %s\n' "$id" "$name" "$command"
+        continue
+    fi
+    begin=$SECONDS output=$results/${id//[ ,]/_}.txt
+    timeout "$LIMIT" bash -c "set -o pipefail; ${command//\`/}" > "$output" 2>&1 < /dev/null
+    status=$?
+    [ $status = 124 ] && echo "short: not done after $LIMIT s" >> "$output"
+    said=$(sed -n 's/^works: //p' "$output" | paste -sd '%' | sed 's/%/; /g')
+    short=$(sed -n 's/^short: //p' "$output" | paste -sd '%' | sed 's/%/; /g')
+    if [ $status = 0 ] && [ -n "$said" ] && [ -z "$short" ]; then
+        passed=$((passed + 1))
+        printf '%-10s works    %s: %s (%d s)\n' "$id" "$name" "$said" $((SECONDS - begin))
+        told "$id" "$said"
+    else
+        failed=$((failed + 1))
+        printf '%-10s short    %s: %s (%d s, status %d)\n' "$id" "$name" "${short:-see $output}" $((SECONDS - begin)) $status
+        told "$id" "short: ${short:-status $status}"
+    fi
+done < <(grep '^| [0-9]' "$page")
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

@@ -1,0 +1,631 @@
+/* Rows of docs/systems.md that a C program shows best: what a system of the literature does, measured here. Each prints "works: ..." or
+   "short: ..." with its figures.    test_systems [ROW]    ROW: 0.1, ...; without one the quick rows, as a suite of make test */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "support.h"
+
+#include <stdarg.h>
+#include <time.h>
+
+#include "hetrain_plan.h"
+#include "hetrain_search.h"
+
+/* ---- what is said ---- */
+
+#if defined(__GNUC__) || defined(__clang__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static void met(int condition, const char *format, ...)
+{
+    char text[1000];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    printf("%s: %s\n", condition ? "works" : "short", text);
+    fflush(stdout);
+    if (!condition) fail_msg("%s", text);
+}
+
+static double now(void *user)
+{
+    struct timespec t;
+    (void)user;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The largest difference of two contexts' arrays, over all parameters, relative to the largest element of each parameter. */
+static double worst_difference(het_ctx *a, het_ctx *b, het_array what)
+{
+    double worst = 0;
+    int64_t p, i;
+    for (p = 0; p < het_parameter_count(a); p++) {
+        het_parameter_info info;
+        float *x, *y;
+        double most = 0, difference = 0;
+        EXPECT_OK(het_parameter_get_info(a, p, &info));
+        x = support_floats(info.count, 1, 1);
+        y = support_floats(info.count, 1, 2);
+        EXPECT_OK(het_parameter_read(a, p, what, x));
+        EXPECT_OK(het_parameter_read(b, p, what, y));
+        for (i = 0; i < info.count; i++) {
+            if (fabs((double)x[i] - (double)y[i]) > difference) difference = fabs((double)x[i] - (double)y[i]);
+            if (fabs((double)x[i]) > most) most = fabs((double)x[i]);
+        }
+        if (difference > 0 && difference / most > worst) worst = difference / most;
+        free(x);
+        free(y);
+    }
+    return worst;
+}
+
+static void start(support_run *run, het_family family, int steps, const char *blocks, int64_t ranks)
+{
+    const het_model_desc model = support_deep_model(family);
+    support_run_start(run, &model, steps, blocks);
+    support_run_ranks(run, ranks);
+}
+
+/* ---- data parallelism ---- */
+
+/* HetSeq: 5, 2 and 0 samples on three ranks, padded to one length with weight 0, against one rank on the 7 samples without padding. */
+static void row_0_1(void **state)
+{
+    static const int64_t length[7] = { 24, 17, 9, 21, 13, 5, 24 };
+    support_batch padded[7], plain;
+    het_batch batches[7];
+    support_run run;
+    het_ctx *three, *one;
+    het_step_info x, y;
+    double worst;
+    int i;
+    (void)state;
+    start(&run, HET_LLAMA, 1, "24|24|24|24|24|24|24", 3);
+    support_run_plan(&run, "{\"pipelines\":[{\"share\":5,\"stages\":[{\"rank\":0,\"units\":[0,8]}]},{\"share\":2,\"stages\":[{\"rank\":1,"
+                     "\"units\":[0,8]}]},{\"share\":0,\"stages\":[{\"rank\":2,\"units\":[0,8]}]}]}", NULL, 1);
+    support_batch_start(&plain);
+    for (i = 0; i < 7; i++) {
+        int64_t t;
+        support_batch_start(&padded[i]);
+        support_batch_sequence(&padded[i], 24, run.desc.model.vocab, i, (uint64_t)i);
+        for (t = length[i]; t < 24; t++) padded[i].weight[t] = 0;
+        batches[i] = padded[i].batch;
+        support_batch_sequence(&plain, length[i], run.desc.model.vocab, i, (uint64_t)i);
+    }
+    three = support_create(&run.desc);
+    EXPECT_OK(het_gradients(three, batches, 7, &x));
+    support_run_ranks(&run, 1);
+    run.desc.layout.plan = NULL;
+    run.desc.limits.max_tokens = 7 * 24, run.desc.limits.max_sequences = 7;
+    one = support_create(&run.desc);
+    EXPECT_OK(het_gradients(one, &plain.batch, 1, &y));
+    worst = worst_difference(one, three, HET_GRADIENT);
+    met(worst < 1e-5 && fabs(x.loss - y.loss) < 1e-5 * y.loss, "gradients differ by %.1e of the largest, losses %.7f and %.7f", worst, x.loss, y.loss);
+    for (i = 0; i < 7; i++) support_batch_end(&padded[i]);
+    support_batch_end(&plain);
+    het_destroy(three);
+    het_destroy(one);
+    support_run_end(&run);
+}
+
+/* VirtualFlow: 8 micro-batches on 1, 2 and 3 ranks (4, 3, 1 of them), and on a rank more after each step: the same losses and weights. */
+static void row_0_13(void **state)
+{
+    static const char *const blocks = "17|5|9|21|13|7|3|11", *const layout = "0|1|2|3|4|5|6|7";
+    static const char *const plan[4] = { NULL, "dp", "dp", "{\"pipelines\":[{\"share\":4,\"stages\":[{\"rank\":0,\"units\":[0,8]}]},"
+        "{\"share\":3,\"stages\":[{\"rank\":1,\"units\":[0,8]}]},{\"share\":1,\"stages\":[{\"rank\":2,\"units\":[0,8]}]}]}" };
+    support_result base, other, moved;
+    support_run run;
+    het_ctx *ctx;
+    int ranks, step;
+    (void)state;
+    start(&run, HET_GPT2, 6, blocks, 1);
+    base = support_train(&run, layout);
+    for (ranks = 2; ranks <= 3; ranks++) {
+        support_run_ranks(&run, ranks);
+        support_run_plan(&run, plan[ranks], NULL, 1);
+        other = support_train(&run, layout);
+        if (!support_same(&base, &other, "ranks")) met(0, "%d ranks: other bits", ranks);
+    }
+    ctx = support_create(&run.desc); /* on 3; then 2 with the third idle, pipelines, and 3 again */
+    memset(&moved, 0, sizeof moved);
+    moved.steps = 6;
+    for (step = 0; step < 6; step++) {
+        static const char *const text[6] = { NULL, "{\"pipelines\":[{\"stages\":[{\"rank\":1,\"units\":[0,8]}]}]}", NULL,
+            "pp:0-2|3-5|6-7", NULL, "dp" };
+        het_replan_desc to;
+        het_step_info info;
+        memset(&to, 0, sizeof to);
+        if (text[step] != NULL) {
+            het_plan *next = support_plan(text[step], NULL, 8, 3, 1);
+            to.plan = next;
+            support_expect(het_replan(ctx, &to), HET_OK, het_last_error(ctx), "", text[step], __LINE__);
+            het_plan_free(next);
+        }
+        info = support_step(ctx, &run.data, step, layout);
+        moved.loss[step] = info.loss, moved.norm[step] = info.gradient_norm;
+    }
+    moved.weights = support_hash(ctx);
+    met(support_same(&base, &moved, "moved"), "8 micro-batches on 1, 2 and 3 ranks (4, 3, 1) and over 4 changes of plan: %d equal losses, weights %016llx",
+        (int)base.steps, (unsigned long long)base.weights);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* OmniLearn: three workers, of which one has a third of the others' speed; after some steps another one has. Only shares of the micro-batches
+   change, so that the workers' times of a step agree, for a step of the same samples. */
+#define OMNI 42
+typedef struct omni { het_ctx *ctx; support_batch batch[OMNI]; het_batch list[OMNI]; het_adapt *adapt; int64_t steps; } omni;
+
+/* Steps until the workers' busy times, least of three steps each, are within 10 % of each other; most: at most so many. Returns how many. */
+static int steps_until_equal(omni *o, int most, double *spread)
+{
+    double past[3][3];
+    int step;
+    for (step = 1; step <= most; step++) {
+        het_record *all;
+        het_timeline t, join;
+        het_advice *advice = NULL;
+        het_error error;
+        int64_t r, i, count = 0;
+        double low = 1e30, high = 0;
+        support_expect(het_step(o->ctx, o->list, OMNI, NULL), HET_OK, het_last_error(o->ctx), "", "het_step", __LINE__);
+        o->steps++;
+        all = support_alloc(4000, sizeof *all);
+        for (r = 0; r < 3; r++) {
+            double busy = 0, least;
+            het_get_timeline(o->ctx, r, &t);
+            for (i = 0; i < t.records; i++) {
+                all[count++] = t.record[i];
+                if (t.record[i].action.kind <= HET_ACTION_W) busy += t.record[i].end - t.record[i].start;
+            }
+            past[r][step % 3] = busy;
+            least = fmin(past[r][step % 3], fmin(step > 1 ? past[r][(step + 2) % 3] : busy, step > 2 ? past[r][(step + 1) % 3] : busy));
+            low = fmin(low, least), high = fmax(high, least);
+        }
+        join = t, join.record = all, join.records = count;
+        EXPECT_ERROR(het_adapt_observe(o->adapt, &join, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_adapt_advise(o->adapt, &advice, &error), HET_OK, error.text, "");
+        free(all);
+        *spread = high / low - 1;
+        if (advice != NULL && advice->plan != NULL) {
+            het_replan_desc to;
+            memset(&to, 0, sizeof to);
+            to.plan = advice->plan;
+            EXPECT_ERROR(het_replan(o->ctx, &to), HET_OK, het_last_error(o->ctx), "");
+            EXPECT_ERROR(het_adapt_start(o->adapt, advice->plan, 1, &error), HET_OK, error.text, "");
+            for (r = 0; r < 3; r++) past[r][0] = past[r][1] = past[r][2] = 1e30;
+        } else if (*spread <= 0.1 && step > 1) {
+            het_advice_free(advice);
+            return step;
+        }
+        het_advice_free(advice);
+    }
+    return most + 1;
+}
+
+static void row_0_19(void **state)
+{
+    support_run run;
+    omni o;
+    het_measure_desc measure;
+    het_profile *profile = NULL;
+    het_cluster *cluster = NULL;
+    het_search_desc search;
+    het_adapt_desc desc;
+    het_error error;
+    het_ctx *one;
+    double spread[2];
+    int64_t i;
+    int taken[2];
+    (void)state;
+    memset(&o, 0, sizeof o);
+    memset(&measure, 0, sizeof measure);
+    memset(&search, 0, sizeof search);
+    memset(&desc, 0, sizeof desc);
+    start(&run, HET_LLAMA, 1, "40", 3);
+    run.desc.limits.max_micro_batches = OMNI;
+    for (i = 0; i < 3; i++) run.device[i].speed = i == 2 ? 0.1 : 0.3;
+    for (i = 0; i < OMNI; i++) {
+        support_batch_start(&o.batch[i]);
+        support_batch_sequence(&o.batch[i], 40, run.desc.model.vocab, i, (uint64_t)i);
+        o.list[i] = o.batch[i].batch;
+    }
+    support_run_plan(&run, "dp", NULL, 1);
+    measure.desc = &run.desc;
+    measure.seconds = 1;
+    measure.length = 40;
+    measure.now = now;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_cluster_flat(3, NULL, 1e-6, 0, NULL, &cluster, &error), HET_OK, error.text, "");
+    for (i = 0; i < 3; i++) {
+        snprintf(cluster->device[i].profile, sizeof cluster->device[i].profile, "%s", profile->device[0].name);
+        cluster->device[i].speed = 0.3;
+    }
+    search.profile = profile, search.cluster = cluster;
+    search.granules = OMNI, search.granule_tokens = 40;
+    desc.search = &search, desc.only_shares = HET_YES, desc.change = 0.1, desc.gain = 0.02, desc.window = 3;
+    EXPECT_ERROR(het_adapt_create(&desc, &o.adapt, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_adapt_start(o.adapt, run.plan, 1, &error), HET_OK, error.text, "");
+    o.ctx = support_create(&run.desc);
+    taken[0] = steps_until_equal(&o, 10, &spread[0]);
+    EXPECT_OK(het_set_speed(o.ctx, 2, 0.3));
+    EXPECT_OK(het_set_speed(o.ctx, 0, 0.1));
+    taken[1] = steps_until_equal(&o, 10, &spread[1]);
+    support_run_ranks(&run, 1);
+    run.device[0].speed = 1;
+    run.desc.layout.plan = NULL;
+    one = support_create(&run.desc);
+    for (i = 0; i < o.steps; i++) EXPECT_OK(het_step(one, o.list, OMNI, NULL));
+    met(taken[0] <= 10 && taken[1] <= 10 && support_hash(one) == support_hash(o.ctx),
+        "busy times of three workers, one at a third of the speed, are within %.1f %% after %d steps, and %.1f %% %d steps after another became the "
+        "slow one; weights of one rank", 100 * spread[0], taken[0], 100 * spread[1], taken[1]);
+    het_destroy(one);
+    het_destroy(o.ctx);
+    het_adapt_destroy(o.adapt);
+    het_profile_free(profile);
+    het_cluster_free(cluster);
+    for (i = 0; i < OMNI; i++) support_batch_end(&o.batch[i]);
+    support_run_end(&run);
+}
+
+/* Horovod: bytes that a rank sends in the all-reduce of fast sums, over 2 (N - 1) / N of its payload; reductions for each block, not each tensor. */
+static void row_0_17(void **state)
+{
+    double worst = 0;
+    int64_t ranks, tensors = 0, reductions = 0;
+    char text[200] = "";
+    (void)state;
+    for (ranks = 2; ranks <= 4; ranks++) {
+        support_run run;
+        het_ctx *ctx;
+        double elements = 0, sent = 0;
+        int64_t r, to, p;
+        start(&run, HET_GPT2, 1, "17|5|9|21", ranks);
+        run.desc.reduce = HET_REDUCE_FAST;
+        ctx = support_create(&run.desc);
+        (void)support_step(ctx, &run.data, 0, "0|1|2|3");
+        tensors = het_parameter_count(ctx);
+        for (p = 0; p < tensors; p++) {
+            het_parameter_info info;
+            EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+            elements += (double)((info.count + 15) / 16 * 16);
+        }
+        reductions = 0;
+        for (r = 0; r < ranks; r++) {
+            het_timeline timeline;
+            int64_t i;
+            het_get_timeline(ctx, r, &timeline);
+            for (to = 0; to < ranks; to++) sent += (double)timeline.traffic[to].reduction_bytes;
+            for (i = 0; i < timeline.records && r == 0; i++) reductions += timeline.record[i].action.kind == HET_ACTION_REDUCE;
+        }
+        sent /= 4 * elements * (double)ranks * 2.0 * (double)(ranks - 1) / (double)ranks; /* per rank, of its 4-byte payload */
+        if (fabs(sent - 1) > worst) worst = fabs(sent - 1);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d ranks: %.4f", ranks > 2 ? ", " : "", (int)ranks, sent);
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+    met(worst < 1e-9 && reductions < tensors, "mean bytes a rank sent, over 2 (N - 1) / N of its payload: %s; %d reductions for %d tensors "
+        "(each rounded up to 16 elements)", text, (int)reductions, (int)tensors);
+}
+
+/* ---- pipelines ---- */
+
+/* DAPPLE: what 1F1B keeps on each stage as it runs, with the gradients of GPipe. */
+static void row_1_2(void **state)
+{
+    static const char *const blocks = "17|5|9|21|13|7|3|11", *const layout = "0|1|2|3|4|5|6|7";
+    support_run run;
+    support_result base, other;
+    double peak[4];
+    int64_t counts[1] = { 8 }, s;
+    int stage, fits = 1;
+    (void)state;
+    start(&run, HET_GPT2, 2, blocks, 4);
+    support_run_plan(&run, "pp", "gpipe", 1);
+    base = support_train(&run, layout);
+    support_run_plan(&run, "pp", "1f1b", 1);
+    other = support_train(&run, layout);
+    for (stage = 0; stage < 2; stage++) {
+        het_schedule *schedule = NULL;
+        het_plan *plan = support_plan("pp", stage == 0 ? "gpipe" : "1f1b", 8, 4, 1);
+        het_error error;
+        EXPECT_OK(het_schedule_make(plan, counts, NULL, &schedule, &error));
+        EXPECT_OK(het_schedule_check(plan, NULL, schedule, peak, &error));
+        for (s = 0; s < 4; s++) {
+            const double limit = stage == 0 ? 8 : 4 - (double)s;
+            if (fabs(peak[s] - limit) > 1e-9) fits = 0;
+        }
+        het_schedule_free(schedule);
+        het_plan_free(plan);
+    }
+    met(fits && support_same(&base, &other, "1f1b"), "8 micro-batches on 4 stages: GPipe keeps 8, 1F1B 4, 3, 2, 1, equal bits");
+    support_run_end(&run);
+}
+
+/* FlexModel: what a hook on unit 3 sees and does under a pipeline of two stages, against one rank. */
+typedef struct seen { float sum[600]; int64_t rows; int change; } seen;
+static het_result look(void *user, const het_hook_info *info)
+{
+    seen *s = user;
+    int64_t i;
+    if (info->direction != HET_FORWARD || info->unit != 3) return HET_OK;
+    s->rows = info->rows;
+    for (i = 0; i < info->rows; i++) s->sum[i] = info->stream[0][i * info->width[0] + 5];
+    if (s->change) info->stream[0][7] += 1;
+    return HET_OK;
+}
+
+static void row_0_18(void **state)
+{
+    static seen one[2], two[2]; /* left alone, changed */
+    double loss[2][2], norm[2][2];
+    support_run run;
+    int ranks, change;
+    (void)state;
+    start(&run, HET_LLAMA, 1, "17|48", 1);
+    run.desc.host.hook = look;
+    for (ranks = 1; ranks <= 2; ranks++) {
+        if (ranks == 2) support_run_ranks(&run, 2), support_run_plan(&run, "pp:0-3|4-7", NULL, 1);
+        for (change = 0; change < 2; change++) {
+            seen *s = ranks == 1 ? &one[change] : &two[change];
+            het_ctx *ctx;
+            het_step_info info;
+            support_group group;
+            s->change = change;
+            run.desc.host.user = s;
+            ctx = support_create(&run.desc);
+            support_group_start(&group, &run.data, 0, "01");
+            EXPECT_OK(het_gradients(ctx, group.batch, group.count, &info));
+            loss[ranks - 1][change] = info.loss, norm[ranks - 1][change] = info.gradient_norm;
+            support_group_end(&group);
+            het_destroy(ctx);
+        }
+    }
+    met(one[0].rows == 65 && memcmp(&one[0].sum, &two[0].sum, sizeof one[0].sum) == 0 && memcmp(loss[0], loss[1], sizeof loss[0]) == 0
+        && memcmp(norm[0], norm[1], sizeof norm[0]) == 0 && fabs(loss[0][1] - loss[0][0]) > 1e-5,
+        "a hook sees the same %d rows on one rank and in a pipeline of 2; its edit takes the loss from %.6f to %.6f on both",
+        (int)one[0].rows, loss[0][0], loss[1][1]);
+    support_run_end(&run);
+}
+
+/* BitPipe: by name, its idle share beside interleaved's, and bits. */
+static double bubble_of(const char *schedule, int64_t ranks, int64_t micro_batches)
+{
+    het_plan *plan = support_plan("pp", schedule, 2 * ranks, ranks, 1);
+    int64_t counts[2] = { 0, 0 }, s;
+    het_schedule *lists = NULL;
+    het_simulation *simulation = NULL;
+    het_stage_cost cost[64];
+    het_costs costs;
+    het_error error;
+    double bubble;
+    memset(&costs, 0, sizeof costs);
+    memset(cost, 0, sizeof cost);
+    for (s = 0; s < plan->stages; s++) cost[s].forward.token = 1, cost[s].backward.token = 2;
+    costs.stage = cost;
+    het_plan_micro_batches(plan, micro_batches, counts);
+    support_expect(het_schedule_make(plan, counts, NULL, &lists, &error), HET_OK, error.text, "", schedule, __LINE__);
+    EXPECT_OK(het_schedule_check(plan, NULL, lists, NULL, &error));
+    EXPECT_OK(het_simulate(plan, lists, &costs, HET_NO, NULL, &simulation, &error));
+    bubble = simulation->bubble;
+    het_simulation_free(simulation);
+    het_schedule_free(lists);
+    het_plan_free(plan);
+    return bubble;
+}
+
+static void row_1_7(void **state)
+{
+    support_run run;
+    support_result base, other;
+    double bubble[2][2];
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        bubble[i][0] = bubble_of("bitpipe", 4 + 4 * i, 16);
+        bubble[i][1] = bubble_of("interleaved", 4 + 4 * i, 16);
+    }
+    start(&run, HET_LLAMA, 3, SUPPORT_SHORT, 1);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    support_run_ranks(&run, 4);
+    support_run_plan(&run, "pp", "bitpipe", 1);
+    other = support_train(&run, SUPPORT_APART);
+    met(bubble[0][0] < bubble[0][1] && bubble[1][0] < bubble[1][1] && support_same(&base, &other, "bitpipe"),
+        "idle share of bitpipe and interleaved, 16 micro-batches: %.3f and %.3f on 4 ranks, %.3f and %.3f on 8; one rank's bits",
+        bubble[0][0], bubble[0][1], bubble[1][0], bubble[1][1]);
+    support_run_end(&run);
+}
+
+/* FlexPipe: named schedules as text, read again, checked and run. */
+static void row_1_11(void **state)
+{
+    static const char *const names[] = { "gpipe", "1f1b", "interleaved", "zb-h1" };
+    support_run run;
+    support_result base;
+    int64_t i, bytes = 0;
+    (void)state;
+    start(&run, HET_LLAMA, 2, SUPPORT_SHORT, 1);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    support_run_ranks(&run, 3);
+    for (i = 0; i < 4; i++) {
+        const int64_t counts[1] = { 6 };
+        het_schedule *made = NULL, *read = NULL;
+        support_buffer text;
+        het_writer to;
+        het_error error;
+        support_run_plan(&run, "pp", names[i], 1);
+        support_buffer_start(&text);
+        to = support_writer(&text);
+        EXPECT_OK(het_schedule_make(run.plan, counts, NULL, &made, &error));
+        EXPECT_OK(het_schedule_write(made, &to));
+        EXPECT_OK(het_schedule_read(run.plan, (const char *)text.data, text.size, NULL, &read, &error));
+        EXPECT_OK(het_schedule_check(run.plan, NULL, read, NULL, &error));
+        run.desc.layout.schedule = read;
+        support_train_same(&base, &run, SUPPORT_APART, names[i]);
+        bytes += (int64_t)text.size;
+        if (i == 1) { /* a circle, and one action too few, are refused */
+            static const char *const wrong[] = { "0F0,0B0\n1B0,1F0\n2F0,2B0\n", "0F0,0B0\n1F0\n2F0,2B0\n" };
+            int w;
+            for (w = 0; w < 2; w++) {
+                het_schedule *bad = NULL;
+                het_result result = het_schedule_read(run.plan, wrong[w], strlen(wrong[w]), NULL, &bad, &error);
+                if (result == HET_OK) result = het_schedule_check(run.plan, NULL, bad, NULL, &error);
+                if (result == HET_OK) met(0, "accepted %s", wrong[w]);
+                het_schedule_free(bad);
+            }
+        }
+        run.desc.layout.schedule = NULL;
+        het_schedule_free(made);
+        het_schedule_free(read);
+        support_buffer_end(&text);
+    }
+    met(1, "gpipe, 1f1b, interleaved, zb-h1 as text (%d bytes), read, proven and run with one rank's bits; a circle and a missing action refused",
+        (int)bytes);
+    support_run_end(&run);
+}
+
+/* LayerPipe: every W deferred, and W that fill the bubble: bits, and spans of measured steps on four emulated ranks. */
+static double least_span(support_run *run, int64_t ranks)
+{
+    het_ctx *ctx = support_create(&run->desc);
+    double least = 1e30;
+    int step;
+    int64_t r, i;
+    for (step = 0; step < 6; step++) {
+        double begin = 1e30, end = 0;
+        (void)support_step(ctx, &run->data, 0, "0|1|2|3|4|5|6|7");
+        for (r = 0; r < ranks; r++) {
+            het_timeline t;
+            het_get_timeline(ctx, r, &t);
+            for (i = 0; i < t.records; i++)
+                if (t.record[i].action.kind <= HET_ACTION_W) begin = fmin(begin, t.record[i].start), end = fmax(end, t.record[i].end);
+        }
+        least = fmin(least, end - begin);
+    }
+    het_destroy(ctx);
+    return least;
+}
+
+static void row_1_18(void **state)
+{
+    static const char *const blocks = "60|60|60|60|60|60|60|60", *const layout = "0|1|2|3|4|5|6|7";
+    support_run run;
+    support_result fused, deferred;
+    double plain, filled;
+    int64_t i;
+    (void)state;
+    start(&run, HET_GPT2, 1, blocks, 1);
+    run.desc.model.context = 64, run.desc.model.layers = 4, run.desc.model.width = 96, run.desc.model.heads = 4, run.desc.model.kv_heads = 4, run.desc.model.head_size = 24;
+    run.desc.model.mlp_width = 384;
+    fused = support_train(&run, layout);
+    run.desc.layout.backward = HET_BACKWARD_DEFERRED;
+    deferred = support_train(&run, layout);
+    run.desc.layout.backward = HET_BACKWARD_DEFAULT;
+    support_run_ranks(&run, 4);
+    for (i = 0; i < 4; i++) run.device[i].speed = 0.1;
+    support_run_plan(&run, "pp:0-2|3-4|5-6|7-9", "1f1b", 1);
+    plain = least_span(&run, 4);
+    support_run_plan(&run, "pp:0-2|3-4|5-6|7-9", "zb-h1", 1);
+    filled = least_span(&run, 4);
+    met(support_same(&fused, &deferred, "deferred") && filled < plain, "all W deferred: equal bits; measured from first to last action: 1f1b %.1f ms, zb-h1 %.1f ms",
+        1e3 * plain, 1e3 * filled);
+    support_run_end(&run);
+}
+
+/* ---- applications ---- */
+
+/* LightSeq: tokens with kept keys and values, and without; allocations. */
+static void row_0_6(void **state)
+{
+    het_model_desc model = support_model(HET_LLAMA);
+    support_memory memory;
+    het_desc desc;
+    het_ctx *ctx;
+    float *logits;
+    int32_t token[2][60];
+    int64_t i, v, before;
+    int kept;
+    (void)state;
+    memset(&memory, 0, sizeof memory);
+    memory.fail_at = -1;
+    memset(&desc, 0, sizeof desc);
+    model.context = 64;
+    desc.model = model;
+    desc.inference = HET_YES;
+    desc.host.allocator = support_allocator(&memory);
+    ctx = support_create(&desc);
+    logits = support_floats(model.vocab, 1, 1);
+    token[0][0] = 1;
+    EXPECT_OK(het_infer(ctx, token[0], 1, 0, logits));
+    before = memory.calls;
+    for (kept = 0; kept < 2; kept++) {
+        for (i = 0; i < 5; i++) token[kept][i] = (int32_t)(3 * i + 1);
+        for (i = 5; i < 60; i++) {
+            if (!kept) EXPECT_OK(het_infer(ctx, token[kept], i, 0, logits));
+            else if (i == 5) EXPECT_OK(het_infer(ctx, token[kept], 5, 0, logits));
+            else EXPECT_OK(het_infer(ctx, token[kept] + i - 1, 1, i - 1, logits));
+            token[kept][i] = 0;
+            for (v = 1; v < model.vocab; v++)
+                if (logits[v] > logits[token[kept][i]]) token[kept][i] = (int32_t)v;
+        }
+    }
+    met(memcmp(token[0], token[1], sizeof token[0]) == 0 && memory.calls == before, "55 likeliest tokens with and without kept keys and values are equal; %d allocations",
+        (int)(memory.calls - before));
+    free(logits);
+    het_destroy(ctx);
+}
+
+/* Parallel training without compromising convergence: bits and speed of 1 and 2 threads. */
+static void row_2_13(void **state)
+{
+    support_run run;
+    uint64_t hash[2] = { 0, 0 };
+    double least[2] = { 1e30, 1e30 };
+    int threads, round, step;
+    (void)state;
+    start(&run, HET_GPT2, 1, "120|120|120|120", 1);
+    run.desc.model.context = 128, run.desc.model.width = 256, run.desc.model.heads = 8, run.desc.model.kv_heads = 8, run.desc.model.head_size = 32, run.desc.model.mlp_width = 1024;
+    for (round = 0; round < 4; round++) /* in turns, since other programs come and go */
+        for (threads = 1; threads <= 2; threads++) {
+            het_ctx *ctx;
+            run.device[0].threads = threads;
+            ctx = support_create(&run.desc);
+            for (step = 0; step < 12; step++) {
+                const double begin = now(NULL);
+                (void)support_step(ctx, &run.data, 0, "0123");
+                if (step > 0) least[threads - 1] = fmin(least[threads - 1], now(NULL) - begin);
+            }
+            hash[threads - 1] = support_hash(ctx);
+            het_destroy(ctx);
+        }
+    met(hash[0] == hash[1] && least[0] / least[1] / 2 >= 0.7, "equal bits; a step of %.1f ms with 1 thread, %.1f ms with 2: efficiency %.2f",
+        1e3 * least[0], 1e3 * least[1], least[0] / least[1] / 2);
+    support_run_end(&run);
+}
+
+/* ---- which ---- */
+
+static const struct CMUnitTest quick[] = {
+    cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
+    cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11),
+};
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
+
+int main(int argc, char **argv)
+{
+    char name[32];
+    size_t i;
+    if (argc < 2) return cmocka_run_group_tests_name("systems", quick, NULL, NULL);
+    snprintf(name, sizeof name, "row_%s", argv[1]);
+    for (i = 0; name[i] != 0; i++) if (name[i] == '.') name[i] = '_';
+    cmocka_set_test_filter(name);
+    for (i = 0; i < sizeof quick / sizeof *quick; i++)
+        if (strcmp(quick[i].name, name) == 0) return cmocka_run_group_tests_name(argv[1], quick, NULL, NULL);
+    for (i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i].name, name) == 0) return cmocka_run_group_tests_name(argv[1], others, NULL, NULL);
+    fprintf(stderr, "test_systems: no row %s here\n", argv[1]);
+    return 2;
+}
