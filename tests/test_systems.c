@@ -226,8 +226,9 @@ static void row_0_19(void **state)
     memset(&search, 0, sizeof search);
     memset(&desc, 0, sizeof desc);
     start(&run, HET_LLAMA, 1, "40", 3);
+    run.desc.model.width = 96, run.desc.model.heads = run.desc.model.kv_heads = 4, run.desc.model.head_size = 24, run.desc.model.mlp_width = 256;
     run.desc.limits.max_micro_batches = OMNI;
-    for (i = 0; i < 3; i++) run.device[i].speed = i == 2 ? 0.1 : 0.3;
+    for (i = 0; i < 3; i++) run.device[i].speed = i == 2 ? 0.04 : 0.12;
     for (i = 0; i < OMNI; i++) {
         support_batch_start(&o.batch[i]);
         support_batch_sequence(&o.batch[i], 40, run.desc.model.vocab, i, (uint64_t)i);
@@ -242,17 +243,17 @@ static void row_0_19(void **state)
     EXPECT_ERROR(het_cluster_flat(3, NULL, 1e-6, 0, NULL, &cluster, &error), HET_OK, error.text, "");
     for (i = 0; i < 3; i++) {
         snprintf(cluster->device[i].profile, sizeof cluster->device[i].profile, "%s", profile->device[0].name);
-        cluster->device[i].speed = 0.3;
+        cluster->device[i].speed = 0.12;
     }
     search.profile = profile, search.cluster = cluster;
     search.granules = OMNI, search.granule_tokens = 40;
-    desc.search = &search, desc.only_shares = HET_YES, desc.change = 0.1, desc.gain = 0.02, desc.window = 3;
+    desc.search = &search, desc.only_shares = HET_YES, desc.change = 0.15, desc.gain = 0.02, desc.window = 3;
     EXPECT_ERROR(het_adapt_create(&desc, &o.adapt, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_adapt_start(o.adapt, run.plan, 1, &error), HET_OK, error.text, "");
     o.ctx = support_create(&run.desc);
     taken[0] = steps_until_equal(&o, 10, &spread[0]);
-    EXPECT_OK(het_set_speed(o.ctx, 2, 0.3));
-    EXPECT_OK(het_set_speed(o.ctx, 0, 0.1));
+    EXPECT_OK(het_set_speed(o.ctx, 2, 0.12));
+    EXPECT_OK(het_set_speed(o.ctx, 0, 0.04));
     taken[1] = steps_until_equal(&o, 10, &spread[1]);
     support_run_ranks(&run, 1);
     run.device[0].speed = 1;

@@ -7,17 +7,17 @@ two=cpu:1@0.4,cpu:1@0.4
 case $1 in
 latency) # CrossPipe's and SpanTrain's case: ten times the latency between two stages
     does one train "${T[@]}" --steps 50 --devices cpu:2
-    does moved train "${T[@]}" --steps 50 --devices $two --links 0-1:3ms --plan pp --adapt --slow 15:0-1:30ms --log moved.jsonl
+    does moved train "${T[@]}" --steps 50 --devices $two --links 0-1:3ms --plan pp --adapt 1.5 --slow 15:0-1:30ms --log moved.jsonl
     does known train "${T[@]}" --steps 25 --devices $two --links 0-1:30ms --plan auto --plan-seconds 3 --log known.jsonl
     after=$(median moved.jsonl step_ms 36 50) best=$(median known.jsonl step_ms 8 25) slow=$(median moved.jsonl step_ms 15 16) fast=$(median moved.jsonl step_ms 5 14)
-    said=$(grep '"event":"replan"' moved.jsonl | head -n 1 | sed 's/.*"before_step":\([0-9]*\),"micro_batches":\([0-9]*\).*"schedule":"\([^"]*\)".*/before step \1: \3, \2 micro-batches/')
+    said=$(grep '"event":"replan"' moved.jsonl | tail -n 1 | sed 's/.*"before_step":\([0-9]*\),"micro_batches":\([0-9]*\).*"schedule":"\([^"]*\)".*/before step \1: \3, \2 micro-batches/')
     [ "$(hash_of one)" = "$(hash_of moved)" ] || short 'other weights than one device'
     [ -n "$said" ] || short "no other plan was taken: steps of $fast, $slow, $after ms"
     is "$best / $after >= 0.8" || short "steps of $fast ms, $slow ms at ten times the latency, $after ms after $said; $best ms where the latency was known"
     works "steps of $fast ms, $slow ms at ten times the latency, $after ms with another plan ($said), $best ms where the latency was known; one device's weights" ;;
 bandwidth) # from data parallelism to a pipeline and back
     does one train "${T[@]}" --steps 80 --devices cpu:2
-    does moved train "${T[@]}" --steps 80 --devices $two --links 0-1:1ms:400M --plan dp --adapt --slow 15:0-1:1ms:4M,45:0-1:1ms:400M --log moved.jsonl
+    does moved train "${T[@]}" --steps 80 --devices $two --links 0-1:1ms:400M --plan dp --adapt 1.5 --slow 15:0-1:1ms:4M,45:0-1:1ms:400M --log moved.jsonl
     plans=$(grep '"event":"replan"' moved.jsonl | sed 's/.*"before_step":\([0-9]*\),.*"schedule":"\([^"]*\)","why":"\([^"]*\).*/before step \1: \3/' | cut -c1-150 | paste -sd ';')
     [ "$(hash_of one)" = "$(hash_of moved)" ] || short 'other weights than one device'
     grep '"event":"replan"' moved.jsonl | grep -q '1 pipelines' || short "no pipeline was taken: $plans"

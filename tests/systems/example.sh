@@ -1,0 +1,5 @@
+#!/bin/bash
+# Runs an example, which checks itself, and says its last lines.   usage: tests/systems/example.sh NAME [LINES]
+. "$(dirname "$0")/common.sh"
+does said "$1"
+works "$(tail -n "${2:-3}" said | tr -s ' ' | paste -sd ';' | sed 's/;/; /g')"
