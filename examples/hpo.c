@@ -97,8 +97,8 @@ static trial *search(trial trials[TRIALS], int ranks) {
         for (i = 0; i < count; i++)
             if (alive[i]->result != HET_OK) return fprintf(stderr, "hpo: %s\n", alive[i]->error.text), (trial *)NULL;
         qsort(alive, (size_t)count, sizeof *alive, better_first);
-        printf("%d ranks: %d trials of %2d steps, %d at a time on %d ranks each; best: rate %g, width %d, validation loss %.4f\n", ranks, count, steps,
-               groups, ranks / groups, (double)alive[0]->rate, (int)alive[0]->width, alive[0]->loss);
+        printf("%d ranks: %d trials of %2d steps, %d at a time on %d ranks each; best: rate %g, width %d, validation loss %.4f\n", ranks, count,
+               steps, groups, ranks / groups, (double)alive[0]->rate, (int)alive[0]->width, alive[0]->loss);
         if (count == 1) return alive[0];
     }
 }
