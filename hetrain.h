@@ -1947,7 +1947,7 @@ HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info);  
 /* Micro-batch number `micro_batch` of `micro_batches` of step `step`: windows of a permutation of
    the epoch by (seed, epoch), so that every window of an epoch comes exactly once. The arrays of
    *batch belong to `data`; slot < slots says which buffers are used, each keeps its content until
-   used again. Threads: owner. */
+   used again. Threads: any, one call a slot at a time, if the reader may be called so. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch,
                                                          int64_t micro_batches, int64_t slot, het_batch *batch,
                                                          het_error *error);
@@ -14128,7 +14128,7 @@ struct het_data {
     uint64_t first;          /* offset of the first token in the file */
     size_t token_bytes;
     size_t raw_size;
-    unsigned char *raw;      /* [raw_size] what was read: a window, or a block while checking */
+    unsigned char *raw;      /* [slots + 1][raw_size] what was read: a window, or a block while checking */
     int32_t *token, *target; /* [slots + 1][B T] */
     int64_t *sample_id;      /* [slots + 1][B] */
     int64_t *sequence_start; /* [B + 1] 0, T, 2 T, ... */
@@ -14159,9 +14159,10 @@ static het_result heti_data_convert(het_data *data, const unsigned char *from, i
     return HET_OK;
 }
 
-/* Reads `count` tokens from token `number` on into data->raw. */
-static het_result heti_data_read(het_data *data, int64_t number, int64_t count, het_error *error) {
-    return heti_read(&data->reader, data->first + HETI_CAST(uint64_t, number) * data->token_bytes, data->raw,
+/* Reads `count` tokens from token `number` on into `raw`, a slot's part of data->raw. */
+static het_result heti_data_read(het_data *data, int64_t number, int64_t count, unsigned char *raw,
+                                 het_error *error) {
+    return heti_read(&data->reader, data->first + HETI_CAST(uint64_t, number) * data->token_bytes, raw,
                      HETI_CAST(size_t, count) * data->token_bytes, error);
 }
 
@@ -14171,7 +14172,7 @@ static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count,
     int64_t done, some;
     for (done = 0; done < count; done += some) {
         some = heti_min(block, count - done);
-        HETI_TRY(heti_data_read(data, first + done, some, error));
+        HETI_TRY(heti_data_read(data, first + done, some, data->raw, error));
         HETI_TRY(heti_data_convert(data, data->raw, first + done, some, to != NULL ? to + done : NULL, error));
     }
     return HET_OK;
@@ -14258,7 +14259,8 @@ static void heti_data_arrays(het_data *data, heti_arena *arena) {
     int64_t window = (data->length + 1) * HETI_CAST(int64_t, data->token_bytes);
     if (data->sequences > INT64_MAX / data->length / batches) { arena->overflow = 1; return; }
     data->raw_size = HETI_CAST(size_t, heti_max(window, HETI_DATA_BLOCK));
-    data->raw = HETI_TAKE(arena, unsigned char, heti_max(window, HETI_DATA_BLOCK));
+    if (data->raw_size > SIZE_MAX / HETI_CAST(size_t, batches)) { arena->overflow = 1; return; }
+    data->raw = HETI_TAKE(arena, unsigned char, batches * HETI_CAST(int64_t, data->raw_size));
     data->token = HETI_TAKE(arena, int32_t, batches * rows);
     data->target = HETI_TAKE(arena, int32_t, batches * rows);
     data->sample_id = HETI_TAKE(arena, int64_t, batches * data->sequences);
@@ -14389,9 +14391,10 @@ static int64_t heti_data_window(const het_data *data, int64_t sample) {
 static het_result heti_data_fill(het_data *data, int64_t slot, int64_t b, int64_t window, int64_t sample,
                                  het_error *error) {
     int64_t length = data->length, number = window * length, row = (slot * data->sequences + b) * length;
-    HETI_TRY(heti_data_read(data, number, length + 1, error));
-    HETI_TRY(heti_data_convert(data, data->raw, number, length, data->token + row, error));
-    HETI_TRY(heti_data_convert(data, data->raw + data->token_bytes, number + 1, length, data->target + row, error));
+    unsigned char *raw = data->raw + HETI_CAST(size_t, slot) * data->raw_size;
+    HETI_TRY(heti_data_read(data, number, length + 1, raw, error));
+    HETI_TRY(heti_data_convert(data, raw, number, length, data->token + row, error));
+    HETI_TRY(heti_data_convert(data, raw + data->token_bytes, number + 1, length, data->target + row, error));
     data->sample_id[slot * data->sequences + b] = sample;
     return HET_OK;
 }

@@ -25,6 +25,7 @@
 #include "folder.h"
 #include "kept.h"
 #include "launch.h"
+#include "loader.h"
 #include "stop.h"
 #include "text.h"
 
@@ -37,7 +38,7 @@ typedef struct settings {
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
-            weights, nonfinite, adapt_shares;
+            weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t lora, any_base, insecure_world, optimizer;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum;
     uint64_t seed;
@@ -51,6 +52,7 @@ static const option options[] = {
     OPTION_TITLE("Model and data"),
     { "--data", "FILE", OPTION_TEXT, AT(data), FOUND, 0, "text (bytes are tokens), llm.c tokens, or nanoGPT tokens (*.bin)" },
     { "--val", "FILE", OPTION_TEXT, AT(val), FOUND, 0, "validation data; default: the last 5 % of the windows of --data" },
+    { "--loaders", "N", OPTION_INTEGER, AT(loaders), 0, 64, "threads that read the next steps' data; 0: read between steps" },
     { "--tokenizer", "FILE", OPTION_TEXT, AT(tokenizer), FOUND, 0, "tokenizer.json for text; default: the one beside --init, else bytes" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
     { "--init", "FILE|DIR", OPTION_TEXT, AT(init), FOUND, 0, "start from these weights (safetensors)" },
@@ -59,6 +61,7 @@ static const option options[] = {
     OPTION_TITLE("Training"),
     { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
+    { "--scaling", "strong|weak", OPTION_CHOICE, AT(scaling), 0, 0, "weak: a step has --micro-batches for every rank, and the log says so" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
     { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "sequences a granule; 0: by rule" },
     { "--seed", "N", OPTION_SEED, AT(seed), 0, 0, "of initial weights, data order and dropout" },
@@ -147,7 +150,7 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
-    s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
+    s->loaders = 1, s->scaling = 1, s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
     s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->optimizer = 1, s->momentum = 0.95, s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
@@ -159,7 +162,7 @@ static int option_is_saved(const option *o) {
                                         "--links",
                                          "--devices", "--save-plan", "--save-profile", "--trace", "--timeline", "--replan", "--slow",
                                          "--profile", "--plan-seconds", "--adapt", "--adapt-shares", "--tokenizer",
-                                         "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite",
+                                         "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite", "--loaders", "--scaling",
                                          "--world", "--world-secret", "--insecure-world" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -193,7 +196,8 @@ typedef struct source {
     hashed_reader hashed;  /* over it: how the data are read */
     het_data *data;
     het_data_info info;
-    int open;
+    mapped_file map;       /* of the file, where it can be mapped */
+    int open, threads;     /* threads: that read ahead */
     unsigned char *tokens; /* a text's, as a token file in memory */
     size_t size;
 } source;
@@ -244,6 +248,8 @@ typedef struct job {
     het_memory memory;
     FILE *log;
     curve training_curve, validation_curve;
+    step_loader loader;
+    int64_t scaled_from;            /* --micro-batches before --scaling weak; 0: it is not */
     double peak;                    /* GFLOP/s */
     double step_seconds, evaluate_seconds, shown_at; /* progress: running means, time of the last line */
     int terminal, colour, line_open;
@@ -425,12 +431,14 @@ static int encode_source(job *j, source *to, const char *option_name, const char
 static void close_source(source *s) {
     het_data_close(s->data);
     free(s->hashed.block);
+    mapped_close(&s->map);
     if (s->open) het_reader_close(&s->reader);
     free(s->tokens);
 }
 
 static int open_source(job *j, source *to, const char *option_name, const char *path, float held_out) {
     het_data_desc desc;
+    het_reader mapped;
     het_error error = { HET_OK, "" };
     het_result result;
     int status;
@@ -445,10 +453,13 @@ static int open_source(job *j, source *to, const char *option_name, const char *
         to->open = 0;
         if ((status = encode_source(j, to, option_name, path)) != 0) return status;
     }
-    if (!hashed_start(&to->hashed, &to->reader)) return fail(FAILED, "out of memory");
-    desc.reader = to->reader, desc.reader.read = hashed_read, desc.reader.user = &to->hashed;
+    mapped = to->reader; /* the file stays open: closing is by it */
+    if (to->open) (void)mapped_open(&to->map, path, &mapped);
+    if (!hashed_start(&to->hashed, &mapped)) return fail(FAILED, "out of memory");
+    desc.reader = mapped, desc.reader.read = hashed_read, desc.reader.user = &to->hashed;
     desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
-    desc.slots = 1, desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
+    to->threads = to == &j->training && (!to->open || to->map.bytes != NULL) ? (int)j->set.loaders : 0; /* memory may be read by many at once */
+    desc.slots = loader_slots(to->threads), desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
     result = het_data_open(&desc, &to->data, &error);
     if (result != HET_OK) /* names the file */
         return fail(status_of(result), "%s: %s%s", option_name, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
@@ -1137,6 +1148,18 @@ static int configure_options(job *j, int argc, char **argv) {
     return (status = check_out(j)) != 0 ? status : -1;
 }
 
+/* --scaling weak: the batch grows with the ranks, so what is trained is another thing on another number of them; a resumed run keeps its own. */
+static int scale(job *j) {
+    if (j->set.scaling == 1) return 0;
+    if (j->set.resume != NULL) return fail(BAD_INPUT, "--scaling weak: not together with --resume, which has the batch of the saved run");
+    j->scaled_from = j->set.micro_batches;
+    j->set.micro_batches *= j->ranks.world;
+    if (j->set.micro_batches > 65536)
+        return fail(BAD_INPUT, "--scaling weak: %lld micro-batches on %lld ranks are more than 65536 a step", (long long)j->scaled_from,
+                    (long long)j->ranks.world);
+    return 0;
+}
+
 /* Options that would be ignored. */
 static int check_idle_options(const job *j) {
     const settings *s = &j->set;
@@ -1215,6 +1238,7 @@ static void log_configuration(job *j) {
     fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu,"
             "\"saving_bytes\":%llu", model, (long long)het_get_step(j->ctx), (long long)j->memory.parameters, (long long)j->training.info.tokens,
             j->threads, (unsigned long long)j->memory.device, (unsigned long long)saving_bytes(j));
+    if (j->scaled_from > 0) fprintf(j->log, ",\"weak_scaling_from_micro_batches\":%lld", (long long)j->scaled_from);
     log_number(j->log, "flops_per_token", flops_per_token(j));
     log_number(j->log, "product_peak_gflops", j->peak);
     fprintf(j->log, "}\n");
@@ -1222,7 +1246,8 @@ static void log_configuration(job *j) {
     free(model);
 }
 
-static void log_step(job *j, const het_step_info *info, double seconds) {
+/* waited: seconds of the step's in which its data were not there yet. */
+static void log_step(job *j, const het_step_info *info, double seconds, double waited) {
     double step = (double)info->step + 1;
     if (!curve_add(&j->training_curve, step, info->loss)) return; /* a curve without this point; the log has it */
     if (j->log == NULL) return;
@@ -1233,6 +1258,7 @@ static void log_step(job *j, const het_step_info *info, double seconds) {
     fprintf(j->log, ",\"tokens\":%lld", (long long)info->tokens);
     log_number(j->log, "step_ms", 1e3 * seconds);
     log_number(j->log, "tokens_per_s", (double)info->tokens / seconds);
+    log_number(j->log, "data_wait_share", waited / seconds);
     log_number(j->log, "peak_share", j->peak > 0 ? 1e-9 * flops_per_token(j) * (double)info->tokens / seconds / j->peak : (double)NAN);
     fprintf(j->log, "%s}\n", info->skipped ? ",\"skipped\":true" : "");
     fflush(j->log);
@@ -1368,6 +1394,8 @@ static void show_configuration(const job *j) {
     }
     printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows,
            (long long)j->validation.info.windows);
+    if (j->scaled_from > 0) printf("scaling  weak: %lld micro-batches a step in place of %lld, for %lld ranks\n", (long long)s->micro_batches,
+                                   (long long)j->scaled_from, (long long)j->ranks.world);
     printf("step     %lld x %lld sequences of %lld tokens", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length);
     if (j->feed.micro_batches != s->micro_batches) {
         printf(", in %lld micro-batches of %lld granules", (long long)j->feed.micro_batches, (long long)j->feed.most);
@@ -1722,8 +1750,9 @@ static int one_step(job *j, het_step_info *info) {
     het_result result;
     het_batch all;
     int64_t step = het_get_step(j->ctx), count;
-    double start = seconds_now(), seconds;
-    result = het_data_batch(j->training.data, step, 0, 1, 0, &all, &error);
+    double start = seconds_now(), seconds, waited;
+    result = loader_take(&j->loader, step, &all, &error);
+    waited = seconds_now() - start;
     if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
     count = feed_cut(&j->feed, &all, j->feed.sequences);
     result = het_step(j->ctx, j->feed.batch, count, info);
@@ -1735,7 +1764,7 @@ static int one_step(job *j, het_step_info *info) {
     seconds = seconds_now() - start;
     if (j->step_seconds <= 0 || step <= j->resumed_step + 1) j->step_seconds = seconds; /* the first step is measured twice: not typical */
     else j->step_seconds += 0.05 * (seconds - j->step_seconds);
-    log_step(j, info, seconds);
+    log_step(j, info, seconds, waited);
     return 0;
 }
 
@@ -1927,7 +1956,7 @@ static int run(job *j, int argc, char **argv) {
     if (j->process > 0) s->quiet = 1;
     if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (j->process == 0 && (status = check_targets(j)) != 0))
         return status;
-    if ((status = configure_changes(j)) != 0 || (status = check_idle_options(j)) != 0) return status;
+    if ((status = configure_changes(j)) != 0 || (status = check_idle_options(j)) != 0 || (status = scale(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
     j->data_fingerprint = j->training.hashed.hash;
@@ -1947,7 +1976,10 @@ static int run(job *j, int argc, char **argv) {
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
     log_configuration(j);
+    if (!loader_start(&j->loader, j->training.data, j->training.threads, het_get_step(j->ctx), s->steps))
+        return fail(FAILED, "--loaders %lld: out of memory, or no more threads", (long long)s->loaders);
     if ((status = stop_start(&j->stop, &j->transport, j->processes, j->process)) == 0) status = train(j);
+    loader_end(&j->loader);
     status = stop_end(&j->stop, status);
     return status != 0 ? status : finish(j);
 }

@@ -33,8 +33,8 @@ while IFS= read -r line; do
     timeout "$LIMIT" bash -c "set -o pipefail; ${command//\`/}" > "$output" 2>&1 < /dev/null
     status=$?
     [ $status = 124 ] && echo "short: not done after $LIMIT s" >> "$output"
-    said=$(sed -n 's/^works: //p' "$output" | paste -sd '%' | sed 's/%/; /g')
-    short=$(sed -n 's/^short: //p' "$output" | paste -sd '%' | sed 's/%/; /g')
+    said=$(sed -n 's/^works: //p' "$output" | paste -sd $'\x01' | sed 's/\x01/; /g')
+    short=$(sed -n 's/^short: //p' "$output" | paste -sd $'\x01' | sed 's/\x01/; /g')
     if [ $status = 0 ] && [ -n "$said" ] && [ -z "$short" ]; then
         passed=$((passed + 1))
         printf '%-10s works    %s: %s (%d s)\n' "$id" "$name" "$said" $((SECONDS - begin))

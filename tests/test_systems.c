@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <time.h>
 
+#include "programs/loader.h"
 #include "hetrain_plan.h"
 #include "hetrain_search.h"
 
@@ -440,6 +441,155 @@ static void row_1_7(void **state)
     support_run_end(&run);
 }
 
+/* TeraPipe: lengths of slices by dynamic programming, against all ways to cut; a pipeline of unequal slices, against one rank. */
+static double cut_seconds(const het_cost *cost, int64_t granules, int64_t tokens, int64_t stages, unsigned cuts)
+{
+    double sum = 0, most = 0;
+    int64_t i, from = 0;
+    for (i = 1; i <= granules; i++)
+        if (i == granules || (cuts >> (i - 1) & 1) != 0) {
+            const double a = (double)(from * tokens), b = (double)(i * tokens);
+            const double t = cost->base + cost->token * (b - a) + cost->pair * (b * (b + 1) - a * (a + 1)) / 2;
+            sum += t;
+            if (t > most) most = t;
+            from = i;
+        }
+    return sum + (double)(stages - 1) * most;
+}
+
+static void row_1_3(void **state)
+{
+    uint64_t seed = 3;
+    int64_t length[16], slices = 0, unequal = 0;
+    double seconds, worst = 0;
+    support_run run;
+    support_result base, other;
+    het_error error;
+    int round;
+    char plan[400];
+    (void)state;
+    for (round = 0; round < 60; round++) {
+        const int64_t granules = 1 + support_below(&seed, 12), stages = 1 + support_below(&seed, 6), most = 1 + support_below(&seed, granules);
+        het_cost cost;
+        double best = 1e300;
+        unsigned cuts;
+        cost.base = (double)support_below(&seed, 400), cost.token = (double)support_below(&seed, 5), cost.pair = 0.01 * (double)support_below(&seed, 9);
+        for (cuts = 0; cuts < 1u << (granules - 1); cuts++) {
+            unsigned left, count = 1;
+            for (left = cuts; left != 0; left &= left - 1) count++;
+            if (count <= (unsigned)most) best = fmin(best, cut_seconds(&cost, granules, 64, stages, cuts));
+        }
+        EXPECT_ERROR(het_slice_lengths(&cost, granules, 64, stages, most, NULL, length, &slices, &seconds, &error), HET_OK, error.text, "");
+        worst = fmax(worst, fabs(seconds - best) / (best > 0 ? best : 1));
+        unequal += slices > 1 && length[0] != length[slices - 1];
+    }
+    { /* one sequence of four granules of 512 tokens, three unequal slices, stages of all kinds */
+        const het_cost cost = { 40, 1, 0.001 };
+        het_model_desc model = support_deep_model(HET_LLAMA);
+        model.context = 2048;
+        EXPECT_ERROR(het_slice_lengths(&cost, 4, 512, 3, 3, NULL, length, &slices, &seconds, &error), HET_OK, error.text, "");
+        support_run_start(&run, &model, 1, "2048");
+        base = support_train(&run, "0");
+        support_run_ranks(&run, 3);
+        snprintf(plan, sizeof plan, "{\"schedule\":\"terapipe\",\"slices\":[%d,%d,%d],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,3]},"
+                 "{\"rank\":1,\"units\":[3,6]},{\"rank\":2,\"units\":[6,8]}]}]}", (int)length[0], (int)length[1], (int)length[2]);
+        assert_int_equal(slices, 3);
+        support_run_plan(&run, plan, NULL, 3);
+        other = support_train(&run, "0");
+    }
+    met(worst < 1e-12 && unequal > 20 && support_same(&base, &other, plan), "60 drawn costs: the lengths found are as good as the best of all cuts (differences "
+        "%.0e; %d of unequal lengths); slices of %d, %d and %d granules on 3 stages: one rank's bits", worst, (int)unequal, (int)length[0],
+        (int)length[1], (int)length[2]);
+    support_run_end(&run);
+}
+
+/* Arnold: places of ranks in a tree of two racks with two nodes of two, against all orders; and bytes that then cross between racks. */
+static double spread_of(const het_cluster *c, const het_blocks *talk, const double *weight, const int64_t *device)
+{
+    double sum = 0;
+    int64_t i, k;
+    for (i = 0; i < talk->count; i++) {
+        unsigned racks = 0, nodes = 0, n, count[2] = { 0, 0 };
+        for (k = talk->start[i]; k < talk->start[i + 1]; k++) {
+            racks |= 1u << device[talk->unit[k]] / 4;
+            nodes |= 1u << device[talk->unit[k]] / 2;
+        }
+        for (n = 0; n < 4; n++) count[0] += nodes >> n & 1, count[1] += n < 2 ? racks >> n & 1 : 0;
+        sum += weight[i] * ((count[0] > 1 ? count[0] : 0) + (count[1] > 1 ? count[1] : 0));
+    }
+    (void)c;
+    return sum;
+}
+
+static void best_order(const het_cluster *c, const het_blocks *talk, const double *weight, int64_t *device, int64_t at, double *best)
+{
+    int64_t i;
+    if (at == 8) *best = fmin(*best, spread_of(c, talk, weight, device));
+    for (i = at; i < 8; i++) {
+        const int64_t x = device[at];
+        device[at] = device[i], device[i] = x;
+        best_order(c, talk, weight, device, at + 1, best);
+        device[i] = device[at], device[at] = x;
+    }
+}
+
+static double crossing_bytes(const int64_t *device)
+{
+    static const het_device_desc all[8];
+    const het_model_desc model = support_deep_model(HET_LLAMA);
+    het_plan *plan = support_plan("dp4xpp2", "1f1b", 8, 8, 1);
+    double bytes = 0;
+    support_run run;
+    het_ctx *ctx;
+    int64_t s, r, to;
+    support_run_start(&run, &model, 1, "17|5|9|21|13|7|3|11");
+    for (s = 0; s < plan->stages; s++) plan->stage[s].rank = device[plan->stage[s].rank];
+    run.desc.layout.devices = all, run.desc.layout.device_count = 8, run.desc.layout.plan = plan;
+    ctx = support_create(&run.desc);
+    (void)support_step(ctx, &run.data, 0, "0|1|2|3|4|5|6|7");
+    for (r = 0; r < 8; r++) {
+        het_timeline t;
+        het_get_timeline(ctx, r, &t);
+        for (to = 0; to < 8; to++)
+            if (to / 4 != r / 4) bytes += (double)(t.traffic[to].reduction_bytes + t.traffic[to].transfer_bytes);
+    }
+    het_destroy(ctx);
+    het_plan_free(plan);
+    support_run_end(&run);
+    return bytes;
+}
+
+static void row_3_21(void **state)
+{
+    static const char tree[] = "{\"members\":[{\"name\":\"rack\",\"count\":2,\"members\":[{\"name\":\"node\",\"count\":2,\"members\":[{\"device\":\"d\","
+        "\"count\":2}]}]}]}";
+    /* dp4xpp2: rank 2 p + s is stage s of pipeline p; two sets reduce, four pairs send */
+    const int64_t start_of[7] = { 0, 4, 8, 10, 12, 14, 16 }, rank[16] = { 0, 2, 4, 6, 1, 3, 5, 7, 0, 1, 2, 3, 4, 5, 6, 7 };
+    het_blocks talk = { 6, start_of, rank };
+    double weight[6] = { 3, 3, 1, 1, 1, 1 }, spread, best, naive_bytes, placed_bytes, worst = 0;
+    int64_t naive[8] = { 0, 1, 2, 3, 4, 5, 6, 7 }, device[8], order[8];
+    het_cluster *c = NULL;
+    het_error error;
+    int round;
+    (void)state;
+    EXPECT_ERROR(het_cluster_read(tree, strlen(tree), NULL, &c, &error), HET_OK, error.text, "");
+    for (round = 0; round < 4; round++) {
+        weight[0] = weight[1] = 3 - round;
+        best = 1e300;
+        memcpy(order, naive, sizeof order);
+        best_order(c, &talk, weight, order, 0, &best);
+        EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 1, NULL, device, &spread, &error), HET_OK, error.text, "");
+        worst = fmax(worst, fmax(fabs(spread - best), fabs(spread - spread_of(c, &talk, weight, device))));
+    }
+    weight[0] = weight[1] = 3;
+    EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 1, NULL, device, &spread, &error), HET_OK, error.text, "");
+    naive_bytes = crossing_bytes(naive);
+    placed_bytes = crossing_bytes(device);
+    met(worst < 1e-12 && placed_bytes < naive_bytes, "weighted spread %g in ranks' order, %g as placed, the least of all 40320 orders (four weightings); "
+        "bytes between racks %.0f and %.0f", spread_of(c, &talk, weight, naive), spread, naive_bytes, placed_bytes);
+    het_cluster_free(c);
+}
+
 /* FlexPipe: named schedules as text, read again, checked and run. */
 static void row_1_11(void **state)
 {
@@ -607,13 +757,146 @@ static void row_2_13(void **state)
     support_run_end(&run);
 }
 
+/* ---- the path of the data ---- */
+
+static int64_t slow_read(void *user, uint64_t offset, void *to, size_t size)
+{
+    const struct timespec wait = { 0, 20000000 };
+    nanosleep(&wait, NULL);
+    return mapped_read(user, offset, to, size);
+}
+
+/* A token file in the folder of the tests' results, mapped: a text's first bytes. */
+static void map_text(mapped_file *map, het_reader *reader, const char *path, int64_t bytes)
+{
+    FILE *from = fopen("tests/data/shakespeare.txt", "rb"), *to = fopen(path, "wb");
+    char *room = support_alloc((size_t)bytes, 1);
+    if (from == NULL || to == NULL) fail_msg("tests/data/shakespeare.txt or %s cannot be opened", path);
+    assert_int_equal(fread(room, 1, (size_t)bytes, from), bytes);
+    assert_int_equal(fwrite(room, 1, (size_t)bytes, to), bytes);
+    fclose(from);
+    fclose(to);
+    free(room);
+    memset(reader, 0, sizeof *reader);
+    reader->size = (uint64_t)bytes, reader->name = path;
+    if (!mapped_open(map, path, reader)) fail_msg("%s cannot be mapped", path);
+}
+
+/* Reproducible pipelines: the order of 1 and 4 loader threads, and a read that takes 20 ms more, beside a step that takes longer. */
+static void row_0_8(void **state)
+{
+    enum { STEPS = 40, SEQUENCES = 3 };
+    const struct timespec computing = { 0, 40000000 };
+    double least[2][2], stepped = 0; /* of a step: threads, without and with delay */
+    int64_t order[2][STEPS * SEQUENCES];
+    mapped_file map;
+    het_data_desc desc;
+    het_error error;
+    int slow, four;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    map_text(&map, &desc.reader, "build/test_systems.0.8", 64 * 64 + 1);
+    desc.length = 64, desc.sequences = SEQUENCES, desc.held_out = -1, desc.seed = 5;
+    for (slow = 0; slow < 2; slow++)
+        for (four = 0; four < 2; four++) {
+            step_loader l;
+            het_data *data = NULL;
+            double from = 0, begin;
+            int64_t step;
+            desc.slots = loader_slots(four ? 4 : 1);
+            desc.reader.read = slow ? slow_read : mapped_read;
+            EXPECT_ERROR(het_data_open(&desc, &data, &error), HET_OK, error.text, "");
+            assert_true(loader_start(&l, data, four ? 4 : 1, 0, STEPS));
+            for (step = 0; step < STEPS; step++) {
+                het_batch batch;
+                int64_t b;
+                begin = now(NULL);
+                if (step == 24) from = begin; /* an epoch has 64 windows, 21 steps: the second one */
+                EXPECT_ERROR(loader_take(&l, step, &batch, &error), HET_OK, error.text, "");
+                for (b = 0; b < SEQUENCES; b++) {
+                    const int64_t id = batch.sample_id[b] * 1000 + batch.token[64 * b] + batch.token[64 * b + 9];
+                    if (slow + four == 0) order[0][step * SEQUENCES + b] = id;
+                    else if (order[0][step * SEQUENCES + b] != id) met(0, "other order: step %d", (int)step);
+                }
+                nanosleep(&computing, NULL); /* as long as a card or another core computes */
+            }
+            least[slow][four] = (now(NULL) - from) / (STEPS - 24);
+            loader_end(&l);
+            het_data_close(data);
+        }
+    stepped = least[0][1];
+    mapped_close(&map);
+    remove("build/test_systems.0.8");
+    met(least[1][1] <= 1.1 * stepped, "the same %d samples by 1 and 4 threads; a step of %.1f ms takes %.1f ms where each of its 3 reads takes 20 ms more "
+        "(4 threads; %.1f ms with 1)", STEPS * SEQUENCES, 1e3 * stepped, 1e3 * least[1][1], 1e3 * least[1][0]);
+}
+
+/* MIT LL: an epoch of a mapped file over three unequal ranks. The windows that each computed, by the hook that sees them. */
+typedef struct counted { int count[64]; int64_t by_rank[3]; const het_batch *batch; pthread_mutex_t lock; } counted;
+static het_result count_samples(void *user, const het_hook_info *info)
+{
+    counted *c = user;
+    if (info->direction != HET_BACKWARD || info->unit != 7) return HET_OK;
+    pthread_mutex_lock(&c->lock);
+    c->count[c->batch[info->micro_batch].sample_id[0] % 64]++; /* sample numbers count on over epochs */
+    c->by_rank[info->rank]++;
+    pthread_mutex_unlock(&c->lock);
+    return HET_OK;
+}
+
+static void row_3_6(void **state)
+{
+    static counted c;
+    support_run run;
+    mapped_file map;
+    het_data_desc desc;
+    het_data *data = NULL;
+    het_data_info info;
+    het_error error;
+    het_ctx *ctx;
+    int64_t step, m;
+    int once = 1;
+    (void)state;
+    memset(&c, 0, sizeof c);
+    memset(&desc, 0, sizeof desc);
+    pthread_mutex_init(&c.lock, NULL);
+    map_text(&map, &desc.reader, "build/test_systems.3.6", 56 * 48 + 1);
+    start(&run, HET_LLAMA, 1, "48", 3);
+    run.desc.model.vocab = 256;
+    run.desc.limits.max_micro_batches = 8;
+    support_run_plan(&run, "{\"pipelines\":[{\"share\":4,\"stages\":[{\"rank\":0,\"units\":[0,8]}]},{\"share\":2,\"stages\":[{\"rank\":1,"
+                     "\"units\":[0,8]}]},{\"share\":2,\"stages\":[{\"rank\":2,\"units\":[0,8]}]}]}", NULL, 1);
+    run.desc.host.hook = count_samples;
+    run.desc.host.user = &c;
+    run.desc.reduce = HET_REDUCE_FAST; /* exact sums measure the first step twice */
+    desc.length = 48, desc.sequences = 1, desc.held_out = -1, desc.slots = 8;
+    EXPECT_ERROR(het_data_open(&desc, &data, &error), HET_OK, error.text, "");
+    het_data_get_info(data, &info);
+    assert_int_equal(info.windows, 56);
+    ctx = support_create(&run.desc);
+    for (step = 0; step < 7; step++) {
+        het_batch batch[8];
+        for (m = 0; m < 8; m++) EXPECT_ERROR(het_data_batch(data, step, m, 8, m, &batch[m], &error), HET_OK, error.text, "");
+        c.batch = batch;
+        support_expect(het_step(ctx, batch, 8, NULL), HET_OK, het_last_error(ctx), "", "het_step", __LINE__);
+    }
+    for (m = 0; m < 56; m++) once = once && c.count[m] == 1;
+    met(once, "%d windows of a mapped file, each computed once in an epoch, %d, %d and %d of them by three ranks", (int)info.windows, (int)c.by_rank[0],
+        (int)c.by_rank[1], (int)c.by_rank[2]);
+    het_destroy(ctx);
+    het_data_close(data);
+    mapped_close(&map);
+    remove("build/test_systems.3.6");
+    support_run_end(&run);
+}
+
 /* ---- which ---- */
 
 static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
-    cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11),
+    cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_1_3), cmocka_unit_test(row_3_21), cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
 
 int main(int argc, char **argv)
 {

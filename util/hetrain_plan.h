@@ -50,7 +50,7 @@
        >>plan_text_api   het_plan_read het_plan_write
        >>list_api        het_schedule_make het_schedule_read het_schedule_write
                          het_schedule_kind_at
-       >>simulate_api    het_simulate het_simulation_free
+       >>simulate_api    het_simulate het_simulation_free het_slice_lengths
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
@@ -343,6 +343,17 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, con
                                                        const het_allocator *allocator, het_simulation **simulation,
                                                        het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
+
+/* Lengths of a causal sequence's slices in a pipeline of `stages` stages, of which the slowest takes
+   `cost` for a slice (F and B): sum t_i + (stages - 1) max t_i becomes as small as it can be
+   (TeraPipe, arXiv 2102.07988): dynamic programming for the least sum below a bound of the largest,
+   whose bounds go down until the sum alone is too long. The sequence has `granules` of
+   `granule_tokens` tokens, and at most `most` slices. length: [most] (=) in granules, for
+   het_plan.slice_share; *slices: how many; *seconds: of F and B of one sequence. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_slice_lengths(const het_cost *cost, int64_t granules,
+                                                            int64_t granule_tokens, int64_t stages, int64_t most,
+                                                            const het_allocator *allocator, int64_t *length,
+                                                            int64_t *slices, double *seconds, het_error *error);
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------
    Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank.
@@ -4098,6 +4109,91 @@ HETRAIN_API void het_simulation_free(het_simulation *simulation) {
     if (simulation == NULL) return;
     allocator = simulation->allocator;
     allocator.free(allocator.user, simulation, simulation->size);
+}
+
+/* ---- lengths of slices ---- */
+
+typedef struct heti_p_slicing {
+    het_cost cost;
+    int64_t granules, granule_tokens, most;
+    double *least;                    /* [most + 1][granules + 1] seconds of the granules before j in k slices */
+    int64_t *from;                    /* where the last of them begins */
+} heti_p_slicing;
+
+/* Granules [a, b): their queries see b^2 - a^2 parts of the pairs, and themselves. */
+static double heti_p_slice_seconds(const heti_p_slicing *s, int64_t a, int64_t b) {
+    const double x = HETI_T_CAST(double, a * s->granule_tokens), y = HETI_T_CAST(double, b * s->granule_tokens);
+    return s->cost.base + s->cost.token * (y - x) + s->cost.pair * (y * (y + 1) - x * (x + 1)) / 2;
+}
+
+/* The least sum in slices that each take less than `bound`; negative: there is none. lengths and
+   their number into length and *slices, the largest time into *largest. */
+static double heti_p_slices_below(heti_p_slicing *s, double bound, int64_t *length, int64_t *slices, double *largest) {
+    const int64_t n = s->granules, row = n + 1;
+    int64_t i, j, k, best = 0, at;
+    for (k = 0; k <= s->most; k++)
+        for (j = 0; j <= n; j++) s->least[k * row + j] = k == 0 && j == 0 ? 0 : -1;
+    for (k = 1; k <= s->most; k++)
+        for (j = k; j <= n; j++)
+            for (i = j - 1; i >= k - 1; i--) {
+                const double before = s->least[(k - 1) * row + i], t = heti_p_slice_seconds(s, i, j);
+                double *to = &s->least[k * row + j];
+                if (t >= bound) break; /* longer ones take longer */
+                if (before < 0 || (*to >= 0 && before + t >= *to)) continue;
+                *to = before + t;
+                s->from[k * row + j] = i;
+            }
+    for (k = 1; k <= s->most; k++)
+        if (s->least[k * row + n] >= 0 && (best == 0 || s->least[k * row + n] < s->least[best * row + n])) best = k;
+    if (best == 0) return -1;
+    *largest = 0;
+    *slices = best;
+    for (at = n, k = best; k > 0; k--) {
+        i = s->from[k * row + at];
+        heti_p_at_least(largest, heti_p_slice_seconds(s, i, at));
+        length[k - 1] = at - i;
+        at = i;
+    }
+    return s->least[best * row + n];
+}
+
+HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules, int64_t granule_tokens, int64_t stages,
+                                         int64_t most, const het_allocator *allocator, int64_t *length,
+                                         int64_t *slices, double *seconds, het_error *error) {
+    heti_p_slicing s;
+    het_allocator own;
+    double bound = 1e300, best = -1, largest = 0;
+    int64_t *tried, count = 0, i;
+    size_t cells, size;
+    void *block;
+    if (cost == NULL || length == NULL || slices == NULL || seconds == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_slice_lengths: cost, length, slices or seconds is NULL");
+    if (granules < 1 || granules > 4096 || granule_tokens < 1 || granule_tokens > 1 << 20 || stages < 1 || most < 1 ||
+        !heti_t_is_time(cost->base) || !heti_t_is_time(cost->token) || !heti_t_is_time(cost->pair))
+        return heti_t_fail(error, HET_ERR_INVALID,
+                           "het_slice_lengths: %d granules (1 to 4096) of %d tokens, %d stages, %d slices, "
+                           "cost %g, %g, %g", granules, granule_tokens, stages, most, cost->base, cost->token,
+                           cost->pair);
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_slice_lengths", error));
+    s.cost = *cost, s.granules = granules, s.granule_tokens = granule_tokens, s.most = heti_p_min(most, granules);
+    cells = HETI_T_CAST(size_t, (s.most + 1) * (granules + 1));
+    size = cells * (sizeof(double) + sizeof(int64_t)) + HETI_T_CAST(size_t, s.most) * sizeof(int64_t);
+    HETI_T_TRY(heti_t_block(&own, size, "het_slice_lengths", &block, error));
+    s.least = HETI_T_CAST(double *, block);
+    s.from = HETI_T_CAST(int64_t *, HETI_T_CAST(void *, s.least + cells));
+    tried = s.from + cells;
+    for (;;) {
+        const double sum = heti_p_slices_below(&s, bound, tried, &count, &largest);
+        if (sum < 0 || (best >= 0 && sum >= best)) break;
+        bound = largest;
+        if (best >= 0 && sum + HETI_T_CAST(double, stages - 1) * largest >= best) continue;
+        best = sum + HETI_T_CAST(double, stages - 1) * largest;
+        *slices = count;
+        for (i = 0; i < count; i++) length[i] = tried[i];
+    }
+    *seconds = best;
+    own.free(own.user, block, size);
+    return HET_OK;
 }
 
 /* =================================================================================================

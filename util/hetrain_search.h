@@ -43,6 +43,7 @@
        >>profile_api     het_profile_describe het_profile_free het_profile_stage het_profile_memory
                          het_profile_measure het_profile_read het_profile_write het_profile_merge
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
+                         het_cluster_place
                          het_profile_costs het_plan_costs_free het_simulate_costs
        >>search_api      het_plan_search het_search_free
        >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start
@@ -287,6 +288,18 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_flat(int64_t ranks, const 
                                                            const het_allocator *allocator, het_cluster **cluster,
                                                            het_error *error);
 HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL is fine. Threads: any. */
+/* Which device each rank is to be, so that ranks that talk to each other lie close. `talk`: sets of
+   ranks (start, unit as in het_blocks), weight: [talk->count], >= 0. The spread of a set is the
+   number of groups of the cluster that hold some of it but not all, so of the uplinks that its
+   messages cross; what is minimised is the sum of weight times spread (Arnold's consolidation, 2025,
+   with one objective for all its sets). Devices change places only with those of the same profile,
+   speed and memory. Up to 8 ranks all orders are tried; beyond, exchanges of two ranks from random
+   beginnings, `evaluations` orders in all (0: 20000). device: [ranks] (=) for each rank the
+   cluster's device. *spread, NULL: not told. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_place(const het_cluster *cluster, const het_blocks *talk,
+                                                            const double *weight, int64_t evaluations, uint64_t seed,
+                                                            const het_allocator *allocator, int64_t *device,
+                                                            double *spread, het_error *error);
 
 /* ---- costs of a plan ---- */
 
@@ -3629,6 +3642,118 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
     return heti_t_end(&w.out);
 }
 
+/* ---- which rank is which device ---- */
+
+typedef struct heti_s_place {
+    const het_cluster *cluster;
+    const het_blocks *talk;
+    const double *weight;
+    int64_t *device, *best;           /* [ranks] */
+    int64_t *members;                 /* [groups] of the set that is looked at */
+    double least;
+} heti_s_place;
+
+static double heti_s_spread(const heti_s_place *p) {
+    const het_cluster *c = p->cluster;
+    double sum = 0;
+    int64_t i, k, g;
+    for (i = 0; i < p->talk->count; i++) {
+        const int64_t all = p->talk->start[i + 1] - p->talk->start[i];
+        HETI_T_CLEAR(p->members, c->groups);
+        for (k = p->talk->start[i]; k < p->talk->start[i + 1]; k++)
+            for (g = c->device[p->device[p->talk->unit[k]]].group; g >= 0; g = c->group[g].parent) p->members[g]++;
+        for (g = 0; g < c->groups; g++)
+            if (p->members[g] > 0 && p->members[g] < all) sum += p->weight[i];
+    }
+    return sum;
+}
+
+static void heti_s_place_judge(heti_s_place *p) {
+    const double spread = heti_s_spread(p);
+    if (p->least >= 0 && spread >= p->least) return;
+    p->least = spread;
+    HETI_T_COPY(p->best, p->device, p->cluster->ranks);
+}
+
+/* Exchanges the devices of two ranks; 0: they are not alike. */
+static int heti_s_place_swap(heti_s_place *p, int64_t a, int64_t b) {
+    const int64_t device = p->device[a];
+    if (!heti_s_same_device(&p->cluster->device[device], &p->cluster->device[p->device[b]])) return 0;
+    p->device[a] = p->device[b];
+    p->device[b] = device;
+    return 1;
+}
+
+/* All orders of the ranks from `at` on. */
+static void heti_s_place_all(heti_s_place *p, int64_t at) {
+    int64_t i;
+    if (at == p->cluster->ranks) heti_s_place_judge(p);
+    for (i = at; i < p->cluster->ranks; i++) {
+        if (!heti_s_place_swap(p, at, i)) continue;
+        heti_s_place_all(p, at + 1);
+        (void)heti_s_place_swap(p, at, i);
+    }
+}
+
+/* Any exchange that helps is made until none does, again and again from another beginning. */
+static void heti_s_place_some(heti_s_place *p, int64_t evaluations, uint64_t seed) {
+    const int64_t n = p->cluster->ranks;
+    int64_t a, b, done = 0;
+    while (done < evaluations) {
+        double now = heti_s_spread(p), tried;
+        int helped = 1;
+        while (helped && done < evaluations)
+            for (a = 0, helped = 0; a < n; a++)
+                for (b = a + 1; b < n && done < evaluations; b++) {
+                    if (!heti_s_place_swap(p, a, b)) continue;
+                    tried = heti_s_spread(p);
+                    done++;
+                    if (tried < now) helped = 1, now = tried;
+                    else (void)heti_s_place_swap(p, a, b);
+                }
+        heti_s_place_judge(p);
+        for (a = n - 1, done++; a > 0; a--) {
+            const uint64_t draw = het_xxh64(&seed, sizeof seed, HETI_T_CAST(uint64_t, a));
+            (void)heti_s_place_swap(p, a, HETI_T_CAST(int64_t, draw % HETI_T_CAST(uint64_t, a + 1)));
+        }
+        seed++;
+    }
+}
+
+HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_blocks *talk, const double *weight,
+                                         int64_t evaluations, uint64_t seed, const het_allocator *allocator,
+                                         int64_t *device, double *spread, het_error *error) {
+    heti_s_place p;
+    het_allocator own;
+    void *block;
+    size_t size;
+    int64_t i;
+    if (cluster == NULL || talk == NULL || weight == NULL || device == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: cluster, talk, weight or device is NULL");
+    for (i = 0; i < talk->start[talk->count]; i++)
+        if (talk->unit[i] < 0 || talk->unit[i] >= cluster->ranks)
+            return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: rank %d of %d talks", talk->unit[i],
+                               cluster->ranks);
+    for (i = 0; i < talk->count; i++)
+        if (!heti_t_is_time(weight[i]))
+            return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: weight %d is %g", i, weight[i]);
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_place", error));
+    size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
+    HETI_T_TRY(heti_t_block(&own, size, "het_cluster_place", &block, error));
+    p.cluster = cluster, p.talk = talk, p.weight = weight, p.least = -1;
+    p.device = HETI_T_CAST(int64_t *, block);
+    p.best = p.device + cluster->ranks;
+    p.members = p.best + cluster->ranks;
+    for (i = 0; i < cluster->ranks; i++) p.device[i] = i;
+    heti_s_place_judge(&p);
+    if (cluster->ranks <= 8) heti_s_place_all(&p, 0);
+    else heti_s_place_some(&p, evaluations > 0 ? evaluations : 20000, seed);
+    HETI_T_COPY(device, p.best, cluster->ranks);
+    if (spread != NULL) *spread = p.least;
+    own.free(own.user, block, size);
+    return HET_OK;
+}
+
 /* =================================================================================================
    >>search  The planner. A choice is a plan of the searched space in short form. Bounds are cheap
              and never above what the simulator says, so what
@@ -6485,7 +6610,8 @@ static void heti_s_observe_links(het_adapt *a) {
         for (b = 0; b < a->search.profile->blocks; b++) {
             const heti_s_ring *ring = &a->ring[b];
             const double delay = ring->trips > 0 ? (ring->seconds - ring->nominal) / ring->trips : 0;
-            if (ring->group != g || !(ring->trips > 0) || !(ring->seconds > 0) || (found && link->seen <= delay)) continue;
+            if (ring->group != g || !(ring->trips > 0) || !(ring->seconds > 0)) continue;
+            if (found && link->seen <= delay) continue;
             found = 1;
             link->seen = delay;
             link->bytes = ring->bytes;

@@ -16,12 +16,12 @@ latency) # CrossPipe's and SpanTrain's case: ten times the latency between two s
     is "$best / $after >= 0.8" || short "steps of $fast ms, $slow ms at ten times the latency, $after ms after $said; $best ms where the latency was known"
     works "steps of $fast ms, $slow ms at ten times the latency, $after ms with another plan ($said), $best ms where the latency was known; one device's weights" ;;
 bandwidth) # from data parallelism to a pipeline and back
-    does one train "${T[@]}" --steps 80 --devices cpu:2
-    does moved train "${T[@]}" --steps 80 --devices $two --links 0-1:1ms:400M --plan dp --adapt 1.5 --slow 15:0-1:1ms:4M,45:0-1:1ms:400M --log moved.jsonl
+    does one train "${T[@]}" --steps 56 --devices cpu:2
+    does moved train "${T[@]}" --steps 56 --devices cpu:1@0.1,cpu:1@0.1 --links 0-1:1ms:400M --plan dp --adapt 2 --slow 12:0-1:1ms:4M,34:0-1:1ms:400M --log moved.jsonl
     plans=$(grep '"event":"replan"' moved.jsonl | sed 's/.*"before_step":\([0-9]*\),.*"schedule":"\([^"]*\)","why":"\([^"]*\).*/before step \1: \3/' | cut -c1-150 | paste -sd ';')
     [ "$(hash_of one)" = "$(hash_of moved)" ] || short 'other weights than one device'
     grep '"event":"replan"' moved.jsonl | grep -q '1 pipelines' || short "no pipeline was taken: $plans"
     grep '"event":"replan"' moved.jsonl | tail -n 1 | grep -q '2 pipelines, 2 stages' || short "data parallelism did not come back: $plans"
-    works "steps of $(median moved.jsonl step_ms 5 14) ms, $(median moved.jsonl step_ms 15 16) ms on the narrow link, $(median moved.jsonl step_ms 30 44) ms as a pipeline,"\
- "$(median moved.jsonl step_ms 70 80) ms in the end; one device's weights. $plans" ;;
+    works "steps of $(median moved.jsonl step_ms 5 11) ms, $(median moved.jsonl step_ms 12 13) ms on the narrow link, $(median moved.jsonl step_ms 24 33) ms as a pipeline,"\
+ "$(median moved.jsonl step_ms 48 56) ms in the end; one device's weights. $plans" ;;
 esac

@@ -12,7 +12,9 @@ short() { echo "short: $*"; exit 1; }
 does() { # does OUT PROGRAM ARGUMENTS...
     local out=$1 program=$2
     shift 2
-    "$programs/$program" "$@" > "$out" 2>&1 < /dev/null || { tail -n 5 "$out"; short "$program $*: status $?"; }
+    "$programs/$program" "$@" > "$out" 2>&1 < /dev/null && return
+    tail -n 5 "$out"
+    short "$program $*: $(tail -n 1 "$out")"
 }
 hash_of() { sed -n 's/^weights //p' "$1"; }
 # median LOG KEY FROM TO: of the numbers of steps FROM to TO
