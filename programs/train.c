@@ -852,7 +852,7 @@ static int configure_context(job *j) {
     d->layout.devices = j->ranks.device, d->layout.device_count = j->ranks.devices;
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
     d->layout.transport = j->transport;
-    if (!automatic && (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1)) {
+    if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices);
         if (status != 0) return status;
         d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;

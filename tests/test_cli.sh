@@ -213,6 +213,9 @@ accepts 'the same run on two ranks in a pipeline' train --data text --steps 20 -
     --save-plan plan.json --trace trace.json --timeline timeline.svg "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 report "$([ -s plan.json ] && [ -s trace.json ] && grep -q '</svg>' timeline.svg; echo $?)" 'plan, trace and picture are written' "$(ls)"
+accepts 'the same run on one rank, whose plan is saved' train --data text --steps 20 --hash --quiet --devices cpu:1 --save-plan alone.json "${tiny[@]}"
+accepts 'and runs' train --data text --steps 20 --hash --quiet --devices cpu:1 --plan alone.json "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 accepts 'the same run on the plan saved, by another schedule' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1 --plan plan.json --schedule gpipe "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 accepts 'the same run on plans that change on the way' train --data text --steps 20 --hash --devices cpu:1,cpu:1,cpu:1 --replan '3:pp,9x1:dp,14x2:pp:0-0|1-1|2-3' \

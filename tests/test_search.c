@@ -724,10 +724,14 @@ static world *hard_instance(uint64_t number, const char *schedules[6])
     return w;
 }
 
+/* Unlike the clock of a wall it costs a call of the kernel: user, where there is one, counts 64 calls for each. */
+typedef struct processor_clock { int calls; double last; } processor_clock;
 static double processor_seconds(void *user)
 {
-    (void)user;
-    return (double)clock() / CLOCKS_PER_SEC;
+    processor_clock *every = (processor_clock *)user;
+    if (every != NULL && every->calls++ % 64 != 0) return every->last;
+    if (every == NULL) return (double)clock() / CLOCKS_PER_SEC;
+    return every->last = (double)clock() / CLOCKS_PER_SEC;
 }
 
 /* The search against brute force that begins with what was found: nothing is better, but for 2 %. HETRAIN_TEST_PLANS: how many instances, from
@@ -747,11 +751,13 @@ static void near_exhaustive_search(void **state)
         het_search *search = NULL;
         het_error error;
         int64_t judged_here;
+        processor_clock every = { 0, 0 };
         double best, loss, at = processor_seconds(NULL);
         het_result result;
         w->desc.evaluations = seconds > 0 ? 1000000000 : 40000;
         w->desc.seconds = seconds;
         w->desc.clock = seconds > 0 ? processor_seconds : NULL;
+        w->desc.user = &every;
         result = het_plan_search(&w->desc, &search, &error);
         at = processor_seconds(NULL) - at;
         if (at > longest) longest = at;

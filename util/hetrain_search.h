@@ -3799,6 +3799,10 @@ typedef struct heti_s_known { uint64_t key; double seconds; } heti_s_known;
 
 #define HETI_S_KNOWN 32768
 
+/* What heti_s_least_times was asked for. */
+typedef struct heti_s_times { int64_t key; double seconds[HETI_S_CALLS]; } heti_s_times;
+enum { HETI_S_TIMES = 4096 };
+
 typedef struct heti_s_seek {
     het_search_desc d;                /* with its defaults */
     het_error *error;
@@ -3819,6 +3823,7 @@ typedef struct heti_s_seek {
     double *least_held, *owned;       /* [units + 1] bytes likewise: of blocks by their first unit; of
                                          the state of those that no other unit has */
     double trained;                   /* parameters that are not frozen */
+    double always;                    /* bytes of every rank that has a stage, at least */
     int64_t *block_start;             /* [blocks + 1] into the profile's uses */
     double widest;                    /* scratch, streams and messages a token: the most of a unit */
     /* what is worked on */
@@ -3850,6 +3855,7 @@ typedef struct heti_s_seek {
     heti_s_choice now, next, best, sorted; /* present, tried, of this climb, in order */
     heti_s_choice *found;             /* [found_room] best first */
     int64_t found_count;
+    heti_s_times *least_time;         /* [HETI_S_TIMES] */
     heti_s_known *known;              /* [HETI_S_KNOWN] what moves came to */
     int64_t evaluations, skipped, moves;
     int64_t until;                    /* what is under way ends at so many evaluations, ten moves counting as one, */
@@ -3935,6 +3941,19 @@ static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int rec
 /* The link of the smallest group that has both devices. */
 static const het_group *heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t b) {
     return &s->d.cluster->group[heti_s_common_group(s->d.cluster, a, b)];
+}
+
+/* F, B, I, W and recomputation of a stage at least: [HETI_S_CALLS]. The last ones are kept. */
+static const double *heti_s_least_times(heti_s_seek *s, int64_t kind, int64_t begin, int64_t end, int64_t granules) {
+    const int64_t key = 1 + granules + s->d.granules * (end + (s->units + 1) * (begin + s->units * kind));
+    heti_s_times *t = &s->least_time[(HETI_T_CAST(uint64_t, key) * 0x9E3779B97F4A7C15u >> 32) % HETI_S_TIMES];
+    int call;
+    if (t->key == key) return t->seconds;
+    t->key = key;
+    for (call = 0; call < HETI_S_CALLS; call++)
+        t->seconds[call] = call == HETI_S_AGAIN ? heti_s_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules)
+            : heti_s_stage_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules);
+    return t->seconds;
 }
 
 static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
@@ -4093,22 +4112,32 @@ static het_result heti_s_choice_costs(heti_s_seek *s, het_plan_costs **costs) {
     return HET_OK;
 }
 
-/* Bytes of every rank. lists NULL: only what a plan needs at least, one slot for each stage. */
-static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c, const het_schedule *lists) {
+/* What the lists of s->plan need of every rank, with any recomputation: s->needs. */
+static het_result heti_s_choice_needs(heti_s_seek *s, const het_schedule *lists) {
+    return het_schedule_needs(&s->plan, lists, 0, s->plan.ranks, 0, &s->allocator, s->needs, s->error);
+}
+
+/* Bytes of every rank, with s->needs. */
+static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c) {
     het_shape shape;
-    int round;
+    int64_t i;
     heti_s_choice_shape(s, c, &shape);
-    HETI_T_CLEAR(s->needs, s->ranks);
-    if (lists != NULL) HETI_T_TRY(het_schedule_needs(&s->plan, lists, 0, s->plan.ranks, 0, &s->allocator,
-                                                      s->needs, s->error));
     HETI_T_CLEAR(s->used, s->ranks);
-    for (round = 0; round < HETI_T_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
-    s->impossible = 0;
+    for (i = 0; i < c->first[c->pipelines]; i++) s->used[c->device[i]] = 1;
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
-    if (c->state == HETI_S_STATE_EVEN || lists == NULL) return HET_OK;
     s->impossible = !heti_s_state_shares(s, c);
-    if (s->impossible) return HET_OK;
+    if (c->state == HETI_S_STATE_EVEN || s->impossible) return HET_OK;
     return het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error);
+}
+
+/* Whether every rank has room for all but the state. */
+static int heti_s_shares_help(const heti_s_seek *s) {
+    int64_t r;
+    for (r = 0; r < s->ranks; r++) {
+        const double limit = s->d.cluster->device[r].memory, state = HETI_T_CAST(double, s->memory[r].optimizer);
+        if (limit > 0 && s->used[r] && heti_s_limited(&s->memory[r]) - state > limit) return 0;
+    }
+    return 1;
 }
 
 static void heti_s_note_missing(heti_s_seek *s) {
@@ -4125,9 +4154,9 @@ static void heti_s_note_missing(heti_s_seek *s) {
     s->least_missing_end = end;
 }
 
-/* Simulates the choice with these lists, NULL: there are none: c->seconds, or HETI_S_MISFIT and
-   more, or HETI_S_NONE. simulation: NULL, or gets it with its timeline, where the choice is a
-   plan. */
+/* Simulates the choice with these lists and s->needs, NULL: there are none: c->seconds, or
+   HETI_S_MISFIT and more, or HETI_S_NONE. simulation: NULL, or gets it with its timeline, where the
+   choice is a plan. */
 static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het_schedule *lists,
                                      het_simulation **simulation) {
     het_simulation *made = NULL;
@@ -4137,7 +4166,7 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
     s->evaluations++;
     if (lists == NULL) return HET_OK;
     heti_s_choice_plan(s, c);
-    HETI_T_TRY(heti_s_choice_memory(s, c, lists));
+    HETI_T_TRY(heti_s_choice_memory(s, c));
     if (s->impossible) return HET_OK;
     heti_s_memory_missing(s);
     if (s->missing > 0) {
@@ -4162,7 +4191,8 @@ static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation 
     het_result result;
     heti_s_choice_plan(s, c);
     HETI_T_TRY(heti_s_choice_lists(s, c, &schedule));
-    result = heti_s_judge_lists(s, c, schedule, simulation);
+    result = schedule == NULL ? HET_OK : heti_s_choice_needs(s, schedule);
+    if (result == HET_OK) result = heti_s_judge_lists(s, c, schedule, simulation);
     if (lists != NULL && result == HET_OK) *lists = schedule;
     else het_schedule_free(schedule);
     return result;
@@ -4252,11 +4282,9 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         int k;
         for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
             const int64_t g = k == 0 ? c->granules : small;
-            f[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_FORWARD, begin, end, g);
-            b[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_BACKWARD, begin, end, g);
-            in[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_INPUT, begin, end, g);
-            w[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_WEIGHT, begin, end, g);
-            r[k] = again ? heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_AGAIN, begin, end, g) : 0;
+            const double *t = heti_s_least_times(s, kind, begin, end, g);
+            f[k] = t[HETI_S_FORWARD], b[k] = t[HETI_S_BACKWARD], in[k] = t[HETI_S_INPUT], w[k] = t[HETI_S_WEIGHT];
+            r[k] = again ? t[HETI_S_AGAIN] : 0;
             if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
             else if (order_index < 0) {                                                               /* any schedule */
                 const double apart = in[k] + w[k];
@@ -4333,8 +4361,9 @@ static int heti_s_too_large(const heti_s_seek *s, const heti_s_choice *c) {
             const int64_t at = c->first[p] + i;
             const int64_t other = s->order[c->order]->placement == HET_PLACE_V ? 2 * places - 1 - i : places + i;
             const double limit = s->d.cluster->device[c->device[at]].memory;
-            double bytes = heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], c->recompute[at], tokens);
+            double bytes = s->always;
             if (limit <= 0) continue;
+            bytes += heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], c->recompute[at], tokens);
             if (chunks == 2) bytes += heti_s_least_stage(s, c, end[other - 1], end[other], c->recompute[at], tokens);
             if (heti_s_hopeless(bytes, limit)) return 1;
         }
@@ -5297,11 +5326,14 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
         if (lists == NULL) {
             heti_s_choice_plan(s, c);
             s->result = heti_s_choice_lists(s, c, &lists);
+            if (s->result == HET_OK && lists != NULL) s->result = heti_s_choice_needs(s, lists);
             if (s->result != HET_OK || lists == NULL) break;
         }
         for (c->state = 0; c->state < HETI_T_CAST(int32_t, states) && s->result == HET_OK; c->state++) {
             s->result = heti_s_judge_lists(s, c, lists, NULL);
-            if (s->result == HET_OK) heti_s_keep(s, c);
+            if (s->result != HET_OK) break;
+            heti_s_keep(s, c);
+            if (c->state == HETI_S_STATE_EVEN && c->seconds >= HETI_S_MISFIT && !heti_s_shares_help(s)) break;
         }
         c->state = HETI_S_STATE_EVEN;
     }
@@ -5353,7 +5385,7 @@ static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t
     const double limit = s->d.cluster->device[c->device[c->first[p] + place]].memory;
     const double tokens = heti_s_real(granules * s->d.granule_tokens);
     const int again = s->d.recompute == HET_YES;
-    double bytes = heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], again, tokens);
+    double bytes = s->always + heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], again, tokens);
     if (i >= places) bytes += heti_s_least_stage(s, c, place == 0 ? 0 : end[place - 1], end[place], again, tokens);
     return limit <= 0 || !heti_s_hopeless(bytes, limit);
 }
@@ -5733,6 +5765,8 @@ static void heti_s_seek_sums(heti_s_seek *s) {
 static void heti_s_seek_bytes(heti_s_seek *s) {
     const het_profile *p = s->d.profile;
     int64_t u, b, i;
+    s->always = p->rank_weights + p->rank_gradients + p->rank_workspace - 4 + /* rounded to bytes */
+        (s->ranks > 1 ? heti_s_real(HETI_S_RING_CHUNK + 2 * HETI_S_ENVELOPE) : 0);
     for (b = 0; b < p->blocks; b++) {
         const het_block_profile *block = &p->block[b];
         s->block_start[b] = block->first_use;
@@ -5823,6 +5857,7 @@ static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *arena) {
     s->ring = HETI_S_ROOM(double, n);
     s->memo = HETI_S_ROOM(heti_s_memo, HETI_S_MEMOS);
     s->known = HETI_S_ROOM(heti_s_known, HETI_S_KNOWN);
+    s->least_time = HETI_S_ROOM(heti_s_times, HETI_S_TIMES);
     s->alone.stage = HETI_S_ROOM(het_stage, 2 * n);
     s->alone.first_stage = HETI_S_ROOM(int64_t, 2);
     s->alone.share = HETI_S_ROOM(double, 1);
