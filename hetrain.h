@@ -3596,9 +3596,9 @@ static HETI_INLINE void heti_muon_rows(const het_muon_args *a, int update, int64
             float *x = a->x + (a->rows > a->columns ? (i - r * a->columns) * a->rows + r : i);
             if (update) a->w[i] = fmaf(-step, *x, fmaf(-shrink, a->w[i], a->w[i]));
             if (update) continue;
-            const float g = heti_round_f(heti_ref_gradient(a->gradient, i) * s->clip_scale);
-            a->m[i] = fmaf(a->beta, a->m[i], heti_round_f((1.0f - a->beta) * g));
-            *x = fmaf(a->beta, a->m[i], heti_round_f((1.0f - a->beta) * g));
+            const float clipped = heti_round_f(heti_ref_gradient(a->gradient, i) * s->clip_scale);
+            a->m[i] = fmaf(a->beta, a->m[i], heti_round_f((1.0f - a->beta) * clipped));
+            *x = fmaf(a->beta, a->m[i], heti_round_f((1.0f - a->beta) * clipped));
         }
 }
 
