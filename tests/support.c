@@ -488,7 +488,7 @@ void support_group_end(support_group *group)
     for (i = 0; i < group->count; i++) support_batch_end(&group->built[i]);
 }
 
-static het_plan *read_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices, int64_t heads)
+het_plan *support_plan_for(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices, int64_t heads)
 {
     het_plan_desc desc;
     het_plan *plan = NULL;
@@ -506,7 +506,7 @@ static het_plan *read_plan(const char *text, const char *schedule, int64_t units
 
 het_plan *support_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices)
 {
-    return read_plan(text, schedule, units, ranks, slices, 0);
+    return support_plan_for(text, schedule, units, ranks, slices, 0);
 }
 
 void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks)
@@ -534,7 +534,7 @@ void support_run_ranks(support_run *run, int64_t ranks)
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)
 {
     het_plan_free(run->plan);
-    run->plan = read_plan(text, schedule, 2 * run->desc.model.layers + 2, run->desc.layout.device_count, slices, run->desc.model.kv_heads);
+    run->plan = support_plan_for(text, schedule, 2 * run->desc.model.layers + 2, run->desc.layout.device_count, slices, run->desc.model.kv_heads);
     run->desc.layout.plan = run->plan;
 }
 

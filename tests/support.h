@@ -126,6 +126,8 @@ void support_group_end(support_group *group);
 
 /* het_plan_read of `text`, which must succeed. */
 het_plan *support_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices);
+/* The same for a model with so many key/value heads, which teams can divide. */
+het_plan *support_plan_for(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices, int64_t heads);
 
 /* A description, and what it points to: so a run is never copied. One device by default; support_run_ranks gives it several, support_run_plan
    those it has a plan. Anything else is set in desc and device directly. */

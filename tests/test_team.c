@@ -101,6 +101,69 @@ static void layouts_of_the_literature(void **state)
     support_run_end(&run);
 }
 
+/* ---- units of the user's ---- */
+
+/* y = x + B A x, a program; and one whose calls are its own. */
+static het_result adapter_describe(const het_unit *unit, het_unit_info *info)
+{
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, unit->model->width), narrow = het_node_linear(p, x, "adapter.#.down", 8, 0.05f);
+    het_node_output(p, het_node_residual(p, x, het_node_linear(p, narrow, "adapter.#.up", unit->model->width, 0.05f)));
+    return het_program_end(p);
+}
+static het_result own_forward(const het_unit_call *call) { return het_program_forward(call); }
+static het_result stranger_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_result result = adapter_describe(unit, info);
+    info->teams = 0; /* it does not say that it knows teams */
+    return result;
+}
+static const het_unit_iface adapter = { HETRAIN_UNIT_VERSION, "adapter", adapter_describe, own_forward, het_program_backward_input,
+                                        het_program_backward_weight };
+static const het_unit_iface stranger = { HETRAIN_UNIT_VERSION, "stranger", stranger_describe, own_forward, het_program_backward_input,
+                                         het_program_backward_weight };
+
+static void programs_of_the_user_s_work_in_any_team(void **state)
+{
+    static const layout layouts[] = { { "cp:5,3,2", NULL, 3, 1 }, { "hp:3,1", NULL, 2, 2 }, { "pp2xcp2", "zb-h1", 4, 1 } };
+    const het_model_desc model = team_model(HET_LLAMA, 48);
+    het_unit plain[8], units[11];
+    int64_t count, i, n;
+    support_result base;
+    support_run run;
+    het_error error;
+    size_t k;
+    (void)state;
+    support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+    EXPECT_ERROR(het_model_units(&run.desc.model, plain, 8, &count, &error), HET_OK, error.text, "");
+    for (i = n = 0; i < count; i++) { /* embed, (attention, mlp, adapter) x 3, head */
+        units[n++] = plain[i];
+        if (i == 0 || i % 2 == 1) continue;
+        units[n] = plain[i];
+        units[n++].iface = &adapter;
+    }
+    run.desc.units = units;
+    run.desc.unit_count = n;
+    base = support_train(&run, "012|345");
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
+        het_plan *plan;
+        support_run_ranks(&run, layouts[k].ranks);
+        plan = support_plan_for(layouts[k].plan, layouts[k].schedule, n, layouts[k].ranks, layouts[k].slices, model.kv_heads);
+        run.desc.layout.plan = plan;
+        support_train_same(&base, &run, "012|345", layouts[k].plan);
+        units[3].iface = &stranger;
+        if (k == 0) {
+            het_ctx *ctx;
+            assert_int_equal(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED);
+            assert_non_null(strstr(error.text, "shares unit 3 (stranger), which is no program and does not know teams"));
+        }
+        units[3].iface = &adapter;
+        het_plan_free(plan);
+    }
+    run.desc.layout.plan = NULL;
+    support_run_end(&run);
+}
+
 /* ---- drawn at random ---- */
 
 static void draw_team(uint64_t *seed, int64_t *rank, int64_t heads, char *text, size_t capacity)
@@ -590,6 +653,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(long_sequences_straddle_cuts), cmocka_unit_test(layouts_of_the_literature),
+        cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
         cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say), cmocka_unit_test(memory_is_what_was_estimated),
         cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
