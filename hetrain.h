@@ -1570,7 +1570,8 @@ typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 
 /* Called at every unit boundary, after a unit's forward with its output streams and after its
    backward_input with the gradients of its input streams. May read or change them (device memory,
-   rows x width floats). Anything but HET_OK ends the step. Called by several ranks at once. */
+   rows x width floats). Anything but HET_OK ends the step. Called by several ranks at once; the
+   members of a team each have rows of their own (het_host.hook_whole). */
 typedef struct het_hook_info {
     het_direction direction;
     int64_t rank, step, unit, micro_batch, slice, rows;
@@ -1667,6 +1668,8 @@ typedef struct het_host {
     het_parallel parallel;            /* own pool */
     het_logger logger;                /* none */
     het_result (*hook)(void *user, const het_hook_info *info);
+    het_choice hook_whole;            /* no: each member of a team shows its own rows; yes: the leader
+                                         shows those of all, and what the hook changes goes back */
     void *user;                       /* of hook, frozen and test_hang */
 } het_host;
 
@@ -7554,6 +7557,7 @@ typedef struct heti_part {
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
     size_t shared_bytes, slot_bytes, batch_slot_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
+    float *whole_stream[HETRAIN_MAX_STREAMS];  /* a team's leader's, all rows of a slice (het_host.hook_whole) */
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
     int32_t *host_token, *host_target, *host_position, *host_sequence_of;
@@ -9931,13 +9935,18 @@ static void heti_find_team(heti_rank *r) {
         to->kept_rows = heti_share_rows(r->ctx, to->kept_rows, (before + group) / all);
 }
 
+/* Whether a team's leader shows its hook the rows of all members. */
+static int heti_shows_whole(const heti_rank *r) {
+    return r->ctx->desc.host.hook && r->ctx->desc.host.hook_whole == HET_YES && r->part->members > 1;
+}
+
 /* The most bytes that leave, or come, in one exchange of the rank's units. */
 static het_result heti_find_exchanges(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     const het_plan *plan = ctx->share.plan;
     het_unit_info info;
     het_program program;
-    int64_t s, u;
+    int64_t s, u, i;
     r->part->exchange_bytes = 0;
     info.program = &program;
     info.team = &r->part->limits;
@@ -9947,6 +9956,9 @@ static het_result heti_find_exchanges(heti_rank *r) {
             HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
                                    u ? &ctx->chain.unit[u - 1].info : NULL, &info));
             r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes, info.exchange);
+            for (i = 0; i < info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
+                r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes,
+                    HETI_CAST(size_t, heti_slice_rows(ctx) * info.out_width[i]) * sizeof(float));
         }
     return HET_OK;
 }
@@ -10335,6 +10347,8 @@ static het_result heti_layout(heti_rank *r, char *base) {
         part->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
         part->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
         part->spare_stream[s] = HETI_TAKE(&arena, float, elements);
+        part->whole_stream[s] = HETI_TAKE(&arena, float, part->member == 0 && heti_shows_whole(r)
+                                          ? heti_slice_rows(r->ctx) * width : 0);
     }
     for (s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
         heti_message *message = heti_message_at(part, s);
@@ -12096,14 +12110,49 @@ static heti_inside *heti_inside_of(const het_ctx *ctx) {
     return ctx->inside;
 }
 
+static het_result heti_call_hook(heti_rank *r, het_hook_info *info) {
+    het_ctx *ctx = r->ctx;
+    heti_inside *inside = heti_inside_of(ctx);
+    het_result result;
+    inside->callback = "het_desc.host.hook";
+    result = ctx->desc.host.hook(ctx->desc.host.user, info);
+    inside->callback = NULL;
+    if (result == HET_OK) return HET_OK;
+    return heti_fail(&r->error, result, "rank %d, step %d: the hook failed at unit %d (%s), micro-batch %d", r->rank,
+                     ctx->step + 1, info->unit, info->unit_name, info->micro_batch);
+}
+
+/* The rows of all members to the leader, who shows them, and back. */
+static het_result heti_hook_whole(heti_rank *r, const het_unit_call *c, het_hook_info *info) {
+    const het_team *t = c->team;
+    het_box own[HETRAIN_MAX_TEAM], whole[HETRAIN_MAX_TEAM];
+    float *mine[HETRAIN_MAX_STREAMS];
+    int64_t s;
+    memset(whole, 0, sizeof whole);
+    for (s = 0; s < info->streams; s++) {
+        heti_row_boxes(c, info->width[s], own);
+        whole[0] = own[0];
+        whole[0].row_end = own[t->members - 1].row_end;
+        mine[s] = info->stream[s];
+        info->stream[s] = r->part->whole_stream[s];
+        HETI_TRY(t->move(c, mine[s], own, info->width[s], info->stream[s], whole, info->width[s]));
+    }
+    info->row = t->row[0];
+    info->rows = t->row[t->members] - t->row[0];
+    if (t->member == 0) HETI_TRY(heti_call_hook(r, info));
+    for (s = 0; s < info->streams; s++) {
+        heti_row_boxes(c, info->width[s], own);
+        whole[0].column_end = info->width[s];
+        HETI_TRY(t->move(c, info->stream[s], whole, info->width[s], mine[s], own, info->width[s]));
+    }
+    return HET_OK;
+}
+
 static het_result heti_hook(heti_rank *r, het_direction direction, const het_unit_call *c, const het_action *a) {
     het_ctx *ctx = r->ctx;
-    heti_inside *inside;
     het_hook_info info;
-    het_result result;
     int64_t s;
     if (!ctx->desc.host.hook) return HET_OK;
-    inside = heti_inside_of(ctx);
     info.direction = direction;
     info.rank = r->rank;
     info.step = ctx->step;
@@ -12120,12 +12169,8 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
         info.stream[s] = !there ? NULL : direction == HET_FORWARD ? c->out[s] : c->d_in[s];
         info.width[s] = !there ? 0 : direction == HET_FORWARD ? c->info->out_width[s] : c->info->in_width[s];
     }
-    inside->callback = "het_desc.host.hook";
-    result = ctx->desc.host.hook(ctx->desc.host.user, &info);
-    inside->callback = NULL;
-    if (result == HET_OK) return HET_OK;
-    return heti_fail(&r->error, result, "rank %d, step %d: the hook failed at unit %d (%s), micro-batch %d", r->rank,
-                     ctx->step + 1, c->index, c->unit->iface->name, info.micro_batch);
+    if (c->team && heti_shows_whole(r) && ctx->task.job != HETI_JOB_INFER) return heti_hook_whole(r, c, &info);
+    return heti_call_hook(r, &info);
 }
 
 /* A device of speed s < 1 sleeps (1 / s - 1) times the processor time its thread has used since it

@@ -164,6 +164,45 @@ static void programs_of_the_user_s_work_in_any_team(void **state)
     support_run_end(&run);
 }
 
+/* ---- hooks that see all rows ---- */
+
+/* An edit that no row can make by itself: every row gets half of the row as far from the end. */
+static het_result mirror(void *user, const het_hook_info *info)
+{
+    float *x = info->stream[0];
+    int64_t r, i, w = info->width[0];
+    (void)user;
+    if (info->streams == 0 || info->unit != (info->direction == HET_FORWARD ? 2 : 3)) return HET_OK;
+    for (r = 0; r < info->rows / 2; r++)
+        for (i = 0; i < w; i++) {
+            const float a = x[r * w + i], b = x[(info->rows - 1 - r) * w + i];
+            x[r * w + i] = a + 0.5f * b;
+            x[(info->rows - 1 - r) * w + i] = b + 0.5f * a;
+        }
+    return HET_OK;
+}
+
+static void whole_activations_are_shown_to_hooks(void **state)
+{
+    static const layout layouts[] = { { "cp:5,3,2", NULL, 3, 1 }, { "hp:1,1", NULL, 2, 1 }, { "pp2xcp2", NULL, 4, 1 }, { MIXED_2, NULL, 3, 1 } };
+    const het_model_desc model = team_model(HET_NEOX, 48);
+    support_result base;
+    support_run run;
+    uint64_t seed = 1;
+    size_t k;
+    int far;
+    (void)state;
+    support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
+    run.desc.host.hook = mirror;
+    run.desc.host.hook_whole = HET_YES;
+    base = support_train(&run, "012|345");
+    for (far = 0; far < 2; far++) {
+        if (far) support_run_mixed(&run, 0, &seed);
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "012|345");
+    }
+    support_run_end(&run);
+}
+
 /* ---- drawn at random ---- */
 
 static void draw_team(uint64_t *seed, int64_t *rank, int64_t heads, char *text, size_t capacity)
@@ -485,6 +524,7 @@ static void memory_is_what_was_estimated(void **state)
         support_group_start(&group, &run.data, 0, "012");
         support_run_ranks(&run, layouts[k].ranks);
         support_run_plan(&run, layouts[k].plan, layouts[k].schedule, 1);
+        if (k == 0) run.desc.host.hook = mirror, run.desc.host.hook_whole = HET_YES;
         for (r = 0; r < layouts[k].ranks; r++) {
             EXPECT_ERROR(het_memory_estimate(&run.desc, r, &memory[r], &error), HET_OK, error.text, "");
             sum += memory[r].host + memory[r].device;
@@ -654,6 +694,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(long_sequences_straddle_cuts), cmocka_unit_test(layouts_of_the_literature),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
+        cmocka_unit_test(whole_activations_are_shown_to_hooks),
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
         cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say), cmocka_unit_test(memory_is_what_was_estimated),
         cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
