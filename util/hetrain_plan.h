@@ -211,8 +211,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      time, each a latency and the most bytes that leave a member or come to it over their links;
      keys and values to the groups behind, and, where heads are divided, queries and outputs. B and I
      hand the chains of keys' and values' gradients from group to group, which costs a member its
-     two neighbours, and as many attentions as there are groups before the last once. Up to VERDICT
-     members do what their leader does; begin and ring_byte are those of the slowest. A message
+     two neighbours, and an attention once for every cut between groups that a sequence straddles. Up
+     to VERDICT members do what their leader does; begin and ring_byte are those of the slowest. A message
      between teams is done when the slowest of its pieces is: a piece is what two members have in
      common.
    * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and
@@ -2460,7 +2460,8 @@ static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, 
 static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at, const char *what) {
     char action[80];
     return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%s): %s", rank,
-                       at - s->schedule->start[heti_p_leader(s->plan, rank)], heti_t_action_text(action, &s->schedule->action[at]), what);
+                       at - s->schedule->start[heti_p_leader(s->plan, rank)],
+                       heti_t_action_text(action, &s->schedule->action[at]), what);
 }
 
 static void heti_p_at_least(double *value, double other) {
@@ -2672,8 +2673,10 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
     for (r = 0; r < s->ranks; r++) {
         const int64_t leader = heti_p_leader(plan, r);
         int done = 0;
-        if (leader != r && schedule->start[r] < schedule->start[r + 1])
-            return heti_p_sim_fail(s, leader, schedule->start[r], "a member that does not lead its team has a list");
+        for (i = schedule->start[r]; i < schedule->start[r + 1] && leader != r; i++)
+            if (schedule->action[i].kind != HET_ACTION_COMMIT)
+                return heti_t_fail(s->error, HET_ERR_INVALID,
+                                   "het_simulate: rank %d has a list, and its team that of rank %d", r, leader);
         for (i = schedule->start[leader]; i < schedule->start[leader + 1]; i++) {
             const het_action *a = &schedule->action[i];
             int64_t stages;
@@ -3270,7 +3273,7 @@ static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *sta
 static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
                                       double *seconds) {
     heti_p_share share[HETRAIN_MAX_TEAM];
-    double core = 0, slowest = 0;
+    double core = 0, slowest = 0, chained = 0;
     int64_t m;
     heti_p_team_shares(s, stage, a, share);
     HETI_T_TRY(heti_p_team_moves(s, stage, a, share, seconds));
@@ -3278,10 +3281,11 @@ static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *s
         const het_stage_cost *cost = stage->member != NULL ? &stage->member[m] : stage->cost;
         heti_p_at_least(&slowest, heti_p_member_seconds(stage, a, m, share));
         heti_p_at_least(&core, heti_p_team_pairs(stage, a, heti_p_curve(cost, a->kind), &share[m]));
+        if (m > 0 && stage->team[m].group > stage->team[m - 1].group) chained += share[m].first < share[m].group[0];
     }
     *seconds += slowest;
     if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && stage->cost->attentions > 0)
-        *seconds += HETI_T_CAST(double, stage->team[stage->members - 1].group) * core / stage->cost->attentions;
+        *seconds += chained * core / stage->cost->attentions;
     return HET_OK;
 }
 
@@ -4398,9 +4402,11 @@ static double heti_p_svg_y(const heti_p_svg *s, int64_t rank) {
 
 /* 0xRRGGBB mixed with the ground: shade 0 is the colour itself. */
 static uint32_t heti_p_svg_color(const heti_p_svg *s, int kind, int shade) {
-    static const uint32_t heti_p_light[HETI_T_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0x7B8794, 0, 0, 0, 0xC4709E,
+    static const uint32_t heti_p_light[HETI_T_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0x7B8794, 0, 0, 0,
+                                                        0xC4709E,
                                                         0x444444, 0xE3CF2B, 0x56B4E9 };
-    static const uint32_t heti_p_dark[HETI_T_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0x9AA6B4, 0, 0, 0, 0xD184AF,
+    static const uint32_t heti_p_dark[HETI_T_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0x9AA6B4, 0, 0, 0,
+                                                       0xD184AF,
                                                        0xBBBBBB, 0xEADB55, 0x7CC6F0 };
     static const uint32_t heti_p_mix[HETI_P_SHADES] = { 0, 42, 62, 78 }; /* percent of the ground */
     uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF,

@@ -43,8 +43,8 @@
        >>profile_api     het_profile_describe het_profile_free het_profile_stage het_profile_memory
                          het_profile_measure het_profile_read het_profile_write het_profile_merge
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
-                         het_cluster_place
-                         het_profile_costs het_plan_costs_free het_simulate_costs
+                         het_cluster_place het_profile_costs het_plan_costs_free het_simulate_costs
+                         het_team_divide
        >>search_api      het_plan_search het_search_free
        >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start
                          het_adapt_observe het_adapt_advise het_advice_free het_adapt_cluster
@@ -332,6 +332,26 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate_costs(const het_plan *pla
                                                              het_plan_costs *costs, het_choice timeline,
                                                              const het_allocator *allocator,
                                                              het_simulation **simulation, het_error *error);
+
+/* ---- shares of a team ---- */
+
+typedef struct het_divide_desc {
+    uint32_t start_canary;
+    const het_stage_cost *member;     /* [members] what each would take for all rows and heads: F and B
+                                         (het_plan_costs.stage). Required */
+    int64_t members;                  /* in the order of their rows. At most HETRAIN_MAX_TEAM. Required */
+    int64_t granules;                 /* of a micro-batch, equally long. Required */
+    double tokens, pairs, sequences;  /* of it; sequences of equal length: 1 */
+    int64_t heads;                    /* key/value heads to divide, at least one a member; 0: by context */
+    uint32_t end_canary;
+} het_divide_desc;
+/* The shares with which the slowest member takes least: member[i].share is how many granules it gets,
+   group and heads are by context or by heads; leader and rank are left alone. By context, and by
+   heads with up to 4 members, no division is faster; with more, heads go by largest remainders and
+   are moved while that helps. Exchanges are not counted. seconds: of the slowest member, or NULL.
+   Nothing is allocated. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc *desc, het_team_member *member,
+                                                          double *seconds, het_error *error);
 
 /* ---- >>search_api: which plan is best -----------------------------------------------------------
    Looks for the plan whose simulated step is shortest and that fits into every device's memory.
@@ -1414,6 +1434,160 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
     het_simulation_free(*simulation);
     *simulation = NULL;
     return het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error);
+}
+
+/* ---- shares of a team ---- */
+
+typedef struct heti_s_divide {
+    const het_divide_desc *d;
+    double length;                    /* of a sequence, in parts of the micro-batch */
+    int64_t heads[HETRAIN_MAX_TEAM], cut[HETRAIN_MAX_TEAM + 1];
+    double best;                      /* of the slowest member, and how */
+    int64_t best_heads[HETRAIN_MAX_TEAM], best_cut[HETRAIN_MAX_TEAM + 1];
+} heti_s_divide;
+
+/* Of the queries before `end`, a part of the micro-batch; of all they come to 1. */
+static double heti_s_seen(const heti_s_divide *s, double end) {
+    const double whole = heti_s_real(HETI_T_CAST(int64_t, end / s->length + 1e-9)), rest = end - whole * s->length;
+    return (whole * s->length * s->length + (rest > 0 ? rest * rest : 0)) / s->length;
+}
+
+/* Member m with granules [begin, end). */
+static double heti_s_member_seconds(const heti_s_divide *s, int64_t m, int64_t begin, int64_t end) {
+    const het_divide_desc *d = s->d;
+    const het_cost *f = &d->member[m].forward, *b = &d->member[m].backward;
+    const double low = heti_s_real(begin) / heti_s_real(d->granules), high = heti_s_real(end) / heti_s_real(d->granules);
+    const double part = d->heads > 0 ? heti_s_real(s->heads[m]) / heti_s_real(d->heads) :
+                        heti_s_seen(s, high) - heti_s_seen(s, low);
+    return f->base + b->base + (f->token + b->token) * d->tokens * (high - low) + (f->pair + b->pair) * d->pairs * part;
+}
+
+/* Every member takes the longest run that keeps the bound: what it leaves is a part of what another
+   choice would leave, and costs no more. 0: the last granules are left over. */
+static int heti_s_divide_within(heti_s_divide *s, double bound) {
+    int64_t m, low, high;
+    for (s->cut[0] = m = 0; m < s->d->members; m++) {
+        low = s->cut[m];
+        high = s->d->granules;
+        if (heti_s_member_seconds(s, m, low, low) > bound) return 0;
+        while (low < high) {
+            const int64_t middle = low + (high - low + 1) / 2;
+            if (heti_s_member_seconds(s, m, s->cut[m], middle) <= bound) low = middle;
+            else high = middle - 1;
+        }
+        s->cut[m + 1] = low;
+    }
+    return s->cut[m] == s->d->granules;
+}
+
+static double heti_s_divide_slowest(const heti_s_divide *s, int64_t *which) {
+    double most = -1;
+    int64_t m;
+    for (m = 0; m < s->d->members; m++) {
+        const double seconds = heti_s_member_seconds(s, m, s->cut[m], s->cut[m + 1]);
+        if (seconds > most) *which = m;
+        heti_s_most(&most, seconds);
+    }
+    return most;
+}
+
+/* The best cut for s->heads, by bisection of the bound, where it is better than the best so far.
+   Returns whether it is. */
+static int heti_s_divide_rows(heti_s_divide *s) {
+    double low = 0, high = s->best;
+    int64_t which;
+    int better = 0, turn;
+    for (turn = 0; turn < 200 && high - low > 1e-13 * high; turn++) {
+        const double middle = turn == 0 ? high * (1 - 1e-12) : low + (high - low) / 2;
+        if (!heti_s_divide_within(s, middle)) {
+            if (turn == 0) break;
+            low = middle;
+            continue;
+        }
+        high = heti_s_divide_slowest(s, &which);
+        HETI_T_COPY(s->best_heads, s->heads, s->d->members);
+        HETI_T_COPY(s->best_cut, s->cut, s->d->members + 1);
+        better = 1;
+    }
+    s->best = high;
+    return better;
+}
+
+/* All ways to give `left` heads to the members from m on. */
+static void heti_s_divide_heads(heti_s_divide *s, int64_t m, int64_t left) {
+    const int64_t rest = s->d->members - m - 1;
+    if (rest == 0) {
+        s->heads[m] = left;
+        (void)heti_s_divide_rows(s);
+        return;
+    }
+    for (s->heads[m] = 1; s->heads[m] <= left - rest; s->heads[m]++) {
+        if (heti_s_member_seconds(s, m, 0, 0) >= s->best) break;
+        heti_s_divide_heads(s, m + 1, left - s->heads[m]);
+    }
+}
+
+/* By largest remainders of one over a member's pairs, then moves of one head. */
+static void heti_s_divide_many(heti_s_divide *s) {
+    const het_divide_desc *d = s->d;
+    double part[HETRAIN_MAX_TEAM], sum = 0;
+    int64_t m, k, left = d->heads;
+    for (m = 0; m < d->members; m++) {
+        const double pair = d->member[m].forward.pair + d->member[m].backward.pair;
+        sum += part[m] = pair > 0 ? 1 / pair : 1;
+    }
+    for (m = 0; m < d->members; m++) {
+        part[m] *= heti_s_real(d->heads) / sum;
+        s->heads[m] = heti_s_max(1, HETI_T_CAST(int64_t, part[m]));
+        left -= s->heads[m];
+    }
+    for (; left != 0; left += left < 0 ? 1 : -1) {
+        const int64_t step = left > 0 ? 1 : -1;
+        int64_t best = -1;
+        for (m = 0; m < d->members; m++)
+            if (s->heads[m] + step >= 1 && (best < 0 || heti_s_real(step) * (part[m] - heti_s_real(s->heads[m]) -
+                                                        part[best] + heti_s_real(s->heads[best])) > 0))
+                best = m;
+        s->heads[best] += step;
+    }
+    (void)heti_s_divide_rows(s);
+    for (m = 0; m < d->members; m++)
+        for (k = 0; k < d->members; k++) {
+            HETI_T_COPY(s->heads, s->best_heads, d->members);
+            if (m == k || s->heads[m] == 1) continue;
+            s->heads[m]--;
+            s->heads[k]++;
+            if (heti_s_divide_rows(s)) k = -1; /* all others again */
+        }
+}
+
+HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_member *member, double *seconds,
+                                       het_error *error) {
+    const double sequences = desc != NULL && desc->sequences > 0 ? desc->sequences : 1;
+    heti_s_divide s;
+    int64_t m;
+    if (desc == NULL || member == NULL || desc->member == NULL || desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_team_divide: a pointer is NULL, or a struct was not cleared");
+    if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 || desc->heads < 0 ||
+        (desc->heads > 0 && desc->heads < desc->members) || !heti_t_is_time(desc->tokens) ||
+        !heti_t_is_time(desc->pairs) || !heti_t_is_time(desc->sequences))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_team_divide: %d members, %d granules of %g tokens, %g pairs, "
+                           "%g sequences, %d heads", desc->members, desc->granules, desc->tokens, desc->pairs,
+                           desc->sequences, desc->heads);
+    memset(&s, 0, sizeof s);
+    s.d = desc;
+    s.length = 1 / sequences;
+    s.best = 1e300;
+    if (desc->heads == 0) (void)heti_s_divide_rows(&s);
+    else if (desc->members > 4) heti_s_divide_many(&s);
+    else heti_s_divide_heads(&s, 0, desc->heads);
+    for (m = 0; m < desc->members; m++) {
+        member[m].share = heti_s_real(s.best_cut[m + 1] - s.best_cut[m]);
+        member[m].group = desc->heads > 0 ? 0 : m;
+        member[m].heads = s.best_heads[m];
+    }
+    if (seconds != NULL) *seconds = s.best;
+    return HET_OK;
 }
 
 /* ---- files ----
