@@ -453,12 +453,347 @@ static void shares_refuse(void **state)
     EXPECT_ERROR(het_team_divide(&b.d, NULL, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
 }
 
+/* ---- the planner ---- */
+
+enum { UNITS = 4, HEADS = 4 };
+
+/* embed, attention, MLP, head; tokens cost alike everywhere, pairs only in attention. */
+typedef struct world {
+    support_memory memory;
+    het_profile profile;
+    het_cluster cluster;
+    het_search_desc desc;
+    het_unit_kind kind[UNITS];
+    int32_t unit[UNITS];
+    het_block_profile block[UNITS];
+    int64_t use[UNITS];
+    het_device_profile device[2];
+    het_unit_time time[UNITS];
+    het_cluster_device place[64];
+    het_group group[16];
+} world;
+
+static const char *const only_1f1b[] = { "1f1b" };
+
+static void world_make(world *w, int64_t devices, double length, double pair)
+{
+    int64_t i;
+    memset(w, 0, sizeof *w);
+    w->memory.fail_at = -1;
+    w->profile.allocator = support_allocator(&w->memory);
+    w->profile.kinds = w->profile.units = w->profile.blocks = w->profile.uses = UNITS;
+    w->profile.devices = 1;
+    w->profile.kind = w->kind;
+    w->profile.unit = w->unit;
+    w->profile.block = w->block;
+    w->profile.use = w->use;
+    w->profile.device = w->device;
+    w->profile.weight_bytes = w->profile.gather_bytes = 4;
+    w->profile.gradient_bytes = w->profile.state_bytes = w->profile.reduce_bytes = 8;
+    snprintf(w->device[0].name, sizeof w->device[0].name, "type0");
+    w->device[0].alone = w->device[0].together = w->time;
+    for (i = 0; i < UNITS; i++) {
+        het_unit_time *t = &w->time[i];
+        snprintf(w->kind[i].name, sizeof w->kind[i].name, "unit%d", (int)i);
+        w->unit[i] = (int32_t)i;
+        w->kind[i].input = i > 0 ? 4 : 0;
+        w->kind[i].output = i + 1 < UNITS ? 4 : 0;
+        w->kind[i].keep_weight = w->kind[i].divided_weight = 16;
+        w->kind[i].loss = i + 1 == UNITS;
+        w->block[i].elements = 10;
+        w->block[i].uses = 1;
+        w->block[i].first_use = w->use[i] = i;
+        t->forward.token = 1;
+        t->backward.token = 2;
+        t->input.token = t->weight.token = t->recompute.token = 1;
+    }
+    w->kind[1].attentions = 1;
+    w->kind[1].heads = HEADS;
+    w->kind[1].query = 8;
+    w->kind[1].key = 4;
+    w->time[1].forward.pair = w->time[1].recompute.pair = pair;
+    w->time[1].backward.pair = 2.5 * pair;
+    w->time[1].input.pair = 2.5 * pair;
+    w->cluster.ranks = devices;
+    w->cluster.groups = 1;
+    w->cluster.device = w->place;
+    w->cluster.group = w->group;
+    w->group[0].parent = -1;
+    for (i = 0; i < devices; i++) {
+        snprintf(w->place[i].name, sizeof w->place[i].name, "device%d", (int)i);
+        snprintf(w->place[i].profile, sizeof w->place[i].profile, "type0");
+        w->place[i].speed = 1;
+    }
+    w->desc.profile = &w->profile;
+    w->desc.cluster = &w->cluster;
+    w->desc.granules = 4;
+    w->desc.granule_tokens = 16;
+    w->desc.granule_pairs = 16 * (length + 1) / 2;
+    w->desc.schedules = only_1f1b;
+    w->desc.schedule_count = 1;
+    w->desc.recompute = w->desc.uneven_state = HET_NO;
+    w->desc.evaluations = 1000;
+}
+
+static het_search *search_of(const world *w, het_choice teams)
+{
+    het_error error = { HET_OK, "" };
+    het_search_desc desc = w->desc;
+    het_search *search = NULL;
+    desc.teams = teams;
+    EXPECT_ERROR(het_plan_search(&desc, &search, &error), HET_OK, error.text, "");
+    assert_non_null(search);
+    return search;
+}
+
+/* Seconds of a plan of one or two pipelines over micro-batches of g granules, sizes as the search has them. */
+static double seconds_of(const world *w, het_plan *plan, int64_t g)
+{
+    static const int64_t start[UNITS + 1] = { 0, 1, 2, 3, 4 };
+    het_error error = { HET_OK, "" };
+    het_schedule *compute = NULL, *lists = NULL;
+    het_plan_costs *costs = NULL;
+    het_simulation *result = NULL;
+    het_blocks blocks;
+    const int64_t n = (w->desc.granules + g - 1) / g;
+    double tokens[16], pairs[16], sequences[16], seconds;
+    int64_t count[2], i;
+    for (i = 0; i < plan->pipelines; i++) count[i] = (int64_t)plan->share[i];
+    for (i = 0; i < n; i++) {
+        const double granules = (double)(i + 1 < n ? g : w->desc.granules - g * (n - 1)), each = (double)w->desc.granule_tokens;
+        tokens[i] = granules * each;
+        pairs[i] = granules * w->desc.granule_pairs;
+        sequences[i] = tokens[i] / (2 * w->desc.granule_pairs / each - 1);
+    }
+    blocks.count = UNITS;
+    blocks.start = start;
+    blocks.unit = w->use;
+    EXPECT_OK(het_schedule_make(plan, count, NULL, &compute, &error));
+    EXPECT_OK(het_schedule_complete(plan, &blocks, compute, NULL, &lists, &error));
+    EXPECT_OK(het_profile_costs(&w->profile, plan, &w->cluster, HET_YES, NULL, &costs, &error));
+    costs->costs.tokens = tokens;
+    costs->costs.pairs = pairs;
+    costs->costs.sequences = sequences;
+    EXPECT_OK(het_simulate_costs(plan, lists, costs, HET_NO, NULL, &result, &error));
+    seconds = result->makespan;
+    het_simulation_free(result);
+    het_plan_costs_free(costs);
+    het_schedule_free(lists);
+    het_schedule_free(compute);
+    return seconds;
+}
+
+typedef struct fusion_brute {
+    const world *w;
+    het_plan plan;
+    het_stage stage[4];
+    int64_t first_stage[3];
+    double share[2], state_share[4], slice_share[1], best, best_divided;
+    het_team_member member[4];
+    int64_t teams, first[5], device[4], g, judged;
+    int64_t way; /* bit t: team t is by heads */
+} fusion_brute;
+
+static void fusion_judge(fusion_brute *b)
+{
+    const double seconds = seconds_of(b->w, &b->plan, b->g);
+    b->judged++;
+    if (seconds < b->best) b->best = seconds;
+}
+
+/* Teams as they are now: one alone, both beside each other, one behind the other, cut anywhere. */
+static void fusion_plans(fusion_brute *b)
+{
+    const int64_t n = (b->w->desc.granules + b->g - 1) / b->g;
+    int64_t a, cut, k;
+    for (a = 0; a < b->teams; a++) {
+        b->plan.pipelines = b->plan.stages = b->first_stage[1] = 1;
+        b->share[0] = (double)n;
+        b->stage[0].rank = b->device[b->first[a]];
+        b->stage[0].pipeline = 0;
+        b->stage[0].unit_begin = 0;
+        b->stage[0].unit_end = UNITS;
+        fusion_judge(b);
+        if (b->teams == 1) continue;
+        b->plan.stages = b->first_stage[1] = 2;
+        b->stage[1].pipeline = 0;
+        b->stage[1].rank = b->device[b->first[1 - a]];
+        for (cut = 1; cut < UNITS; cut++) {
+            b->stage[0].unit_end = b->stage[1].unit_begin = cut;
+            b->stage[1].unit_end = UNITS;
+            fusion_judge(b);
+        }
+        b->stage[0].unit_end = UNITS;
+        b->stage[1].unit_begin = 0;
+        b->stage[1].pipeline = b->first_stage[1] = 1;
+        b->plan.pipelines = b->first_stage[2] = 2;
+        for (k = 0; k <= n; k++) {
+            b->share[0] = (double)k;
+            b->share[1] = (double)(n - k);
+            fusion_judge(b);
+        }
+    }
+}
+
+/* Members' granules from member m of b->member on, then their heads. */
+static void fusion_shares(fusion_brute *b, int64_t m, int64_t left, int64_t heads)
+{
+    het_team_member *to = &b->member[m];
+    const int last = m + 1 == b->plan.members;
+    int64_t k, h;
+    if (m == b->plan.members) { fusion_plans(b); return; }
+    for (k = last ? left : 0; k <= left; k++)
+        for (h = heads < 0 ? -1 : last ? heads : 1; h <= heads - (last || heads < 0 ? 0 : 1); h++) {
+            to->share = (double)k;
+            to->group = heads < 0 ? m : 0;
+            to->heads = heads < 0 ? 0 : h;
+            fusion_shares(b, m + 1, left - k, heads < 0 ? -1 : heads - h);
+        }
+}
+
+/* One team of two or three of the devices; where one is left it is alone. */
+static void fusion_try(fusion_brute *b, int64_t mask)
+{
+    int64_t r, i;
+    for (b->first[0] = b->first[1] = r = 0; r < b->w->cluster.ranks; r++)
+        if (mask >> r & 1) b->device[b->first[1]++] = r;
+    b->teams = 1;
+    b->plan.members = b->first[1];
+    for (r = 0; r < b->w->cluster.ranks; r++)
+        if (!(mask >> r & 1)) {
+            b->device[b->first[1]] = r;
+            b->first[2] = b->first[1] + 1;
+            b->teams = 2;
+        }
+    for (i = 0; i < b->plan.members; i++) {
+        b->member[i].rank = b->device[i];
+        b->member[i].leader = b->device[0];
+    }
+    for (b->g = 1; b->g <= b->w->desc.granules; b->g++) {
+        fusion_shares(b, 0, b->g, -1);
+        fusion_shares(b, 0, b->g, HEADS);
+    }
+}
+
+static double fusion_brute_force(const world *w, int64_t *judged)
+{
+    fusion_brute b;
+    int64_t r;
+    memset(&b, 0, sizeof b);
+    b.w = w;
+    b.best = 1e300;
+    b.plan.units = UNITS;
+    b.plan.ranks = w->cluster.ranks;
+    b.plan.slices = 1;
+    b.plan.stage = b.stage;
+    b.plan.first_stage = b.first_stage;
+    b.plan.share = b.share;
+    b.plan.state_share = b.state_share;
+    b.plan.slice_share = b.slice_share;
+    b.plan.member = b.member;
+    b.plan.make = het_schedule_make;
+    snprintf(b.plan.schedule, sizeof b.plan.schedule, "1f1b");
+    b.slice_share[0] = 1;
+    for (r = 0; r < 4; r++) b.state_share[r] = 1;
+    for (r = 1; r < (int64_t)1 << w->cluster.ranks; r++)
+        if ((r & (r - 1)) != 0) fusion_try(&b, r);
+    *judged += b.judged;
+    return b.best;
+}
+
+static void best_fusion(void **state)
+{
+    int i, with_teams = 0, exact = 0;
+    uint64_t seed = 11;
+    int64_t judged = 0;
+    double worst = 1;
+    (void)state;
+    for (i = 0; i < 24; i++) {
+        const int64_t devices = 2 + i % 2;
+        het_search *search, *without;
+        double least;
+        int64_t r;
+        world *w = (world *)support_alloc(1, sizeof *w);
+        world_make(w, devices, 16.0 * (double)(1 << support_below(&seed, 3)), 0.05 * (double)support_below(&seed, 4));
+        for (r = 0; r < devices; r++) w->place[r].speed = 1 + (double)support_below(&seed, 3);
+        w->group[0].latency = (double)support_below(&seed, 3);
+        w->group[0].bandwidth = (double)(1 + 20 * support_below(&seed, 3));
+        least = fusion_brute_force(w, &judged);
+        search = search_of(w, HET_YES);
+        without = search_of(w, HET_NO);
+        assert_int_equal(without->found[0].plan->members, 0);
+        assert_true(search->found[0].seconds <= without->found[0].seconds);
+        assert_true(search->found[0].seconds >= search->bound * (1 - 1e-9));
+        if (search->found[0].plan->members > 0) {
+            with_teams++;
+            NEARLY(seconds_of(w, search->found[0].plan, search->found[0].granules), search->found[0].seconds);
+        } else NEARLY(search->found[0].seconds, without->found[0].seconds);
+        if (without->found[0].seconds < least) least = without->found[0].seconds;
+        if (search->found[0].seconds < least * (1 - 1e-9)) fail_msg("instance %d: %.9g, brute force %.9g", i, search->found[0].seconds, least);
+        if (search->found[0].seconds > worst * least) worst = search->found[0].seconds / least;
+        exact += search->found[0].seconds <= least * (1 + 1e-9);
+        het_search_free(search);
+        het_search_free(without);
+        free(w);
+    }
+    print_message("%d of 24 instances with teams; %d as good as brute force among %lld plans, at worst %.4f times it\n", with_teams, exact,
+        (long long)judged, worst);
+    assert_true(with_teams > 4 && exact == 24);
+}
+
+/* Nodes of 8 with slow links between them: no team leaves its node. */
+static void teams_stay_in_their_nodes(void **state)
+{
+    het_search *search;
+    world *w = (world *)support_alloc(1, sizeof *w);
+    int64_t i;
+    (void)state;
+    world_make(w, 16, 16 * 16, 0.1);
+    w->desc.granules = 16;
+    w->desc.most_micro_batches = 2; /* so that pipelines alone leave devices idle */
+    w->cluster.groups = 3;
+    for (i = 1; i < 3; i++) w->group[i].parent = 0, w->group[i].bandwidth = 1e4;
+    w->group[0].bandwidth = 2;
+    w->group[0].latency = 5;
+    for (i = 0; i < 16; i++) w->place[i].group = 1 + i / 8;
+    w->desc.evaluations = 1000;
+    search = search_of(w, HET_YES);
+    print_message("%.6g, bound %.6g, %d members\n", search->found[0].seconds, search->bound, (int)search->found[0].plan->members);
+    assert_true(search->found[0].plan->members > 1);
+    for (i = 0; i < search->found[0].plan->members; i++)
+        assert_int_equal(search->found[0].plan->member[i].rank / 8, search->found[0].plan->member[i].leader / 8);
+    het_search_free(search);
+    free(w);
+}
+
+/* A layer's activations do not fit on one device, half of them do. */
+static void teams_where_memory_is_short(void **state)
+{
+    het_error error = { HET_OK, "" };
+    het_search *search = NULL;
+    world *w = (world *)support_alloc(1, sizeof *w);
+    int64_t i;
+    (void)state;
+    world_make(w, 2, 64, 0.1);
+    w->kind[1].keep_weight = w->kind[1].divided_weight = 1e6;
+    w->desc.most_micro_batches = 1; /* 64 tokens at once */
+    for (i = 0; i < 2; i++) w->place[i].memory = 55e6;
+    w->desc.teams = HET_NO;
+    EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_LIMIT, error.text, "needs at least");
+    search = search_of(w, HET_YES);
+    assert_int_equal(search->found[0].plan->members, 2);
+    for (i = 0; i < 2; i++) assert_true(search->found[0].memory[i] > 30e6 && search->found[0].memory[i] <= 55e6);
+    het_search_free(search);
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_context), cmocka_unit_test(by_heads), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
+        cmocka_unit_test(best_fusion), cmocka_unit_test(teams_stay_in_their_nodes), cmocka_unit_test(teams_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,7 @@ typedef struct het_unit_kind {
     /* What teams ask of attention. Queries, or gradients of them; keys, as much as values; how many
        key/value heads; how many attentions there are; 1: where rows are moved, they are packed */
     double query, key, heads, attentions, packed;
+    double alone, whole;              /* 1: no team can share it; one can by heads alone */
     /* Where a team divides the heads, instead of call, keep_input, keep_weight and keep_gradient
        and of the carries, which are then those of a head ... */
     double divided_call, divided_input, divided_weight, divided_gradient;
@@ -366,6 +367,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length
      of the longest pipeline
    * recompute: yes or no for each device's stages but those of the last unit alone
+   * teams, where the profile says what attention moves: devices of the innermost groups fused to
+     pairs, fours and so on, up to 4 devices in every way there is, each team by context or by heads,
+     with the shares of het_team_divide; over fused devices the search below is done again. A plan
+     with teams is only returned where it is better than the best without
    * state shares, of all devices at work: 1 each; the speed of the device's optimizer, where all
      need time for it; or the bytes that its memory limit leaves beside everything else, where all
      have a limit
@@ -401,6 +406,8 @@ typedef struct het_search_desc {
     het_choice recompute;             /* stages may recompute: yes */
     het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
     het_choice together;              /* units at the times measured with all ranks at work: yes */
+    het_choice teams;                 /* devices may be fused to teams: yes. They get as many
+                                         evaluations again, and three tenths of the seconds */
     double seconds;                   /* of the search, by `clock`: no limit */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
@@ -431,7 +438,7 @@ typedef struct het_search {
     int64_t found_count;
     het_found *found;                 /* [found_count], best first; each of another form: number of
                                          pipelines, stages, schedule */
-    double bound;                     /* no plan on this cluster takes less, whichever of its times,
+    double bound;                     /* no plan on this cluster, of ranks or of teams, takes less, whichever of its times,
                                          alone or together, is the shorter */
     double distance;                  /* best / bound - 1 */
     char bound_by[96];                /* which bound: work over summed speeds, fastest chain */
@@ -734,7 +741,8 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
     for (i = 0; i < info.in_streams; i++) info.in_width[i] = unit->info.in_width[i];
     info.program = &program;
     info.team = &team;
-    if (!unit->info.teams || unit->info.is_loss) return HET_OK;
+    kind->alone = !unit->info.teams;
+    if (kind->alone > 0 || unit->info.is_loss) return HET_OK;
     HETI_T_TRY(unit->unit.iface->describe(&unit->unit, &info));
     for (i = 0; i < program.nodes; i++) {
         const het_node *n = &program.node[i];
@@ -743,6 +751,7 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
         kind->key += 4 * heti_s_real(program.value[n->x[1]].width);
         kind->heads = heti_s_real(unit->unit.model->kv_heads);
         kind->attentions += 1;
+        kind->whole = unit->unit.model->causal == HET_NO;
         kind->packed = info.device == NULL || !info.device->iface->host_memory;
     }
     for (i = 0; i < info.tensors && kind->attentions > 0; i++) {
@@ -1625,6 +1634,7 @@ static const heti_s_field heti_s_kind_fields[] = {
     { "workspace_base", offsetof(het_unit_kind, workspace_base) }, { "query", offsetof(het_unit_kind, query) },
     { "key", offsetof(het_unit_kind, key) }, { "heads", offsetof(het_unit_kind, heads) },
     { "attentions", offsetof(het_unit_kind, attentions) }, { "packed", offsetof(het_unit_kind, packed) },
+    { "alone", offsetof(het_unit_kind, alone) }, { "whole", offsetof(het_unit_kind, whole) },
     { "divided_call", offsetof(het_unit_kind, divided_call) },
     { "divided_input", offsetof(het_unit_kind, divided_input) },
     { "divided_weight", offsetof(het_unit_kind, divided_weight) },
@@ -3956,6 +3966,8 @@ typedef struct heti_s_choice {
     double seconds;                   /* simulated */
     int64_t *first, *device, *end, *count;
     int32_t *recompute;               /* [places] as device */
+    const het_plan *team;             /* a plan with teams, of which pipelines, devices in no order, counts
+                                         and granules are known here; NULL: none */
 } heti_s_choice;
 
 /* What a pipeline takes by itself, without reductions: `at` for `count` micro-batches and `each`
@@ -4001,14 +4013,18 @@ typedef struct heti_s_seek {
     int64_t *block_start;             /* [blocks + 1] into the profile's uses */
     double widest;                    /* scratch, streams and messages a token: the most of a unit */
     /* what is worked on */
-    het_plan plan;
+    het_plan plan, own;               /* own: its arrays, where it is not one with teams */
     het_needs *needs;                 /* [ranks] */
     het_memory *memory;               /* [ranks] */
     double *work, *weight_work, *fill, *tail; /* [ranks] for the bound */
     double *pipeline_time, *pipeline_fill;    /* [ranks] a micro-batch; before the first is through */
     int64_t *scratch;                 /* [2 ranks] */
     double *reserve;                  /* [ranks] bytes that an estimate was short of */
-    double *tokens, *pairs;           /* [granules] of micro-batches */
+    double *tokens, *pairs, *sequences; /* [granules] of micro-batches */
+    double granule_sequences;         /* by tokens and pairs; less than 1 where sequences are longer */
+    int fuses, whole;                 /* teams are looked for; whole: by heads alone */
+    het_plan *fused[64];              /* plans with teams that were better than all before */
+    int64_t fused_count;
     int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
     int32_t *used, *taken, *fits;     /* [ranks] */
     int64_t last_counted;             /* the pipeline that has the last micro-batch */
@@ -4034,7 +4050,7 @@ typedef struct heti_s_seek {
     int64_t evaluations, skipped, moves;
     int64_t until;                    /* what is under way ends at so many evaluations, ten moves counting as one, */
     double until_seconds;             /* or at this time of the clock */
-    int32_t exhaustive;
+    int32_t exhaustive, stopped;
     het_result result;                /* what ends the search other than HET_OK: no memory */
     uint64_t random;
     double started;
@@ -4144,6 +4160,7 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
     to->limit = from->limit;
     to->state = from->state;
     to->seconds = from->seconds;
+    to->team = from->team;
     HETI_T_COPY(to->first, from->first, from->pipelines + 1);
     HETI_T_COPY(to->count, from->count, from->pipelines);
     HETI_T_COPY(to->device, from->device, places);
@@ -4197,6 +4214,8 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c);
     het_plan *plan = &s->plan;
     int64_t p, g = 0, i;
+    *plan = c->team != NULL ? *c->team : s->own;
+    if (c->team != NULL) return;
     plan->pipelines = c->pipelines;
     plan->stages = chunks * c->first[c->pipelines];
     for (p = 0; p < c->pipelines; p++) {
@@ -4275,6 +4294,7 @@ static void heti_s_choice_sizes(heti_s_seek *s, const heti_s_choice *c) {
         const double granules = heti_s_real(i + 1 < micro_batches ? c->granules : heti_s_rest(s, c->granules));
         s->tokens[i] = granules * heti_s_real(s->d.granule_tokens);
         s->pairs[i] = granules * s->d.granule_pairs;
+        s->sequences[i] = granules * s->granule_sequences;
     }
 }
 
@@ -4283,6 +4303,7 @@ static het_result heti_s_choice_costs(heti_s_seek *s, het_plan_costs **costs) {
     HETI_T_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
     (*costs)->costs.tokens = s->tokens;
     (*costs)->costs.pairs = s->pairs;
+    (*costs)->costs.sequences = s->sequences;
     return HET_OK;
 }
 
@@ -4985,7 +5006,8 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
 /* ---- the best of each form ---- */
 
 static int heti_s_same_form(const heti_s_choice *a, const heti_s_choice *b) {
-    return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] && a->order == b->order;
+    return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] && a->order == b->order &&
+        (a->team == NULL) == (b->team == NULL);
 }
 
 /* Keeps a copy of a choice that was judged, where it is among the best. */
@@ -5793,6 +5815,10 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
         const double length = heti_s_real(d->granule_tokens) / heti_s_real(d->granule_sequences);
         d->granule_pairs = 0.5 * length * (length + 1) * heti_s_real(d->granule_sequences);
     }
+    s->granule_sequences = heti_s_real(d->granule_sequences); /* tokens over the length of which pairs speak */
+    if (2 * d->granule_pairs > heti_s_real(d->granule_tokens) + 1)
+        s->granule_sequences = heti_s_real(d->granule_tokens) / (2 * d->granule_pairs /
+                                                                 heti_s_real(d->granule_tokens) - 1);
     if (d->most_granules < 1 || d->most_granules > d->granules) d->most_granules = d->granules;
     if (d->most_micro_batches < 1 || d->most_micro_batches > d->granules) d->most_micro_batches = d->granules;
     if (heti_s_least_granules(s) > d->most_granules)
@@ -6027,6 +6053,7 @@ static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *arena) {
     s->reserve = HETI_S_ROOM(double, n);
     s->tokens = HETI_S_ROOM(double, s->d.granules);
     s->pairs = HETI_S_ROOM(double, s->d.granules);
+    s->sequences = HETI_S_ROOM(double, s->d.granules);
     s->scratch = HETI_S_ROOM(int64_t, 2 * n);
     s->ring = HETI_S_ROOM(double, n);
     s->memo = HETI_S_ROOM(heti_s_memo, HETI_S_MEMOS);
@@ -6071,6 +6098,7 @@ static het_result heti_s_seek_start(heti_s_seek *s, void **block, size_t *size) 
     s->plan.ranks = s->ranks;
     s->plan.slices = 1;
     s->plan.slice_share[0] = 1;
+    s->own = s->plan;
     s->alone.units = s->units;
     s->alone.pipelines = s->alone.slices = 1;
     s->alone.share[0] = s->alone.slice_share[0] = 1;
@@ -6090,6 +6118,7 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     HETI_T_COPY(to->share, from->share, from->pipelines);
     HETI_T_COPY(to->state_share, from->state_share, from->ranks);
     HETI_T_COPY(to->slice_share, from->slice_share, from->slices);
+    HETI_T_COPY(to->member, from->member, from->members);
     *plan = to;
     return HET_OK;
 }
@@ -6221,14 +6250,14 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
         if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
     }
     work = heti_s_bound_work(s);
-    chain = heti_s_bound_chain(s);
+    chain = s->fuses ? 0 : heti_s_bound_chain(s); /* a team is faster than its fastest device */
     to->bound = heti_s_larger(work, chain) + heti_s_bound_step(s, NULL, s->ranks);
     to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
     memcpy(to->bound_by, work >= chain ? "work over summed speeds" : "fastest chain", work >= chain ? 24 : 14);
     to->evaluations = s->evaluations;
     to->skipped = s->skipped;
     to->exhaustive = s->exhaustive;
-    to->stopped = s->result == HET_OK && !s->exhaustive && heti_s_is_over(s);
+    to->stopped = s->result == HET_OK && s->stopped;
     if (result != HET_OK) het_search_free(to);
     else *search = to;
     return result;
@@ -6340,6 +6369,461 @@ static void heti_s_seek_run(heti_s_seek *s) {
     (void)heti_s_give(s, 1);
 }
 
+/* ---- teams: devices fused to composite ones, over which the same search is done ----
+   A composite device takes for a unit what the simulator says of its team, for micro-batches of so
+   many granules. What is found there becomes a plan with teams, and is judged like any other. */
+
+typedef struct heti_s_fusion {
+    int64_t teams, granules;          /* granules of a micro-batch */
+    int64_t *first, *device;          /* team t has device[first[t]] .. device[first[t + 1] - 1] */
+    int64_t by_heads;                 /* bit t: team t is by heads; of many teams bit 0 says it of all */
+    het_team_member *member;          /* [ranks] as device: shares */
+    double heads, attentions;         /* key/value heads; attentions of the chain */
+    double memory;                    /* of the members' together */
+    het_profile profile;
+    het_cluster cluster;
+    het_stage_cost *cost;             /* [ranks] of the members of a team */
+    het_unit_time *time;              /* [ranks][kinds] */
+    het_group *group;                 /* with latencies of one attention in all */
+    int64_t *member_group;            /* [ranks] */
+    int64_t until;                    /* the search ends at so many evaluations */
+} heti_s_fusion;
+
+static void heti_s_fusion_cut(const heti_s_seek *s, heti_s_fusion *f, heti_t_arena *arena) {
+    const int64_t n = s->ranks;
+    f->first = HETI_S_ROOM(int64_t, n + 1);
+    f->device = HETI_S_ROOM(int64_t, n);
+    f->member = HETI_S_ROOM(het_team_member, n);
+    f->profile.device = HETI_S_ROOM(het_device_profile, n);
+    f->cluster.device = HETI_S_ROOM(het_cluster_device, n);
+    f->cost = HETI_S_ROOM(het_stage_cost, n);
+    f->time = HETI_S_ROOM(het_unit_time, n * s->d.profile->kinds);
+    f->group = HETI_S_ROOM(het_group, s->d.cluster->groups);
+    f->member_group = HETI_S_ROOM(int64_t, n);
+}
+
+/* Whether the profile says what teams take, and a team could have two devices. */
+static int heti_s_can_fuse(const heti_s_seek *s) {
+    const het_profile *p = s->d.profile;
+    double attentions = 0;
+    int64_t k;
+    for (k = 0; k < p->kinds; k++) {
+        if (p->kind[k].alone > 0) return 0;
+        attentions += p->kind[k].attentions;
+    }
+    return s->d.teams != HET_NO && s->ranks > 1 && attentions > 0;
+}
+
+static int heti_s_by_heads(const heti_s_fusion *f, int64_t team) {
+    return (f->by_heads >> (f->teams > 4 ? 0 : team) & 1) != 0;
+}
+
+/* Units of a device by themselves, without an action's own time; again: and recomputed. */
+static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
+                             int again, het_stage_cost *to) {
+    const het_unit_time *times = heti_s_unit_times(s, s->times[s->kind_of[device]]);
+    const double part = 1 / s->d.cluster->device[device].speed;
+    int64_t u;
+    memset(to, 0, sizeof *to);
+    for (u = begin; u < end; u++) {
+        const het_unit_kind *kind = &s->d.profile->kind[s->d.profile->unit[u]];
+        const het_unit_time *time = &times[s->d.profile->unit[u]];
+        heti_s_add_curve(&to->forward, &time->forward, part);
+        heti_s_add_curve(&to->backward, &time->backward, part);
+        heti_s_add_curve(&to->input, &time->input, part);
+        heti_s_add_curve(&to->weight, &time->weight, part);
+        if (again) heti_s_add_curve(&to->backward, &time->recompute, part);
+        to->attentions += kind->attentions * f->attentions;
+        to->query += kind->query;
+        to->key += kind->key;
+    }
+}
+
+/* Of one unit in a team: what F, B, I and W take, and B where it is recomputed. */
+static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t team, int64_t unit, het_unit_time *to) {
+    static const int32_t heti_s_kinds[2][3] = { { HET_ACTION_F, HET_ACTION_B, 0 },
+                                                { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W } };
+    const int64_t first = f->first[team], count = f->first[team + 1] - first;
+    int64_t start[HETRAIN_MAX_TEAM + 1], chain[2] = { 0, 1 }, i;
+    const double tokens = heti_s_real(f->granules * s->d.granule_tokens),
+                 pairs = heti_s_real(f->granules) * s->d.granule_pairs,
+                 sequences = heti_s_real(f->granules) * s->granule_sequences;
+    het_team_member member[HETRAIN_MAX_TEAM];
+    double share = 1, even[HETRAIN_MAX_TEAM];
+    het_action action[3];
+    het_stage stage;
+    het_plan plan;
+    het_schedule lists;
+    het_costs costs;
+    int way;
+    memset(&plan, 0, sizeof plan);
+    memset(&lists, 0, sizeof lists);
+    memset(&stage, 0, sizeof stage);
+    memset(action, 0, sizeof action);
+    stage.unit_end = plan.units = plan.pipelines = plan.stages = plan.slices = lists.pipelines = 1;
+    plan.ranks = plan.members = lists.ranks = count;
+    plan.stage = &stage;
+    plan.first_stage = chain;
+    plan.share = plan.slice_share = &share;
+    plan.state_share = even;
+    plan.member = member;
+    for (i = 0; i < count; i++) {
+        even[i] = 1;
+        start[i] = 0;
+        member[i] = f->member[first + i];
+        member[i].rank = i;
+        member[i].leader = 0;
+        f->member_group[i] = s->d.cluster->device[f->device[first + i]].group;
+    }
+    lists.micro_batches = &chain[1];
+    lists.start = start;
+    lists.action = action;
+    memset(&costs, 0, sizeof costs);
+    costs.stage = costs.member = f->cost;
+    costs.tokens = &tokens;
+    costs.pairs = &pairs;
+    costs.sequences = &sequences;
+    costs.group = f->group;
+    costs.groups = s->d.cluster->groups;
+    costs.rank_group = f->member_group;
+    for (way = 0; way < 3; way++) { /* B; I and W; B recomputed */
+        het_simulation *made = NULL;
+        const het_record *r;
+        const int64_t actions = way == 1 ? 3 : 2;
+        for (i = 0; i < actions; i++) action[i].kind = heti_s_kinds[way == 1][i];
+        for (i = 1; i <= count; i++) start[i] = actions;
+        for (i = 0; i < count; i++)
+            heti_s_unit_cost(s, f, f->device[first + i], unit, unit + 1, way == 2, &f->cost[i]);
+        stage.recompute = way == 2;
+        HETI_T_TRY(het_simulate(&plan, &lists, &costs, HET_YES, &s->allocator, &made, s->error));
+        r = made->timeline.record; /* the first member's, F first */
+        if (way == 0) to->forward.base = r[0].end - r[0].start;
+        *(way == 0 ? &to->backward.base : way == 1 ? &to->input.base : &to->recompute.base) = r[1].end - r[1].start;
+        if (way == 1) to->weight.base = r[2].end - r[2].start;
+        het_simulation_free(made);
+    }
+    to->recompute.base = heti_s_larger(0, to->recompute.base - to->backward.base);
+    return HET_OK;
+}
+
+/* Shares of a team for the whole chain. */
+static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t team) {
+    const int64_t first = f->first[team], count = f->first[team + 1] - first;
+    het_divide_desc desc;
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        heti_s_unit_cost(s, f, f->device[first + i], 0, s->units, 0, &f->cost[i]);
+        f->member[first + i].rank = f->device[first + i];
+        f->member[first + i].leader = f->device[first];
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.member = f->cost;
+    desc.members = count;
+    desc.granules = f->granules;
+    desc.tokens = heti_s_real(f->granules * s->d.granule_tokens);
+    desc.pairs = heti_s_real(f->granules) * s->d.granule_pairs;
+    desc.sequences = heti_s_real(f->granules) * s->granule_sequences;
+    if (heti_s_by_heads(f, team)) desc.heads = HETI_T_CAST(int64_t, f->heads);
+    return het_team_divide(&desc, f->member + first, NULL, s->error);
+}
+
+/* A team like one before it: the same kinds of devices in the same order over the same links. */
+static int heti_s_fused_alike(const heti_s_seek *s, const heti_s_fusion *f, int64_t a, int64_t b) {
+    const int64_t *one = f->device + f->first[a], *other = f->device + f->first[b];
+    const int64_t count = f->first[a + 1] - f->first[a];
+    int64_t i;
+    if (f->first[b + 1] - f->first[b] != count || heti_s_by_heads(f, a) != heti_s_by_heads(f, b)) return 0;
+    for (i = 0; i < count; i++) {
+        const het_group *x = heti_s_link_of(s, one[0], one[i]), *y = heti_s_link_of(s, other[0], other[i]);
+        if (s->kind_of[one[i]] != s->kind_of[other[i]] || x->latency < y->latency || y->latency < x->latency ||
+            x->bandwidth < y->bandwidth || y->bandwidth < x->bandwidth) return 0;
+    }
+    return 1;
+}
+
+/* What a team of several is as one device. */
+static het_result heti_s_fused_device(heti_s_seek *s, heti_s_fusion *f, int64_t team) {
+    het_device_profile *to = &f->profile.device[team];
+    het_unit_time *time = f->time + team * s->d.profile->kinds;
+    heti_t_text name = heti_t_text_in(to->name, sizeof to->name);
+    double steps = 0, all = 0;
+    int64_t i, u;
+    HETI_T_TRY(heti_s_fused_shares(s, f, team));
+    for (i = f->first[team]; i < f->first[team + 1]; i++) all += f->member[i].share;
+    for (i = f->first[team]; i < f->first[team + 1]; i++) {
+        const het_device_profile *from = s->times[s->kind_of[f->device[i]]];
+        const double speed = s->d.cluster->device[f->device[i]].speed;
+        steps += from->step_element > 0 ? speed / from->step_element : HETI_S_NONE;
+        heti_s_most(&to->begin_element, from->begin_element / speed);
+        heti_s_most(&to->verdict_base, from->verdict_base);
+        heti_s_most(&to->verdict_element, from->verdict_element / speed);
+        heti_s_most(&to->message_byte, from->message_byte / speed * f->member[i].share / all);
+        heti_s_most(&to->ring_byte, from->ring_byte / speed);
+        heti_s_most(&to->action, from->action / speed);
+    }
+    to->step_element = 1 / steps;
+    to->alone = to->together = time;
+    heti_t_format(&name, "team %d", team);
+    for (u = s->units - 1; u >= 0; u--) time[s->d.profile->unit[u]].forward.base = -1; /* not known yet */
+    for (u = 0; u < s->units; u++)
+        if (time[s->d.profile->unit[u]].forward.base < 0)
+            HETI_T_TRY(heti_s_fused_unit(s, f, team, u, &time[s->d.profile->unit[u]]));
+    return HET_OK;
+}
+
+/* Composite devices, as a profile and a cluster. */
+static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
+    const het_cluster *c = s->d.cluster;
+    int64_t t, i, k;
+    HETI_T_CLEAR(f->profile.device, s->ranks);
+    HETI_T_CLEAR(f->time, s->ranks * s->d.profile->kinds);
+    f->profile.devices = f->cluster.ranks = f->teams;
+    for (t = 0; t < f->teams; t++) {
+        const int64_t *device = f->device + f->first[t], count = f->first[t + 1] - f->first[t];
+        het_cluster_device *to = &f->cluster.device[t];
+        double memory = 0;
+        *to = c->device[device[0]];
+        for (i = 0; i < count; i++) {
+            to->group = heti_s_min(to->group, heti_s_common_group(c, device[0], device[i]));
+            memory += c->device[device[i]].memory;
+            if (!(c->device[device[i]].memory > 0)) memory = -HETI_S_NONE;
+        }
+        f->profile.device[t] = *s->times[s->kind_of[device[0]]];
+        if (count == 1) continue;
+        for (k = 0; k < t && !heti_s_fused_alike(s, f, k, t); k++) {}
+        memset(&f->profile.device[t], 0, sizeof f->profile.device[t]);
+        if (k == t) HETI_T_TRY(heti_s_fused_device(s, f, t));
+        else {
+            f->profile.device[t] = f->profile.device[k];
+            for (i = 0; i < count; i++) {
+                f->member[f->first[t] + i] = f->member[f->first[k] + i];
+                f->member[f->first[t] + i].rank = device[i];
+                f->member[f->first[t] + i].leader = device[0];
+            }
+        }
+        memcpy(to->profile, f->profile.device[t].name, sizeof to->profile);
+        to->speed = 1;
+        to->memory = memory > 0 ? memory * f->memory : 0;
+    }
+    return HET_OK;
+}
+
+/* A plan over composite devices becomes one with teams. */
+static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, const het_plan *from, het_plan **plan) {
+    het_plan shape = *from, *to;
+    int64_t g, t, i, uneven = 0;
+    shape.ranks = s->ranks;
+    shape.members = 0;
+    for (t = 0; t < f->teams; t++) {
+        for (g = 0; g < from->stages && from->stage[g].rank != t; g++) {}
+        if (g < from->stages && f->first[t + 1] - f->first[t] > 1) shape.members += f->first[t + 1] - f->first[t];
+        uneven |= from->state_share[t] < 1 || from->state_share[t] > 1;
+    }
+    shape.step.granules = s->d.granules;
+    shape.step.micro_batch = f->granules;
+    shape.step.sequences = s->d.granule_sequences;
+    shape.step.length = s->d.granule_tokens / s->d.granule_sequences;
+    HETI_T_TRY(het_plan_new(&shape, &s->allocator, "het_plan_search", plan, s->error));
+    to = *plan;
+    HETI_T_COPY(to->stage, from->stage, from->stages);
+    HETI_T_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
+    HETI_T_COPY(to->share, from->share, from->pipelines);
+    to->slice_share[0] = 1;
+    for (g = 0; g < to->stages; g++) to->stage[g].rank = f->device[f->first[from->stage[g].rank]];
+    for (to->members = t = 0; t < f->teams; t++) {
+        const int64_t count = f->first[t + 1] - f->first[t];
+        for (i = f->first[t]; i < f->first[t + 1]; i++)
+            to->state_share[f->device[i]] = uneven ? from->state_share[t] / heti_s_real(count) : 1;
+        for (g = 0; g < from->stages && from->stage[g].rank != t; g++) {}
+        for (i = f->first[t]; i < f->first[t + 1] && count > 1 && g < from->stages; i++)
+            to->member[to->members++] = f->member[i];
+    }
+    return HET_OK;
+}
+
+/* Judges a plan with teams, and keeps it where it is better than all before. missing: bytes over the
+   limit of some rank, in parts of it. */
+static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t granules, double *missing) {
+    heti_s_choice *c = &s->next;
+    int64_t p, r, g, count;
+    c->pipelines = plan->pipelines;
+    c->granules = granules;
+    c->state = HETI_S_STATE_EVEN;
+    c->team = plan;
+    for (c->order = 0; c->order + 1 < s->orders && strcmp(s->order[c->order]->name, plan->schedule) != 0; c->order++) {}
+    c->limit = HETI_T_CAST(int64_t, plan->memory_limit);
+    HETI_T_CLEAR(c->first, plan->pipelines + 1);
+    for (p = 0; p < plan->pipelines; p++) c->count[p] = HETI_T_CAST(int64_t, plan->share[p]);
+    for (r = 0; r < s->ranks; r++) {
+        const het_team_member *team = het_plan_team(plan, r, &count);
+        for (g = 0; g < plan->stages && plan->stage[g].rank != (team != NULL ? team->leader : r); g++) {}
+        if (g < plan->stages) c->device[c->first[c->pipelines]++] = r;
+    }
+    s->missing = 0;
+    HETI_T_TRY(heti_s_judge(s, c, NULL, NULL));
+    *missing = s->missing > 0 ? s->missing / (s->d.cluster->device[s->missing_rank].memory + s->missing) : 0;
+    if (c->seconds >= HETI_S_MISFIT || s->fused_count == 64 ||
+        (s->found_count > 0 && c->seconds >= s->found[0].seconds * (1 - 1e-9))) {
+        het_plan_free(plan);
+        return HET_OK;
+    }
+    s->fused[s->fused_count++] = plan;
+    heti_s_keep(s, c);
+    return HET_OK;
+}
+
+/* Searches over these composite devices; with less memory where what was found does not fit. */
+static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
+    const int64_t micro_batches = (s->d.granules + f->granules - 1) / f->granules;
+    het_search_desc desc = s->d;
+    int round;
+    if (f->granules < 1 || f->granules > s->d.most_granules || micro_batches > s->d.most_micro_batches) return HET_OK;
+    f->memory = 1;
+    for (round = 0; round < 4 && !heti_s_is_over(s); round++) {
+        het_search *made = NULL;
+        het_error ignored;
+        het_result result;
+        double least = 1, missing = 0;
+        int64_t i;
+        HETI_T_TRY(heti_s_fused_devices(s, f));
+        desc.profile = &f->profile;
+        desc.cluster = &f->cluster;
+        desc.teams = HET_NO;
+        desc.granules = micro_batches;
+        desc.granule_tokens = f->granules * s->d.granule_tokens;
+        desc.granule_sequences = f->granules * s->d.granule_sequences;
+        desc.granule_pairs = heti_s_real(f->granules) * s->d.granule_pairs;
+        desc.most_granules = 1;
+        desc.evaluations = heti_s_max(32, s->d.evaluations / 16);
+        if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 4);
+        result = het_plan_search(&desc, &made, &ignored);
+        if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
+        if (result != HET_OK) return HET_OK;
+        s->evaluations += made->evaluations;
+        for (i = 0; i < made->found_count && result == HET_OK; i++) {
+            het_plan *plan;
+            result = heti_s_unfuse(s, f, made->found[i].plan, &plan);
+            if (result == HET_OK) result = heti_s_judge_fused(s, plan, f->granules, &missing);
+            least = heti_s_smaller(least, missing);
+        }
+        het_search_free(made);
+        HETI_T_TRY(result);
+        if (!(least > 0)) return HET_OK;
+        f->memory *= 1 - heti_s_larger(0.1, least);
+    }
+    return HET_OK;
+}
+
+/* These teams with all sizes of micro-batches, by context and by heads. */
+static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
+    int64_t g, t, most = 1, bits, way;
+    for (t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
+    if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
+    bits = f->teams > 4 ? 1 : f->teams;
+    for (g = s->ranks <= 4 ? 1 : most; g <= s->d.most_granules; g = s->ranks <= 4 ? g + 1 : 2 * g)
+        for (way = 0; way < INT64_C(1) << bits; way++) {
+            int possible = 1;
+            for (t = 0; t < f->teams; t++) {
+                const int64_t size = f->first[t + 1] - f->first[t];
+                const int heads = (way >> (f->teams > 4 ? 0 : t) & 1) != 0;
+                if (size == 1 && f->teams <= 4) possible &= !heads;
+                if (size > 1) possible &= heads ? heti_s_real(size) <= f->heads : !s->whole;
+            }
+            if (!possible) continue;
+            f->by_heads = way;
+            f->granules = g;
+            HETI_T_TRY(heti_s_fuse_try(s, f));
+            if (heti_s_is_over(s)) return HET_OK;
+        }
+    return HET_OK;
+}
+
+/* Every way to put up to 4 devices into teams: device i into team in[i], a new one or one before. */
+static het_result heti_s_fuse_every(heti_s_seek *s, heti_s_fusion *f, int64_t *in, int64_t at, int64_t teams) {
+    int64_t t, i;
+    if (at < s->ranks) {
+        for (in[at] = 0; in[at] <= teams; in[at]++) {
+            if (in[at] < teams) HETI_T_TRY(heti_s_fuse_every(s, f, in, at + 1, teams));
+            else return heti_s_fuse_every(s, f, in, at + 1, teams + 1);
+        }
+        return HET_OK;
+    }
+    f->teams = teams;
+    for (f->first[0] = t = 0; t < teams; t++) {
+        f->first[t + 1] = f->first[t];
+        for (i = 0; i < s->ranks; i++)
+            if (in[i] == t) f->device[f->first[t + 1]++] = i;
+    }
+    return heti_s_fuse_ways(s, f);
+}
+
+/* The group `level` above a device's innermost one. */
+static int64_t heti_s_group_above(const heti_s_seek *s, int64_t device, int64_t level) {
+    int64_t g = s->d.cluster->device[device].group;
+    while (level-- > 0 && s->d.cluster->group[g].parent >= 0) g = s->d.cluster->group[g].parent;
+    return g;
+}
+
+/* Teams of `size` devices that follow each other in a group of this level; what is left over is
+   alone. Returns whether there are teams that a level lower would not have. */
+static int heti_s_fuse_groups(const heti_s_seek *s, heti_s_fusion *f, int64_t size, int64_t level) {
+    int64_t i, k;
+    int differs = 0;
+    f->teams = f->first[0] = 0;
+    for (i = 0; i < s->ranks; i += k) {
+        for (k = 1; k < size && i + k < s->ranks && heti_s_group_above(s, s->by_place[i + k], level) ==
+             heti_s_group_above(s, s->by_place[i], level); k++) {}
+        if (k < size) k = 1;
+        else differs |= level == 0 || heti_s_group_above(s, s->by_place[i], level - 1) !=
+                heti_s_group_above(s, s->by_place[i + k - 1], level - 1);
+        HETI_T_COPY(f->device + i, s->by_place + i, k);
+        f->first[++f->teams] = i + k;
+    }
+    return differs;
+}
+
+static het_result heti_s_fuse_all(heti_s_seek *s, heti_s_fusion *f) {
+    int64_t in[4], size, level, deepest = 0, i;
+    if (s->ranks <= 4) return heti_s_fuse_every(s, f, in, 0, 0);
+    for (i = 0; i < s->d.cluster->groups; i++) {
+        int64_t depth = 0, g = i;
+        while ((g = s->d.cluster->group[g].parent) >= 0) depth++;
+        deepest = heti_s_max(deepest, depth);
+    }
+    for (level = 0; level <= deepest; level++)
+        for (size = 2; size <= heti_s_min(s->ranks, HETRAIN_MAX_TEAM) && !heti_s_is_over(s); size *= 2)
+            if (heti_s_fuse_groups(s, f, size, level)) HETI_T_TRY(heti_s_fuse_ways(s, f));
+    return HET_OK;
+}
+
+static het_result heti_s_fuse(heti_s_seek *s) {
+    heti_t_arena arena = { NULL, 0, 0 };
+    heti_s_fusion f;
+    het_result result;
+    int64_t u, g;
+    memset(&f, 0, sizeof f);
+    f.profile = *s->d.profile;
+    f.cluster = *s->d.cluster;
+    heti_s_fusion_cut(s, &f, &arena);
+    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_plan_search", s->error));
+    heti_s_fusion_cut(s, &f, &arena);
+    for (u = 0; u < s->units; u++) {
+        const het_unit_kind *k = &s->d.profile->kind[s->d.profile->unit[u]];
+        f.attentions += k->attentions;
+        if (k->attentions > 0) f.heads = f.heads > 0 ? heti_s_smaller(f.heads, k->heads) : k->heads;
+        s->whole |= k->whole > 0;
+    }
+    /* a chain's backward waits once for the last members' attention, not once a unit */
+    HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
+    for (g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
+    s->until = 2 * s->d.evaluations;
+    s->until_seconds = s->started + s->d.seconds;
+    result = heti_s_fuse_all(s, &f);
+    s->allocator.free(s->allocator.user, arena.base, arena.size);
+    (void)heti_s_give(s, 1);
+    return result;
+}
+
 HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
     heti_s_seek s;
     void *block = NULL, *curves = NULL;
@@ -6365,10 +6849,16 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         heti_s_seek_sums(&s);
         heti_s_seek_bytes(&s);
         heti_s_seek_sort(&s);
+        s.fuses = heti_s_can_fuse(&s);
+        if (s.fuses) s.d.seconds *= 0.7;
         heti_s_seek_run(&s);
+        s.d.seconds = desc->seconds;
+        s.stopped = !s.exhaustive && heti_s_is_over(&s);
+        if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
         result = s.result != HET_OK ? s.result : s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s,
             search);
     }
+    while (s.fused_count > 0) het_plan_free(s.fused[--s.fused_count]);
     if (curves != NULL) s.allocator.free(s.allocator.user, curves, curves_size);
     if (block != NULL) s.allocator.free(s.allocator.user, block, size);
     return result;
