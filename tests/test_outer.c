@@ -192,7 +192,7 @@ static void tokens_are_weights(void **state)
 
 static void one_hash_and_bytes(void **state)
 {
-    static const int64_t fragments[] = { 1, 3 }, bits[] = { 0, 2, 3, 8 };
+    static const int64_t fragments[] = { 1, 3 }, bits[] = { 0, 2, 4, 8 };
     uint64_t hash[2][4];
     int f, b;
     (void)state;
@@ -370,7 +370,7 @@ static void refused(void **state)
 {
     static const struct { int64_t islands, island, fragments, bits; float rate, momentum; const char *words; } bad[] = {
         { 2, 2, 0, 0, 0, 0, "island 2 of 2" }, { 2, 0, 0, 0, 0, 0, "2 islands|no transport" }, { 1, 0, 2000, 0, 0, 0, "2000 fragments" },
-        { 1, 0, 0, 1, 0, 0, "1 bits" }, { 1, 0, 0, 9, 0, 0, "9 bits" }, { 1, 0, 0, 0, -1, 0, "rate -1" }, { 1, 0, 0, 0, 0, 1, "momentum 1" }
+        { 1, 0, 0, 3, 0, 0, "3 bits" }, { 1, 0, 0, 9, 0, 0, "9 bits" }, { 1, 0, 0, 0, -1, 0, "rate -1" }, { 1, 0, 0, 0, 0, 1, "momentum 1" }
     };
     het_outer *outer = NULL;
     het_error error;
@@ -396,7 +396,6 @@ static void refused(void **state)
     het_outer_destroy(outer);
     het_destroy(ctx);
     support_run_end(&run);
-    assert_true(het_outer_steps(30, 1, 3) == 10 && het_outer_steps(30, 3, 3) == 30 && het_outer_steps(10, 1e-9, 1) == 1);
 }
 
 int main(void)

@@ -3,36 +3,31 @@
    hetrain.h that uses only its public API.
 
    USE
-       #define HETRAIN_OUTER_IMPLEMENTATION      in one source file, which also has hetrain.h's
-       #include "hetrain_outer.h"                implementation, or another one
+       #define HETRAIN_OUTER_IMPLEMENTATION      in one source file
+       #include "hetrain_outer.h"
        het_outer_desc desc;
        memset(&desc, 0, sizeof desc);
        desc.islands = 2, desc.island = me, desc.transport = t;
        het_outer_create(&desc, ctx, &outer, &error)            all islands take island 0's weights
-       loop: het_outer_steps steps of het_step on own data; het_outer_join(outer, tokens, &info)
+       loop: some steps of het_step on own data; het_outer_join(outer, tokens, &info)
        het_outer_destroy(outer)
-   An island is one process or thread with as many ranks as it likes.
+   An island is one process or thread with as many ranks as it likes. One k times slower makes a
+   k-th of the steps, and comes to the join with the others.
 
-   WHAT A ROUND DOES   delta_i = global - weights of island i, averaged with the tokens that each
-   has trained since its last join as weights: D = sum_i (tokens_i / sum) delta_i, islands ascending,
-   one fma chain in double. Then m = momentum m + D; global = global - rate (D + momentum m)
-   (Nesterov), and every island goes on from global; its optimizer's own state stays its own. Every
-   island makes the same sums from the same bytes: all end with the same bits, over any transport,
-   whoever was late. A round sends 4 bytes an element to every other island; data parallelism sends
-   each of two processes 6 a step.
-
-   FRAGMENTS   With `fragments` P, a join is of one fragment after the other (arXiv 2501.18512): the
-   parameters in P runs of about equal size. Join P times as often: a P-th of the bytes at once.
-
-   FEWER BITS   With `bits` B from 2 to 8 a delta travels as integers of B bits, a scale for each 256
-   of them: q = rint(x L / s), s the largest |x|, L = 2^(B-1) - 1. What is lost is added to the next
-   delta (error feedback). An island averages its own delta as the others see it.
-
-   ISLANDS THAT DIE   With `open` (and `close`) a failed exchange closes the transport and opens it
-   anew; an island that was started again comes to the same opening. Then all compare where they are:
-   who is behind takes global and momentum from the lowest island that is not, and joins the round
-   that the others are in with 0 tokens. The deltas of the others wait, nothing of theirs is lost.
-   Until it is there they wait, as long as `open` does. Without `open` a failure is the end.
+   A ROUND   delta_i = global - weights of island i; D = sum_i (tokens_i / sum of tokens) delta_i,
+   islands ascending, a chain of fma in double; m = momentum m + D; global = global - rate (D +
+   momentum m) (Nesterov). All islands go on from global, each with its optimizer's own state. All
+   compute the same from the same bytes: equal bits over any transport, whoever was late. A round
+   sends 4 bytes an element to every other island; data parallelism of two sends 6 a step.
+   FRAGMENTS   With P of them a join is of one after the other (arXiv 2501.18512): parameters in P
+   runs of about equal size. Join P times as often: a P-th of the bytes at once.
+   BITS   A delta travels as integers of 2, 4 or 8 bits, with a scale for each 256 of them: q =
+   rint(x L / s), s the largest |x|, L = 2^(bits-1) - 1. What is lost is added to the next delta
+   (error feedback). An island averages its own delta as the others see it.
+   DEATH   With `open` a failed exchange closes the transport and opens it anew; an island that was
+   started again comes to the same opening. Who is behind takes global and m from the lowest island
+   that is not, and joins the round that the others are in with 0 tokens; their deltas wait as long
+   as `open` does. Without `open` a failure is the end.
 
    OPTIONS   (macros, defined before the include)
        HETRAIN_OUTER_IMPLEMENTATION      one file of the program has the code
@@ -41,13 +36,13 @@
        HETRAIN_NO_THREADS                no sched.h: without `pause` it waits at full speed
 
    MEMORY, ERRORS, THREADS
-   het_outer_create takes one block: 8 bytes an element, 4 more with `bits`, and a fragment's message
-   for every island. Joins allocate nothing. het_outer_error tells what failed. An outer belongs to
-   the thread that has its context.
+   het_outer_create takes one block: 12 bytes an element (with `bits` 16), and a message of 4 bytes
+   (bits / 8) an element for every island. Joins allocate nothing. het_outer_error tells what failed.
+   An outer belongs to the thread that has its context.
 
    FUNCTIONS
        >>outer_api       het_outer_create het_outer_join het_outer_take het_outer_destroy
-                         het_outer_error het_outer_steps
+                         het_outer_error
 
    CONTENTS   (tags to search for)
    public API:
@@ -73,9 +68,8 @@ typedef struct het_outer_desc {
     int64_t islands, island;          /* how many, at most 1024, and which this is: 0 .. islands - 1 */
     float rate, momentum;             /* 0.7, 0.9; negative momentum: 0 */
     int64_t fragments;                /* 1; at most 1024 */
-    int64_t bits;                     /* 0: floats; 2 .. 8 */
+    int64_t bits;                     /* 0: floats; 2, 4, 8 */
     double deadline;                  /* 60: seconds that another island may be silent */
-    int64_t attempts;                 /* 4: how often one join may open the transport anew */
     het_transport transport;          /* whose process i is island i; iface NULL: from `open`, or one island */
     het_result (*open)(void *user, het_transport *transport, het_error *error); /* or NULL */
     void (*close)(void *user, het_transport *transport);
@@ -87,9 +81,7 @@ typedef struct het_outer_desc {
 
 typedef struct het_outer_info {
     int64_t joins;                    /* the run's, fragment by fragment */
-    int64_t fragment;                 /* the one joined */
     double tokens;                    /* of all islands in this join */
-    double norm;                      /* of the averaged delta */
     int64_t sent, received;           /* bytes since het_outer_create */
     int64_t opened;                   /* how often the transport was opened anew */
     int32_t adopted;                  /* 1: this island was behind and took the others' weights */
@@ -107,10 +99,6 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_join(het_outer *outer, doubl
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
 HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine; closes what `open` opened */
 HETRAIN_API const char *het_outer_error(const het_outer *outer);
-/* Steps of a round for an island of this speed, so that all come to the join together: at least 1.
-   fastest: the speed of the one that makes `most`. */
-HETRAIN_API int64_t het_outer_steps(int64_t most, double speed, double fastest);
-
 #ifdef __cplusplus
 }
 #endif
@@ -140,8 +128,7 @@ extern "C" {
 typedef struct heti_o_header {
     uint64_t magic, settings, state; /* settings and state: XXH64 */
     int64_t island, joins, joining;  /* joining: it is within het_outer_join */
-    double tokens;
-    int64_t reserved;
+    double tokens, spare;
 } heti_o_header;
 
 struct het_outer {
@@ -153,13 +140,14 @@ struct het_outer {
     int64_t parameters, elements;
     int64_t *start, *cut;      /* [parameters + 1] where its elements begin; [fragments + 1] into parameters */
     float *global, *momentum;  /* [elements] */
-    float *lost;               /* [elements] error feedback, with bits */
+    float *weights;            /* [elements] the context's, on their way */
+    float *lost;               /* [elements] error feedback; NULL without bits */
     char *message;             /* [islands] of `size` bytes */
     size_t size, block;
     het_request *request;      /* [2 islands] */
     int32_t *under_way;        /* [2 islands] */
-    int64_t joining;
-    int32_t must_join;
+    int32_t joining, must_join;
+    het_result failed;         /* of a start, until heti_o_wait tells it */
 };
 
 static size_t heti_o_data_size(const het_outer *o, int64_t count) {
@@ -175,20 +163,13 @@ static het_result heti_o_context(het_outer *o, het_result result) {
 
 /* ---- moving bytes ---- */
 
-static void heti_o_pause(const het_outer *o) {
-    if (o->d.pause != NULL) o->d.pause(o->d.user);
-#ifndef HETRAIN_NO_THREADS
-    else (void)sched_yield();
-#endif
-}
-
 /* Waits for all that is under way; every request has ended when it returns. After a failure all are
    told, and then requests end by themselves. */
 static het_result heti_o_wait(het_outer *o, const char *what) {
     const het_transport *t = &o->transport;
-    het_result result = HET_OK;
+    het_result result = o->failed;
     int64_t i, left = 1;
-    while (left > 0) {
+    for (o->failed = HET_OK; left > 0;) {
         for (i = left = 0; i < 2 * o->d.islands; i++) {
             int32_t done = 0;
             const int ended = !o->under_way[i] || t->iface->test(t->self, &o->request[i], &done) != HET_OK || done;
@@ -200,25 +181,25 @@ static het_result heti_o_wait(het_outer *o, const char *what) {
                                  ended ? t->iface->last_error(t->self) : "is silent");
             t->iface->abort(t->self, result, o->error.text);
         }
-        if (left > 0) heti_o_pause(o);
+        if (left > 0 && o->d.pause != NULL) o->d.pause(o->d.user);
+#ifndef HETRAIN_NO_THREADS
+        else if (left > 0) (void)sched_yield();
+#endif
     }
     return result;
 }
 
-static het_result heti_o_start(het_outer *o, int64_t island, int sends, uint32_t channel, void *data, size_t size) {
+static void heti_o_start(het_outer *o, int64_t island, int sends, uint32_t channel, void *data, size_t size) {
     const het_transport *t = &o->transport;
-    const int64_t i = 2 * island + sends;
-    const het_result result = sends ? t->iface->isend(t->self, island, channel, data, size, &o->request[i])
-                                    : t->iface->irecv(t->self, island, channel, data, size, &o->request[i]);
-    if (result != HET_OK) {
-        (void)heti_t_fail(&o->error, HET_ERR_TRANSPORT, "island %d: %s", island, t->iface->last_error(t->self));
-        t->iface->abort(t->self, HET_ERR_TRANSPORT, o->error.text);
-        (void)heti_o_wait(o, "closing");
-        return HET_ERR_TRANSPORT;
+    het_request *request = &o->request[2 * island + sends];
+    if (o->failed != HET_OK) return;
+    if ((sends ? t->iface->isend(t->self, island, channel, data, size, request)
+               : t->iface->irecv(t->self, island, channel, data, size, request)) != HET_OK) {
+        o->failed = heti_t_fail(&o->error, HET_ERR_TRANSPORT, "island %d: %s", island, t->iface->last_error(t->self));
+        t->iface->abort(t->self, o->failed, o->error.text);
     }
-    o->under_way[i] = 1;
+    o->under_way[2 * island + sends] = o->failed == HET_OK;
     *(sends ? &o->info.sent : &o->info.received) += HETI_T_CAST(int64_t, size);
-    return HET_OK;
 }
 
 /* The first `size` bytes of every island's message to all others. */
@@ -226,86 +207,77 @@ static het_result heti_o_swap(het_outer *o, uint32_t channel, size_t size, const
     int64_t i;
     for (i = 0; i < o->d.islands; i++) {
         if (i == o->d.island) continue;
-        HETI_T_TRY(heti_o_start(o, i, 0, channel, heti_o_message(o, i), size));
-        HETI_T_TRY(heti_o_start(o, i, 1, channel, heti_o_message(o, o->d.island), size));
+        heti_o_start(o, i, 0, channel, heti_o_message(o, i), size);
+        heti_o_start(o, i, 1, channel, heti_o_message(o, o->d.island), size);
     }
     return heti_o_wait(o, what);
 }
 
-/* ---- the context's weights ---- */
-
-static het_result heti_o_write(het_outer *o, int64_t begin, int64_t end) {
+/* The trained parameters [begin, end) into `to`; NULL: from global. */
+static het_result heti_o_move(het_outer *o, float *to, int64_t begin, int64_t end) {
     int64_t p;
-    for (p = begin; p < end; p++)
-        if (o->start[p + 1] > o->start[p])
-            HETI_T_TRY(heti_o_context(o, het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + o->start[p])));
+    for (p = begin; p < end; p++) {
+        if (o->start[p + 1] == o->start[p]) continue;
+        if (to != NULL) HETI_T_TRY(heti_o_context(o, het_parameter_read(o->ctx, p, HET_WEIGHT, to + o->start[p])));
+        else HETI_T_TRY(heti_o_context(o, het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + o->start[p])));
+    }
     return HET_OK;
 }
 
 /* ---- deltas as bytes ---- */
 
-/* A block of at most 256 values x to `to`; x becomes what the others will read. */
-static void heti_o_pack(const het_outer *o, float *x, int64_t count, unsigned char *to) {
-    const int64_t bits = o->d.bits, levels = (INT64_C(1) << (bits - 1)) - 1;
+/* A block of at most 256 values. */
+static void heti_o_pack(const het_outer *o, const float *x, int64_t count, unsigned char *to) {
+    const int64_t bits = o->d.bits, levels = bits > 0 ? (INT64_C(1) << (bits - 1)) - 1 : 0;
     float scale = 0;
     int64_t i;
+    if (bits == 0) memcpy(to, x, HETI_T_CAST(size_t, count) * sizeof *x);
+    if (bits == 0) return;
     memset(to, 0, heti_o_data_size(o, HETI_O_BLOCK));
     for (i = 0; i < count; i++) scale = fabsf(x[i]) > scale ? fabsf(x[i]) : scale;
     memcpy(to, &scale, 4);
     for (i = 0; i < count; i++) {
-        const double q = scale > 0 ? rint(HETI_T_CAST(double, x[i]) / HETI_T_CAST(double, scale) *
-                                          HETI_T_CAST(double, levels)) : 0;
-        const int64_t at = i * bits, code = HETI_T_CAST(int64_t, q) + levels;
-        unsigned two = HETI_T_CAST(unsigned, code) << (at % 8);
-        to[4 + at / 8] = HETI_T_CAST(unsigned char, to[4 + at / 8] | (two & 255u));
-        if (two > 255u) to[5 + at / 8] = HETI_T_CAST(unsigned char, to[5 + at / 8] | (two >> 8));
+        const double part = scale > 0 ? HETI_T_CAST(double, x[i]) / HETI_T_CAST(double, scale) : 0;
+        const int64_t code = HETI_T_CAST(int64_t, rint(part * HETI_T_CAST(double, levels))) + levels;
+        to[4 + i * bits / 8] |= HETI_T_CAST(unsigned char, HETI_T_CAST(uint64_t, code) << (i * bits % 8));
     }
 }
 
 static void heti_o_unpack(const het_outer *o, const unsigned char *from, int64_t count, float *x) {
-    const int64_t bits = o->d.bits, levels = (INT64_C(1) << (bits - 1)) - 1;
+    const int64_t bits = o->d.bits, levels = bits > 0 ? (INT64_C(1) << (bits - 1)) - 1 : 0;
     float scale;
     int64_t i;
+    if (bits == 0) memcpy(x, from, HETI_T_CAST(size_t, count) * sizeof *x);
+    if (bits == 0) return;
     memcpy(&scale, from, 4);
     for (i = 0; i < count; i++) {
-        const int64_t at = i * bits;
-        const unsigned two = from[4 + at / 8] | (at % 8 + bits > 8 ? HETI_T_CAST(unsigned, from[5 + at / 8]) << 8 : 0u);
-        const int64_t code = HETI_T_CAST(int64_t, two >> (at % 8) & ((1u << bits) - 1u));
+        const int64_t code = (from[4 + i * bits / 8] >> (i * bits % 8)) & ((1 << bits) - 1);
         x[i] = HETI_T_CAST(float, HETI_T_CAST(double, code - levels) / HETI_T_CAST(double, levels) *
                            HETI_T_CAST(double, scale));
     }
 }
 
-/* Elements [first, first + count) of a fragment's message, at most 256, as floats. */
-static void heti_o_deltas(const het_outer *o, int64_t island, int64_t first, int64_t count, float *x) {
-    const char *data = HETI_T_CAST(const char *, HETI_T_CAST(const void *, heti_o_message(o, island) + 1));
-    const size_t at = heti_o_data_size(o, first);
-    if (o->d.bits == 0) memcpy(x, data + at, HETI_T_CAST(size_t, count) * sizeof *x);
-    else heti_o_unpack(o, HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, data + at)), count, x);
+/* Where a message has element `first` of a fragment, the first of a block. */
+static unsigned char *heti_o_data(const het_outer *o, int64_t island, int64_t first) {
+    void *data = heti_o_message(o, island) + 1;
+    return HETI_T_CAST(unsigned char *, data) + heti_o_data_size(o, first);
 }
 
 /* The island's own deltas of a fragment; without tokens they are 0. */
 static het_result heti_o_fill(het_outer *o, int64_t fragment, double tokens) {
-    const int64_t first = o->start[o->cut[fragment]], count = o->start[o->cut[fragment + 1]] - first;
-    heti_o_header *header = heti_o_message(o, o->d.island);
-    float *x = HETI_T_CAST(float *, HETI_T_CAST(void *, header + 1)), part[HETI_O_BLOCK];
-    float *weights = HETI_T_CAST(float *, HETI_T_CAST(void *, heti_o_message(o, o->d.islands)));
-    int64_t p, i, k;
-    for (p = o->cut[fragment]; p < o->cut[fragment + 1]; p++)
-        if (o->start[p + 1] > o->start[p])
-            HETI_T_TRY(heti_o_context(o, het_parameter_read(o->ctx, p, HET_WEIGHT, weights + o->start[p] - first)));
-    for (i = 0; i < count; i += HETI_O_BLOCK) {
-        const int64_t n = count - i < HETI_O_BLOCK ? count - i : HETI_O_BLOCK;
-        unsigned char *to = HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, x)) + heti_o_data_size(o, i);
+    const int64_t first = o->start[o->cut[fragment]], last = o->start[o->cut[fragment + 1]];
+    float part[HETI_O_BLOCK];
+    int64_t i, k, n;
+    HETI_T_TRY(heti_o_move(o, o->weights, o->cut[fragment], o->cut[fragment + 1]));
+    for (i = first; i < last; i += HETI_O_BLOCK) {
+        n = last - i < HETI_O_BLOCK ? last - i : HETI_O_BLOCK;
         for (k = 0; k < n; k++) {
-            part[k] = tokens > 0 ? o->global[first + i + k] - weights[i + k] : 0.0f;
-            if (o->d.bits > 0 && tokens > 0) o->lost[first + i + k] = part[k] += o->lost[first + i + k];
+            part[k] = tokens > 0 ? o->global[i + k] - o->weights[i + k] : 0.0f;
+            if (o->lost != NULL && tokens > 0) o->lost[i + k] = part[k] += o->lost[i + k];
         }
-        if (o->d.bits == 0) memcpy(x + i, part, HETI_T_CAST(size_t, n) * sizeof *x);
-        else heti_o_pack(o, part, n, to);
-        if (o->d.bits == 0 || !(tokens > 0)) continue;
-        heti_o_unpack(o, to, n, part);
-        for (k = 0; k < n; k++) o->lost[first + i + k] -= part[k];
+        heti_o_pack(o, part, n, heti_o_data(o, o->d.island, i - first));
+        heti_o_unpack(o, heti_o_data(o, o->d.island, i - first), n, part);
+        for (k = 0; k < n && o->lost != NULL && tokens > 0; k++) o->lost[i + k] -= part[k];
     }
     return HET_OK;
 }
@@ -316,7 +288,7 @@ static het_result heti_o_fill(het_outer *o, int64_t fragment, double tokens) {
 static void heti_o_apply(het_outer *o, int64_t fragment) {
     const int64_t first = o->start[o->cut[fragment]], count = o->start[o->cut[fragment + 1]] - first;
     const double rate = HETI_T_CAST(double, o->d.rate), momentum = HETI_T_CAST(double, o->d.momentum);
-    double all = 0, square = 0;
+    double all = 0;
     int64_t i, k, n, island;
     for (island = 0; island < o->d.islands; island++) all += heti_o_message(o, island)->tokens;
     for (i = 0; i < count && all > 0; i += n) {
@@ -326,19 +298,18 @@ static void heti_o_apply(het_outer *o, int64_t fragment) {
             const double weight = heti_o_message(o, island)->tokens / all;
             float x[HETI_O_BLOCK];
             if (!(weight > 0)) continue;
-            heti_o_deltas(o, island, i, n, x);
+            heti_o_unpack(o, heti_o_data(o, island, i), n, x);
             for (k = 0; k < n; k++) sum[k] = fma(weight, HETI_T_CAST(double, x[k]), sum[k]);
         }
         for (k = 0; k < n; k++) {
             float *g = &o->global[first + i + k], *m = &o->momentum[first + i + k];
+            double step;
             *m = HETI_T_CAST(float, fma(momentum, HETI_T_CAST(double, *m), sum[k]));
-            *g = HETI_T_CAST(float, fma(-rate, fma(momentum, HETI_T_CAST(double, *m), sum[k]), HETI_T_CAST(double, *g)));
-            square = fma(sum[k], sum[k], square);
+            step = fma(momentum, HETI_T_CAST(double, *m), sum[k]);
+            *g = HETI_T_CAST(float, fma(-rate, step, HETI_T_CAST(double, *g)));
         }
     }
     o->info.tokens = all;
-    o->info.norm = sqrt(square);
-    o->info.fragment = fragment;
     o->info.joins++;
 }
 
@@ -360,11 +331,10 @@ static het_result heti_o_check(het_outer *o, int equal) {
     for (i = 0; i < o->d.islands; i++) {
         const heti_o_header *h = heti_o_message(o, i);
         if (h->magic != HETI_O_MAGIC || h->island != i || h->settings != own->settings || !(h->tokens >= 0))
-            return heti_t_fail(&o->error, HET_ERR_INVALID, "island %d has another model or other settings than island %d",
-                               i, o->d.island);
+            return heti_t_fail(&o->error, HET_ERR_INVALID, "island %d: another model or other settings than here", i);
         if (equal && (h->joins != own->joins || h->state != own->state))
-            return heti_t_fail(&o->error, HET_ERR_STATE, "island %d, join %d: its global weights are not those of island"
-                               " %d, join %d", i, h->joins, o->d.island, own->joins);
+            return heti_t_fail(&o->error, HET_ERR_STATE, "island %d: join %d, here join %d, or other global weights", i,
+                               h->joins, own->joins);
     }
     return HET_OK;
 }
@@ -372,22 +342,26 @@ static het_result heti_o_check(het_outer *o, int equal) {
 /* Who is behind, or has other bits, takes the state of the lowest island that is farthest. */
 static het_result heti_o_meet(het_outer *o) {
     const size_t size = HETI_T_CAST(size_t, 2 * o->elements) * sizeof(float);
+    const heti_o_header *best;
     int64_t i, from = 0;
     heti_o_head(o, 0);
     HETI_T_TRY(heti_o_swap(o, 0, sizeof(heti_o_header), "meeting"));
     HETI_T_TRY(heti_o_check(o, 0));
     for (i = 0; i < o->d.islands; i++)
         if (heti_o_message(o, i)->joins > heti_o_message(o, from)->joins) from = i;
+    best = heti_o_message(o, from);
     for (i = o->must_join = 0; i < o->d.islands; i++) {
-        const heti_o_header *h = heti_o_message(o, i), *best = heti_o_message(o, from);
+        const heti_o_header *h = heti_o_message(o, i);
         if (h->joining) o->must_join = 1;
         if (h->joins == best->joins && h->state == best->state) continue;
-        if (from == o->d.island) HETI_T_TRY(heti_o_start(o, i, 1, 1, o->global, size));
-        if (i == o->d.island) HETI_T_TRY(heti_o_start(o, from, 0, 1, o->global, size));
-        if (i == o->d.island) o->info.adopted = 1;
+        if (from == o->d.island) heti_o_start(o, i, 1, 1, o->global, size);
+        if (i != o->d.island) continue;
+        heti_o_start(o, from, 0, 1, o->global, size);
+        o->info.adopted = 1;
+        o->info.joins = -1; /* as long as it is not whole nobody takes it */
     }
     HETI_T_TRY(heti_o_wait(o, "state"));
-    o->info.joins = heti_o_message(o, from)->joins;
+    o->info.joins = best->joins;
     if (o->info.adopted && o->lost != NULL) HETI_T_CLEAR(o->lost, o->elements);
     return HET_OK;
 }
@@ -400,31 +374,25 @@ static het_result heti_o_open(het_outer *o) {
     }
     memset(&o->transport, 0, sizeof o->transport);
     HETI_T_TRY(o->d.open(o->d.user, &o->transport, &o->error));
-    if (o->transport.iface->processes(o->transport.self) != o->d.islands ||
-        o->transport.iface->process(o->transport.self) != o->d.island)
-        return heti_t_fail(&o->error, HET_ERR_INVALID, "the transport is not that of island %d of %d", o->d.island,
-                           o->d.islands);
     return heti_o_meet(o);
 }
 
-/* Exchanges until a round is through; the message is filled. own: tokens of it, 0 once adopted. */
+/* Exchanges until a round is through; the message is filled. */
 static het_result heti_o_round(het_outer *o, int64_t *fragment, double tokens) {
-    int64_t attempt;
-    het_result result = HET_OK;
+    het_result result;
+    int attempt;
     o->joining = 1;
     o->info.adopted = 0;
     for (attempt = 0;; attempt++) {
-        if (result == HET_OK) {
-            if (o->info.adopted) tokens = 0; /* what it trained belongs to a round that is over */
-            *fragment = o->info.joins % o->d.fragments;
-            heti_o_head(o, tokens);
-            result = heti_o_swap(o, 2, sizeof(heti_o_header) + heti_o_data_size(o, o->start[o->cut[*fragment + 1]] -
-                                                                                o->start[o->cut[*fragment]]), "deltas");
-            if (result == HET_OK) break;
-        }
-        if (result != HET_ERR_TRANSPORT || o->d.open == NULL || attempt >= o->d.attempts) return result;
-        result = heti_o_open(o);
+        *fragment = o->info.joins % o->d.fragments;
+        heti_o_head(o, o->info.adopted ? 0 : tokens); /* what it trained may belong to a round that is over */
+        result = heti_o_swap(o, 2, sizeof(heti_o_header) + heti_o_data_size(o, o->start[o->cut[*fragment + 1]] -
+                             o->start[o->cut[*fragment]]), "deltas");
+        if (result != HET_ERR_TRANSPORT || o->d.open == NULL || attempt == 4) break;
+        while ((result = heti_o_open(o)) == HET_ERR_TRANSPORT && attempt < 4) attempt++;
+        HETI_T_TRY(result);
     }
+    HETI_T_TRY(result);
     HETI_T_TRY(heti_o_check(o, 1));
     heti_o_apply(o, *fragment);
     o->joining = 0;
@@ -437,8 +405,7 @@ HETRAIN_API het_result het_outer_join(het_outer *o, double tokens, het_outer_inf
     HETI_T_TRY(heti_o_fill(o, fragment, tokens));
     HETI_T_TRY(heti_o_round(o, &fragment, tokens));
     if (info != NULL) *info = o->info;
-    if (o->info.adopted) return heti_o_write(o, 0, o->parameters);
-    return heti_o_write(o, o->cut[fragment], o->cut[fragment + 1]);
+    return o->info.adopted ? het_outer_take(o) : heti_o_move(o, NULL, o->cut[fragment], o->cut[fragment + 1]);
 }
 
 /* ---- making one ---- */
@@ -447,7 +414,6 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
     *d = *desc;
     if (d->islands == 0) d->islands = 1;
     if (d->fragments == 0) d->fragments = 1;
-    if (d->attempts == 0) d->attempts = 4;
     if (!(d->rate < 0) && !(d->rate > 0)) d->rate = 0.7f;
     if (!(d->momentum < 0) && !(d->momentum > 0)) d->momentum = 0.9f;
     if (d->momentum < 0) d->momentum = 0;
@@ -455,11 +421,11 @@ static het_result heti_o_settle(het_outer_desc *d, const het_outer_desc *desc, h
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: the description was not cleared");
     if (d->islands < 1 || d->islands > 1024 || d->island < 0 || d->island >= d->islands || d->fragments < 1 ||
-        d->fragments > 1024 || d->bits < 0 || d->bits == 1 || d->bits > 8 || d->attempts < 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: island %d of %d, %d fragments (1 to 1024), %d bits "
-                           "(0, 2 to 8), %d attempts", d->island, d->islands, d->fragments, d->bits, d->attempts);
+        d->fragments > 1024 || d->bits < 0 || d->bits > 8 || (d->bits & (d->bits - 1)) != 0 || d->bits == 1)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: island %d of %d, %d fragments, %d bits",
+                           d->island, d->islands, d->fragments, d->bits);
     if (!(d->rate > 0 && d->rate <= 10 && d->momentum < 1))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %g (0 to 10), momentum %g (below 1)",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: rate %g, momentum %g",
                            HETI_T_CAST(double, d->rate), HETI_T_CAST(double, d->momentum));
     if (d->islands > 1 && d->transport.iface == NULL && d->open == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_outer_create: %d islands and no transport", d->islands);
@@ -472,78 +438,66 @@ static int64_t heti_o_count(const het_ctx *ctx, int64_t p) {
     return het_parameter_get_info(ctx, p, &info) == HET_OK && !info.frozen ? info.count : 0;
 }
 
-static void heti_o_layout(het_outer *o, heti_t_arena *a, int64_t largest) {
+static void heti_o_layout(het_outer *o, heti_t_arena *a) {
     const int64_t n = o->d.islands;
+    (void)HETI_T_TAKE(a, het_outer, 1);
     o->start = HETI_T_TAKE(a, int64_t, o->parameters + 1);
     o->cut = HETI_T_TAKE(a, int64_t, o->d.fragments + 1);
     o->global = HETI_T_TAKE(a, float, 2 * o->elements);
     o->momentum = o->global + (a->base != NULL ? o->elements : 0);
+    o->weights = HETI_T_TAKE(a, float, o->elements);
     o->lost = HETI_T_TAKE(a, float, o->d.bits > 0 ? o->elements : 0);
     if (o->d.bits == 0) o->lost = NULL;
     o->request = HETI_T_TAKE(a, het_request, 2 * n);
     o->under_way = HETI_T_TAKE(a, int32_t, 2 * n);
-    o->size = (sizeof(heti_o_header) + heti_o_data_size(o, largest) + 15) / 16 * 16;
-    o->message = HETI_T_TAKE(a, char, n * HETI_T_CAST(int64_t, o->size) + 4 * largest); /* and weights on their way */
+    o->size = (sizeof(heti_o_header) + heti_o_data_size(o, o->elements) + 15) / 16 * 16;
+    o->message = HETI_T_TAKE(a, char, n * HETI_T_CAST(int64_t, o->size));
 }
 
-/* Where parameters and fragments begin; returns the elements of the largest fragment. */
-static int64_t heti_o_cuts(het_outer *o) {
-    int64_t p, f = 0, largest = 0;
+/* Where parameters and fragments begin; global begins as the context's own weights. */
+static het_result heti_o_begin(het_outer *o) {
+    int64_t p, f;
     for (p = 0; p < o->parameters; p++) o->start[p + 1] = o->start[p] + heti_o_count(o->ctx, p);
     for (f = 1; f <= o->d.fragments; f++) {
         for (p = o->cut[f - 1]; p < o->parameters && o->start[p] < o->elements / o->d.fragments * f; p++) {}
         o->cut[f] = f < o->d.fragments ? p : o->parameters;
-        p = o->start[o->cut[f]] - o->start[o->cut[f - 1]];
-        largest = p > largest ? p : largest;
     }
-    return largest;
-}
-
-/* Global begins as the context's own weights. */
-static het_result heti_o_begin(het_outer *o) {
-    int64_t p;
-    for (p = 0; p < o->parameters; p++)
-        if (o->start[p + 1] > o->start[p])
-            HETI_T_TRY(heti_o_context(o, het_parameter_read(o->ctx, p, HET_WEIGHT, o->global + o->start[p])));
+    HETI_T_TRY(heti_o_move(o, o->global, 0, o->parameters));
     o->transport = o->d.transport;
     if (o->d.islands == 1) return HET_OK;
     HETI_T_TRY(o->transport.iface != NULL ? heti_o_meet(o) : heti_o_open(o));
-    HETI_T_TRY(heti_o_write(o, 0, o->parameters));
+    HETI_T_TRY(heti_o_move(o, NULL, 0, o->parameters));
     return o->must_join ? het_outer_join(o, 0, NULL) : HET_OK;
 }
 
 HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx, het_outer **outer, het_error *error) {
-    het_outer first, *o = &first;
+    het_outer first, *o;
     heti_t_arena arena;
     het_result result;
     int64_t p;
-    memset(o, 0, sizeof *o);
+    memset(&first, 0, sizeof first);
     memset(&arena, 0, sizeof arena);
-    HETI_T_TRY(heti_o_settle(&o->d, desc, error));
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &o->d.allocator, "het_outer_create", error));
+    HETI_T_TRY(heti_o_settle(&first.d, desc, error));
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &first.d.allocator, "het_outer_create", error));
     if (het_get_desc(ctx)->layout.transport.iface != NULL)
-        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_outer_create: an island is one process, its context has others");
-    o->ctx = ctx;
-    o->parameters = het_parameter_count(ctx);
-    for (p = 0; p < o->parameters; p++) o->elements += heti_o_count(ctx, p);
-    (void)HETI_T_TAKE(&arena, het_outer, 1);
-    heti_o_layout(o, &arena, o->elements); /* a fragment is at most all */
-    HETI_T_TRY(heti_t_arena_start(&arena, &o->d.allocator, "het_outer_create", error));
-    o = HETI_T_TAKE(&arena, het_outer, 1);
+        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_outer_create: the context has processes of its own");
+    first.ctx = ctx;
+    first.parameters = het_parameter_count(ctx);
+    for (p = 0; p < first.parameters; p++) first.elements += heti_o_count(ctx, p);
+    heti_o_layout(&first, &arena);
+    HETI_T_TRY(heti_t_arena_start(&arena, &first.d.allocator, "het_outer_create", error));
+    o = HETI_T_CAST(het_outer *, HETI_T_CAST(void *, arena.base));
     *o = first;
-    heti_o_layout(o, &arena, o->elements);
+    heti_o_layout(o, &arena);
     o->block = arena.size;
-    (void)heti_o_cuts(o);
     result = heti_o_begin(o);
     if (result == HET_OK) *outer = o;
-    else {
-        if (error != NULL) *error = o->error;
-        het_outer_destroy(o);
-    }
+    else if (error != NULL) *error = o->error;
+    if (result != HET_OK) het_outer_destroy(o);
     return result;
 }
 
-HETRAIN_API het_result het_outer_take(het_outer *o) { return heti_o_write(o, 0, o->parameters); }
+HETRAIN_API het_result het_outer_take(het_outer *o) { return heti_o_move(o, NULL, 0, o->parameters); }
 
 HETRAIN_API void het_outer_destroy(het_outer *o) {
     het_allocator allocator;
@@ -554,11 +508,6 @@ HETRAIN_API void het_outer_destroy(het_outer *o) {
 }
 
 HETRAIN_API const char *het_outer_error(const het_outer *o) { return o->error.text; }
-
-HETRAIN_API int64_t het_outer_steps(int64_t most, double speed, double fastest) {
-    const double steps = fastest > 0 ? floor(HETI_T_CAST(double, most) * speed / fastest + 0.5) : 1;
-    return steps > 1 ? HETI_T_CAST(int64_t, steps) : 1;
-}
 
 #ifdef __cplusplus
 }
