@@ -6,6 +6,7 @@
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
 #define HETRAIN_SEARCH_IMPLEMENTATION
+#define HETRAIN_OUTER_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_search.h"
 #ifdef HETRAIN_MPI /* make mpi: a process of several; mpirun -n N build/train_mpi */
@@ -23,6 +24,7 @@
 #include "curve.h"
 #include "feed.h"
 #include "folder.h"
+#include "islands.h"
 #include "kept.h"
 #include "launch.h"
 #include "loader.h"
@@ -39,8 +41,8 @@ typedef struct settings {
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
-    int64_t lora, any_base, insecure_world, optimizer;
-    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum;
+    int64_t lora, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
+    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, outer_lr, outer_momentum;
     uint64_t seed;
 } settings;
 
@@ -98,6 +100,12 @@ static const option options[] = {
     { "--world-secret", "FILE", OPTION_TEXT, AT(world_secret), OWN, 0,
       "what processes on several machines prove to know; default: the text in HETRAIN_WORLD_SECRET" },
     { "--insecure-world", NULL, OPTION_FLAG, AT(insecure_world), OWN, 0, "without a secret: trusts everybody who reaches the port" },
+    { "--islands", "H", OPTION_INTEGER, AT(islands), 0, 1e9,
+      "every process is an island with devices, plan and data order of its own, that joins the others every H of its steps; 0: no" },
+    { "--outer-lr", "X", OPTION_REAL, AT(outer_lr), 1e-6, 10, "islands: learning rate of the outer step" },
+    { "--outer-momentum", "X", OPTION_REAL, AT(outer_momentum), 0, 0.999999, "islands: its Nesterov momentum" },
+    { "--island-fragments", "P", OPTION_INTEGER, AT(island_fragments), 1, 1024, "islands: a P-th of the weights joins every H / P steps" },
+    { "--island-bits", "B", OPTION_INTEGER, AT(island_bits), 0, 8, "islands: 2, 4 or 8 bits a weight travel, with error feedback; 0: floats" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED or STEP:A-B:LATENCY[:BYTES],...: ranks and links of --links that change before these steps" },
     OPTION_TITLE("How the work is divided, with the same bits"),
@@ -152,6 +160,7 @@ static void settings_default(settings *s) {
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
     s->loaders = 1, s->scaling = 1, s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
     s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
+    s->outer_lr = 0.7, s->outer_momentum = 0.9, s->island_fragments = 1;
     s->optimizer = 1, s->momentum = 0.95, s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
@@ -163,7 +172,8 @@ static int option_is_saved(const option *o) {
                                          "--devices", "--save-plan", "--save-profile", "--trace", "--timeline", "--replan", "--slow",
                                          "--profile", "--plan-seconds", "--adapt", "--adapt-shares", "--tokenizer",
                                          "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite", "--loaders", "--scaling",
-                                         "--world", "--world-secret", "--insecure-world" };
+                                         "--world", "--world-secret", "--insecure-world", "--islands", "--outer-lr", "--outer-momentum",
+                                         "--island-fragments", "--island-bits" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -234,6 +244,7 @@ typedef struct job {
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
     int all_end;                    /* an error that every process knows by itself: nobody has to be told */
+    islands sea;                    /* --islands: what is between this one and the others */
     het_launch launch;              /* what started them */
     int64_t first_rank;             /* of this process */
     int threads;                    /* of all devices of this process */
@@ -459,7 +470,8 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     desc.reader = mapped, desc.reader.read = hashed_read, desc.reader.user = &to->hashed;
     desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
     to->threads = to == &j->training && (!to->open || to->map.bytes != NULL) ? (int)j->set.loaders : 0; /* memory may be read by many at once */
-    desc.slots = loader_slots(to->threads), desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
+    desc.slots = loader_slots(to->threads), desc.granule = j->set.granule, desc.held_out = held_out;
+    desc.seed = j->set.seed + (uint64_t)j->sea.island;
     result = het_data_open(&desc, &to->data, &error);
     if (result != HET_OK) /* names the file */
         return fail(status_of(result), "%s: %s%s", option_name, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
@@ -1761,6 +1773,10 @@ static int one_step(job *j, het_step_info *info) {
         if (strstr(het_last_error(j->ctx), "step ") != NULL) return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "%s", het_last_error(j->ctx));
         return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "step %lld: %s", (long long)step + 1, het_last_error(j->ctx));
     }
+    if (j->sea.outer != NULL && islands_step(&j->sea, step + 1, info->tokens) != HET_OK) {
+        end_progress(j);
+        return fail(FAILED, "step %lld: --islands: %s", (long long)step + 1, het_outer_error(j->sea.outer));
+    }
     seconds = seconds_now() - start;
     if (j->step_seconds <= 0 || step <= j->resumed_step + 1) j->step_seconds = seconds; /* the first step is measured twice: not typical */
     else j->step_seconds += 0.05 * (seconds - j->step_seconds);
@@ -1903,7 +1919,8 @@ static void print_way_on(const job *j) {
 static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
     uint64_t hash;
-    int status = j->out[0] != 0 ? save(j) : 0; /* whatever becomes of the rest */
+    int status = j->sea.outer != NULL && het_outer_take(j->sea.outer) != HET_OK ? fail(FAILED, "--islands: %s", het_outer_error(j->sea.outer)) : 0;
+    if (status == 0 && j->out[0] != 0) status = save(j); /* whatever becomes of the rest */
     if (status == 0 && j->out[0] != 0 && j->process == 0 && (status = saver_export(&j->save)) == 0) status = write_curve(j);
     if (status == 0) status = write_timelines(j);
     if (status == 0 && j->set.export_to != NULL) status = export_weights(j);
@@ -1942,6 +1959,34 @@ static int check_targets(const job *j) {
     return status;
 }
 
+/* From now on the transport is what is between islands, and this process is all of one. */
+static void become_island(job *j) {
+    j->sea.count = j->processes, j->sea.island = j->process;
+    j->sea.transport = j->transport, j->sea.first = 1;
+    memset(&j->transport, 0, sizeof j->transport);
+    memset(&j->launch, 0, sizeof j->launch);
+    j->launch.launcher = "";
+    j->processes = 1, j->process = 0;
+    program_is_mute = 0;
+}
+
+static int join_islands(job *j) {
+    const settings *s = &j->set;
+    het_outer_desc desc;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    memset(&desc, 0, sizeof desc);
+    desc.rate = (float)s->outer_lr, desc.momentum = s->outer_momentum > 0 ? (float)s->outer_momentum : -1.0f;
+    desc.fragments = s->island_fragments, desc.bits = s->island_bits;
+    if (s->islands % s->island_fragments != 0 || s->steps % s->islands != 0)
+        return fail(BAD_INPUT, "--islands %lld: wants --steps %lld to be a multiple of it, and itself of --island-fragments %lld",
+                    (long long)s->islands, (long long)s->steps, (long long)s->island_fragments);
+    if (s->resume != NULL) return fail(BAD_INPUT, "--islands: not together with --resume: the outer step's momentum is not saved");
+    j->sea.every = s->islands / s->island_fragments;
+    result = islands_start(&j->sea, &desc, j->ctx, s->steps, &error);
+    return result == HET_OK ? 0 : fail(status_of(result), "--islands: %s", error.text);
+}
+
 /* --overwrite: what another run left goes away. */
 static int prepare_out(job *j) {
     if (j->process > 0 || j->out[0] == 0) return 0;
@@ -1970,6 +2015,7 @@ static int run(job *j, int argc, char **argv) {
     }
     if ((status = agree(j, collect_terms)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0) return status;
     if (s->resume != NULL && (status = resume(j)) != 0) return status;
+    if (s->islands > 0 && (status = join_islands(j)) != 0) return status;
     if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 384, 1536);
     j->terminal = isatty(STDOUT_FILENO);
@@ -2046,6 +2092,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
         return fail(BAD_INPUT, "%s: only where processes meet over TCP (--world, MASTER_ADDR)", secret_file != NULL ? "--world-secret" :
                     "--insecure-world");
     if (result == HET_OK && place.processes > 1) result = connect_open(&place, &secret, &logger, &j->transport, &error);
+    if (early_option(*argc, *argv, "--islands") != NULL && place.processes > 1) j->sea.place = place, j->sea.secret = secret, j->sea.logger = logger;
     memset(&secret, 0, sizeof secret);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if (j->transport.iface != NULL) {
@@ -2053,7 +2100,10 @@ static int open_transport(job *j, int *argc, char ***argv) {
         j->process = j->transport.iface->process(j->transport.self);
         program_is_mute = j->process > 0;
     }
-    if (launch.size == j->processes) return 0;
+    if (launch.size == j->processes || j->transport.iface == NULL) {
+        if (early_option(*argc, *argv, "--islands") != NULL) become_island(j);
+        if (launch.size == j->processes || j->sea.count == launch.size) return 0;
+    }
 #ifdef HETRAIN_MPI
     return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", launch.launcher, (long long)launch.size, (long long)j->processes);
 #else
@@ -2065,6 +2115,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
 static int close_transport(job *j, int status) {
     het_error error = { HET_OK, "" };
     het_result result;
+    if (j->transport.iface == NULL && (j->sea.first || j->sea.place.processes == 0)) j->transport = j->sea.transport; /* not the outer step's */
     if (j->transport.iface == NULL) return status;
     if (status != 0 && !j->all_end) {
         (void)het_error_put(&error, HET_ERR_STATE, failure); /* as much as the others hear */
@@ -2095,6 +2146,7 @@ static int program(int argc, char **argv) {
     }
     folder_close(&j->export_folder); /* before the other processes are told to end, which may end this one */
     folder_close(&j->folder);
+    het_outer_destroy(j->sea.outer);
     het_destroy(j->ctx);
     status = close_groups(j, status);
     status = close_transport(j, status);

@@ -64,14 +64,16 @@ static void live(life *l)
         EXPECT_OK(het_parameter_get_info(ctx, p, &info));
         l->elements += info.count;
     }
-    while (outer != NULL && (l->info.joins < l->rounds)) {
+    l->info = *het_outer_get_info(outer);
+    while (l->info.joins < l->rounds) {
         double tokens = 0;
         for (s = 0; s < l->steps; s++, step++) {
             const het_step_info info = support_step(ctx, &run.data, step % SUPPORT_MAX_STEPS, SUPPORT_APART);
             tokens += (double)info.tokens;
             l->loss = info.loss;
         }
-        support_expect(het_outer_join(outer, tokens, &l->info), HET_OK, het_outer_error(outer), "", "het_outer_join", __LINE__);
+        support_expect(het_outer_join(outer, tokens), HET_OK, het_outer_error(outer), "", "het_outer_join", __LINE__);
+        l->info = *het_outer_get_info(outer);
         if (l->at != NULL) *l->at = l->info.joins;
     }
     EXPECT_OK(het_outer_take(outer));
@@ -163,7 +165,7 @@ static void one_island_is_an_outer_step(void **state)
             momentum[i] = (double)0.8f * momentum[i] + delta;
             global[i] -= (double)0.6f * (delta + (double)0.8f * momentum[i]);
         }
-        EXPECT_OK(het_outer_join(outer, 100, NULL));
+        EXPECT_OK(het_outer_join(outer, 100));
     }
     free(w);
     free(global);
@@ -392,7 +394,7 @@ static void refused(void **state)
         assert_null(outer);
     }
     EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
-    EXPECT_ERROR(het_outer_join(outer, -1, NULL), HET_ERR_INVALID, het_outer_error(outer), "tokens|-1");
+    EXPECT_ERROR(het_outer_join(outer, -1), HET_ERR_INVALID, het_outer_error(outer), "tokens|-1");
     het_outer_destroy(outer);
     het_destroy(ctx);
     support_run_end(&run);

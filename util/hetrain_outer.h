@@ -9,7 +9,7 @@
        memset(&desc, 0, sizeof desc);
        desc.islands = 2, desc.island = me, desc.transport = t;
        het_outer_create(&desc, ctx, &outer, &error)            all islands take island 0's weights
-       loop: some steps of het_step on own data; het_outer_join(outer, tokens, &info)
+       loop: some steps of het_step on own data; het_outer_join(outer, tokens)
        het_outer_destroy(outer)
    An island is one process or thread with as many ranks as it likes. One k times slower makes a
    k-th of the steps, and comes to the join with the others.
@@ -42,7 +42,7 @@
 
    FUNCTIONS
        >>outer_api       het_outer_create het_outer_join het_outer_take het_outer_destroy
-                         het_outer_error
+                         het_outer_get_info het_outer_error
 
    CONTENTS   (tags to search for)
    public API:
@@ -75,6 +75,7 @@ typedef struct het_outer_desc {
     void (*close)(void *user, het_transport *transport);
     void (*pause)(void *user);        /* called while it waits; NULL: sched_yield */
     void *user;
+    uint64_t run;                     /* any number: all islands must have the same */
     het_allocator allocator;          /* malloc */
     uint32_t end_canary;              /* must be 0 */
 } het_outer_desc;
@@ -93,8 +94,9 @@ typedef struct het_outer het_outer;
    these. Where the others are within a join, takes part in it. ctx must live as long. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
                                                            het_outer **outer, het_error *error);
-/* The next fragment's join. tokens: trained since its last one, >= 0. info may be NULL. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_join(het_outer *outer, double tokens, het_outer_info *info);
+/* The next fragment's join. tokens: trained since the last join, >= 0. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_join(het_outer *outer, double tokens);
+HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *outer);
 /* The context's weights become the global ones, equal everywhere: with fragments, before saving. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
 HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine; closes what `open` opened */
@@ -315,7 +317,8 @@ static void heti_o_apply(het_outer *o, int64_t fragment) {
 
 /* The header of the island's own message. */
 static void heti_o_head(het_outer *o, double tokens) {
-    const int64_t settings[4] = { o->d.islands, o->d.fragments, o->d.bits, o->elements };
+    const uint64_t settings[3] = { HETI_T_CAST(uint64_t, o->d.fragments * 16 + o->d.bits), o->d.run,
+                                   HETI_T_CAST(uint64_t, o->elements) };
     heti_o_header *h = heti_o_message(o, o->d.island);
     memset(h, 0, sizeof *h);
     h->magic = HETI_O_MAGIC;
@@ -399,12 +402,11 @@ static het_result heti_o_round(het_outer *o, int64_t *fragment, double tokens) {
     return HET_OK;
 }
 
-HETRAIN_API het_result het_outer_join(het_outer *o, double tokens, het_outer_info *info) {
+HETRAIN_API het_result het_outer_join(het_outer *o, double tokens) {
     int64_t fragment = o->info.joins % o->d.fragments;
     if (!(tokens >= 0)) return heti_t_fail(&o->error, HET_ERR_INVALID, "het_outer_join: tokens is %g", tokens);
     HETI_T_TRY(heti_o_fill(o, fragment, tokens));
     HETI_T_TRY(heti_o_round(o, &fragment, tokens));
-    if (info != NULL) *info = o->info;
     return o->info.adopted ? het_outer_take(o) : heti_o_move(o, NULL, o->cut[fragment], o->cut[fragment + 1]);
 }
 
@@ -467,7 +469,7 @@ static het_result heti_o_begin(het_outer *o) {
     if (o->d.islands == 1) return HET_OK;
     HETI_T_TRY(o->transport.iface != NULL ? heti_o_meet(o) : heti_o_open(o));
     HETI_T_TRY(heti_o_move(o, NULL, 0, o->parameters));
-    return o->must_join ? het_outer_join(o, 0, NULL) : HET_OK;
+    return o->must_join ? het_outer_join(o, 0) : HET_OK;
 }
 
 HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx, het_outer **outer, het_error *error) {
@@ -507,6 +509,7 @@ HETRAIN_API void het_outer_destroy(het_outer *o) {
     allocator.free(allocator.user, o, o->block);
 }
 
+HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *o) { return &o->info; }
 HETRAIN_API const char *het_outer_error(const het_outer *o) { return o->error.text; }
 
 #ifdef __cplusplus

@@ -1,0 +1,79 @@
+/* --islands: this process is one island of several (hetrain_outer.h), with devices and a plan of its own. The transport that --world or a launcher
+   gives is theirs. Over TCP islands that died and were started again come back. Not part of hetrain. */
+#ifndef PROGRAMS_ISLANDS_H
+#define PROGRAMS_ISLANDS_H
+
+#include "connect.h"
+#include "hetrain_outer.h"
+
+typedef struct islands {
+    int64_t count, island;        /* 1, 0 */
+    int64_t every;                /* steps between two joins */
+    het_transport transport;      /* as it was opened first */
+    int first;                    /* it is still to be handed out */
+    connect_place place;          /* over TCP, to meet again; processes 0: over MPI */
+    connect_secret secret;
+    het_logger logger;
+    het_outer *outer;
+    double tokens;                /* trained since the last join of a fragment, all of them together */
+} islands;
+
+static inline het_result islands_open(void *user, het_transport *transport, het_error *error) {
+    islands *all = (islands *)user;
+    const int first = all->first;
+    all->first = 0;
+    if (!first) return connect_open(&all->place, &all->secret, &all->logger, transport, error);
+    *transport = all->transport;
+    return HET_OK;
+}
+
+static inline void islands_close(void *user, het_transport *transport) {
+    het_error error;
+    (void)user;
+    (void)het_tcp_close(transport, &error);
+}
+
+static inline void islands_pause(void *user) {
+    const struct timespec t = { 0, 200000 };
+    (void)user;
+    (void)nanosleep(&t, NULL);
+}
+
+/* An island that comes late goes on at the step where the others are: as if it had trained until there, without momentum. */
+static inline het_result islands_catch_up(const islands *all, het_ctx *ctx) {
+    const int64_t joins = het_outer_get_info(all->outer)->joins, parameters = het_parameter_count(ctx);
+    int32_t *exponent;
+    het_result result;
+    int64_t p;
+    if (joins == 0) return HET_OK;
+    if ((exponent = (int32_t *)malloc((size_t)parameters * sizeof *exponent)) == NULL) return HET_ERR_OOM;
+    for (p = 0; p < parameters; p++) exponent[p] = HETRAIN_NO_EXPONENT;
+    result = het_restore_begin(ctx, HET_STATE_INCOMPLETE);
+    if (result == HET_OK) result = het_restore_end(ctx, HET_STATE_INCOMPLETE, joins * all->every, exponent, NULL);
+    free(exponent);
+    return result;
+}
+
+/* steps: of the whole run. */
+static inline het_result islands_start(islands *all, het_outer_desc *desc, het_ctx *ctx, int64_t steps, het_error *error) {
+    het_result result;
+    desc->islands = all->count, desc->island = all->island, desc->run = (uint64_t)(steps / all->every);
+    desc->pause = islands_pause, desc->user = all;
+    if (all->place.processes > 1) desc->open = islands_open, desc->close = islands_close;
+    else desc->transport = all->transport;
+    result = het_outer_create(desc, ctx, &all->outer, error);
+    if (result == HET_OK && (result = islands_catch_up(all, ctx)) != HET_OK) result = het_error_put(error, result, het_last_error(ctx));
+    return result;
+}
+
+/* After a step; joins where it is time to. */
+static inline het_result islands_step(islands *all, int64_t done, int64_t tokens) {
+    het_result result;
+    all->tokens += (double)tokens;
+    if (done % all->every != 0) return HET_OK;
+    result = het_outer_join(all->outer, all->tokens);
+    all->tokens = 0;
+    return result;
+}
+
+#endif
