@@ -1,5 +1,5 @@
 # make            this menu
-# Variables: CC, CXX, CFLAGS, NVCC, DATA=file (make run), JOBS, ROUNDS and FIRST_ROUND (make soak), SECONDS and TARGETS (make fuzz)
+# Variables: CC, CXX, CFLAGS, NVCC, DATA=file (make run), PHASE (make bench-cuda), JOBS, ROUNDS and FIRST_ROUND (make soak), SECONDS and TARGETS (make fuzz)
 
 CC ?= cc
 CXX ?= c++
@@ -9,7 +9,7 @@ BUILD ?= build
 LIBS = -lm -lpthread
 INCLUDES = -I. -Iutil
 
-.PHONY: menu run test check-header golden sanitize soak systems faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda docs
+.PHONY: menu run test check-header golden sanitize soak systems faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda cuda-model docs
 .PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
@@ -27,7 +27,8 @@ menu:
 	@echo 'make cuda          build/train_cuda: the same program with a CUDA device, build/train_cuda --devices cuda:0 ...'
 	@echo 'make nccl          build/train_nccl: CUDA, and cards that exchange by NCCL, in one process or (with MPI, where it is found) in many'
 	@echo 'make test-cuda     the CUDA device against the CPU device, on a GPU'
-	@echo 'make bench-cuda    everything that wants a GPU, benchmarks beside PyTorch included: tests/cuda/on_gpu.sh, results in build/on_gpu'
+	@echo 'make bench-cuda    PHASE=speed|right|anchor|tune: what wants a GPU, benchmarks beside PyTorch included; results in build/on_gpu'
+	@echo 'make cuda-model    bytes, launches and conversions of a step, counted without a GPU, and the speed they predict'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
 	@echo 'make fuzz          fuzz targets, each SECONDS=60 long with and without assertions; TARGETS=... names some of them'
 	@echo 'make docs          writes the option lists of docs/ again, from what the programs print'
@@ -85,6 +86,7 @@ build/hetrain_mpi.o: util/hetrain_mpi.c hetrain.h | build
 # memory is an error.
 
 NVCC ?= nvcc
+PHASE ?= speed
 CUDA_SUITES = $(basename $(notdir $(wildcard tests/cuda/test_*.cpp)))
 NVCC_FOUND = $(shell command -v $(NVCC) 2> /dev/null)
 CUDA_LIBRARIES = $(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC_FOUND)))
@@ -149,7 +151,12 @@ test-cuda: cuda-tests
 	@for suite in $(ON_CUDA); do $$suite || exit 1; done
 
 bench-cuda:
-	bash tests/cuda/on_gpu.sh build/on_gpu
+	bash tests/cuda/on_gpu.sh $(PHASE) build/on_gpu
+
+# What the ops of a step read, write, multiply and start, counted on the stand-in, and the step they would make on a card: a model, nothing measured.
+cuda-model: $(BUILD)/standin/bench_cuda
+	@python3 tests/cuda/model.py $<
+	@[ -z "$(NVCC_FOUND)" ] || python3 tests/cuda/sass.py $(NVCC)
 
 # ---- the main job -----------------------------------------------------------------------------------------------------
 

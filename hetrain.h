@@ -4869,11 +4869,16 @@ static void heti_keep_until(het_program *p, int v, int which, het_keep keep) {
     if (keep > home->keep[which]) home->keep[which] = keep;
 }
 
+/* Whether a node's result is made again for backward_weight. bf16 values are kept: they take half the room. */
+static int heti_again(const het_unit_info *info, const het_node *n) {
+    return heti_rule_of(n)->again && info->values != HET_BF16;
+}
+
 /* A backward call reads value v: it is kept until then, or what it is made again from is. */
 static void heti_need(het_program *p, int v, het_keep keep) {
     const het_node *maker = p->value[v].node < 0 ? NULL : &p->node[p->value[v].node];
     int i;
-    if (keep != HET_KEEP_WEIGHT || !maker || !heti_rule_of(maker)->again) heti_keep_until(p, v, HETI_VALUE, keep);
+    if (keep != HET_KEEP_WEIGHT || !maker || !heti_again(p->info, maker)) heti_keep_until(p, v, HETI_VALUE, keep);
     else for (i = 0; i < maker->inputs; i++) heti_need(p, maker->x[i], keep);
 }
 
@@ -5076,8 +5081,8 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     if (p->result != HET_OK) return p->result;
     heti_factors_last(p);
     heti_find_homes(p);
-    heti_find_keeps(p);
     heti_choose_types(p);
+    heti_find_keeps(p);
     heti_new_tensors(p, HETI_VALUE);
     heti_new_tensors(p, HETI_GRADIENT);
     heti_new_scratch(p);
@@ -5460,7 +5465,7 @@ static het_result heti_make_again(const het_unit_call *c, int value, int *made) 
     const int maker = p->value[value].node;
     int i;
     if (c->info->is_loss) return HET_OK; /* the same call has made it */
-    if (maker < 0 || made[maker] || !heti_rule_of(&p->node[maker])->again) return HET_OK;
+    if (maker < 0 || made[maker] || !heti_again(c->info, &p->node[maker])) return HET_OK;
     made[maker] = 1;
     for (i = 0; i < p->node[maker].inputs; i++) HETI_TRY(heti_make_again(c, p->node[maker].x[i], made));
     return heti_node_forward(c, &p->node[maker]);

@@ -35,8 +35,8 @@ extern "C" {
 
 /* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest
    algorithms by timing, which may be others in the next run, with other bits. EAGER: no graphs,
-   every op is started by itself. */
-enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4 };
+   every op is started by itself. OPS: EAGER, and each op is timed on the card (het_cuda_ops). */
+enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4, HET_CUDA_OPS = 8 };
 
 /* The device with options, or none of them; het_device_desc.ordinal says which card.
    Threads: any. */
@@ -47,6 +47,11 @@ const het_device_iface *het_cuda_device(void);
    the device is another's), and the cudaStream_t of a queue (NULL: of the default queue).
    Threads: any. */
 int32_t het_cuda_ordinal(const het_device *device);
+/* Of a device with HET_CUDA_OPS: what its ops have taken so far, a JSON line for each op and shape with
+   calls, milliseconds, bytes of device memory read and written, floating-point operations, kernels and
+   products started, and matrices rounded to bf16. Writes at most capacity bytes, a 0 at their end;
+   returns the bytes of all lines without it. Threads: the device's. */
+size_t het_cuda_ops(const het_device *device, char *text, size_t capacity);
 void *het_cuda_stream(const het_device *device, het_queue *queue);
 
 #ifdef __cplusplus
@@ -1839,17 +1844,17 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
 /* t.statistic of STEP queries of a head, [3][STEP] in shared memory. */
 template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, const hetc_attention<E> &t, int first,
                                                                     int head) {
-    const int which = (int)threadIdx.x / STEP, row = first + (int)threadIdx.x % STEP;
+    const int thread = hetc_again((int)threadIdx.x), which = thread / STEP, row = first + thread % STEP;
     for (int i = which; i < 3; i += (int)blockDim.x / STEP) {
         const float *from = t.statistic + (i * t.a.heads + head) * t.rows;
-        hetc_copy_float_async(to + i * STEP + (int)threadIdx.x % STEP, row < t.rows ? from + row : from, row < t.rows);
+        hetc_copy_float_async(to + i * STEP + thread % STEP, row < t.rows ? from + row : from, row < t.rows);
     }
 }
 
 /* dk += dS^T (scale q), dv += P^T do: rows are keys, columns queries; the heads of the group one
    after the other. */
 template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
+static __global__ void __launch_bounds__(2 * ROWS, sizeof(E) == 4 ? 1 : P == 64 ? 3 : 0) hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
@@ -2170,6 +2175,14 @@ struct hetc_queue {
     hetc_copy copy[HETC_COPIES];
 };
 
+#define HETC_WORKS 128 /* ops and shapes of HET_CUDA_OPS; more are left out */
+typedef struct hetc_work {
+    int32_t kind, bf16;     /* het_op_kind, HET_BF16_* */
+    int64_t shape[3];
+    int64_t calls, launches, rounded;
+    double ms, bytes, flops;
+} hetc_work;
+
 #define HETC_PRODUCTS 1024 /* places of the table of products, a power of two */
 
 struct hetc_device {
@@ -2180,7 +2193,10 @@ struct hetc_device {
     hetc_queue *queue;            /* of those who give none, and of the first who asks for one */
     cublasLtHandle_t blas;
     cublasLtMatmulPreference_t preference;
-    cudaEvent_t begin, end;       /* HET_CUDA_TIMED */
+    cudaEvent_t begin, end;       /* HET_CUDA_TIMED, HET_CUDA_OPS */
+    int64_t launches, rounded;    /* kernels and products given to streams; matrices rounded to bf16 */
+    int64_t works;
+    hetc_work *work;              /* [HETC_WORKS] */
     struct hetc_product *product; /* [HETC_PRODUCTS] */
     int64_t products;
     char text[232];
@@ -2236,6 +2252,7 @@ static hetc_queue *hetc_queue_of(void *self, het_queue *queue) {
 /* The stream to launch on, its device made the thread's own. Where that fails, cudaGetLastError
    behind the launch says so. */
 static cudaStream_t hetc_stream(void *self, het_queue *queue) {
+    hetc_self(self)->launches++;
     (void)cudaSetDevice(hetc_self(self)->ordinal);
     return hetc_queue_of(self, queue)->stream;
 }
@@ -2741,7 +2758,7 @@ static het_result hetc_find_product(hetc_device *device, cudaStream_t stream, co
 }
 
 static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_product_call *c) {
-    const cudaStream_t stream = hetc_queue_of(device, queue)->stream;
+    const cudaStream_t stream = hetc_stream(device, queue);
     hetc_product *p = nullptr;
     HETC_CUDA(device, cudaSetDevice, (device->ordinal));
     c->key.align_a = hetc_alignment(c->a);
@@ -2799,6 +2816,7 @@ HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t colu
 /* to [rows][pitch] = bf16(from [rows][columns], `given` elements apart), 0 from `columns` on. */
 static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *to, const float *from, int64_t rows,
                                   int64_t columns, int64_t given, int64_t pitch) {
+    device->rounded++;
     if (pitch == columns && given == columns) return hetc_to_bf16(device, queue, to, from, rows * pitch);
     return HETC_LAUNCH(device, queue, hetc_round_rows_kernel, hetc_grid(rows, 1), HETC_THREADS, 0,
                        static_cast<uint16_t *>(to), from, columns, given, pitch);
@@ -3038,6 +3056,11 @@ static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const
    >>cu_table  Creating, workspaces, the tables.
    ---------------------------------------------------------------------------------------------- */
 
+static size_t hetc_device_bytes(int32_t options) {
+    return sizeof(hetc_device) + HETC_PRODUCTS * sizeof(hetc_product) +
+        ((options & HET_CUDA_OPS) != 0 ? HETC_WORKS * sizeof(hetc_work) : 0);
+}
+
 static void hetc_destroy(void *self) {
     hetc_device *device = hetc_self(self);
     const het_allocator allocator = device->allocator;
@@ -3048,7 +3071,7 @@ static void hetc_destroy(void *self) {
     if (device->end != nullptr) (void)cudaEventDestroy(device->end);
     if (device->preference != nullptr) (void)cublasLtMatmulPreferenceDestroy(device->preference);
     if (device->blas != nullptr) (void)cublasLtDestroy(device->blas);
-    allocator.free(allocator.user, device, sizeof *device + HETC_PRODUCTS * sizeof *device->product);
+    allocator.free(allocator.user, device, hetc_device_bytes(device->options));
 }
 
 /* The card is there and can what the kernels need: bf16 tensor cores and asynchronous copies,
@@ -3081,14 +3104,14 @@ static het_result hetc_fill_device(hetc_device *device) {
               (device->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
     HETC_BLAS(device, cublasLtMatmulPreferenceSetAttribute,
               (device->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
-    if ((device->options & HET_CUDA_TIMED) == 0) return HET_OK;
+    if ((device->options & (HET_CUDA_TIMED | HET_CUDA_OPS)) == 0) return HET_OK;
     HETC_CUDA(device, cudaEventCreateWithFlags, (&device->begin, cudaEventDefault));
     HETC_CUDA(device, cudaEventCreateWithFlags, (&device->end, cudaEventDefault));
     return HET_OK;
 }
 
 static het_result hetc_create_with(const het_device_config *config, int32_t options, void **self) {
-    const size_t size = sizeof(hetc_device) + HETC_PRODUCTS * sizeof(hetc_product);
+    const size_t size = hetc_device_bytes(options);
     hetc_device *device = static_cast<hetc_device *>(config->allocator->alloc(config->allocator->user, size, 64));
     het_result result;
     if (device == nullptr) return HET_ERR_OOM;
@@ -3097,6 +3120,7 @@ static het_result hetc_create_with(const het_device_config *config, int32_t opti
     device->ordinal = config->ordinal;
     device->options = options;
     device->product = reinterpret_cast<hetc_product *>(device + 1);
+    if ((options & HET_CUDA_OPS) != 0) device->work = reinterpret_cast<hetc_work *>(device->product + HETC_PRODUCTS);
     result = hetc_fill_device(device);
     if (result == HET_OK) {
         *self = device;
@@ -3156,6 +3180,185 @@ static het_result hetc_op(void *self, het_queue *queue, const het_op *op) {
     }
 }
 
+/* ---- HET_CUDA_OPS ---- */
+
+static double hetc_area(int64_t rows, int64_t columns) { return static_cast<double>(rows) * static_cast<double>(columns); }
+
+/* Bytes an element of what HET_BF16_* names. */
+static double hetc_bytes_of(const het_op *op, int32_t which) { return (op->bf16 & which) != 0 ? 2.0 : 4.0; }
+
+/* The same of a product's operand: floats that are rounded are read, written and read again. */
+static double hetc_operand_bytes(const het_op *op, int32_t which, het_dtype compute) {
+    return compute != HET_BF16 ? 4.0 : (op->bf16 & which) != 0 ? 2.0 : 8.0;
+}
+
+static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t kind, hetc_work *w) {
+    int64_t out = 0;
+    double bias = 0.0;
+    for (int64_t p = 0; p < a->parts; p++) {
+        out += a->part[p].out;
+        if (a->part[p].dbias != nullptr && a->part[p].dbias->sum != nullptr)
+            bias += hetc_area(a->rows, a->part[p].out) * hetc_bytes_of(op, HET_BF16_DY);
+    }
+    const double x = hetc_area(a->rows, a->in), y = hetc_area(a->rows, out), weight = hetc_area(a->in, out);
+    w->shape[1] = a->in;
+    w->shape[2] = out;
+    w->flops = 2.0 * x * static_cast<double>(out);
+    if (kind == HET_OP_LINEAR_FORWARD)
+        w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) + weight * hetc_operand_bytes(op, 0, a->compute) +
+            y * hetc_bytes_of(op, HET_BF16_Y);
+    else if (kind == HET_OP_LINEAR_BACKWARD_INPUT) /* each part but the first reads what is there */
+        w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) + weight * hetc_operand_bytes(op, 0, a->compute) +
+            x * static_cast<double>(2 * a->parts - 1) * hetc_bytes_of(op, HET_BF16_DX);
+    else
+        w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) * static_cast<double>(
+            (op->bf16 & HET_BF16_X) != 0 ? a->parts : 1) + y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) +
+            weight * 8.0 + bias;
+}
+
+/* Causal attention does half of each sequence's square. */
+static void hetc_attention_work(const het_op *op, const het_attention_args *a, int backward, hetc_work *w) {
+    const het_view *view = a->view;
+    const double q = hetc_area(w->shape[0] * a->heads, a->head_size), k = hetc_area(w->shape[0] * a->kv_heads, a->head_size);
+    const double element = hetc_bytes_of(op, HET_BF16_X), pack = a->compute == HET_BF16 && element > 2.0 ? 8.0 : 0.0;
+    w->shape[1] = a->heads;
+    w->shape[2] = a->head_size;
+    for (int64_t s = 0; s < view->sequences; s++) {
+        const int64_t length = view->host_sequence_start[s + 1] - view->host_sequence_start[s];
+        w->flops += hetc_area(length, length) * static_cast<double>(a->heads * a->head_size) * (a->causal ? 2.0 : 4.0);
+    }
+    if (backward) w->flops *= 2.5;
+    w->bytes = backward ? (6.0 * q + 5.0 * k) * element + (q + k) * (element + pack) * 2.0 : 2.0 * q * element +
+        2.0 * k * (element + pack);
+}
+
+/* Shape, bytes and FLOPs of one call. Bytes: each operand once for every kernel that goes over it. */
+static void hetc_op_work(const het_op *op, hetc_work *w) {
+    const double x = hetc_bytes_of(op, HET_BF16_X), y = hetc_bytes_of(op, HET_BF16_Y), dx = hetc_bytes_of(op, HET_BF16_DX),
+                 dy = hetc_bytes_of(op, HET_BF16_DY);
+    double area = 0.0;
+    memset(w, 0, sizeof *w);
+    w->kind = op->kind;
+    w->bf16 = op->bf16;
+    w->calls = 1;
+    switch (op->kind) {
+    case HET_OP_NORM_FORWARD: case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD_WEIGHT:
+        w->shape[0] = op->u.norm.rows, w->shape[1] = op->u.norm.width;
+        area = hetc_area(op->u.norm.rows, op->u.norm.width);
+        w->bytes = area * (op->kind == HET_OP_NORM_FORWARD ? x + y : op->kind == HET_OP_NORM_BACKWARD_WEIGHT ? x + dy :
+            x + dy + dx + (op->u.norm.residual != nullptr ? 4.0 : 0.0));
+        break;
+    case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT: case HET_OP_LINEAR_BACKWARD_WEIGHT:
+        w->shape[0] = op->u.linear.rows;
+        hetc_linear_work(op, &op->u.linear, op->kind, w);
+        break;
+    case HET_OP_LINEAR_ACTIVATION_FORWARD: case HET_OP_LINEAR_ACTIVATION_BACKWARD:
+        w->shape[0] = op->u.linear_activation.linear.rows; /* as if it were one product: what it is taken of besides */
+        hetc_linear_work(op, &op->u.linear_activation.linear, op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ?
+                         HET_OP_LINEAR_FORWARD : HET_OP_LINEAR_BACKWARD_INPUT, w);
+        w->bytes += static_cast<double>(op->u.linear_activation.activation.count) *
+            (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ? y : dx);
+        break;
+    case HET_OP_ROTARY_FORWARD: case HET_OP_ROTARY_BACKWARD:
+        w->shape[0] = op->u.rotary.rows, w->shape[1] = op->u.rotary.heads * op->u.rotary.head_size;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y);
+        break;
+    case HET_OP_ATTENTION_FORWARD: case HET_OP_ATTENTION_BACKWARD:
+        w->shape[0] = op->u.attention.view->row_end - op->u.attention.view->row_begin;
+        hetc_attention_work(op, &op->u.attention, op->kind == HET_OP_ATTENTION_BACKWARD, w);
+        break;
+    case HET_OP_ACTIVATION_FORWARD: case HET_OP_ACTIVATION_BACKWARD:
+        w->shape[0] = op->u.activation.count;
+        w->bytes = static_cast<double>(w->shape[0]) * (op->u.activation.kind == HET_SWIGLU ? 2.0 : 1.0) *
+            (op->kind == HET_OP_ACTIVATION_FORWARD ? x + y : x + dx) + static_cast<double>(w->shape[0]) * dy;
+        break;
+    case HET_OP_EMBEDDING_FORWARD: case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
+        w->shape[0] = op->u.embedding.rows, w->shape[1] = op->u.embedding.width;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->kind == HET_OP_EMBEDDING_FORWARD ? 12.0 : 24.0);
+        break;
+    case HET_OP_DROPOUT_FORWARD: case HET_OP_DROPOUT_BACKWARD:
+        w->shape[0] = op->u.dropout.rows, w->shape[1] = op->u.dropout.width;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y +
+            (op->kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0));
+        break;
+    case HET_OP_CROSS_ENTROPY: /* read twice, written once */
+        w->shape[0] = op->u.cross_entropy.rows, w->shape[1] = op->u.cross_entropy.vocab;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->u.cross_entropy.gradient ? 8.0 + dx : 4.0);
+        break;
+    case HET_OP_SUM_SQUARES: w->shape[0] = op->u.sum_squares.count, w->bytes = 4.0 * static_cast<double>(w->shape[0]); break;
+    case HET_OP_ADAMW: w->shape[0] = op->u.adamw.count, w->bytes = 28.0 * static_cast<double>(w->shape[0]); break;
+    case HET_OP_ADD: w->shape[0] = op->u.elements.count, w->bytes = 12.0 * static_cast<double>(w->shape[0]); break;
+    case HET_OP_SCALE: w->shape[0] = op->u.elements.count, w->bytes = 8.0 * static_cast<double>(w->shape[0]); break;
+    case HET_OP_COPY: case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_CLEAR:
+        w->shape[0] = static_cast<int64_t>(op->u.copy.size);
+        w->bytes = (op->kind == HET_OP_COPY ? 2.0 : 1.0) * static_cast<double>(op->u.copy.size);
+        break;
+    default: break;
+    }
+}
+
+/* Runs one op alone, from event to event, and adds it up. */
+static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) {
+    hetc_device *device = hetc_self(self);
+    const cudaStream_t stream = hetc_queue_of(self, queue)->stream;
+    const int64_t launches = device->launches, rounded = device->rounded;
+    float milliseconds = 0.0f;
+    hetc_work one, *w = device->work;
+    hetc_op_work(op, &one);
+    HETC_CUDA(device, cudaSetDevice, (device->ordinal));
+    HETC_CUDA(device, cudaEventRecord, (device->begin, stream));
+    HETC_TRY(hetc_op(self, queue, op));
+    HETC_CUDA(device, cudaEventRecord, (device->end, stream));
+    HETC_TRY(hetc_await_event(device, device->end, HETC_PATIENCE));
+    HETC_CUDA(device, cudaEventElapsedTime, (&milliseconds, device->begin, device->end));
+    while (w < device->work + device->works && (w->kind != one.kind || w->bf16 != one.bf16 ||
+                                                memcmp(w->shape, one.shape, sizeof one.shape) != 0)) w++;
+    if (w == device->work + HETC_WORKS) return HET_OK;
+    if (w == device->work + device->works) {
+        device->works++;
+        *w = one;
+        w->calls = 0;
+        w->bytes = w->flops = 0.0;
+    }
+    w->calls++;
+    w->launches += device->launches - launches;
+    w->rounded += device->rounded - rounded;
+    w->ms += static_cast<double>(milliseconds);
+    w->bytes += one.bytes;
+    w->flops += one.flops;
+    return HET_OK;
+}
+
+static het_result hetc_run_op(void *self, het_queue *queue, const het_op *op) {
+    return (hetc_self(self)->options & HET_CUDA_OPS) != 0 ? hetc_timed_op(self, queue, op) : hetc_op(self, queue, op);
+}
+
+extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capacity) {
+    static const char *const names[] = {
+        "norm_forward", "norm_backward_input", "norm_backward_weight", "linear_forward", "linear_backward_input",
+        "linear_backward_weight", "linear_activation_forward", "linear_activation_backward", "rotary_forward",
+        "rotary_backward", "attention_forward", "attention_backward", "activation_forward", "activation_backward",
+        "embedding_forward", "embedding_backward_weight", "dropout_forward", "dropout_backward", "cross_entropy",
+        "accumulate", "sum_squares", "verdict", "adamw", "normal", "add", "scale", "copy_in", "copy_out", "copy", "clear"
+    };
+    const hetc_device *d = hetc_self(device->self);
+    size_t used = 0;
+    if (capacity > 0) text[0] = 0;
+    for (int64_t i = 0; d->work != nullptr && i < d->works; i++) {
+        const hetc_work *w = &d->work[i];
+        char line[400];
+        const int length = snprintf(line, sizeof line,
+            "{\"op\":\"%s\",\"bf16\":%d,\"shape\":[%lld,%lld,%lld],\"calls\":%lld,\"ms\":%.6g,\"bytes\":%.9g,"
+            "\"flops\":%.9g,\"launches\":%lld,\"rounded\":%lld}\n", names[w->kind], static_cast<int>(w->bf16),
+            static_cast<long long>(w->shape[0]), static_cast<long long>(w->shape[1]), static_cast<long long>(w->shape[2]),
+            static_cast<long long>(w->calls), w->ms, w->bytes, w->flops, static_cast<long long>(w->launches),
+            static_cast<long long>(w->rounded));
+        if (used + static_cast<size_t>(length) < capacity) memcpy(text + used, line, static_cast<size_t>(length) + 1);
+        used += static_cast<size_t>(length);
+    }
+    return used;
+}
+
 template <int32_t OPTIONS> static het_result hetc_create(const het_device_config *config, void **self) {
     return hetc_create_with(config, OPTIONS, self);
 }
@@ -3167,12 +3370,16 @@ static const het_graph_iface hetc_graphs = { hetc_capture_begin, hetc_capture_en
 
 #define HETC_TABLE(options) { \
     HETRAIN_DEVICE_VERSION, "cuda", 0, hetc_create<options>, hetc_destroy, hetc_last_error, hetc_alloc, hetc_free, \
-    hetc_supports, hetc_workspace, hetc_op, &hetc_queues, (options) & HET_CUDA_EAGER ? nullptr : &hetc_graphs }
+    hetc_supports, hetc_workspace, hetc_run_op, &hetc_queues, \
+    (options) & (HET_CUDA_EAGER | HET_CUDA_OPS) ? nullptr : &hetc_graphs }
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options) {
-    static const het_device_iface hetc_tables[8] = { HETC_TABLE(0), HETC_TABLE(1), HETC_TABLE(2), HETC_TABLE(3),
-                                                     HETC_TABLE(4), HETC_TABLE(5), HETC_TABLE(6), HETC_TABLE(7) };
-    return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED | HET_CUDA_EAGER)];
+    static const het_device_iface hetc_tables[16] = {
+        HETC_TABLE(0), HETC_TABLE(1), HETC_TABLE(2), HETC_TABLE(3), HETC_TABLE(4), HETC_TABLE(5), HETC_TABLE(6),
+        HETC_TABLE(7), HETC_TABLE(8), HETC_TABLE(9), HETC_TABLE(10), HETC_TABLE(11), HETC_TABLE(12), HETC_TABLE(13),
+        HETC_TABLE(14), HETC_TABLE(15)
+    };
+    return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED | HET_CUDA_EAGER | HET_CUDA_OPS)];
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }

@@ -59,19 +59,47 @@ static inline int layout_ordinal(const char *text, int64_t *ordinal) {
     return 1;
 }
 
-/* N of cuda:N[:fast][:eager]: which card; fast: tf32 for f32 and algorithms chosen by timing; eager: without graphs. */
+#ifdef HETRAIN_CUDA
+/* cuda:N:timed tells what the ops took when it goes. Its table is the library's, but for the end: one for all, so all are fast, or none. */
+static const het_device_iface *layout_timed_inner;
+static void layout_timed_destroy(void *self) {
+    het_device device;
+    size_t size;
+    char *text;
+    device.iface = layout_timed_inner, device.self = self;
+    size = het_cuda_ops(&device, NULL, 0) + 1;
+    text = (char *)malloc(size);
+    if (text != NULL) {
+        (void)het_cuda_ops(&device, text, size);
+        fputs(text, stdout);
+    }
+    free(text);
+    layout_timed_inner->destroy(self);
+}
+static const het_device_iface *layout_timed(int32_t options) {
+    static het_device_iface table;
+    layout_timed_inner = het_cuda_device_with(options | HET_CUDA_OPS);
+    table = *layout_timed_inner;
+    table.destroy = layout_timed_destroy;
+    return &table;
+}
+#endif
+
+/* N of cuda:N[:fast][:eager|:timed]: which card; fast: tf32 for f32 and algorithms chosen by timing; eager: without graphs; timed: and each op
+   by itself, with a table of them at the end. */
 static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
 #ifdef HETRAIN_CUDA
     const size_t length = strcspn(digits, ":");
     const int fast = strncmp(digits + length, ":fast", 5) == 0;
     const char *rest = digits + length + (fast ? 5 : 0);
-    const int eager = strcmp(rest, ":eager") == 0;
+    const int eager = strcmp(rest, ":eager") == 0, timed = strcmp(rest, ":timed") == 0;
     char number[32];
     int64_t ordinal;
     snprintf(number, sizeof number, "%.*s", (int)length, digits);
-    if ((!eager && *rest != 0) || !layout_ordinal(number, &ordinal))
-        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:eager], N from 0 to 255 or local", list, digits);
-    d->iface = het_cuda_device_with((fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (eager ? HET_CUDA_EAGER : 0));
+    if ((!eager && !timed && *rest != 0) || !layout_ordinal(number, &ordinal))
+        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:eager|:timed], N from 0 to 255 or local", list, digits);
+    d->iface = timed ? layout_timed(fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) :
+        het_cuda_device_with((fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (eager ? HET_CUDA_EAGER : 0));
     d->ordinal = (int32_t)ordinal, d->threads = 1;
     return 0;
 #else

@@ -1,6 +1,7 @@
 /* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
-     build/bench_cuda [all|ops|steps] [--small] [--fast] [--steps N]
+     build/bench_cuda count MODEL SEQUENCES LENGTH STEPS     what the ops of these steps take, bf16 and fast sums
+     build/bench_cuda [all|ops|gemm|steps] [--small] [--fast] [--steps N]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
 #define PROGRAM "bench_cuda"
 #define HETRAIN_IMPLEMENTATION
@@ -257,6 +258,61 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     rows_end(b, &r);
 }
 
+/* A product with operands in bf16: results as floats or bf16, with nothing, a bias, GELU or its derivative. The weight is floats, which are
+   rounded in the op: with many rows that does not count. */
+static void bench_product(bench *b, int64_t rows, int64_t in, int64_t out) {
+    static const char *const epilogues[] = { "none", "bias", "gelu", "dgelu" };
+    const double work = 2e-12 * (double)rows * (double)in * (double)out;
+    het_linear_activation_args a;
+    size_t bytes = 0;
+    char name[96];
+    int type, i;
+    if (b->failed) return;
+    memset(&a, 0, sizeof a);
+    a.linear.compute = HET_BF16, a.linear.rows = rows, a.linear.in = in, a.linear.parts = 1, a.linear.part[0].out = out;
+    a.activation.kind = HET_GELU_TANH;
+    float *x = bench_floats(b, rows * in / 2, 1), *y = bench_floats(b, rows * out, 1), *u = bench_floats(b, rows * out, 1),
+        *w = bench_floats(b, in * out, 0.02f), *bias = bench_floats(b, out, 1), *dx = bench_floats(b, rows * in, 1),
+        *aux = bench_floats(b, rows * in, 1);
+    for (i = 0; i < 2; i++) {
+        const size_t more = bench_workspace(b, i ? OP(LINEAR_BACKWARD_INPUT, &a.linear) : OP(LINEAR_FORWARD, &a.linear));
+        bytes = more > bytes ? more : bytes;
+    }
+    a.linear.workspace = bench_bytes(b, NULL, bytes);
+    for (type = 0; type < 2; type++)
+        for (i = 0; i < 4; i++) {
+            het_op op;
+            a.linear.x = x, a.linear.dx = dx, a.linear.part[0].w = w, a.linear.part[0].y = y, a.linear.part[0].dy = x;
+            a.linear.part[0].bias = i == 1 || i == 2 ? bias : NULL;
+            a.activation.count = rows * out, a.activation.a = y, a.activation.y = u;
+            if (i == 3) { /* the other way round: dy [rows][in], dx [rows][out] */
+                a.linear.in = out, a.linear.part[0].out = in, a.linear.dx = u;
+                a.activation.dy = a.activation.da = u;
+            }
+            op = i < 2 ? OP(LINEAR_FORWARD, &a.linear) : i == 2 ? OP(LINEAR_ACTIVATION_FORWARD, &a) : OP(LINEAR_ACTIVATION_BACKWARD, &a);
+            op.bf16 = HET_BF16_X | HET_BF16_DY | (type ? HET_BF16_Y | HET_BF16_DX : 0);
+            snprintf(name, sizeof name, "gemm_%dx%d_%s_%s", (int)in, (int)out, type ? "bf16" : "f32", epilogues[i]);
+            bench_measure(b, name, op, work, "TFLOP/s");
+            a.linear.in = in, a.linear.part[0].out = out;
+            if (b->failed) i = type = 4;
+        }
+    bench_free(b, x), bench_free(b, y), bench_free(b, u), bench_free(b, w), bench_free(b, bias), bench_free(b, dx), bench_free(b, aux),
+        bench_free(b, a.linear.workspace);
+}
+
+static void bench_gemm(bench *b) {
+    static const int64_t shapes[][2] = { { 768, 768 }, { 768, 2304 }, { 768, 3072 }, { 3072, 768 }, { 1600, 1600 }, { 1600, 6400 },
+                                         { 6400, 1600 } };
+    size_t i;
+    if (b->small) {
+        bench_product(b, 64, 32, 48);
+        return;
+    }
+    bench_product(b, 32768, 8192, 8192); /* the peak */
+    for (i = 0; i < sizeof shapes / sizeof *shapes && bench_next(b); i++) bench_product(b, 16384, shapes[i][0], shapes[i][1]);
+    (void)bench_next(b);
+}
+
 /* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. */
 static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_t length, int64_t heads, int64_t size) {
     const double work = 2e-12 * (double)sequences * (double)length * (double)length * (double)heads * (double)size;
@@ -265,6 +321,7 @@ static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_
     bench_rows r;
     het_attention_args a;
     char name[96];
+    int i;
     size_t forward, backward;
     if (b->failed) return;
     rows_start(b, &r, sequences, length);
@@ -281,10 +338,12 @@ static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_
         backward = bench_workspace(b, OP(ATTENTION_BACKWARD, &a));
     a.workspace_size = forward > backward ? forward : backward;
     a.workspace = bench_bytes(b, NULL, a.workspace_size + 64);
-    snprintf(name, sizeof name, "attention_forward_head%d_T%d%s", (int)size, (int)length, type);
-    bench_measure(b, name, OP(ATTENTION_FORWARD, &a), work, "TFLOP/s");
-    snprintf(name, sizeof name, "attention_backward_head%d_T%d%s", (int)size, (int)length, type);
-    bench_measure(b, name, OP(ATTENTION_BACKWARD, &a), 2.5 * work, "TFLOP/s");
+    for (i = 0; i < 2; i++) { /* bf16: operands that are bf16 already, as in a step; the arrays are larger than needed */
+        het_op op = i ? OP(ATTENTION_BACKWARD, &a) : OP(ATTENTION_FORWARD, &a);
+        if (dtype == HET_BF16) op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
+        snprintf(name, sizeof name, "attention_%s_head%d_T%d%s", i ? "backward" : "forward", (int)size, (int)length, type);
+        bench_measure(b, name, op, (i ? 2.5 : 1.0) * work, "TFLOP/s");
+    }
     bench_free(b, q), bench_free(b, k), bench_free(b, v), bench_free(b, o), bench_free(b, dq), bench_free(b, dk), bench_free(b, dv),
         bench_free(b, d_o);
     bench_free(b, a.maximum), bench_free(b, a.sum), bench_free(b, a.workspace);
@@ -466,28 +525,80 @@ static void bench_steps(bench *b) {
     bench_step(b, "gpt2:1558m", HET_BF16, HET_REDUCE_FAST, 8, 4, 1024);
 }
 
+/* What the ops of steps take, by op and shape: a line each (het_cuda_ops). The first line says how many tokens and layers they were. */
+static const het_device_iface *count_iface;
+static void *count_self;
+static het_result count_create(const het_device_config *config, void **self) {
+    const het_result result = count_iface->create(config, self);
+    if (result == HET_OK) count_self = *self;
+    return result;
+}
+
+static int bench_count(const char *model, int64_t sequences, int64_t length, int64_t steps) {
+    het_device_iface table = *(count_iface = het_cuda_device_with(HET_CUDA_OPS));
+    const int64_t n = sequences * length;
+    int32_t *token = (int32_t *)calloc((size_t)n + 1, sizeof *token);
+    int64_t *start = (int64_t *)calloc((size_t)sequences + 1, sizeof *start), i;
+    het_device_desc device;
+    het_device inner;
+    het_batch batch;
+    het_desc desc;
+    het_error error;
+    het_ctx *ctx = NULL;
+    het_result result;
+    memset(&desc, 0, sizeof desc), memset(&device, 0, sizeof device), memset(&error, 0, sizeof error), memset(&batch, 0, sizeof batch);
+    table.create = count_create;
+    device.iface = &table, desc.layout.devices = &device, desc.layout.device_count = 1;
+    desc.dtype = HET_BF16, desc.reduce = HET_REDUCE_FAST, desc.limits.max_tokens = n, desc.limits.max_sequences = sequences;
+    desc.limits.max_micro_batches = 1, desc.guard.skip_bad_steps = HET_YES; /* where nothing is computed, no step has a loss */
+    result = het_model_parse(model, &desc.model, &error);
+    for (i = 0; i <= n; i++) token[i] = (int32_t)(i * 7919 % (desc.model.vocab > 0 ? desc.model.vocab : 1));
+    for (i = 0; i <= sequences; i++) start[i] = i * length;
+    batch.tokens = n, batch.sequences = sequences, batch.token = token, batch.target = token + 1, batch.sequence_start = start;
+    if (result == HET_OK) result = het_create(&desc, &ctx, &error);
+    for (i = 0; i < steps && result == HET_OK; i++) result = het_step(ctx, &batch, 1, NULL);
+    if (result != HET_OK) (void)fail(FAILED, "count of %s: %s", model, ctx != NULL ? het_last_error(ctx) : error.text);
+    else {
+        inner.iface = count_iface, inner.self = count_self;
+        const size_t size = het_cuda_ops(&inner, NULL, 0) + 1;
+        char *text = (char *)malloc(size);
+        if (text != NULL) (void)het_cuda_ops(&inner, text, size);
+        printf("{\"model\":\"%s\",\"tokens\":%lld,\"sequences\":%lld,\"steps\":%lld,\"layers\":%d,\"width\":%d,\"vocab\":%d}\n%s", model,
+               (long long)n, (long long)sequences, (long long)steps, (int)desc.model.layers, (int)desc.model.width, (int)desc.model.vocab,
+               text != NULL ? text : "");
+        free(text);
+    }
+    het_destroy(ctx);
+    free(token), free(start);
+    return result == HET_OK ? DONE : FAILED;
+}
+
 int main(int argc, char **argv) {
     static const het_allocator allocator = { simple_alloc, simple_free, NULL };
     het_parallel parallel = { NULL, NULL };
     het_device_config config;
     het_error error = { HET_OK, "" };
-    int ops = 1, steps = 1, i;
+    int ops = 1, gemm = 0, steps = 1, i;
     bench b;
     memset(&b, 0, sizeof b), memset(&config, 0, sizeof config);
+    if (argc == 6 && strcmp(argv[1], "count") == 0)
+        return bench_count(argv[2], strtoll(argv[3], NULL, 10), strtoll(argv[4], NULL, 10), strtoll(argv[5], NULL, 10));
     b.steps = 7, b.seconds = 0.05;
     for (i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--small") == 0) b.small = 1, b.seconds = 0, b.steps = 2;
         else if (strcmp(argv[i], "--fast") == 0) b.fast = 1;
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc && parse_integer(argv[i + 1], 2, 1000, &b.steps)) i++;
         else if (strcmp(argv[i], "ops") == 0) steps = 0;
+        else if (strcmp(argv[i], "gemm") == 0) ops = steps = 0, gemm = 1;
         else if (strcmp(argv[i], "steps") == 0) ops = 0;
-        else if (strcmp(argv[i], "all") != 0) return fail(BAD_INPUT, "%s: expected all, ops, steps, --small, --fast or --steps N", argv[i]);
+        else if (strcmp(argv[i], "all") != 0) return fail(BAD_INPUT, "%s: expected all, ops, gemm, steps, --small, --fast or --steps N", argv[i]);
     }
     b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;
     b.config = &config;
     if (!bench_open(&b)) return fail(FAILED, "%s", error.text);
     if (ops) bench_ops(&b);
+    if (gemm) bench_gemm(&b);
     bench_close(&b);
     if (steps && !b.failed) bench_steps(&b);
     return b.failed || b.failures > 0 ? FAILED : DONE;

@@ -1,34 +1,48 @@
 #!/bin/bash
-# Everything that wants a GPU, in one go: builds, tests, CUDA's sanitizers on small shapes, mixed training runs, benchmarks and PyTorch beside them.
-# Prints a table last; all of it goes to a folder. Under nine minutes: what does not fit is cut off and said to be.
-# usage: tests/cuda/on_gpu.sh [FOLDER]     STANDIN=1: the same on the stand-in, with tiny shapes: says that this script works, and nothing of a GPU.
-#        LIMIT=SECONDS for all of it (530); PROGRAMS_BUILT=1: uses what is in build/
+# What wants a GPU, in calls of under nine minutes, each useful alone. Prints what matters last and in under 8,000 characters; a folder has all of it in
+# at most 8 files a call, written anew after every part.
+# usage: tests/cuda/on_gpu.sh speed|right|anchor|tune [FOLDER]
+#   speed    does it run, is it right in its kernels, how fast: ops, products, steps, which op takes what; beside them what the model predicts
+#   right    the suites, training and its bits, NCCL on one card, CUDA's sanitizers over the kernels' tests
+#   anchor   PyTorch's ops and steps on the same card
+#   tune     algorithms chosen by timing; slower and faster forms of a step beside each other
+# STANDIN=1: the same on the stand-in, with tiny shapes: says that this script works, and nothing of a GPU.
+# LIMIT=SECONDS for all of it (530). Programs that are in build/ already, from another machine, are used as they are.
 cd "$(dirname "$0")/../.." || exit 2
-folder=${1:-build/on_gpu}
+phase=$1
+case $phase in speed|right|anchor|tune) ;; *) sed -n '2,10p' "$0" >&2; exit 2 ;; esac
+folder=${2:-build/on_gpu}
 mkdir -p "$folder" || exit 2
 folder=$(cd "$folder" && pwd)
 : "${LIMIT:=530}" "${STANDIN:=}" "${JOBS:=$(nproc)}"
-table=$folder/table.txt
+table=$folder/$phase.txt
+logs=$(mktemp -d)
 : > "$table"
 failures=0
+
+# All logs of the call in one file, so that what was finished is there whenever it ends.
+keep() { tar -czf "$folder/$phase.logs.tar.gz" -C "$logs" . 2> /dev/null; }
+trap 'keep; rm -rf "$logs"' EXIT
 
 left() { echo $((LIMIT - SECONDS)); }
 
 # row NAME RESULT DETAIL: a line of the table.
 row() { printf '%-58s %-10s %s\n' "$1" "$2" "$3" | tee -a "$table"; }
 
-# try SECONDS NAME LOG COMMAND...: runs it for so long at most, and no longer than is left.
+# try SECONDS NAME LOG COMMAND...: runs it for so long at most, and no longer than is left. LOG *.jsonl: goes to the folder.
 try() {
-    local limit=$1 name=$2 log=$folder/$3 begin=$SECONDS status
+    local limit=$1 name=$2 log=$logs/$3 begin=$SECONDS status
+    case $3 in *.jsonl) log=$folder/$3 ;; esac
     shift 3
     [ "$limit" -gt "$(left)" ] && limit=$(left)
     if [ "$limit" -lt 5 ]; then row "$name" 'not run' 'no time left'; return 1; fi
-    timeout "$limit" "$@" > "$log" 2>&1
+    timeout -k 10 "$limit" "$@" > "$log" 2>&1
     status=$?
-    if [ $status = 124 ]; then row "$name" 'cut off' "after $limit s"; return 1; fi
+    keep
+    if [ $status = 124 ] || [ $status = 137 ]; then row "$name" 'cut off' "after $limit s"; return 1; fi
     if [ $status != 0 ]; then
         failures=$((failures + 1))
-        row "$name" FAILED "status $status: $(grep -v '^$' "$log" | tail -n 1 | cut -c1-120)"
+        row "$name" FAILED "status $status: $(grep -v '^$\|^{' "$log" | tail -n 1 | cut -c1-120)"
         return 1
     fi
     row "$name" passed "$((SECONDS - begin)) s"
@@ -38,89 +52,130 @@ try() {
 if [ -n "$STANDIN" ]; then
     card='stand-in: no GPU' programs=build/standin tests=build/tests small=(--small)
     targets=(build/tests/test_cuda_device build/tests/test_kernels build/tests/test_nccl standin-programs)
-    model=gpt2:layers=1,width=16,heads=2,context=16
+    model=gpt2:layers=1,width=16,heads=2,context=16 counts=('gpt2:layers=1,width=16,heads=2,vocab=32,context=16 2 16 2')
 else
     card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null | head -n 1)
-    [ -n "$card" ] || { echo 'on_gpu.sh: nvidia-smi finds no GPU; STANDIN=1 tries the script without one' >&2; exit 2; }
+    [ -n "$card" ] || card='nvidia-smi finds no GPU'
     programs=build tests=build/on_cuda small=()
-    targets=(cuda cuda-tests build/bench_cuda)
-    model=gpt2:layers=2,width=128,heads=4,context=128
+    targets=(cuda build/bench_cuda cuda-tests)
+    model=gpt2:layers=2,width=128,heads=4,context=128 counts=('gpt2:124m 16 1024 3' 'gpt2:1558m 4 1024 2')
 fi
 {
     date -u +%Y-%m-%dT%H:%MZ
     echo "card: $card"
     git log -1 --format='source: %h' 2> /dev/null
-    [ -n "$STANDIN" ] || "${NVCC:-nvcc}" --version | tail -n 2 | head -n 1
+    [ -n "$STANDIN" ] || "${NVCC:-nvcc}" --version 2> /dev/null | tail -n 2 | head -n 1
     lscpu | grep 'Model name'
 } | tee "$folder/machine.txt"
 
-if [ -z "$PROGRAMS_BUILT" ]; then
-    try 300 build build.txt make -j"$JOBS" "${targets[@]}" || { tail -n 5 "$folder/build.txt"; exit 1; }
+# What cannot be built leaves the rest to be run; what was built elsewhere must find its libraries.
+if [ "$phase" != anchor ]; then
+    if [ -n "$STANDIN" ] || command -v "${NVCC:-nvcc}" > /dev/null; then try 200 build build.txt make -k -j"$JOBS" "${targets[@]}"; fi
+    for program in train_cuda bench_cuda; do
+        [ -x "$programs/$program" ] || row "$program" 'not there' 'it was not built'
+        missing=$(ldd "$programs/$program" 2> /dev/null | grep 'not found')
+        [ -z "$missing" ] || row "$program" 'no library' "$(echo "$missing" | tr -s ' \t\n' ' ' | cut -c1-100)"
+    done
 fi
-
-# ---- tests ----
-for suite in test_cuda_device test_kernels; do
-    [ -x "$tests/$suite" ] && try 150 "$suite" "$suite.txt" env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/$suite"
-done
-
 train=("$programs/train_cuda" --data tests/data/shakespeare.txt --model "$model" --sequences 2 --micro-batches 2 --steps 3 --quiet --hash)
-if [ -n "$STANDIN" ]; then
-    row 'compute-sanitizer' 'not run' 'needs a GPU'
-elif command -v compute-sanitizer > /dev/null; then
-    for tool in memcheck racecheck initcheck synccheck; do
-        try 45 "compute-sanitizer $tool: bf16 step" "sanitizer_$tool.txt" \
-            compute-sanitizer --tool "$tool" --error-exitcode 9 "${train[@]}" --devices cuda:0 --dtype bf16 --steps 2
+bench() { # bench SECONDS NAME LOG ARGUMENTS...
+    local seconds=$1 name=$2 log=$3
+    shift 3
+    try "$seconds" "$name" "$log" "$programs/bench_cuda" "$@" "${small[@]}"
+}
+
+# Which op takes what, over whole steps, most first.
+count_steps() {
+    local number=0 one
+    for one in "${counts[@]}"; do
+        number=$((number + 1))
+        # shellcheck disable=SC2086
+        try 60 "op timer, ${one%% *}" "op_timer_$number.jsonl" "$programs/bench_cuda" count $one
+        command -v python3 > /dev/null && python3 - "$folder/op_timer_$number.jsonl" >> "$table" <<'PY'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1]) if line.startswith("{")]
+ops = {}
+for op in lines[1:]:
+    o = ops.setdefault(op["op"], [0, 0.0, 0.0, 0.0])
+    for i, key in enumerate(("calls", "ms", "bytes", "flops")):
+        o[i] += op[key]
+whole = sum(o[1] for o in ops.values()) or 1.0
+for name, (calls, ms, size, flops) in sorted(ops.items(), key=lambda o: -o[1][1])[:16]:
+    print("    %-28s %6d calls %9.3f ms %5.1f %% %8.1f GB/s %8.2f TFLOP/s" % (name, calls, ms, 100 * ms / whole, size / ms / 1e6 if ms else 0,
+                                                                      flops / ms / 1e9 if ms else 0))
+PY
     done
-else
-    row 'compute-sanitizer' 'not run' 'it is not installed'
-fi
+}
 
-try 60 'train --devices cuda:0, twice the same bits' train_cuda.txt bash -c '
-    a=$("$@" | tail -n 1) && b=$("$@" | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices cuda:0
-try 60 'train --devices cuda:0:eager: graphs change no bits' train_eager.txt bash -c '
-    a=$("$@" cuda:0 | tail -n 1) && b=$("$@" cuda:0:eager | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices
-try 60 'train --devices cuda:0,cpu:12 --plan dp' train_mixed.txt "${train[@]}" --devices cuda:0,cpu:12 --plan dp
-try 60 'train --devices cuda:0,cpu:12 --plan pp' train_pipeline.txt "${train[@]}" --devices cuda:0,cpu:12 --plan pp
+phase_speed() {
+    try 90 'tests of the kernels' test_kernels.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_kernels"
+    try 40 'graphs change no bits' train_eager.txt bash -c '
+        a=$("$@" cuda:0 | tail -n 1) && b=$("$@" cuda:0:eager | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices
+    bench 100 'benchmark of steps' bench_steps.jsonl steps
+    count_steps
+    bench 60 'benchmark of products' bench_gemm.jsonl gemm
+    bench 90 'benchmark of ops' bench_ops.jsonl ops
+    command -v ncu > /dev/null && [ -z "$STANDIN" ] && try 90 'ncu over two layers' ncu.csv ncu --clock-control none --csv --metrics \
+        gpu__time_duration.sum,dram__bytes.sum,smsp__inst_issued.sum,sm__inst_executed_pipe_tensor.sum,l1tex__data_bank_conflicts_pipe_lsu.sum \
+        "$programs/bench_cuda" count gpt2:layers=2,width=768,heads=12,vocab=50257,context=1024 16 1024 1
+    if [ -x build/standin/bench_cuda ] && command -v python3 > /dev/null; then
+        python3 tests/cuda/model.py build/standin/bench_cuda > "$logs/model.txt" 2>&1 && cat "$logs/model.txt" >> "$table"
+    fi
+}
 
-# NCCL: what one card can say of it. Two processes on it, which NCCL takes for two machines; one of them killed.
-if [ -n "$STANDIN" ]; then
-    try 150 'test_nccl' test_nccl.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_nccl"
-    row 'two processes on one card, NCCL over sockets' 'not run' 'the stand-in is of one process'
-    row 'one of two processes killed' 'not run' 'the stand-in is of one process'
-elif echo '#include <nccl.h>' | "${NVCC:-nvcc}" ${NCCL_HOME:+-I"$NCCL_HOME/include"} -E -x cu - > /dev/null 2>&1; then
-    [ -n "$PROGRAMS_BUILT" ] || try 200 'build NCCL' build_nccl.txt make -j"$JOBS" nccl build/on_cuda/test_nccl
-    try 100 'test_nccl' test_nccl.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_nccl"
+phase_right() {
+    try 120 'test_cuda_device' test_cuda_device.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_cuda_device"
+    try 60 'train --devices cuda:0, twice the same bits' train_cuda.txt bash -c '
+        a=$("$@" | tail -n 1) && b=$("$@" | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices cuda:0
+    try 40 'train --dtype bf16' train_bf16.txt "${train[@]}" --devices cuda:0 --dtype bf16
+    try 40 'train --devices cuda:0,cpu:12 --plan dp' train_mixed.txt "${train[@]}" --devices cuda:0,cpu:12 --plan dp
+    try 40 'train --devices cuda:0,cpu:12 --plan pp' train_pipeline.txt "${train[@]}" --devices cuda:0,cpu:12 --plan pp
+    # NCCL: what one card can say of it. Two processes on it, which NCCL takes for two machines; one of them killed.
+    if [ -z "$STANDIN" ]; then try 120 'build NCCL' build_nccl.txt make -k -j"$JOBS" nccl build/on_cuda/test_nccl; fi
+    if [ -x "$tests/test_nccl" ]; then
+        try 90 'test_nccl' test_nccl.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_nccl"
+    else row 'test_nccl' 'not run' 'it was not built'; fi
     pair=("$programs/train_nccl" --data tests/data/shakespeare.txt --model "$model" --sequences 2 --micro-batches 2 --hash)
-    for plan in dp pp; do
-        try 60 "two processes on one card, NCCL over sockets, $plan" "nccl_$plan.txt" \
-            bash tests/cuda/two_processes.sh run "$folder/nccl_$plan" "${pair[@]}" --steps 5 --plan "$plan"
+    if [ -n "$STANDIN" ]; then row 'two processes on one card, NCCL over sockets' 'not run' 'the stand-in is of one process'
+    elif [ -x "$programs/train_nccl" ]; then
+        for plan in dp pp; do
+            try 40 "two processes on one card, NCCL over sockets, $plan" "nccl_$plan.txt" \
+                bash tests/cuda/two_processes.sh run "$logs/nccl_$plan" "${pair[@]}" --steps 5 --plan "$plan"
+        done
+        try 80 'one of two processes killed' nccl_kill.txt bash tests/cuda/two_processes.sh kill "$logs/nccl_kill" "${pair[@]}" --steps 1000000 --plan dp
+    fi
+    # Over the kernels' own tests: cuBLAS would take the time of whole trainings, and reports of its own.
+    for tool in memcheck racecheck initcheck synccheck; do
+        if [ -n "$STANDIN" ] || ! command -v compute-sanitizer > /dev/null; then
+            row "compute-sanitizer $tool" 'not run' "$([ -n "$STANDIN" ] && echo 'needs a GPU' || echo 'it is not installed')"
+            continue
+        fi
+        try 45 "compute-sanitizer $tool" "sanitizer_$tool.txt" env HETRAIN_TEST_ONLY='*bf16*' \
+            compute-sanitizer --tool "$tool" --kernel-regex kns=hetc_ --error-exitcode 9 "$tests/test_kernels"
     done
-    try 100 'one of two processes killed' nccl_kill.txt \
-        bash tests/cuda/two_processes.sh kill "$folder/nccl_kill" "${pair[@]}" --steps 1000000 --plan dp
-else
-    row 'NCCL' 'not run' 'there is no nccl.h'
-fi
+}
 
-# ---- benchmarks ----
-try 120 'benchmark of ops' bench_ops.jsonl "$programs/bench_cuda" ops "${small[@]}"
-try 60 'benchmark of ops, tf32 and timed algorithms' bench_ops_fast.jsonl "$programs/bench_cuda" ops --fast "${small[@]}"
-try 90 'benchmark of steps' bench_steps.jsonl "$programs/bench_cuda" steps "${small[@]}"
-try 90 'benchmark of steps, timed algorithms' bench_steps_fast.jsonl "$programs/bench_cuda" steps --fast "${small[@]}"
-if [ -n "$STANDIN" ]; then row 'PyTorch' 'not run' 'needs a GPU'
-elif python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
-    try 90 'PyTorch, ops' torch_ops.jsonl python3 tests/cuda/torch_cuda.py ops
-    try 170 'PyTorch, compiled steps' torch_steps.jsonl python3 tests/cuda/torch_cuda.py steps
-else
-    row 'PyTorch' 'not run' 'python3 has no torch that finds the GPU'
-fi
+phase_anchor() {
+    if [ -n "$STANDIN" ]; then row 'PyTorch' 'not run' 'needs a GPU'
+    elif python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
+        try 280 'PyTorch, compiled steps' torch_steps.jsonl python3 tests/cuda/torch_cuda.py steps
+        try 120 'PyTorch, ops' torch_ops.jsonl python3 tests/cuda/torch_cuda.py ops
+    else row 'PyTorch' 'not run' 'python3 has no torch that finds the GPU'; fi
+}
 
-# ---- the table ----
+phase_tune() {
+    bench 120 'benchmark of ops, tf32 and timed algorithms' bench_ops_fast.jsonl ops --fast
+    bench 120 'benchmark of steps, timed algorithms' bench_steps_fast.jsonl steps --fast
+    bench 90 'benchmark of products, timed algorithms' bench_gemm_fast.jsonl gemm --fast
+}
+
+"phase_$phase"
+
+# ---- the ratios last ----
 echo
 {
-    cat "$folder/machine.txt"
-    bash tests/cuda/table.sh "$folder"
-    echo
-    cat "$table"
+    bash tests/cuda/table.sh "$folder" > "$logs/ratios.txt"
+    sed '/^all measurements/,$d' "$logs/ratios.txt"
     echo "$SECONDS seconds, $failures failed; all of it: $folder"
-} | tee "$folder/summary.txt"
+} | tee -a "$table" | cut -c1-150 | tail -c 7900
 [ "$failures" = 0 ]

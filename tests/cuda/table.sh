@@ -24,7 +24,7 @@ facts() {
 }
 
 {
-    facts plain bench_ops.jsonl bench_steps.jsonl
+    facts plain bench_ops.jsonl bench_gemm.jsonl bench_steps.jsonl
     facts timed bench_ops_fast.jsonl bench_steps_fast.jsonl
     facts torch torch_ops.jsonl torch_steps.jsonl
     # What is asked for. ROW KIND NAME PYTORCH ACCEPT GOOD STRETCH [WORK]   KIND: speed, of PyTorch's; copy, of the copy's; self, deterministic of
@@ -82,6 +82,7 @@ ROWS
     END {
         peak = fact["timed", "linear_forward_8192x8192_bf16", "rate"] + 0
         if (peak < fact["plain", "linear_forward_8192x8192_bf16", "rate"] + 0) peak = fact["plain", "linear_forward_8192x8192_bf16", "rate"] + 0
+        if (peak < fact["plain", "gemm_8192x8192_bf16_none", "rate"] + 0) peak = fact["plain", "gemm_8192x8192_bf16_none", "rate"] + 0
         copy = fact["plain", "copy", "rate"] + 0
         line("asked for", "timed", "determin.", "share", "PyTorch", "ratio", "accept", "good", "stretch", "reached")
         for (r = 1; r <= rows; r++) {

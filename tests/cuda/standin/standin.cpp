@@ -51,7 +51,7 @@ struct machine {
     standin_count count;
     int64_t fail_at = -1, next = 0;
     int devices = getenv("STANDIN_DEVICES") != nullptr ? atoi(getenv("STANDIN_DEVICES")) : 1;
-    int skip = 0, stall = 0, refuse = 0, open = 0;
+    int skip = getenv("STANDIN_SKIP") != nullptr, stall = 0, refuse = 0, open = 0;
     uint64_t clock = 0;
 };
 machine gpu;

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""A model of a training step on an H200, from counted ops: what the device's ops read, write, multiply and start for one layer of a small GPT-2
+(build/standin/bench_cuda count, nothing computed), scaled to gpt2:124m and gpt2:1558m. Nothing here is measured on a card: rates are estimates.
+
+    python3 tests/cuda/model.py [--check] build/standin/bench_cuda
+
+--check: TAP, with the limits that hold today.
+
+The scale: bytes of activations go with tokens and width, those of weights with width squared, logits with tokens and vocabulary.
+A step's time is the sum over ops of FLOPs / rate + other bytes / copy + launches x gap.
+"""
+import json
+import os
+import subprocess
+import sys
+
+COPY = 4.3e12                   # bytes a second of a copy
+GAP = 1.7e-6                    # seconds from node to node of a graph
+PRODUCTS = {768: 560e12, 1600: 600e12}  # FLOP/s of products of that width
+ATTENTION = {"attention_forward": 150e12, "attention_backward": 102e12}  # head 64, causal, 1,024 tokens
+WIDTH, HEADS, VOCAB, TOKENS = 128, 2, 1000, 256
+X, Y, DX, DY = 1, 2, 4, 8
+STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length, predicted before, goal: thousands of tokens a second
+    "gpt2:124m": (12, 768, 50257, 2, 16, 1024, 219, 520),
+    "gpt2:1558m": (48, 1600, 50257, 8, 4, 1024, 26, 53),
+}
+
+
+def counted(program):
+    model = f"gpt2:layers=1,width={WIDTH},heads={HEADS},vocab={VOCAB},context={TOKENS}"
+    text = subprocess.run([program, "count", model, "1", str(TOKENS), "1"], check=True, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "STANDIN_SKIP": "1"}).stdout
+    return [json.loads(line) for line in text.splitlines()[1:]]
+
+
+def is_head(op):
+    return VOCAB in op["shape"] and (op["op"].startswith("linear") or op["op"] == "cross_entropy")
+
+
+def in_layer(ops):
+    """Of forward and backward of the layer: no head, no embedding, no optimizer, no copies with the host. The final norm is of the head's width and
+    counts with the layer's: two norms of three."""
+    for op in ops:
+        name = op["op"]
+        if is_head(op) or name.split("_")[0] in ("copy", "clear", "embedding", "sum", "adamw", "verdict"):
+            continue
+        if name == "dropout_backward" and not op["bf16"] & Y:
+            continue  # the embedding's
+        share = {"norm_forward": 4 / 5, "norm_backward_input": 2 / 3, "norm_backward_weight": 2 / 3}.get(name, 1)
+        yield op, share
+
+
+def weight_bytes(op):
+    """Bytes that do not go with the tokens: weights read (rounded first), gradients read and written."""
+    if not op["op"].startswith("linear"):
+        return 0.0
+    return 8.0 * op["shape"][1] * op["shape"][2] * op["calls"]
+
+
+def layer_facts(ops):
+    layer = list(in_layer(ops))
+    token = sum(share * (op["bytes"] - weight_bytes(op)) for op, share in layer) / (TOKENS * WIDTH)
+    launches = sum(share * op["launches"] for op, share in layer)
+    weights = sum(op["rounded"] for op, _ in layer)
+    rounded = sum(op["calls"] for op, _ in layer if op["op"].startswith("linear") and
+                  not (op["bf16"] & (DY if "backward" in op["op"] else X)))
+    return token, launches, weights, rounded
+
+
+def seconds(op, d, vocab, tokens, length):
+    """Of this op in one micro-batch."""
+    k, name = d / WIDTH, op["op"]
+    rows = tokens / TOKENS
+    wide = vocab / VOCAB if is_head(op) else k
+    gap = op["launches"] * GAP
+    if name.startswith("linear"):
+        inputs, outputs = op["shape"][1] * k, op["shape"][2] * wide
+        flops = 2.0 * tokens * inputs * outputs * op["calls"]
+        other = 6.0 * inputs * outputs * op["calls"] if op["rounded"] else 0.0
+        if name == "linear_backward_weight" and op["launches"] > op["calls"]:
+            other += tokens * outputs * (2 if op["bf16"] & DY else 4)
+        if is_head(op) and name != "linear_backward_weight":
+            gap *= max(1.0, tokens / 4096)
+        return flops / PRODUCTS[d] + other / COPY + gap
+    if name in ATTENTION:
+        return op["flops"] * rows * k * length / TOKENS / ATTENTION[name] + gap
+    if name == "cross_entropy":
+        return op["bytes"] * rows * wide / COPY + gap
+    return op["bytes"] * rows * k / COPY + gap
+
+
+def step(ops, layers, d, vocab, micro_batches, sequences, length, *_):
+    tokens = sequences * length
+    parts = {"products": 0.0, "attention": 0.0, "head": 0.0, "rest": 0.0}
+    layer = {id(op): share for op, share in in_layer(ops)}
+    for op in ops:
+        name = op["op"]
+        if name.split("_")[0] in ("copy", "clear", "sum", "adamw", "verdict"):
+            continue
+        t = micro_batches * seconds(op, d, vocab, tokens, length)
+        share = layer.get(id(op), 0.0)
+        part = "products" if name.startswith("linear") else "attention" if name in ATTENTION else "rest"
+        if is_head(op):
+            parts["head"] += t
+        else:
+            parts[part] += t * (share * layers + (1 - share))
+    parameters = 12.0 * layers * d * d + vocab * d
+    parts["update"] = parameters * (28 + 4 + 4) / COPY + 16 * layers * GAP * 2
+    return parts, tokens * micro_batches / sum(parts.values())
+
+
+def main():
+    check = "--check" in sys.argv
+    ops = counted([a for a in sys.argv[1:] if not a.startswith("--")][0])
+    token, launches, weights, rounded = layer_facts(ops)
+    rows = [
+        ("bytes a token and layer, of d", token, 664, 230, 345),
+        ("kernels and products a layer", launches, 91, 40, 69),
+        ("activations rounded a layer", rounded, 15, 0, 0),
+        ("weights rounded a layer", weights, 12, 0, 12),
+    ]
+    if not check:
+        print("counted, one layer of GPT-2".ljust(44) + "%10s %10s %10s" % ("now", "before", "goal"))
+        for what, value, before, goal, _ in rows:
+            print(what.ljust(44) + "%10.0f %10.0f %10.0f" % (value, before, goal))
+        print()
+    predicted = []
+    for name, shape in STEPS.items():
+        parts, rate = step(ops, *shape)
+        predicted.append((name, rate))
+        if not check:
+            print(name + ": predicted %.0f thousand tokens/s (before: %d, goal: %d); ms a step: " % (rate / 1e3, shape[6], shape[7]) +
+                  ", ".join("%s %.1f" % (part, 1e3 * t) for part, t in parts.items()))
+    if check:
+        for what, value, _, _, limit in rows:
+            print("%s %s: %.0f, at most %d" % ("ok" if value <= limit + 0.5 else "not ok", what, value, limit))
+        print("1..%d" % len(rows))
+        sys.exit(any(value > limit + 0.5 for _, value, _, _, limit in rows))
+
+
+main()
