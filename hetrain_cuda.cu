@@ -47,10 +47,10 @@ const het_device_iface *het_cuda_device(void);
    the device is another's), and the cudaStream_t of a queue (NULL: of the default queue).
    Threads: any. */
 int32_t het_cuda_ordinal(const het_device *device);
-/* Of a device with HET_CUDA_OPS: what its ops have taken so far, a JSON line for each op and shape with
-   calls, milliseconds, bytes of device memory read and written, floating-point operations, kernels and
-   products started, and matrices rounded to bf16. Writes at most capacity bytes, a 0 at their end;
-   returns the bytes of all lines without it. Threads: the device's. */
+/* Of a device with HET_CUDA_OPS: what its ops have taken, a JSON line for each op and shape: calls,
+   milliseconds, bytes of device memory read and written, FLOPs, kernels and products started,
+   matrices rounded to bf16. Writes at most capacity bytes, a 0 at their end; returns the bytes of
+   all lines without it. Threads: the device's. */
 size_t het_cuda_ops(const het_device *device, char *text, size_t capacity);
 void *het_cuda_stream(const het_device *device, het_queue *queue);
 
@@ -108,7 +108,8 @@ static het_result hetc_launch(void *self, het_queue *queue, const char *name, in
     }
 #ifdef HETC_EMULATED
     standin_enqueue(stream, [=] {
-        emulator_run(grid, dim3(threads), shared, [=] { kernel(arguments...); }, reinterpret_cast<const void *>(kernel));
+        emulator_run(grid, dim3(threads), shared, [=] { kernel(arguments...); },
+                     reinterpret_cast<const void *>(kernel));
     });
 #else
     kernel<<<grid, threads, shared, stream>>>(arguments...);
@@ -343,7 +344,8 @@ HETC_DEVICE void hetc_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 #ifdef HETC_EMULATED
     emulator_mma(d, a, b0, b1);
 #else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
         "r"(b1));
 #endif
@@ -354,7 +356,8 @@ HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b
 #ifdef HETC_EMULATED
     emulator_mma_tf32(d, a, b0, b1);
 #else
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
         "r"(b1));
 #endif
@@ -476,7 +479,6 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(h
     }
 }
 
-typedef void (*hetc_norm_kernel)(het_norm_args);
 enum { HETC_X = HET_BF16_X | HET_BF16_DX, HETC_Y = HET_BF16_Y | HET_BF16_DY };
 
 /* bf16 goes in packs. */
@@ -486,7 +488,7 @@ enum { HETC_X = HET_BF16_X | HET_BF16_DX, HETC_Y = HET_BF16_Y | HET_BF16_DY };
 
 static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
     const int packs = hetc_packs(a->width, a->x, a->y, a->gain);
-    const hetc_norm_kernel norm_forward = HETC_NORM_KERNEL(hetc_norm_forward_kernel, bf16, packs);
+    void (*const norm_forward)(het_norm_args) = HETC_NORM_KERNEL(hetc_norm_forward_kernel, bf16, packs);
     HETC_TRY(hetc_shape(self, "norm_forward", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
                         __LINE__));
     if (a->rows == 0) return HET_OK;
@@ -496,7 +498,7 @@ static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm
 
 static het_result hetc_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
     const int packs = hetc_packs(a->width, a->x, a->dy, a->gain, a->dx);
-    const hetc_norm_kernel norm_backward = HETC_NORM_KERNEL(hetc_norm_backward_input_kernel, bf16, packs);
+    void (*const norm_backward)(het_norm_args) = HETC_NORM_KERNEL(hetc_norm_backward_input_kernel, bf16, packs);
     HETC_TRY(hetc_shape(self, "norm_backward_input", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows,
                         a->width, __LINE__));
     if (a->rows == 0) return HET_OK;
@@ -546,7 +548,8 @@ template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
         const float d = hetc_load<1>(hetc_as<Y>(c.dy) + row * c.pitch + column).v[0];
         sum += d;
         if (c.x != NULL)
-            product += d * ((hetc_load<1>(hetc_as<X>(c.x) + row * c.width + column).v[0] - (c.mean != NULL ? c.mean[row] : 0.0f)) * c.rstd[row]);
+            product += d * ((hetc_load<1>(hetc_as<X>(c.x) + row * c.width + column).v[0] -
+                             (c.mean != NULL ? c.mean[row] : 0.0f)) * c.rstd[row]);
     }
     float *to = c.slot + slot * 2 * c.width + column;
     if (c.of_product.sum != NULL) {
@@ -631,8 +634,8 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
     return HET_OK;
 }
 
-/* Bias of a linear layer: gradient[column] += sum of dy, one term a granule. dy: [rows][width], `pitch`
-   elements from row to row, rows of the view's slice. */
+/* Bias of a linear layer: gradient[column] += sum of dy, one term a granule. dy: [rows][width],
+   `pitch` elements from row to row, rows of the view's slice. */
 static het_result hetc_column_sums(void *self, het_queue *queue, const het_view *view, int64_t rows, int64_t width,
                                    const float *dy, int64_t pitch, int32_t bf16, const het_gradient *gradient,
                                    void *workspace) {
@@ -1296,11 +1299,12 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element
    has one owner and a fixed order of additions: no atomics.
 
-   Heads are padded with zeros to P = 64, 96 or 128 columns; larger ones are refused. Operands that are
-   bf16 are read where they lie; of floats, what is read many times is packed first: k, v and, for the
-   backward, q (times scale) and do become bf16 (or float or tf32). A tile is rows of P elements in shared memory, fetched by cp.async into one of two
-   buffers while the other is used. Its rows lie 16 bytes more than P elements apart, so that 16
-   bytes of 8 neighbouring rows lie in different banks.
+   Heads are padded with zeros to P = 64, 96 or 128 columns; larger ones are refused. Operands
+   that are bf16 are read where they lie; of floats, what is read many times is packed first: k,
+   v and, for the backward, q (times scale) and do become bf16 (or float or tf32). A tile is rows
+   of P elements in shared memory, fetched by cp.async into one of two buffers while the other is
+   used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring
+   rows lie in different banks.
 
    A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2),
    column 8 n + 2 (lane % 4) + e % 2, which is the layout of mma m16n8k16 and m16n8k8; the float
@@ -1375,7 +1379,7 @@ template <class E, int P> HETC_DEVICE E *hetc_chunk(E *tile, int row, int chunk)
     return tile + row * hetc_tile<E, P>::PITCH + chunk * hetc_tile<E, P>::CHUNK;
 }
 
-/* x, which the compiler takes for new: what follows from it is made again each time, not kept in registers. */
+/* x, new to the compiler: what follows from it is made again each time, not kept in registers. */
 HETC_DEVICE int hetc_again(int x) {
 #ifndef HETC_EMULATED
     asm volatile("" : "+r"(x));
@@ -1607,8 +1611,8 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
     }
 }
 
-/* exp(s - m), with the shift of m made beforehand; factor: scale log2 e, of what scores lack. -infinity (nothing seen yet) shifts by
-   nothing. */
+/* exp(s - m), with the shift of m made beforehand; factor: scale log2 e, of what scores lack.
+   -infinity (nothing seen yet) shifts by nothing. */
 template <class E> HETC_DEVICE float hetc_shift(float m, float factor) {
     return m == -INFINITY ? 0.0f : hetc_kind<E>::TENSOR ? m * factor : m;
 }
@@ -1616,10 +1620,11 @@ template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift, floa
     return hetc_kind<E>::TENSOR ? hetc_exp2(fmaf(s, factor, -shift)) : expf(s - shift);
 }
 
-/* Row lane / 4 + 8 r of a warp's accumulators into memory, from element `at` of `array` on: columns of a
-   head of `size`, times `scale`. bf16: as that; else add: on what is there. */
-template <int P> HETC_DEVICE void hetc_rows_put(float *array, int64_t at, bool bf16, const hetc_accumulator<P> &x, int r, int size, float scale,
-                                                bool add) {
+/* Row lane / 4 + 8 r of a warp's accumulators into memory, from element `at` of `array` on: columns
+   of a head of `size`, times `scale`. bf16: as that; else add: on what is there. */
+template <int P>
+HETC_DEVICE void hetc_rows_put(float *array, int64_t at, bool bf16, const hetc_accumulator<P> &x, int r, int size,
+                               float scale, bool add) {
     const int column = hetc_lane() % 4 * 2;
     float *const to = array + at;
     const bool pairs = size % 2 == 0 && (reinterpret_cast<uintptr_t>(to) & 7) == 0;
@@ -1854,7 +1859,8 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
 /* dk += dS^T (scale q), dv += P^T do: rows are keys, columns queries; the heads of the group one
    after the other. */
 template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS, sizeof(E) == 4 ? 1 : P == 64 ? 3 : 0) hetc_attention_keys_kernel(hetc_attention<E> t) {
+static __global__ void __launch_bounds__(2 * ROWS, sizeof(E) == 4 ? 1 : P == 64 ? 3 : 0)
+hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
@@ -2568,7 +2574,7 @@ typedef struct hetc_product_key {
     int64_t m, n, k, lda, ldb, ldd;
     int32_t transpose_a, transpose_b; /* cublasOperation_t */
     int32_t bf16, bf16_d, bias;       /* of a and b; of d, aux and bias. bias: its alignment, 0: none */
-    int32_t align_a, align_b, align_d; /* bytes: the largest power of two up to 64, the core's alignment, that divides the address */
+    int32_t align_a, align_b, align_d; /* bytes: the largest power of two that divides it, 64 at most */
     int32_t gelu;                     /* hetc_gelu */
     int32_t used;
 } hetc_product_key;
@@ -3027,7 +3033,8 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
         const int64_t pitch = hetc_part_pitch(part);
-        HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, pitch, dy, &job.dy, &job.dy_pitch));
+        HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, pitch, dy, &job.dy,
+                              &job.dy_pitch));
         HETC_TRY(hetc_weight_part(&job, part, term));
         HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
                                   sums));
@@ -3182,7 +3189,9 @@ static het_result hetc_op(void *self, het_queue *queue, const het_op *op) {
 
 /* ---- HET_CUDA_OPS ---- */
 
-static double hetc_area(int64_t rows, int64_t columns) { return static_cast<double>(rows) * static_cast<double>(columns); }
+static double hetc_area(int64_t rows, int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+}
 
 /* Bytes an element of what HET_BF16_* names. */
 static double hetc_bytes_of(const het_op *op, int32_t which) { return (op->bf16 & which) != 0 ? 2.0 : 4.0; }
@@ -3201,15 +3210,15 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
             bias += hetc_area(a->rows, a->part[p].out) * hetc_bytes_of(op, HET_BF16_DY);
     }
     const double x = hetc_area(a->rows, a->in), y = hetc_area(a->rows, out), weight = hetc_area(a->in, out);
-    w->shape[1] = a->in;
-    w->shape[2] = out;
+    w->shape[0] = a->rows, w->shape[1] = a->in, w->shape[2] = out;
     w->flops = 2.0 * x * static_cast<double>(out);
     if (kind == HET_OP_LINEAR_FORWARD)
         w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) + weight * hetc_operand_bytes(op, 0, a->compute) +
             y * hetc_bytes_of(op, HET_BF16_Y);
     else if (kind == HET_OP_LINEAR_BACKWARD_INPUT) /* each part but the first reads what is there */
-        w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) + weight * hetc_operand_bytes(op, 0, a->compute) +
-            x * static_cast<double>(2 * a->parts - 1) * hetc_bytes_of(op, HET_BF16_DX);
+        w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) +
+            weight * hetc_operand_bytes(op, 0, a->compute) + x * static_cast<double>(2 * a->parts - 1) *
+            hetc_bytes_of(op, HET_BF16_DX);
     else
         w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) * static_cast<double>(
             (op->bf16 & HET_BF16_X) != 0 ? a->parts : 1) + y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) +
@@ -3219,13 +3228,14 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
 /* Causal attention does half of each sequence's square. */
 static void hetc_attention_work(const het_op *op, const het_attention_args *a, int backward, hetc_work *w) {
     const het_view *view = a->view;
-    const double q = hetc_area(w->shape[0] * a->heads, a->head_size), k = hetc_area(w->shape[0] * a->kv_heads, a->head_size);
-    const double element = hetc_bytes_of(op, HET_BF16_X), pack = a->compute == HET_BF16 && element > 2.0 ? 8.0 : 0.0;
+    const double q = hetc_area(w->shape[0] * a->heads, a->head_size),
+                 k = hetc_area(w->shape[0] * a->kv_heads, a->head_size),
+                 element = hetc_bytes_of(op, HET_BF16_X), pack = a->compute == HET_BF16 && element > 2.0 ? 8.0 : 0.0;
     w->shape[1] = a->heads;
     w->shape[2] = a->head_size;
     for (int64_t s = 0; s < view->sequences; s++) {
         const int64_t length = view->host_sequence_start[s + 1] - view->host_sequence_start[s];
-        w->flops += hetc_area(length, length) * static_cast<double>(a->heads * a->head_size) * (a->causal ? 2.0 : 4.0);
+        w->flops += hetc_area(length, length * a->heads * a->head_size) * (a->causal ? 2.0 : 4.0);
     }
     if (backward) w->flops *= 2.5;
     w->bytes = backward ? (6.0 * q + 5.0 * k) * element + (q + k) * (element + pack) * 2.0 : 2.0 * q * element +
@@ -3234,70 +3244,57 @@ static void hetc_attention_work(const het_op *op, const het_attention_args *a, i
 
 /* Shape, bytes and FLOPs of one call. Bytes: each operand once for every kernel that goes over it. */
 static void hetc_op_work(const het_op *op, hetc_work *w) {
-    const double x = hetc_bytes_of(op, HET_BF16_X), y = hetc_bytes_of(op, HET_BF16_Y), dx = hetc_bytes_of(op, HET_BF16_DX),
-                 dy = hetc_bytes_of(op, HET_BF16_DY);
+    const double x = hetc_bytes_of(op, HET_BF16_X), y = hetc_bytes_of(op, HET_BF16_Y),
+                 dx = hetc_bytes_of(op, HET_BF16_DX), dy = hetc_bytes_of(op, HET_BF16_DY);
     double area = 0.0;
     memset(w, 0, sizeof *w);
     w->kind = op->kind;
     w->bf16 = op->bf16;
-    w->calls = 1;
     switch (op->kind) {
     case HET_OP_NORM_FORWARD: case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD_WEIGHT:
         w->shape[0] = op->u.norm.rows, w->shape[1] = op->u.norm.width;
         area = hetc_area(op->u.norm.rows, op->u.norm.width);
         w->bytes = area * (op->kind == HET_OP_NORM_FORWARD ? x + y : op->kind == HET_OP_NORM_BACKWARD_WEIGHT ? x + dy :
-            x + dy + dx + (op->u.norm.residual != nullptr ? 4.0 : 0.0));
-        break;
+            x + dy + dx + (op->u.norm.residual != nullptr ? 4.0 : 0.0)); break;
     case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT: case HET_OP_LINEAR_BACKWARD_WEIGHT:
-        w->shape[0] = op->u.linear.rows;
-        hetc_linear_work(op, &op->u.linear, op->kind, w);
-        break;
+        hetc_linear_work(op, &op->u.linear, op->kind, w); break;
     case HET_OP_LINEAR_ACTIVATION_FORWARD: case HET_OP_LINEAR_ACTIVATION_BACKWARD:
-        w->shape[0] = op->u.linear_activation.linear.rows; /* as if it were one product: what it is taken of besides */
         hetc_linear_work(op, &op->u.linear_activation.linear, op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ?
                          HET_OP_LINEAR_FORWARD : HET_OP_LINEAR_BACKWARD_INPUT, w);
         w->bytes += static_cast<double>(op->u.linear_activation.activation.count) *
-            (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ? y : dx);
-        break;
+            (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ? y : dx); break;
     case HET_OP_ROTARY_FORWARD: case HET_OP_ROTARY_BACKWARD:
         w->shape[0] = op->u.rotary.rows, w->shape[1] = op->u.rotary.heads * op->u.rotary.head_size;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y);
-        break;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y); break;
     case HET_OP_ATTENTION_FORWARD: case HET_OP_ATTENTION_BACKWARD:
         w->shape[0] = op->u.attention.view->row_end - op->u.attention.view->row_begin;
-        hetc_attention_work(op, &op->u.attention, op->kind == HET_OP_ATTENTION_BACKWARD, w);
-        break;
+        hetc_attention_work(op, &op->u.attention, op->kind == HET_OP_ATTENTION_BACKWARD, w); break;
     case HET_OP_ACTIVATION_FORWARD: case HET_OP_ACTIVATION_BACKWARD:
         w->shape[0] = op->u.activation.count;
         w->bytes = static_cast<double>(w->shape[0]) * (op->u.activation.kind == HET_SWIGLU ? 2.0 : 1.0) *
-            (op->kind == HET_OP_ACTIVATION_FORWARD ? x + y : x + dx) + static_cast<double>(w->shape[0]) * dy;
-        break;
+            (op->kind == HET_OP_ACTIVATION_FORWARD ? x + y : x + dx) + static_cast<double>(w->shape[0]) * dy; break;
     case HET_OP_EMBEDDING_FORWARD: case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
         w->shape[0] = op->u.embedding.rows, w->shape[1] = op->u.embedding.width;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->kind == HET_OP_EMBEDDING_FORWARD ? 12.0 : 24.0);
-        break;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->kind == HET_OP_EMBEDDING_FORWARD ? 12.0 : 24.0); break;
     case HET_OP_DROPOUT_FORWARD: case HET_OP_DROPOUT_BACKWARD:
         w->shape[0] = op->u.dropout.rows, w->shape[1] = op->u.dropout.width;
         w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y +
-            (op->kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0));
-        break;
+            (op->kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0)); break;
     case HET_OP_CROSS_ENTROPY: /* read twice, written once */
         w->shape[0] = op->u.cross_entropy.rows, w->shape[1] = op->u.cross_entropy.vocab;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->u.cross_entropy.gradient ? 8.0 + dx : 4.0);
-        break;
-    case HET_OP_SUM_SQUARES: w->shape[0] = op->u.sum_squares.count, w->bytes = 4.0 * static_cast<double>(w->shape[0]); break;
-    case HET_OP_ADAMW: w->shape[0] = op->u.adamw.count, w->bytes = 28.0 * static_cast<double>(w->shape[0]); break;
-    case HET_OP_ADD: w->shape[0] = op->u.elements.count, w->bytes = 12.0 * static_cast<double>(w->shape[0]); break;
-    case HET_OP_SCALE: w->shape[0] = op->u.elements.count, w->bytes = 8.0 * static_cast<double>(w->shape[0]); break;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->u.cross_entropy.gradient ? 8.0 + dx : 4.0); break;
+    case HET_OP_SUM_SQUARES: w->shape[0] = op->u.sum_squares.count, w->bytes = hetc_area(w->shape[0], 4); break;
+    case HET_OP_ADAMW: w->shape[0] = op->u.adamw.count, w->bytes = hetc_area(w->shape[0], 28); break;
+    case HET_OP_ADD: w->shape[0] = op->u.elements.count, w->bytes = hetc_area(w->shape[0], 12); break;
+    case HET_OP_SCALE: w->shape[0] = op->u.elements.count, w->bytes = hetc_area(w->shape[0], 8); break;
     case HET_OP_COPY: case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_CLEAR:
         w->shape[0] = static_cast<int64_t>(op->u.copy.size);
-        w->bytes = (op->kind == HET_OP_COPY ? 2.0 : 1.0) * static_cast<double>(op->u.copy.size);
-        break;
+        w->bytes = (op->kind == HET_OP_COPY ? 2.0 : 1.0) * static_cast<double>(op->u.copy.size); break;
     default: break;
     }
 }
 
-/* Runs one op alone, from event to event, and adds it up. */
+/* One op alone, from event to event. */
 static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) {
     hetc_device *device = hetc_self(self);
     const cudaStream_t stream = hetc_queue_of(self, queue)->stream;
@@ -3317,7 +3314,6 @@ static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) 
     if (w == device->work + device->works) {
         device->works++;
         *w = one;
-        w->calls = 0;
         w->bytes = w->flops = 0.0;
     }
     w->calls++;
@@ -3339,7 +3335,8 @@ extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capa
         "linear_backward_weight", "linear_activation_forward", "linear_activation_backward", "rotary_forward",
         "rotary_backward", "attention_forward", "attention_backward", "activation_forward", "activation_backward",
         "embedding_forward", "embedding_backward_weight", "dropout_forward", "dropout_backward", "cross_entropy",
-        "accumulate", "sum_squares", "verdict", "adamw", "normal", "add", "scale", "copy_in", "copy_out", "copy", "clear"
+        "accumulate", "sum_squares", "verdict", "adamw", "muon_momentum", "muon_update", "normal", "add", "scale",
+        "copy_in", "copy_out", "copy", "clear"
     };
     const hetc_device *d = hetc_self(device->self);
     size_t used = 0;
@@ -3347,12 +3344,11 @@ extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capa
     for (int64_t i = 0; d->work != nullptr && i < d->works; i++) {
         const hetc_work *w = &d->work[i];
         char line[400];
+        const long long shape[3] = { w->shape[0], w->shape[1], w->shape[2] }, calls = w->calls, launches = w->launches;
         const int length = snprintf(line, sizeof line,
             "{\"op\":\"%s\",\"bf16\":%d,\"shape\":[%lld,%lld,%lld],\"calls\":%lld,\"ms\":%.6g,\"bytes\":%.9g,"
-            "\"flops\":%.9g,\"launches\":%lld,\"rounded\":%lld}\n", names[w->kind], static_cast<int>(w->bf16),
-            static_cast<long long>(w->shape[0]), static_cast<long long>(w->shape[1]), static_cast<long long>(w->shape[2]),
-            static_cast<long long>(w->calls), w->ms, w->bytes, w->flops, static_cast<long long>(w->launches),
-            static_cast<long long>(w->rounded));
+            "\"flops\":%.9g,\"launches\":%lld,\"rounded\":%lld}\n", names[w->kind], (int)w->bf16, shape[0], shape[1],
+            shape[2], calls, w->ms, w->bytes, w->flops, launches, (long long)w->rounded);
         if (used + static_cast<size_t>(length) < capacity) memcpy(text + used, line, static_cast<size_t>(length) + 1);
         used += static_cast<size_t>(length);
     }
