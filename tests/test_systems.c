@@ -441,6 +441,118 @@ static void row_1_7(void **state)
     support_run_end(&run);
 }
 
+/* DynaPipe: samples whose lengths are like FLAN's, most short and some long, through a pipeline of three. Micro-batches of het_pack, against the
+   packing that is usual: rows of the longest length, each one sequence to attention, filled up. */
+enum { FLAN = 32, FLAN_LONGEST = 640, FLAN_ROOM = 40 };
+typedef struct flan { support_batch *built; het_batch list[FLAN_ROOM]; int64_t count, tokens; } flan;
+
+static void flan_end(flan *f)
+{
+    int i;
+    for (i = 0; i < FLAN_ROOM; i++) support_batch_end(&f->built[i]);
+    free(f->built);
+}
+
+static void flan_start(flan *f)
+{
+    int i;
+    memset(f, 0, sizeof *f);
+    f->built = support_alloc(FLAN_ROOM, sizeof *f->built);
+    for (i = 0; i < FLAN_ROOM; i++) support_batch_start(&f->built[i]);
+}
+
+/* Least seconds of a step, and its loss; gradients stay in *ctx. */
+static double flan_seconds(het_ctx *ctx, const flan *f, double *loss)
+{
+    double least = 1e30;
+    int i;
+    for (i = 0; i < 4; i++) {
+        het_step_info info;
+        const double begin = now(NULL);
+        support_expect(het_gradients(ctx, f->list, f->count, &info), HET_OK, het_last_error(ctx), "", "het_gradients", __LINE__);
+        least = fmin(least, now(NULL) - begin);
+        *loss = info.loss;
+    }
+    return least;
+}
+
+static void row_1_1(void **state)
+{
+    int64_t length[FLAN], i, filled = 0, real = 0;
+    uint64_t seed = 11;
+    het_pack_desc desc;
+    het_packing *packing = NULL;
+    het_stage_cost cost[3];
+    het_costs costs;
+    het_error error;
+    support_run run;
+    support_batch padded;
+    flan packed, usual;
+    het_ctx *ctx, *one;
+    double seconds[2], loss[3], worst;
+    (void)state;
+    start(&run, HET_LLAMA, 1, "8", 3);
+    run.desc.model.context = FLAN_LONGEST;
+    run.desc.limits.max_tokens = 2 * FLAN_LONGEST, run.desc.limits.max_sequences = FLAN, run.desc.limits.max_micro_batches = FLAN_ROOM;
+    for (i = 0; i < 3; i++) run.device[i].speed = 0.25;
+    support_run_plan(&run, "pp:0-2|3-4|5-7", "1f1b", 1);
+    for (i = 0; i < FLAN; i++) { /* log-normal: median 60, sigma 1.1 */
+        double normal = 0;
+        int k;
+        for (k = 0; k < 12; k++) normal += 0.5 * support_uniform(&seed);
+        length[i] = (int64_t)fmin(FLAN_LONGEST, fmax(4, 60 * exp(1.1 * normal)));
+        real += length[i];
+    }
+    memset(&desc, 0, sizeof desc), memset(&costs, 0, sizeof costs), memset(cost, 0, sizeof cost);
+    for (i = 0; i < 3; i++) {
+        cost[i].forward.token = 1e-5, cost[i].backward.token = 2e-5;
+        cost[i].forward.pair = 1e-7, cost[i].backward.pair = 2e-7;
+    }
+    costs.stage = cost;
+    desc.plan = run.plan, desc.costs = &costs, desc.granules = FLAN, desc.tokens = length;
+    desc.max_tokens = 2 * FLAN_LONGEST, desc.max_micro_batches = FLAN_ROOM;
+    EXPECT_ERROR(het_pack(&desc, &packing, &error), HET_OK, error.text, "");
+    flan_start(&packed), flan_start(&usual);
+    for (packed.count = 0; packed.count < packing->micro_batches; packed.count++) {
+        support_batch *b = &packed.built[packed.count];
+        for (i = packing->start[packed.count]; i < packing->start[packed.count + 1]; i++)
+            support_batch_sequence(b, length[packing->order[i]], run.desc.model.vocab, packing->order[i], (uint64_t)packing->order[i]);
+        packed.list[packed.count] = b->batch;
+    }
+    support_batch_start(&padded);
+    for (i = 0; i < FLAN; i++) { /* next fit; what is left of a row is filled with tokens of weight 0 */
+        if (usual.count == 0 || filled + length[i] > FLAN_LONGEST) usual.count++, filled = 0;
+        filled += length[i];
+    }
+    for (i = 0; i < usual.count; i++) {
+        support_batch_sequence(&usual.built[i], FLAN_LONGEST, run.desc.model.vocab, i, (uint64_t)i);
+        usual.list[i] = usual.built[i].batch;
+    }
+    for (i = 0; i < FLAN; i++) { /* every sample padded to the longest one */
+        int64_t t;
+        support_batch_sequence(&padded, FLAN_LONGEST, run.desc.model.vocab, i, (uint64_t)i);
+        for (t = length[i]; t < FLAN_LONGEST; t++) padded.weight[i * FLAN_LONGEST + t] = 0;
+    }
+    ctx = support_create(&run.desc);
+    seconds[1] = flan_seconds(ctx, &usual, &loss[1]);
+    seconds[0] = flan_seconds(ctx, &packed, &loss[0]);
+    support_run_ranks(&run, 1);
+    run.device[0].speed = 1;
+    run.desc.layout.plan = NULL;
+    run.desc.limits.max_tokens = FLAN * FLAN_LONGEST, run.desc.limits.max_micro_batches = 1;
+    one = support_create(&run.desc);
+    EXPECT_OK(het_gradients(one, &padded.batch, 1, NULL));
+    worst = worst_difference(one, ctx, HET_GRADIENT);
+    met(worst < 1e-5 && seconds[0] < seconds[1], "%d samples of 4 to %d tokens (%d in all) in %d micro-batches of unlike shapes: %.0f real tokens a second; in %d "
+        "packed rows: %.0f; gradients differ from padded samples' by %.0e", FLAN, FLAN_LONGEST, (int)real, (int)packed.count, (double)real / seconds[0],
+        (int)usual.count, (double)real / seconds[1], worst);
+    support_batch_end(&padded);
+    flan_end(&packed), flan_end(&usual);
+    het_packing_free(packing);
+    het_destroy(ctx), het_destroy(one);
+    support_run_end(&run);
+}
+
 /* TeraPipe: lengths of slices by dynamic programming, against all ways to cut; a pipeline of unequal slices, against one rank. */
 static double cut_seconds(const het_cost *cost, int64_t granules, int64_t tokens, int64_t stages, unsigned cuts)
 {
@@ -896,7 +1008,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_1_3), cmocka_unit_test(row_3_21), cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3), cmocka_unit_test(row_3_21), cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
 
 int main(int argc, char **argv)
 {
