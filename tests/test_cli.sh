@@ -40,7 +40,7 @@ same() { # same NAME A B: two files
 "$programs/train" --help > help
 "$programs/train" -h > brief
 same '-h is --help' brief help
-for program in train generate evaluate merge convert inspect plan tokenize; do
+for program in train generate evaluate merge convert inspect plan tokenize advise; do
     "$programs/$program" --help > help
     long=$(awk 'length($0) > 100' help)
     grep -q '^  --version ' help && grep -q '^[A-Z].*:$' help && [ -z "$long" ]
@@ -224,6 +224,21 @@ report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash'
 report "$([ "$(grep -c '"event":"replan"' changes.jsonl)" = 3 ] && [ "$(grep -c '^replan  ' out)" = 3 ]; echo $?)" 'and says when' "$(grep replan out)"
 refuses '--replan|0:pp|STEP' train --data text --replan 0:pp "${tiny[@]}"
 refuses '--slow|2:1@7|0.001' train --data text --devices cpu:1,cpu:1 --slow 2:1@7 "${tiny[@]}"
+accepts 'the same run beside a link that becomes slow' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1 --plan pp --links 0-1:1us \
+    --slow 8:1-0:2ms:1G,15:0-1:0 "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+refuses '--slow|2:0-1:5ms|no such link' train --data text --devices cpu:1,cpu:1 --slow 2:0-1:5ms "${tiny[@]}"
+refuses '--adapt-shares|without --adapt' train --data text --devices cpu:1,cpu:1 --adapt-shares "${tiny[@]}"
+for loaders in 0 5; do
+    accepts "the same run with $loaders threads that read ahead" train --data text --steps 20 --hash --quiet --devices cpu:1 --loaders $loaders --log loaded.jsonl "${tiny[@]}"
+    report "$([ "$first" = "$(grep '^weights' out)" ] && [ "$(grep -c '"data_wait_share":' loaded.jsonl)" = 20 ]; echo $?)" 'has the same hash, and logs what it waited' "$(cat out)"
+done
+accepts 'a batch that grows with the ranks' train --data text --steps 2 --hash --devices cpu:1,cpu:1,cpu:1 --scaling weak --micro-batches 2 --log weak.jsonl "${tiny[@]}"
+report "$(grep -q '^scaling  weak: 6 micro-batches a step in place of 2, for 3 ranks$' out && grep -q '"weak_scaling_from_micro_batches":2' weak.jsonl; echo $?)" 'says so' "$(cat out)"
+weak=$(grep '^weights' out)
+accepts 'is that of one rank with so many' train --data text --steps 2 --hash --devices cpu:1 --micro-batches 6 "${tiny[@]}"
+report "$([ "$weak" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$weak" "$(cat out)"
+refuses '--scaling weak|65536' train --data text --devices cpu:1,cpu:1 --scaling weak --micro-batches 40000 "${tiny[@]}"
 refuses '--slow|2:2@1|below 2' train --data text --devices cpu:1,cpu:1 --slow 2:2@1 "${tiny[@]}"
 accepts 'the same run on the best plan for a fast and a slow rank' train --data text --steps 20 --hash --devices cpu:1,cpu:1@0.4 --granule 1 --plan auto \
     --save-profile profile.json --save-plan auto.json "${tiny[@]}"

@@ -360,11 +360,49 @@ static void memory_runs_out(void **state)
     assert_int_equal(k, 1); /* one block */
 }
 
+/* Places of ranks: what talks most lies together; devices that differ stay where they are; 27 ranks by exchanges. Brute force: test_systems 3.21. */
+static void ranks_that_talk_lie_together(void **state)
+{
+    static const char pairs[] = "{\"members\":[{\"count\":2,\"members\":[{\"device\":\"a\",\"count\":2}]}]}";
+    static const char unlike[] = "{\"members\":[{\"count\":2,\"members\":[{\"device\":\"a\"},{\"device\":\"b\"}]}]}";
+    static const char nine[] = "{\"members\":[{\"count\":9,\"members\":[{\"device\":\"a\",\"count\":3}]}]}";
+    const int64_t start[3] = { 0, 2, 4 }, rank[4] = { 0, 2, 1, 3 };
+    int64_t starts[10], ranks[27], device[27], i;
+    double weight[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, spread;
+    het_blocks talk = { 2, NULL, NULL };
+    het_cluster *c = NULL;
+    het_error error;
+    (void)state;
+    talk.start = start, talk.unit = rank;
+    EXPECT_OK(het_cluster_read(pairs, strlen(pairs), NULL, &c, &error));
+    EXPECT_OK(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error));
+    assert_true(spread == 0 && device[0] / 2 == device[2] / 2 && device[1] / 2 == device[3] / 2);
+    EXPECT_ERROR(het_cluster_place(c, &talk, NULL, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "NULL");
+    weight[1] = -1;
+    EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "weight 1 is -1");
+    weight[1] = 1, c->ranks = 3;
+    EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error), HET_ERR_INVALID, error.text, "rank 3 of 3");
+    c->ranks = 4;
+    het_cluster_free(c);
+    EXPECT_OK(het_cluster_read(unlike, strlen(unlike), NULL, &c, &error)); /* a and b in each pair: 0 and 2 are both a */
+    EXPECT_OK(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error));
+    assert_true(spread == 4 && device[0] % 2 == 0 && device[1] % 2 == 1);
+    het_cluster_free(c);
+    EXPECT_OK(het_cluster_read(nine, strlen(nine), NULL, &c, &error));
+    for (i = 0; i < 27; i++) starts[i / 3] = i / 3 * 3, ranks[i] = i / 3 + i % 3 * 9; /* each set is spread over three groups */
+    starts[9] = 27;
+    talk.count = 9, talk.start = starts, talk.unit = ranks;
+    EXPECT_OK(het_cluster_place(c, &talk, weight, 0, 0, NULL, device, &spread, &error));
+    if (spread > 0) fail_msg("27 ranks: spread %g", spread);
+    het_cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_within_groups), cmocka_unit_test(written_and_read), cmocka_unit_test(flat), cmocka_unit_test(any_order),
         cmocka_unit_test(not_writable), cmocka_unit_test(broken_files), cmocka_unit_test(damaged_files), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(ranks_that_talk_lie_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

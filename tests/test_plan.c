@@ -1517,13 +1517,32 @@ static void large(void **state)
     free(peak);
 }
 
+/* Lengths of slices: what is refused, and a case by hand. Brute force: test_systems 1.3. */
+static void lengths_of_slices(void **state)
+{
+    het_cost cost = { 0, 1, 0 };
+    int64_t length[4], slices;
+    double seconds;
+    het_error error;
+    (void)state;
+    EXPECT_OK(het_slice_lengths(&cost, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error)); /* 4 slices of 1: 4 + 2 */
+    assert_true(slices == 4 && seconds == 6);
+    cost.base = 10; /* 14 + 2 14 in one; 24 + 2 12 in two alike: one */
+    EXPECT_OK(het_slice_lengths(&cost, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error));
+    assert_true(slices == 1 && length[0] == 4 && seconds == 42);
+    EXPECT_ERROR(het_slice_lengths(&cost, 0, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "0 granules|4096");
+    EXPECT_ERROR(het_slice_lengths(NULL, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "NULL");
+    cost.pair = -1;
+    EXPECT_ERROR(het_slice_lengths(&cost, 4, 1, 3, 4, NULL, length, &slices, &seconds, &error), HET_ERR_INVALID, error.text, "-1");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json),           cmocka_unit_test(numbers),       cmocka_unit_test(shortest),     cmocka_unit_test(shorthands),
         cmocka_unit_test(plan_errors),    cmocka_unit_test(pytorch),       cmocka_unit_test(texts),        cmocka_unit_test(text_errors),
         cmocka_unit_test(check_errors),   cmocka_unit_test(wrong_structs), cmocka_unit_test(completed),    cmocka_unit_test(peaks),
-        cmocka_unit_test(random_schedules), cmocka_unit_test(damaged),     cmocka_unit_test(no_memory),    cmocka_unit_test(writers),
+        cmocka_unit_test(random_schedules), cmocka_unit_test(damaged),     cmocka_unit_test(no_memory),    cmocka_unit_test(writers), cmocka_unit_test(lengths_of_slices),
         cmocka_unit_test(large),
     };
     if (argc > 1) folder = argv[1];

@@ -15,10 +15,10 @@ latency) # CrossPipe's and SpanTrain's case: ten times the latency between two s
     [ -n "$said" ] || short "no other plan was taken: steps of $fast, $slow, $after ms"
     is "$best / $after >= 0.8" || short "steps of $fast ms, $slow ms at ten times the latency, $after ms after $said; $best ms where the latency was known"
     works "steps of $fast ms, $slow ms at ten times the latency, $after ms with another plan ($said), $best ms where the latency was known; one device's weights" ;;
-bandwidth) # from data parallelism to a pipeline and back: two micro-batches, so that a pipeline is idle for a third where links are fast
-    T+=(--sequences 4 --micro-batches 2 --granule 4)
+bandwidth) # from data parallelism to a pipeline and back: two micro-batches in 1f1b, so that a pipeline is idle for a third where links are fast
+    T+=(--sequences 4 --micro-batches 2 --granule 4 --schedule 1f1b)
     does one train "${T[@]}" --steps 56 --devices cpu:2
-    does moved train "${T[@]}" --steps 56 --devices cpu:1@0.1,cpu:1@0.1 --links 0-1:1ms:400M --plan dp --adapt 2 --slow 12:0-1:1ms:4M,34:0-1:1ms:400M --log moved.jsonl
+    does moved train "${T[@]}" --steps 56 --devices cpu:1@0.1,cpu:1@0.1 --links 0-1:50us:400M --plan dp --adapt 2 --slow 12:0-1:50us:4M,34:0-1:50us:400M --log moved.jsonl
     plans=$(grep '"event":"replan"' moved.jsonl | sed 's/.*"before_step":\([0-9]*\),.*"schedule":"\([^"]*\)","why":"\([^"]*\).*/before step \1: \3/' | cut -c1-150 | paste -sd ';')
     [ "$(hash_of one)" = "$(hash_of moved)" ] || short 'other weights than one device'
     grep '"event":"replan"' moved.jsonl | grep -q '1 pipelines' || short "no pipeline was taken: $plans"
