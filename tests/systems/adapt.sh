@@ -19,7 +19,7 @@ bandwidth) # from data parallelism to a pipeline and back: two micro-batches in 
     T+=(--sequences 4 --micro-batches 2 --granule 4 --schedule 1f1b)
     does one train "${T[@]}" --steps 56 --devices cpu:2
     does moved train "${T[@]}" --steps 56 --devices cpu:1@0.1,cpu:1@0.1 --links 0-1:50us:400M --plan dp --adapt 2 --slow 12:0-1:50us:4M,34:0-1:50us:400M --log moved.jsonl
-    plans=$(grep '"event":"replan"' moved.jsonl | sed 's/.*"before_step":\([0-9]*\),.*"schedule":"\([^"]*\)","why":"\([^"]*\).*/before step \1: \3/' | cut -c1-150 | paste -sd ';')
+    plans=$(grep '"event":"replan"' moved.jsonl | sed 's/.*"before_step":\([0-9]*\),.*; \(a step of [^"]*\)".*/before step \1: \2/' | paste -sd ';' | sed 's/;/; /g')
     [ "$(hash_of one)" = "$(hash_of moved)" ] || short 'other weights than one device'
     grep '"event":"replan"' moved.jsonl | grep -q '1 pipelines' || short "no pipeline was taken: $plans"
     grep '"event":"replan"' moved.jsonl | tail -n 1 | grep -q '2 pipelines, 2 stages' || short "data parallelism did not come back: $plans"
