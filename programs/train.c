@@ -125,7 +125,7 @@ static const option options[] = {
     { "--profile", "FILE,...", OPTION_TEXT, AT(profile), FOUND, 0,
      "what units cost, for --plan auto and --adapt; default: measured first, some seconds" },
     { "--plan-seconds", "X", OPTION_REAL, AT(plan_seconds), 0.01, 1e6, "how long to look for a plan" },
-    { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), OWN, 0, "writes the plan as JSON" },
+    { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), FOUND, 0, "writes the plan as JSON" },
     { "--save-profile", "FILE", OPTION_TEXT, AT(save_profile), FOUND, 0, "measures the devices for this model first, and writes what units cost" },
     OPTION_TITLE("Results and checkpoints"),
     { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0,
@@ -1517,6 +1517,8 @@ static int configure_change(job *j, const char *option_name, const char *list, c
     c = &grown[j->changes];
     if (!parse_change(item, length, c, &rest))
         return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:", option_name, list, (int)length, item);
+    if (c->step > j->set.steps)
+        return fail(BAD_INPUT, "%s %s: %.*s: the run ends with step %lld", option_name, list, (int)length, item, (long long)j->set.steps);
     left = length - (size_t)(rest - item);
     if (strcmp(option_name, "--slow") == 0 && layout_link(rest, left, &c->link)) {
         const het_link *l = j->ranks.link, *end = l + j->ranks.links;
@@ -1943,7 +1945,14 @@ static int finish(job *j) {
     return 0;
 }
 
-/* Process 0: what it is to write can be written, and is nothing that it reads. */
+/* One file for two: the second would replace what the first has written there. What is written in place takes both. */
+static int one_target(const char *a, const char *b) {
+    struct stat about;
+    if (a == NULL || b == NULL || (stat(a, &about) == 0 && is_in_place(&about))) return 0;
+    return strcmp(a, b) == 0 || same_file(a, b);
+}
+
+/* Process 0: what it is to write can be written, and is nothing that it reads, or writes already. */
 static int check_targets(const job *j) {
     const settings *s = &j->set;
     const char *const names[] = { "--log", "--save-plan", "--save-profile", "--trace", "--timeline" };
@@ -1955,6 +1964,8 @@ static int check_targets(const job *j) {
         if (i > 0) status = target_check(names[i], paths[i]); /* the log is no file that is whole or not there */
         for (k = 0; k < 5 && status == 0; k++)
             if (same_file(paths[i], reads[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], read_names[k]);
+        for (k = 0; k < i && status == 0; k++)
+            if (one_target(paths[i], paths[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], names[k]);
     }
     return status;
 }

@@ -223,6 +223,10 @@ accepts 'the same run on plans that change on the way' train --data text --steps
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 report "$([ "$(grep -c '"event":"replan"' changes.jsonl)" = 3 ] && [ "$(grep -c '^replan  ' out)" = 3 ]; echo $?)" 'and says when' "$(grep replan out)"
 refuses '--replan|0:pp|STEP' train --data text --replan 0:pp "${tiny[@]}"
+refuses '--replan nowhere.json: No such file' train --data text --steps 20 --replan 4:nowhere.json "${tiny[@]}"
+refuses '--plan nowhere.json: No such file' train --data text --plan nowhere.json "${tiny[@]}"
+refuses '--replan 9:pp,21:dp: 21:dp: the run ends with step 20' train --data text --steps 20 --replan 9:pp,21:dp "${tiny[@]}"
+refuses '--slow 21:0@0.5|ends with step 20' train --data text --steps 20 --slow 21:0@0.5 "${tiny[@]}"
 refuses '--slow|2:1@7|0.001' train --data text --devices cpu:1,cpu:1 --slow 2:1@7 "${tiny[@]}"
 accepts 'the same run beside a link that becomes slow' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1 --plan pp --links 0-1:1us \
     --slow 8:1-0:2ms:1G,15:0-1:0 "${tiny[@]}"

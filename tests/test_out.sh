@@ -141,6 +141,9 @@ does 'a run whose picture is a link' train "${run[@]}" --steps 2 --out drawn
 report "$([ -L drawn/loss.svg ] && grep -q '</svg>' picture.svg; echo $?)" 'draws where it leads' "$(ls -l drawn/loss.svg)"
 holds 'nothing is left beside any of them' "$(find . -name '*.tmp')" ''
 refuses '--trace text|--data' train "${run[@]}" --steps 1 --trace text
+refuses '--timeline one.file: is the file of --trace' train "${run[@]}" --steps 1 --trace one.file --timeline one.file
+refuses '--trace one.file: is the file of --log' train "${run[@]}" --steps 1 --log one.file --trace one.file
+does 'both into standard output' train "${run[@]}" --steps 1 --trace "$dev/stdout" --timeline "$dev/stdout"
 refuses '--log data|--data' train --data ./text "${tiny[@]}" --steps 1 --log "$(ln -s text data; echo data)"
 
 # ---- what fails leaves nothing ----

@@ -796,7 +796,8 @@ static void near_exhaustive_search(void **state)
    seconds. */
 static void crosses_what_does_not_fit(void **state)
 {
-    static const struct { uint64_t number; double best; } cases[] = { { 20293, 634.420755 }, { 20326, 610.356 } };
+    static const struct { uint64_t number; double best; } cases[] = {
+        { 20293, 634.420755 }, { 20326, 610.356 }, { 20050, 365.319846 }, { 20112, 343.47989 }, { 20313, 724.122651 } };
     size_t i;
     (void)state;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {

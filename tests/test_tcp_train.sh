@@ -220,6 +220,7 @@ extra=(--on-bad-step skip); differs '--on-bad-step: process 2 has skip, process 
 extra=(--shard-gradients); differs '--shard-gradients: process 2 has yes, process 0 has none'
 extra=(--devices cpu:1,cpu:1,cpu:1,cpu:1); differs '--devices: process 2 has 4 ranks, process 0 has 3 ranks'
 extra=(--save-profile profile.json); differs '--save-profile: process 2 has one, process 0 has none'
+extra=(--save-plan plan.json); differs '--save-plan: process 2 has one, process 0 has none'
 extra=(--dropout 0.1); differs '--dropout: process 2 has 0.1, process 0 has 0'
 extra=(--model gpt2:layers=4,width=32,heads=2,context=16); differs '--model: process 2 has gpt2:layers=4,width=32|process 0 has gpt2:layers=3'
 for seed in 1 2; do # other contents under what could be one name on several machines
