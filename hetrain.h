@@ -9048,7 +9048,8 @@ static het_result heti_ask_device(heti_rank *r) {
         return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
                          r->desc.iface->name);
     if (r->ctx->slots > 0 && desc->optimizer.iface == het_muon() &&
-        !(heti_supports(&r->device, HETI_OP(MUON_MOMENTUM, &scale)) && heti_supports(&r->device, HETI_OP(SCALE, &scale))))
+        !(heti_supports(&r->device, HETI_OP(MUON_MOMENTUM, &scale)) &&
+          heti_supports(&r->device, HETI_OP(SCALE, &scale))))
         return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "Muon: device %s has no `muon`", r->desc.iface->name);
     r->takes_beta = !r->desc.iface->queues && heti_takes_gradients(r, 0);
     r->takes_final = r->takes_beta && heti_takes_gradients(r, 1);

@@ -438,8 +438,8 @@ typedef struct het_search {
     int64_t found_count;
     het_found *found;                 /* [found_count], best first; each of another form: number of
                                          pipelines, stages, schedule */
-    double bound;                     /* no plan on this cluster, of ranks or of teams, takes less, whichever of its times,
-                                         alone or together, is the shorter */
+    double bound;                     /* no plan on this cluster, of ranks or of teams, takes less,
+                                         whichever of its times, alone or together, is the shorter */
     double distance;                  /* best / bound - 1 */
     char bound_by[96];                /* which bound: work over summed speeds, fastest chain */
     int64_t evaluations, skipped;     /* plans simulated; left out because a bound or memory said so */
@@ -1465,7 +1465,8 @@ static double heti_s_seen(const heti_s_divide *s, double end) {
 static double heti_s_member_seconds(const heti_s_divide *s, int64_t m, int64_t begin, int64_t end) {
     const het_divide_desc *d = s->d;
     const het_cost *f = &d->member[m].forward, *b = &d->member[m].backward;
-    const double low = heti_s_real(begin) / heti_s_real(d->granules), high = heti_s_real(end) / heti_s_real(d->granules);
+    const double low = heti_s_real(begin) / heti_s_real(d->granules);
+    const double high = heti_s_real(end) / heti_s_real(d->granules);
     const double part = d->heads > 0 ? heti_s_real(s->heads[m]) / heti_s_real(d->heads) :
                         heti_s_seen(s, high) - heti_s_seen(s, low);
     return f->base + b->base + (f->token + b->token) * d->tokens * (high - low) + (f->pair + b->pair) * d->pairs * part;
