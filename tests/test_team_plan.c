@@ -121,6 +121,17 @@ static void by_context(void **state)
     done(&m);
 }
 
+/* Three: the first sends its keys twice, the last gets most; in B the one between has two neighbours, and the first waits for two attentions. */
+static void by_context_of_three(void **state)
+{
+    made m;
+    (void)state;
+    make(&m, "cp3", 1, 3, 0, 1, 1);
+    m.costs.every_link.bandwidth = 1;
+    NEARLY(makespan(&m), 3 * (8 / 3.0 + 320 / 9.0) + 2 * 64 / 3.0 + 2 * (32 / 3.0 + 64 / 3.0) + 2 * 2 * 320 / 9.0);
+    done(&m);
+}
+
 /* Heads 3:1 and rows 3:1 of four heads: what goes either way is rows of one and heads of the other. */
 static void by_heads(void **state)
 {
@@ -790,7 +801,8 @@ static void teams_where_memory_is_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_context), cmocka_unit_test(by_heads), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
+        cmocka_unit_test(by_context), cmocka_unit_test(by_context_of_three),
+        cmocka_unit_test(by_heads), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
         cmocka_unit_test(best_fusion), cmocka_unit_test(teams_stay_in_their_nodes), cmocka_unit_test(teams_where_memory_is_short),

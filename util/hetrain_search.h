@@ -739,6 +739,7 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
     info.device = unit->info.device;
     info.in_streams = unit->info.in_streams;
     for (i = 0; i < info.in_streams; i++) info.in_width[i] = unit->info.in_width[i];
+    program.nodes = 0; /* the unit may be no program */
     info.program = &program;
     info.team = &team;
     kind->alone = !unit->info.teams;
@@ -1269,29 +1270,36 @@ static void heti_s_slowest_curve(het_cost *to, const het_cost *from, double rows
     heti_s_most(&to->pair, from->pair * pairs);
 }
 
+/* A member's part of the rows, and of the pairs where a micro-batch is one sequence. */
+static void heti_s_member_part(const het_team_member *team, int64_t count, int64_t member, double *rows,
+                               double *pairs) {
+    double all = 0, before = 0, group = 0, heads = 0;
+    int64_t i, others = 0;
+    for (i = 0; i < count; i++) {
+        all += team[i].share;
+        if (team[i].group < team[member].group) before += team[i].share;
+        if (team[i].group != team[member].group) continue;
+        group += team[i].share;
+        heads += heti_s_real(team[i].heads);
+        others += i != member;
+    }
+    *rows = team[member].share / all;
+    *pairs = ((before + group) * (before + group) - before * before) / (all * all) *
+        (others > 0 ? heti_s_real(team[member].heads) / heads : 1);
+}
+
 /* A team's stage from its members', as if a micro-batch were one sequence, without exchanges. */
 static void heti_s_team_cost(const het_team_member *team, int64_t count, const het_stage_cost *member,
                              het_stage_cost *to) {
-    double all = 0, before = 0;
-    int64_t m, k, i;
+    double rows, pairs;
+    int64_t m;
     memset(&to->forward, 0, 4 * sizeof to->forward);
-    for (m = 0; m < count; m++) all += team[m].share;
-    for (m = 0; m < count; m = k) {
-        double group = 0, heads = 0, end;
-        for (k = m; k < count && team[k].group == team[m].group; k++) {
-            group += team[k].share;
-            heads += heti_s_real(team[k].heads);
-        }
-        end = (before + group) * (before + group);
-        for (i = m; i < k; i++) {
-            const double rows = team[i].share / all, part = k - m > 1 ? heti_s_real(team[i].heads) / heads : 1,
-                         pairs = (end - before * before) / (all * all) * part;
-            heti_s_slowest_curve(&to->forward, &member[i].forward, rows, pairs);
-            heti_s_slowest_curve(&to->backward, &member[i].backward, rows, pairs);
-            heti_s_slowest_curve(&to->input, &member[i].input, rows, pairs);
-            heti_s_slowest_curve(&to->weight, &member[i].weight, rows, pairs);
-        }
-        before += group;
+    for (m = 0; m < count; m++) {
+        heti_s_member_part(team, count, m, &rows, &pairs);
+        heti_s_slowest_curve(&to->forward, &member[m].forward, rows, pairs);
+        heti_s_slowest_curve(&to->backward, &member[m].backward, rows, pairs);
+        heti_s_slowest_curve(&to->input, &member[m].input, rows, pairs);
+        heti_s_slowest_curve(&to->weight, &member[m].weight, rows, pairs);
     }
 }
 
@@ -1465,8 +1473,7 @@ static double heti_s_seen(const heti_s_divide *s, double end) {
 static double heti_s_member_seconds(const heti_s_divide *s, int64_t m, int64_t begin, int64_t end) {
     const het_divide_desc *d = s->d;
     const het_cost *f = &d->member[m].forward, *b = &d->member[m].backward;
-    const double low = heti_s_real(begin) / heti_s_real(d->granules);
-    const double high = heti_s_real(end) / heti_s_real(d->granules);
+    const double all = heti_s_real(d->granules), low = heti_s_real(begin) / all, high = heti_s_real(end) / all;
     const double part = d->heads > 0 ? heti_s_real(s->heads[m]) / heti_s_real(d->heads) :
                         heti_s_seen(s, high) - heti_s_seen(s, low);
     return f->base + b->base + (f->token + b->token) * d->tokens * (high - low) + (f->pair + b->pair) * d->pairs * part;
@@ -6440,29 +6447,51 @@ static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64
     }
 }
 
-/* Of one unit in a team: what F, B, I and W take, and B where it is recomputed. */
-static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t team, int64_t unit, het_unit_time *to) {
+/* Of one unit in the team with these lists: way 0: F and B, 1: F, I and W, 2: B recomputed. */
+static het_result heti_s_fused_way(heti_s_seek *s, const het_plan *plan, const het_costs *costs, int way,
+                                   het_unit_time *to) {
     static const int32_t heti_s_kinds[2][3] = { { HET_ACTION_F, HET_ACTION_B, 0 },
                                                 { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W } };
+    int64_t start[HETRAIN_MAX_TEAM + 1], micro_batches = 1, i;
+    het_simulation *made = NULL;
+    const het_record *r;
+    het_action action[3];
+    het_schedule lists;
+    memset(&lists, 0, sizeof lists);
+    memset(action, 0, sizeof action);
+    for (i = 0; i < 3; i++) action[i].kind = heti_s_kinds[way == 1][i];
+    for (i = 0; i <= plan->ranks; i++) start[i] = i == 0 ? 0 : way == 1 ? 3 : 2;
+    lists.ranks = plan->ranks;
+    lists.pipelines = 1;
+    lists.micro_batches = &micro_batches;
+    lists.start = start;
+    lists.action = action;
+    HETI_T_TRY(het_simulate(plan, &lists, costs, HET_YES, &s->allocator, &made, s->error));
+    r = made->timeline.record; /* the first member's, F first */
+    if (way == 0) to->forward.base = r[0].end - r[0].start;
+    *(way == 0 ? &to->backward.base : way == 1 ? &to->input.base : &to->recompute.base) = r[1].end - r[1].start;
+    if (way == 1) to->weight.base = r[2].end - r[2].start;
+    het_simulation_free(made);
+    return HET_OK;
+}
+
+/* Of one unit in a team: what F, B, I and W take, and B longer where it is recomputed. */
+static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t team, int64_t unit, het_unit_time *to) {
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
-    int64_t start[HETRAIN_MAX_TEAM + 1], chain[2] = { 0, 1 }, i;
-    const double tokens = heti_s_real(f->granules * s->d.granule_tokens),
-                 pairs = heti_s_real(f->granules) * s->d.granule_pairs,
-                 sequences = heti_s_real(f->granules) * s->granule_sequences;
+    const double granules = heti_s_real(f->granules), tokens = granules * heti_s_real(s->d.granule_tokens),
+                 pairs = granules * s->d.granule_pairs, sequences = granules * s->granule_sequences;
     het_team_member member[HETRAIN_MAX_TEAM];
     double share = 1, even[HETRAIN_MAX_TEAM];
-    het_action action[3];
+    int64_t chain[2] = { 0, 1 }, i;
     het_stage stage;
     het_plan plan;
-    het_schedule lists;
     het_costs costs;
     int way;
     memset(&plan, 0, sizeof plan);
-    memset(&lists, 0, sizeof lists);
     memset(&stage, 0, sizeof stage);
-    memset(action, 0, sizeof action);
-    stage.unit_end = plan.units = plan.pipelines = plan.stages = plan.slices = lists.pipelines = 1;
-    plan.ranks = plan.members = lists.ranks = count;
+    memset(&costs, 0, sizeof costs);
+    stage.unit_end = plan.units = plan.pipelines = plan.stages = plan.slices = 1;
+    plan.ranks = plan.members = count;
     plan.stage = &stage;
     plan.first_stage = chain;
     plan.share = plan.slice_share = &share;
@@ -6470,16 +6499,11 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     plan.member = member;
     for (i = 0; i < count; i++) {
         even[i] = 1;
-        start[i] = 0;
         member[i] = f->member[first + i];
         member[i].rank = i;
         member[i].leader = 0;
         f->member_group[i] = s->d.cluster->device[f->device[first + i]].group;
     }
-    lists.micro_batches = &chain[1];
-    lists.start = start;
-    lists.action = action;
-    memset(&costs, 0, sizeof costs);
     costs.stage = costs.member = f->cost;
     costs.tokens = &tokens;
     costs.pairs = &pairs;
@@ -6487,21 +6511,11 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     costs.group = f->group;
     costs.groups = s->d.cluster->groups;
     costs.rank_group = f->member_group;
-    for (way = 0; way < 3; way++) { /* B; I and W; B recomputed */
-        het_simulation *made = NULL;
-        const het_record *r;
-        const int64_t actions = way == 1 ? 3 : 2;
-        for (i = 0; i < actions; i++) action[i].kind = heti_s_kinds[way == 1][i];
-        for (i = 1; i <= count; i++) start[i] = actions;
+    for (way = 0; way < 3; way++) {
+        stage.recompute = way == 2;
         for (i = 0; i < count; i++)
             heti_s_unit_cost(s, f, f->device[first + i], unit, unit + 1, way == 2, &f->cost[i]);
-        stage.recompute = way == 2;
-        HETI_T_TRY(het_simulate(&plan, &lists, &costs, HET_YES, &s->allocator, &made, s->error));
-        r = made->timeline.record; /* the first member's, F first */
-        if (way == 0) to->forward.base = r[0].end - r[0].start;
-        *(way == 0 ? &to->backward.base : way == 1 ? &to->input.base : &to->recompute.base) = r[1].end - r[1].start;
-        if (way == 1) to->weight.base = r[2].end - r[2].start;
-        het_simulation_free(made);
+        HETI_T_TRY(heti_s_fused_way(s, &plan, &costs, way, to));
     }
     to->recompute.base = heti_s_larger(0, to->recompute.base - to->backward.base);
     return HET_OK;
@@ -7204,12 +7218,9 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
 
 /* ---- observing ---- */
 
-/* What the profile says of one F, B, I or W at speed 1. */
-static double heti_s_expected(const het_adapt *a, const het_action *action) {
+static double heti_s_expected_of(const het_adapt *a, const het_action *action, const het_cost *curve, double rows,
+                                 double pairs) {
     const het_plan *plan = a->plan;
-    const het_stage_cost *cost = &a->predict.costs->costs.stage[plan->first_stage[action->pipeline] + action->stage];
-    const het_cost *curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ?
-                     &cost->backward : action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
     double total = 0, from = 0, to = 1;
     int64_t k;
@@ -7218,8 +7229,33 @@ static double heti_s_expected(const het_adapt *a, const het_action *action) {
         for (k = 0; k < action->slice; k++) from += plan->slice_share[k] / total;
         to = from + plan->slice_share[action->slice] / total;
     }
-    return curve->base + curve->token * a->predict.tokens[m] * (to - from) + curve->pair * a->predict.pairs[m] *
-        (to * to - from * from);
+    return curve->base + curve->token * a->predict.tokens[m] * (to - from) * rows + curve->pair *
+        a->predict.pairs[m] * (to * to - from * from) * pairs;
+}
+
+/* What the profile says of one F, B, I or W at speed 1, of a member of a team without exchanges. */
+static double heti_s_expected(const het_adapt *a, const het_record *r) {
+    const het_plan *plan = a->plan;
+    const het_action *action = &r->action;
+    const int64_t g = plan->first_stage[action->pipeline] + action->stage;
+    const het_stage_cost *cost = &a->predict.costs->costs.stage[g], *member = a->predict.costs->costs.member;
+    int64_t count, i;
+    const het_team_member *team;
+    const het_cost *curve;
+    double rows = 1, pairs = 1;
+    for (i = 0; i < g; i++) {
+        (void)het_plan_team(plan, plan->stage[i].rank, &count);
+        if (count > 1) member += count;
+    }
+    team = het_plan_team(plan, plan->stage[g].rank, &count);
+    for (i = 0; i < count && count > 1; i++) {
+        if (team[i].rank != r->rank) continue;
+        cost = &member[i];
+        heti_s_member_part(team, count, i, &rows, &pairs);
+    }
+    curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ? &cost->backward :
+        action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
+    return heti_s_expected_of(a, action, curve, rows, pairs);
 }
 
 static int heti_s_record_fits(const het_adapt *a, const het_record *r) {
@@ -7339,9 +7375,9 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
             const het_record *r = &timeline->record[next];
             double seconds;
             if (r->action.kind > HET_ACTION_W) continue;
-            seconds = heti_s_expected(adapt, &r->action);
+            seconds = heti_s_expected(adapt, r);
             if (!(seconds > 0)) continue;
-            measured += r->end - r->start;
+            measured += r->end - r->start - r->exchange;
             expected += seconds;
         }
         if (expected > 0 && measured > 0)
