@@ -246,7 +246,46 @@ static void fewer_bytes_than_data_parallelism(void **state)
     support_run_end(&run);
 }
 
-/* Error feedback: with it two bits follow floats, without what was lost they would not. */
+/* Error feedback: weights that move by the same small steps every round arrive, though 2 bits cannot say a step by itself. */
+static void what_is_lost_comes_later(void **state)
+{
+    support_run run;
+    life l[MOST];
+    het_outer *outer = NULL;
+    het_error error;
+    het_parameter_info info;
+    het_ctx *ctx;
+    float *start, *w;
+    int64_t i, round;
+    (void)state;
+    settle(l, 1);
+    describe(&run, l);
+    ctx = support_create(&run.desc);
+    l->desc.bits = 2, l->desc.rate = 1, l->desc.momentum = -1;
+    EXPECT_OK(het_outer_create(&l->desc, ctx, &outer, &error));
+    EXPECT_OK(het_parameter_get_info(ctx, 0, &info));
+    start = support_floats(info.count, 0, 0);
+    w = support_floats(info.count, 0, 0);
+    EXPECT_OK(het_parameter_read(ctx, 0, HET_WEIGHT, start));
+    for (round = 0; round < 40; round++) {
+        EXPECT_OK(het_parameter_read(ctx, 0, HET_WEIGHT, w));
+        for (i = 0; i < info.count; i++) w[i] += 0.001f * (float)(i % 7);
+        EXPECT_OK(het_parameter_write(ctx, 0, HET_WEIGHT, w));
+        EXPECT_OK(het_outer_join(outer, 1));
+    }
+    EXPECT_OK(het_parameter_read(ctx, 0, HET_WEIGHT, w));
+    for (i = 0; i < info.count; i++) {
+        const double moved = (double)w[i] - (double)start[i], wanted = 0.04 * (double)(i % 7);
+        if (fabs(moved - wanted) > 0.015) fail_msg("element %d moved by %g, not %g", (int)i, moved, wanted);
+    }
+    free(start);
+    free(w);
+    het_outer_destroy(outer);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* Two bits follow floats. */
 static void few_bits_follow(void **state)
 {
     life l[MOST], coarse[MOST];
@@ -404,7 +443,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights), cmocka_unit_test(one_hash_and_bytes),
-        cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(few_bits_follow), cmocka_unit_test(processes_give_the_same),
+        cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow), cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(refused)
     };
     parent = getpid();

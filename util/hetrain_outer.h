@@ -1,6 +1,6 @@
-/* hetrain_outer.h 0.2.0: islands. Contexts with plans of their own, unequal and far apart, train many
-   steps each by itself and then join by one outer step (DiLoCo, arXiv 2311.08105). A companion of
-   hetrain.h that uses only its public API.
+/* hetrain_outer.h 0.2.0: islands. Contexts with plans of their own, unequal and far apart, train
+   many steps each by itself and then join by one outer step (DiLoCo, arXiv 2311.08105). A companion
+   of hetrain.h that uses only its public API.
 
    USE
        #define HETRAIN_OUTER_IMPLEMENTATION      in one source file
@@ -11,8 +11,8 @@
        het_outer_create(&desc, ctx, &outer, &error)            all islands take island 0's weights
        loop: some steps of het_step on own data; het_outer_join(outer, tokens)
        het_outer_destroy(outer)
-   An island is one process or thread with as many ranks as it likes. One k times slower makes a
-   k-th of the steps, and comes to the join with the others.
+   An island is one process or thread with any number of ranks. One k times slower makes a k-th of
+   the steps.
 
    A ROUND   delta_i = global - weights of island i; D = sum_i (tokens_i / sum of tokens) delta_i,
    islands ascending, a chain of fma in double; m = momentum m + D; global = global - rate (D +
@@ -22,7 +22,7 @@
    FRAGMENTS   With P of them a join is of one after the other (arXiv 2501.18512): parameters in P
    runs of about equal size. Join P times as often: a P-th of the bytes at once.
    BITS   A delta travels as integers of 2, 4 or 8 bits, with a scale for each 256 of them: q =
-   rint(x L / s), s the largest |x|, L = 2^(bits-1) - 1. What is lost is added to the next delta
+   floor(x L / s + 1/2), s the largest |x|, L = 2^(bits-1) - 1. What is lost is added to the next delta
    (error feedback). An island averages its own delta as the others see it.
    DEATH   With `open` a failed exchange closes the transport and opens it anew; an island that was
    started again comes to the same opening. Who is behind takes global and m from the lowest island
@@ -33,12 +33,9 @@
        HETRAIN_OUTER_IMPLEMENTATION      one file of the program has the code
        HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
        HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: descriptions must bring an allocator
-       HETRAIN_NO_THREADS                no sched.h: without `pause` it waits at full speed
-
    MEMORY, ERRORS, THREADS
-   het_outer_create takes one block: 12 bytes an element (with `bits` 16), and a message of 4 bytes
-   (bits / 8) an element for every island. Joins allocate nothing. het_outer_error tells what failed.
-   An outer belongs to the thread that has its context.
+   One block: 12 bytes an element (with `bits` 16), and 4 (bits / 8) for every island. Joins allocate
+   nothing. het_outer_error tells what failed. An outer belongs to its context's thread.
 
    FUNCTIONS
        >>outer_api       het_outer_create het_outer_join het_outer_take het_outer_destroy
@@ -73,7 +70,7 @@ typedef struct het_outer_desc {
     het_transport transport;          /* whose process i is island i; iface NULL: from `open`, or one island */
     het_result (*open)(void *user, het_transport *transport, het_error *error); /* or NULL */
     void (*close)(void *user, het_transport *transport);
-    void (*pause)(void *user);        /* called while it waits; NULL: sched_yield */
+    void (*pause)(void *user);        /* called while it waits: sleep a little; NULL: full speed */
     void *user;
     uint64_t run;                     /* any number: all islands must have the same */
     het_allocator allocator;          /* malloc */
@@ -91,16 +88,17 @@ typedef struct het_outer_info {
 typedef struct het_outer het_outer;
 
 /* Opens the transport, and gives all islands the weights of the one that is farthest, the lowest of
-   these. Where the others are within a join, takes part in it. ctx must live as long. */
+   these. Where the others are within a join, takes part in it. ctx must live as long. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
                                                            het_outer **outer, het_error *error);
-/* The next fragment's join. tokens: trained since the last join, >= 0. */
+/* The next fragment's join. tokens: trained since the last join, >= 0. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_join(het_outer *outer, double tokens);
-HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *outer);
-/* The context's weights become the global ones, equal everywhere: with fragments, before saving. */
+HETRAIN_API const het_outer_info *het_outer_get_info(const het_outer *outer); /* Threads: owner. */
+/* The context's weights become the global ones, equal everywhere: before saving, with
+   fragments. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_take(het_outer *outer);
-HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine; closes what `open` opened */
-HETRAIN_API const char *het_outer_error(const het_outer *outer);
+HETRAIN_API void het_outer_destroy(het_outer *outer); /* NULL is fine. Threads: owner. */
+HETRAIN_API const char *het_outer_error(const het_outer *outer); /* Threads: owner. */
 #ifdef __cplusplus
 }
 #endif
@@ -111,9 +109,6 @@ HETRAIN_API const char *het_outer_error(const het_outer *outer);
 #include "hetrain_text.h"
 
 #include <math.h>
-#ifndef HETRAIN_NO_THREADS
-#include <sched.h>
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -146,8 +141,8 @@ struct het_outer {
     float *lost;               /* [elements] error feedback; NULL without bits */
     char *message;             /* [islands] of `size` bytes */
     size_t size, block;
-    het_request *request;      /* [2 islands] */
-    int32_t *under_way;        /* [2 islands] */
+    het_request *request;      /* [2 islands], as under_way */
+    int32_t *under_way;
     int32_t joining, must_join;
     het_result failed;         /* of a start, until heti_o_wait tells it */
 };
@@ -158,9 +153,6 @@ static size_t heti_o_data_size(const het_outer *o, int64_t count) {
 }
 static heti_o_header *heti_o_message(const het_outer *o, int64_t island) {
     return HETI_T_CAST(heti_o_header *, HETI_T_CAST(void *, o->message + HETI_T_CAST(size_t, island) * o->size));
-}
-static het_result heti_o_context(het_outer *o, het_result result) {
-    return result == HET_OK ? HET_OK : heti_t_fail(&o->error, result, "%s", het_last_error(o->ctx));
 }
 
 /* ---- moving bytes ---- */
@@ -184,9 +176,6 @@ static het_result heti_o_wait(het_outer *o, const char *what) {
             t->iface->abort(t->self, result, o->error.text);
         }
         if (left > 0 && o->d.pause != NULL) o->d.pause(o->d.user);
-#ifndef HETRAIN_NO_THREADS
-        else if (left > 0) (void)sched_yield();
-#endif
     }
     return result;
 }
@@ -217,13 +206,13 @@ static het_result heti_o_swap(het_outer *o, uint32_t channel, size_t size, const
 
 /* The trained parameters [begin, end) into `to`; NULL: from global. */
 static het_result heti_o_move(het_outer *o, float *to, int64_t begin, int64_t end) {
+    het_result result = HET_OK;
     int64_t p;
-    for (p = begin; p < end; p++) {
-        if (o->start[p + 1] == o->start[p]) continue;
-        if (to != NULL) HETI_T_TRY(heti_o_context(o, het_parameter_read(o->ctx, p, HET_WEIGHT, to + o->start[p])));
-        else HETI_T_TRY(heti_o_context(o, het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + o->start[p])));
-    }
-    return HET_OK;
+    for (p = begin; p < end && result == HET_OK; p++)
+        if (o->start[p + 1] > o->start[p])
+            result = to != NULL ? het_parameter_read(o->ctx, p, HET_WEIGHT, to + o->start[p])
+                                : het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + o->start[p]);
+    return result == HET_OK ? HET_OK : heti_t_fail(&o->error, result, "%s", het_last_error(o->ctx));
 }
 
 /* ---- deltas as bytes ---- */
@@ -239,8 +228,8 @@ static void heti_o_pack(const het_outer *o, const float *x, int64_t count, unsig
     for (i = 0; i < count; i++) scale = fabsf(x[i]) > scale ? fabsf(x[i]) : scale;
     memcpy(to, &scale, 4);
     for (i = 0; i < count; i++) {
-        const double part = scale > 0 ? HETI_T_CAST(double, x[i]) / HETI_T_CAST(double, scale) : 0;
-        const int64_t code = HETI_T_CAST(int64_t, rint(part * HETI_T_CAST(double, levels))) + levels;
+        const double part = scale > 0 ? HETI_T_CAST(double, x[i] / scale) : 0.0;
+        const int64_t code = HETI_T_CAST(int64_t, fma(part + 1.0, HETI_T_CAST(double, levels), 0.5));
         to[4 + i * bits / 8] |= HETI_T_CAST(unsigned char, HETI_T_CAST(uint64_t, code) << (i * bits % 8));
     }
 }
@@ -254,12 +243,11 @@ static void heti_o_unpack(const het_outer *o, const unsigned char *from, int64_t
     memcpy(&scale, from, 4);
     for (i = 0; i < count; i++) {
         const int64_t code = (from[4 + i * bits / 8] >> (i * bits % 8)) & ((1 << bits) - 1);
-        x[i] = HETI_T_CAST(float, HETI_T_CAST(double, code - levels) / HETI_T_CAST(double, levels) *
-                           HETI_T_CAST(double, scale));
+        x[i] = HETI_T_CAST(float, code - levels) / HETI_T_CAST(float, levels) * scale;
     }
 }
 
-/* Where a message has element `first` of a fragment, the first of a block. */
+/* Where a message has element `first`, of a block the first. */
 static unsigned char *heti_o_data(const het_outer *o, int64_t island, int64_t first) {
     void *data = heti_o_message(o, island) + 1;
     return HETI_T_CAST(unsigned char *, data) + heti_o_data_size(o, first);
@@ -317,8 +305,7 @@ static void heti_o_apply(het_outer *o, int64_t fragment) {
 
 /* The header of the island's own message. */
 static void heti_o_head(het_outer *o, double tokens) {
-    const uint64_t settings[3] = { HETI_T_CAST(uint64_t, o->d.fragments * 16 + o->d.bits), o->d.run,
-                                   HETI_T_CAST(uint64_t, o->elements) };
+    const int64_t settings[3] = { o->d.fragments * 16 + o->d.bits, o->elements, HETI_T_CAST(int64_t, o->d.run) };
     heti_o_header *h = heti_o_message(o, o->d.island);
     memset(h, 0, sizeof *h);
     h->magic = HETI_O_MAGIC;
@@ -492,8 +479,7 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     *o = first;
     heti_o_layout(o, &arena);
     o->block = arena.size;
-    result = heti_o_begin(o);
-    if (result == HET_OK) *outer = o;
+    if ((result = heti_o_begin(o)) == HET_OK) *outer = o;
     else if (error != NULL) *error = o->error;
     if (result != HET_OK) het_outer_destroy(o);
     return result;

@@ -9,6 +9,7 @@ util/hetrain_plan.h heti_p_
 util/hetrain_search.h heti_s_
 util/hetrain_tokenizer.h heti_k_
 util/hetrain_files.h heti_f_ hetrain_tokenizer.h
+util/hetrain_outer.h heti_o_
 '
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/tools/tap.sh"

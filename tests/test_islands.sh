@@ -1,0 +1,77 @@
+#!/bin/bash
+# train --islands: over TCP and MPI, unequal islands, one hash; fewer bits; an island that is killed comes back; what is refused. Prints TAP.
+cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
+programs=$PWD/${BUILD:-build}
+program=$programs/checked/train
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+head -c 60000 hetrain.h > "$work/text"
+cd "$work" || exit 2
+unset HETRAIN_WORLD_SECRET RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
+run=(--data text --model gpt2:layers=2,width=32,heads=2,context=32 --sequences 4 --micro-batches 2 --evaluate-every 0 --seed 3 --hash --quiet)
+island() { # island I N OPTION...: in the background
+    local i=$1 n=$2
+    shift 2
+    timeout -k 5 120 "$program" --world "$i/$n@file:$work/meeting" "${run[@]}" "$@" > out.$i 2>&1 < /dev/null &
+    child[i]=$!
+}
+ended() { # ended N: waits for all; the hashes, one if they are one
+    local i status=0
+    for ((i = 0; i < $1; i++)); do wait "${child[i]}" || status=1; done
+    hash=$(for ((i = 0; i < $1; i++)); do grep '^weights' out.$i || echo none; done | sort -u)
+    [ $status = 0 ] && [ "$(wc -l <<< "$hash")" = 1 ] && [ "$hash" != none ]
+}
+
+island 0 2 --steps 12 --islands 4 --devices cpu:1
+island 1 2 --steps 12 --islands 4 --devices cpu:1,cpu:1 --plan pp
+ended 2; report $? 'two islands over TCP, one of two ranks: one hash' "$hash" "$(cat out.0 out.1)"
+plain=$hash
+island 0 2 --steps 12 --islands 4 --devices cpu:1,cpu:1 --plan dp --slow 3:0@0.3
+island 1 2 --steps 12 --islands 4 --devices cpu:2
+ended 2; report "$([ $? = 0 ] && [ "$hash" = "$plain" ]; echo $?)" 'other devices and plans: the same' "$hash" "$plain"
+island 0 2 --steps 12 --islands 4 --devices cpu:1
+island 1 2 --steps 6 --islands 2 --devices cpu:1
+ended 2; report "$([ $? = 0 ] && [ "$hash" != "$plain" ]; echo $?)" 'islands of 4 and 2 steps a round' "$hash"
+for option in '--island-bits 2' '--island-fragments 2' '--outer-lr 0.5' '--outer-momentum 0'; do
+    # shellcheck disable=SC2086
+    for i in 0 1; do island $i 2 --steps 12 --islands 4 --devices cpu:1 $option; done
+    ended 2; report "$([ $? = 0 ] && [ "$hash" != "$plain" ]; echo $?)" "$option" "$hash" "$(cat out.0 out.1)"
+done
+"$program" "${run[@]}" --steps 12 --islands 4 --devices cpu:1 > out.0 2>&1
+alone=$(grep '^weights' out.0)
+"$program" "${run[@]}" --steps 12 --devices cpu:1 > out.1 2>&1
+report "$([ -n "$alone" ] && [ "$alone" != "$(grep '^weights' out.1)" ]; echo $?)" 'one island is an outer step on one machine' "$(cat out.0)"
+if [ -x "$programs/mpi/train_mpi" ] && command -v mpirun > /dev/null; then
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 2 "$programs/mpi/train_mpi" "${run[@]}" --steps 12 \
+        --islands 4 --devices cpu:1 > out 2>&1
+    report "$([ "$(grep '^weights' out | sort -u)" = "$plain" ]; echo $?)" 'over MPI: the same' "$plain" "$(tail -n 3 out)"
+else
+    leave_out 'over MPI: there is none'
+fi
+
+# the island is killed when its log has 7 steps, and started again
+for victim in 0 1; do
+    for i in 0 1; do island $i 2 --steps 400 --islands 4 --devices cpu:1 --log log.$i; done
+    for ((t = 0; t < 600; t++)); do [ "$(cat log.$victim 2> /dev/null | grep -c '"loss"')" -ge 7 ] && break; sleep 0.05; done
+    kill -9 "$(pgrep -P "${child[victim]}")" 2> /dev/null
+    wait "${child[victim]}" 2> /dev/null
+    island $victim 2 --steps 400 --islands 4 --devices cpu:1 --log log.again
+    ended 2
+    report "$([ $? = 0 ] && [ "$(grep -c '"loss"' log.again)" -lt 400 ]; echo $?)" "island $victim is killed, comes back, and all end with one hash" "$hash" "$(cat out.0 out.1)"
+done
+
+refused() { # refused TEXT OPTION...
+    local text=$1
+    shift
+    "$program" "${run[@]}" "$@" > out 2>&1
+    report "$([ $? = 2 ] && grep -q -- "$text" out && [ "$(wc -l < out)" = 1 ]; echo $?)" "refused: $*" "$(cat out)"
+}
+refused 'multiple' --steps 10 --islands 4
+refused 'island-fragments 3' --steps 12 --islands 4 --island-fragments 3
+refused '3 bits' --steps 12 --islands 4 --island-bits 3
+island 0 2 --steps 12 --islands 4 --devices cpu:1 --island-bits 4
+island 1 2 --steps 12 --islands 4 --devices cpu:1
+ended 2
+report "$([ $? != 0 ] && grep -q 'other settings' out.0 out.1; echo $?)" 'islands with other settings' "$(cat out.0 out.1)"
+finish
