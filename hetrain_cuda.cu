@@ -1849,18 +1849,17 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
 /* t.statistic of STEP queries of a head, [3][STEP] in shared memory. */
 template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, const hetc_attention<E> &t, int first,
                                                                     int head) {
-    const int thread = hetc_again((int)threadIdx.x), which = thread / STEP, row = first + thread % STEP;
+    const int which = (int)threadIdx.x / STEP, row = first + (int)threadIdx.x % STEP;
     for (int i = which; i < 3; i += (int)blockDim.x / STEP) {
         const float *from = t.statistic + (i * t.a.heads + head) * t.rows;
-        hetc_copy_float_async(to + i * STEP + thread % STEP, row < t.rows ? from + row : from, row < t.rows);
+        hetc_copy_float_async(to + i * STEP + (int)threadIdx.x % STEP, row < t.rows ? from + row : from, row < t.rows);
     }
 }
 
 /* dk += dS^T (scale q), dv += P^T do: rows are keys, columns queries; the heads of the group one
    after the other. */
 template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS, sizeof(E) == 4 ? 1 : P == 64 ? 3 : 0)
-hetc_attention_keys_kernel(hetc_attention<E> t) {
+static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,

@@ -35,7 +35,10 @@
    once, beside which nothing waits for another group: a rank has at most five groups at work (a
    message each way with each neighbour, one reduction), each with at most 32 blocks, half a
    multiprocessor or less a block. Parts of a card with fewer than 80 multiprocessors want
-   NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default.
+   NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default. CUDA itself must not hold an
+   op back behind another: before CUDA starts a program sets CUDA_DEVICE_MAX_CONNECTIONS=32, so that
+   streams share no hardware queue, and CUDA_MODULE_LOADING=EAGER, so that no kernel has to be loaded
+   while a receive waits (programs/train.c does both).
 
    VERSIONS   The library must not be older than the header this file was compiled with. Identities
    carry the version of the library that made them, and a member with another one does not join.

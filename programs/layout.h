@@ -98,6 +98,9 @@ static inline int layout_cuda(het_device_desc *d, const char *list, const char *
     snprintf(number, sizeof number, "%.*s", (int)length, digits);
     if ((!eager && !timed && *rest != 0) || !layout_ordinal(number, &ordinal))
         return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:eager|:timed], N from 0 to 255 or local", list, digits);
+    /* Before CUDA starts: kernels are loaded at once, not when a message may be waited for, and streams do not share queues. */
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     d->iface = timed ? layout_timed(fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) :
         het_cuda_device_with((fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (eager ? HET_CUDA_EAGER : 0));
     d->ordinal = (int32_t)ordinal, d->threads = 1;
