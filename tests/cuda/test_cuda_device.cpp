@@ -512,7 +512,7 @@ static het_result rig_copy(rig *r, het_queue *queue, het_op_kind kind, void *to,
 /* Of four elements. */
 static het_result rig_elements(rig *r, het_op_kind kind, float *y, const float *x, float factor)
 {
-    const het_elements_args args = { 4, y, x, factor };
+    const het_elements_args args = { 4, y, x, factor, NULL };
     return rig_run(r, r->queue, kind, args);
 }
 

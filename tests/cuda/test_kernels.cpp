@@ -692,7 +692,7 @@ static void elementwise(void **)
         const int64_t count = coin() ? 4 * (1 + below(700)) : 1 + below(2500), offset = below(40);
         const floats x = random_floats(count, 1);
         floats y = random_floats(count, 1), y2(y);
-        const het_elements_args e = { count, y.data, x.data, 0.3f }, e2 = { count, y2.data, x.data, 0.3f };
+        const het_elements_args e = { count, y.data, x.data, 0.3f, nullptr }, e2 = { count, y2.data, x.data, 0.3f, nullptr };
         run_both(HET_OP_ADD, e, e2);
         same_bits("add", y2.data, y.data, count);
         run_both(HET_OP_SCALE, e, e2);
