@@ -864,6 +864,7 @@ static void row_2_13(void **state)
             hash[threads - 1] = support_hash(ctx);
             het_destroy(ctx);
         }
+    if (least[0] / least[1] > 2.2) met(0, "disturbed by other programs: %.1f ms with 1 thread, %.1f ms with 2", 1e3 * least[0], 1e3 * least[1]);
     met(hash[0] == hash[1] && least[0] / least[1] / 2 >= 0.7, "equal bits; a step of %.1f ms with 1 thread, %.1f ms with 2: efficiency %.2f",
         1e3 * least[0], 1e3 * least[1], least[0] / least[1] / 2);
     support_run_end(&run);
