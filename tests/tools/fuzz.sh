@@ -4,8 +4,9 @@ cd "$(dirname "$0")/../.." || exit 2
 name=$1 kind=$2 seconds=$3
 corpus=tests/fuzz/corpus/$name found=build/fuzz/found/$name log=build/fuzz/$name-$kind.log
 mkdir -p "$found"
-words=()
-[ -f "tests/fuzz/$name.dict" ] && words=(-dict="tests/fuzz/$name.dict")
+words=() like=$name
+case $name in generation | shapes) like=config ;; esac # they read the same kind of file
+[ -f "tests/fuzz/$like.dict" ] && words=(-dict="tests/fuzz/$like.dict")
 build/fuzz/"$name-$kind" -max_total_time="$seconds" -max_len=8192 -timeout=20 -print_final_stats=1 -artifact_prefix="build/fuzz/$name-" "${words[@]}" \
     "$found" "$corpus" > "$log" 2>&1
 status=$?
