@@ -567,14 +567,15 @@ static double seconds_of(const world *w, het_plan *plan, int64_t g)
     het_simulation *result = NULL;
     het_blocks blocks;
     const int64_t n = (w->desc.granules + g - 1) / g;
+    const double all = w->desc.granule_pairs > 0 ? w->desc.granule_pairs : 0.5 * (double)w->desc.granule_tokens * (double)(w->desc.granule_tokens + 1);
     double tokens[16], pairs[16], sequences[16], seconds;
     int64_t count[2], i;
     for (i = 0; i < plan->pipelines; i++) count[i] = (int64_t)plan->share[i];
     for (i = 0; i < n; i++) {
         const double granules = (double)(i + 1 < n ? g : w->desc.granules - g * (n - 1)), each = (double)w->desc.granule_tokens;
         tokens[i] = granules * each;
-        pairs[i] = granules * w->desc.granule_pairs;
-        sequences[i] = tokens[i] / (2 * w->desc.granule_pairs / each - 1);
+        pairs[i] = granules * all;
+        sequences[i] = tokens[i] / (2 * all / each - 1);
     }
     blocks.count = UNITS;
     blocks.start = start;
@@ -752,6 +753,31 @@ static void best_fusion(void **state)
     assert_true(with_teams > 4 && exact == 24);
 }
 
+/* One sequence of 4,096 tokens: nothing to deal to pipelines, but 8 granules of 512 for a team; on 2 devices, and on 8. */
+static void one_long_sequence(void **state)
+{
+    int64_t devices;
+    (void)state;
+    for (devices = 2; devices <= 8; devices *= 4) {
+        world *w = (world *)support_alloc(1, sizeof *w);
+        het_search *search, *without;
+        world_make(w, devices, 4096, 1e-3);
+        w->desc.granules = 1;
+        w->desc.granule_tokens = 4096;
+        w->desc.granule_pairs = 0;
+        w->group[0].bandwidth = 1e6;
+        search = search_of(w, HET_YES);
+        without = search_of(w, HET_NO);
+        print_message("%d devices: %.3f of the time without teams\n", (int)devices, search->found[0].seconds / without->found[0].seconds);
+        assert_int_equal(search->found[0].plan->members, devices == 2 ? 2 : 4); /* of 8 the last would wait for too many attentions */
+        assert_true(search->found[0].seconds < (devices == 2 ? 0.65 : 0.3) * without->found[0].seconds);
+        NEARLY(seconds_of(w, search->found[0].plan, 1), search->found[0].seconds);
+        het_search_free(search);
+        het_search_free(without);
+        free(w);
+    }
+}
+
 /* Nodes of 8 with slow links between them: no team leaves its node. */
 static void teams_stay_in_their_nodes(void **state)
 {
@@ -805,7 +831,7 @@ int main(void)
         cmocka_unit_test(by_heads), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
-        cmocka_unit_test(best_fusion), cmocka_unit_test(teams_stay_in_their_nodes), cmocka_unit_test(teams_where_memory_is_short),
+        cmocka_unit_test(best_fusion), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes), cmocka_unit_test(teams_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4031,6 +4031,8 @@ typedef struct heti_s_seek {
     double *tokens, *pairs, *sequences; /* [granules] of micro-batches */
     double granule_sequences;         /* by tokens and pairs; less than 1 where sequences are longer */
     int fuses, whole;                 /* teams are looked for; whole: by heads alone */
+    int64_t pieces;                   /* granules of the engine's rule in one of the search's: 512 tokens of
+                                         a longer sequence */
     het_plan *fused[64];              /* plans with teams that were better than all before */
     int64_t fused_count;
     int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
@@ -4251,7 +4253,7 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
 static void heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c, het_shape *shape) {
     shape->tokens = c->granules * s->d.granule_tokens;
     shape->sequences = c->granules * s->d.granule_sequences;
-    shape->granule = s->d.granule_tokens;
+    shape->granule = s->d.granule_tokens / s->pieces;
 }
 
 /* State by speed of the optimizer, or by what is left beside everything else. 0: not possible. */
@@ -5823,6 +5825,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
         const double length = heti_s_real(d->granule_tokens) / heti_s_real(d->granule_sequences);
         d->granule_pairs = 0.5 * length * (length + 1) * heti_s_real(d->granule_sequences);
     }
+    s->pieces = heti_s_max(1, (d->granule_tokens / d->granule_sequences + 511) / 512);
+    if (s->pieces > 1) s->pieces *= d->granule_sequences;
     s->granule_sequences = heti_s_real(d->granule_sequences); /* tokens over the length of which pairs speak */
     if (2 * d->granule_pairs > heti_s_real(d->granule_tokens) + 1)
         s->granule_sequences = heti_s_real(d->granule_tokens) / (2 * d->granule_pairs /
@@ -6534,7 +6538,7 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     memset(&desc, 0, sizeof desc);
     desc.member = f->cost;
     desc.members = count;
-    desc.granules = f->granules;
+    desc.granules = f->granules * s->pieces;
     desc.tokens = heti_s_real(f->granules * s->d.granule_tokens);
     desc.pairs = heti_s_real(f->granules) * s->d.granule_pairs;
     desc.sequences = heti_s_real(f->granules) * s->granule_sequences;
@@ -6709,8 +6713,8 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         desc.granule_sequences = f->granules * s->d.granule_sequences;
         desc.granule_pairs = heti_s_real(f->granules) * s->d.granule_pairs;
         desc.most_granules = 1;
-        desc.evaluations = heti_s_max(32, s->d.evaluations / 16);
-        if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 4);
+        desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
+        if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 8);
         result = het_plan_search(&desc, &made, &ignored);
         if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
         if (result != HET_OK) return HET_OK;
@@ -6735,7 +6739,8 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
     for (t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
     if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
     bits = f->teams > 4 ? 1 : f->teams;
-    for (g = s->ranks <= 4 ? 1 : most; g <= s->d.most_granules; g = s->ranks <= 4 ? g + 1 : 2 * g)
+    for (g = s->ranks <= 4 ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
+         g = s->ranks <= 4 ? g + 1 : 2 * g)
         for (way = 0; way < INT64_C(1) << bits; way++) {
             int possible = 1;
             for (t = 0; t < f->teams; t++) {
