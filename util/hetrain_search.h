@@ -6130,7 +6130,7 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     HETI_T_COPY(to->share, from->share, from->pipelines);
     HETI_T_COPY(to->state_share, from->state_share, from->ranks);
     HETI_T_COPY(to->slice_share, from->slice_share, from->slices);
-    HETI_T_COPY(to->member, from->member, from->members);
+    if (from->members > 0) HETI_T_COPY(to->member, from->member, from->members);
     *plan = to;
     return HET_OK;
 }
