@@ -227,6 +227,11 @@ static void memory_is_as_estimated(void **state)
     }
     assert_true(owned[1] == 0 && owned[0] > 0 && owned[2] > owned[0]);
     het_destroy(ctx);
+    run.desc.limits.max_tokens = run.desc.limits.max_sequences = run.desc.limits.max_micro_batches = 1; /* little else needs scratch */
+    run.desc.layout.plan = NULL;
+    run.desc.layout.device_count = 1;
+    EXPECT_OK(het_memory_estimate(&run.desc, 0, &is, &error));
+    assert_true(is.workspace >= (size_t)(8 * model.mlp_width * model.width + 8 * model.width * model.width));
     support_run_end(&run);
 }
 
