@@ -5,11 +5,16 @@
 #include "common.h"
 #include "hetrain_search.h"
 
-/* "0-4, 9r" of a rank's stages, r where they are recomputed. Returns the rank's pipeline, and its first stage within it; -1: it is idle. */
+/* "0-4, 9r" of a rank's stages, r where they are recomputed, "0-4, 40% of rows" of a team's member.
+   Returns the rank's pipeline, and its first stage within it; -1: it is idle. */
 static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *stage_number, char *to, size_t capacity) {
-    int64_t g, pipeline = -1;
+    int64_t g, pipeline = -1, count, i;
+    const het_team_member *team = het_plan_team(plan, rank, &count);
+    double share = 0, all = 0;
     size_t at = 0;
     to[0] = 0;
+    for (i = 0; i < count && team != NULL; i++) all += team[i].share, share += team[i].rank == rank ? team[i].share : 0;
+    if (team != NULL) rank = team->leader;
     for (g = 0; g < plan->stages && at + 48 < capacity; g++) {
         const het_stage *stage = &plan->stage[g];
         if (stage->rank != rank) continue;
@@ -19,6 +24,7 @@ static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *s
         if (stage->unit_end > stage->unit_begin + 1) at += (size_t)snprintf(to + at, capacity - at, "-%lld", (long long)stage->unit_end - 1);
         if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, "r");
     }
+    if (team != NULL && pipeline >= 0 && at < capacity) snprintf(to + at, capacity - at, ", %.0f%% of rows", 100 * share / all);
     return pipeline;
 }
 
