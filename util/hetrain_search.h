@@ -6746,14 +6746,11 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
             for (t = 0; t < f->teams; t++) {
                 const int64_t size = f->first[t + 1] - f->first[t];
                 const int heads = (way >> (f->teams > 4 ? 0 : t) & 1) != 0;
-                if (size == 1 && f->teams <= 4) possible &= !heads;
-                if (size > 1) possible &= heads ? heti_s_real(size) <= f->heads : !s->whole;
+                possible &= size == 1 ? !heads || f->teams > 4 : heads ? heti_s_real(size) <= f->heads : !s->whole;
             }
-            if (!possible) continue;
             f->by_heads = way;
             f->granules = g;
-            HETI_T_TRY(heti_s_fuse_try(s, f));
-            if (heti_s_is_over(s)) return HET_OK;
+            if (possible && !heti_s_is_over(s)) HETI_T_TRY(heti_s_fuse_try(s, f));
         }
     return HET_OK;
 }
@@ -6762,11 +6759,8 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
 static het_result heti_s_fuse_every(heti_s_seek *s, heti_s_fusion *f, int64_t *in, int64_t at, int64_t teams) {
     int64_t t, i;
     if (at < s->ranks) {
-        for (in[at] = 0; in[at] <= teams; in[at]++) {
-            if (in[at] < teams) HETI_T_TRY(heti_s_fuse_every(s, f, in, at + 1, teams));
-            else return heti_s_fuse_every(s, f, in, at + 1, teams + 1);
-        }
-        return HET_OK;
+        for (in[at] = 0; in[at] < teams; in[at]++) HETI_T_TRY(heti_s_fuse_every(s, f, in, at + 1, teams));
+        return heti_s_fuse_every(s, f, in, at + 1, teams + 1);
     }
     f->teams = teams;
     for (f->first[0] = t = 0; t < teams; t++) {
