@@ -510,7 +510,7 @@ static inline int model_from_spec(const char *option_name, const char *spec, het
 /* The text of a plan: `spec` itself, or what the file of that path holds, which is then also *read, to be freed. Shorthands are never files, but a
    path with a slash or a dot always is. NULL: *status says. */
 static inline const char *plan_text(const char *option_name, const char *spec, char **read, size_t *length, int *status) {
-    const int name = strcmp(spec, "auto") == 0 || (strspn(spec, "dp") > 0 && spec[strspn(spec, "dpx0123456789:|-")] == 0);
+    const int name = strcmp(spec, "auto") == 0 || (strspn(spec, "dpch") > 0 && spec[strspn(spec, "dpchx0123456789:|,-")] == 0);
     *read = NULL, *status = 0, *length = strlen(spec);
     if (name || spec[0] == '{' || (strpbrk(spec, "/.") == NULL && access(spec, F_OK) != 0)) return spec;
     *read = read_small_file(spec, length);

@@ -1952,6 +1952,15 @@ static int one_target(const char *a, const char *b) {
     return strcmp(a, b) == 0 || same_file(a, b);
 }
 
+/* 1: lies in --out under a name that the run writes there itself. */
+static int is_own_file(const job *j, const char *path) {
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL, *name = slash != NULL ? slash + 1 : path;
+    char folder[PATH_SIZE];
+    if (path == NULL || j->set.out == NULL || !is_left_over(name)) return 0;
+    snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
+    return strcmp(folder, j->set.out) == 0 || same_file(folder, j->set.out);
+}
+
 /* Process 0: what it is to write can be written, and is nothing that it reads, or writes already. */
 static int check_targets(const job *j) {
     const settings *s = &j->set;
@@ -1962,6 +1971,8 @@ static int check_targets(const job *j) {
     int i, k, status = 0;
     for (i = 0; i < 5 && status == 0; i++) {
         if (i > 0) status = target_check(names[i], paths[i]); /* the log is no file that is whole or not there */
+        if (i > 0 && status == 0 && is_own_file(j, paths[i]))
+            status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", names[i], paths[i], s->out);
         for (k = 0; k < 5 && status == 0; k++)
             if (same_file(paths[i], reads[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], read_names[k]);
         for (k = 0; k < i && status == 0; k++)

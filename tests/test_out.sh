@@ -141,6 +141,8 @@ does 'a run whose picture is a link' train "${run[@]}" --steps 2 --out drawn
 report "$([ -L drawn/loss.svg ] && grep -q '</svg>' picture.svg; echo $?)" 'draws where it leads' "$(ls -l drawn/loss.svg)"
 holds 'nothing is left beside any of them' "$(find . -name '*.tmp')" ''
 refuses '--trace text|--data' train "${run[@]}" --steps 1 --trace text
+refuses '--trace folder/model.safetensors: --out folder writes a file of that name' train "${run[@]}" --steps 1 --out folder --trace folder/model.safetensors
+refuses '--timeline ./folder/latest: --out' train "${run[@]}" --steps 1 --out "$(mkdir -p folder; echo folder)" --timeline ./folder/latest
 refuses '--timeline one.file: is the file of --trace' train "${run[@]}" --steps 1 --trace one.file --timeline one.file
 refuses '--trace one.file: is the file of --log' train "${run[@]}" --steps 1 --log one.file --trace one.file
 does 'both into standard output' train "${run[@]}" --steps 1 --trace "$dev/stdout" --timeline "$dev/stdout"
