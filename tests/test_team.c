@@ -271,7 +271,7 @@ static void one_round(int round)
     uint64_t seed = (uint64_t)round * 7919 + 3;
     het_model_desc model = team_model(families[support_below(&seed, 4)], 48);
     char text[4200], what[4400];
-    const char *layout;
+    const char *order;
     support_result base;
     support_run run;
     int64_t ranks, r;
@@ -279,8 +279,8 @@ static void one_round(int round)
     if (support_below(&seed, 3) == 0) model.window = 7;
     support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
     run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
-    layout = blocks[support_below(&seed, 6)];
-    base = support_train(&run, layout);
+    order = blocks[support_below(&seed, 6)];
+    base = support_train(&run, order);
     ranks = draw_plan(&seed, 8, model.kv_heads, text, sizeof text);
     support_run_mixed(&run, (int)support_below(&seed, 6), &seed);
     support_run_ranks(&run, ranks);
@@ -289,8 +289,8 @@ static void one_round(int round)
     support_run_plan(&run, text, schedules[support_below(&seed, 4)], 1);
     if (strcmp(run.plan->schedule, "zb-h1") == 0 || strcmp(run.plan->schedule, "greedy") == 0) run.desc.layout.backward = HET_BACKWARD_FUSED;
     for (r = 0; r < ranks; r++) run.plan->state_share[r] = (double)(1 + support_below(&seed, 3));
-    snprintf(what, sizeof what, "round %d: %s %s %s", round, run.plan->schedule, layout, text);
-    support_train_same(&base, &run, layout, what);
+    snprintf(what, sizeof what, "round %d: %s %s %s", round, run.plan->schedule, order, text);
+    support_train_same(&base, &run, order, what);
     support_run_end(&run);
 }
 
