@@ -7357,7 +7357,7 @@ typedef struct heti_stage {
     int64_t before, after;    /* ranks of the neighbouring stages, which may lead teams; -1: none */
     heti_placed *unit;        /* [unit_end - unit_begin] */
     int32_t fused;            /* every backward of it is B */
-    het_program *program;     /* [unit_end - unit_begin] of a team's member; NULL: those all ranks share */
+    het_program *program;     /* [unit_end - unit_begin] the rank's own; NULL: those all ranks share */
 } heti_stage;
 
 /* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
@@ -7516,7 +7516,7 @@ typedef struct heti_part {
     int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
     heti_stage *stage;
     heti_placed *placed;
-    het_program *program;                /* [placed_count] of a team's member */
+    het_program *program;                /* [placed_count], where heti_has_programs */
     heti_batch_slot *batch_slot;
     heti_slot *slot;
     heti_message *message;               /* incoming */
@@ -9837,13 +9837,19 @@ static het_result heti_take_schedule(het_ctx *ctx) {
 
 /* ---- a rank's stages, and what is in flight at once ---- */
 
+/* Whether the rank has programs of its own: a team divides heads, and devices of several kinds may
+   differ in what they take as bf16. */
+static int heti_has_programs(const heti_rank *r) {
+    return r->part->members > 1 || (r->ctx->desc.dtype == HET_BF16 && r->ctx->world.local_count > 1);
+}
+
 /* The rank's stages from the plan, in its order; with stage NULL only counts. */
 static void heti_find_stages(heti_rank *r) {
     heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
     heti_placed *unit = part->placed;
-    het_program *program = part->members > 1 ? part->program : NULL;
+    het_program *program = heti_has_programs(r) ? part->program : NULL;
     int64_t s;
     part->stage_count = part->placed_count = 0;
     for (s = 0; s < plan->stages; s++) {
@@ -9882,9 +9888,9 @@ static het_result heti_place_units(heti_rank *r) {
             &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
         for (u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
-            /* all ranks', and already there, where a team does not change it */
+            /* all ranks', and already there, where it is not the rank's own */
             unit->info.program = stage->program ? &stage->program[u - stage->unit_begin] : &ctx->chain.unit[u].program;
-            unit->info.team = stage->program ? &part->limits : NULL;
+            unit->info.team = part->members > 1 ? &part->limits : NULL;
             HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
                                    u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
@@ -10405,7 +10411,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count);
-    part->program = HETI_TAKE(arena, het_program, part->members > 1 ? part->placed_count : 0);
+    part->program = HETI_TAKE(arena, het_program, heti_has_programs(r) ? part->placed_count : 0);
     part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
     part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
     part->weight_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);

@@ -114,8 +114,8 @@ static inline void loader_end(step_loader *l) {
     memset(l, 0, sizeof *l);
 }
 
-/* Reads steps [first, end) of `data`, which has loader_slots(threads) slots. threads 0: only when they are asked for. 0: no memory, or no more
-   threads. */
+/* Reads steps [first, end) of `data`, which has loader_slots(threads) slots. threads 0, or where the system has none: only when they are asked
+   for. 0: no memory. */
 static inline int loader_start(step_loader *l, het_data *data, int threads, int64_t first, int64_t end) {
     memset(l, 0, sizeof *l);
     l->data = data, l->slots = loader_slots(threads), l->next = l->used = first, l->end = end, l->threads = threads;
@@ -125,8 +125,8 @@ static inline int loader_start(step_loader *l, het_data *data, int threads, int6
     memset(l->there, -1, (size_t)l->slots * sizeof *l->there);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    for (; l->started < threads; l->started++)
-        if (pthread_create(&l->thread[l->started], NULL, loader_work, l) != 0) return loader_end(l), 0;
+    while (l->started < threads && pthread_create(&l->thread[l->started], NULL, loader_work, l) == 0) l->started++;
+    l->threads = l->started; /* threads do not look at it */
     return 1;
 }
 

@@ -2045,7 +2045,7 @@ static int run(job *j, int argc, char **argv) {
     show_configuration(j);
     log_configuration(j);
     if (!loader_start(&j->loader, j->training.data, j->training.threads, het_get_step(j->ctx), s->steps))
-        return fail(FAILED, "--loaders %lld: out of memory, or no more threads", (long long)s->loaders);
+        return fail(FAILED, "--loaders %lld: out of memory", (long long)s->loaders);
     if ((status = stop_start(&j->stop, &j->transport, j->processes, j->process)) == 0) status = train(j);
     loader_end(&j->loader);
     status = stop_end(&j->stop, status);

@@ -76,8 +76,7 @@ report "$(grep -q "^$asked asked for: 9 reached, 5 below, $((asked - 14)) not me
     "$(grep 'asked for:' "$work/table")"
 
 # ---- the names are those of the programs ----
-for name in copy norm_backward cross_entropy adamw linear_forward_ linear_backward_input_ linear_backward_weight_ attention_forward_head \
-            attention_backward_head step_; do
+for name in copy norm_backward cross_entropy adamw linear_forward_ linear_backward_input_ linear_backward_weight_ attention_ step_; do
     report "$(grep -q "\"$name" tests/cuda/bench_cuda.c && grep -q "\"$name" tests/cuda/torch_cuda.py; echo $?)" "both programs measure $name"
 done
 if python3 -c 'import torch' 2> /dev/null; then

@@ -132,8 +132,8 @@ def main():
             print(name + ": predicted %.0f thousand tokens/s (before: %d, goal: %d); ms a step: " % (rate / 1e3, shape[6], shape[7]) +
                   ", ".join("%s %.1f" % (part, 1e3 * t) for part, t in parts.items()))
     if check:
-        for what, value, _, _, limit in rows:
-            print("%s %s: %.0f, at most %d" % ("ok" if value <= limit + 0.5 else "not ok", what, value, limit))
+        for number, (what, value, _, _, limit) in enumerate(rows, 1):
+            print("%s %d - %s: %.0f, at most %d" % ("ok" if value <= limit + 0.5 else "not ok", number, what, value, limit))
         print("1..%d" % len(rows))
         sys.exit(any(value > limit + 0.5 for _, value, _, _, limit in rows))
 
