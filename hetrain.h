@@ -238,7 +238,7 @@ int main(int argc, char **argv) {
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
        >>optimizer_api   het_adamw het_muon het_learning_rate
-       >>plan_api        het_plan_new het_plan_check het_plan_free
+       >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_team
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_needs
                          het_schedule_free het_tree_grow
@@ -750,8 +750,8 @@ typedef struct het_adamw_args {
     float beta1, beta2, epsilon, decay;
 } het_adamw_args;
 
-/* Muon around its products (>>optimizer_api). momentum: g = float(sum) clip; m = beta m + (1 - beta)
-   g; x = beta m + (1 - beta) g. update: w = w - lr decay w; w = w - lr size x, lr =
+/* Muon around its products (>>optimizer_api). momentum: g = float(sum) clip; m = beta m +
+   (1 - beta) g; x = beta m + (1 - beta) g. update: w = w - lr decay w; w = w - lr size x, lr =
    scalars->learning_rate rate. Both do nothing unless the verdict is ACCEPT. */
 typedef struct het_muon_args {
     const het_step_scalars *scalars;
@@ -808,9 +808,9 @@ typedef enum het_op_kind {
     HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
 } het_op_kind;
 
-/* Operands that are bf16, rounded to nearest even, where the args say float: their pointers are cast.
-   X: x (a, b; q, k, v); Y: y (o); DX and DY: their gradients. What an op calls x and y counts, also
-   where that is a gradient (rotary, dropout). */
+/* Operands that are bf16, rounded to nearest even, where the args say float: their pointers are
+   cast. X: x (a, b; q, k, v); Y: y (o); DX and DY: their gradients. What an op calls x and y
+   counts, also where that is a gradient (rotary, dropout). */
 enum { HET_BF16_X = 1, HET_BF16_Y = 2, HET_BF16_DX = 4, HET_BF16_DY = 8 };
 
 typedef struct het_op {
@@ -1806,8 +1806,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_rep
 /* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) from the next step
    on. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
-/* The emulated link that het_desc.emulate.links gave these two ranks is like this from the next step
-   on. Threads: owner. */
+/* The emulated link that het_desc.emulate.links gave these two ranks is like this from the next
+   step on. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_link(het_ctx *ctx, const het_link *link);
 /* Process number `process` gives `size` bytes to all others: for decisions that all must make
    alike. Without a transport, nothing. Threads: owner. */
@@ -4550,14 +4550,16 @@ HETRAIN_API void het_node_loss(het_program *p, int x) {
 enum { HETI_FORWARD, HETI_BACKWARD_INPUT, HETI_BACKWARD_WEIGHT };
 enum { HETI_VALUE, HETI_GRADIENT };
 
-/* Whether a value (or its gradient) is bf16: where the unit's values are, all but streams and logits. */
+/* Whether a value (or its gradient) is bf16: where the unit's values are, all but streams and
+   logits. */
 static int heti_is_bf16(const het_unit_info *info, int value, int which) {
     const het_value *home = &info->program->value[info->program->value[value].home[which]];
     if (info->values != HET_BF16 || home->in >= 0 || home->out >= 0) return 0;
     return which == HETI_GRADIENT || value != info->program->logits;
 }
 
-/* Floats of memory from row to row of a value. Rows of logits whose gradient is bf16 begin at 256 bytes. */
+/* Floats of memory from row to row of a value. Rows of logits whose gradient is bf16 begin at 256
+   bytes. */
 static int64_t heti_row_floats(const het_unit_info *info, int value, int which) {
     const int64_t width = info->program->value[value].width;
     if (info->values == HET_BF16 && value == info->program->logits) return (width + 63) / 64 * 64;
@@ -4776,7 +4778,7 @@ static int heti_writes(const het_node *n) {
 }
 static int heti_has_parameters(const het_node *n) { return heti_rule_of(n)->op[HETI_BACKWARD_WEIGHT] >= 0; }
 
-/* HET_BF16_* of a node's op. Where there is no forward of its own, the way back is called x to y. */
+/* HET_BF16_* of a node's op. Without a forward of its own the way back is called x to y. */
 static int32_t heti_node_bf16(const het_unit_info *info, const het_node *n, int way) {
     const int turned = way == HETI_BACKWARD_INPUT && (n->kind == HET_NODE_ROTARY || n->kind == HET_NODE_RESIDUAL);
     int32_t bits = 0;
@@ -4869,7 +4871,8 @@ static void heti_keep_until(het_program *p, int v, int which, het_keep keep) {
     if (keep > home->keep[which]) home->keep[which] = keep;
 }
 
-/* Whether a node's result is made again for backward_weight. bf16 values are kept: they take half the room. */
+/* Whether a node's result is made again for backward_weight. bf16 values are kept: they take half
+   the room. */
 static int heti_again(const het_unit_info *info, const het_node *n) {
     return heti_rule_of(n)->again && info->values != HET_BF16;
 }
@@ -4940,7 +4943,7 @@ static void heti_new_tensors(het_program *p, int which) {
 
 /* Attention of some heads over the rows of a group (>>units, attention of a team). */
 static void heti_new_core(het_program *p, het_node *n) {
-    static const het_keep keep[8] = { HET_KEEP_INPUT, HET_KEEP_MICRO_BATCH, HET_KEEP_MICRO_BATCH, HET_KEEP_INPUT,
+    static const het_keep heti_keep[8] = { HET_KEEP_INPUT, HET_KEEP_MICRO_BATCH, HET_KEEP_MICRO_BATCH, HET_KEEP_INPUT,
                                       HET_KEEP_CALL, HET_KEEP_MICRO_BATCH_GRADIENT, HET_KEEP_MICRO_BATCH_GRADIENT,
                                       HET_KEEP_CALL }; /* q k v o dq dk dv do */
     const int64_t head_size = p->unit->model->head_size, own = p->info->team->heads * head_size,
@@ -4948,7 +4951,7 @@ static void heti_new_core(het_program *p, het_node *n) {
     int i;
     heti_require(p, own <= heti_width(p, n->x[1]));
     for (i = 0; i < 8; i++)
-        n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, keep[i]);
+        n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, heti_keep[i]);
     for (i = 0; i < 2; i++) n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT);
     for (i = 0; i < 8 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
     for (i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->statistic[i]].group = 1;
@@ -4992,8 +4995,9 @@ static void heti_new_scratch(het_program *p) {
     if (widest > 0) p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL);
 }
 
-/* Whether the values inside the unit can be bf16: each is read by one node, all that an op calls x are of one type,
-   and the device takes all the ops. Slices would add to rounded gradients of keys and values. */
+/* Whether the values inside the unit can be bf16: each is read by one node, all that an op calls x
+   are of one type, and the device takes all the ops. Slices would add to rounded gradients of keys
+   and values. */
 static int heti_takes_bf16(const het_program *p) {
     const het_unit_info *info = p->info;
     het_op op;
@@ -5062,8 +5066,8 @@ static void heti_program_workspace(const het_program *p, int64_t rows) {
                 info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
 }
 
-/* The tensors of a loss unit, of the rows it takes at a time, one behind the other from `base` on. Returns
-   their bytes. */
+/* The tensors of a loss unit, of the rows it takes at a time, one behind the other from `base` on.
+   Returns their bytes. */
 static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **tensor) {
     size_t used = 0;
     int t;
@@ -7821,7 +7825,7 @@ typedef struct heti_muon {
     void *scratch;         /* of the ops */
 } heti_muon;
 
-/* The products of a round: A = X X^T and B = A A^T, a linear's y = x w^T; Y = B X, its dx = dy w. */
+/* The products of a round: A = X X^T and B = A A^T, a linear's y = x w^T; Y = B X, its dx. */
 static het_op heti_muon_product(const heti_muon *k, int product) {
     het_op op;
     het_linear_args *a = &op.u.linear;
@@ -13240,8 +13244,7 @@ static double heti_median(double *value, int64_t count) {
     return 0.5 * (value[(count - 1) / 2] + value[count / 2]);
 }
 
-/* Where values begin to be far outside of HETRAIN_LOSS_HISTORY earlier ones: het_desc.guard.spike.
-   */
+/* Where values begin to be far outside of HETRAIN_LOSS_HISTORY earlier ones (het_guard.spike). */
 static double heti_spike_limit(const double *recent, double factor) {
     double value[HETRAIN_LOSS_HISTORY], median;
     int64_t i;

@@ -1004,8 +1004,8 @@ struct hetc_zero_writer {
     }
 };
 
-/* The gradient as bf16 over the logits it is made of, which begin at 16 bytes: what a turn writes ends
-   in front of what later ones read. Without a target: zeros. */
+/* The gradient as bf16 over the logits it is made of, which begin at 16 bytes: what a turn writes
+   ends in front of what later ones read. Without a target: zeros. */
 HETC_DEVICE void hetc_softmax_round(float *row, int64_t vocab, int64_t pitch, const hetc_softmax_writer &writer) {
     uint16_t *to = reinterpret_cast<uint16_t *>(row);
     for (int64_t begin = 0; begin < pitch; begin += 4 * HETC_THREADS) {
@@ -1387,9 +1387,9 @@ HETC_DEVICE int hetc_again(int x) {
     return x;
 }
 
-/* Rows [first, first + ROWS) of `from`, which lie `stride` elements apart; those from `limit` on, and
-   what is behind `columns`, are zeros. Where the block's THREADS are whole rows of chunks, a thread has
-   one chunk of every so many rows. */
+/* Rows [first, first + ROWS) of `from`, which lie `stride` elements apart; those from `limit` on,
+   and what is behind `columns`, are zeros. Where the block's THREADS are whole rows of chunks, a
+   thread has one chunk of every so many rows. */
 template <class E, int P, int ROWS, int THREADS>
 HETC_DEVICE void hetc_tile_fetch(E *tile, const E *from, int64_t stride, int first, int limit, int columns) {
     enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK, LINES = THREADS / CHUNKS };
@@ -1878,7 +1878,8 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
         const int key = begin + own + hetc_lane() / 4 + 8 * r;
         if (key < t.keys) seen[r] = hetc_queries_of(t, key);
     }
-    /* fetches the queries from `next` on of head `head`, uses those that were fetched before, from `at` on */
+    /* fetches the queries from `next` on of head `head`, uses those that were fetched before, from
+       `at` on */
     int head = kv_head * group, next = first, at = first, to = 0, used = 0;
     const int end = last > first ? head + group : head;
     if (head < end) {
@@ -1992,7 +1993,7 @@ static int64_t hetc_first_key(const het_attention_args *a) {
     return a->window > 0 && behind > first ? behind : first;
 }
 
-/* What the kernels read where it is bf16 already, or the pieces of the workspace it is packed into. */
+/* What the kernels read where it is bf16 already, or the pieces of workspace it is packed into. */
 template <class E, int P> static het_result hetc_attention_operands(void *self, het_queue *queue, int backward,
                                                                     hetc_attention<E> *t) {
     const het_attention_args *a = &t->a;
@@ -2827,8 +2828,8 @@ static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *t
                        static_cast<uint16_t *>(to), from, columns, given, pitch);
 }
 
-/* A row-major matrix as an operand: itself where it is what the product takes, or rounded to bf16 into
-   `to`. given: elements from row to row; *pitch gets those of the operand. */
+/* A row-major matrix as an operand: itself where it is what the product takes, or rounded to bf16
+   into `to`. given: elements from row to row; *pitch gets those of the operand. */
 static het_result hetc_operand(hetc_device *device, het_queue *queue, int round, const float *from, int64_t rows,
                                int64_t columns, int64_t given, void *to, const void **operand, int64_t *pitch) {
     *operand = round ? to : from;
@@ -3145,8 +3146,8 @@ static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 /* Floats of logits at a time: 1 GiB. */
 #define HETC_LOGITS (INT64_C(1) << 28)
 
-/* Weights are floats, sums are added to, and the first weights come from the host. Heads in bf16 are
-   whole chunks of 16 bytes. */
+/* Weights are floats, sums are added to, and the first weights come from the host. Heads in bf16
+   are whole chunks of 16 bytes. */
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     (void)self;
@@ -3241,7 +3242,7 @@ static void hetc_attention_work(const het_op *op, const het_attention_args *a, i
         2.0 * k * (element + pack);
 }
 
-/* Shape, bytes and FLOPs of one call. Bytes: each operand once for every kernel that goes over it. */
+/* Shape, bytes and FLOPs of one call. Bytes: each operand once a kernel that goes over it. */
 static void hetc_op_work(const het_op *op, hetc_work *w) {
     const double x = hetc_bytes_of(op, HET_BF16_X), y = hetc_bytes_of(op, HET_BF16_Y),
                  dx = hetc_bytes_of(op, HET_BF16_DX), dy = hetc_bytes_of(op, HET_BF16_DY);

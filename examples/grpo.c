@@ -1,4 +1,4 @@
-/* Reinforcement learning on unequal ranks: some of five ranks sample, the others train, by group relative policy optimization (GRPO, arXiv 2402.03300).
+/* Reinforcement learning on unequal ranks: some of five ranks sample, the others train, by group relative policy optimization (arXiv 2402.03300).
    Samplers and trainer give a sample the same log-probability, to the last bit, so its ratio is exactly 1 and nothing has to be corrected for.
      grpo [ROUNDS [TRAINERS]]      40 rounds; TRAINERS: a digit a rank, 1: it trains, 0: it samples (01100; examples/placement.c finds the best)
    The task: behind a prompt token write tokens of its parity. A sample's advantage is its reward beside its group's, (r - mean) / deviation; negative
@@ -24,7 +24,10 @@ static double seconds_now(void) {
     struct timespec t;
     return clock_gettime(CLOCK_MONOTONIC, &t), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-static int head_and_norm(void *user, const char *name) { (void)user; return strstr(name, "lm_head") != NULL || strcmp(name, "model.norm.weight") == 0; }
+static int head_and_norm(void *user, const char *name) {
+    (void)user;
+    return strstr(name, "lm_head") != NULL || strcmp(name, "model.norm.weight") == 0;
+}
 /* Every sample is a micro-batch. */
 static het_result turn(void *user, const het_hook_info *info) {
     const int head = strcmp(info->unit_name, het_unit_head()->name) == 0;
@@ -144,7 +147,8 @@ int main(int argc, char **argv) {
     if (strlen(train) != RANKS || strspn(train, "01") != RANKS || strchr(train, '0') == NULL || strchr(train, '1') == NULL || rounds < 1)
         return fprintf(stderr, "grpo: TRAINERS has %d digits 0 and 1, of both at least one\n", (int)RANKS), 2;
     if (run(train, rounds, &o) != HET_OK) return 1;
-    printf("%d rounds: mean reward %.3f to %.3f; %.2f ms a sample to write, %.2f ms to train on; %d of %d log-probabilities equal to the bit\n", rounds,
+    printf("%d rounds: mean reward %.3f to %.3f; %.2f ms a sample to write, %.2f ms to train on; %d of %d log-probabilities equal to the bit\n",
+           rounds,
            o.first, o.last, 1e3 * o.seconds[0], 1e3 * o.seconds[1], o.equal, rounds * SAMPLES);
     return o.equal == rounds * SAMPLES && (rounds < 40 || o.last > o.first + 0.2) ? 0 : 1;
 }

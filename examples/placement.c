@@ -1,5 +1,5 @@
-/* Which ranks sample and which train: successive halving over all placements (HetRL, 2025), beside looking at every one in full. For 200 drawn sets of
-   unequal ranks and costs the plan found must take at most 5 % more than the best.
+/* Which ranks sample and which train: successive halving over all placements (HetRL, 2025), beside looking at every one in full. For 200 drawn sets
+   of unequal ranks and costs the plan found must take at most 5 % more than the best.
      placement [WRITE TRAIN SPEED SPEED ...]      seconds to write a sample and to train on it at speed 1, and ranks' speeds: their best placement,
                                                   as examples/grpo.c takes it */
 #define HETRAIN_IMPLEMENTATION

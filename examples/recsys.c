@@ -98,7 +98,7 @@ static int64_t update(const batch *b, batch *next, double weight) {
     return patched;
 }
 
-typedef struct outcome { double loss[1000], waited, looked; double messages; int64_t patched; } outcome; /* waited for rows, and seconds of all lookups */
+typedef struct outcome { double loss[1000], waited, looked; double messages; int64_t patched; } outcome; /* waited for rows; all lookups */
 
 /* ahead: looks up while it trains. */
 static het_result train(int ahead, int64_t steps, outcome *o) {

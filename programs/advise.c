@@ -50,7 +50,8 @@ static int advise_cut(const settings *s) {
     if (s->cut == NULL || sscanf(s->cut, "%9lf=%9lf%n", &parts, &gain, &end) != 2 || s->cut[end] != 0 || !(parts >= 2) || !(gain > 0))
         return fail(BAD_INPUT, "--cut %s: expected M=S, as in 2=1.4", s->cut != NULL ? s->cut : "is missing");
     for (; *at != 0; count++) {
-        if (count == MOST || sscanf(at, "%9lf=%9lf:%9lf%n", &devices[count], &efficiency[count], &epochs[count], &end) != 3 || !(devices[count] >= 1) ||
+        if (count == MOST || sscanf(at, "%9lf=%9lf:%9lf%n", &devices[count], &efficiency[count], &epochs[count], &end) != 3 ||
+            !(devices[count] >= 1) ||
             !(efficiency[count] > 0) || !(epochs[count] > 0) || (at[end] != 0 && at[end] != ','))
             return fail(BAD_INPUT, "--scaling %s: %s: expected N=EFFICIENCY:EPOCHS, at most %d", s->scaling, at, (int)MOST);
         at += end + (at[end] == ',');
@@ -95,7 +96,8 @@ static int take_device(advice *a, const char *text) {
         speed = strtod(text + length + 1, &end);
         length = (size_t)(end - text);
     }
-    if ((text != NULL && text[length] == '/' && !parse_size(text + length + 1, strlen(text + length + 1), &memory)) || !(speed > 0 && speed <= 1000) ||
+    if ((text != NULL && text[length] == '/' && !parse_size(text + length + 1, strlen(text + length + 1), &memory)) ||
+        !(speed > 0 && speed <= 1000) ||
         (text != NULL && text[length] != 0 && text[length] != '/'))
         return fail(BAD_INPUT, "--device %s: expected NAME[@SPEED][/SIZE]", text);
     for (i = 0; i < MOST; i++) {
@@ -112,7 +114,8 @@ static int take_link(advice *a) {
     if (a->profile->links > 0) a->latency = a->profile->link[0].latency, a->bandwidth = a->profile->link[0].bandwidth;
     if (text == NULL) return 0;
     a->bandwidth = 0;
-    if (parse_seconds(text, length, &a->latency) && (text[length] == 0 || parse_size(text + length + 1, strlen(text + length + 1), &a->bandwidth))) return 0;
+    if (parse_seconds(text, length, &a->latency) &&
+        (text[length] == 0 || parse_size(text + length + 1, strlen(text + length + 1), &a->bandwidth))) return 0;
     return fail(BAD_INPUT, "--link %s: expected LATENCY or LATENCY:BANDWIDTH, as in 1ms:1G", text);
 }
 
@@ -174,7 +177,8 @@ static int advise_workers(advice *a) {
     if ((status = simulate(a, 1, &one, &computing)) != 0) return status;
     for (i = 0; i < a->profile->blocks; i++) elements += a->profile->block[i].frozen ? 0 : (double)a->profile->block[i].elements;
     if (a->set->json) printf("{\"largest_micro_batch\":%lld,\"workers\":[", (long long)most);
-    else if (a->device[0].memory > 0) printf("largest micro-batch that fits: %lld sequences of %lld tokens\n", (long long)most, (long long)a->set->length);
+    else if (a->device[0].memory > 0) printf("largest micro-batch that fits: %lld sequences of %lld tokens\n",
+                                                (long long)most, (long long)a->set->length);
     if (!a->set->json) printf("workers  ms a step  speed-up  efficiency       R  servers\n");
     for (; *at != 0; at += end + (at[end] == ','), first = 0) {
         double servers;
@@ -198,7 +202,8 @@ static int program(int argc, char **argv) {
     int status;
     memset(&s, 0, sizeof s);
     s.micro_batches = 8, s.sequences = 1, s.length = 128;
-    status = options_parse("build/advise --profile FILE | --scaling LIST --cut M=S\n\nAdvice by formula: batch, workers, servers, when to cut a model.",
+    status = options_parse("build/advise --profile FILE | --scaling LIST --cut M=S\n\n"
+                           "Advice by formula: batch, workers, servers, when to cut a model.",
                            options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
     if ((s.profile != NULL) == (s.scaling != NULL)) return fail(BAD_INPUT, "one of --profile and --scaling; --help lists the options");

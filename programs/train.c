@@ -94,7 +94,8 @@ static const option options[] = {
     { "--any-base", NULL, OPTION_FLAG, AT(any_base), 0, 0, "also factors that were trained on other weights than --init's" },
     OPTION_TITLE("Devices and processes"),
     { "--devices", "LIST", OPTION_TEXT, AT(devices), OWN, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast][:eager|:timed], cuda:local; default: one cpu, all processors" },
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast][:eager|:timed], cuda:local; "
+     "default: one cpu, all processors" },
     { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), OWN, 0,
       "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--world-secret", "FILE", OPTION_TEXT, AT(world_secret), OWN, 0,
@@ -107,10 +108,12 @@ static const option options[] = {
     { "--island-fragments", "P", OPTION_INTEGER, AT(island_fragments), 1, 1024, "islands: a P-th of the weights joins every H / P steps" },
     { "--island-bits", "B", OPTION_INTEGER, AT(island_bits), 0, 8, "islands: 2, 4 or 8 bits a weight travel, with error feedback; 0: floats" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
-    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED or STEP:A-B:LATENCY[:BYTES],...: ranks and links of --links that change before these steps" },
+    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0,
+     "STEP:RANK@SPEED or STEP:A-B:LATENCY[:BYTES],...: ranks and links of --links that change before these steps" },
     OPTION_TITLE("How the work is divided, with the same bits"),
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
-     "dp, pp, dp2xpp2, pp2xcp2 (teams by context, hp2 by heads), pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
+     "dp, pp, dp2xpp2, pp2xcp2 (teams by context, hp2 by heads), pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: "
+     "the best there is [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
@@ -171,7 +174,8 @@ static int option_is_saved(const option *o) {
                                         "--links",
                                          "--devices", "--save-plan", "--save-profile", "--trace", "--timeline", "--replan", "--slow",
                                          "--profile", "--plan-seconds", "--adapt", "--adapt-shares", "--tokenizer",
-                                         "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite", "--loaders", "--scaling",
+                                         "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite",
+                                         "--loaders", "--scaling",
                                          "--world", "--world-secret", "--insecure-world", "--islands", "--outer-lr", "--outer-momentum",
                                          "--island-fragments", "--island-bits" };
     size_t i;
@@ -183,7 +187,8 @@ static int option_is_saved(const option *o) {
 /* Options that decide what is trained: a run goes on with those it was saved with. */
 static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
-                                         "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--optimizer", "--matrix-lr", "--momentum", "--seed", "--granule", "--dtype", "--reduce",
+                                         "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--optimizer", "--matrix-lr", "--momentum",
+                                         "--seed", "--granule", "--dtype", "--reduce",
                                          "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;

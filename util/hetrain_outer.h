@@ -22,8 +22,8 @@
    FRAGMENTS   With P of them a join is of one after the other (arXiv 2501.18512): parameters in P
    runs of about equal size. Join P times as often: a P-th of the bytes at once.
    BITS   A delta travels as integers of 2, 4 or 8 bits, with a scale for each 256 of them: q =
-   floor(x L / s + 1/2), s the largest |x|, L = 2^(bits-1) - 1. What is lost is added to the next delta
-   (error feedback). An island averages its own delta as the others see it.
+   floor(x L / s + 1/2), s the largest |x|, L = 2^(bits-1) - 1. What is lost is added to the next
+   delta (error feedback). An island averages its own delta as the others see it.
    DEATH   With `open` a failed exchange closes the transport and opens it anew; an island that was
    started again comes to the same opening. Who is behind takes global and m from the lowest island
    that is not, and joins the round that the others are in with 0 tokens; their deltas wait as long
@@ -34,8 +34,8 @@
        HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
        HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: descriptions must bring an allocator
    MEMORY, ERRORS, THREADS
-   One block: 12 bytes an element (with `bits` 16), and 4 (bits / 8) for every island. Joins allocate
-   nothing. het_outer_error tells what failed. An outer belongs to its context's thread.
+   One block: 12 bytes an element (with `bits` 16), and 4 (bits / 8) for every island. Joins
+   allocate nothing. het_outer_error tells what failed. An outer belongs to its context's thread.
 
    FUNCTIONS
        >>outer_api       het_outer_create het_outer_join het_outer_take het_outer_destroy
@@ -88,7 +88,8 @@ typedef struct het_outer_info {
 typedef struct het_outer het_outer;
 
 /* Opens the transport, and gives all islands the weights of the one that is farthest, the lowest of
-   these. Where the others are within a join, takes part in it. ctx must live as long. Threads: owner. */
+   these. Where the others are within a join, takes part in it. ctx must live as long. Threads:
+   owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx,
                                                            het_outer **outer, het_error *error);
 /* The next fragment's join. tokens: trained since the last join, >= 0. Threads: owner. */

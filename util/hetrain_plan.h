@@ -164,10 +164,10 @@ typedef struct het_schedule_kind {
 /* The schedules there are; NULL behind the last. Threads: any. */
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
-   greedy, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take slices,
-   whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on
-   rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines].
-   Threads: any. */
+   greedy, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take
+   slices, whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K
+   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts:
+   [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
@@ -206,15 +206,15 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that starts first being served first, and messages with messages; a ring and a message do not
      slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank that has a stage.
-   * A team's F, B, I and W take what its slowest member takes for its rows, and of attention for its
-     group's queries and its heads, cut where the shares say. F and B also exchange: a tensor at a
-     time, each a latency and the most bytes that leave a member or come to it over their links;
-     keys and values to the groups behind, and, where heads are divided, queries and outputs. B and I
-     hand the chains of keys' and values' gradients from group to group, which costs a member its
-     two neighbours, and an attention once for every cut between groups that a sequence straddles. Up
-     to VERDICT members do what their leader does; begin and ring_byte are those of the slowest. A message
-     between teams is done when the slowest of its pieces is: a piece is what two members have in
-     common.
+   * A team's F, B, I and W take what its slowest member takes for its rows, and of attention for
+     its group's queries and its heads, cut where the shares say. F and B also exchange: a tensor at
+     a time, each a latency and the most bytes that leave a member or come to it over their links;
+     keys and values to the groups behind, and, where heads are divided, queries and outputs. B and
+     I hand the chains of keys' and values' gradients from group to group, which costs a member its
+     two neighbours, and an attention once for every cut between groups that a sequence straddles.
+     Up to VERDICT members do what their leader does; begin and ring_byte are those of the slowest.
+     A message between teams is done when the slowest of its pieces is: a piece is what two members
+     have in common.
    * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and
      receive what one rank sends to another in the same order (het_schedule_check).
    Times are added and compared, multiplied by sizes, and never subtracted from each other before
@@ -344,8 +344,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, con
                                                        het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
 
-/* Lengths of a causal sequence's slices in a pipeline of `stages` stages, of which the slowest takes
-   `cost` for a slice (F and B): sum t_i + (stages - 1) max t_i becomes as small as it can be
+/* Lengths of a causal sequence's slices in a pipeline of `stages` stages, of which the slowest
+   takes `cost` for a slice (F and B): sum t_i + (stages - 1) max t_i becomes as small as it can be
    (TeraPipe, arXiv 2102.07988): dynamic programming for the least sum below a bound of the largest,
    whose bounds go down until the sum alone is too long. The sequence has `granules` of
    `granule_tokens` tokens, and at most `most` slices. length: [most] (=) in granules, for
@@ -1540,7 +1540,7 @@ static het_result heti_p_short_shares(heti_p_plans *r, heti_p_shorthand *s) {
     }
 }
 
-/* "cpN", "hpN", "cp:..." and "hp:..." at the end, which are cut off: only they have such letters. */
+/* "cpN", "hpN", "cp:..." and "hp:..." at the end, cut off: they alone have such letters. */
 static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
     const size_t begin = r->at;
     int64_t i;

@@ -14,8 +14,9 @@
    WHAT IT DOES
    het_profile_measure says what each unit of a model costs on each device, a cluster file which
    devices there are and how they are linked. het_plan_search looks for the plan whose step is
-   shortest on them, and says what the others lose by. het_adapt compares with what is measured while
-   a run goes on. het_pack groups documents of unequal length into micro-batches that cost alike.
+   shortest on them, and says what the others lose by. het_adapt compares with what is measured
+   while a run goes on. het_pack groups documents of unequal length into micro-batches that cost
+   alike.
 
        het_profile_measure(&measure, &profile, &error)           what things cost
        het_cluster_read(text, length, NULL, &cluster, &error)    what there is to compute on
@@ -31,8 +32,8 @@
    MEMORY, ERRORS, THREADS
    A result is one block from the allocator that the call is given (NULL: malloc); what is needed
    besides is given back before the call returns. Every call that can fail returns a het_result;
-   *error names the value and the limit. Outputs are written only on success; a writer may have got a
-   part of a file when it fails. No state is kept between calls but in a het_adapt: any thread may
+   *error names the value and the limit. Outputs are written only on success; a writer may have got
+   a part of a file when it fails. No state is kept between calls but in a het_adapt: any thread may
    make any call at any time. Nothing is printed and nothing exits.
 
    DETERMINISM
@@ -292,11 +293,11 @@ HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL i
 /* Which device each rank is to be, so that ranks that talk to each other lie close. `talk`: sets of
    ranks (start, unit as in het_blocks), weight: [talk->count], >= 0. The spread of a set is the
    number of groups of the cluster that hold some of it but not all, so of the uplinks that its
-   messages cross; what is minimised is the sum of weight times spread (Arnold's consolidation, 2025,
-   with one objective for all its sets). Devices change places only with those of the same profile,
-   speed and memory. Up to 8 ranks all orders are tried; beyond, exchanges of two ranks from random
-   beginnings, `evaluations` orders in all (0: 20000). device: [ranks] (=) for each rank the
-   cluster's device. *spread, NULL: not told. Threads: any. */
+   messages cross; what is minimised is the sum of weight times spread (Arnold's consolidation,
+   2025, with one objective for all its sets). Devices change places only with those of the same
+   profile, speed and memory. Up to 8 ranks all orders are tried; beyond, exchanges of two ranks
+   from random beginnings, `evaluations` orders in all (0: 20000). device: [ranks] (=) for each rank
+   the cluster's device. *spread, NULL: not told. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_place(const het_cluster *cluster, const het_blocks *talk,
                                                             const double *weight, int64_t evaluations, uint64_t seed,
                                                             const het_allocator *allocator, int64_t *device,
@@ -307,8 +308,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_place(const het_cluster *c
 typedef struct het_plan_costs {
     het_costs costs;                  /* for het_simulate with complete lists; its tokens, pairs and
                                          sequences are the caller's to set */
-    /* [plan->stages], and behind them those of the teams' members (het_costs.member); of a stage with
-       a team it is about what the team takes for one sequence */
+    /* [plan->stages], and behind them those of the teams' members (het_costs.member); of a stage
+       with a team it is about what the team takes for one sequence */
     het_stage_cost *stage;            /* those of `costs` */
     het_stage_cost *alone, *together; /* with nothing beside, with all ranks always at work */
     int64_t curves;                   /* stages, and members behind them */
@@ -346,11 +347,11 @@ typedef struct het_divide_desc {
     int64_t heads;                    /* key/value heads to divide, at least one a member; 0: by context */
     uint32_t end_canary;
 } het_divide_desc;
-/* The shares with which the slowest member takes least: member[i].share is how many granules it gets,
-   group and heads are by context or by heads; leader and rank are left alone. By context, and by
-   heads with up to 4 members, no division is faster; with more, heads go by largest remainders and
-   are moved while that helps. Exchanges are not counted. seconds: of the slowest member, or NULL.
-   Nothing is allocated. Threads: any. */
+/* The shares with which the slowest member takes least: member[i].share is how many granules it
+   gets, group and heads are by context or by heads; leader and rank are left alone. By context, and
+   by heads with up to 4 members, no division is faster; with more, heads go by largest remainders
+   and are moved while that helps. Exchanges are not counted. seconds: of the slowest member, or
+   NULL. Nothing is allocated. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc *desc, het_team_member *member,
                                                           double *seconds, het_error *error);
 
@@ -368,9 +369,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
      of the longest pipeline
    * recompute: yes or no for each device's stages but those of the last unit alone
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
-     pairs, fours and so on, up to 4 devices in every way there is, each team by context or by heads,
-     with the shares of het_team_divide; over fused devices the search below is done again. A plan
-     with teams is only returned where it is better than the best without
+     pairs, fours and so on, up to 4 devices in every way there is, each team by context or by
+     heads, with the shares of het_team_divide; over fused devices the search below is done again. A
+     plan with teams is only returned where it is better than the best without
    * state shares, of all devices at work: 1 each; the speed of the device's optimizer, where all
      need time for it; or the bytes that its memory limit leaves beside everything else, where all
      have a limit
@@ -461,9 +462,9 @@ HETRAIN_API void het_search_free(het_search *search);                  /* NULL i
 /* ---- >>adapt_api: when devices and links are not what they were ---------------------------------
    While training, the times of a step's actions are held against what the profile says of the plan
    in use. Where a device, or a link that a pipeline or a reduction crosses, became slower or faster
-   for a few steps, the planner is asked again with what is known now: first for other shares of the pipelines
-   alone, which is taken where it is as good; else for another plan. het_replan (hetrain.h) goes
-   over to it. */
+   for a few steps, the planner is asked again with what is known now: first for other shares of the
+   pipelines alone, which is taken where it is as good; else for another plan. het_replan
+   (hetrain.h) goes over to it. */
 
 /* Simulates the step of a plan: desc says for what, of its fields for searching none is looked at.
    granules: of a micro-batch. timeline: HET_YES keeps records. desc->allocator makes the result,
@@ -916,8 +917,8 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
 
 /* ---- bytes of a plan ---- */
 
-/* Rows of a member of a team at most: its own of a slice, its group's, those of a micro-batch to the
-   end of its group (het_team_limits). heads: that it has of a group's, 0: all. */
+/* Rows of a member of a team at most: its own of a slice, its group's, those of a micro-batch to
+   the end of its group (het_team_limits). heads: that it has of a group's, 0: all. */
 typedef struct heti_s_rows { double own, group, kept, heads, groups, members, crossings; } heti_s_rows;
 
 static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r) {
@@ -6660,8 +6661,8 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
     return HET_OK;
 }
 
-/* Judges a plan with teams, and keeps it where it is better than all before. missing: bytes over the
-   limit of some rank, in parts of it. */
+/* Judges a plan with teams, and keeps it where it is better than all before. missing: bytes over
+   the limit of some rank, in parts of it. */
 static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t granules, double *missing) {
     heti_s_choice *c = &s->next;
     int64_t p, r, g, count;
@@ -6755,7 +6756,7 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
     return HET_OK;
 }
 
-/* Every way to put up to 4 devices into teams: device i into team in[i], a new one or one before. */
+/* Every way to put up to 4 devices into teams: device i into team in[i], new or an earlier one. */
 static het_result heti_s_fuse_every(heti_s_seek *s, heti_s_fusion *f, int64_t *in, int64_t at, int64_t teams) {
     int64_t t, i;
     if (at < s->ranks) {
