@@ -24,10 +24,7 @@ static double seconds_now(void) {
     struct timespec t;
     return clock_gettime(CLOCK_MONOTONIC, &t), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-static int head_and_norm(void *user, const char *name) {
-    (void)user;
-    return strstr(name, "lm_head") != NULL || strcmp(name, "model.norm.weight") == 0;
-}
+static int head_and_norm(void *user, const char *name) { (void)user; return strstr(name, "lm_head") || !strcmp(name, "model.norm.weight"); }
 /* Every sample is a micro-batch. */
 static het_result turn(void *user, const het_hook_info *info) {
     const int head = strcmp(info->unit_name, het_unit_head()->name) == 0;
@@ -148,7 +145,6 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "grpo: TRAINERS has %d digits 0 and 1, of both at least one\n", (int)RANKS), 2;
     if (run(train, rounds, &o) != HET_OK) return 1;
     printf("%d rounds: mean reward %.3f to %.3f; %.2f ms a sample to write, %.2f ms to train on; %d of %d log-probabilities equal to the bit\n",
-           rounds,
-           o.first, o.last, 1e3 * o.seconds[0], 1e3 * o.seconds[1], o.equal, rounds * SAMPLES);
+           rounds, o.first, o.last, 1e3 * o.seconds[0], 1e3 * o.seconds[1], o.equal, rounds * SAMPLES);
     return o.equal == rounds * SAMPLES && (rounds < 40 || o.last > o.first + 0.2) ? 0 : 1;
 }
