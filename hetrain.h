@@ -55,10 +55,11 @@ int main(int argc, char **argv) {
    has one): text is trained as bytes, other vocabularies come as token files. No attention other
    than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can
    add them, >>unit_api).
-   No tensor parallelism: a unit runs on one device; a rank holds the weights of all units it works
-   on, optimizer state and (het_desc.layout.shard_gradients) gradient sums are divided. The ranks
-   stay as they are for the life of a context, and one that fails ends it: the state file is what
-   survives. No fp16, no quantised weights, no optimizers but AdamW and Muon (a table can add one).
+   No tensor parallelism: teams divide rows and attention's heads, and a rank holds the weights of
+   all units it works on; optimizer state and (het_desc.layout.shard_gradients) gradient sums are
+   divided. The ranks stay as they are for the life of a context, and one that fails ends it: the
+   state file is what survives. No fp16, no quantised weights, no optimizers but AdamW and Muon (a
+   table can add one).
    No ABI promise: the header is compiled into the program.
 
    CONCEPTS
