@@ -52,6 +52,7 @@ fi
 
 # the island is killed when its log has 7 steps, and started again
 for victim in 0 1; do
+    rm -f log.0 log.1 log.again
     for i in 0 1; do island $i 2 --steps 400 --islands 4 --devices cpu:1@0.1 --log log.$i; done
     for ((t = 0; t < 600; t++)); do [ "$(cat log.$victim 2> /dev/null | grep -c '"loss"')" -ge 7 ] && break; sleep 0.05; done
     kill -9 "$(pgrep -P "${child[victim]}")" 2> /dev/null

@@ -443,7 +443,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_island_is_an_outer_step), cmocka_unit_test(tokens_are_weights), cmocka_unit_test(one_hash_and_bytes),
-        cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow), cmocka_unit_test(processes_give_the_same),
+        cmocka_unit_test(fewer_bytes_than_data_parallelism), cmocka_unit_test(what_is_lost_comes_later), cmocka_unit_test(few_bits_follow),
+        cmocka_unit_test(processes_give_the_same),
         cmocka_unit_test(killed_islands_come_back), cmocka_unit_test(refused)
     };
     parent = getpid();

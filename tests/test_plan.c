@@ -1542,7 +1542,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(json),           cmocka_unit_test(numbers),       cmocka_unit_test(shortest),     cmocka_unit_test(shorthands),
         cmocka_unit_test(plan_errors),    cmocka_unit_test(pytorch),       cmocka_unit_test(texts),        cmocka_unit_test(text_errors),
         cmocka_unit_test(check_errors),   cmocka_unit_test(wrong_structs), cmocka_unit_test(completed),    cmocka_unit_test(peaks),
-        cmocka_unit_test(random_schedules), cmocka_unit_test(damaged),     cmocka_unit_test(no_memory),    cmocka_unit_test(writers), cmocka_unit_test(lengths_of_slices),
+        cmocka_unit_test(random_schedules), cmocka_unit_test(damaged),     cmocka_unit_test(no_memory),    cmocka_unit_test(writers),
+        cmocka_unit_test(lengths_of_slices),
         cmocka_unit_test(large),
     };
     if (argc > 1) folder = argv[1];

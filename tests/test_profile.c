@@ -157,7 +157,8 @@ static void bytes_of_teams_agree(void **state)
         "llama:layers=3,width=256,heads=16,kv_heads=8,vocab=1000,context=64",
         "qwen3:layers=3,width=128,heads=16,kv_heads=8,head_size=16,vocab=1000,context=64" };
     static const struct { const char *plan, *schedule; int64_t ranks, slices; } plans[] = { { "cp2", "1f1b", 2, 1 }, { "cp:5,3,2", "gpipe", 3, 1 },
-        { "hp2", "1f1b", 2, 1 }, { "hp:3,1", "1f1b", 2, 1 }, { "hp:3,1", "gpipe", 2, 4 }, { "pp2xcp2", "1f1b", 4, 1 }, { "pp2xcp:3,1", "zb-h1", 4, 1 },
+        { "hp2", "1f1b", 2, 1 }, { "hp:3,1", "1f1b", 2, 1 }, { "hp:3,1", "gpipe", 2, 4 }, { "pp2xcp2", "1f1b", 4, 1 }, { "pp2xcp:3,1", "zb-h1", 4,
+        1 },
         { "pp2xhp2", "zb-h1", 4, 2 }, { "pp2xcp2", "zb-v", 4, 1 }, { "dp2xcp2", "1f1b", 4, 1 }, { "cp:1,0,2", "1f1b", 3, 1 },
         { "{\"teams\": [{\"ranks\": [1, 0, 3], \"shares\": [5, 1, 2], \"heads\": [[6, 2], [8]]}], \"pipelines\": [{\"stages\": ["
           "{\"rank\": 1, \"units\": [0, 5]}, {\"rank\": 2, \"units\": [5, 8]}]}]}", "1f1b", 4, 1 } };

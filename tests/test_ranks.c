@@ -47,7 +47,8 @@ static void step_end(stepped *s)
 typedef struct shape { const char *schedule; int least, most; int splits, slices; } shape; /* ranks; schedules that make I and W; that slice */
 static const shape shapes[] = {
     { "1f1b", 1, 4, 0, 1 }, { "gpipe", 1, 4, 0, 1 }, { "zb-h1", 1, 4, 1, 1 }, { "zb-h2", 1, 4, 1, 1 }, { "greedy", 1, 4, 1, 1 },
-    { "interleaved", 2, 4, 0, 0 }, { "zb-v", 1, 4, 1, 0 }, { "v-half", 1, 4, 1, 0 }, { "v-min", 1, 4, 1, 0 }, { "bidirectional", 2, 4, 0, 0 }, { "bitpipe", 2, 4, 0, 0 },
+    { "interleaved", 2, 4, 0, 0 }, { "zb-v", 1, 4, 1, 0 }, { "v-half", 1, 4, 1, 0 }, { "v-min", 1, 4, 1, 0 }, { "bidirectional", 2, 4, 0, 0 },
+    { "bitpipe", 2, 4, 0, 0 },
     { "terapipe", 1, 4, 0, 1 }, { "sliced-1f1b", 1, 4, 0, 1 }, { "dualpipev", 2, 2, 1, 0 },
 };
 enum { SHAPES = (int)(sizeof shapes / sizeof shapes[0]) };

@@ -103,7 +103,8 @@ static void row_0_1(void **state)
     one = support_create(&run.desc);
     EXPECT_OK(het_gradients(one, &plain.batch, 1, &y));
     worst = worst_difference(one, three, HET_GRADIENT);
-    met(worst < 1e-5 && fabs(x.loss - y.loss) < 1e-5 * y.loss, "gradients differ by %.1e of the largest, losses %.7f and %.7f", worst, x.loss, y.loss);
+    met(worst < 1e-5 && fabs(x.loss - y.loss) < 1e-5 * y.loss, "gradients differ by %.1e of the largest, losses %.7f and %.7f", worst, x.loss,
+        y.loss);
     for (i = 0; i < 7; i++) support_batch_end(&padded[i]);
     support_batch_end(&plain);
     het_destroy(three);
@@ -149,7 +150,8 @@ static void row_0_13(void **state)
         moved.loss[step] = info.loss, moved.norm[step] = info.gradient_norm;
     }
     moved.weights = support_hash(ctx);
-    met(support_same(&base, &moved, "moved"), "8 micro-batches on 1, 2 and 3 ranks (4, 3, 1) and over 4 changes of plan: %d equal losses, weights %016llx",
+    met(support_same(&base, &moved, "moved"),
+        "8 micro-batches on 1, 2 and 3 ranks (4, 3, 1) and over 4 changes of plan: %d equal losses, weights %016llx",
         (int)base.steps, (unsigned long long)base.weights);
     het_destroy(ctx);
     support_run_end(&run);
@@ -543,8 +545,10 @@ static void row_1_1(void **state)
     one = support_create(&run.desc);
     EXPECT_OK(het_gradients(one, &padded.batch, 1, NULL));
     worst = worst_difference(one, ctx, HET_GRADIENT);
-    met(worst < 1e-5 && seconds[0] < seconds[1], "%d samples of 4 to %d tokens (%d in all) in %d micro-batches of unlike shapes: %.0f real tokens a second; in %d "
-        "packed rows: %.0f; gradients differ from padded samples' by %.0e", FLAN, FLAN_LONGEST, (int)real, (int)packed.count, (double)real / seconds[0],
+    met(worst < 1e-5 && seconds[0] < seconds[1],
+        "%d samples of 4 to %d tokens (%d in all) in %d micro-batches of unlike shapes: %.0f real tokens a second; in %d "
+        "packed rows: %.0f; gradients differ from padded samples' by %.0e", FLAN, FLAN_LONGEST, (int)real, (int)packed.count,
+            (double)real / seconds[0],
         (int)usual.count, (double)real / seconds[1], worst);
     support_batch_end(&padded);
     flan_end(&packed), flan_end(&usual);
@@ -585,7 +589,8 @@ static void row_1_3(void **state)
         het_cost cost;
         double best = 1e300;
         unsigned cuts;
-        cost.base = (double)support_below(&seed, 400), cost.token = (double)support_below(&seed, 5), cost.pair = 0.01 * (double)support_below(&seed, 9);
+        cost.base = (double)support_below(&seed, 400), cost.token = (double)support_below(&seed, 5),
+            cost.pair = 0.01 * (double)support_below(&seed, 9);
         for (cuts = 0; cuts < 1u << (granules - 1); cuts++) {
             unsigned left, count = 1;
             for (left = cuts; left != 0; left &= left - 1) count++;
@@ -609,7 +614,8 @@ static void row_1_3(void **state)
         support_run_plan(&run, plan, NULL, 3);
         other = support_train(&run, "0");
     }
-    met(worst < 1e-12 && unequal > 20 && support_same(&base, &other, plan), "60 drawn costs: the lengths found are as good as the best of all cuts (differences "
+    met(worst < 1e-12 && unequal > 20 && support_same(&base, &other, plan),
+        "60 drawn costs: the lengths found are as good as the best of all cuts (differences "
         "%.0e; %d of unequal lengths); slices of %d, %d and %d granules on 3 stages: one rank's bits", worst, (int)unequal, (int)length[0],
         (int)length[1], (int)length[2]);
     support_run_end(&run);
@@ -673,7 +679,8 @@ static double crossing_bytes(const int64_t *device)
 
 static void row_3_21(void **state)
 {
-    static const char tree[] = "{\"members\":[{\"name\":\"rack\",\"count\":2,\"members\":[{\"name\":\"node\",\"count\":2,\"members\":[{\"device\":\"d\","
+    static const char tree[] = "{\"members\":[{\"name\":\"rack\",\"count\":2,\"members\":["
+        "{\"name\":\"node\",\"count\":2,\"members\":[{\"device\":\"d\","
         "\"count\":2}]}]}]}";
     /* dp4xpp2: rank 2 p + s is stage s of pipeline p; two sets reduce, four pairs send */
     const int64_t start_of[7] = { 0, 4, 8, 10, 12, 14, 16 }, rank[16] = { 0, 2, 4, 6, 1, 3, 5, 7, 0, 1, 2, 3, 4, 5, 6, 7 };
@@ -697,7 +704,8 @@ static void row_3_21(void **state)
     EXPECT_ERROR(het_cluster_place(c, &talk, weight, 0, 1, NULL, device, &spread, &error), HET_OK, error.text, "");
     naive_bytes = crossing_bytes(naive);
     placed_bytes = crossing_bytes(device);
-    met(worst < 1e-12 && placed_bytes < naive_bytes, "weighted spread %g in ranks' order, %g as placed, the least of all 40320 orders (four weightings); "
+    met(worst < 1e-12 && placed_bytes < naive_bytes,
+        "weighted spread %g in ranks' order, %g as placed, the least of all 40320 orders (four weightings); "
         "bytes between racks %.0f and %.0f", spread_of(c, &talk, weight, naive), spread, naive_bytes, placed_bytes);
     het_cluster_free(c);
 }
@@ -781,7 +789,8 @@ static void row_1_18(void **state)
     int64_t i;
     (void)state;
     start(&run, HET_GPT2, 1, blocks, 1);
-    run.desc.model.context = 64, run.desc.model.layers = 4, run.desc.model.width = 96, run.desc.model.heads = 4, run.desc.model.kv_heads = 4, run.desc.model.head_size = 24;
+    run.desc.model.context = 64, run.desc.model.layers = 4, run.desc.model.width = 96, run.desc.model.heads = 4, run.desc.model.kv_heads = 4,
+        run.desc.model.head_size = 24;
     run.desc.model.mlp_width = 384;
     fused = support_train(&run, layout);
     run.desc.layout.backward = HET_BACKWARD_DEFERRED;
@@ -793,7 +802,8 @@ static void row_1_18(void **state)
     plain = least_span(&run, 4);
     support_run_plan(&run, "pp:0-2|3-4|5-6|7-9", "zb-h1", 1);
     filled = least_span(&run, 4);
-    met(support_same(&fused, &deferred, "deferred") && filled < plain, "all W deferred: equal bits; measured from first to last action: 1f1b %.1f ms, zb-h1 %.1f ms",
+    met(support_same(&fused, &deferred, "deferred") && filled < plain,
+        "all W deferred: equal bits; measured from first to last action: 1f1b %.1f ms, zb-h1 %.1f ms",
         1e3 * plain, 1e3 * filled);
     support_run_end(&run);
 }
@@ -835,7 +845,8 @@ static void row_0_6(void **state)
                 if (logits[v] > logits[token[kept][i]]) token[kept][i] = (int32_t)v;
         }
     }
-    met(memcmp(token[0], token[1], sizeof token[0]) == 0 && memory.calls == before, "55 likeliest tokens with and without kept keys and values are equal; %d allocations",
+    met(memcmp(token[0], token[1], sizeof token[0]) == 0 && memory.calls == before,
+        "55 likeliest tokens with and without kept keys and values are equal; %d allocations",
         (int)(memory.calls - before));
     free(logits);
     het_destroy(ctx);
@@ -850,7 +861,8 @@ static void row_2_13(void **state)
     int threads, round, step;
     (void)state;
     start(&run, HET_GPT2, 1, "120|120|120|120", 1);
-    run.desc.model.context = 128, run.desc.model.width = 256, run.desc.model.heads = 8, run.desc.model.kv_heads = 8, run.desc.model.head_size = 32, run.desc.model.mlp_width = 1024;
+    run.desc.model.context = 128, run.desc.model.width = 256, run.desc.model.heads = 8, run.desc.model.kv_heads = 8,
+        run.desc.model.head_size = 32, run.desc.model.mlp_width = 1024;
     for (round = 0; round < 4; round++) /* in turns, since other programs come and go */
         for (threads = 1; threads <= 2; threads++) {
             het_ctx *ctx;
@@ -940,7 +952,8 @@ static void row_0_8(void **state)
     stepped = least[0][1];
     mapped_close(&map);
     remove("build/test_systems.0.8");
-    met(least[1][1] <= 1.1 * stepped, "the same %d samples by 1 and 4 threads; a step of %.1f ms takes %.1f ms where each of its 3 reads takes 20 ms more "
+    met(least[1][1] <= 1.1 * stepped,
+        "the same %d samples by 1 and 4 threads; a step of %.1f ms takes %.1f ms where each of its 3 reads takes 20 ms more "
         "(4 threads; %.1f ms with 1)", STEPS * SEQUENCES, 1e3 * stepped, 1e3 * least[1][1], 1e3 * least[1][0]);
 }
 
@@ -994,7 +1007,8 @@ static void row_3_6(void **state)
         support_expect(het_step(ctx, batch, 8, NULL), HET_OK, het_last_error(ctx), "", "het_step", __LINE__);
     }
     for (m = 0; m < 56; m++) once = once && c.count[m] == 1;
-    met(once, "%d windows of a mapped file, each computed once in an epoch, %d, %d and %d of them by three ranks", (int)info.windows, (int)c.by_rank[0],
+    met(once, "%d windows of a mapped file, each computed once in an epoch, %d, %d and %d of them by three ranks", (int)info.windows,
+        (int)c.by_rank[0],
         (int)c.by_rank[1], (int)c.by_rank[2]);
     het_destroy(ctx);
     het_data_close(data);
@@ -1009,7 +1023,8 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3), cmocka_unit_test(row_3_21), cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3), cmocka_unit_test(row_3_21),
+    cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
 
 int main(int argc, char **argv)
 {

@@ -11,14 +11,16 @@
 
 #define STEPS 3
 /* both kinds of groups, for models with 2 and with 5 key/value heads */
-#define TWO_FOR(first, second, rest) "{\"teams\":[{\"ranks\":[0,1,2],\"shares\":[2,1,3],\"heads\":[[" first "],[" second "]]}],\"pipelines\":[{\"stages\":[" \
+#define TWO_FOR(first, second, \
+    rest) "{\"teams\":[{\"ranks\":[0,1,2],\"shares\":[2,1,3],\"heads\":[[" first "],[" second "]]}],\"pipelines\":[{\"stages\":[" \
     "{\"rank\":0,\"units\":[0,8]" rest "}]}]}"
 /* HexiSeq's: two groups, the second of one member; the groups of a pair behind each other */
 #define MIXED_2 TWO_FOR("1,1", "2", "")
 #define MIXED_5 TWO_FOR("3,2", "5", "")
 #define PAIR_5 TWO_FOR("5", "1,4", ",\"recompute\":true")
 /* FlashFlex's example: stages [[1, 2, 1], [2]] with layers [[2, 4, 2], [8]], batch shares [3, 1] */
-#define FLASHFLEX "{\"teams\":[{\"ranks\":[1,2],\"shares\":[3,2]},{\"ranks\":[4,5]}],\"pipelines\":[{\"share\":3,\"stages\":[{\"rank\":0,\"units\":[0,5]}," \
+#define FLASHFLEX "{\"teams\":[{\"ranks\":[1,2],\"shares\":[3,2]},{\"ranks\":[4,5]}],\"pipelines\":[{\"share\":3,\"stages\":[" \
+    "{\"rank\":0,\"units\":[0,5]}," \
     "{\"rank\":1,\"units\":[5,13]},{\"rank\":3,\"units\":[13,18]}]},{\"share\":1,\"stages\":[{\"rank\":4,\"units\":[0,18]}]}]}"
 
 typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
@@ -68,7 +70,8 @@ static void teams_have_the_bits_of_one_rank(void **state)
 /* Sequences of 1,100 and 600 tokens that cuts lie in, with and without a window, in f32 and bf16. */
 static void long_sequences_straddle_cuts(void **state)
 {
-    static const layout layouts[] = { { "cp3", NULL, 3, 1 }, { "cp:1,3", NULL, 2, 1 }, { "hp:4,1", NULL, 2, 2 }, { MIXED_5, NULL, 3, 1 }, { PAIR_5, NULL, 3, 1 },
+    static const layout layouts[] = { { "cp3", NULL, 3, 1 }, { "cp:1,3", NULL, 2, 1 }, { "hp:4,1", NULL, 2, 2 }, { MIXED_5, NULL, 3, 1 },
+        { PAIR_5, NULL, 3, 1 },
                                       { "pp2xcp2", "zb-h1", 4, 1 } };
     int kind;
     size_t k;
@@ -306,7 +309,8 @@ static void random_teams_have_the_bits_of_one_rank(void **state)
 
 static void teams_evaluate_and_generate(void **state)
 {
-    static const layout layouts[] = { { "cp:2,1", NULL, 2, 1 }, { "hp:3,2", NULL, 2, 2 }, { MIXED_5, NULL, 3, 1 }, { PAIR_5, NULL, 3, 1 }, { "pp2xhp2", NULL, 4, 1 },
+    static const layout layouts[] = { { "cp:2,1", NULL, 2, 1 }, { "hp:3,2", NULL, 2, 2 }, { MIXED_5, NULL, 3, 1 }, { PAIR_5, NULL, 3, 1 },
+        { "pp2xhp2", NULL, 4, 1 },
                                       { "pp2xcp2", NULL, 4, 1 } };
     static const int32_t token[] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7, 9 };
     const het_model_desc model = team_model(HET_QWEN3, 48);
@@ -595,7 +599,8 @@ static void bad_teams_are_refused(void **state)
     refuse_plan("{\"teams\":[{\"ranks\":[0,1],\"heads\":[[2,0]]}]" ONE_STAGE, 2, "rank 1 has 0 key/value heads");
     refuse_plan("{\"teams\":[{\"ranks\":[0,1]},{\"ranks\":[1]}]" ONE_STAGE, 2, "rank 1 is in the team of rank 0 and in that of rank 1");
     refuse_plan("{\"teams\":[{\"ranks\":[]}]" ONE_STAGE, 2, "a team of 0 ranks");
-    refuse_context(HET_LLAMA, "{\"teams\":[{\"ranks\":[0,1],\"heads\":[[2,1]]}]" ONE_STAGE, 2, 1, 0, "group 0 has 3 key/value heads, the model has 2");
+    refuse_context(HET_LLAMA, "{\"teams\":[{\"ranks\":[0,1],\"heads\":[[2,1]]}]" ONE_STAGE, 2, 1, 0,
+        "group 0 has 3 key/value heads, the model has 2");
     refuse_context(HET_LLAMA, "cp2", 2, 1, 1, "a bidirectional model's can be divided by heads only");
     refuse_context(HET_LLAMA, "cp2", 2, 2, 0, "with slices heads can be divided");
 }
@@ -656,7 +661,8 @@ static void members_that_fail_are_named(void **state)
 
 static void teams_are_written_as_they_were_read(void **state)
 {
-    static const layout layouts[] = { { "cp:5,3,2", NULL, 3, 1 }, { MIXED_5, NULL, 3, 1 }, { "dp2xpp2xcp2", "interleaved", 8, 1 }, { "pp2xhp2", NULL, 4, 2 } };
+    static const layout layouts[] = { { "cp:5,3,2", NULL, 3, 1 }, { MIXED_5, NULL, 3, 1 }, { "dp2xpp2xcp2", "interleaved", 8, 1 }, { "pp2xhp2",
+        NULL, 4, 2 } };
     const het_model_desc model = team_model(HET_QWEN3, 48);
     size_t k;
     (void)state;
@@ -692,11 +698,13 @@ static void teams_are_written_as_they_were_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(long_sequences_straddle_cuts), cmocka_unit_test(layouts_of_the_literature),
+        cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(long_sequences_straddle_cuts),
+        cmocka_unit_test(layouts_of_the_literature),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
         cmocka_unit_test(whole_activations_are_shown_to_hooks),
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
-        cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say), cmocka_unit_test(memory_is_what_was_estimated),
+        cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say),
+        cmocka_unit_test(memory_is_what_was_estimated),
         cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -567,7 +567,8 @@ static double seconds_of(const world *w, het_plan *plan, int64_t g)
     het_simulation *result = NULL;
     het_blocks blocks;
     const int64_t n = (w->desc.granules + g - 1) / g;
-    const double all = w->desc.granule_pairs > 0 ? w->desc.granule_pairs : 0.5 * (double)w->desc.granule_tokens * (double)(w->desc.granule_tokens + 1);
+    const double all = w->desc.granule_pairs > 0 ? w->desc.granule_pairs :
+        0.5 * (double)w->desc.granule_tokens * (double)(w->desc.granule_tokens + 1);
     double tokens[16], pairs[16], sequences[16], seconds;
     int64_t count[2], i;
     for (i = 0; i < plan->pipelines; i++) count[i] = (int64_t)plan->share[i];
@@ -831,7 +832,8 @@ int main(void)
         cmocka_unit_test(by_heads), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
-        cmocka_unit_test(best_fusion), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes), cmocka_unit_test(teams_where_memory_is_short),
+        cmocka_unit_test(best_fusion), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
+        cmocka_unit_test(teams_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

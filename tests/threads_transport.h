@@ -104,7 +104,8 @@ static void threads_abort(void *self, het_result code, const char *text)
     pthread_mutex_unlock(&w->lock);
 }
 
-static het_result threads_aborted(void *self, int64_t *process, char *text, size_t capacity) { (void)self, (void)process, (void)text, (void)capacity; return HET_OK; }
+static het_result threads_aborted(void *self, int64_t *process, char *text, size_t capacity) { (void)self, (void)process, (void)text,
+    (void)capacity; return HET_OK; }
 static const char *threads_error(void *self) { return ((threads_end *)self)->world->aborted ? ((threads_end *)self)->world->text : "sizes differ"; }
 
 static const het_transport_iface threads_iface = {

@@ -92,7 +92,8 @@ static const char *parts_cost(const het_op *op, double *flops, double *bytes) {
     case HET_OP_ROTARY_FORWARD: *bytes = turned; return "rotary_forward";
     case HET_OP_ROTARY_BACKWARD: *bytes = turned; return "rotary_backward";
     case HET_OP_ATTENTION_FORWARD: *flops = 4 * parts_pairs(attention), *bytes = parts_attention_bytes(attention, 2, 2); return "attention_forward";
-    case HET_OP_ATTENTION_BACKWARD: *flops = 10 * parts_pairs(attention), *bytes = parts_attention_bytes(attention, 4, 4); return "attention_backward";
+    case HET_OP_ATTENTION_BACKWARD: *flops = 10 * parts_pairs(attention), *bytes = parts_attention_bytes(attention, 4, 4);
+        return "attention_backward";
     case HET_OP_ACTIVATION_FORWARD: *bytes = 4 * (double)activation->count * (activation->b != NULL ? 3 : 2); return "activation_forward";
     case HET_OP_ACTIVATION_BACKWARD: *bytes = 4 * (double)activation->count * (activation->b != NULL ? 5 : 3); return "activation_backward";
     case HET_OP_EMBEDDING_FORWARD: *bytes = 2 * embedded; return "embedding_forward";
@@ -100,11 +101,14 @@ static const char *parts_cost(const het_op *op, double *flops, double *bytes) {
     case HET_OP_DROPOUT_FORWARD: *bytes = dropped * (dropout->a != NULL ? 3 : 2); return "dropout_forward";
     case HET_OP_DROPOUT_BACKWARD: *bytes = 2 * dropped; return "dropout_backward";
     case HET_OP_CROSS_ENTROPY: *bytes = 4 * (double)loss->rows * (double)loss->vocab * (loss->gradient ? 2 : 1); return "cross_entropy";
-    case HET_OP_ACCUMULATE: *bytes = 4 * (double)op->u.accumulate.count + parts_sum(op->u.accumulate.gradient, (double)op->u.accumulate.count); return "accumulate";
+    case HET_OP_ACCUMULATE: *bytes = 4 * (double)op->u.accumulate.count + parts_sum(op->u.accumulate.gradient, (double)op->u.accumulate.count);
+        return "accumulate";
     case HET_OP_SUM_SQUARES: *bytes = (double)op->u.sum_squares.count * (op->u.sum_squares.gradient->exact ? 8 : 4); return "sum_squares";
     case HET_OP_VERDICT: return "verdict";
-    case HET_OP_ADAMW: *bytes = (double)op->u.adamw.count * ((op->u.adamw.gradient->exact ? 8 : 4) + 24); return "adamw"; /* sum; w, m, v read and written */
-    case HET_OP_MUON_MOMENTUM: *bytes = (double)(op->u.muon.rows * op->u.muon.columns) * ((op->u.muon.gradient->exact ? 8 : 4) + 12); return "muon_momentum";
+    case HET_OP_ADAMW: *bytes = (double)op->u.adamw.count * ((op->u.adamw.gradient->exact ? 8 : 4) + 24); return "adamw";
+        /* sum; w, m, v read and written */
+    case HET_OP_MUON_MOMENTUM: *bytes = (double)(op->u.muon.rows * op->u.muon.columns) * ((op->u.muon.gradient->exact ? 8 : 4) + 12);
+        return "muon_momentum";
     case HET_OP_MUON_UPDATE: *bytes = 12 * (double)(op->u.muon.rows * op->u.muon.columns); return "muon_update"; /* x; w read and written */
     case HET_OP_ADD: *bytes = 12 * (double)op->u.elements.count; return "add";
     case HET_OP_SCALE: *bytes = 8 * (double)op->u.elements.count; return "scale";

@@ -69,8 +69,8 @@ static void expect_close(const char *what, const std::vector<std::string> &name,
     }
 }
 
-/* Shares of a tensor's largest value. f32: rounding of sums in another order. bf16: operands and values inside units keep 8 bits where the CPU keeps floats,
-   and a gradient, a sum of many terms that cancel, is off by a few 2^-9. */
+/* Shares of a tensor's largest value. f32: rounding of sums in another order. bf16: operands and values inside units keep 8 bits
+   where the CPU has floats, and a gradient, a sum of many terms that cancel, is off by a few 2^-9. */
 static void expect_same(const trained &cpu, const trained &cuda, double limit, const char *what)
 {
     double loss = 0.0, gradient = 0.0, weight = 0.0;
