@@ -9939,6 +9939,9 @@ static void heti_find_team(heti_rank *r) {
     to->groups = 1;
     if (part->members == 1) return;
     while (team[part->member].rank != r->rank) part->member++;
+    part->team.plan = team;
+    part->team.members = part->members;
+    part->team.member = part->member;
     for (i = 0; i < part->members; i++) {
         all += team[i].share;
         if (team[i].group < team[part->member].group) before += team[i].share;
@@ -12067,10 +12070,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
 static const het_team *heti_call_team(heti_rank *r) {
     heti_part *part = r->part;
     if (part->members == 1 || (r->ctx->task.job == HETI_JOB_INFER && part->limits.heads == 0)) return NULL;
-    part->team.members = part->members;
-    part->team.member = part->member;
     part->team.row = part->team_row;
-    part->team.plan = het_plan_team(r->ctx->share.plan, r->rank, &part->members);
     part->team.move = heti_team_move;
     part->team.self = r;
     return &part->team;

@@ -89,6 +89,22 @@ static void long_sequences_straddle_cuts(void **state)
     }
 }
 
+/* What a member keeps of the rows before its own is more than a granule's slack. */
+static void members_keep_all_rows_before_theirs(void **state)
+{
+    static const layout layouts[] = { { "cp3", NULL, 3, 1 }, { "cp:1,1,1,2", NULL, 4, 1 } };
+    het_model_desc model = support_model(HET_LLAMA);
+    support_result base;
+    support_run run;
+    size_t k;
+    (void)state;
+    model.context = 2560;
+    support_run_start(&run, &model, 2, "2560");
+    base = support_train(&run, "0");
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "0");
+    support_run_end(&run);
+}
+
 static void layouts_of_the_literature(void **state)
 {
     const layout flashflex = { FLASHFLEX, "1f1b", 6, 1 };
@@ -700,6 +716,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teams_have_the_bits_of_one_rank), cmocka_unit_test(long_sequences_straddle_cuts),
         cmocka_unit_test(layouts_of_the_literature),
+        cmocka_unit_test(members_keep_all_rows_before_theirs),
         cmocka_unit_test(programs_of_the_user_s_work_in_any_team),
         cmocka_unit_test(whole_activations_are_shown_to_hooks),
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
