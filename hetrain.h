@@ -55,11 +55,10 @@ int main(int argc, char **argv) {
    has one): text is trained as bytes, other vocabularies come as token files. No attention other
    than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can
    add them, >>unit_api).
-   No tensor parallelism: teams divide rows and attention's heads, and a rank holds the weights of
-   all units it works on; optimizer state and (het_desc.layout.shard_gradients) gradient sums are
-   divided. The ranks stay as they are for the life of a context, and one that fails ends it: the
-   state file is what survives. No fp16, no quantised weights, no optimizers but AdamW and Muon (a
-   table can add one).
+   No tensor parallelism: teams divide rows and attention's heads, and a rank has the weights of a
+   unit whole while it works on it. The ranks stay as they are for the life of a context, and one
+   that fails ends it: the state file is what survives. No fp16, no quantised weights, no optimizers
+   but AdamW and Muon (a table can add one).
    No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -87,8 +86,9 @@ int main(int argc, char **argv) {
      beside frozen ones, which have neither gradients nor optimizer state. The frozen matrices are
      the model's tensors in files, the factors a file of their own (hetrain_files.h).
    * A block is the parameters that the same units use. Its holders are the ranks with one of those
-     units. REDUCE sums its gradient, each holder owning a part by the plan's state_share; STEP
-     updates the own part; GATHER brings the new weights back to all holders.
+     units, and keepers. REDUCE sums its gradient, each holder owning a part by the plan's
+     state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
+     Gradients and weights can be divided too (het_shard).
    * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls
      (het_unit_iface), an optimizer is a const table with state slots and an update
      (het_optimizer_iface). The built-in ones use nothing that a user's own cannot.
@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
        >>build           from a description to a context: parameters, plan, schedule, memory, devices
        >>batch           micro-batches of a job: checks, granules, slices
        >>ring            reductions, gathers, joining of scalars
-       >>shard           gradients of which a rank keeps only its part
+       >>flow            gradients and weights of which a rank has only a part; keepers
        >>exec            micro-batches into places, units into calls, actions into work
        >>verdict         a step: grid of the exact sums, exponents, spikes, bad steps
        >>context         the public calls of the step loop
@@ -1269,6 +1269,15 @@ typedef struct het_team_member {
                                          alone in its group: all */
 } het_team_member;
 
+/* What the holders of a block divide among them, by state_share, instead of each having it whole:
+   the optimizer's state; also the sums of gradients, of which what a backward call adds goes to the
+   owners at once; also the weights, which a unit's call has for itself alone. Less memory, more
+   messages. Sums are divided only with reduce = exact, where they have no order. (ZeRO 1, 2, 3,
+   arXiv 1910.02054) */
+typedef enum het_shard {
+    HET_SHARD_DEFAULT = 0 /* state */, HET_SHARD_STATE = 1, HET_SHARD_GRADIENTS = 2, HET_SHARD_WEIGHTS = 3
+} het_shard;
+
 typedef struct het_plan het_plan;
 typedef struct het_schedule het_schedule;
 
@@ -1282,6 +1291,13 @@ struct het_plan {
     double *slice_share;              /* [slices] of a micro-batch's tokens, > 0 */
     het_team_member *member;          /* [members] team by team, the leader first; a rank that is
                                          not there is alone */
+    het_shard shard;                  /* state; het_layout.shard may say otherwise */
+    int64_t *near;                    /* [ranks] sets of ranks, by number, or NULL: with sharded weights
+                                         each set holds them all (hierarchical sharding, arXiv
+                                         2306.10209), so that only updated ones come from elsewhere */
+    uint8_t *keeper;                  /* [ranks] or NULL; 1: a rank without stages owns its state_share of
+                                         every block and updates it: a CPU beside a card (ZeRO-Offload,
+                                         arXiv 2101.06840), a parameter server */
     char schedule[32];                /* a name that `make` knows */
     /* The compute lists of that name (hetrain_plan.h: het_schedule_make). NULL: the schedule has no
        name; a rank with one stage does 1F1B, one with several all forwards before all backwards. */
@@ -1480,8 +1496,7 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
    a rank may have ops of several under way, each group's on a queue of its own, and none may need
    another one's to end first. Calls on one member (het_communicator) never overlap, whichever
    thread they come from; different members of a process are used by different threads at once.
-   Scalars of the verdict and sharded gradients (het_desc.layout.shard_gradients) pass through the
-   host. */
+   Scalars of the verdict and what is sharded (het_shard) or a keeper's pass through the host. */
 
 typedef struct het_communicator het_communicator; /* one member's end of a group: the provider's own */
 typedef enum het_communicator_element {
@@ -1631,12 +1646,7 @@ typedef struct het_layout {
     het_choice recompute;             /* no: keep activations; yes: every unit but the last
                                          recomputes them in the backward pass */
     const uint8_t *recompute_unit;    /* [unit_count] 1 a unit that recomputes, or NULL */
-    het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE
-                                         brings the sums together (ZeRO-1); yes: it keeps only the
-                                         part it owns, what each backward call adds goes to the
-                                         owners at once (ZeRO-2, arXiv 1910.02054): less memory,
-                                         more messages. Only with reduce = exact, whose sums have no
-                                         order */
+    het_shard shard;                  /* default: the plan's */
     double deadline;                  /* seconds without a sign of life after which a rank counts as dead: 30 */
     double stall_deadline;            /* seconds a rank waits for another's action: 600 */
 } het_layout;
@@ -4241,7 +4251,8 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_BF16, 0),
     HETI_DESC(HETI_ENUM, reduce, HET_REDUCE_EXACT, HET_REDUCE_EXACT, HET_REDUCE_FAST, 1),
     HETI_DESC(HETI_ENUM, layout.backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
-    HETI_DESC_CHOICE(layout.recompute, 0), HETI_DESC_CHOICE(layout.shard_gradients, 0), HETI_DESC_CHOICE(inference, 0),
+    HETI_DESC(HETI_ENUM, layout.shard, HET_SHARD_DEFAULT, HET_SHARD_DEFAULT, HET_SHARD_WEIGHTS, 0),
+    HETI_DESC_CHOICE(layout.recompute, 0), HETI_DESC_CHOICE(inference, 0),
     HETI_DESC_CHOICE(guard.skip_bad_steps, 1), HETI_DESC_CHOICE(guard.nonfinite, 0),
     HETI_DESC(HETI_DOUBLE, guard.spike, 0, 0, 1e30, 1),
     HETI_DESC(HETI_DOUBLE, layout.deadline, 30, 1e-9, 1e30, 0),
@@ -5379,13 +5390,13 @@ static het_result heti_forward_nodes(const het_unit_call *c) {
 
 /* What is known of the values' gradients on the way back. What a residual or a copy hands on needs
    no op: it waits, as an address, for the op that writes the gradient, or for its use. */
-typedef struct heti_flow {
+typedef struct heti_pending {
     float *waiting[HETRAIN_MAX_VALUES];
     int written[HETRAIN_MAX_VALUES];
-} heti_flow;
+} heti_pending;
 
 /* The gradient is read now, or leaves the unit. */
-static het_result heti_settle(const het_unit_call *c, heti_flow *flow, int value) {
+static het_result heti_settle(const het_unit_call *c, heti_pending *flow, int value) {
     const int64_t count = c->rows * c->info->program->value[value].width;
     float *to = heti_rows_of(c, value, HETI_GRADIENT), *from = flow->waiting[value];
     const int written = flow->written[value];
@@ -5396,7 +5407,7 @@ static het_result heti_settle(const het_unit_call *c, heti_flow *flow, int value
 }
 
 /* Writes the gradients of a node's inputs, or adds to them where others have written them. */
-static het_result heti_node_backward(const het_unit_call *c, const het_node *n, heti_flow *flow) {
+static het_result heti_node_backward(const het_unit_call *c, const het_node *n, heti_pending *flow) {
     const het_program *p = c->info->program;
     float *dx[3] = { NULL, NULL, NULL }, *scratch = p->scratch < 0 ? NULL : c->tensor[p->scratch], *next = scratch;
     het_op op;
@@ -5431,7 +5442,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
 
 static het_result heti_backward_nodes(const het_unit_call *c) {
     const het_program *p = c->info->program;
-    heti_flow flow;
+    heti_pending flow;
     het_op op;
     int i, j;
     memset(&flow, 0, sizeof flow);
@@ -5738,8 +5749,12 @@ static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan 
     double *share = HETI_TAKE(arena, double, shape->pipelines), *state_share = HETI_TAKE(arena, double, shape->ranks);
     double *slice_share = HETI_TAKE(arena, double, shape->slices);
     het_team_member *member = HETI_TAKE(arena, het_team_member, shape->members);
+    int64_t *near = HETI_TAKE(arena, int64_t, shape->ranks);
+    uint8_t *keeper = HETI_TAKE(arena, uint8_t, shape->ranks);
     if (p == NULL) return;
     *p = *shape;
+    p->near = near;
+    p->keeper = keeper;
     p->stage = stage;
     p->first_stage = first_stage;
     p->share = share;
@@ -5801,6 +5816,8 @@ static int64_t heti_team_rank(const het_plan *plan, int64_t leader, int64_t memb
     const het_team_member *team = het_plan_team(plan, leader, &count);
     return team ? team[member].rank : leader;
 }
+
+static int heti_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
 
 /* ---- shares ---- */
 
@@ -6006,6 +6023,23 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
     return HET_OK;
 }
 
+static het_result heti_plan_check_keepers(const het_plan *plan, const char *where, het_error *error) {
+    int64_t r, s;
+    if (plan->shard < HET_SHARD_DEFAULT || plan->shard > HET_SHARD_WEIGHTS)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shard is %d", where, HETI_CAST(int64_t, plan->shard));
+    for (r = 0; r < plan->ranks; r++) {
+        if (plan->near && plan->near[r] < 0)
+            return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is near set %d", where, r, plan->near[r]);
+        if (!heti_keeps(plan, r)) continue;
+        for (s = 0; s < plan->stages && plan->stage[s].rank != heti_leader(plan, r); s++) {}
+        if (s < plan->stages || heti_team_size(plan, r) > 1)
+            return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is a keeper and has a stage", where, r);
+        if (!(plan->state_share[r] > 0.0))
+            return heti_fail(error, HET_ERR_INVALID, "%s: keeper %d has no share of the state", where, r);
+    }
+    return HET_OK;
+}
+
 HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
     int64_t p;
     HETI_TRY(heti_plan_check_shape(plan, where, error));
@@ -6013,6 +6047,7 @@ HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, h
     HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
     HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
     HETI_TRY(heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error));
+    HETI_TRY(heti_plan_check_keepers(plan, where, error));
     return heti_plan_check_teams(plan, where, error);
 }
 
@@ -6663,6 +6698,11 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
                 block->stamp = l->stamp;
             }
         }
+    }
+    for (i = 0; i < l->block_count && heti_keeps(l->plan, rank); i++) {
+        l->block[i].behind = 0;
+        l->block[i].stamp = l->stamp;
+        l->held[l->held_count++] = i;
     }
 }
 
@@ -7323,13 +7363,17 @@ typedef struct heti_parameter {
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
-/* Who has a block: its holders are the ranks with a stage that has one of its units. Holder i owns
-   the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
+/* Who has a block: its holders are the ranks with a stage that has one of its units, and keepers.
+   Holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state.
+   It holds the weights of [held[2 i], held[2 i + 1]) between steps: all of them or, where they are
+   sharded, what it owns or its part of what its near set holds. */
 typedef struct heti_owners {
     int64_t holders;
     int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
+    int64_t *held;            /* [2 holders] */
+    int32_t direct;           /* REDUCE and GATHER are flows (>>flow), not a ring */
     int64_t seats;            /* holders that reach each other without the host share one, the first
                                  of them leads; their first ranks ascend */
     int64_t *seat;            /* [seats + 1] numbers of holders, then `holders` */
@@ -7451,8 +7495,9 @@ typedef struct heti_move {
 #define HETI_RING_WINDOW 4    /* chunks under way at once each way: a link's latency is met once for so many */
 #define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_RING_WINDOW) /* elements of a reduction that travel together */
 #define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
-/* elements of a sharded gradient that travel together: every peer has a buffer of its own */
-#define HETI_SHARD_CHUNK 16384
+/* elements of a flow that travel together: of terms every peer has a buffer of its own */
+#define HETI_FLOW_TERMS 16384
+#define HETI_FLOW_FLOATS (1 << 22)
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
 /* Reductions and gathers of blocks, one after the other, each a list of moves. */
@@ -7473,29 +7518,44 @@ typedef struct heti_ring {
     char *outgoing;           /* as many, for devices whose memory the host does not see */
 } heti_ring;
 
-/* Where a rank is in what it sends to another during a step, when gradients are sharded: elements
-   [first, first + count) of a block, as far as the receiver owns them, out of the backward call of
-   a unit in an action. Sender and receiver walk the same list. */
-typedef struct heti_shard_chunk {
-    int64_t action, unit, unit_begin; /* of the sender's list; of the chain; of its stage */
-    int64_t call;                     /* the how manieth backward call with something to send */
-    int64_t block, first, count;      /* count 0: there is nothing more */
-} heti_shard_chunk;
-typedef struct heti_shard_stream {
+/* What ranks that hold the same blocks send each other because one of them, the driver, comes to
+   something in its list: terms of a gradient to their owners behind a backward call, or the sums at
+   its REDUCE; weights to the driver before a call; new weights to those who hold them at an owner's
+   GATHER. All ranks know all lists: sender and receiver walk over the same pieces, and there is
+   nothing to agree upon. */
+typedef enum heti_flow_kind { HETI_FLOW_SUMS = 0, HETI_FLOW_WEIGHTS = 1, HETI_FLOW_GATHER = 2 } heti_flow_kind;
+#define HETI_FLOWS 3
+
+/* Elements [first, first + count) of a block, of weights floats, in a call. */
+typedef struct heti_flow_piece {
+    int64_t action, unit, left;       /* of the driver's list; of the chain; units of the action behind it */
+    int64_t call;                     /* the how manieth of the driver's calls that have something to send */
+    int64_t block, parameter;         /* -1: all of the block */
+    int64_t first, count, end;        /* of those there are; count 0: there is nothing more */
+} heti_flow_piece;
+
+#define HETI_FLOW_WINDOW 4    /* pieces under way at most */
+/* One direction of one kind between two ranks. */
+typedef struct heti_flow {
+    heti_flow_piece next, under_way[HETI_FLOW_WINDOW]; /* to be posted; number k is at k mod the window */
+    heti_post post[HETI_FLOW_WINDOW];
+    int64_t begun, ended;
+    char *data;                       /* a piece on the host; NULL: pieces lie where they are */
+} heti_flow;
+typedef struct heti_peer {
     int64_t rank;
-    heti_shard_chunk out, in;
-    heti_post send, receive;
-    int32_t sending, receiving;
-    char *outgoing, *incoming;        /* a piece on the host; outgoing only for devices whose memory
-                                         the host does not see */
-} heti_shard_stream;
-typedef struct heti_shard {
-    heti_shard_stream *peer;            /* [peers] ranks that hold one of this rank's sharded blocks as well */
-    int64_t peers, elements;          /* of a buffer: the blocks of one unit */
-    double *buffer[2];                /* device: what backward call number c adds is in buffer[c %
-                                         2] until it is sent */
-    int64_t calls;                    /* finished in this job */
-} heti_shard;
+    heti_flow flow[HETI_FLOWS][2];    /* what leaves, what comes */
+} heti_peer;
+typedef struct heti_flows {
+    heti_peer *peer;                  /* [peers] ranks that hold one of this rank's sharded or direct blocks as well */
+    int64_t peers;
+    /* of what all blocks of a unit take in a buffer: of terms, doubles, of weights, floats */
+    int64_t terms, floats;
+    double *term[2];                  /* device: what backward call number c adds is in term[c % 2] until it is sent */
+    float *weight[2];                 /* device: what call number c uses is in weight[c % 2] */
+    int64_t call[HETI_FLOWS];         /* of the rank's own, over in this job */
+    size_t data_bytes;                /* of a piece of weights at most, on the host */
+} heti_flows;
 
 /* Work that has come before (>>exec, device graphs). key 0, 0: a free place; graph NULL: it has
    come once. */
@@ -7539,7 +7599,7 @@ typedef struct heti_part {
     heti_graph *graph;                   /* [graphs] */
     int64_t graphs, works;               /* graphs 0: nothing is kept; works: pieces of work so far that could be */
     heti_ring ring;
-    heti_shard shard;
+    heti_flows flow;
     int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
     heti_endpoint *end;                       /* [ends] in the order of heti_share.group */
     size_t lane_bytes;                   /* rows of the largest message that takes a lane;
@@ -7550,11 +7610,13 @@ typedef struct heti_part {
     int64_t records, slice_rows;
     /* device memory: one block, cut up by heti_layout */
     char *memory;
-    int64_t *weight_at, *state_at;       /* [blocks] elements; -1: not here */
+    int64_t *weight_at, *own_at;         /* [blocks] floats from `weights` to where the block's weights would
+                                            begin, of what is held and of what is owned; HETI_NOWHERE:
+                                            not here */
+    int64_t *state_at;                   /* [blocks] elements; -1: not here */
     int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to
-                                            where element 0 would be if gradients are sharded and
-                                            the rank does not own it; HETI_NOWHERE: not trained
-                                            here */
+                                            where element 0 would be if the rank sums only what it
+                                            owns; HETI_NOWHERE: not trained here */
     int64_t weight_elements, sum_floats, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
     float *gradients;
@@ -7632,6 +7694,7 @@ typedef struct heti_share {
     het_plan *plan;
     het_schedule *schedule;
     int64_t max_tokens, max_sequences, max_micro_batches, max_granule_tokens;
+    int64_t keepers;
     heti_arena arena;                    /* of what is below */
     heti_owners *owners;                 /* [block_count] */
     int64_t groups;
@@ -7991,43 +8054,40 @@ static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_
     return heti_sync(r);
 }
 
-/* A weight that the rank holds. */
-static float *heti_weight(const heti_rank *r, const heti_parameter *p) {
-    return r->part->weights + r->part->weight_at[p->block] + p->weight_offset;
+/* Which of a parameter's elements [*first, *first + *count) are in [low, high) of its block. */
+static int heti_clip(const heti_parameter *p, int64_t low, int64_t high, int64_t *first, int64_t *count) {
+    const int64_t begin = heti_max(p->offset + *first, low), end = heti_min(p->offset + *first + *count, high);
+    *first = begin - p->offset;
+    *count = end - begin;
+    return *count > 0;
 }
 
-static uint16_t *heti_bf16_weight(const heti_rank *r, const heti_parameter *p) {
-    return HETI_CAST(uint16_t *, HETI_CAST(void *, heti_weight(r, p)));
+/* Element `element` of a weight that the rank holds or owns; at: weight_at or own_at. */
+static float *heti_weight(const heti_rank *r, const heti_parameter *p, const int64_t *at, int64_t element) {
+    return r->part->weights + at[p->block] + p->weight_offset + (p->bf16 ? element / 2 : element);
 }
 
 #define HETI_NARROW 2048 /* values a time between float and bf16 */
 
-/* Elements [first, first + count) of a weight that the rank holds, as floats on the host. */
-static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, float *to) {
+/* Elements [first, first + count) of a weight from the host (`from`) to where a rank has them
+   (`at`) or, where `from` is NULL, back to `to`; of bf16 `first` is even. */
+static het_result heti_move_weight(heti_rank *r, const heti_parameter *p, const int64_t *at, int64_t first,
+                                   int64_t count, const float *from, float *to) {
     uint16_t narrow[HETI_NARROW];
-    int64_t n, i;
-    if (!p->bf16) return heti_copy_out(r, to, heti_weight(r, p) + first, count, sizeof *to);
-    for (; count > 0; first += n, to += n, count -= n) {
-        n = heti_min(HETI_NARROW, count);
-        HETI_TRY(heti_copy_out(r, narrow, heti_bf16_weight(r, p) + first, n, sizeof narrow[0]));
-        for (i = 0; i < n; i++) to[i] = heti_bf16_value(narrow[i]);
-    }
-    return HET_OK;
-}
-
-static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count,
-                                    const float *from) {
-    uint16_t narrow[HETI_NARROW];
-    int64_t n, i;
+    int64_t done, n, i;
     if (!p->bf16) {
-        HETI_TRY(heti_copy_in(r, heti_weight(r, p) + first, from, count, sizeof *from));
+        HETI_TRY(from ? heti_copy_in(r, heti_weight(r, p, at, first), from, count, sizeof *from)
+                      : heti_copy_out(r, to, heti_weight(r, p, at, first), count, sizeof *to));
         return heti_sync(r);
     }
-    for (; count > 0; first += n, from += n, count -= n) {
-        n = heti_min(HETI_NARROW, count);
-        for (i = 0; i < n; i++) narrow[i] = heti_bf16_of(from[i]);
-        HETI_TRY(heti_copy_in(r, heti_bf16_weight(r, p) + first, narrow, n, sizeof narrow[0]));
+    for (done = 0; done < count; done += n) {
+        float *where = heti_weight(r, p, at, first + done);
+        n = heti_min(HETI_NARROW, count - done);
+        for (i = 0; i < n && from; i++) narrow[i] = heti_bf16_of(from[done + i]);
+        HETI_TRY(from ? heti_copy_in(r, where, narrow, n, sizeof narrow[0])
+                      : heti_copy_out(r, narrow, where, n, sizeof narrow[0]));
         HETI_TRY(heti_sync(r));
+        for (i = 0; i < n && !from; i++) to[done + i] = heti_bf16_value(narrow[i]);
     }
     return HET_OK;
 }
@@ -8051,8 +8111,8 @@ static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
    ============================================================================================== */
 
 typedef enum heti_channel {
-    HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNEL_SHARD = 3,
-        HETI_CHANNEL_SPREAD = 4, HETI_CHANNEL_TEAM = 5, HETI_CHANNELS = 8
+    HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNEL_FLOW = 3,
+        HETI_CHANNEL_SPREAD = 6, HETI_CHANNEL_TEAM = 7, HETI_CHANNELS = 8
 } heti_channel;
 /* a transport's channel number holds the channel and both ranks' places in their processes */
 #define HETI_PROCESS_RANKS 1024
@@ -8240,7 +8300,8 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     if (!receives && channel == HETI_CHANNEL_STAGE) {
         traffic->transfers++;
         traffic->transfer_bytes += HETI_CAST(int64_t, size) - HETI_ENVELOPE;
-    } else if (!receives && (channel == HETI_CHANNEL_RING || channel == HETI_CHANNEL_SHARD)) {
+    } else if (!receives && (channel == HETI_CHANNEL_RING ||
+               (channel >= HETI_CHANNEL_FLOW && channel < HETI_CHANNEL_FLOW + HETI_FLOWS))) {
         traffic->reductions++;
         traffic->reduction_bytes += HETI_CAST(int64_t, size);
     } else if (!receives && channel == HETI_CHANNEL_TEAM) {
@@ -8321,7 +8382,7 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
     if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
     else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
-    else if (r->part->ring.running || r->part->shard.peers > 0) most = 1e-3; /* theirs may be on such a link too */
+    else if (r->part->ring.running || r->part->flow.peers > 0) most = 1e-3; /* theirs may be on such a link too */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);
     HETI_UNLOCK(ctx);
@@ -8339,6 +8400,13 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) { (vo
 static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
 #endif
 
+static heti_flow *heti_flow_at(const heti_part *part, int64_t i) {
+    return &part->flow.peer[i / (2 * HETI_FLOWS)].flow[i / 2 % HETI_FLOWS][i % 2];
+}
+
+/* Pieces are under way, or still to come. */
+static int heti_flow_left(const heti_flow *f) { return f->begun > f->ended || f->next.count > 0; }
+
 /* Whom the rank's reductions wait for; -1: nobody. */
 static int64_t heti_reduction_peer(const heti_rank *r) {
     const heti_part *part = r->part;
@@ -8346,8 +8414,8 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
     int64_t i;
     if (part->ring.running && m->end) return r->ctx->share.group[m->end->group].member[m->end->member == 0];
     if (part->ring.running) return m->from >= 0 ? m->from : m->to;
-    for (i = 0; i < part->shard.peers; i++)
-        if (part->shard.peer[i].sending || part->shard.peer[i].in.count > 0) return part->shard.peer[i].rank;
+    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
+        if (heti_flow_left(heti_flow_at(part, i))) return part->flow.peer[i / (2 * HETI_FLOWS)].rank;
     return -1;
 }
 
@@ -8403,10 +8471,10 @@ static void heti_forget_mail(het_ctx *ctx) {
         for (m = 0; m < HETI_RING_WINDOW; m++)
             r->part->ring.send[m].state = r->part->ring.receive[m].state = HETI_POST_IDLE;
         r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
-        for (m = 0; m < r->part->shard.peers; m++) {
-            heti_shard_stream *peer = &r->part->shard.peer[m];
-            peer->send.state = peer->receive.state = HETI_POST_IDLE;
-            peer->sending = peer->receiving = 0;
+        for (m = 0; m < 2 * HETI_FLOWS * r->part->flow.peers; m++) {
+            heti_flow *f = heti_flow_at(r->part, m);
+            HETI_CLEAR(f->post, HETI_FLOW_WINDOW);
+            f->begun = f->ended = f->next.count = 0;
         }
     }
 }
@@ -8920,10 +8988,6 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
                          d->host.allocator.alloc || d->host.allocator.free ? ""
                              : " (there is no default one in this build)");
     HETI_TRY(heti_desc_check_fields(d, e));
-    if (d->layout.shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
-        return heti_fail(e, HET_ERR_UNSUPPORTED,
-                         "het_desc.layout.shard_gradients needs reduce = exact: fast sums depend on the order in "
-                         "which they come");
     HETI_TRY(heti_check_range(e, "device_count", d->layout.device_count, 1, 2048));
     if (d->layout.device_count > 1 && !d->layout.devices)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.layout.device_count is %d and devices is NULL",
@@ -9387,6 +9451,8 @@ static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     HETI_COPY(to->state_share, from->state_share, from->ranks);
     HETI_COPY(to->slice_share, from->slice_share, from->slices);
     HETI_COPY(to->member, from->member, from->members);
+    if (from->near) HETI_COPY(to->near, from->near, from->ranks);
+    if (from->keeper) HETI_COPY(to->keeper, from->keeper, from->ranks);
     ctx->share.plan = to;
     return HET_OK;
 }
@@ -9454,6 +9520,21 @@ static het_result heti_take_plan(het_ctx *ctx) {
                                                        ctx->chain.unit_count, ctx->world.ranks);
     HETI_TRY(heti_copy_plan(ctx, plan));
     for (s = 0; s < plan->stages; s++) HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
+    return HET_OK;
+}
+
+/* What of the model is divided, and by whom. */
+static het_result heti_take_shard(het_ctx *ctx) {
+    het_plan *plan = ctx->share.plan;
+    int64_t r;
+    if (ctx->desc.layout.shard != HET_SHARD_DEFAULT) plan->shard = ctx->desc.layout.shard;
+    ctx->share.keepers = 0;
+    for (r = 0; r < plan->ranks; r++) ctx->share.keepers += heti_keeps(plan, r);
+    if (ctx->desc.reduce == HET_REDUCE_EXACT) return HET_OK;
+    if (plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers > 0)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
+                         "%s: %s need reduce = exact: fast sums depend on the order in which they come", ctx->call,
+                         ctx->share.keepers > 0 ? "keepers" : "sharded gradients and weights");
     return HET_OK;
 }
 
@@ -9569,6 +9650,57 @@ static void heti_add_holder(heti_owners *owners, int64_t *rank, int64_t holder) 
     owners->holders++;
 }
 
+/* Whether weights of a plan are held by sets of near ranks. */
+static int heti_has_near(const het_plan *plan) {
+    int64_t r;
+    for (r = 1; plan->near && r < plan->ranks; r++)
+        if (plan->near[r] != plan->near[0]) return plan->shard == HET_SHARD_WEIGHTS;
+    return 0;
+}
+
+/* Which part of a block's weights holder i holds where near sets do: its set's ranks with stages
+   divide them by their shares, or evenly where all are 0. */
+static void heti_hold_near(const het_ctx *ctx, int64_t b, int64_t i, int64_t *held) {
+    const het_plan *plan = ctx->share.plan;
+    const heti_owners *owners = &ctx->share.owners[b];
+    double total = 0.0, before = 0.0, own = plan->state_share[owners->holder[i]], place = 0.0, ranks = 0.0;
+    const double elements = HETI_CAST(double, ctx->chain.block[b].elements);
+    int64_t k;
+    held[0] = held[1] = 0;
+    if (heti_keeps(plan, owners->holder[i])) return;
+    for (k = 0; k < owners->holders; k++) {
+        if (plan->near[owners->holder[k]] != plan->near[owners->holder[i]] || heti_keeps(plan, owners->holder[k]))
+            continue;
+        if (k == i) { before = total; place = ranks; }
+        total += plan->state_share[owners->holder[k]];
+        ranks += 1.0;
+    }
+    if (!(total > 0.0)) { total = ranks; before = place; own = 1.0; }
+    held[0] = heti_cut_near(ctx, b, HETI_CAST(int64_t, elements * (before / total)));
+    held[1] = heti_cut_near(ctx, b, HETI_CAST(int64_t, elements * ((before + own) / total)));
+}
+
+/* Whether what a rank has of a block's weights is a part, so that calls fetch them. */
+static int heti_has_sharded_weights(const het_ctx *ctx, int64_t b) {
+    return ctx->share.plan->shard == HET_SHARD_WEIGHTS && ctx->share.owners[b].holders > 1;
+}
+
+/* What each holder of a block holds of its weights, and whether that asks for flows. */
+static void heti_build_held(const het_ctx *ctx, int64_t b) {
+    const het_plan *plan = ctx->share.plan;
+    heti_owners *owners = &ctx->share.owners[b];
+    const int sharded = heti_has_sharded_weights(ctx, b), near = sharded && heti_has_near(plan);
+    int64_t i;
+    owners->direct = sharded;
+    for (i = 0; i < owners->holders; i++) {
+        const int keeps = heti_keeps(plan, owners->holder[i]);
+        owners->direct |= keeps;
+        owners->held[2 * i] = sharded || keeps ? owners->cut[i] : 0;
+        owners->held[2 * i + 1] = sharded || keeps ? owners->cut[i + 1] : ctx->chain.block[b].elements;
+        if (near) heti_hold_near(ctx, b, i, owners->held + 2 * i);
+    }
+}
+
 /* Holders of every block, and who owns which part. table: room for all there will be. */
 static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
     const het_plan *plan = ctx->share.plan;
@@ -9582,15 +9714,19 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
             for (i = 0; i < heti_team_size(plan, leader); i++)
                 heti_add_holder(owners, rank, heti_team_rank(plan, leader, i));
         }
+        for (i = 0; i < plan->ranks && !ctx->chain.block[b].frozen; i++)
+            if (heti_keeps(plan, i)) heti_add_holder(owners, rank, i);
         owners->holder = rank + owners->holders;
         owners->cut = owners->holder + owners->holders;
-        owners->seat = owners->cut + owners->holders + 1;
+        owners->held = owners->cut + owners->holders + 1;
+        owners->seat = owners->held + 2 * owners->holders;
         owners->group = owners->seat + owners->holders + 1;
         owners->member = owners->group + owners->holders;
         table = owners->member + owners->holders + 1;
         heti_find_seats(ctx, owners);
         heti_cut_block(ctx, b, owed);
         heti_find_members(ctx, owners);
+        heti_build_held(ctx, b);
     }
 }
 
@@ -9651,9 +9787,11 @@ static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
     return 2e-6;
 }
 
-static int heti_has_stage(const het_ctx *ctx, int64_t rank) {
+/* Whether a rank has something of the model. */
+static int heti_works(const het_ctx *ctx, int64_t rank) {
     const int64_t leader = heti_leader(ctx->share.plan, rank);
     int64_t s;
+    if (heti_keeps(ctx->share.plan, rank)) return 1;
     for (s = 0; s < ctx->share.plan->stages; s++)
         if (ctx->share.plan->stage[s].rank == leader) return 1;
     return 0;
@@ -9675,7 +9813,7 @@ static void heti_build_tree(het_ctx *ctx) {
     int64_t p, r, own = -1;
     t->working = t->watching = t->speaker = 0;
     for (p = 0; p < ctx->world.processes; p++) {
-        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
+        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_works(ctx, r); r++) {}
         if (r == ctx->world.process_first[p + 1]) continue;
         if (p == ctx->world.process) own = r;
         t->place[t->working++].rank = r;
@@ -9685,7 +9823,7 @@ static void heti_build_tree(het_ctx *ctx) {
         het_tree_place *place = t->place + t->working;
         int64_t count = 0, known, i;
         for (r = own; r < ctx->world.first_rank + ctx->world.local_count; r++)
-            if (heti_has_stage(ctx, r)) place[count++].rank = r;
+            if (heti_works(ctx, r)) place[count++].rank = r;
         known = count <= HETRAIN_TREE_MOST ? count : 0;
         for (i = 0; i < known * known; i++)
             seconds[i] = heti_tree_seconds(ctx, place[i / known].rank, place[i % known].rank);
@@ -9694,7 +9832,7 @@ static void heti_build_tree(het_ctx *ctx) {
         t->working += count - 1;
     }
     for (p = 0; p < ctx->world.processes; p++) {
-        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
+        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_works(ctx, r); r++) {}
         if (r == ctx->world.process_first[p + 1])
             t->place[t->working + t->watching++].rank = ctx->world.process_first[p];
     }
@@ -9715,9 +9853,12 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
         for (s = 0; s < plan->stages; s++)
             if (heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b]))
                 holders += heti_team_size(plan, plan->stage[s].rank);
-    for (i = 0; i < ctx->world.ranks; i++) places += ctx->world.place[i] != 0;
+    for (i = 0; i < ctx->world.ranks; i++) {
+        places += ctx->world.place[i] != 0;
+        if (heti_keeps(plan, i)) holders += ctx->chain.block_count;
+    }
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
-    *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->chain.block_count);
+    *table = HETI_TAKE(&share->arena, int64_t, 8 * holders + 3 * ctx->chain.block_count);
     share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? holders / 2 + 2 * plan->stages : 0);
     *owed = HETI_TAKE(&share->arena, double, ctx->world.ranks);
     share->tree.place = HETI_TAKE(&share->arena, het_tree_place, ctx->world.processes + ctx->world.local_count + 1);
@@ -10029,39 +10170,54 @@ static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
 
 /* Whether ranks keep only the part of a block's gradient that they own. */
 static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
-    return ctx->desc.layout.shard_gradients == HET_YES && !ctx->chain.block[b].frozen &&
+    return ctx->share.plan->shard >= HET_SHARD_GRADIENTS && !ctx->chain.block[b].frozen &&
            ctx->share.owners[b].holders > 1;
 }
 
-/* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is
-   none. */
-static int64_t heti_next_sharded(const het_ctx *ctx, int64_t unit, int64_t after) {
+/* Whether the calls of a block's units have flows of a kind. */
+static int heti_flows_of(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
+    return kind == HETI_FLOW_WEIGHTS ? heti_has_sharded_weights(ctx, b) : heti_is_sharded(ctx, b);
+}
+
+/* The next such block behind number `after` (-1: the first) that a unit uses; -1: there is none. */
+static int64_t heti_next_flowing(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t after) {
     int64_t i, next = -1;
     for (i = 0; i < ctx->chain.unit[unit].info.parameters; i++) {
         const int64_t b = ctx->chain.parameter[ctx->chain.unit[unit].parameter[i]].block;
-        if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, b)) next = b;
+        if (b > after && (next < 0 || b < next) && heti_flows_of(ctx, kind, b)) next = b;
     }
     return next;
 }
 
-/* Where a unit's sharded block begins in a buffer that holds them all; with b = -1, how large they
+/* Where such a block of a unit begins in a buffer that holds them all; with b = -1, how large they
    are together. */
-static int64_t heti_shard_place(const het_ctx *ctx, int64_t unit, int64_t b) {
+static int64_t heti_flow_place(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t b) {
     int64_t other, sum = 0;
-    for (other = heti_next_sharded(ctx, unit, -1); other >= 0 && other != b; other = heti_next_sharded(ctx, unit,
-        other))
-        sum += ctx->chain.block[other].elements;
+    for (other = heti_next_flowing(ctx, kind, unit, -1); other >= 0 && other != b;
+         other = heti_next_flowing(ctx, kind, unit, other))
+        sum += kind == HETI_FLOW_WEIGHTS ? ctx->chain.block[other].weight_floats : ctx->chain.block[other].elements;
     return sum;
 }
 
-/* Ranks that share a sharded block with this one, written to `peer` unless that is NULL. */
-static int64_t heti_shard_streams(const heti_rank *r, heti_shard_stream *peer) {
+/* Where an element of a block, at which it may be cut, lies among its weights: floats. */
+static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element) {
+    int64_t p = ctx->chain.block[b].parameter, last = p;
+    if (element == ctx->chain.block[b].elements) return ctx->chain.block[b].weight_floats;
+    for (; p < ctx->chain.parameter_count; p++)
+        if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].offset <= element) last = p;
+    element -= ctx->chain.parameter[last].offset;
+    return ctx->chain.parameter[last].weight_offset + (ctx->chain.parameter[last].bf16 ? element / 2 : element);
+}
+
+/* Ranks that share a sharded or direct block with this one, written to `peer` unless it is NULL. */
+static int64_t heti_find_peers(const heti_rank *r, heti_peer *peer) {
     const het_ctx *ctx = r->ctx;
     int64_t rank, b, count = 0;
-    for (rank = 0; rank < ctx->world.ranks && ctx->desc.layout.shard_gradients == HET_YES; rank++) {
+    for (rank = 0; rank < ctx->world.ranks; rank++) {
         for (b = 0; b < ctx->chain.block_count; b++) {
             const heti_owners *owners = &ctx->share.owners[b];
-            if (heti_is_sharded(ctx, b) && heti_holder_of(owners, r->rank) >= 0 && heti_holder_of(owners, rank) >= 0)
+            if ((owners->direct || heti_is_sharded(ctx, b)) && heti_holder_of(owners, r->rank) >= 0 &&
+                heti_holder_of(owners, rank) >= 0)
                 break;
         }
         if (rank == r->rank || b == ctx->chain.block_count) continue;
@@ -10069,6 +10225,72 @@ static int64_t heti_shard_streams(const heti_rank *r, heti_shard_stream *peer) {
         count++;
     }
     return count;
+}
+
+/* Whether what a rank owns of a block's weights lies apart from what it holds. */
+static int heti_owns_apart(const heti_rank *r, int64_t b) {
+    return heti_has_near(r->ctx->share.plan) && heti_has_sharded_weights(r->ctx, b);
+}
+
+/* Whether the rank has some of a parameter's elements [first, first + count). */
+static int heti_has_weight(const heti_rank *r, const heti_parameter *p, int64_t first, int64_t count) {
+    const heti_owners *owners = &r->ctx->share.owners[p->block];
+    const int64_t i = heti_holder_of(owners, r->rank);
+    int64_t f = first, n = count;
+    if (i < 0) return 0;
+    if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n)) return 1;
+    return heti_owns_apart(r, p->block) && heti_clip(p, owners->cut[i], owners->cut[i + 1], &first, &count);
+}
+
+/* Of a weight's elements [first, first + count) those that the rank has. */
+static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count,
+                                    const float *from) {
+    const heti_owners *owners = &r->ctx->share.owners[p->block];
+    const int64_t i = heti_holder_of(owners, r->rank);
+    int64_t f = first, n = count;
+    if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n))
+        HETI_TRY(heti_move_weight(r, p, r->part->weight_at, f, n, from + (f - first), NULL));
+    f = first;
+    n = count;
+    if (heti_owns_apart(r, p->block) && heti_clip(p, owners->cut[i], owners->cut[i + 1], &f, &n))
+        HETI_TRY(heti_move_weight(r, p, r->part->own_at, f, n, from + (f - first), NULL));
+    return HET_OK;
+}
+
+/* Elements of a weight that the rank holds or owns. */
+static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, float *to) {
+    const heti_owners *owners = &r->ctx->share.owners[p->block];
+    const int64_t low = owners->held[2 * heti_holder_of(owners, r->rank)],
+                  high = owners->held[2 * heti_holder_of(owners, r->rank) + 1];
+    const int held = p->offset + first >= low && p->offset + first + count <= high;
+    return heti_move_weight(r, p, held ? r->part->weight_at : r->part->own_at, first, count, NULL, to);
+}
+
+/* Bytes on the host of flow number i of a rank. */
+static size_t heti_flow_data(const heti_rank *r, int64_t i) {
+    const int sums = i / 2 % HETI_FLOWS == HETI_FLOW_SUMS;
+    if (sums && r->ctx->desc.inference == HET_YES) return 0;
+    if (r->device.iface->host_memory && !(sums && i % 2)) return 0;
+    return sums ? HETI_FLOW_TERMS * sizeof(double) : r->part->flow.data_bytes;
+}
+
+/* What the rank's flows need: peers and buffers. */
+static void heti_count_flows(heti_rank *r) {
+    const het_ctx *ctx = r->ctx;
+    const int64_t leader = heti_leader(ctx->share.plan, r->rank);
+    heti_flows *flow = &r->part->flow;
+    int64_t s, u, b, most = 0;
+    flow->peers = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers ? heti_find_peers(r, NULL) : 0;
+    for (s = 0; s < ctx->share.plan->stages; s++) {
+        const het_stage *stage = &ctx->share.plan->stage[s];
+        for (u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
+            flow->terms = heti_max(flow->terms, heti_flow_place(ctx, HETI_FLOW_SUMS, u, -1));
+            flow->floats = heti_max(flow->floats, heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
+        }
+    }
+    for (b = 0; b < ctx->chain.block_count && flow->peers > 0; b++)
+        if (ctx->share.owners[b].direct) most = heti_max(most, ctx->chain.block[b].weight_floats);
+    flow->data_bytes = HETI_CAST(size_t, heti_min(most, HETI_FLOW_FLOATS)) * sizeof(float);
 }
 
 /* The ends a rank has; with `end` NULL they are only counted. */
@@ -10094,7 +10316,6 @@ static het_result heti_count_needs(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     het_needs needs;
-    int64_t s, u;
     HETI_TRY(het_schedule_needs(ctx->share.plan, ctx->share.schedule, leader, 1, ctx->desc.inference == HET_YES,
                                 &ctx->allocator, &needs, &ctx->error));
     heti_find_team(r);
@@ -10107,19 +10328,14 @@ static het_result heti_count_needs(heti_rank *r) {
     part->message_bytes = heti_message_bytes(r, 0);
     part->lane_bytes = heti_message_bytes(r, 1);
     heti_find_ends(r, NULL);
-    part->shard.peers = heti_shard_streams(r, NULL);
-    for (s = 0; s < ctx->share.plan->stages; s++) {
-        const het_stage *stage = &ctx->share.plan->stage[s];
-        for (u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++)
-            part->shard.elements = heti_max(part->shard.elements, heti_shard_place(ctx, u, -1));
-    }
+    heti_count_flows(r);
     return HET_OK;
 }
 
 /* ---- a rank's device memory: sums of gradients ---- */
 
 /* Whether the rank's products may write into sums that are not cleared before. */
-static int heti_fills_sums(const heti_rank *r) { return r->takes_beta && r->part->shard.peers == 0; }
+static int heti_fills_sums(const heti_rank *r) { return r->takes_beta && r->part->flow.peers == 0; }
 
 /* Whether one call of a product makes all of a parameter's gradient in a step. */
 static int heti_is_whole(const heti_rank *r, int64_t parameter) {
@@ -10150,20 +10366,21 @@ static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
                                             16)) * heti_sum_width(r, p);
 }
 
-/* Places for the sums of a trained block, of a sharded one for the owned part; from the first of
-   them, `sum_floats` floats. Not for late ones. */
+/* Places for the sums of a trained block, where they are sharded, or of a keeper, for the owned
+   part; from the first of them, `sum_floats` floats. Not for late ones. */
 static void heti_layout_sums(heti_rank *r, int64_t b) {
     heti_part *part = r->part;
     const heti_owners *owners = &r->ctx->share.owners[b];
-    const int64_t place = heti_holder_of(owners, r->rank);
-    const int sharded = heti_is_sharded(r->ctx, b);
-    int64_t p, at = sharded ? part->sum_floats - 2 * owners->cut[place] : part->sum_floats;
+    const int64_t place = heti_holder_of(owners, r->rank),
+                  width = r->ctx->desc.reduce == HET_REDUCE_EXACT ? 2 : 1;
+    const int sharded = heti_is_sharded(r->ctx, b) || heti_keeps(r->ctx->share.plan, r->rank);
+    int64_t p, at = part->sum_floats - (sharded ? width * owners->cut[place] : 0);
     for (p = r->ctx->chain.block[b].parameter; p < r->ctx->chain.parameter_count; p++) {
         if (r->ctx->chain.parameter[p].block != b) continue;
         part->sum_at[p] = at;
         if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
     }
-    part->sum_floats = sharded ? part->sum_floats + 2 * (owners->cut[place + 1] - owners->cut[place]) : at;
+    part->sum_floats = sharded ? part->sum_floats + width * (owners->cut[place + 1] - owners->cut[place]) : at;
 }
 
 /* Late sums of a stage fill its slot from the end, as its activations do from the start: when unit
@@ -10196,7 +10413,15 @@ static void heti_move_sums(heti_rank *r, int late, size_t from) {
             r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
 }
 
-/* Gives a held block its place among weights, gradients and, for the owned part, state. */
+/* Places for the elements [low, high) of a block among the rank's weights; returns where the block
+   would begin. */
+static int64_t heti_layout_weights(heti_rank *r, int64_t b, int64_t low, int64_t high) {
+    const int64_t from = heti_weight_place(r->ctx, b, low), at = r->part->weight_elements - from;
+    r->part->weight_elements += heti_weight_place(r->ctx, b, high) - from;
+    return at;
+}
+
+/* Gives a block its place among weights, gradients and, for the owned part, state. */
 static void heti_layout_blocks(heti_rank *r) {
     heti_part *part = r->part;
     int64_t b, p;
@@ -10206,10 +10431,13 @@ static void heti_layout_blocks(heti_rank *r) {
         const het_described_block *block = &r->ctx->chain.block[b];
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
-        part->weight_at[b] = place < 0 ? -1 : part->weight_elements;
+        part->weight_at[b] = part->own_at[b] = HETI_NOWHERE;
         part->state_at[b] = place < 0 || block->frozen ? -1 : part->state_elements;
         if (place < 0) continue;
-        part->weight_elements += block->weight_floats;
+        part->weight_at[b] = part->own_at[b] = heti_layout_weights(r, b, owners->held[2 * place],
+                                                                   owners->held[2 * place + 1]);
+        if (heti_owns_apart(r, b))
+            part->own_at[b] = heti_layout_weights(r, b, owners->cut[place], owners->cut[place + 1]);
         if (block->frozen) continue;
         heti_layout_sums(r, b);
         part->state_elements += owners->cut[place + 1] - owners->cut[place];
@@ -10345,12 +10573,13 @@ static het_result heti_layout(heti_rank *r, char *base) {
 #define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
     heti_layout_blocks(r);
     part->weights = HETI_TAKE(&arena, float, part->weight_elements);
+    for (s = 0; s < 2; s++) part->flow.weight[s] = HETI_TAKE(&arena, float, part->flow.floats);
     part->cosine = HETI_TAKE(&arena, float, table);
     part->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
     heti_move_sums(r, 0, arena.used);
     part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
-    for (s = 0; s < 2; s++) part->shard.buffer[s] = HETI_TAKE(&arena, double, part->shard.elements);
+    for (s = 0; s < 2; s++) part->flow.term[s] = HETI_TAKE(&arena, double, part->flow.terms);
     part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->chain.parameter_count);
     part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->chain.parameter_count);
     part->grid = HETI_TAKE(&arena, double, r->ctx->chain.parameter_count);
@@ -10398,7 +10627,7 @@ static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     int64_t u;
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
-        r->part->shard.peers > 0 || r->part->members > 1)
+        r->part->flow.peers > 0 || r->part->members > 1)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw() && ctx->desc.optimizer.iface != het_muon()) return 0;
     for (u = 0; u < ctx->chain.unit_count; u++)
@@ -10423,10 +10652,11 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
     part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
     part->weight_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->own_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends);
-    part->shard.peer = HETI_TAKE(arena, heti_shard_stream, part->shard.peers);
+    part->flow.peer = HETI_TAKE(arena, heti_peer, part->flow.peers);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
@@ -10467,14 +10697,9 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
         part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
     part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
     part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
-    for (i = 0; i < part->shard.peers; i++) {
-        char *in = HETI_TAKE(arena, char, HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
-        char *out = HETI_TAKE(arena, char, r->device.iface->host_memory ? 0 :
-                              HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
-        if (arena->base) {
-            part->shard.peer[i].incoming = in;
-            part->shard.peer[i].outgoing = out;
-        }
+    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++) {
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, heti_flow_data(r, i)));
+        if (arena->base) heti_flow_at(part, i)->data = heti_flow_data(r, i) > 0 ? data : NULL;
     }
     part->communication_bytes = arena->used - mark;
 }
@@ -10490,7 +10715,7 @@ static het_result heti_map_rank(heti_rank *r) {
     heti_layout_host(r, &part->host);
     HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
     heti_layout_host(r, &part->host);
-    (void)heti_shard_streams(r, part->shard.peer);
+    (void)heti_find_peers(r, part->flow.peer);
     heti_find_stages(r);
     heti_find_ends(r, part->end);
     HETI_TRY(heti_open_ends(r));
@@ -10533,6 +10758,7 @@ static void heti_count_host(het_ctx *ctx) {
 static het_result heti_build_share(het_ctx *ctx) {
     int64_t i;
     HETI_TRY(heti_take_plan(ctx));
+    HETI_TRY(heti_take_shard(ctx));
     if (ctx->share.plan->slices > ctx->desc.limits.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
                                                      "most as many granules", ctx->call, ctx->share.plan->slices,
@@ -10607,10 +10833,11 @@ static het_result heti_init_weights(heti_rank *r) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         const int factor = parameter->adapter != 0;
         const uint64_t stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
-        if (r->part->weight_at[parameter->block] < 0) continue;
+        if (r->part->weight_at[parameter->block] == HETI_NOWHERE) continue;
         for (first = 0; result == HET_OK && first < parameter->count; first += n) {
             n = heti_min(2 * HETI_STAGING, parameter->count - first);
-            result = heti_init_piece(r, &drawer, parameter, stream, first, n);
+            if (heti_has_weight(r, parameter, first, n))
+                result = heti_init_piece(r, &drawer, parameter, stream, first, n);
         }
     }
     if (drawer.self != r->device.self) drawer.iface->destroy(drawer.self);
@@ -10756,6 +10983,9 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
     heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
     heti_xxh64_add(&state, plan->member, HETI_CAST(size_t, plan->members) * sizeof *plan->member);
+    heti_xxh64_add(&state, &plan->shard, sizeof plan->shard);
+    heti_xxh64_add(&state, plan->near, HETI_CAST(size_t, plan->ranks) * sizeof *plan->near);
+    heti_xxh64_add(&state, plan->keeper, HETI_CAST(size_t, plan->ranks) * sizeof *plan->keeper);
     heti_xxh64_add(&state, ctx->share.schedule->start,
                    HETI_CAST(size_t, ctx->world.ranks + 1) * sizeof *ctx->share.schedule->start);
     heti_xxh64_add(&state, ctx->share.schedule->action,
@@ -11630,7 +11860,8 @@ static het_result heti_advance_ring(heti_rank *r) {
 
 /* Whether a block's REDUCE or GATHER has something to do: several ranks have its sum. */
 static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
-    return !ctx->chain.block[b].frozen && ctx->share.owners[b].holders > 1 && (gather || !heti_is_sharded(ctx, b));
+    return !ctx->chain.block[b].frozen && ctx->share.owners[b].holders > 1 && !ctx->share.owners[b].direct &&
+           (gather || !heti_is_sharded(ctx, b));
 }
 
 /* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
@@ -11710,15 +11941,29 @@ static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
 }
 
 /* =================================================================================================
-   >>shard  Gradients of which a rank keeps only its own part (ZeRO-2).
+   >>flow  What holders of a block send each other piece by piece: terms of gradients and weights of
+           which a rank has only a part (ZeRO-2, ZeRO-3), what keepers sum and update.
 
    The backward call of a unit adds to a buffer that was cleared before, and what is in it
    afterwards is sent to the owners, who add it to their parts: exact sums have no order
-   (DETERMINISM), so that it may come at any time. Every rank knows all lists of actions, and so
-   which pieces it gets from whom in which order; there is nothing to agree upon. A rank has two
-   buffers and waits before it uses one again until that is sent; whoever waits goes on receiving,
-   and every peer has a receive posted at all times, so that nobody waits for ever.
+   (DETERMINISM), so that it may come at any time. Weights that are sharded come into a buffer
+   before the call that uses them, those of the next call while it computes; they do not change
+   before VERDICT, so that their holders send ahead. There are two buffers of each kind. Where a
+   keeper owns a part, sums go to the owners at REDUCE, and new weights come at GATHER from their
+   owners to all who hold them. Every rank knows all lists of actions, and so which pieces it gets
+   from whom in which order. Whoever waits goes on sending and receiving, so that nobody waits for
+   ever.
+   Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends
+   8 (1 - s) E, a call that uses weights receives 4 (1 - s) E.
    ============================================================================================== */
+
+/* 0: the job is generation, which the last group of a team does. */
+static int heti_infers(const het_ctx *ctx, int64_t rank) {
+    int64_t count, i = 0;
+    const het_team_member *team = het_plan_team(ctx->share.plan, rank, &count);
+    while (team && team[i].rank != rank) i++;
+    return ctx->task.job != HETI_JOB_INFER || !team || team[i].group == team[count - 1].group;
+}
 
 /* Whether unit `unit` has added its parameters' gradients when an action's call of it is over. */
 static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t unit) {
@@ -11726,142 +11971,304 @@ static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t 
     return a->kind == (ctx->chain.unit[unit].info.is_loss ? HET_ACTION_I : HET_ACTION_W);
 }
 
-/* Moves to the next backward call of rank `from` that has something to send; 0: there is none. */
-static int heti_next_call(const het_ctx *ctx, int64_t from, heti_shard_chunk *p) {
+/* Which weights an action's call of a unit uses: 0: none, 1: vectors, from which a program's W
+   makes values again, 2: all. */
+static int heti_uses_weights(const het_ctx *ctx, const het_action *a, int64_t unit) {
+    const het_described_unit *u = &ctx->chain.unit[unit];
+    const int program = u->unit.iface->forward == het_program_forward;
+    if (a->kind == HET_ACTION_F) return program && u->info.is_loss && heti_trains(ctx) ? 0 : 2;
+    if (a->kind == HET_ACTION_W) return u->info.is_loss ? 0 : program && u->program.factors == 0 ? 1 : 2;
+    return 2;
+}
+
+/* Whether something of a kind flows because of an action, of its call of a unit. */
+static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_action *a, int64_t unit) {
+    if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
+        return kind == (a->kind == HET_ACTION_REDUCE ? HETI_FLOW_SUMS : HETI_FLOW_GATHER) &&
+               ctx->share.owners[a->stage].direct && !ctx->chain.block[a->stage].frozen &&
+               (kind == HETI_FLOW_GATHER || !heti_is_sharded(ctx, a->stage));
+    if (a->kind > HET_ACTION_W || kind == HETI_FLOW_GATHER) return 0;
+    if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, a, unit) : heti_uses_weights(ctx, a, unit))) return 0;
+    return heti_next_flowing(ctx, kind, unit, -1) >= 0;
+}
+
+/* Moves to the next call of a rank that has something to send; 0: there is none. */
+static int heti_next_call(const het_ctx *ctx, heti_flow_kind kind, int64_t driver, heti_flow_piece *p) {
+    const het_plan *plan = ctx->share.plan;
     const het_schedule *s = ctx->share.schedule;
-    const int64_t end = s->start[heti_leader(ctx->share.plan, from) + 1];
-    for (;;) {
-        if (p->unit > p->unit_begin) {
-            p->unit--;
+    const int64_t end = s->start[heti_leader(plan, driver) + 1];
+    do {
+        if (p->left > 0) {
+            p->left--;
+            p->unit += s->action[p->action].kind == HET_ACTION_F ? 1 : -1;
         } else {
-            const het_action *a = NULL;
+            const het_action *a;
             const het_stage *stage;
-            for (p->action++; p->action < end; p->action++) {
-                a = &s->action[p->action];
-                if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_takes_part(ctx, a)) break;
-            }
+            for (p->action++; p->action < end && !heti_takes_part(ctx, &s->action[p->action]); p->action++) {}
             if (p->action >= end) return 0;
-            stage = &ctx->share.plan->stage[ctx->share.plan->first_stage[a->pipeline] + a->stage];
-            p->unit = stage->unit_end - 1;
-            p->unit_begin = stage->unit_begin;
+            p->unit = -1;
+            a = &s->action[p->action];
+            if (a->kind > HET_ACTION_W) continue;
+            stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
+            p->unit = a->kind == HET_ACTION_F ? stage->unit_begin : stage->unit_end - 1;
+            p->left = stage->unit_end - stage->unit_begin - 1;
         }
-        if (!heti_adds_gradients(ctx, &s->action[p->action], p->unit) || heti_next_sharded(ctx, p->unit, -1) < 0)
-            continue;
-        p->call++;
-        return 1;
+    } while (!heti_has_flow(ctx, kind, &s->action[p->action], p->unit));
+    p->call++;
+    p->block = -1;
+    return 1;
+}
+
+/* What one rank sends another of a block: of terms elements that the receiver owns, of weights
+   floats that the sender holds, or owns and the receiver holds. */
+static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver,
+                            heti_flow_piece *p) {
+    const het_plan *plan = ctx->share.plan;
+    const heti_owners *owners = &ctx->share.owners[p->block];
+    const int64_t from = heti_holder_of(owners, sender), to = heti_holder_of(owners, receiver);
+    p->first = p->end = 0;
+    if (from < 0 || to < 0) return;
+    if (kind == HETI_FLOW_SUMS) {
+        if (heti_keeps(plan, sender)) return; /* it has made none */
+        p->first = owners->cut[to];
+        p->end = owners->cut[to + 1];
+        return;
+    }
+    if (kind == HETI_FLOW_WEIGHTS && heti_has_near(plan) && plan->near[sender] != plan->near[receiver]) return;
+    p->first = kind == HETI_FLOW_WEIGHTS ? owners->held[2 * from] : heti_max(owners->cut[from], owners->held[2 * to]);
+    p->end = kind == HETI_FLOW_WEIGHTS ? owners->held[2 * from + 1]
+                                       : heti_min(owners->cut[from + 1], owners->held[2 * to + 1]);
+    if (p->parameter >= 0) { /* of a vector alone */
+        const heti_parameter *vector = &ctx->chain.parameter[p->parameter];
+        p->first = heti_max(p->first, vector->offset);
+        p->end = heti_min(p->end, vector->offset + (vector->count + 15) / 16 * 16);
+    }
+    if (p->first >= p->end) return;
+    p->first = heti_weight_place(ctx, p->block, p->first);
+    p->end = heti_weight_place(ctx, p->block, p->end);
+}
+
+/* Moves to the next block of the present call or, where it uses only vectors, to the next of these;
+   0: there is none. */
+static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_piece *p) {
+    const het_action *a = &ctx->share.schedule->action[p->action];
+    const int vectors = kind == HETI_FLOW_WEIGHTS && heti_uses_weights(ctx, a, p->unit) == 1;
+    for (;;) {
+        const heti_parameter *v;
+        for (p->parameter++; vectors && p->block >= 0 && p->parameter < ctx->chain.parameter_count; p->parameter++) {
+            v = &ctx->chain.parameter[p->parameter];
+            if (v->block == p->block && v->columns == 1) return 1;
+        }
+        p->parameter = -1;
+        if (p->unit < 0) p->block = p->block < 0 ? a->stage : -1;
+        else p->block = heti_next_flowing(ctx, kind, p->unit, p->block);
+        if (p->block < 0 || !vectors) return p->block >= 0;
     }
 }
 
-/* Moves to the next piece that rank `from` sends to rank `to`. */
-static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_shard_chunk *p) {
-    for (;;) {
-        const heti_owners *owners = p->block >= 0 ? &ctx->share.owners[p->block] : NULL;
-        const int64_t place = owners ? heti_holder_of(owners, to) : -1;
-        if (place >= 0) {
-            p->first = p->count > 0 ? p->first + p->count : owners->cut[place];
-            p->count = heti_min(HETI_SHARD_CHUNK, owners->cut[place + 1] - p->first);
-            if (p->count > 0) return;
-        }
+/* Moves to the next piece that one rank sends another. */
+static void heti_next_piece(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver,
+                            heti_flow_piece *p) {
+    const int64_t most = kind == HETI_FLOW_SUMS ? HETI_FLOW_TERMS : HETI_FLOW_FLOATS;
+    p->first += p->count;
+    while ((p->count = heti_min(most, p->end - p->first)) <= 0) {
         p->count = 0;
-        if (p->call >= 0) p->block = heti_next_sharded(ctx, p->unit, p->block);
-        if (p->block >= 0) continue;
-        if (!heti_next_call(ctx, from, p)) return;
-        p->block = heti_next_sharded(ctx, p->unit, -1);
+        if (p->call >= 0 && heti_next_range(ctx, kind, p)) heti_flow_range(ctx, kind, sender, receiver, p);
+        else if (!heti_next_call(ctx, kind, kind == HETI_FLOW_WEIGHTS ? receiver : sender, p)) return;
     }
 }
 
-static void heti_first_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_shard_chunk *p) {
-    memset(p, 0, sizeof *p);
-    p->action = ctx->share.schedule->start[heti_leader(ctx->share.plan, from)] - 1;
-    p->call = p->block = -1;
-    heti_next_piece(ctx, from, to, p);
-}
-
-static void heti_begin_shard(heti_rank *r) {
-    heti_part *part = r->part;
+/* The first pieces of a job. */
+static void heti_begin_flows(heti_rank *r) {
+    heti_flows *flow = &r->part->flow;
     int64_t i;
-    part->shard.calls = 0;
-    for (i = 0; i < part->shard.peers; i++) {
-        heti_first_piece(r->ctx, r->rank, part->shard.peer[i].rank, &part->shard.peer[i].out);
-        heti_first_piece(r->ctx, part->shard.peer[i].rank, r->rank, &part->shard.peer[i].in);
+    HETI_CLEAR(flow->call, HETI_FLOWS);
+    for (i = 0; i < 2 * HETI_FLOWS * flow->peers; i++) {
+        const heti_flow_kind kind = HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS);
+        const int64_t peer = flow->peer[i / (2 * HETI_FLOWS)].rank, sender = i % 2 ? peer : r->rank,
+                      receiver = i % 2 ? r->rank : peer, driver = kind == HETI_FLOW_WEIGHTS ? receiver : sender;
+        heti_flow *f = heti_flow_at(r->part, i);
+        memset(&f->next, 0, sizeof f->next);
+        f->begun = f->ended = 0;
+        f->next.action = r->ctx->share.schedule->start[heti_leader(r->ctx->share.plan, driver)] - 1;
+        f->next.call = f->next.block = f->next.parameter = -1;
+        if (heti_infers(r->ctx, driver)) heti_next_piece(r->ctx, kind, sender, receiver, &f->next);
     }
 }
 
-static double *heti_shard_buffer(const heti_rank *r, int64_t call, int64_t unit, int64_t b) {
-    return r->part->shard.buffer[call % 2] + heti_shard_place(r->ctx, unit, b);
+static double *heti_terms(const heti_rank *r, int64_t call, int64_t unit, int64_t b) {
+    return r->part->flow.term[call % 2] + heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, b);
 }
 
-static het_result heti_advance_out(heti_rank *r, heti_shard_stream *peer) {
+/* Where a block of a unit begins that call number `call` has fetched. */
+static float *heti_fetched(const heti_rank *r, int64_t call, int64_t unit, int64_t b) {
+    return r->part->flow.weight[call % 2] + heti_flow_place(r->ctx, HETI_FLOW_WEIGHTS, unit, b);
+}
+
+/* Where a piece lies on this rank, which sends or receives it. */
+static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p) {
+    const heti_part *part = r->part;
+    if (kind == HETI_FLOW_SUMS)
+        return receives || p->unit < 0 ? heti_block_sum_at(r, p->block, p->first)
+                                       : heti_terms(r, p->call, p->unit, p->block) + p->first;
+    if (kind == HETI_FLOW_WEIGHTS && receives) return heti_fetched(r, p->call, p->unit, p->block) + p->first;
+    return part->weights + p->first +
+           (kind == HETI_FLOW_GATHER && !receives ? part->own_at : part->weight_at)[p->block];
+}
+
+/* Whether a piece may be sent, or may come. */
+static int heti_may_begin(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p) {
+    const int64_t over = r->part->flow.call[kind];
+    if (kind == HETI_FLOW_WEIGHTS) return !receives || p->call <= over + 1; /* two buffers */
+    return receives || p->call < over;
+}
+
+/* A piece has left, or come. */
+static het_result heti_end_piece(heti_rank *r, heti_flow *f, heti_flow_kind kind, int receives) {
+    const heti_flow_piece *p = &f->under_way[f->ended++ % HETI_FLOW_WINDOW];
+    void *at = heti_piece_at(r, kind, receives, p);
+    int64_t i;
+    for (i = r->part->records; p->unit < 0 && !receives && i >= 0; i--) { /* the action's record */
+        het_record *record = &r->part->record[i];
+        if (i == r->part->actions || record->action.stage != p->block ||
+            record->action.kind != (kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER))
+            continue;
+        record->bytes += p->count * HETI_CAST(int64_t, kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float));
+        record->end = heti_now() - r->began;
+        break;
+    }
+    if (!receives) return HET_OK;
+    if (kind == HETI_FLOW_SUMS) return heti_add_terms(r, at, f->data, r->part->staging, p->count, sizeof(double));
+    if (!f->data) return HET_OK;
+    HETI_TRY(heti_copy_in(r, at, f->data, p->count, sizeof(float)));
+    return heti_sync(r);
+}
+
+/* Takes what has come or gone and posts what is next, as far as it goes without waiting. */
+static het_result heti_advance_flow(heti_rank *r, const heti_peer *peer, heti_flow *f, heti_flow_kind kind,
+                                    int receives) {
+    const size_t size = kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float);
     for (;;) {
-        const heti_shard_chunk *p = &peer->out;
-        void *data;
-        int done;
-        if (peer->sending) {
-            HETI_TRY(heti_test_post(r, &peer->send, &done));
-            if (!done) return HET_OK;
-            peer->sending = 0;
-            heti_next_piece(r->ctx, r->rank, peer->rank, &peer->out);
+        const heti_channel channel = HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, kind));
+        const int64_t slot = f->begun % HETI_FLOW_WINDOW;
+        void *at;
+        int done = 1;
+        while (f->begun > f->ended) {
+            HETI_TRY(heti_test_post(r, &f->post[f->ended % HETI_FLOW_WINDOW], &done));
+            if (!done) break;
+            HETI_TRY(heti_end_piece(r, f, kind, receives));
         }
-        if (p->count == 0 || p->call >= r->part->shard.calls) return HET_OK;
-        data = heti_shard_buffer(r, p->call, p->unit, p->block) + p->first;
-        if (!r->device.iface->host_memory) {
-            HETI_TRY(heti_copy_out(r, peer->outgoing, data, p->count, sizeof(double)));
-            data = peer->outgoing;
-        }
-        HETI_TRY(heti_start_post(r, &peer->send, 0, peer->rank, HETI_CHANNEL_SHARD, data,
-                                 HETI_CAST(size_t, p->count) * sizeof(double)));
-        peer->sending = 1;
+        if (f->begun - f->ended == (f->data ? 1 : HETI_FLOW_WINDOW) || f->next.count == 0 ||
+            !heti_may_begin(r, kind, receives, &f->next))
+            return HET_OK;
+        at = heti_piece_at(r, kind, receives, &f->next);
+        if (f->data && !receives) HETI_TRY(heti_copy_out(r, f->data, at, f->next.count, size));
+        if (f->data) at = f->data;
+        f->under_way[slot] = f->next;
+        f->begun++;
+        HETI_TRY(heti_start_post(r, &f->post[slot], receives, peer->rank, channel, at,
+                                 HETI_CAST(size_t, f->next.count) * size));
+        heti_next_piece(r->ctx, kind, receives ? peer->rank : r->rank, receives ? r->rank : peer->rank, &f->next);
     }
 }
 
-static het_result heti_advance_in(heti_rank *r, heti_shard_stream *peer) {
-    for (;;) {
-        const heti_shard_chunk *p = &peer->in;
-        int done;
-        if (peer->receiving) {
-            HETI_TRY(heti_test_post(r, &peer->receive, &done));
-            if (!done) return HET_OK;
-            peer->receiving = 0;
-            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, p->block, p->first), peer->incoming, r->part->staging,
-                                    p->count, sizeof(double)));
-            heti_next_piece(r->ctx, peer->rank, r->rank, &peer->in);
-        }
-        if (p->count == 0) return HET_OK;
-        HETI_TRY(heti_start_post(r, &peer->receive, 1, peer->rank, HETI_CHANNEL_SHARD, peer->incoming,
-                                 HETI_CAST(size_t, p->count) * sizeof(double)));
-        peer->receiving = 1;
-    }
-}
-
-/* Takes what has come and posts what is next, as far as it goes without waiting: groups, rings and
-   sharded gradients. */
+/* Takes what has come and posts what is next, as far as it goes without waiting: groups, flows and
+   rings. */
 static het_result heti_progress(heti_rank *r) {
     heti_part *part = r->part;
     int64_t i;
     for (i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
-    for (i = 0; i < part->shard.peers; i++) {
-        HETI_TRY(heti_advance_in(r, &part->shard.peer[i]));
-        HETI_TRY(heti_advance_out(r, &part->shard.peer[i]));
-    }
+    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
+        HETI_TRY(heti_advance_flow(r, &part->flow.peer[i / (2 * HETI_FLOWS)], heti_flow_at(part, i),
+                                   HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS), i % 2 != 0));
     return heti_advance_ring(r);
+}
+
+/* The call of the oldest piece that is not over; when all are, one behind all. */
+static int64_t heti_flow_call(const heti_flow *f) {
+    return f->begun > f->ended ? f->under_way[f->ended % HETI_FLOW_WINDOW].call
+                               : f->next.count > 0 ? f->next.call : INT64_MAX;
 }
 
 /* Nothing of the rank's reductions and gathers started so far is missing. */
 static int heti_reduced(const heti_rank *r) {
     const heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < part->shard.peers; i++)
-        if (part->shard.peer[i].in.count > 0 || part->shard.peer[i].out.count > 0) return 0;
+    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
+        if (heti_flow_call(heti_flow_at(part, i)) < INT64_MAX && i / 2 % HETI_FLOWS != HETI_FLOW_GATHER) return 0;
     return part->ring.done == part->ring.jobs;
 }
 
-/* What the buffer of the next call held before is sent. */
-static int heti_shard_free(const heti_rank *r) {
-    const heti_part *part = r->part;
+/* Nor of any flow. */
+static int heti_flowed(const heti_rank *r) {
     int64_t i;
-    for (i = 0; i < part->shard.peers; i++)
-        if (part->shard.peer[i].out.count > 0 && part->shard.peer[i].out.call <= part->shard.calls - 2) return 0;
+    for (i = 0; i < 2 * HETI_FLOWS * r->part->flow.peers; i++)
+        if (heti_flow_left(heti_flow_at(r->part, i))) return 0;
+    return heti_reduced(r);
+}
+
+/* What the buffer of the next call that adds terms held before is sent. */
+static int heti_terms_free(const heti_rank *r) {
+    const heti_flows *flow = &r->part->flow;
+    int64_t i;
+    for (i = 0; i < flow->peers; i++)
+        if (heti_flow_call(&flow->peer[i].flow[HETI_FLOW_SUMS][0]) <= flow->call[HETI_FLOW_SUMS] - 2) return 0;
     return 1;
+}
+
+/* The weights of the next call that uses any are there. */
+static int heti_weights_there(const heti_rank *r) {
+    const heti_flows *flow = &r->part->flow;
+    int64_t i;
+    for (i = 0; i < flow->peers; i++)
+        if (heti_flow_call(&flow->peer[i].flow[HETI_FLOW_WEIGHTS][1]) <= flow->call[HETI_FLOW_WEIGHTS]) return 0;
+    return 1;
+}
+
+/* The rank has come to the REDUCE or GATHER of a direct block: what it has itself stays. */
+static het_result heti_start_flow(heti_rank *r, const het_action *a) {
+    heti_part *part = r->part;
+    const heti_owners *owners = &r->ctx->share.owners[a->stage];
+    const int64_t i = heti_holder_of(owners, r->rank);
+    const int32_t gather = a->kind == HET_ACTION_GATHER;
+    int64_t low, high;
+    if (!heti_has_flow(r->ctx, gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS, a, -1)) return HET_OK;
+    part->flow.call[gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS]++;
+    if (!gather || part->own_at[a->stage] == part->weight_at[a->stage]) return heti_sync(r);
+    low = heti_max(owners->cut[i], owners->held[2 * i]);
+    high = heti_min(owners->cut[i + 1], owners->held[2 * i + 1]);
+    if (low < high)
+        HETI_TRY(heti_copy(r, HET_OP_COPY, part->weights + part->weight_at[a->stage] + low,
+                           part->weights + part->own_at[a->stage] + low,
+                           HETI_CAST(size_t, high - low) * sizeof(float), "copy of new weights"));
+    return heti_sync(r);
+}
+
+/* Before an action's call of a unit: all weights that it uses are in a buffer. */
+static het_result heti_open_weights(heti_rank *r, const het_action *a, int64_t unit) {
+    heti_part *part = r->part;
+    int64_t b, low, high;
+    if (part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
+    HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights", -1));
+    for (b = heti_next_flowing(r->ctx, HETI_FLOW_WEIGHTS, unit, -1); b >= 0;
+         b = heti_next_flowing(r->ctx, HETI_FLOW_WEIGHTS, unit, b)) {
+        const heti_owners *owners = &r->ctx->share.owners[b];
+        const int64_t i = heti_holder_of(owners, r->rank);
+        low = heti_weight_place(r->ctx, b, owners->held[2 * i]);
+        high = heti_weight_place(r->ctx, b, owners->held[2 * i + 1]);
+        HETI_TRY(heti_copy(r, HET_OP_COPY, heti_fetched(r, part->flow.call[HETI_FLOW_WEIGHTS], unit, b) + low,
+                           part->weights + part->weight_at[b] + low, HETI_CAST(size_t, high - low) * sizeof(float),
+                           "copy of weights"));
+    }
+    return HET_OK;
+}
+
+/* Behind it: the buffer may be filled again. */
+static het_result heti_close_weights(heti_rank *r, const het_action *a, int64_t unit) {
+    if (r->part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
+    if (r->device.iface->host_memory) HETI_TRY(heti_sync(r));
+    r->part->flow.call[HETI_FLOW_WEIGHTS]++;
+    return HET_OK;
 }
 
 /* Before a unit's backward call that adds gradients: zeros where it adds to what may be empty, and
@@ -11871,24 +12278,25 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
     int64_t i;
     for (i = 0; i < u->info.parameters; i++)
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
-    if (heti_next_sharded(r->ctx, unit, -1) < 0) return HET_OK;
-    HETI_TRY(heti_wait(r, NULL, heti_shard_free, "a gradient's receive", -1));
-    return heti_clear(r, r->part->shard.buffer[r->part->shard.calls % 2],
-                      HETI_CAST(size_t, heti_shard_place(r->ctx, unit, -1)) * sizeof(double));
+    if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) < 0) return HET_OK;
+    HETI_TRY(heti_wait(r, NULL, heti_terms_free, "a gradient's receive", -1));
+    return heti_clear(r, r->part->flow.term[r->part->flow.call[HETI_FLOW_SUMS] % 2],
+                      HETI_CAST(size_t, heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, -1)) * sizeof(double));
 }
 
 /* Behind it: the own part is added, the others may leave. `rows`: of the call. */
 static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
     heti_part *part = r->part;
-    heti_shard_chunk p;
+    heti_flow_piece p;
     int64_t b, i;
     for (i = 0; i < u->info.parameters && rows > 0; i++)
         if (u->info.parameter[i].product) part->empty[u->parameter[i]] = 0;
-    for (b = heti_next_sharded(r->ctx, unit, -1); b >= 0; b = heti_next_sharded(r->ctx, unit, b)) {
+    for (b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1); b >= 0;
+         b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, b)) {
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
-        double *from = heti_shard_buffer(r, part->shard.calls, unit, b);
+        double *from = heti_terms(r, part->flow.call[HETI_FLOW_SUMS], unit, b);
         for (p.first = owners->cut[place]; p.first < owners->cut[place + 1]; p.first += p.count) {
             void *term = from + p.first;
             p.count = heti_min(HETI_STAGING / 2, owners->cut[place + 1] - p.first);
@@ -11899,9 +12307,9 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows)
             HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, p.first), term, part->staging, p.count, sizeof(double)));
         }
     }
-    if (heti_next_sharded(r->ctx, unit, -1) >= 0) {
+    if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) >= 0) {
         HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
-        part->shard.calls++;
+        part->flow.call[HETI_FLOW_SUMS]++;
     }
     return r->capturing ? HET_OK : heti_progress(r);
 }
@@ -12059,7 +12467,7 @@ static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) 
     const heti_parameter *p = &r->ctx->chain.parameter[parameter];
     if (r->part->sum_at[parameter] == HETI_NOWHERE) return NULL;
     if (!heti_is_sharded(r->ctx, p->block)) return heti_sum_at(r, parameter, 0);
-    return heti_shard_buffer(r, r->part->shard.calls, unit, p->block) + p->offset;
+    return heti_terms(r, r->part->flow.call[HETI_FLOW_SUMS], unit, p->block) + p->offset;
 }
 
 static het_result heti_team_move(const het_unit_call *c, float *from, const het_box *have, int64_t from_width,
@@ -12105,8 +12513,10 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
-        if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
-        else c->weight[i] = heti_weight(r, p);
+        float *weight = !heti_has_sharded_weights(r->ctx, p->block) ? heti_weight(r, p, part->weight_at, 0)
+                        : heti_fetched(r, part->flow.call[HETI_FLOW_WEIGHTS], index, p->block) + p->weight_offset;
+        if (p->bf16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
+        else c->weight[i] = weight;
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
         if (unit->info.parameter[i].product) c->gradient[i].beta = !part->empty[unit->parameter[i]];
     }
@@ -12328,14 +12738,15 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
     for (u = stage->unit_begin; u < stage->unit_end; u++) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
+        HETI_TRY(heti_open_weights(r, work->action, u));
         HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
         HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
-        if (c.training || !c.info->is_loss) continue;
         if (r->ctx->task.job == HETI_JOB_INFER) {
             c.logits = r->part->logits;
             c.logits_from = c.rows - 1;
         }
-        HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        if (!c.training && c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        HETI_TRY(heti_close_weights(r, work->action, u));
     }
     return HET_OK;
 }
@@ -12375,12 +12786,14 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
         now = 1 - now;
         for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->part->gradient_stream[now][s];
+        HETI_TRY(heti_open_weights(r, a, u));
         if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
         if (a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
         if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         if (a->kind == HET_ACTION_B && !c.info->is_loss)
             HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        HETI_TRY(heti_close_weights(r, a, u));
         HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
         if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, u, c.rows));
     }
@@ -12395,8 +12808,10 @@ static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss) continue;
+        HETI_TRY(heti_open_weights(r, work->action, u));
         HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        HETI_TRY(heti_close_weights(r, work->action, u));
         HETI_TRY(heti_close_gradients(r, u, c.rows));
     }
     return HET_OK;
@@ -12915,7 +13330,7 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
         call.gradient = &g;
         call.count = o.count;
         call.workspace = part->shared;
-        call.weight = part->weights + part->weight_at[b] + parameter->offset + o.first;
+        call.weight = heti_weight(r, parameter, part->own_at, o.first);
         for (s = 0; s < ctx->slots; s++) call.state[s] = part->state[s] + o.state;
         call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay :
             0.0f;
@@ -12939,10 +13354,12 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_REDUCE:
         HETI_TRY(heti_fill_sums(r, a->stage));
         heti_ring_start(r, a->stage, 0, r->part->records);
-        return HET_OK;
+        return heti_start_flow(r, a);
     case HET_ACTION_COMMIT: return heti_verdict(r, a);
     case HET_ACTION_STEP: return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
-    case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->part->records); return HET_OK;
+    case HET_ACTION_GATHER:
+        heti_ring_start(r, a->stage, 1, r->part->records);
+        return heti_start_flow(r, a);
     default:
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank,
                          HETI_CAST(int64_t, a->kind));
@@ -12965,13 +13382,6 @@ static het_result heti_fall_silent(heti_rank *r) {
 }
 #endif
 
-/* 0: the job is generation, which the last group of a team does. */
-static int heti_infers(const heti_rank *r) {
-    int64_t count;
-    const het_team_member *team = het_plan_team(r->ctx->share.plan, r->rank, &count);
-    return r->ctx->task.job != HETI_JOB_INFER || !team || team[r->part->member].group == team[count - 1].group;
-}
-
 static het_result heti_execute(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
@@ -12981,7 +13391,7 @@ static het_result heti_execute(heti_rank *r) {
     for (i = 0; i < part->actions; i++) {
         const het_action *a = &part->action[i];
         het_record *record = recorded ? &part->record[part->records] : &r->unrecorded;
-        if (!heti_takes_part(ctx, a) || !heti_infers(r)) continue;
+        if (!heti_takes_part(ctx, a) || !heti_infers(ctx, r->rank)) continue;
         r->doing = a;
 #ifdef HETI_THREADS
         if (ctx->desc.emulate.test_hang &&
@@ -13002,7 +13412,7 @@ static het_result heti_execute(heti_rank *r) {
         HETI_TRY(heti_progress(r));
     }
     r->doing = NULL;
-    HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_flowed, "a reduction", -1));
     for (i = 0; i < 2 && ctx->world.ranks > 1; i++)
         HETI_TRY(heti_await_message(r, &part->outgoing[i], "a receive"));
     return HET_OK;
@@ -13059,6 +13469,13 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) 
     return HET_OK;
 }
 
+/* Whether the rank has all of a parameter. */
+static int heti_has_copy(const heti_rank *r, int64_t parameter) {
+    const int64_t b = r->ctx->chain.parameter[parameter].block;
+    return r->part->weight_at[b] != HETI_NOWHERE && !heti_has_sharded_weights(r->ctx, b) &&
+           !heti_keeps(r->ctx->share.plan, r->rank);
+}
+
 /* Largest and smallest hash of every parameter's copies, as largest hash and largest complement; of
    the first where they differ, every rank's. */
 static het_result heti_compare_replicas(heti_rank *r) {
@@ -13068,19 +13485,20 @@ static het_result heti_compare_replicas(heti_rank *r) {
     if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
     for (p = 0; p < parameters; p++) {
         uint64_t hash = 0;
-        const int held = part->weight_at[r->ctx->chain.parameter[p].block] >= 0;
+        const int held = heti_has_copy(r, p);
         if (held) HETI_TRY(heti_hash_weight(r, p, &hash));
         memcpy(&joined[p], &hash, sizeof hash);
         joined[parameters + p] = held ? -1 - joined[p] : INT64_MIN;
         if (!held) joined[p] = INT64_MIN;
     }
     HETI_TRY(heti_join(r, 0, 2 * parameters));
-    for (p = 0; p < parameters && joined[p] == -1 - joined[parameters + p]; p++) {}
+    for (p = 0; p < parameters && (joined[p] == -1 - joined[parameters + p] || /* or nobody has a copy */
+         (joined[p] == INT64_MIN && joined[parameters + p] == INT64_MIN)); p++) {}
     if (r->local == r->ctx->share.tree.speaker) r->ctx->task.different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
     HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
     HETI_CLEAR(joined, r->ctx->world.ranks);
-    if (part->weight_at[r->ctx->chain.parameter[p].block] >= 0) {
+    if (heti_has_copy(r, p)) {
         uint64_t hash;
         HETI_TRY(heti_hash_weight(r, p, &hash));
         memcpy(&joined[r->rank], &hash, sizeof hash);
@@ -13099,7 +13517,7 @@ static het_result heti_run_job(heti_rank *r) {
     HETI_TRY(heti_clear(r, part->loss, sizeof *part->loss));
     if (trains) HETI_TRY(heti_begin_sums(r));
     if (trains) heti_order_rings(r);
-    heti_begin_shard(r);
+    heti_begin_flows(r);
     HETI_TRY(heti_execute(r));
     if (ctx->task.job == HETI_JOB_VERIFY) HETI_TRY(heti_compare_replicas(r));
     if (ctx->task.job == HETI_JOB_EVALUATE && ctx->world.ranks > 1) {
@@ -13149,10 +13567,8 @@ static void heti_drain_rank(heti_rank *r) {
     }
     heti_drain_post(r->ctx, &r->join_post);
     heti_drain_post(r->ctx, &r->watch_post);
-    for (m = 0; m < part->shard.peers; m++) {
-        heti_drain_post(r->ctx, &part->shard.peer[m].send);
-        heti_drain_post(r->ctx, &part->shard.peer[m].receive);
-    }
+    for (m = 0; m < 2 * HETI_FLOWS * part->flow.peers * HETI_FLOW_WINDOW; m++)
+        heti_drain_post(r->ctx, &heti_flow_at(part, m / HETI_FLOW_WINDOW)->post[m % HETI_FLOW_WINDOW]);
 }
 
 /* Has all local ranks do a job and waits until none touches memory any more. */
@@ -13612,16 +14028,16 @@ static int heti_has_values(const het_ctx *ctx, int64_t index, het_array what) {
            HETI_CAST(int64_t, what) - HET_MOMENT0 < ctx->slots;
 }
 
-/* The elements [*first, *first + *count) from `first` on that one holder has: all of a weight, an
-   owned part of gradient or state. */
+/* The elements [first, first + *count) that one holder has: of a weight what it holds, of gradient
+   or state what it owns. */
 static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t *count) {
     const heti_parameter *p = &ctx->chain.parameter[index];
     const heti_owners *owners = &ctx->share.owners[p->block];
+    const int64_t at = p->offset + first;
     int64_t i = 0;
-    *count = p->count - first;
-    if (what == HET_WEIGHT) return owners->holder[0];
-    while (owners->cut[i + 1] <= p->offset + first) i++;
-    *count = heti_min(*count, owners->cut[i + 1] - p->offset - first);
+    while (what == HET_WEIGHT ? at < owners->held[2 * i] || at >= owners->held[2 * i + 1] : owners->cut[i + 1] <= at)
+        i++;
+    *count = heti_min(p->count - first, (what == HET_WEIGHT ? owners->held[2 * i + 1] : owners->cut[i + 1]) - at);
     return owners->holder[i];
 }
 
@@ -13809,6 +14225,22 @@ HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
     return heti_leave(ctx, &fp, heti_fail(&ctx->error, code, "%s", text));
 }
 
+/* XXH64 of a weight that comes from several ranks. */
+static het_result heti_hash_parts(het_ctx *ctx, int64_t index, uint64_t *hash) {
+    const int64_t count = ctx->chain.parameter[index].count;
+    float part[HETI_NARROW];
+    heti_xxh64 state;
+    int64_t first, n;
+    heti_xxh64_start(&state, 0);
+    for (first = 0; first < count; first += n) {
+        n = heti_min(HETI_NARROW, count - first);
+        HETI_TRY(heti_read_values(ctx, index, HET_WEIGHT, first, n, part));
+        heti_xxh64_add(&state, part, HETI_CAST(size_t, n) * sizeof *part);
+    }
+    *hash = heti_xxh64_end(&state);
+    return HET_OK;
+}
+
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
     unsigned char digest[8];
     heti_xxh64 all;
@@ -13816,11 +14248,16 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
     int i;
     heti_xxh64_start(&all, 0);
     for (p = 0; p < ctx->chain.parameter_count; p++) {
-        const int64_t rank = ctx->share.owners[ctx->chain.parameter[p].block].holder[0];
+        int64_t whole;
+        const int64_t rank = heti_place_of(ctx, p, HET_WEIGHT, 0, &whole);
         heti_rank *r = heti_local_rank(ctx, rank);
         uint64_t value = 0;
-        if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
-        HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), &value, sizeof value));
+        if (whole < ctx->chain.parameter[p].count) {
+            HETI_TRY(heti_hash_parts(ctx, p, &value));
+        } else {
+            if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
+            HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), &value, sizeof value));
+        }
         for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
     }
@@ -13957,7 +14394,8 @@ static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_ext
     int64_t i;
     for (i = 0; i < owners->holders; i++)
         if (heti_process_of(ctx, owners->holder[i]) == process &&
-            (extent->array == 0 || (owners->cut[i] < high && owners->cut[i + 1] > low)))
+            ((owners->cut[i] < high && owners->cut[i + 1] > low) ||
+            (extent->array == 0 && owners->held[2 * i] < high && owners->held[2 * i + 1] > low)))
             return 1;
     return 0;
 }

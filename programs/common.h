@@ -98,7 +98,7 @@ static inline void tell_options(char *text, size_t capacity) {
             { "het_desc.weights", "--weights" },
         { "het_desc.limits.max_tokens", "--sequences times --length" }, { "het_desc.limits.max_sequences", "--sequences" },
         { "het_desc.limits.max_slices", "--slices" },
-        { "het_desc.limits.max_micro_batches", "--micro-batches" }, { "het_desc.layout.shard_gradients", "--shard-gradients" },
+        { "het_desc.limits.max_micro_batches", "--micro-batches" }, { "het_desc.layout.shard", "--shard" },
         { "reduce = exact", "--reduce exact" },
         { "het_desc.model.lora_rank", "--lora" }, { "its memory_limit of", "its limit (--devices .../SIZE) of" }, { "het_desc.", "" }
     };

@@ -39,7 +39,7 @@ typedef struct settings {
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t lora, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, outer_lr, outer_momentum;
@@ -118,8 +118,9 @@ static const option options[] = {
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), OWN, 0, "recompute activations in the backward pass: less memory" },
-    { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0,
-      "ranks sum only the part of a gradient that they own: less memory" },
+    { "--shard", "state|gradients|weights", OPTION_CHOICE, AT(shard), 0, 0,
+      "what ranks with the same units divide: also gradients, also weights; less memory, more messages [the plan's, or state]" },
+    { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0, "--shard gradients" },
     { "--replan", "LIST", OPTION_TEXT, AT(replan), 0, 0,
      "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps" },
     { "--adapt", "X=0.2", OPTION_MAYBE, AT(adapt), 0, 100,
@@ -881,7 +882,7 @@ static int configure_context(job *j) {
     d->limits.max_sequences = j->feed.most * j->feed.item_sequences, d->limits.max_tokens = d->limits.max_sequences * s->length;
     d->limits.max_micro_batches = j->feed.micro_batches, d->limits.max_slices = s->slices;
     d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute ? HET_YES : HET_NO;
-    d->layout.shard_gradients = s->shard_gradients ? HET_YES : HET_NO;
+    d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
     d->optimizer.warmup_steps = s->warmup;

@@ -98,8 +98,9 @@ static void spikes_are_those_of_the_definition(void **state)
 
 static void layouts_skip_the_same_steps(void **state)
 {
-    static const struct { const char *plan; int ranks, far; het_choice shard; } layouts[] = {
-        { "dp", 3, 1, HET_NO }, { "pp", 2, -1, HET_NO }, { "dp2xpp2", 4, 2, HET_YES },
+    static const struct { const char *plan; int ranks, far; het_shard shard; } layouts[] = {
+        { "dp", 3, 1, HET_SHARD_STATE }, { "pp", 2, -1, HET_SHARD_STATE }, { "dp2xpp2", 4, 2, HET_SHARD_GRADIENTS },
+        { "dp", 3, 2, HET_SHARD_WEIGHTS },
     };
     uint64_t seed = 3;
     support_run run;
@@ -113,7 +114,7 @@ static void layouts_skip_the_same_steps(void **state)
         story other;
         support_run_ranks(&run, layouts[i].ranks);
         support_run_mixed(&run, layouts[i].far, &seed);
-        run.desc.layout.shard_gradients = layouts[i].shard;
+        run.desc.layout.shard = layouts[i].shard;
         support_run_plan(&run, layouts[i].plan, "1f1b", 1);
         other = told(&run, LAYOUT_APART);
         assert_memory_equal(other.skipped, one.skipped, sizeof one.skipped);

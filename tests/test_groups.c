@@ -75,7 +75,7 @@ static void one_shape(int number, het_family family, int variant)
     layout l;
     layout_start(&l, family);
     if (variant == 1) l.run.desc.dtype = HET_BF16;
-    if (variant == 2) l.run.desc.layout.shard_gradients = HET_YES;
+    if (variant == 2) l.run.desc.layout.shard = HET_SHARD_GRADIENTS;
     base = support_train(&l.run, SUPPORT_TOGETHER);
     layout_ranks(&l, s->ranks);
     l.run.desc.layout.communicators.iface = &fake_iface;

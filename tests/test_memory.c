@@ -278,7 +278,7 @@ static void estimates_are_exact(void **state)
 /* The layouts of a file in words, with what each rank needed when they were written down: a changed figure is to be explained. */
 static void layout_describe(const char *options, het_desc *desc)
 {
-    desc->layout.shard_gradients = strstr(options, "zero2") != NULL ? HET_YES : HET_NO;
+    desc->layout.shard = strstr(options, "zero2") != NULL ? HET_SHARD_GRADIENTS : HET_SHARD_STATE;
     desc->layout.recompute = strstr(options, "recompute") != NULL ? HET_YES : HET_NO;
     desc->weights = strstr(options, "bf16") != NULL ? HET_BF16 : HET_F32;
     desc->dtype = strstr(options, "compute") != NULL ? HET_BF16 : HET_F32;

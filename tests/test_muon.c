@@ -200,7 +200,7 @@ static void one_hash(void **state)
     support_run_ranks(&run, 3);
     support_run_plan(&run, uneven, NULL, 1);
     support_train_same(&base, &run, groupings[2], "uneven state shares");
-    run.desc.layout.shard_gradients = HET_YES;
+    run.desc.layout.shard = HET_SHARD_GRADIENTS;
     support_train_same(&base, &run, groupings[2], "gradients in parts");
     support_run_end(&run);
 }

@@ -117,12 +117,12 @@ static void one_layout(int round)
     layout[at] = 0;
     run.desc.layout.backward = s->splits ? HET_BACKWARD_FUSED : (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
     run.desc.layout.recompute = support_below(&seed, 2) ? HET_YES : HET_NO;
-    run.desc.layout.shard_gradients = round / SHAPES % 2 ? HET_YES : HET_NO;
+    run.desc.layout.shard = (het_shard)(HET_SHARD_STATE + round / SHAPES % 3);
     draw_plan(&seed, s, ranks, 2 * run.desc.model.layers + 2, text, sizeof text);
     support_run_plan(&run, text, s->schedule, slices);
     if (text[0] != '{' && ranks > 1) run.plan->state_share[support_below(&seed, ranks)] = 3.0;
-    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, sharded gradients %d, %s", round, s->schedule, (int)ranks,
-             (int)slices, (int)run.desc.layout.backward, run.desc.layout.shard_gradients == HET_YES, text);
+    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, shard %d, %s", round, s->schedule, (int)ranks,
+             (int)slices, (int)run.desc.layout.backward, (int)run.desc.layout.shard, text);
     support_train_same(&base, &run, layout, what);
     support_run_end(&run);
 }
@@ -262,7 +262,7 @@ static void check_once(het_family family, const once_case *c)
     support_run_plan(&run, c->plan, c->schedule, c->slices);
     run.desc.layout.backward = c->backward;
     run.desc.layout.recompute = c->recompute;
-    run.desc.layout.shard_gradients = c->shard;
+    run.desc.layout.shard = c->shard == HET_YES ? HET_SHARD_GRADIENTS : HET_SHARD_STATE;
     run.desc.limits.max_micro_batches = 2;
     ctx = support_create(&run.desc);
     memory_of(ctx, c->ranks, &gradients[0], &activations[0]);
@@ -506,7 +506,7 @@ static void traffic_is_what_the_formulas_say(void **state)
             int64_t bytes = 0, elements = 0, p, expected;
             start(&s.run, HET_LLAMA, ranks);
             s.run.desc.reduce = mode == FAST ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
-            s.run.desc.layout.shard_gradients = mode == SHARDED ? HET_YES : HET_NO;
+            s.run.desc.layout.shard = mode == SHARDED ? HET_SHARD_GRADIENTS : HET_SHARD_STATE;
             step_start(&s);
             for (p = 0; p < het_parameter_count(s.ctx); p++) { /* parameters are padded to 16 elements */
                 het_parameter_info info;
@@ -590,7 +590,7 @@ static void state_follows_its_shares(void **state)
                                                                                   (unsigned long)memory.optimizer, wanted);
             assert_true(memory.gradients >= all.gradients);
         }
-        desc.layout.shard_gradients = HET_YES;
+        desc.layout.shard = HET_SHARD_GRADIENTS;
         for (r = 0; r < 4; r++) {
             double wanted = (double)all.gradients * shares[k][r] / total, buffers = 2.0 * 8 * (2 * 768 * 192 + 768 + 3 * 192);
             EXPECT_OK(het_memory_estimate(&desc, r, &memory, &error));
@@ -640,7 +640,7 @@ static void one_failure(int round, int *failed, int *silent, int *noticed)
     s.run.desc.layout.deadline = 0.1;
     s.run.desc.layout.stall_deadline = 30.0;
     s.run.desc.host.user = &f;
-    s.run.desc.layout.shard_gradients = round % 3 ? HET_NO : HET_YES;
+    s.run.desc.layout.shard = round % 3 ? HET_SHARD_STATE : HET_SHARD_GRADIENTS;
     if (f.silent) s.run.desc.emulate.test_hang = falling_silent;
     else s.run.desc.host.hook = failing_hook;
     schedule = schedules[support_below(&seed, 3)];

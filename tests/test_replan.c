@@ -75,7 +75,7 @@ static void one_sequence(int round)
     support_run_ranks(&run, RANKS);
     if (round % 5 == 2) run.desc.layout.recompute_unit = recompute;
     if (round % 5 == 3) run.desc.layout.backward = HET_BACKWARD_SPLIT;
-    if (round % 3 == 0) run.desc.layout.shard_gradients = HET_YES;
+    if (round % 3 == 0) run.desc.layout.shard = HET_SHARD_GRADIENTS;
     ctx = support_create(&run.desc);
     for (step = 0; step < STEPS; step++) {
         het_step_info x, y;
@@ -138,7 +138,7 @@ static void what_else_a_context_does_goes_on(void **state)
         run.desc.inference = mode ? HET_YES : HET_NO;
         one = support_create(&run.desc);
         support_run_ranks(&run, RANKS);
-        run.desc.layout.shard_gradients = HET_YES;
+        run.desc.layout.shard = HET_SHARD_GRADIENTS;
         ctx = support_create(&run.desc);
         if (!mode) (void)support_step(one, &run.data, 0, layouts[1]), (void)support_step(ctx, &run.data, 0, layouts[4]);
         memset(&to, 0, sizeof to);

@@ -303,7 +303,7 @@ static void one_round(int round)
     ranks = draw_plan(&seed, 8, model.kv_heads, text, sizeof text);
     support_run_mixed(&run, (int)support_below(&seed, 6), &seed);
     support_run_ranks(&run, ranks);
-    run.desc.layout.shard_gradients = support_below(&seed, 3) == 0 ? HET_YES : HET_NO;
+    run.desc.layout.shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, 3));
     run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
     support_run_plan(&run, text, schedules[support_below(&seed, 4)], 1);
     if (strcmp(run.plan->schedule, "zb-h1") == 0 || strcmp(run.plan->schedule, "greedy") == 0) run.desc.layout.backward = HET_BACKWARD_FUSED;

@@ -106,6 +106,7 @@ typedef struct het_plan_desc {
    "recompute": false}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]}, ...],
+    "shard": "state", "gradients" or "weights", "near": [0, 0, 1, 1], "keepers": [4],
     "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
    "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
    are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
@@ -1238,6 +1239,42 @@ static het_result heti_p_plans_state(heti_p_plans *r) {
     return HET_OK;
 }
 
+/* Near sets, one a rank, or the ranks that are keepers. */
+static het_result heti_p_plans_ranks(heti_p_plans *r, int near) {
+    int64_t value, count;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (count = 0; het_json_next(&r->json, NULL, 0, NULL); count++) {
+        het_json_integer(&r->json, &value);
+        HETI_T_TRY(heti_p_plans_syntax(r));
+        if (value < 0 || value >= r->count.ranks || count == r->count.ranks)
+            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s: number %d is %d; there are %d ranks",
+                               near ? "near" : "keepers", count, value, r->count.ranks);
+        if (r->plan != NULL && near) r->plan->near[count] = value;
+        if (r->plan != NULL && !near) r->plan->keeper[value] = 1;
+    }
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    if (near && count != r->count.ranks)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: near: %d sets for %d ranks", count,
+                           r->count.ranks);
+    return HET_OK;
+}
+
+static const char *const heti_p_shards[] = { "state", "gradients", "weights" }; /* HET_SHARD_STATE on */
+
+static het_result heti_p_plans_shard(heti_p_plans *r) {
+    char name[16];
+    size_t length = 0;
+    int i;
+    het_json_string(&r->json, name, sizeof name, &length);
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    for (i = 0; i < 3 && strcmp(name, heti_p_shards[i]) != 0; i++) {}
+    if (i == 3 || length != strlen(name))
+        return heti_t_fail(r->error, HET_ERR_INVALID,
+                           "het_plan_read: \"shard\" is \"%s\", not \"state\", \"gradients\" or \"weights\"", name);
+    r->count.shard = HETI_T_CAST(het_shard, HET_SHARD_STATE + i);
+    return HET_OK;
+}
+
 static het_result heti_p_plans_name(heti_p_plans *r) {
     char name[sizeof r->count.schedule];
     size_t length = 0;
@@ -1331,7 +1368,7 @@ static het_result heti_p_plans_team(heti_p_plans *r) {
 
 static het_result heti_p_plans_json(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
-                                            "step", "teams" };
+                                            "step", "teams", "near", "keepers", "shard" };
     unsigned seen = 0;
     char key[32];
     size_t length = 0;
@@ -1339,12 +1376,14 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
     r->json = het_json_start(r->text, r->length);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 7, key, length, &seen, &found));
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 10, key, length, &seen, &found));
         if (found == 1) HETI_T_TRY(heti_p_plans_state(r));
         else if (found == 2) HETI_T_TRY(heti_p_plans_slices(r));
         else if (found == 3) HETI_T_TRY(heti_p_plans_name(r));
         else if (found == 4) HETI_T_TRY(heti_p_plans_real(r, "memory limit", 0, 0.0, &r->count.memory_limit));
         else if (found == 5) HETI_T_TRY(heti_p_plans_step(r));
+        else if (found == 7 || found == 8) HETI_T_TRY(heti_p_plans_ranks(r, found == 7));
+        else if (found == 9) HETI_T_TRY(heti_p_plans_shard(r));
         else {
             het_json_enter(&r->json, HET_JSON_ARRAY);
             while (het_json_next(&r->json, NULL, 0, NULL))
@@ -1813,6 +1852,19 @@ static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
     if (plan->members > 0) heti_t_put(out, "\n  ]");
 }
 
+static void heti_p_plans_put_shard(heti_t_text *out, const het_plan *plan) {
+    int64_t r, sets = 0, keepers = 0;
+    if (plan->shard > HET_SHARD_STATE)
+        heti_t_format(out, ",\n  \"shard\": \"%s\"", heti_p_shards[plan->shard - HET_SHARD_STATE]);
+    for (r = 0; plan->near != NULL && r < plan->ranks; r++) sets += plan->near[r] != plan->near[0];
+    for (r = 0; sets > 0 && r < plan->ranks; r++)
+        heti_t_format(out, r > 0 ? ", %d" : ",\n  \"near\": [%d", plan->near[r]);
+    if (sets > 0) heti_t_put(out, "]");
+    for (r = 0; plan->keeper != NULL && r < plan->ranks; r++)
+        if (plan->keeper[r] != 0) heti_t_format(out, keepers++ > 0 ? ", %d" : ",\n  \"keepers\": [%d", r);
+    if (keepers > 0) heti_t_put(out, "]");
+}
+
 HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to) {
     char room[4096];
     heti_t_text out;
@@ -1837,6 +1889,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     heti_p_plans_put_reals(&out, "state_shares", plan->state_share, plan->ranks);
     heti_p_plans_put_reals(&out, "slices", plan->slice_share, plan->slices);
     heti_p_plans_put_teams(&out, plan);
+    heti_p_plans_put_shard(&out, plan);
     heti_t_put(&out, ",\n  \"memory_limit\": ");
     heti_p_plans_number(&out, plan->memory_limit);
     if (plan->step.length > 0)

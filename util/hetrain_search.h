@@ -3107,7 +3107,7 @@ static void heti_s_measure_desc(heti_s_measure *m) {
     d->layout.recompute_unit = NULL;
     d->emulate.test_hang = NULL;
     d->inference = HET_NO;
-    d->layout.shard_gradients = HET_NO; /* what it adds is not the units' own time */
+    d->layout.shard = HET_SHARD_STATE; /* what it adds is not the units' own time */
     d->limits.max_slices = 1;
     memset(&d->layout.transport, 0, sizeof d->layout.transport);
     d->optimizer.learning_rate = 1e-30f; /* weights stay, so that no step is measured again for its exponents */

@@ -90,7 +90,7 @@ static void gelu_in_the_product(void **)
 
 /* Trains on the CPU alone and in a layout of ranks; `kinds` has a letter a rank: c a CPU, 0 and 1 a card. */
 static void compare_ranks(het_family family, het_reduce reduce, const char *kinds, const char *plan, const char *schedule, int64_t slices,
-                          het_choice shard, const char *what)
+                          het_shard shard, const char *what)
 {
     const double limit = limit_of(HET_F32);
     support_run run;
@@ -102,7 +102,7 @@ static void compare_ranks(het_family family, het_reduce reduce, const char *kind
         run.device[r].iface = kinds[r] == 'c' ? het_cpu_device() : het_cuda_device();
         run.device[r].ordinal = kinds[r] == '1' && cards() > 1;
     }
-    run.desc.layout.shard_gradients = shard;
+    run.desc.layout.shard = shard;
     support_run_plan(&run, plan, schedule, slices);
     const trained mixed = train(&run, LAYOUT);
     expect_same(cpu, mixed, limit, what);
@@ -114,8 +114,8 @@ static void compare_ranks(het_family family, het_reduce reduce, const char *kind
 
 static void two_cards_share_the_batch(void **)
 {
-    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "01", "dp", NULL, 1, HET_NO, "cuda:0,cuda:1 dp exact");
-    compare_ranks(HET_LLAMA, HET_REDUCE_FAST, "01", "dp", NULL, 1, HET_NO, "cuda:0,cuda:1 dp fast");
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "01", "dp", NULL, 1, HET_SHARD_STATE, "cuda:0,cuda:1 dp exact");
+    compare_ranks(HET_LLAMA, HET_REDUCE_FAST, "01", "dp", NULL, 1, HET_SHARD_STATE, "cuda:0,cuda:1 dp fast");
 }
 /* The second stage's gradients are reduced while the first one works. */
 static void two_cards_reduce_while_they_work(void **)
@@ -123,19 +123,19 @@ static void two_cards_reduce_while_they_work(void **)
     compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "01",
                   "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 3]}, {\"rank\": 0, \"units\": [3, 6]}]},"
                   " {\"stages\": [{\"rank\": 1, \"units\": [0, 3]}, {\"rank\": 1, \"units\": [3, 6]}]}]}",
-                  NULL, 1, HET_NO, "cuda:0,cuda:1 dp, two stages each");
+                  NULL, 1, HET_SHARD_STATE, "cuda:0,cuda:1 dp, two stages each");
 }
-static void two_cards_share_the_layers(void **) { compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "01", "pp", "1f1b", 1, HET_NO, "cuda:0,cuda:1 pp"); }
-static void one_card_has_two_ranks(void **) { compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "00", "pp", "zb-h1", 1, HET_NO, "cuda:0,cuda:0 zb-h1"); }
+static void two_cards_share_the_layers(void **) { compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "01", "pp", "1f1b", 1, HET_SHARD_STATE, "cuda:0,cuda:1 pp"); }
+static void one_card_has_two_ranks(void **) { compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "00", "pp", "zb-h1", 1, HET_SHARD_STATE, "cuda:0,cuda:0 zb-h1"); }
 static void a_card_and_a_cpu_share_the_batch(void **)
 {
-    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "0c", "dp", NULL, 1, HET_NO, "cuda:0,cpu dp exact");
-    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "c0", "dp", NULL, 1, HET_YES, "cpu,cuda:0 dp sharded gradients");
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "0c", "dp", NULL, 1, HET_SHARD_STATE, "cuda:0,cpu dp exact");
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "c0", "dp", NULL, 1, HET_SHARD_GRADIENTS, "cpu,cuda:0 dp sharded gradients");
 }
 static void a_card_and_a_cpu_share_the_layers(void **)
 {
-    compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "0c", "pp", "gpipe", 2, HET_NO, "cuda:0,cpu pp of two slices");
-    compare_ranks(HET_QWEN3, HET_REDUCE_FAST, "c0", "pp", "1f1b", 1, HET_NO, "cpu,cuda:0 pp fast");
+    compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "0c", "pp", "gpipe", 2, HET_SHARD_STATE, "cuda:0,cpu pp of two slices");
+    compare_ranks(HET_QWEN3, HET_REDUCE_FAST, "c0", "pp", "1f1b", 1, HET_SHARD_STATE, "cpu,cuda:0 pp fast");
 }
 
 /* ---- what else a context does ---- */

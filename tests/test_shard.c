@@ -1,0 +1,575 @@
+/* What holders of a block divide: state, sums of gradients, weights, by uneven shares, among near sets, with keepers. The bits are those of one
+   rank, bytes what the formulas say, memory what was estimated; a model larger than any rank trains. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "support.h"
+
+#include "hetrain_files.h"
+#include "hetrain_plan.h"
+
+#define STEPS 3
+#define BLOCKS "03|14|25"
+/* one rank of all units beside a keeper */
+#define ALONE "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}],"
+/* two pipelines, cut differently, and room for keepers behind them */
+#define CROSSED "{\"pipelines\":[{\"share\":2,\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,8],\"recompute\":true}]}," \
+    "{\"share\":1,\"stages\":[{\"rank\":2,\"units\":[0,5]},{\"rank\":3,\"units\":[5,8]}]}],"
+
+typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; double share[6]; het_backward backward; } layout;
+
+static const layout layouts[] = {
+    { "dp", NULL, 2, 1, { 1, 3 }, HET_BACKWARD_FUSED }, { "dp", NULL, 4, 2, { 1, 2, 3, 4 }, HET_BACKWARD_SPLIT },
+    { "dp", NULL, 2, 3, { 0, 1 }, HET_BACKWARD_DEFERRED }, { "dp2xpp2", "zb-h1", 4, 1, { 0, 0, 0, 1 }, HET_BACKWARD_FUSED },
+    { "pp", "1f1b", 4, 1, { 1, 1, 1, 1 }, HET_BACKWARD_FUSED }, { "pp", "bidirectional", 4, 1, { 1, 2, 1, 2 }, HET_BACKWARD_FUSED },
+    { "cp:2,1", NULL, 2, 1, { 1, 1 }, HET_BACKWARD_SPLIT }, { "dp2xhp2", NULL, 4, 2, { 1, 0, 2, 1 }, HET_BACKWARD_FUSED },
+    { CROSSED "\"near\":[0,0,1,1]}", "1f1b", 4, 1, { 3, 1, 1, 2 }, HET_BACKWARD_FUSED },
+    { CROSSED "\"near\":[1,0,0,1,0],\"keepers\":[4]}", "1f1b", 5, 1, { 1, 1, 0, 0, 2 }, HET_BACKWARD_SPLIT },
+    { CROSSED "\"near\":[0,1,0,1,1],\"keepers\":[4]}", NULL, 5, 2, { 1, 1, 1, 0, 1 }, HET_BACKWARD_FUSED },
+    { ALONE "\"keepers\":[1]}", NULL, 2, 1, { 0, 1 }, HET_BACKWARD_FUSED }, { ALONE "\"keepers\":[1]}", NULL, 2, 2, { 1, 3 }, HET_BACKWARD_DEFERRED },
+    { ALONE "\"keepers\":[1,2]}", NULL, 3, 1, { 0, 2, 1 }, HET_BACKWARD_SPLIT },
+    { "dp", NULL, 4, 1, { 1, 2, 3, 4 }, HET_BACKWARD_FUSED }, /* with near sets, below */
+};
+enum { LAYOUTS = (int)(sizeof layouts / sizeof layouts[0]) };
+
+static void start(support_run *run, het_family family)
+{
+    het_model_desc model = support_deep_model(family);
+    model.dropout = 0.1f;
+    support_run_start(run, &model, STEPS, SUPPORT_SHORT);
+    run->desc.layout.deadline = 20.0;
+}
+
+static void set_layout(support_run *run, const layout *l)
+{
+    int64_t r;
+    support_run_ranks(run, l->ranks);
+    support_run_plan(run, l->plan, l->schedule, l->slices);
+    for (r = 0; r < l->ranks; r++) run->plan->state_share[r] = l->share[r];
+    if (l == &layouts[LAYOUTS - 1])
+        for (r = 0; r < l->ranks; r++) run->plan->near[r] = r % 2;
+    run->desc.layout.backward = l->backward;
+}
+
+static void what_is_divided_does_not_show(void **state)
+{
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3 };
+    uint64_t seed = 11;
+    int i, shard;
+    (void)state;
+    for (i = 0; i < 3 * LAYOUTS; i++) {
+        const layout *l = &layouts[i % LAYOUTS];
+        support_result base;
+        support_run run;
+        char what[600];
+        start(&run, families[i / LAYOUTS]);
+        run.desc.dtype = i % 5 == 4 ? HET_BF16 : HET_F32;
+        base = support_train(&run, BLOCKS);
+        for (shard = HET_SHARD_STATE; shard <= HET_SHARD_WEIGHTS; shard++) {
+            support_run_mixed(&run, i % 7, &seed);
+            set_layout(&run, l);
+            run.plan->shard = (het_shard)shard;
+            snprintf(what, sizeof what, "layout %d, shard %d, family %d: %s", i % LAYOUTS, shard, (int)families[i / LAYOUTS], l->plan);
+            support_train_same(&base, &run, BLOCKS, what);
+        }
+        support_run_end(&run);
+    }
+}
+
+/* Frozen matrices, of bf16 too, are divided like others. */
+static void frozen_weights_are_divided(void **state)
+{
+    int i;
+    (void)state;
+    for (i = 0; i < 2 * LAYOUTS; i++) {
+        support_result base;
+        support_run run;
+        start(&run, HET_LLAMA);
+        run.desc.model.lora_rank = 3;
+        run.desc.weights = i % 2 ? HET_BF16 : HET_F32;
+        base = support_train(&run, BLOCKS);
+        set_layout(&run, &layouts[i / 2]);
+        run.plan->shard = HET_SHARD_WEIGHTS;
+        support_train_same(&base, &run, BLOCKS, layouts[i / 2].plan);
+        support_run_end(&run);
+    }
+}
+
+static void divided_models_evaluate_and_generate(void **state)
+{
+    static const int32_t token[] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7, 9 };
+    support_group group;
+    support_run run;
+    float want[2][61], got[61];
+    double loss;
+    het_step_info info;
+    het_ctx *ctx;
+    int i;
+    (void)state;
+    start(&run, HET_LLAMA);
+    support_group_start(&group, &run.data, 0, BLOCKS);
+    ctx = support_create(&run.desc);
+    EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &info));
+    loss = info.loss;
+    EXPECT_OK(het_infer(ctx, token, 9, 0, want[0]));
+    EXPECT_OK(het_infer(ctx, token + 9, 5, 9, want[1]));
+    het_destroy(ctx);
+    for (i = 0; i < 2 * LAYOUTS; i++) {
+        set_layout(&run, &layouts[i / 2]);
+        run.desc.layout.shard = HET_SHARD_WEIGHTS;
+        run.desc.inference = i % 2 ? HET_YES : HET_NO;
+        ctx = support_create(&run.desc);
+        EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &info));
+        if (info.loss < loss || info.loss > loss) fail_msg("layout %d: loss %.17g, not %.17g", i / 2, info.loss, loss);
+        EXPECT_OK(het_infer(ctx, token, 9, 0, got));
+        if (memcmp(got, want[0], sizeof got) != 0) fail_msg("layout %d: logits differ", i / 2);
+        EXPECT_OK(het_infer(ctx, token + 9, 5, 9, got));
+        if (memcmp(got, want[1], sizeof got) != 0) fail_msg("layout %d: logits behind kept keys differ", i / 2);
+        EXPECT_OK(het_verify(ctx));
+        het_destroy(ctx);
+    }
+    support_group_end(&group);
+    support_run_end(&run);
+}
+
+/* From plan to plan and mode to mode between steps; weights and state are read and written whole. */
+static void replans_and_files_do_not_show(void **state)
+{
+    support_run run, alone;
+    het_ctx *one, *ctx = NULL, *other;
+    int i, step;
+    (void)state;
+    start(&run, HET_GPT2);
+    start(&alone, HET_GPT2);
+    one = support_create(&alone.desc);
+    for (i = 0; i < LAYOUTS; i++) {
+        uint64_t seed = (uint64_t)i;
+        const layout *l = &layouts[i];
+        if (l->ranks != 4) continue;
+        set_layout(&run, l);
+        run.plan->shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, 3));
+        if (i % 2) run.plan->shard = HET_SHARD_WEIGHTS;
+        run.desc.layout.backward = HET_BACKWARD_FUSED;
+        if (!ctx) ctx = support_create(&run.desc);
+        else {
+            het_replan_desc to;
+            memset(&to, 0, sizeof to);
+            to.plan = run.plan;
+            EXPECT_OK(het_replan(ctx, &to));
+        }
+        step = i % STEPS;
+        (void)support_step(one, &run.data, step, BLOCKS);
+        (void)support_step(ctx, &run.data, step, BLOCKS);
+        support_same_state(one, ctx, 1, l->plan);
+    }
+    set_layout(&run, &layouts[10]); /* near sets that differ from stages, and a keeper */
+    run.plan->shard = HET_SHARD_WEIGHTS;
+    other = support_create(&run.desc);
+    {
+        support_buffer weights, slots;
+        het_writer to;
+        het_reader from;
+        support_buffer_start(&weights);
+        support_buffer_start(&slots);
+        to = support_writer(&weights);
+        EXPECT_OK(het_save_weights(ctx, &to));
+        to = support_writer(&slots);
+        EXPECT_OK(het_save_state(ctx, &to));
+        from = support_reader(&weights);
+        EXPECT_OK(het_load_weights(other, &from));
+        from = support_reader(&slots);
+        EXPECT_OK(het_load_state(other, &from));
+        (void)support_step(one, &run.data, 1, BLOCKS);
+        (void)support_step(other, &run.data, 1, BLOCKS);
+        support_same_state(one, other, 1, "files");
+        support_buffer_end(&weights);
+        support_buffer_end(&slots);
+    }
+    het_destroy(one);
+    het_destroy(ctx);
+    het_destroy(other);
+    support_run_end(&run);
+    support_run_end(&alone);
+}
+
+/* ---- bytes ---- */
+
+/* What a rank owns or holds of all blocks, and of one unit's, in elements; parameters are padded to 16. */
+static int64_t padded(het_ctx *ctx)
+{
+    int64_t p, elements = 0;
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info info;
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        elements += (info.count + 15) / 16 * 16;
+    }
+    return elements;
+}
+
+/* Data parallel, m micro-batches a rank of one slice, fused: a step moves to each rank the weights that it does not hold twice a micro-batch, the
+   head's once, and from each the terms that it does not own; nothing is gathered. */
+static void traffic_is_what_the_formulas_say(void **state)
+{
+    static const double shares[][4] = { { 1, 1 }, { 1, 3 }, { 0, 1 }, { 1, 2, 3 }, { 1, 2, 3, 4 } };
+    static const int64_t ranks[] = { 2, 2, 2, 3, 4 };
+    int k;
+    (void)state;
+    for (k = 0; k < 5; k++) {
+        support_run run;
+        het_ctx *ctx;
+        int64_t elements, r, t, bytes = 0, expected = 0, head = 0, p;
+        start(&run, HET_LLAMA);
+        support_run_ranks(&run, ranks[k]);
+        support_run_plan(&run, "dp", NULL, 1);
+        for (r = 0; r < ranks[k]; r++) run.plan->state_share[r] = shares[k][r];
+        run.plan->shard = HET_SHARD_WEIGHTS;
+        run.desc.limits.max_micro_batches = 12;
+        ctx = support_create(&run.desc);
+        (void)support_step(ctx, &run.data, 0, "0|1|2|3|4|5"); /* the first step is measured and repeated */
+        elements = padded(ctx);
+        for (p = 0; p < het_parameter_count(ctx); p++) {
+            het_parameter_info info;
+            EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+            if (strstr(info.name, "lm_head") || strcmp(info.name, "model.norm.weight") == 0) head += (info.count + 15) / 16 * 16;
+        }
+        for (r = 0; r < ranks[k]; r++) {
+            const int64_t batches = 6 / ranks[k] + (r < 6 % ranks[k]);
+            het_timeline timeline;
+            het_memory memory;
+            het_get_timeline(ctx, r, &timeline);
+            for (t = 0; t < ranks[k]; t++) bytes += timeline.traffic[t].reduction_bytes;
+            het_get_memory(ctx, r, &memory);
+            expected += batches * (4 * 2 + 8) * (elements - (int64_t)memory.optimizer / 8);
+            expected -= batches * 4 * head; /* its own share of that is added below */
+        }
+        for (r = 0; r < ranks[k]; r++) { /* head: what the rank has of it is not sent to itself */
+            const int64_t batches = 6 / ranks[k] + (r < 6 % ranks[k]);
+            double total = 0, own;
+            for (t = 0; t < ranks[k]; t++) total += shares[k][t];
+            own = shares[k][r] / total * (double)head;
+            expected += (int64_t)(batches * 4 * own);
+        }
+        if (llabs(bytes - 2 * expected) > 2 * 4 * 6 * 1024 * ranks[k]) /* the head is cut at multiples of 1,024 */
+            fail_msg("shares %d: %ld bytes, not %ld", k, (long)bytes, (long)(2 * expected));
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+}
+
+/* Near sets of two: what crosses between sets is the new weights of a step, once a set; flat, half of every fetch crosses. */
+static void near_sets_fetch_from_each_other(void **state)
+{
+    int64_t crossing[2], near;
+    (void)state;
+    for (near = 0; near < 2; near++) {
+        support_run run;
+        het_ctx *ctx;
+        int64_t r, t, elements;
+        start(&run, HET_LLAMA);
+        support_run_ranks(&run, 4);
+        support_run_plan(&run, "dp", NULL, 1);
+        for (r = 0; r < 4; r++) run.plan->near[r] = near * (r / 2);
+        run.plan->shard = HET_SHARD_WEIGHTS;
+        ctx = support_create(&run.desc);
+        (void)support_step(ctx, &run.data, 0, "0|1|2|345");
+        elements = padded(ctx);
+        crossing[near] = 0;
+        for (r = 0; r < 4; r++) {
+            het_timeline timeline;
+            het_get_timeline(ctx, r, &timeline);
+            for (t = 0; t < 4; t++)
+                if (r / 2 != t / 2) crossing[near] += timeline.traffic[t].reduction_bytes;
+        }
+        /* twice, since the first step is repeated: terms of each micro-batch to the other set's owners, half; the owners' new weights to the
+           other set, all of them to each */
+        if (near && llabs(crossing[1] - 2 * (4 * 8 * elements / 2 + 4 * elements)) > 2 * 4 * 8 * 16 * 1024)
+            fail_msg("%ld bytes cross, not %ld", (long)crossing[1], (long)(2 * (4 * 8 * elements / 2 + 4 * elements)));
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+    assert_true(crossing[1] < crossing[0]);
+}
+
+/* A worker beside a keeper has no state; what crosses is 8 + 4 bytes an element and step. */
+static void a_keeper_updates(void **state)
+{
+    support_run run;
+    het_memory memory;
+    het_timeline timeline;
+    het_ctx *ctx;
+    (void)state;
+    start(&run, HET_LLAMA);
+    set_layout(&run, &layouts[11]);
+    ctx = support_create(&run.desc);
+    (void)support_step(ctx, &run.data, 0, BLOCKS);
+    het_get_memory(ctx, 0, &memory);
+    assert_int_equal(memory.optimizer, 0);
+    het_get_memory(ctx, 1, &memory);
+    assert_int_equal(memory.optimizer, 8 * padded(ctx));
+    assert_int_equal(memory.activations, 0);
+    het_get_timeline(ctx, 0, &timeline);
+    assert_int_equal(timeline.traffic[1].reduction_bytes, 2 * 8 * padded(ctx));
+    het_get_timeline(ctx, 1, &timeline);
+    assert_int_equal(timeline.traffic[0].reduction_bytes, 2 * 4 * padded(ctx));
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* ---- memory ---- */
+
+/* Weights, sums and state of a rank follow its share s: 4 s, 8 s and 8 s bytes an element beside two buffers of the largest unit. */
+static void memory_follows_its_shares(void **state)
+{
+    static const double shares[][4] = { { 1, 1, 1, 1 }, { 1, 2, 3, 4 }, { 0, 1, 1, 2 } };
+    const double head = 1000.0 * 192; /* gpt2: tied to the embedding, beside the last norm */
+    het_device_desc device[4];
+    het_model_desc model;
+    het_error error;
+    int64_t r, k;
+    (void)state;
+    memset(device, 0, sizeof device);
+    EXPECT_OK(het_model_parse("gpt2:layers=8,width=192,heads=4,context=64,vocab=1000", &model, &error));
+    for (k = 0; k < 3; k++) {
+        het_desc desc;
+        het_plan *plan;
+        het_memory memory, all;
+        double total = 0, unit = 2 * 768 * 192 + 768 + 3 * 192;
+        memset(&desc, 0, sizeof desc);
+        desc.model = model;
+        desc.layout.devices = device;
+        desc.layout.device_count = 1;
+        EXPECT_OK(het_memory_estimate(&desc, 0, &all, &error));
+        desc.layout.device_count = 4;
+        desc.layout.plan = plan = support_plan("dp", NULL, 18, 4, 1);
+        for (r = 0; r < 4; r++) total += plan->state_share[r] = shares[k][r];
+        plan->shard = HET_SHARD_WEIGHTS;
+        for (r = 0; r < 4; r++) {
+            const double s = shares[k][r] / total;
+            EXPECT_OK(het_memory_estimate(&desc, r, &memory, &error));
+            if (fabs((double)memory.weights - (double)all.weights * s - 2 * 4 * unit) > 0.05 * (double)all.weights * s + 0.02 * 8 * unit)
+                fail_msg("rank %d: %lu bytes of weights, its share is %g", (int)r, (unsigned long)memory.weights, (double)all.weights * s);
+            if (fabs((double)memory.gradients - (double)all.gradients * s - 2 * 8 * unit) > 0.05 * (double)all.gradients * s + 0.02 * 16 * unit)
+                fail_msg("rank %d: %lu bytes of gradients, its share is %g", (int)r, (unsigned long)memory.gradients, (double)all.gradients * s);
+            if (fabs((double)memory.optimizer - (double)all.optimizer * s) > 0.05 * (double)all.optimizer * s)
+                fail_msg("rank %d: %lu bytes of state, its share is %g", (int)r, (unsigned long)memory.optimizer, (double)all.optimizer * s);
+        }
+        assert_true(unit > head);
+        het_plan_free(plan);
+    }
+}
+
+/* Weights, sums and state together need 2.5 times what each of four ranks may have. */
+static void models_larger_than_a_rank_train(void **state)
+{
+    support_memory memory;
+    support_run run, plain;
+    het_model_desc model;
+    het_memory whole, part;
+    het_error error;
+    support_result base;
+    size_t limit;
+    int r;
+    (void)state;
+    EXPECT_OK(het_model_parse("llama:layers=16,width=128,heads=4,kv_heads=2,context=64,vocab=61", &model, &error));
+    support_run_start(&plain, &model, 2, SUPPORT_SHORT);
+    base = support_train(&plain, "0|1|2|3|4|5");
+    EXPECT_OK(het_memory_estimate(&plain.desc, 0, &whole, &error));
+    limit = (size_t)((double)(whole.weights + whole.gradients + whole.optimizer) / 2.5);
+    support_run_start(&run, &model, 2, SUPPORT_SHORT);
+    run.desc.host.allocator = support_allocator(&memory);
+    support_run_ranks(&run, 4);
+    for (r = 0; r < 4; r++) run.device[r].memory_limit = limit;
+    support_run_plan(&run, "dp", NULL, 1);
+    run.desc.layout.recompute = HET_YES;
+    run.desc.limits.max_tokens = 48;
+    EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &part, &error), HET_ERR_LIMIT, error.text, "more than its memory_limit");
+    run.plan->shard = HET_SHARD_WEIGHTS;
+    EXPECT_ERROR(het_memory_estimate(&run.desc, 0, &part, &error), HET_OK, error.text, "");
+    assert_true(part.device + part.communication <= limit);
+    support_train_same(&base, &run, "0|1|2|3|4|5", "four ranks of 0.4 of the model");
+    assert_int_equal(memory.live, 0);
+    support_run_end(&run);
+    support_run_end(&plain);
+}
+
+/* ---- random layouts ---- */
+
+static void one_round(int round)
+{
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
+    static const char *const plans[] = { "dp", "dp", "dp2xpp2", "pp", "cp:3,1,2,1", "pp2xhp2", "pp2xcp2", CROSSED "\"slices\":1}" };
+    static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1", "greedy" };
+    uint64_t seed = (uint64_t)round * 7919 + 17;
+    const int64_t keepers = support_below(&seed, 3);
+    const char *text = plans[support_below(&seed, 8)];
+    het_schedule *lists = NULL;
+    support_result base;
+    support_run run;
+    het_plan *four, shape, *plan = NULL;
+    het_error error;
+    char what[400];
+    int64_t r;
+    (void)lists;
+    start(&run, families[support_below(&seed, 4)]);
+    run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
+    if (support_below(&seed, 4) == 0) run.desc.optimizer.iface = het_muon();
+    if (run.desc.model.family == HET_LLAMA && support_below(&seed, 3) == 0) run.desc.model.lora_rank = 2;
+    base = support_train(&run, BLOCKS);
+    support_run_mixed(&run, (int)support_below(&seed, 8), &seed);
+    support_run_ranks(&run, 4);
+    support_run_plan(&run, text, schedules[support_below(&seed, 4)], 1);
+    four = run.plan; /* and keepers behind its ranks */
+    shape = *four;
+    shape.ranks = 4 + keepers;
+    EXPECT_OK(het_plan_new(&shape, NULL, "test", &plan, &error));
+    memcpy(plan->stage, four->stage, (size_t)four->stages * sizeof *four->stage);
+    memcpy(plan->first_stage, four->first_stage, (size_t)(four->pipelines + 1) * sizeof *four->first_stage);
+    memcpy(plan->share, four->share, (size_t)four->pipelines * sizeof *four->share);
+    memcpy(plan->slice_share, four->slice_share, (size_t)four->slices * sizeof *four->slice_share);
+    memcpy(plan->member, four->member, (size_t)four->members * sizeof *four->member);
+    for (r = 0; r < plan->ranks; r++) {
+        plan->state_share[r] = (double)(support_below(&seed, 4) + (r >= 4 || r == 3));
+        plan->keeper[r] = r >= 4;
+        plan->near[r] = support_below(&seed, 2);
+    }
+    if (support_below(&seed, 2))
+        for (r = 0; r < plan->ranks; r++) plan->near[r] = 0;
+    plan->shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, 3));
+    if (support_below(&seed, 2)) plan->shard = HET_SHARD_WEIGHTS;
+    support_run_ranks(&run, plan->ranks);
+    run.desc.layout.plan = plan;
+    run.desc.layout.recompute = support_below(&seed, 3) == 0 ? HET_YES : HET_NO;
+    snprintf(what, sizeof what, "round %d: %s, %s, shard %d, %d keepers", round, text, plan->schedule, (int)plan->shard, (int)keepers);
+    support_train_same(&base, &run, BLOCKS, what);
+    het_plan_free(plan);
+    support_run_end(&run);
+}
+
+/* HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
+static void random_divisions_have_the_bits_of_one_rank(void **state)
+{
+    const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 40);
+    int round;
+    (void)state;
+    for (round = first; round < first + rounds; round++) one_round(round);
+}
+
+/* ---- failures and what is refused ---- */
+
+typedef struct fault { int64_t rank, at; } fault;
+
+static int falling_silent(void *user, int64_t rank, int64_t step, int64_t position)
+{
+    const fault *f = (const fault *)user;
+    return rank == f->rank && step == 1 && position >= f->at;
+}
+
+/* Holders and keepers that fall silent are named, wherever they are. */
+static void silent_holders_are_named(void **state)
+{
+    int i;
+    (void)state;
+    for (i = 0; i < 12; i++) {
+        const layout *l = &layouts[i % 2 ? 9 : 11];
+        support_run run;
+        support_group group;
+        support_memory memory;
+        het_ctx *ctx;
+        fault f;
+        char words[32];
+        uint64_t seed = (uint64_t)i;
+        start(&run, HET_LLAMA);
+        run.desc.host.allocator = support_allocator(&memory);
+        set_layout(&run, l);
+        run.plan->shard = i % 3 ? HET_SHARD_WEIGHTS : HET_SHARD_STATE;
+        run.desc.layout.deadline = 0.1;
+        f.rank = i % 2 ? support_below(&seed, 5) : 1;
+        f.at = support_below(&seed, 3);
+        run.desc.emulate.test_hang = falling_silent;
+        run.desc.host.user = &f;
+        ctx = support_create(&run.desc);
+        (void)support_step(ctx, &run.data, 0, BLOCKS);
+        support_group_start(&group, &run.data, 1, BLOCKS);
+        snprintf(words, sizeof words, "rank %d,", (int)f.rank);
+        EXPECT_ERROR(het_step(ctx, group.batch, group.count, NULL), HET_ERR_TRANSPORT, het_last_error(ctx), words);
+        support_group_end(&group);
+        het_destroy(ctx);
+        assert_int_equal(memory.live, 0);
+        support_run_end(&run);
+    }
+}
+
+static void bad_divisions_are_refused(void **state)
+{
+    static const struct { const char *text, *words; } texts[] = {
+        { ALONE "\"shard\":\"some\"}", "\"shard\" is \"some\", not" }, { ALONE "\"near\":[0]}", "1 sets for 2 ranks" },
+        { ALONE "\"near\":[0,2]}", "near: number 1 is 2; there are 2 ranks" }, { ALONE "\"keepers\":[-1]}", "keepers: number 0 is -1" },
+        { ALONE "\"keepers\":[0]}", "rank 0 is a keeper and has a stage" },
+        { ALONE "\"keepers\":[1],\"state_shares\":[1,0]}", "keeper 1 has no share of the state" },
+    };
+    support_run run;
+    het_ctx *ctx;
+    het_error error;
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        het_plan_desc desc;
+        het_plan *plan = NULL;
+        memset(&desc, 0, sizeof desc);
+        desc.units = 8;
+        desc.ranks = 2;
+        EXPECT_ERROR(het_plan_read(&desc, texts[i].text, strlen(texts[i].text), &plan, &error), HET_ERR_INVALID, error.text, texts[i].words);
+    }
+    start(&run, HET_LLAMA);
+    set_layout(&run, &layouts[0]);
+    run.desc.reduce = HET_REDUCE_FAST;
+    run.plan->shard = HET_SHARD_WEIGHTS;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "sharded gradients and weights need reduce = exact");
+    run.plan->shard = (het_shard)7;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "shard is 7");
+    set_layout(&run, &layouts[11]);
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "keepers need reduce = exact");
+    support_run_end(&run);
+}
+
+static void divisions_are_written_as_they_were_read(void **state)
+{
+    const char *text = CROSSED "\"near\":[1,0,0,1,1],\"keepers\":[4],\"shard\":\"weights\"}";
+    het_plan *a = support_plan(text, NULL, 8, 5, 1), *b;
+    support_buffer buffer;
+    het_writer to;
+    (void)state;
+    support_buffer_start(&buffer);
+    to = support_writer(&buffer);
+    EXPECT_OK(het_plan_write(a, &to));
+    support_buffer_append(&buffer, "", 1);
+    b = support_plan((const char *)buffer.data, NULL, 8, 5, 1);
+    assert_memory_equal(a->near, b->near, 5 * sizeof *a->near);
+    assert_memory_equal(a->keeper, b->keeper, 5);
+    assert_int_equal(a->near[3], 1);
+    assert_int_equal(b->keeper[4], 1);
+    assert_int_equal(b->shard, HET_SHARD_WEIGHTS);
+    support_buffer_end(&buffer);
+    het_plan_free(a);
+    het_plan_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_divided_does_not_show),
+        cmocka_unit_test(frozen_weights_are_divided),
+        cmocka_unit_test(divided_models_evaluate_and_generate),
+        cmocka_unit_test(replans_and_files_do_not_show),
+        cmocka_unit_test(traffic_is_what_the_formulas_say),
+        cmocka_unit_test(near_sets_fetch_from_each_other),
+        cmocka_unit_test(a_keeper_updates),
+        cmocka_unit_test(memory_follows_its_shares),
+        cmocka_unit_test(models_larger_than_a_rank_train),
+        cmocka_unit_test(random_divisions_have_the_bits_of_one_rank),
+        cmocka_unit_test(silent_holders_are_named),
+        cmocka_unit_test(bad_divisions_are_refused),
+        cmocka_unit_test(divisions_are_written_as_they_were_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
