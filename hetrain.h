@@ -1609,6 +1609,8 @@ typedef struct het_device_desc {
     double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed
                                          - 1) times the processor time of its rank's thread; meant
                                          for one thread a device */
+    het_allocator allocator;          /* of its memory, and the device's own: a keeper's may map a file;
+                                         not set: the context's */
 } het_device_desc;
 
 /* An emulated link between two ranks of this process, both ways: a message takes its bytes /
@@ -9142,7 +9144,7 @@ static het_result heti_open_device(heti_rank *r) {
                          HETI_CAST(int64_t, r->desc.iface->version), HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
     memset(&config, 0, sizeof config);
     memset(&why, 0, sizeof why);
-    config.allocator = &ctx->allocator;
+    config.allocator = r->desc.allocator.alloc && r->desc.allocator.free ? &r->desc.allocator : &ctx->allocator;
     config.parallel = &ctx->desc.host.parallel;
     config.threads = r->desc.threads;
     config.isa = r->desc.isa;

@@ -899,7 +899,7 @@ static void draw_layout(support_run *run, het_family family, uint64_t *seed) {
     support_run_ranks(run, 4);
     support_run_mixed(run, (int)support_below(seed, 5), seed);
     support_run_plan(run, schedule[0] == 'i' || strcmp(schedule, "zb-v") == 0 ? "pp" : shapes[support_below(seed, 5)], schedule, 1);
-    if (support_below(seed, 3) == 0) run->desc.layout.shard = HET_SHARD_GRADIENTS;
+    run->desc.layout.shard = (het_shard)(HET_SHARD_STATE + support_below(seed, 3));
 }
 
 /* `links` times: some steps, a checkpoint, and on in another layout. */

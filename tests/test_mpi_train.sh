@@ -33,6 +33,10 @@ same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule interleaved
 same 2 --devices cpu:1,cpu:1,cpu:1 --plan pp --schedule v-half
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp --shard-gradients
+same 3 --devices cpu:1 --plan dp --shard weights
+keeper='{"pipelines":[{"share":2,"stages":[{"rank":0,"units":[0,3]},{"rank":2,"units":[3,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[3],"state_shares":[1,0,2,2],"near":[0,0,1,1]}'
+same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan "$keeper"
+same 4 --devices cpu:1 --plan "$keeper" --shard weights --schedule zb-h1
 same 3 --devices cpu:1 --plan cp:2,1,1
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp2xhp2 --schedule zb-h1 --shard-gradients
 same 3 --devices cpu:1 --plan 'pp:0-1|2-5|6-7' --schedule zb-h1 --shard-gradients
@@ -58,7 +62,7 @@ drawn() {
     below ${#schedules[@]}; options+=(--schedule "${schedules[picked]}")
     below 3; [ $picked = 0 ] && options+=(--slices 2)
     below 3; [ $picked = 0 ] && options+=(--recompute)
-    below 2; [ $picked = 0 ] && options+=(--shard-gradients)
+    below 4; [ $picked = 0 ] && options+=(--shard-gradients); [ $picked = 1 ] && options+=(--shard weights)
     below 3; [ $picked = 0 ] && options+=(--sequences 2 --micro-batches 12)
     if [ "${options[1]:0:1}" = '{' ]; then
         printf '%s' "${options[1]}" > drawn.json

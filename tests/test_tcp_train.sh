@@ -43,6 +43,10 @@ same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule interleaved
 same 2 --devices cpu:1,cpu:1,cpu:1 --plan pp --schedule v-half
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp --shard-gradients
+same 3 --devices cpu:1 --plan dp --shard weights
+keeper='{"pipelines":[{"share":2,"stages":[{"rank":0,"units":[0,3]},{"rank":2,"units":[3,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[3],"state_shares":[1,0,2,2],"near":[0,0,1,1]}'
+same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan "$keeper"
+same 4 --devices cpu:1 --plan "$keeper" --shard weights --schedule zb-h1
 same 3 --devices cpu:1 --plan cp:2,1,1
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp2xhp2 --schedule zb-h1 --shard-gradients
 same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5
@@ -217,6 +221,7 @@ extra=(--schedule gpipe); differs '--schedule: process 2 has gpipe, process 0 ha
 extra=(--hash --trace trace.json); differs '--trace: process 2 has one, process 0 has none'
 extra=(--steps 9); differs '--steps: process 2 has 9, process 0 has 8'
 extra=(--on-bad-step skip); differs '--on-bad-step: process 2 has skip, process 0 has stop'
+extra=(--shard weights); differs '--shard: process 2 has weights, process 0 has state'
 extra=(--shard-gradients); differs '--shard-gradients: process 2 has yes, process 0 has none'
 extra=(--devices cpu:1,cpu:1,cpu:1,cpu:1); differs '--devices: process 2 has 4 ranks, process 0 has 3 ranks'
 extra=(--save-profile profile.json); differs '--save-profile: process 2 has one, process 0 has none'
