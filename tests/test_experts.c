@@ -1,0 +1,850 @@
+/* Experts: outputs and gradients of the unit against plain loops over tokens, finite differences in double, one hash over layouts, drops, errors,
+   files. */
+#include "support.h"
+
+#define HETRAIN_EXPERTS_IMPLEMENTATION
+#include "hetrain_experts.h"
+#include "hetrain_files.h"
+#include "hetrain_plan.h"
+
+#define STEPS 4
+enum { MOST_ROWS = 64, MOST_EXPERTS = 8, MOST_USED = 3, MOST_WIDTH = 24, MOST_MIDDLE = 40 };
+
+/* ---- one unit, called by hand ---- */
+
+typedef struct rig {
+    het_model_desc model;
+    het_experts experts;
+    het_unit unit;
+    het_unit_info info;
+    het_program program;
+    het_device device;
+    support_memory memory;
+    het_view view;
+    het_step_scalars scalars;
+    het_unit_call call;
+    int32_t token[MOST_ROWS];
+    int64_t start[9];
+    double *sum[HETRAIN_MAX_UNIT_PARAMETERS], grid;
+    uint32_t maximum[HETRAIN_MAX_UNIT_PARAMETERS];
+    float *x, *y, *dy, *dx;
+} rig;
+
+/* Four granules, the third of them empty. */
+static void rig_start(rig *r, const het_experts *experts, het_family family, int64_t rows)
+{
+    const int64_t start[5] = { 0, rows / 3, rows / 2, rows / 2, rows };
+    int64_t i;
+    memset(r, 0, sizeof *r);
+    r->memory.fail_at = -1;
+    r->model = support_model(family);
+    r->model.width = MOST_WIDTH;
+    r->model.heads = r->model.kv_heads = 2;
+    r->model.head_size = 12;
+    r->experts = *experts;
+    r->experts.width = MOST_MIDDLE;
+    r->unit.iface = het_unit_experts();
+    r->unit.model = &r->model;
+    r->unit.layer = 1;
+    r->unit.settings = &r->experts;
+    r->device.iface = het_cpu_device();
+    {
+        const het_allocator memory = support_allocator(&r->memory);
+        const het_parallel none = { NULL, NULL };
+        het_device_config config;
+        memset(&config, 0, sizeof config);
+        config.allocator = &memory;
+        config.parallel = &none;
+        config.threads = 1;
+        EXPECT_OK(r->device.iface->create(&config, &r->device.self));
+    }
+    r->info.max_tokens = r->info.max_granule_tokens = rows;
+    r->info.compute = HET_F32;
+    r->info.slices = r->info.in_streams = 1;
+    r->info.in_width[0] = MOST_WIDTH;
+    r->info.device = &r->device;
+    r->info.program = &r->program;
+    EXPECT_OK(r->unit.iface->describe(&r->unit, &r->info));
+    memcpy(r->start, start, sizeof start);
+    r->view.tokens = r->view.row_end = rows;
+    r->view.granules = r->view.granule_end = 4;
+    r->view.granule_start = r->view.host_granule_start = r->start;
+    for (i = 0; i < rows; i++) r->token[i] = (int32_t)(i * i % 11);
+    r->view.token = r->token;
+    r->scalars.inverse_weight = 0.125f;
+    r->grid = 1.5 * 4503599627370496.0 * 1.0 / 1073741824.0 / 1024.0;
+    r->x = support_floats(rows * MOST_WIDTH, 1.0, 1);
+    r->dy = support_floats(rows * MOST_WIDTH, 1.0, 2);
+    r->y = support_floats(rows * MOST_WIDTH, 1.0, 3);
+    r->dx = support_floats(rows * MOST_WIDTH, 1.0, 4);
+    r->call.unit = &r->unit;
+    r->call.info = &r->info;
+    r->call.device = &r->device;
+    r->call.index = 4;
+    r->call.view = &r->view;
+    r->call.scalars = &r->scalars;
+    r->call.compute = HET_F32;
+    r->call.training = 1;
+    r->call.rows = rows;
+    r->call.in[0] = r->x;
+    r->call.out[0] = r->y;
+    r->call.d_out[0] = r->dy;
+    r->call.d_in[0] = r->dx;
+    for (i = 0; i < r->info.tensors; i++) r->call.tensor[i] = support_floats(rows * r->info.tensor[i].width, 1.0, 5);
+    for (i = 0; i < r->info.parameters; i++) {
+        const int64_t count = r->info.parameter[i].rows * r->info.parameter[i].columns;
+        r->call.weight[i] = support_floats(count, 0.5, 6 + (uint64_t)i);
+        r->sum[i] = support_alloc((size_t)count, sizeof **r->sum);
+        memset(r->sum[i], r->info.parameter[i].product ? 0xFF : 0, (size_t)count * sizeof **r->sum);
+        r->call.gradient[i].sum = r->sum[i];
+        r->call.gradient[i].exact = 1;
+        r->call.gradient[i].beta = !r->info.parameter[i].product;
+        r->call.gradient[i].grid = &r->grid;
+        r->call.gradient[i].maximum = &r->maximum[i];
+    }
+    r->call.workspace_size = r->info.workspace;
+    r->call.workspace = support_alloc(1, r->info.workspace);
+}
+
+static void rig_run(rig *r)
+{
+    EXPECT_OK(r->unit.iface->forward(&r->call));
+    EXPECT_OK(r->unit.iface->backward_input(&r->call));
+    EXPECT_OK(r->unit.iface->backward_weight(&r->call));
+}
+
+static void rig_end(rig *r)
+{
+    int64_t i;
+    for (i = 0; i < r->info.tensors; i++) free(r->call.tensor[i]);
+    for (i = 0; i < r->info.parameters; i++) {
+        free(r->call.weight[i]);
+        free(r->sum[i]);
+    }
+    free(r->call.workspace);
+    free(r->x);
+    free(r->y);
+    free(r->dx);
+    free(r->dy);
+    r->device.iface->destroy(r->device.self);
+}
+
+static float *rig_tensor(rig *r, const char *name)
+{
+    int64_t i;
+    for (i = 0; i < r->info.tensors; i++)
+        if (strcmp(r->info.tensor[i].name, name) == 0) return r->call.tensor[i];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+/* The parameter whose name ends so; -1: none. */
+static int rig_find(const rig *r, const char *end)
+{
+    int i;
+    for (i = 0; i < r->info.parameters; i++) {
+        const char *name = r->info.parameter[i].name;
+        if (strlen(name) >= strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0) return i;
+    }
+    return -1;
+}
+
+/* ---- the same by a plain loop over tokens ---- */
+
+/* What a token does: chosen experts ascending, their gates, and whether they have a place. */
+typedef struct choice {
+    double p[MOST_EXPERTS];
+    int expert[MOST_USED], kept[MOST_USED];
+    double gate[MOST_USED];
+} choice;
+
+/* The k largest, of equal ones the lower, by going through all k-th places one after the other. */
+static void plain_choose(const rig *r, const double *l, choice *c)
+{
+    const int e_count = (int)r->experts.experts, k = (int)r->experts.used;
+    double most = l[0], sum = 0, chosen = 0;
+    int taken[MOST_EXPERTS] = { 0 }, i, e, n = 0;
+    for (i = 0; i < k; i++) {
+        int best = -1;
+        for (e = 0; e < e_count; e++)
+            if (!taken[e] && (best < 0 || l[e] > l[best])) best = e;
+        taken[best] = 1;
+    }
+    for (e = 0; e < e_count; e++) most = fmax(most, l[e]);
+    for (e = 0; e < e_count; e++) sum += c->p[e] = exp(l[e] - most);
+    for (e = 0; e < e_count; e++) c->p[e] /= sum;
+    for (e = 0; e < e_count; e++)
+        if (taken[e]) c->expert[n++] = e;
+    for (i = 0; i < k; i++) chosen += c->p[c->expert[i]];
+    for (i = 0; i < k; i++) {
+        c->gate[i] = c->p[c->expert[i]] / (k > 1 ? chosen : 1);
+        c->kept[i] = 1;
+    }
+}
+
+/* An expert keeps the choices that fewer than C others go before. */
+static void plain_drop(const rig *r, choice *c, int64_t begin, int64_t end)
+{
+    const int k = (int)r->experts.used;
+    const double most = (double)r->experts.capacity * (double)(k * (end - begin)) / (double)r->experts.experts;
+    const int64_t places = (int64_t)ceil(most - 1e-5);
+    int64_t a, b;
+    int i, j;
+    for (a = begin; a < end && r->experts.capacity > 0; a++)
+        for (i = 0; i < k; i++) {
+            int64_t before = 0;
+            for (b = begin; b < end; b++)
+                for (j = 0; j < k; j++) {
+                    if (c[b].expert[j] != c[a].expert[i] || b == a) continue;
+                    if (r->experts.drop != HET_DROP_PROBABILITY) before += b < a;
+                    else before += c[b].gate[j] > c[a].gate[i] || (c[b].gate[j] >= c[a].gate[i] && b < a);
+                }
+            c[a].kept[i] = before < places;
+        }
+}
+
+static void norm_of(rig *r, float *h)
+{
+    het_norm_args a;
+    memset(&a, 0, sizeof a);
+    a.view = &r->view;
+    a.kind = r->model.norm;
+    a.rows = r->call.rows;
+    a.width = MOST_WIDTH;
+    a.rows_per_token = 1;
+    a.epsilon = r->model.norm_epsilon;
+    a.x = r->x;
+    a.gain = r->call.weight[0];
+    a.bias = r->model.norm == HET_LAYERNORM ? r->call.weight[1] : NULL;
+    a.y = h;
+    a.mean = rig_tensor(r, "mean");
+    a.rstd = rig_tensor(r, "rstd");
+    EXPECT_OK(SUPPORT_OP(r->device.iface, r->device.self, NORM_FORWARD, &a));
+}
+
+/* y[o] = chain over i of x[i] W[o][i] */
+static void product(const float *w, const float *x, int64_t out, int64_t in, float *y)
+{
+    int64_t o, i;
+    for (o = 0; o < out; o++)
+        for (y[o] = 0, i = 0; i < in; i++) y[o] = fmaf(x[i], w[o * in + i], y[o]);
+}
+
+/* dx[i]: goes on over o */
+static void product_back(const float *w, const float *dy, int64_t out, int64_t in, float *dx)
+{
+    int64_t o, i;
+    for (i = 0; i < in; i++)
+        for (o = 0; o < out; o++) dx[i] = fmaf(dy[o], w[o * in + i], dx[i]);
+}
+
+typedef struct token_work {
+    float a[MOST_MIDDLE], b[MOST_MIDDLE], u[MOST_MIDDLE], out[MOST_WIDTH], dout[MOST_WIDTH], da[MOST_MIDDLE], db[MOST_MIDDLE], dh[MOST_WIDTH];
+} token_work;
+
+static void activation(rig *r, het_op_kind kind, token_work *t)
+{
+    het_activation_args a;
+    memset(&a, 0, sizeof a);
+    a.kind = r->model.activation;
+    a.count = MOST_MIDDLE;
+    a.a = t->a;
+    a.b = t->b;
+    a.y = t->u;
+    a.dy = t->da;
+    a.da = t->da;
+    a.db = t->db;
+    EXPECT_OK(support_op(het_reference_device(), NULL, kind, &a, sizeof a));
+}
+
+/* One token through one expert and back. */
+static void plain_expert(rig *r, int e, const float *h, float gate, const float *dy, token_work *t)
+{
+    const int gated = r->model.activation == HET_SWIGLU;
+    const float *up = r->call.weight[rig_find(r, "up_proj.weight")] + e * MOST_MIDDLE * MOST_WIDTH;
+    const float *down = r->call.weight[rig_find(r, "down_proj.weight")] + e * MOST_MIDDLE * MOST_WIDTH;
+    const float *first = gated ? r->call.weight[rig_find(r, "gate_proj.weight")] + e * MOST_MIDDLE * MOST_WIDTH : up;
+    int i;
+    memset(t, 0, sizeof *t);
+    product(first, h, MOST_MIDDLE, MOST_WIDTH, t->a);
+    if (gated) product(up, h, MOST_MIDDLE, MOST_WIDTH, t->b);
+    activation(r, HET_OP_ACTIVATION_FORWARD, t);
+    product(down, t->u, MOST_WIDTH, MOST_MIDDLE, t->out);
+    for (i = 0; i < MOST_WIDTH; i++) t->dout[i] = gate * dy[i];
+    product_back(down, t->dout, MOST_WIDTH, MOST_MIDDLE, t->da);
+    activation(r, HET_OP_ACTIVATION_BACKWARD, t);
+    product_back(first, t->da, MOST_MIDDLE, MOST_WIDTH, t->dh);
+    if (gated) product_back(up, t->db, MOST_MIDDLE, MOST_WIDTH, t->dh);
+}
+
+static void same_floats(const float *a, const float *b, int64_t count, const char *what)
+{
+    int64_t i;
+    for (i = 0; i < count; i++)
+        if (support_bits(a[i]) != support_bits(b[i]) && !(a[i] >= 0 && a[i] <= 0 && b[i] >= 0 && b[i] <= 0))
+            fail_msg("%s: element %d: %.9g and %.9g", what, (int)i, (double)a[i], (double)b[i]);
+}
+
+static void near(double a, double b, double most, const char *what, int64_t at)
+{
+    if (!(fabs(a - b) <= most * (1 + fabs(b)))) fail_msg("%s: element %d: %.12g and %.12g", what, (int)at, a, b);
+}
+
+/* Terms, a granule each, of dy^T x over rows that took part: sum += (term + grid) - grid. */
+static void same_gradient(const rig *r, const double *sum, const float *const *dy, const float *const *x, int64_t out, int64_t in, const char *what)
+{
+    int64_t g, o, i, t;
+    for (o = 0; o < out; o++)
+        for (i = 0; i < in; i++) {
+            double all = 0;
+            for (g = 0; g < 4; g++) {
+                float term = 0;
+                volatile double at;
+                for (t = r->start[g]; t < r->start[g + 1]; t++)
+                    if (dy[t] != NULL) term = fmaf(dy[t][o], x[t][i], term);
+                at = (double)term + r->grid;
+                all += at - r->grid;
+            }
+            if (memcmp(&all, &sum[o * in + i], sizeof all) != 0 && fabs(all) + fabs(sum[o * in + i]) > 0)
+                fail_msg("%s: element %d %d: %.17g and %.17g", what, (int)o, (int)i, sum[o * in + i], all);
+        }
+}
+
+/* Routes: experts and drops exactly, gates to a float's precision. Returns how many were dropped. */
+static int64_t check_routes(rig *r, const float *h, choice *c)
+{
+    const int64_t rows = r->call.rows, k = r->experts.used, e_count = r->experts.experts;
+    const float *w = r->experts.route == HET_ROUTE_HASH ? NULL : r->call.weight[rig_find(r, "mlp.gate.weight")];
+    const float *gates = rig_tensor(r, "gates");
+    int32_t chosen[MOST_ROWS * MOST_USED];
+    int64_t t, i, g, dropped = 0;
+    memcpy(chosen, rig_tensor(r, "chosen"), (size_t)(rows * k) * sizeof *chosen);
+    for (t = 0; t < rows; t++) {
+        float l[MOST_EXPERTS];
+        double wide[MOST_EXPERTS];
+        if (w != NULL) product(w, h + t * MOST_WIDTH, e_count, MOST_WIDTH, l);
+        for (i = 0; i < e_count && w != NULL; i++) wide[i] = (double)l[i];
+        if (w != NULL) plain_choose(r, wide, &c[t]);
+        for (i = 0; i < k && w == NULL; i++) { /* by hash: what was chosen, which is checked below */
+            c[t].expert[i] = chosen[t * k + i] < 0 ? -1 - chosen[t * k + i] : chosen[t * k + i];
+            c[t].gate[i] = 1 / (double)(float)k;
+            assert_true(c[t].expert[i] >= (i > 0 ? c[t].expert[i - 1] + 1 : 0) && c[t].expert[i] < e_count);
+        }
+    }
+    for (g = 0; g < 4; g++) plain_drop(r, c, r->start[g], r->start[g + 1]);
+    for (t = 0; t < rows; t++)
+        for (i = 0; i < k; i++) {
+            assert_int_equal(chosen[t * k + i], c[t].kept[i] || r->experts.capacity <= 0 ? c[t].expert[i] : -1 - c[t].expert[i]);
+            near((double)gates[t * k + i], c[t].gate[i], 2e-7, "gate", t * k + i);
+            c[t].kept[i] = chosen[t * k + i] >= 0;
+            dropped += !c[t].kept[i];
+        }
+    return dropped;
+}
+
+/* dl in double, from outputs and gates as floats. */
+static void plain_logits(const rig *r, const choice *c, const double *dg, int64_t rows_of_granule, const int64_t *count, double *dl)
+{
+    const int64_t k = r->experts.used, e_count = r->experts.experts;
+    double dp[MOST_EXPERTS], sum = 0, mean = 0, all = 0;
+    int64_t i, e;
+    for (i = 0; i < k; i++) sum += c->p[c->expert[i]];
+    for (i = 0; i < k; i++) mean += dg[i] * c->gate[i];
+    for (e = 0; e < e_count; e++)
+        dp[e] = (double)r->experts.auxiliary * (double)r->scalars.inverse_weight * (double)e_count * (double)count[e] /
+                (double)(k * rows_of_granule);
+    for (i = 0; i < k; i++) dp[c->expert[i]] += k > 1 ? (dg[i] - mean) / sum : dg[i];
+    for (e = 0; e < e_count; e++) all += dp[e] * c->p[e];
+    for (e = 0; e < e_count; e++) dl[e] = c->p[e] * (dp[e] - all);
+}
+
+static void check_logits(rig *r, const choice *c, token_work (*work)[MOST_USED])
+{
+    const int64_t k = r->experts.used, e_count = r->experts.experts;
+    const float *dl = rig_tensor(r, "dl");
+    int64_t g, t, i, j;
+    for (g = 0; g < 4; g++) {
+        int64_t count[MOST_EXPERTS] = { 0 };
+        for (t = r->start[g]; t < r->start[g + 1]; t++)
+            for (i = 0; i < k; i++) count[c[t].expert[i]]++;
+        for (t = r->start[g]; t < r->start[g + 1]; t++) {
+            double dg[MOST_USED] = { 0 }, wanted[MOST_EXPERTS];
+            for (i = 0; i < k; i++)
+                for (j = 0; j < MOST_WIDTH && c[t].kept[i]; j++)
+                    dg[i] += (double)r->dy[t * MOST_WIDTH + j] * (double)work[t][i].out[j];
+            plain_logits(r, &c[t], dg, r->start[g + 1] - r->start[g], count, wanted);
+            for (i = 0; i < e_count; i++) near((double)dl[t * e_count + i], wanted[i], 2e-6, "dl", t * e_count + i);
+        }
+    }
+}
+
+/* Outputs, dh and all gradients of matrices, bit for bit, from the unit's own gates and dl. */
+static void check_work(rig *r, const float *h, const choice *c, token_work (*work)[MOST_USED])
+{
+    const int64_t rows = r->call.rows, k = r->experts.used, e_count = r->experts.experts;
+    const int gate = rig_find(r, "gate_proj.weight"), router = rig_find(r, "mlp.gate.weight");
+    const float *gates = rig_tensor(r, "gates");
+    const float *rows_h[MOST_ROWS], *dl[MOST_ROWS], *da[MOST_ROWS], *db[MOST_ROWS], *u[MOST_ROWS], *dout[MOST_ROWS];
+    float y[MOST_WIDTH], dh[MOST_WIDTH], add[MOST_WIDTH];
+    int64_t t, i, j, e;
+    for (t = 0; t < rows; t++) {
+        double sum[MOST_WIDTH] = { 0 };
+        memset(dh, 0, sizeof dh);
+        memset(add, 0, sizeof add);
+        for (i = 0; i < k; i++) {
+            if (!c[t].kept[i]) continue;
+            plain_expert(r, c[t].expert[i], h + t * MOST_WIDTH, gates[t * k + i], r->dy + t * MOST_WIDTH, &work[t][i]);
+            for (j = 0; j < MOST_WIDTH; j++) sum[j] += (double)gates[t * k + i] * (double)work[t][i].out[j];
+            for (j = 0; j < MOST_WIDTH; j++) dh[j] += work[t][i].dh[j];
+        }
+        for (j = 0; j < MOST_WIDTH; j++) y[j] = r->x[t * MOST_WIDTH + j] + (float)sum[j];
+        same_floats(r->y + t * MOST_WIDTH, y, MOST_WIDTH, "y");
+        if (router >= 0) product_back(r->call.weight[router], rig_tensor(r, "dl") + t * e_count, e_count, MOST_WIDTH, add);
+        for (j = 0; j < MOST_WIDTH && router >= 0; j++) dh[j] += add[j];
+        same_floats(rig_tensor(r, "dh") + t * MOST_WIDTH, dh, MOST_WIDTH, "dh");
+        rows_h[t] = h + t * MOST_WIDTH;
+        dl[t] = router >= 0 ? rig_tensor(r, "dl") + t * e_count : NULL;
+    }
+    if (router >= 0) same_gradient(r, r->sum[router], dl, rows_h, e_count, MOST_WIDTH, "router");
+    for (e = 0; e < e_count; e++) {
+        for (t = 0; t < rows; t++) {
+            da[t] = db[t] = u[t] = dout[t] = NULL;
+            for (i = 0; i < k; i++) {
+                if (c[t].expert[i] != e || !c[t].kept[i]) continue;
+                da[t] = work[t][i].da;
+                db[t] = gate >= 0 ? work[t][i].db : work[t][i].da;
+                u[t] = work[t][i].u;
+                dout[t] = work[t][i].dout;
+            }
+        }
+        if (gate >= 0) same_gradient(r, r->sum[gate] + e * MOST_MIDDLE * MOST_WIDTH, da, rows_h, MOST_MIDDLE, MOST_WIDTH, "gate");
+        same_gradient(r, r->sum[rig_find(r, "up_proj.weight")] + e * MOST_MIDDLE * MOST_WIDTH, db, rows_h, MOST_MIDDLE, MOST_WIDTH, "up");
+        same_gradient(r, r->sum[rig_find(r, "down_proj.weight")] + e * MOST_MIDDLE * MOST_WIDTH, dout, u, MOST_WIDTH, MOST_MIDDLE, "down");
+    }
+}
+
+static void the_unit_is_a_loop_over_tokens(void **state)
+{
+    static const struct { het_route route; int64_t experts, used; float capacity; het_drop drop; float auxiliary; } cases[] = {
+        { HET_ROUTE_TOP, 5, 1, 0, HET_DROP_DEFAULT, 0 },   { HET_ROUTE_TOP, 8, 2, 0, HET_DROP_DEFAULT, 0.5f },
+        { HET_ROUTE_TOP, 4, 2, 0.8f, HET_DROP_POSITION, 0.5f }, { HET_ROUTE_TOP, 4, 2, 0.8f, HET_DROP_PROBABILITY, 0 },
+        { HET_ROUTE_TOP, 3, 1, 1, HET_DROP_PROBABILITY, 1 },    { HET_ROUTE_TOP, 8, 3, 0.5f, HET_DROP_POSITION, 0 },
+        { HET_ROUTE_HASH, 4, 1, 0, HET_DROP_DEFAULT, 0 },  { HET_ROUTE_HASH, 4, 2, 0.7f, HET_DROP_PROBABILITY, 0 },
+        { HET_ROUTE_TOP, 1, 1, 0, HET_DROP_DEFAULT, 0 },
+    };
+    static token_work work[MOST_ROWS][MOST_USED];
+    size_t i;
+    int family;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (family = 0; family < 2; family++) {
+            choice c[MOST_ROWS];
+            het_experts experts;
+            rig r;
+            float *h;
+            int64_t dropped;
+            memset(&experts, 0, sizeof experts);
+            experts.route = cases[i].route;
+            experts.experts = cases[i].experts;
+            experts.used = cases[i].used;
+            experts.capacity = cases[i].capacity;
+            experts.drop = cases[i].drop;
+            experts.auxiliary = cases[i].auxiliary;
+            rig_start(&r, &experts, family == 0 ? HET_LLAMA : HET_GPT2, 61);
+            rig_run(&r);
+            h = support_floats(r.call.rows * MOST_WIDTH, 1.0, 7);
+            norm_of(&r, h);
+            dropped = check_routes(&r, h, c);
+            assert_true(cases[i].capacity > 0 ? dropped > 0 : dropped == 0);
+            check_work(&r, h, c, work);
+            if (cases[i].route == HET_ROUTE_TOP) check_logits(&r, c, work);
+            free(h);
+            rig_end(&r);
+        }
+}
+
+/* Equal logits go to the lower expert, equal gates to the first tokens. */
+static void ties_are_decided(void **state)
+{
+    het_experts experts;
+    int32_t chosen[MOST_ROWS * 2];
+    int policy, t;
+    (void)state;
+    for (policy = 0; policy < 2; policy++) {
+        rig r;
+        memset(&experts, 0, sizeof experts);
+        experts.experts = 6;
+        experts.used = 2;
+        experts.capacity = 0.99f;
+        experts.drop = policy == 0 ? HET_DROP_POSITION : HET_DROP_PROBABILITY;
+        rig_start(&r, &experts, HET_LLAMA, 60);
+        memset(r.call.weight[rig_find(&r, "mlp.gate.weight")], 0, 6 * MOST_WIDTH * sizeof(float));
+        rig_run(&r);
+        memcpy(chosen, rig_tensor(&r, "chosen"), 120 * sizeof *chosen);
+        for (t = 0; t < 60; t++) { /* granules of 20, 10 and 30 rows: 7, 4 and 10 places */
+            const int kept = t < 20 ? t < 7 : t < 30 ? t < 24 : t < 40;
+            assert_int_equal(chosen[2 * t], kept ? 0 : -1);
+            assert_int_equal(chosen[2 * t + 1], kept ? 1 : -2);
+        }
+        rig_end(&r);
+    }
+}
+
+/* By hash every expert gets about as many tokens, and layers differ. */
+static void hashes_spread(void **state)
+{
+    heti_x x;
+    int32_t chosen[2];
+    int64_t count[8] = { 0 }, token, e, same = 0;
+    (void)state;
+    memset(&x, 0, sizeof x);
+    x.s.experts = 8;
+    x.s.used = 2;
+    for (token = 0; token < 4000; token++) {
+        int32_t other[2];
+        heti_x_hash((int32_t)token, 0, &x, chosen);
+        heti_x_hash((int32_t)token, 1, &x, other);
+        assert_true(chosen[0] < chosen[1] && chosen[0] >= 0 && chosen[1] < 8);
+        count[chosen[0]]++;
+        count[chosen[1]]++;
+        same += chosen[0] == other[0] && chosen[1] == other[1];
+    }
+    for (e = 0; e < 8; e++) assert_true(count[e] > 900 && count[e] < 1100);
+    assert_true(same < 250); /* 1 in 28 by chance */
+}
+
+/* ---- finite differences ---- */
+
+/* sum of y dy and the auxiliary losses' part, all in double; routes as the floats gave them. */
+static double wide_loss(const rig *r, const double *const *weight, const double *x)
+{
+    const int64_t rows = r->call.rows, k = r->experts.used, e_count = r->experts.experts;
+    const double *gain = weight[0], *router = weight[rig_find(r, "mlp.gate.weight")], *gate = weight[rig_find(r, "gate_proj.weight")];
+    const double *up = weight[rig_find(r, "up_proj.weight")], *down = weight[rig_find(r, "down_proj.weight")];
+    double loss = 0, p_sum[4][MOST_EXPERTS] = { { 0 } }, f[4][MOST_EXPERTS] = { { 0 } };
+    int32_t chosen[MOST_ROWS * MOST_USED];
+    int64_t t, i, j, m, e, g;
+    memcpy(chosen, r->call.tensor[3], (size_t)(rows * k) * sizeof *chosen);
+    for (t = g = 0; t < rows; t++) {
+        double h[MOST_WIDTH], p[MOST_EXPERTS] = { 0 }, square = 0, sum = 0, all = 0;
+        while (r->start[g + 1] <= t) g++;
+        for (i = 0; i < MOST_WIDTH; i++) square += x[t * MOST_WIDTH + i] * x[t * MOST_WIDTH + i] / MOST_WIDTH;
+        for (i = 0; i < MOST_WIDTH; i++) h[i] = x[t * MOST_WIDTH + i] / sqrt(square + (double)r->model.norm_epsilon) * gain[i];
+        for (e = 0; e < e_count; e++) {
+            for (i = 0; i < MOST_WIDTH; i++) p[e] += h[i] * router[e * MOST_WIDTH + i];
+            sum += p[e] = exp(p[e]);
+        }
+        for (e = 0; e < e_count; e++) p_sum[g][e] += p[e] /= sum;
+        for (i = 0; i < k; i++) all += p[chosen[t * k + i] < 0 ? -1 - chosen[t * k + i] : chosen[t * k + i]];
+        for (i = 0; i < MOST_WIDTH; i++) loss += x[t * MOST_WIDTH + i] * (double)r->dy[t * MOST_WIDTH + i];
+        for (i = 0; i < k; i++) {
+            e = chosen[t * k + i];
+            f[g][e < 0 ? -1 - e : e] += 1;
+            for (m = 0; m < MOST_MIDDLE && e >= 0; m++) {
+                double a = 0, b = 0, d = 0;
+                for (j = 0; j < MOST_WIDTH; j++) a += h[j] * gate[(e * MOST_MIDDLE + m) * MOST_WIDTH + j];
+                for (j = 0; j < MOST_WIDTH; j++) b += h[j] * up[(e * MOST_MIDDLE + m) * MOST_WIDTH + j];
+                for (j = 0; j < MOST_WIDTH; j++) d += (double)r->dy[t * MOST_WIDTH + j] * down[(e * MOST_WIDTH + j) * MOST_MIDDLE + m];
+                loss += p[e] / all * a / (1 + exp(-a)) * b * d;
+            }
+        }
+    }
+    for (g = 0; g < 4; g++)
+        for (e = 0; e < e_count && r->start[g + 1] > r->start[g]; e++) {
+            const double count = (double)(r->start[g + 1] - r->start[g]);
+            loss += count * (double)r->scalars.inverse_weight * (double)r->experts.auxiliary * (double)e_count * f[g][e] /
+                    (count * (double)k) * p_sum[g][e] / count;
+        }
+    return loss;
+}
+
+/* The slope along one element, by a central difference. */
+static double slope(const rig *r, double *const *weight, const double *x, double *at)
+{
+    const double old = *at, step = 1e-5;
+    double up, down;
+    *at = old + step;
+    up = wide_loss(r, (const double *const *)weight, x);
+    *at = old - step;
+    down = wide_loss(r, (const double *const *)weight, x);
+    *at = old;
+    return (up - down) / (2 * step);
+}
+
+static void gradients_are_slopes(void **state)
+{
+    het_experts experts;
+    double *weight[HETRAIN_MAX_UNIT_PARAMETERS], *x;
+    uint64_t seed = 5;
+    rig r;
+    int64_t p, i, n;
+    (void)state;
+    memset(&experts, 0, sizeof experts);
+    experts.experts = 4;
+    experts.used = 2;
+    experts.capacity = 0.9f;
+    experts.auxiliary = 4;
+    rig_start(&r, &experts, HET_LLAMA, 31);
+    rig_run(&r);
+    x = support_alloc((size_t)(31 * MOST_WIDTH), sizeof *x);
+    for (i = 0; i < 31 * MOST_WIDTH; i++) x[i] = (double)r.x[i];
+    for (p = 0; p < r.info.parameters; p++) {
+        n = r.info.parameter[p].rows * r.info.parameter[p].columns;
+        weight[p] = support_alloc((size_t)n, sizeof **weight);
+        for (i = 0; i < n; i++) weight[p][i] = (double)r.call.weight[p][i];
+    }
+    for (p = 0; p < r.info.parameters; p++)
+        for (n = 0; n < 24; n++) {
+            i = support_below(&seed, r.info.parameter[p].rows * r.info.parameter[p].columns);
+            near(r.sum[p][i], slope(&r, weight, x, &weight[p][i]), 1e-4, r.info.parameter[p].name, i);
+        }
+    for (n = 0; n < 40; n++) {
+        i = support_below(&seed, 31 * MOST_WIDTH);
+        near((double)r.dx[i], slope(&r, weight, x, &x[i]), 1e-4, "dx", i);
+    }
+    for (p = 0; p < r.info.parameters; p++) free(weight[p]);
+    free(x);
+    rig_end(&r);
+}
+
+/* ---- whole models ---- */
+
+typedef struct moe_run {
+    support_run run;
+    het_experts experts;
+    het_experts_counts counts[3];
+    het_unit units[8];
+} moe_run;
+
+static void moe_start(moe_run *m, het_family family, int kind, int steps, const char *blocks)
+{
+    het_model_desc model = support_deep_model(family);
+    het_error error;
+    memset(&m->experts, 0, sizeof m->experts);
+    memset(m->counts, 0, sizeof m->counts);
+    if (strcmp(blocks, SUPPORT_LONG) == 0) model.context = 1200;
+    if (kind == 3) model.dropout = 0.1f;
+    m->experts.experts = kind == 2 ? 5 : 8;
+    m->experts.used = kind == 1 ? 1 : 2;
+    m->experts.width = 40;
+    m->experts.route = kind == 2 ? HET_ROUTE_HASH : HET_ROUTE_TOP;
+    m->experts.capacity = kind == 0 ? 0 : 0.9f;
+    m->experts.drop = kind == 3 ? HET_DROP_PROBABILITY : HET_DROP_POSITION;
+    m->experts.auxiliary = kind == 2 ? 0 : 0.05f;
+    m->experts.counts = m->counts;
+    support_run_start(&m->run, &model, steps, blocks);
+    EXPECT_ERROR(het_experts_units(&m->run.desc, &m->experts, m->units, 8, &error), HET_OK, error.text, "");
+}
+
+typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
+
+static void layouts_do_not_show(void **state)
+{
+    static const layout layouts[] = {
+        { "dp", NULL, 1, 2 }, { "dp", NULL, 1, 3 }, { "dp3", NULL, 3, 1 }, { "pp2", "1f1b", 2, 1 }, { "pp2", "zb-h1", 2, 3 },
+        { "cp2", NULL, 2, 1 }, { "cp:3,1", NULL, 2, 1 }, { "hp:3,1", NULL, 2, 2 }, { "cp:1,0,2", NULL, 3, 1 }, { "pp2xcp2", "1f1b", 4, 1 },
+        { "dp2xpp2", "interleaved", 4, 1 },
+    };
+    static const het_family families[] = { HET_LLAMA, HET_GPT2, HET_QWEN3, HET_NEOX };
+    int kind;
+    size_t k;
+    (void)state;
+    for (kind = 0; kind < 4; kind++) {
+        support_result base;
+        moe_run m;
+        char what[200];
+        moe_start(&m, families[kind], kind, STEPS, SUPPORT_SHORT);
+        base = support_train(&m.run, "012|345");
+        m.run.device[0].threads = 3;
+        support_run_ranks(&m.run, 1);
+        support_train_same(&base, &m.run, SUPPORT_APART, "3 threads, apart");
+        m.run.device[0].threads = 0;
+        support_train_same(&base, &m.run, SUPPORT_TOGETHER, "together");
+        m.run.desc.layout.recompute = HET_YES;
+        support_train_same(&base, &m.run, "201|543", "recomputed");
+        m.run.desc.layout.recompute = HET_DEFAULT;
+        m.run.device[0].iface = het_reference_device();
+        support_train_same(&base, &m.run, "012|345", "reference device");
+        m.run.device[0].iface = NULL;
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
+            support_run_ranks(&m.run, layouts[k].ranks);
+            support_run_plan(&m.run, layouts[k].plan, layouts[k].schedule, layouts[k].slices);
+            snprintf(what, sizeof what, "kind %d, %s, %d slices", kind, layouts[k].plan, (int)layouts[k].slices);
+            support_train_same(&base, &m.run, k % 2 ? "012|345" : SUPPORT_TOGETHER, what);
+        }
+        support_run_end(&m.run);
+    }
+}
+
+/* Long sequences in pieces, one micro-batch (sums that are final), bf16. */
+static void long_sequences_and_bf16(void **state)
+{
+    int kind;
+    (void)state;
+    for (kind = 0; kind < 3; kind++) {
+        support_result base;
+        moe_run m;
+        moe_start(&m, HET_QWEN3, kind == 2 ? 3 : 0, 3, SUPPORT_LONG);
+        if (kind == 1) m.run.desc.dtype = HET_BF16;
+        base = support_train(&m.run, "01|2");
+        m.run.desc.limits.max_micro_batches = 1;
+        support_train_same(&base, &m.run, "012", "one micro-batch");
+        m.run.desc.limits.max_micro_batches = 3;
+        support_run_ranks(&m.run, 3);
+        support_run_plan(&m.run, "cp:2,1,3", NULL, 1);
+        support_train_same(&base, &m.run, "012", "cp:2,1,3");
+        support_run_ranks(&m.run, 2);
+        support_run_plan(&m.run, "pp2", "1f1b", 2);
+        support_train_same(&base, &m.run, "012", "pp2, 2 slices");
+        m.run.desc.layout.shard_gradients = HET_YES;
+        support_run_plan(&m.run, "dp2", NULL, 1);
+        support_train_same(&base, &m.run, "01|2", "dp2, gradients sharded");
+        support_run_end(&m.run);
+    }
+}
+
+static int all_but_norms(void *user, const char *name) { (void)user; return strstr(name, "norm") == NULL; }
+
+/* Frozen experts pass gradients on, in f32 and as bf16 weights; low-rank factors train beside them. */
+static void frozen_experts(void **state)
+{
+    moe_run m;
+    support_result a, b;
+    (void)state;
+    moe_start(&m, HET_LLAMA, 0, 2, SUPPORT_SHORT);
+    m.run.desc.frozen = all_but_norms;
+    a = support_train(&m.run, "012|345");
+    support_run_ranks(&m.run, 2);
+    support_run_plan(&m.run, "cp2", NULL, 1);
+    support_train_same(&a, &m.run, "012|345", "frozen, cp2");
+    m.run.desc.weights = HET_BF16;
+    b = support_train(&m.run, "012|345");
+    assert_true(b.loss[0] > 0 && fabs(b.loss[0] - a.loss[0]) < 0.05 && b.weights != a.weights);
+    support_run_end(&m.run);
+    moe_start(&m, HET_LLAMA, 0, 2, SUPPORT_SHORT);
+    m.run.desc.model.lora_rank = 2;
+    a = support_train(&m.run, "012|345");
+    assert_true(a.loss[1] > 0);
+    support_run_end(&m.run);
+}
+
+static void drops_are_counted(void **state)
+{
+    het_experts_counts one, all;
+    moe_run m;
+    int64_t layer, e, sum;
+    int pass;
+    (void)state;
+    for (pass = 0; pass < 2; pass++) {
+        het_ctx *ctx;
+        support_group group;
+        moe_start(&m, HET_LLAMA, 3, 1, SUPPORT_SHORT);
+        if (pass == 1) {
+            support_run_ranks(&m.run, 4);
+            support_run_plan(&m.run, "dp2xcp2", NULL, 1);
+            m.run.desc.layout.recompute = HET_YES;
+        }
+        ctx = support_create(&m.run.desc);
+        support_group_start(&group, &m.run.data, 0, "012|345");
+        EXPECT_OK(het_step(ctx, group.batch, group.count, NULL)); /* the first is repeated */
+        memset(m.counts, 0, sizeof m.counts);
+        EXPECT_OK(het_evaluate(ctx, group.batch, group.count, NULL)); /* does not count */
+        EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+        for (layer = 0; layer < 3; layer++) {
+            het_experts_get_counts(&m.experts, layer, &one);
+            assert_int_equal(one.rows, m.run.data.tokens);
+            for (e = sum = 0; e < 8; e++) sum += one.chosen[e];
+            assert_int_equal(sum, 2 * one.rows);
+            assert_true(one.dropped > 0 && one.dropped < sum);
+            if (layer == 1 && pass == 0) all = one;
+            if (layer == 1 && pass == 1) assert_memory_equal(&all, &one, sizeof one);
+        }
+        support_group_end(&group);
+        het_destroy(ctx);
+        support_run_end(&m.run);
+    }
+}
+
+/* The auxiliary loss evens the experts out. */
+static void balance_is_learned(void **state)
+{
+    double share[2];
+    int with, step;
+    (void)state;
+    for (with = 0; with < 2; with++) {
+        het_experts_counts counts;
+        het_ctx *ctx;
+        moe_run m;
+        int64_t e, most = 0;
+        moe_start(&m, HET_LLAMA, 0, 1, "48,40,44,48");
+        m.experts.auxiliary = with ? 1.0f : 0.0f;
+        m.run.desc.optimizer.total_steps = 60;
+        ctx = support_create(&m.run.desc);
+        for (step = 0; step < 60; step++) {
+            if (step == 50) memset(m.counts, 0, sizeof m.counts);
+            (void)support_step(ctx, &m.run.data, 0, "0");
+        }
+        het_experts_get_counts(&m.experts, 0, &counts);
+        for (e = 0; e < 8; e++) most = counts.chosen[e] > most ? counts.chosen[e] : most;
+        share[with] = (double)most / (double)(2 * counts.rows);
+        het_destroy(ctx);
+        support_run_end(&m.run);
+    }
+    assert_true(share[1] < 0.9 * share[0] && share[1] < 0.2); /* even: 0.125 */
+}
+
+/* ---- what is refused ---- */
+
+static void refused(het_experts change, int64_t capacity, het_result code, const char *words)
+{
+    het_error error;
+    moe_run m;
+    moe_start(&m, HET_LLAMA, 0, 1, SUPPORT_SHORT);
+    EXPECT_ERROR(het_experts_units(&m.run.desc, &change, m.units, capacity, &error), code, error.text, words);
+    support_run_end(&m.run);
+}
+
+static void bad_settings_are_refused(void **state)
+{
+    het_experts e;
+    het_error error;
+    het_ctx *ctx = NULL;
+    moe_run m;
+    (void)state;
+#define REFUSED(field, value, code, words) do { memset(&e, 0, sizeof e); e.field = value; refused(e, 8, code, words); } while (0)
+    REFUSED(experts, 513, HET_ERR_INVALID, "513|512");
+    REFUSED(experts, -1, HET_ERR_INVALID, "-1");
+    REFUSED(used, 9, HET_ERR_INVALID, "9 of 8");
+    REFUSED(width, -4, HET_ERR_INVALID, "width -4");
+    REFUSED(capacity, -1, HET_ERR_INVALID, "capacity -1");
+    REFUSED(auxiliary, -2, HET_ERR_INVALID, "auxiliary -2");
+    REFUSED(end_canary, 7, HET_ERR_INVALID, "cleared");
+    memset(&e, 0, sizeof e);
+    e.route = HET_ROUTE_HASH;
+    e.auxiliary = 0.1f;
+    refused(e, 8, HET_ERR_INVALID, "no router");
+    e.auxiliary = 0;
+    refused(e, 7, HET_ERR_LIMIT, "7|8");
+    moe_start(&m, HET_LLAMA, 0, 1, SUPPORT_SHORT);
+    m.run.far = *het_cpu_device();
+    m.run.far.host_memory = 0;
+    support_run_ranks(&m.run, 2);
+    m.run.device[1].iface = &m.run.far;
+    EXPECT_ERROR(het_experts_units(&m.run.desc, &m.experts, m.units, 8, &error), HET_ERR_UNSUPPORTED, error.text, "device 1 (cpu)|host_memory");
+    EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "experts");
+    m.units[2].settings = NULL;
+    m.run.device[1].iface = NULL;
+    EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "experts");
+    support_run_end(&m.run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_unit_is_a_loop_over_tokens), cmocka_unit_test(ties_are_decided), cmocka_unit_test(hashes_spread),
+        cmocka_unit_test(gradients_are_slopes), cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(long_sequences_and_bf16),
+        cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
+        cmocka_unit_test(bad_settings_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
