@@ -42,7 +42,7 @@
    token more. Routes are loops on the host: devices without host_memory are refused.
 
    FUNCTIONS
-       >>experts_api     het_unit_experts het_experts_units het_experts_get_counts het_experts_to_json
+       >>experts_api     het_unit_experts het_experts_units het_experts_to_json
 
    CONTENTS   (tags to search for)
    public API:
@@ -70,8 +70,8 @@ typedef enum het_route { HET_ROUTE_DEFAULT = 0 /* top */, HET_ROUTE_TOP = 1, HET
 typedef enum het_drop { HET_DROP_DEFAULT = 0 /* position */, HET_DROP_POSITION = 1 /* later ones */,
                         HET_DROP_PROBABILITY = 2 /* smaller gates */ } het_drop;
 
-/* What a layer's training forwards have met since it was cleared. A step that is repeated counts
-   again. */
+/* What a layer's training forwards have met since it was cleared, added to atomically. A step that
+   is repeated counts again. */
 typedef struct het_experts_counts {
     int64_t rows, dropped;            /* tokens; choices without a place */
     int64_t chosen[HETRAIN_MAX_EXPERTS]; /* by expert, dropped ones too: k rows together */
@@ -101,8 +101,6 @@ HETRAIN_API const het_unit_iface *het_unit_experts(void);
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_experts_units(het_desc *desc, const het_experts *experts,
                                                             het_unit *units, int64_t capacity, het_error *error);
-/* A layer's counts so far, also while a call runs. Threads: any. */
-HETRAIN_API void het_experts_get_counts(const het_experts *experts, int64_t layer, het_experts_counts *counts);
 /* The config.json of a model with these experts: Qwen3-MoE's where transformers computes the same
    (family qwen3, top-k without capacity), else with a model_type that it refuses
    ("hetrain_qwen3_moe"). `plain` is what het_model_to_config wrote for the model. *length: the
@@ -128,103 +126,82 @@ extern "C" {
 
 /* =================================================================================================
    >>experts  Routing, products, mixing. A route is kept as the experts of each token; every call
-   makes from it an order: chosen rows by expert, of one by token. Rows are picked into that order,
-   each expert's products are the device's linear ops over a run of them, and results are mixed back
-   into the tokens' order.
+   makes from it an order: places by expert, of one by token. Rows are picked into places, each
+   expert's products are the device's linear ops over a run of places, results are mixed into rows.
    ============================================================================================== */
 
 #if defined(__GNUC__) || defined(__clang__)
 #define HETI_X_ADD(p, value) ((void)__atomic_fetch_add((p), (value), __ATOMIC_RELAXED))
-#define HETI_X_LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #else
 #define HETI_X_ADD(p, value) ((void)(*(p) += (value)))
-#define HETI_X_LOAD(p) (*(p))
 #endif
 
-/* Tensors of the unit. A: what the activation is of, gate or up; B: up, where there is a gate. Those
-   from B on may be missing. */
-enum { HETI_X_H /* also sums of rows */, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_PICKED,
-       HETI_X_A, HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DH, HETI_X_B, HETI_X_DB, HETI_X_P, HETI_X_DL,
-       HETI_X_TENSORS };
+/* Tensors of the unit. H: h, or sums of rows. A: what the activation is of, gate or up; B: up, where
+   there is a gate. */
+enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_PICKED, HETI_X_A, HETI_X_B,
+       HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS };
+/* Its products. */
+enum { HETI_X_ROUTER, HETI_X_UP, HETI_X_DOWN };
 
-/* A unit's settings, and where its parameters and tensors are; -1: nowhere. */
+/* A unit's settings, and numbers of its parameters; -1: there is none. */
 typedef struct heti_x {
     het_experts s;
     int64_t d, f;
     int gated, parallel;
     int gain, bias, router, gate, up, down;
-    int tensor[HETI_X_TENSORS];
 } heti_x;
 
-/* What a call makes of the routes, in its workspace. Pointers into tensors are by row or by place. */
 typedef struct heti_x_call {
     heti_x x;
     const het_unit_call *c;
-    int64_t picked;           /* rows that go to an expert: places */
-    int64_t *begin;           /* [E + 1] expert e has places [begin[e], begin[e + 1]) */
-    int64_t *granule;         /* [n + 1] of one expert's places: where its granules begin */
-    int32_t *row;             /* [k n] of the slice, by place */
-    int32_t *place;           /* [n][k]; -1: dropped */
+    float *const *t;          /* the tensors; as what they are: */
     int32_t *chosen;          /* [n][k] experts, ascending; dropped: -1 - expert */
     float *gates;             /* [n][k] */
-    float *t[HETI_X_TENSORS];
+    int64_t picked;           /* places */
+    int64_t *begin;           /* [E + 1] expert e has places [begin[e], begin[e + 1]) */
+    int64_t *granule;         /* [n + 1] where the granules of one expert's places begin */
+    int32_t *row;             /* [k n] of the slice, by place */
+    int32_t *place;           /* [n][k]; -1: dropped */
     void *workspace;          /* of ops */
+    size_t *most;             /* not NULL: ops do not run, the largest workspace is wanted */
 } heti_x_call;
 
 /* ---- settings ---- */
 
 static het_result heti_x_settle(const het_experts *experts, const het_model_desc *m, heti_x *x, het_error *error) {
     het_experts *s = &x->s;
+    int n = 1;
     memset(x, 0, sizeof *x);
-    if (experts == NULL) return heti_t_fail(error, HET_ERR_INVALID, "experts: the unit has no settings");
+    if (experts == NULL || experts->start_canary != 0 || experts->end_canary != 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "experts: settings that were not cleared, or none");
     *s = *experts;
-    if (s->start_canary != 0 || s->end_canary != 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "experts: the settings were not cleared");
     if (s->experts == 0) s->experts = 8;
     if (s->used == 0) s->used = s->experts < 2 ? 1 : 2;
     if (s->width == 0) s->width = m->mlp_width;
     if (s->route == HET_ROUTE_DEFAULT) s->route = HET_ROUTE_TOP;
     if (s->renormalize == HET_DEFAULT) s->renormalize = s->used > 1 ? HET_YES : HET_NO;
     if (s->experts < 1 || s->experts > HETRAIN_MAX_EXPERTS || s->used < 1 || s->used > s->experts ||
-        s->used > HETRAIN_MAX_EXPERTS_USED)
-        return heti_t_fail(error, HET_ERR_INVALID, "experts: %d of %d experts; at most %d of %d", s->used, s->experts,
-                           HETI_T_CAST(int64_t, HETRAIN_MAX_EXPERTS_USED), HETI_T_CAST(int64_t, HETRAIN_MAX_EXPERTS));
-    if (s->width < 1 || s->width > INT32_MAX / s->experts)
-        return heti_t_fail(error, HET_ERR_INVALID, "experts: width %d", s->width);
-    if (!(s->capacity >= 0 && s->capacity <= 1e6f) || !(s->auxiliary >= 0 && s->auxiliary <= 1e6f))
-        return heti_t_fail(error, HET_ERR_INVALID, "experts: capacity %g, auxiliary %g; from 0 to 1e6",
-                           HETI_T_CAST(double, s->capacity), HETI_T_CAST(double, s->auxiliary));
-    if (s->route == HET_ROUTE_HASH && s->auxiliary > 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "experts: auxiliary %g; a route by hash has no router",
-                           HETI_T_CAST(double, s->auxiliary));
+        s->used > HETRAIN_MAX_EXPERTS_USED || s->width < 1 || s->width > INT32_MAX / s->experts)
+        return heti_t_fail(error, HET_ERR_INVALID, "experts: %d of %d experts of width %d; at most %d of %d", s->used,
+                           s->experts, s->width, HETI_T_CAST(int64_t, HETRAIN_MAX_EXPERTS_USED),
+                           HETI_T_CAST(int64_t, HETRAIN_MAX_EXPERTS));
+    if (!(s->capacity >= 0 && s->capacity <= 1e6f && s->auxiliary >= 0 && s->auxiliary <= 1e6f) ||
+        (s->route == HET_ROUTE_HASH && s->auxiliary > 0))
+        return heti_t_fail(error, HET_ERR_INVALID, "experts: capacity %g, auxiliary %g; from 0 to 1e6, and a route by "
+                           "hash has no router", HETI_T_CAST(double, s->capacity), HETI_T_CAST(double, s->auxiliary));
     x->d = m->width;
     x->f = s->width;
     x->gated = m->activation == HET_SWIGLU;
     x->parallel = m->parallel == HET_YES;
+    x->bias = m->norm == HET_LAYERNORM ? n++ : -1;
+    x->router = s->route == HET_ROUTE_TOP ? n++ : -1;
+    x->gate = x->gated ? n++ : -1;
+    x->up = n++;
+    x->down = n;
     return HET_OK;
 }
 
-/* Where the parameters are: norm, router, gate, up, down. Returns how many there are. */
-static int heti_x_parameters(const het_model_desc *m, heti_x *x) {
-    int n = 0;
-    x->gain = n++;
-    x->bias = m->norm == HET_LAYERNORM ? n++ : -1;
-    x->router = x->s.route == HET_ROUTE_TOP ? n++ : -1;
-    x->gate = x->gated ? n++ : -1;
-    x->up = n++;
-    x->down = n++;
-    return n;
-}
-
-/* Tensors that there are. Returns how many. */
-static int heti_x_tensors(heti_x *x) {
-    int i, n = 0;
-    for (i = 0; i < HETI_X_TENSORS; i++)
-        x->tensor[i] = (i == HETI_X_B || i == HETI_X_DB) && !x->gated ? -1 : i >= HETI_X_P && x->router < 0 ? -1 : n++;
-    return n;
-}
-
-/* Cuts a call's workspace. Returns its bytes without those of ops. */
+/* Cuts a call's workspace for `rows` rows. Returns its bytes without those of ops. */
 static size_t heti_x_cut(heti_x_call *w, int64_t rows, void *workspace) {
     heti_t_arena arena = { HETI_T_CAST(char *, workspace), 0, 0 };
     w->begin = HETI_T_TAKE(&arena, int64_t, w->x.s.experts + 1);
@@ -236,111 +213,96 @@ static size_t heti_x_cut(heti_x_call *w, int64_t rows, void *workspace) {
 
 /* ---- ops ---- */
 
-static het_result heti_x_run(const het_unit_call *c, const het_op *op) {
-    return c->device->iface->run(c->device->self, c->queue, op);
+static het_result heti_x_run(const heti_x_call *w, het_op_kind kind, const void *args, size_t size) {
+    const het_device *device = w->c->device;
+    het_op op;
+    memset(&op, 0, sizeof op);
+    op.kind = kind;
+    memcpy(&op.u, args, size);
+    if (w->most == NULL) return device->iface->run(device->self, w->c->queue, &op);
+    size = device->iface->workspace(device->self, &op);
+    if (size > *w->most) *w->most = size;
+    return HET_OK;
 }
 
-static het_op heti_x_norm(const heti_x_call *w, het_op_kind kind) {
+static het_result heti_x_norm(const heti_x_call *w, het_op_kind kind) {
     const het_unit_call *c = w->c;
     const het_model_desc *m = c->unit->model;
-    het_op op;
-    het_norm_args *a = &op.u.norm;
-    memset(&op, 0, sizeof op);
-    op.kind = kind;
-    a->view = c->view;
-    a->kind = m->norm;
-    a->rows = c->rows;
-    a->width = w->x.d;
-    a->rows_per_token = 1;
-    a->epsilon = m->norm_epsilon;
-    a->x = c->in[0];
-    a->gain = c->weight[w->x.gain];
-    a->dgain = &c->gradient[w->x.gain];
-    a->bias = w->x.bias < 0 ? NULL : c->weight[w->x.bias];
-    a->dbias = w->x.bias < 0 ? NULL : &c->gradient[w->x.bias];
-    a->y = w->t[HETI_X_H];
-    a->mean = w->t[HETI_X_MEAN];
-    a->rstd = w->t[HETI_X_RSTD];
-    a->dy = w->t[HETI_X_DH];
-    a->dx = c->d_in[0];
-    a->residual = w->x.parallel ? NULL : c->d_out[0];
-    a->workspace = w->workspace;
-    return op;
-}
-
-static het_op heti_x_linear(const heti_x_call *w, het_op_kind kind, int64_t rows, int64_t in) {
-    het_op op;
-    memset(&op, 0, sizeof op);
-    op.kind = kind;
-    op.u.linear.compute = w->c->compute;
-    op.u.linear.rows = rows;
-    op.u.linear.in = in;
-    op.u.linear.workspace = w->workspace;
-    return op;
-}
-
-/* Rows [first, first + out) of parameter p, the next part of a product; dw: room for its gradient. */
-static het_linear_part *heti_x_part(const heti_x_call *w, het_op *op, int p, int64_t first, int64_t out,
-                                    het_gradient *dw) {
-    het_linear_args *a = &op->u.linear;
-    het_linear_part *part = &a->part[a->parts++];
-    const int64_t offset = first * a->in;
-    part->out = out;
-    part->w = w->c->weight[p] != NULL ? w->c->weight[p] + offset : NULL;
-    part->w_bf16 = w->c->weight_bf16[p] != NULL ? w->c->weight_bf16[p] + offset : NULL;
-    *dw = w->c->gradient[p];
-    if (dw->sum != NULL) dw->sum = HETI_T_CAST(char *, dw->sum) + offset * (dw->exact && !dw->final ? 8 : 4);
-    part->dw = dw;
-    return part;
-}
-
-static het_result heti_x_router(const heti_x_call *w, het_op_kind kind) {
-    het_gradient dw;
-    het_op op = heti_x_linear(w, kind, w->c->rows, w->x.d);
-    het_linear_part *part = heti_x_part(w, &op, w->x.router, 0, w->x.s.experts, &dw);
-    op.u.linear.compute = HET_F32;
-    op.u.linear.view = w->c->view;
-    op.u.linear.x = op.u.linear.dx = w->t[HETI_X_H];
-    part->y = w->t[HETI_X_P];
-    part->dy = w->t[HETI_X_DL];
-    return heti_x_run(w->c, &op);
+    const int gain = w->x.gain, bias = w->x.bias;
+    const het_norm_args a = { c->view, m->norm, c->rows, w->x.d, 1, m->norm_epsilon, c->in[0], c->weight[gain],
+                              bias < 0 ? NULL : c->weight[bias], w->t[HETI_X_H], w->t[HETI_X_MEAN], w->t[HETI_X_RSTD],
+                              w->t[HETI_X_DH], w->x.parallel ? NULL : c->d_out[0], c->d_in[0], &c->gradient[gain],
+                              bias < 0 ? NULL : &c->gradient[bias], w->workspace };
+    return heti_x_run(w, kind, &a, sizeof a);
 }
 
 static het_result heti_x_activation(const heti_x_call *w, het_op_kind kind) {
-    het_op op;
-    het_activation_args *a = &op.u.activation;
-    memset(&op, 0, sizeof op);
-    op.kind = kind;
-    a->kind = w->c->unit->model->activation;
-    a->count = w->picked * w->x.f;
-    a->a = w->t[HETI_X_A];
-    a->b = w->t[HETI_X_B];
-    a->y = w->t[HETI_X_U];
-    a->dy = a->da = w->t[HETI_X_DA];
-    a->db = w->t[HETI_X_DB];
-    return a->count > 0 ? heti_x_run(w->c, &op) : HET_OK;
+    float *const *t = w->t;
+    const het_activation_args a = { w->c->unit->model->activation, w->picked * w->x.f, t[HETI_X_A], t[HETI_X_B],
+                                    t[HETI_X_U], t[HETI_X_DA], t[HETI_X_DA], t[HETI_X_DB] };
+    return w->picked > 0 ? heti_x_run(w, kind, &a, sizeof a) : HET_OK;
 }
 
-/* forward: y = x + drop(s), s in H; backward: H = drop(dy). */
-static het_result heti_x_dropout(const heti_x_call *w, het_op_kind kind) {
+/* forward: out = x + drop(H); backward: H = drop(d_out). */
+static het_result heti_x_dropout(const heti_x_call *w, int forward) {
     const het_unit_call *c = w->c;
-    het_op op;
-    het_dropout_args *a = &op.u.dropout;
-    memset(&op, 0, sizeof op);
-    op.kind = kind;
-    a->view = c->view;
-    a->scalars = c->scalars;
-    a->rows = c->rows;
-    a->width = w->x.d;
-    a->probability = c->training ? c->unit->model->dropout : 0.0f;
-    a->site = HETI_T_CAST(int32_t, c->index * 4);
-    a->a = kind == HET_OP_DROPOUT_FORWARD ? c->in[w->x.parallel] : NULL;
-    a->x = kind == HET_OP_DROPOUT_FORWARD ? w->t[HETI_X_H] : c->d_out[0];
-    a->y = kind == HET_OP_DROPOUT_FORWARD ? c->out[0] : w->t[HETI_X_H];
-    return heti_x_run(c, &op);
+    const float p = c->training ? c->unit->model->dropout : 0.0f;
+    const het_dropout_args a = { c->view, c->scalars, c->rows, w->x.d, p, HETI_T_CAST(int32_t, c->index * 4),
+                                 forward ? c->in[w->x.parallel] : NULL, forward ? w->t[HETI_X_H] : c->d_out[0],
+                                 forward ? c->out[0] : w->t[HETI_X_H] };
+    return heti_x_run(w, forward ? HET_OP_DROPOUT_FORWARD : HET_OP_DROPOUT_BACKWARD, &a, sizeof a);
 }
 
-/* ---- products per expert: rows of places [begin[e], begin[e + 1]) ---- */
+/* Rows [first, first + out) of parameter p as the next part of a product; dw: room for its gradient. */
+static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t first, int64_t out, float *y,
+                        const float *dy, het_gradient *dw) {
+    const int64_t offset = first * a->in;
+    const float *weight = w->c->weight[p];
+    const uint16_t *bf16 = w->c->weight_bf16[p];
+    const het_linear_part part = { out, weight != NULL ? weight + offset : NULL, bf16 != NULL ? bf16 + offset : NULL,
+                                   NULL, y, dy, 0, dw, NULL };
+    *dw = w->c->gradient[p];
+    if (dw->sum != NULL) dw->sum = HETI_T_CAST(char *, dw->sum) + offset * (dw->exact && !dw->final ? 8 : 4);
+    a->part[a->parts++] = part;
+}
+
+/* ROUTER: from H to P, all rows. UP: expert e's gate and up, from PICKED to A and B. DOWN: from U to
+   OUT. Gradients: DL, DA and DB, DOUT. */
+static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int which, int64_t e, const het_view *view) {
+    const int64_t d = w->x.d, f = w->x.f, at = which == HETI_X_ROUTER ? 0 : w->begin[e];
+    const int b = w->x.gated ? HETI_X_B : HETI_X_A, db = w->x.gated ? HETI_X_DB : HETI_X_DA;
+    float *const *t = w->t;
+    het_gradient dw[2];
+    het_linear_args a;
+    memset(&a, 0, sizeof a);
+    a.view = view;
+    a.compute = which == HETI_X_ROUTER ? HET_F32 : w->c->compute;
+    a.rows = which == HETI_X_ROUTER ? w->c->rows : w->begin[e + 1] - at;
+    a.in = which == HETI_X_DOWN ? f : d;
+    a.workspace = w->workspace;
+    if (which == HETI_X_ROUTER) {
+        a.x = a.dx = t[HETI_X_H];
+        heti_x_part(w, &a, w->x.router, 0, w->x.s.experts, t[HETI_X_P], t[HETI_X_DL], dw);
+    } else if (which == HETI_X_DOWN) {
+        a.x = t[HETI_X_U] + at * f;
+        a.dx = t[HETI_X_DA] + at * f;
+        heti_x_part(w, &a, w->x.down, e * d, d, t[HETI_X_OUT] + at * d, t[HETI_X_DOUT] + at * d, dw);
+    } else {
+        a.x = a.dx = t[HETI_X_PICKED] + at * d;
+        if (w->x.gated)
+            heti_x_part(w, &a, w->x.gate, e * f, f, t[HETI_X_A] + at * f, t[HETI_X_DA] + at * f, &dw[1]);
+        heti_x_part(w, &a, w->x.up, e * f, f, t[b] + at * f, t[db] + at * f, dw);
+    }
+    return heti_x_run(w, kind, &a, sizeof a);
+}
+
+/* One kind of product of all experts that have places. */
+static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int which) {
+    int64_t e;
+    for (e = 0; e < w->x.s.experts; e++)
+        if (w->begin[e] < w->begin[e + 1]) HETI_T_TRY(heti_x_product(w, kind, which, e, NULL));
+    return HET_OK;
+}
 
 /* The granules of one expert's places, as a micro-batch of their own. */
 static het_view heti_x_view(const heti_x_call *w, int64_t e) {
@@ -361,46 +323,13 @@ static het_view heti_x_view(const heti_x_call *w, int64_t e) {
     return v;
 }
 
-/* Gate and up, from picked h to A and B; or down, from U to OUT. Their gradients: DA, DB, DOUT. */
-static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int64_t e, const het_view *view, int down) {
-    const int64_t d = w->x.d, f = w->x.f, first = w->begin[e];
-    het_gradient dw[2];
-    het_op op = heti_x_linear(w, kind, w->begin[e + 1] - first, down ? f : d);
-    het_linear_args *a = &op.u.linear;
-    het_linear_part *part;
-    a->view = view;
-    a->x = down ? w->t[HETI_X_U] + first * f : w->t[HETI_X_PICKED] + first * d;
-    a->dx = down ? w->t[HETI_X_DA] + first * f : w->t[HETI_X_PICKED] + first * d;
-    part = heti_x_part(w, &op, down ? w->x.down : w->x.gated ? w->x.gate : w->x.up, e * (down ? d : f), down ? d : f,
-                       &dw[0]);
-    part->y = down ? w->t[HETI_X_OUT] + first * d : w->t[HETI_X_A] + first * f;
-    part->dy = down ? w->t[HETI_X_DOUT] + first * d : w->t[HETI_X_DA] + first * f;
-    if (!down && w->x.gated) {
-        part = heti_x_part(w, &op, w->x.up, e * f, f, &dw[1]);
-        part->y = w->t[HETI_X_B] + first * f;
-        part->dy = w->t[HETI_X_DB] + first * f;
-    }
-    return heti_x_run(w->c, &op);
-}
-
-/* One kind of product of all experts that have rows. */
-static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int down) {
-    int64_t e;
-    for (e = 0; e < w->x.s.experts; e++)
-        if (w->begin[e] < w->begin[e + 1]) HETI_T_TRY(heti_x_product(w, kind, e, NULL, down));
-    return HET_OK;
-}
-
-/* Gradients of all experts' matrices; those without rows too, whose sums may have to be cleared. */
+/* Gradients of all experts' matrices; those without places too, whose sums may have to be cleared. */
 static het_result heti_x_terms(const heti_x_call *w) {
-    const het_gradient *up = &w->c->gradient[w->x.up], *down = &w->c->gradient[w->x.down];
-    const het_gradient *gate = w->x.gated ? &w->c->gradient[w->x.gate] : up;
     int64_t e;
     for (e = 0; e < w->x.s.experts; e++) {
         const het_view view = heti_x_view(w, e);
-        if (up->sum != NULL || gate->sum != NULL)
-            HETI_T_TRY(heti_x_product(w, HET_OP_LINEAR_BACKWARD_WEIGHT, e, &view, 0));
-        if (down->sum != NULL) HETI_T_TRY(heti_x_product(w, HET_OP_LINEAR_BACKWARD_WEIGHT, e, &view, 1));
+        HETI_T_TRY(heti_x_product(w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP, e, &view));
+        HETI_T_TRY(heti_x_product(w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN, e, &view));
     }
     return HET_OK;
 }
@@ -492,37 +421,27 @@ static int64_t heti_x_places(const heti_x *x, int64_t rows) {
     return places < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, places) : rows;
 }
 
-static uint32_t heti_x_bits(float gate) {
+/* What decides which of expert e's choices find a place, larger ones first, then the first ones:
+   nothing, or the bits of their gates, which are in the order of the gates. -1: not e's. */
+static int64_t heti_x_key(const heti_x_call *w, int64_t slot, int32_t e) {
     uint32_t bits;
-    memcpy(&bits, &gate, sizeof bits);
-    return bits;
+    memcpy(&bits, &w->gates[slot], sizeof bits);
+    if (w->chosen[slot] != e) return -1;
+    return w->x.s.drop == HET_DROP_PROBABILITY ? HETI_T_CAST(int64_t, bits) : 0;
 }
 
-/* The largest bits that at least `places` of expert e's gates in slots [begin, end) have or exceed:
-   bits of floats that are not negative are in their order. */
-static uint32_t heti_x_bar(const heti_x_call *w, int64_t begin, int64_t end, int32_t e, int64_t places) {
-    uint32_t bar = 0;
-    int64_t i, count;
-    int bit;
-    for (bit = 30; bit >= 0; bit--) {
-        const uint32_t more = bar | UINT32_C(1) << bit;
-        for (count = 0, i = begin; i < end; i++) count += w->chosen[i] == e && heti_x_bits(w->gates[i]) >= more;
-        if (count >= places) bar = more;
+/* Drops what finds no place with expert e among slots [begin, end) of a granule. `bar`: the largest
+   key that `places` of them reach. */
+static void heti_x_drop(const heti_x_call *w, int64_t begin, int64_t end, int32_t e, int64_t places) {
+    int64_t bar = 0, more, i, count;
+    for (more = INT64_C(1) << 31; more > 0; more /= 2) {
+        for (count = 0, i = begin; i < end; i++) count += heti_x_key(w, i, e) >= bar + more;
+        if (count >= places) bar += more;
     }
-    return bar;
-}
-
-/* Drops what finds no place with expert e among slots [begin, end) of a granule. */
-static void heti_x_drop(heti_x_call *w, int64_t begin, int64_t end, int32_t e, int64_t places) {
-    const int by_gate = w->x.s.drop == HET_DROP_PROBABILITY;
-    const uint32_t bar = by_gate ? heti_x_bar(w, begin, end, e, places) : 0;
-    int64_t i, left = places;
-    for (i = begin; i < end && by_gate; i++) left -= w->chosen[i] == e && heti_x_bits(w->gates[i]) > bar;
-    for (i = begin; i < end; i++) {
-        if (w->chosen[i] != e || (by_gate && heti_x_bits(w->gates[i]) > bar)) continue;
-        if (left > 0 && (!by_gate || heti_x_bits(w->gates[i]) == bar)) left--;
-        else w->chosen[i] = -1 - e;
-    }
+    for (i = begin; i < end; i++) places -= heti_x_key(w, i, e) > bar;
+    for (i = begin; i < end; i++)
+        if (heti_x_key(w, i, e) == bar && places-- <= 0) w->chosen[i] = -1 - e;
+        else if (heti_x_key(w, i, e) >= 0 && heti_x_key(w, i, e) < bar) w->chosen[i] = -1 - e;
 }
 
 /* How often each expert was chosen in slots [begin, end), dropped or not. */
@@ -583,26 +502,20 @@ static void heti_x_order(heti_x_call *w) {
 
 /* ---- picking and mixing: rows of D floats, to places and back ---- */
 
-static void heti_x_pick(const heti_x_call *w, const float *rows, float *places) {
-    const int64_t d = w->x.d;
-    int64_t i;
-    for (i = 0; i < w->picked; i++) HETI_T_COPY(places + i * d, rows + w->row[i] * d, d);
-}
-
-/* places = gate * rows */
-static void heti_x_pick_scaled(const heti_x_call *w, const float *rows, float *places) {
+/* places = gate * rows; gates NULL: 1. */
+static void heti_x_pick(const heti_x_call *w, const float *gates, const float *rows, float *places) {
     const int64_t d = w->x.d, k = w->x.s.used;
     int64_t i, j;
     for (i = 0; i < w->c->rows * k; i++) {
-        const float gate = w->gates[i], *from = rows + i / k * d;
+        const float gate = gates != NULL ? gates[i] : 1.0f, *from = rows + i / k * d;
         float *to = places + w->place[i] * d;
         for (j = 0; w->place[i] >= 0 && j < d; j++) to[j] = gate * from[j];
     }
 }
 
-/* rows = sum of gate * places, experts ascending, in double (a product of two floats is exact
-   there), rounded once. */
-static void heti_x_mix(const heti_x_call *w, const float *places, float *rows) {
+/* rows = sum of gate * places, experts ascending, then of `last`; in double, where a product of two
+   floats is exact, rounded once. gates NULL: 1; last NULL: nothing. */
+static void heti_x_mix(const heti_x_call *w, const float *gates, const float *places, const float *last, float *rows) {
     const int64_t d = w->x.d, k = w->x.s.used;
     int64_t r, i, j, at, n;
     for (r = 0; r < w->c->rows; r++)
@@ -610,23 +523,12 @@ static void heti_x_mix(const heti_x_call *w, const float *places, float *rows) {
             double sum[64] = { 0 };
             n = d - at < 64 ? d - at : 64;
             for (i = r * k; i < (r + 1) * k; i++) {
-                const double gate = HETI_T_CAST(double, w->gates[i]);
+                const double gate = gates != NULL ? HETI_T_CAST(double, gates[i]) : 1;
                 const float *from = places + w->place[i] * d + at;
                 for (j = 0; w->place[i] >= 0 && j < n; j++) sum[j] += gate * HETI_T_CAST(double, from[j]);
             }
+            for (j = 0; j < n && last != NULL; j++) sum[j] += HETI_T_CAST(double, last[r * d + at + j]);
             for (j = 0; j < n; j++) rows[r * d + at + j] = HETI_T_CAST(float, sum[j]);
-        }
-}
-
-/* rows = sum of places, experts ascending, and what `last` has, NULL: nothing. last may be rows. */
-static void heti_x_add(const heti_x_call *w, const float *places, const float *last, float *rows) {
-    const int64_t d = w->x.d, k = w->x.s.used;
-    int64_t r, i, j;
-    for (r = 0; r < w->c->rows; r++)
-        for (j = 0; j < d; j++) {
-            float sum = 0;
-            for (i = r * k; i < (r + 1) * k; i++) sum += w->place[i] < 0 ? 0.0f : places[w->place[i] * d + j];
-            rows[r * d + j] = last != NULL ? sum + last[r * d + j] : sum;
         }
 }
 
@@ -634,13 +536,11 @@ static void heti_x_add(const heti_x_call *w, const float *places, const float *l
 
 /* a . b in double: 8 chains, whose products are exact, then their sum. */
 static double heti_x_dot(const float *a, const float *b, int64_t count) {
-    double lane[8] = { 0 }, sum = 0;
-    int64_t i, j;
-    for (i = 0; i + 8 <= count; i += 8)
-        for (j = 0; j < 8; j++) lane[j] += HETI_T_CAST(double, a[i + j]) * HETI_T_CAST(double, b[i + j]);
-    for (j = 0; i + j < count; j++) lane[j] += HETI_T_CAST(double, a[i + j]) * HETI_T_CAST(double, b[i + j]);
-    for (j = 0; j < 8; j++) sum += lane[j];
-    return sum;
+    double lane[8] = { 0 };
+    int64_t i;
+    for (i = 0; i < count; i++) lane[i % 8] += HETI_T_CAST(double, a[i]) * HETI_T_CAST(double, b[i]);
+    for (i = 1; i < 8; i++) lane[0] += lane[i];
+    return lane[0];
 }
 
 /* dl of a row: dp_e = balance[e], and for its experts with dg = dy . o (0 where dropped) also dg_e, or
@@ -687,207 +587,167 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
 
 /* ---- the calls ---- */
 
-/* Which size says that the two kinds of 4 bytes lie in the same tensors. */
 static het_result heti_x_open(const het_unit_call *c, heti_x_call *w) {
-    const het_experts *settings = HETI_T_CAST(const het_experts *, c->unit->settings);
-    int i;
     memset(w, 0, sizeof *w);
-    HETI_T_TRY(heti_x_settle(settings, c->unit->model, &w->x, NULL));
-    (void)heti_x_parameters(c->unit->model, &w->x);
-    (void)heti_x_tensors(&w->x);
+    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &w->x, NULL));
     w->c = c;
     w->workspace = HETI_T_CAST(char *, c->workspace) + heti_x_cut(w, c->info->max_tokens, c->workspace);
-    for (i = 0; i < HETI_X_TENSORS; i++) w->t[i] = w->x.tensor[i] < 0 ? NULL : c->tensor[w->x.tensor[i]];
-    w->gates = w->t[HETI_X_GATES];
-    w->chosen = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, w->t[HETI_X_CHOSEN]));
+    w->t = c->tensor;
+    w->gates = c->tensor[HETI_X_GATES];
+    w->chosen = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, c->tensor[HETI_X_CHOSEN]));
     return HET_OK;
 }
 
 static het_result heti_x_forward(const het_unit_call *c) {
     heti_x_call w;
-    het_op norm;
     HETI_T_TRY(heti_x_open(c, &w));
-    norm = heti_x_norm(&w, HET_OP_NORM_FORWARD);
-    HETI_T_TRY(heti_x_run(c, &norm));
-    if (w.x.router >= 0) HETI_T_TRY(heti_x_router(&w, HET_OP_LINEAR_FORWARD));
+    HETI_T_TRY(heti_x_norm(&w, HET_OP_NORM_FORWARD));
+    if (w.x.router >= 0) HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_FORWARD, HETI_X_ROUTER, 0, c->view));
     heti_x_route(&w);
     heti_x_order(&w);
-    heti_x_pick(&w, w.t[HETI_X_H], w.t[HETI_X_PICKED]);
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, 0));
+    heti_x_pick(&w, NULL, w.t[HETI_X_H], w.t[HETI_X_PICKED]);
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_UP));
     HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, 1));
-    heti_x_mix(&w, w.t[HETI_X_OUT], w.t[HETI_X_H]);
-    return heti_x_dropout(&w, HET_OP_DROPOUT_FORWARD);
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
+    heti_x_mix(&w, w.gates, w.t[HETI_X_OUT], NULL, w.t[HETI_X_H]);
+    return heti_x_dropout(&w, 1);
 }
 
 static het_result heti_x_backward_input(const het_unit_call *c) {
+    const int drops = c->training && c->unit->model->dropout > 0;
+    const float *dy = drops ? c->tensor[HETI_X_H] : c->d_out[0];
     heti_x_call w;
-    const float *dy = c->d_out[0];
-    het_op op;
     HETI_T_TRY(heti_x_open(c, &w));
     heti_x_order(&w);
-    if (c->training && c->unit->model->dropout > 0) {
-        HETI_T_TRY(heti_x_dropout(&w, HET_OP_DROPOUT_BACKWARD));
-        dy = w.t[HETI_X_H];
-    }
-    heti_x_pick_scaled(&w, dy, w.t[HETI_X_DOUT]);
+    if (drops) HETI_T_TRY(heti_x_dropout(&w, 0));
+    heti_x_pick(&w, w.gates, dy, w.t[HETI_X_DOUT]);
     if (w.x.router >= 0) heti_x_logits(&w, dy);
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, 1));
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
     HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_BACKWARD));
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, 0));
-    if (w.x.router >= 0) HETI_T_TRY(heti_x_router(&w, HET_OP_LINEAR_BACKWARD_INPUT));
-    heti_x_add(&w, w.t[HETI_X_PICKED], w.x.router < 0 ? NULL : w.t[HETI_X_H], w.t[HETI_X_DH]);
-    if (w.x.parallel && c->d_in[1] != c->d_out[0]) {
-        memset(&op, 0, sizeof op);
-        op.kind = HET_OP_COPY;
-        op.u.copy.to = c->d_in[1];
-        op.u.copy.from = c->d_out[0];
-        op.u.copy.size = HETI_T_CAST(size_t, c->rows * w.x.d) * sizeof(float);
-        HETI_T_TRY(heti_x_run(c, &op));
-    }
-    op = heti_x_norm(&w, HET_OP_NORM_BACKWARD_INPUT);
-    return heti_x_run(c, &op);
+    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
+    if (w.x.router >= 0) HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_ROUTER, 0, c->view));
+    heti_x_mix(&w, NULL, w.t[HETI_X_PICKED], w.x.router < 0 ? NULL : w.t[HETI_X_H], w.t[HETI_X_DH]);
+    if (w.x.parallel) memmove(c->d_in[1], c->d_out[0], HETI_T_CAST(size_t, c->rows * w.x.d) * sizeof(float));
+    return heti_x_norm(&w, HET_OP_NORM_BACKWARD_INPUT);
 }
 
 static het_result heti_x_backward_weight(const het_unit_call *c) {
     heti_x_call w;
-    het_op op;
     HETI_T_TRY(heti_x_open(c, &w));
     heti_x_order(&w);
-    op = heti_x_norm(&w, HET_OP_NORM_FORWARD); /* h again */
-    HETI_T_TRY(heti_x_run(c, &op));
-    heti_x_pick(&w, w.t[HETI_X_H], w.t[HETI_X_PICKED]);
-    HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
-    HETI_T_TRY(heti_x_terms(&w));
-    if (w.x.router >= 0 && c->gradient[w.x.router].sum != NULL)
-        HETI_T_TRY(heti_x_router(&w, HET_OP_LINEAR_BACKWARD_WEIGHT));
-    if (c->gradient[w.x.gain].sum == NULL && (w.x.bias < 0 || c->gradient[w.x.bias].sum == NULL)) return HET_OK;
-    op = heti_x_norm(&w, HET_OP_NORM_BACKWARD_WEIGHT);
-    return heti_x_run(c, &op);
+    HETI_T_TRY(heti_x_norm(&w, HET_OP_NORM_FORWARD)); /* h again */
+    if (c->gradient[w.x.up].sum != NULL || c->gradient[w.x.down].sum != NULL ||
+        (w.x.gated && c->gradient[w.x.gate].sum != NULL)) {
+        heti_x_pick(&w, NULL, w.t[HETI_X_H], w.t[HETI_X_PICKED]);
+        HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
+        HETI_T_TRY(heti_x_terms(&w));
+    }
+    if (w.x.router >= 0) HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
+    return heti_x_norm(&w, HET_OP_NORM_BACKWARD_WEIGHT);
 }
 
 /* ---- describing ---- */
 
-/* `like`: of the MLP, for decay and how it starts. The name is `end` behind the MLP's. */
-static het_result heti_x_parameter(het_unit_info *info, const het_parameter_desc *like, const char *end, int64_t rows,
-                                   int64_t columns) {
+/* A matrix like one of the MLP, which says how it starts; `end` is its name behind the MLP's. */
+static het_result heti_x_matrix(het_unit_info *info, const het_parameter_desc *like, const char *end, int64_t rows,
+                                int64_t columns) {
     het_parameter_desc *to = &info->parameter[info->parameters++];
     const char *mlp = strstr(like->name, ".mlp.");
     heti_t_text t;
-    size_t i;
     *to = *like;
-    if (columns == 1) return HET_OK;
     if (mlp == NULL) return HET_ERR_UNSUPPORTED;
-    t = heti_t_text_in(to->name, sizeof to->name);
-    for (i = 0; like->name + i < mlp + 5; i++) heti_t_char(&t, like->name[i]);
+    to->name[mlp + 5 - like->name] = 0;
+    t = heti_t_text_behind(to->name, sizeof to->name);
     heti_t_put(&t, end);
     to->rows = rows;
     to->columns = columns;
     return t.length < sizeof to->name ? HET_OK : HET_ERR_LIMIT;
 }
 
-/* Norm, router, gate, up, down: those of the model's MLP say what they are called and start as. */
-static het_result heti_x_describe_parameters(const het_unit *unit, const heti_x *x, het_unit_info *info) {
+/* Norm, router, gate, up, down. */
+static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_unit_info *info) {
     static const char *const heti_x_names[3] = { "gate_proj", "up_proj", "down_proj" };
+    const int norms = x->bias < 0 ? 1 : 2;
     het_program program;
     het_unit_info mlp = *info;
-    const het_parameter_desc *first, *last;
+    const het_parameter_desc *first = &mlp.parameter[norms], *last = first;
     char name[64];
     int i;
     mlp.program = &program;
     mlp.device = NULL;
     mlp.team = NULL;
     HETI_T_TRY(het_unit_mlp()->describe(unit, &mlp));
-    for (i = 0; i <= (x->bias >= 0); i++) HETI_T_TRY(heti_x_parameter(info, &mlp.parameter[i], "", x->d, 1));
-    for (first = last = &mlp.parameter[i]; first->columns == 1; first++) {}
-    for (; i < mlp.parameters; i++)
+    for (i = 0; i < norms; i++) info->parameter[info->parameters++] = mlp.parameter[i];
+    for (i = norms; i < mlp.parameters; i++)
         if (mlp.parameter[i].columns > 1 && !mlp.parameter[i].adapter) last = &mlp.parameter[i];
-    if (x->router >= 0) HETI_T_TRY(heti_x_parameter(info, first, "gate.weight", x->s.experts, x->d));
-    for (i = x->gated ? 0 : 1; i < 3; i++) {
+    if (x->router >= 0) HETI_T_TRY(heti_x_matrix(info, first, "gate.weight", x->s.experts, x->d));
+    for (i = !x->gated; i < 3; i++) {
         heti_t_text t = heti_t_text_in(name, sizeof name);
         heti_t_format(&t, "experts.0-%d.%s.weight", x->s.experts - 1, heti_x_names[i]);
-        HETI_T_TRY(heti_x_parameter(info, i == 2 ? last : first, name, x->s.experts * (i == 2 ? x->d : x->f),
-                                    i == 2 ? x->f : x->d));
+        HETI_T_TRY(heti_x_matrix(info, i == 2 ? last : first, name, x->s.experts * (i == 2 ? x->d : x->f),
+                                 i == 2 ? x->f : x->d));
     }
     return HET_OK;
 }
 
-static void heti_x_describe_tensors(const heti_x *x, het_unit_info *info) {
-    static const struct { const char *name; het_keep keep; } heti_x_kept[HETI_X_TENSORS] = {
-        { "h", HET_KEEP_CALL }, { "mean", HET_KEEP_WEIGHT }, { "rstd", HET_KEEP_WEIGHT }, { "chosen", HET_KEEP_WEIGHT },
-        { "gates", HET_KEEP_INPUT }, { "picked", HET_KEEP_CALL }, { "a", HET_KEEP_WEIGHT }, { "u", HET_KEEP_CALL },
-        { "out", HET_KEEP_INPUT }, { "dout", HET_KEEP_GRADIENT }, { "da", HET_KEEP_GRADIENT },
-        { "dh", HET_KEEP_GRADIENT }, { "b", HET_KEEP_WEIGHT }, { "db", HET_KEEP_GRADIENT }, { "p", HET_KEEP_INPUT },
-        { "dl", HET_KEEP_GRADIENT } };
-    const int64_t k = x->s.used, d = x->d, f = x->f, e = x->s.experts;
-    const int64_t width[HETI_X_TENSORS] = { d, 1, 1, k, k, k * d, k * f, k * f, k * d, k * d, k * f, d, k * f, k * f, e,
-                                            e };
-    int i;
-    for (i = 0; i < HETI_X_TENSORS; i++) {
-        het_tensor_desc *t = &info->tensor[info->tensors];
-        if (x->tensor[i] < 0) continue;
-        t->name = heti_x_kept[i].name;
-        t->keep = heti_x_kept[i].keep;
-        t->width = width[i];
-        info->tensors++;
-    }
+static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
+    const int64_t k = x->s.used, d = x->d, f = k * x->f, b = x->gated ? f : 1, e = x->router < 0 ? 1 : x->s.experts;
+    const het_tensor_desc tensor[HETI_X_TENSORS] = {
+        { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
+        { "chosen", k, HET_KEEP_WEIGHT, 0 }, { "gates", k, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
+        { "picked", k * d, HET_KEEP_CALL, 0 }, { "a", f, HET_KEEP_WEIGHT, 0 }, { "b", b, HET_KEEP_WEIGHT, 0 },
+        { "u", f, HET_KEEP_CALL, 0 }, { "out", k * d, HET_KEEP_INPUT, 0 }, { "dout", k * d, HET_KEEP_GRADIENT, 0 },
+        { "da", f, HET_KEEP_GRADIENT, 0 }, { "db", b, HET_KEEP_GRADIENT, 0 }, { "dl", e, HET_KEEP_GRADIENT, 0 },
+        { "dh", d, HET_KEEP_GRADIENT, 0 } };
+    HETI_T_COPY(info->tensor, tensor, HETI_X_TENSORS);
+    info->tensors = HETI_X_TENSORS;
 }
 
-/* Workspace of the unit's ops at their largest: all rows with one expert. */
-static size_t heti_x_workspace(const heti_x_call *w, const het_unit_info *info) {
-    static const het_op_kind heti_x_kinds[3] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT,
-                                                 HET_OP_LINEAR_BACKWARD_WEIGHT };
-    static const het_op_kind heti_x_norms[3] = { HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT,
-                                                 HET_OP_NORM_BACKWARD_WEIGHT };
-    const heti_x *x = &w->x;
-    size_t most = 0, size;
-    het_op op;
-    int i, what;
-    for (i = 0; i < 3; i++)
-        for (what = 0; what < 4; what++) { /* router, gate and up, down, norm */
-            op = what == 3 ? heti_x_norm(w, heti_x_norms[i])
-                           : heti_x_linear(w, heti_x_kinds[i], info->max_tokens, what == 2 ? x->f : x->d);
-            if (what < 3) {
-                op.u.linear.parts = what == 1 && x->gated ? 2 : 1;
-                op.u.linear.part[0].out = op.u.linear.part[1].out = what == 0 ? x->s.experts : what == 1 ? x->f : x->d;
-            }
-            if (what == 0) op.u.linear.compute = HET_F32;
-            size = info->device->iface->workspace(info->device->self, &op);
-            most = size > most ? size : most;
-        }
-    return most;
+/* The largest workspace of the unit's ops: all rows with one expert. */
+static het_result heti_x_workspace(heti_x_call *w, size_t *most) {
+    static const het_op_kind heti_x_kinds[6] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT,
+        HET_OP_LINEAR_BACKWARD_WEIGHT, HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT };
+    int64_t begin[2] = { 0, w->c->rows };
+    int i, which;
+    w->begin = begin;
+    w->most = most;
+    for (i = 0; i < 3; i++) {
+        for (which = w->x.router < 0 ? HETI_X_UP : HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
+            HETI_T_TRY(heti_x_product(w, heti_x_kinds[i], which, 0, w->c->view));
+        HETI_T_TRY(heti_x_norm(w, heti_x_kinds[3 + i]));
+    }
+    return HET_OK;
 }
 
 static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
-    const het_experts *settings = HETI_T_CAST(const het_experts *, unit->settings);
     heti_x_call w;
     het_unit_call c;
     het_view view;
+    size_t most = 0;
     memset(&w, 0, sizeof w);
     memset(&c, 0, sizeof c);
     memset(&view, 0, sizeof view);
-    HETI_T_TRY(heti_x_settle(settings, unit->model, &w.x, NULL));
+    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &w.x, NULL));
     if (info->device != NULL && !info->device->iface->host_memory) return HET_ERR_UNSUPPORTED;
-    (void)heti_x_parameters(unit->model, &w.x);
-    (void)heti_x_tensors(&w.x);
-    HETI_T_TRY(heti_x_describe_parameters(unit, &w.x, info));
-    heti_x_describe_tensors(&w.x, info);
-    info->out_streams = 1;
+    HETI_T_TRY(heti_x_parameters(unit, &w.x, info));
+    heti_x_tensors(&w.x, info);
+    info->out_streams = info->teams = 1;
     info->out_width[0] = w.x.d;
     info->input_keep = HET_KEEP_WEIGHT;
-    info->teams = 1;
     info->flops_forward = 2.0 * HETI_T_CAST(double, w.x.d * (w.x.router < 0 ? 0 : w.x.s.experts) +
                                             w.x.s.used * w.x.d * w.x.f * (2 + w.x.gated));
     info->flops_input = info->flops_weight = info->flops_forward;
     if (info->device == NULL) return HET_OK;
-    view.tokens = view.row_end = info->max_tokens;
+    view.tokens = view.row_end = c.rows = info->max_tokens;
     c.unit = unit;
     c.info = info;
+    c.device = info->device;
     c.view = &view;
     c.compute = info->compute;
-    c.rows = info->max_tokens;
     w.c = &c;
-    info->workspace = heti_x_cut(&w, info->max_tokens, NULL) + heti_x_workspace(&w, info);
+    w.t = c.tensor;
+    HETI_T_TRY(heti_x_workspace(&w, &most));
+    info->workspace = heti_x_cut(&w, info->max_tokens, NULL) + most;
     return HET_OK;
 }
 
@@ -923,14 +783,39 @@ HETRAIN_API het_result het_experts_units(het_desc *desc, const het_experts *expe
     return HET_OK;
 }
 
-HETRAIN_API void het_experts_get_counts(const het_experts *experts, int64_t layer, het_experts_counts *counts) {
-    int64_t e;
-    memset(counts, 0, sizeof *counts);
-    if (experts->counts == NULL) return;
-    counts->rows = HETI_X_LOAD(&experts->counts[layer].rows);
-    counts->dropped = HETI_X_LOAD(&experts->counts[layer].dropped);
-    for (e = 0; e < HETRAIN_MAX_EXPERTS; e++) counts->chosen[e] = HETI_X_LOAD(&experts->counts[layer].chosen[e]);
+HETRAIN_API het_result het_experts_to_json(const het_model_desc *model, const het_experts *experts, const char *plain,
+                                           char *text, size_t capacity, size_t *length) {
+    het_json j;
+    heti_t_text t;
+    heti_x x;
+    char key[96];
+    size_t key_length = 0, at;
+    int known;
+    if (model == NULL || plain == NULL || length == NULL || (text == NULL && capacity > 0)) return HET_ERR_INVALID;
+    HETI_T_TRY(heti_x_settle(experts, model, &x, NULL));
+    known = strstr(plain, "\"model_type\": \"qwen3\"") != NULL && x.router >= 0 && !(x.s.capacity > 0);
+    t = heti_t_text_in(text, capacity);
+    heti_t_format(&t, "{\n  \"architectures\": [\"Qwen3MoeForCausalLM\"],\n  \"model_type\": \"%sqwen3_moe\",\n"
+                  "  \"num_experts\": %d,\n  \"num_experts_per_tok\": %d,\n  \"moe_intermediate_size\": %d,\n"
+                  "  \"norm_topk_prob\": %s,\n  \"router_aux_loss_coef\": %g,\n  \"decoder_sparse_step\": 1,\n"
+                  "  \"mlp_only_layers\": []", known ? "" : "hetrain_", x.s.experts, x.s.used, x.f,
+                  x.s.renormalize == HET_YES ? "true" : "false", HETI_T_CAST(double, x.s.auxiliary));
+    j = het_json_start(plain, strlen(plain));
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (het_json_next(&j, key, sizeof key, &key_length)) {
+        (void)het_json_peek(&j);
+        at = j.at;
+        het_json_skip(&j);
+        if (strcmp(key, "architectures") == 0 || strcmp(key, "model_type") == 0) continue;
+        heti_t_format(&t, ",\n  %j: ", key);
+        for (; at < j.at; at++) heti_t_char(&t, plain[at]);
+    }
+    if (j.rule != NULL) return HET_ERR_FORMAT;
+    heti_t_put(&t, "\n}\n");
+    *length = t.length;
+    return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
 }
+
 #ifdef __cplusplus
 }
 #endif
