@@ -792,6 +792,114 @@ static void balance_is_learned(void **state)
     assert_true(share[1] < 0.9 * share[0] && share[1] < 0.2); /* even: 0.125 */
 }
 
+/* ---- files ---- */
+
+/* A folder of one file in memory, of the last config.json and of the last other one. */
+typedef struct shelf { support_buffer config, weights; int is_config; } shelf;
+static het_result shelf_create(void *user, const char *name, het_writer *writer, het_error *error)
+{
+    shelf *s = user;
+    (void)error;
+    s->is_config = strcmp(name, "config.json") == 0;
+    *writer = support_writer(s->is_config ? &s->config : &s->weights);
+    return HET_OK;
+}
+static het_result shelf_finish(void *user, het_writer *writer, int keep, het_error *error)
+{
+    (void)user, (void)writer, (void)keep, (void)error;
+    return HET_OK;
+}
+static het_result shelf_open(void *user, const char *name, het_reader *reader, het_error *error)
+{
+    shelf *s = user;
+    (void)error;
+    if (strstr(name, "index") != NULL) return HET_ERR_IO;
+    *reader = support_reader(strcmp(name, "config.json") == 0 ? &s->config : &s->weights);
+    return HET_OK;
+}
+static void shelf_close(void *user, het_reader *reader) { (void)user, (void)reader; }
+
+/* A tensor an expert under Qwen3-MoE's names, whose values are the stack's; state likewise; read back, training goes on bit for bit. */
+static void files_have_a_tensor_an_expert(void **state)
+{
+    het_folder folder = { shelf_open, shelf_close, shelf_create, shelf_finish, NULL };
+    support_buffer saved;
+    char base[600];
+    het_save_desc desc;
+    het_writer writer;
+    het_reader reader;
+    size_t length = 0;
+    int64_t i, p, seen = 0;
+    shelf s;
+    moe_run m;
+    het_ctx *a, *b;
+    (void)state;
+    moe_start(&m, HET_QWEN3, 0, 2, SUPPORT_SHORT);
+    a = support_create(&m.run.desc);
+    (void)support_step(a, &m.run.data, 0, "012|345");
+    memset(&desc, 0, sizeof desc);
+    EXPECT_OK(het_experts_to_json(&m.run.desc.model, &m.experts, base, sizeof base, &length));
+    desc.base = base;
+    desc.base_length = length;
+    memset(&s, 0, sizeof s);
+    support_buffer_start(&s.config);
+    support_buffer_start(&s.weights);
+    support_buffer_start(&saved);
+    folder.user = &s;
+    EXPECT_ERROR(het_save_folder(a, &folder, &desc), HET_OK, het_last_error(a), "");
+    writer = support_writer(&saved);
+    EXPECT_OK(het_save_state(a, &writer));
+    for (i = 0; i < het_tensor_count(a); i++) {
+        het_tensor_info info;
+        int layer, e, at = 0;
+        float *one, *all;
+        het_parameter_info whole = { 0 };
+        EXPECT_OK(het_tensor_get_info(a, i, &info));
+        if (sscanf(info.name, "model.layers.%d.mlp.experts.%d.down_proj.weight%n", &layer, &e, &at) != 2 || info.name[at] != 0) continue;
+        assert_int_equal(info.shape[0], m.run.desc.model.width);
+        assert_int_equal(info.shape[1], 40);
+        for (p = 0; p < het_parameter_count(a); p++) {
+            char name[64];
+            EXPECT_OK(het_parameter_get_info(a, p, &whole));
+            snprintf(name, sizeof name, "model.layers.%d.mlp.experts.0-7.down_proj.weight", layer);
+            if (strcmp(whole.name, name) == 0) break;
+        }
+        assert_int_equal(whole.count, 8 * info.count);
+        one = support_floats(info.count, 1.0, 1);
+        all = support_floats(whole.count, 1.0, 1);
+        EXPECT_OK(het_tensor_read(a, i, HET_WEIGHT, one));
+        EXPECT_OK(het_parameter_read(a, p, HET_WEIGHT, all));
+        assert_memory_equal(one, all + e * info.count, (size_t)info.count * sizeof *one);
+        EXPECT_OK(het_tensor_write(a, i, HET_WEIGHT, one));
+        free(one);
+        free(all);
+        seen++;
+    }
+    assert_int_equal(seen, 3 * 8);
+    assert_non_null(strstr((char *)s.config.data, "\"model_type\": \"qwen3_moe\""));
+    assert_non_null(strstr((char *)s.config.data, "\"Qwen3MoeForCausalLM\""));
+    assert_non_null(strstr((char *)s.config.data, "\"moe_intermediate_size\": 40"));
+    b = support_create(&m.run.desc);
+    EXPECT_ERROR(het_load_folder(b, &folder), HET_OK, het_last_error(b), "");
+    assert_true(support_hash(a) == support_hash(b));
+    reader = support_reader(&saved);
+    EXPECT_ERROR(het_load_state(b, &reader), HET_OK, het_last_error(b), "");
+    (void)support_step(a, &m.run.data, 1, "012|345");
+    (void)support_step(b, &m.run.data, 1, "012|345");
+    assert_true(support_hash(a) == support_hash(b));
+    support_same_state(a, b, 0, "read back");
+    assert_int_equal(het_experts_to_json(&m.run.desc.model, &m.experts, base, length, &length), HET_ERR_LIMIT);
+    m.experts.capacity = 1;
+    EXPECT_OK(het_experts_to_json(&m.run.desc.model, &m.experts, base, sizeof base, &length));
+    assert_non_null(strstr(base, "\"hetrain_qwen3_moe\""));
+    het_destroy(a);
+    het_destroy(b);
+    support_buffer_end(&s.config);
+    support_buffer_end(&s.weights);
+    support_buffer_end(&saved);
+    support_run_end(&m.run);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(het_experts change, int64_t capacity, het_result code, const char *words)
@@ -843,7 +951,7 @@ int main(void)
         cmocka_unit_test(the_unit_is_a_loop_over_tokens), cmocka_unit_test(ties_are_decided), cmocka_unit_test(hashes_spread),
         cmocka_unit_test(gradients_are_slopes), cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(long_sequences_and_bf16),
         cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
-        cmocka_unit_test(bad_settings_are_refused),
+        cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(bad_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

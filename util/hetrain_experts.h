@@ -101,14 +101,12 @@ HETRAIN_API const het_unit_iface *het_unit_experts(void);
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_experts_units(het_desc *desc, const het_experts *experts,
                                                             het_unit *units, int64_t capacity, het_error *error);
-/* The config.json of a model with these experts: Qwen3-MoE's where transformers computes the same
-   (family qwen3, top-k without capacity), else with a model_type that it refuses
-   ("hetrain_qwen3_moe"). `plain` is what het_model_to_config wrote for the model. *length: the
-   bytes needed (without the final 0), also when capacity is too small (HET_ERR_LIMIT).
-   Threads: any. */
+/* What config.json says of them, to be `base` of het_save_desc or het_checkpoint_desc: Qwen3-MoE's
+   keys, and its model_type where transformers computes the same (family qwen3, experts by top-k,
+   all with a place); else one that it refuses. *length: the bytes needed (without the final 0), also
+   when capacity is too small (HET_ERR_LIMIT). Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_experts_to_json(const het_model_desc *model, const het_experts *experts,
-                                                              const char *plain, char *text, size_t capacity,
-                                                              size_t *length);
+                                                              char *text, size_t capacity, size_t *length);
 #ifdef __cplusplus
 }
 #endif
@@ -783,35 +781,20 @@ HETRAIN_API het_result het_experts_units(het_desc *desc, const het_experts *expe
     return HET_OK;
 }
 
-HETRAIN_API het_result het_experts_to_json(const het_model_desc *model, const het_experts *experts, const char *plain,
-                                           char *text, size_t capacity, size_t *length) {
-    het_json j;
-    heti_t_text t;
+HETRAIN_API het_result het_experts_to_json(const het_model_desc *model, const het_experts *experts, char *text,
+                                           size_t capacity, size_t *length) {
+    het_model_desc m;
+    heti_t_text t = heti_t_text_in(text, capacity);
     heti_x x;
-    char key[96];
-    size_t key_length = 0, at;
-    int known;
-    if (model == NULL || plain == NULL || length == NULL || (text == NULL && capacity > 0)) return HET_ERR_INVALID;
-    HETI_T_TRY(heti_x_settle(experts, model, &x, NULL));
-    known = strstr(plain, "\"model_type\": \"qwen3\"") != NULL && x.router >= 0 && !(x.s.capacity > 0);
-    t = heti_t_text_in(text, capacity);
-    heti_t_format(&t, "{\n  \"architectures\": [\"Qwen3MoeForCausalLM\"],\n  \"model_type\": \"%sqwen3_moe\",\n"
-                  "  \"num_experts\": %d,\n  \"num_experts_per_tok\": %d,\n  \"moe_intermediate_size\": %d,\n"
-                  "  \"norm_topk_prob\": %s,\n  \"router_aux_loss_coef\": %g,\n  \"decoder_sparse_step\": 1,\n"
-                  "  \"mlp_only_layers\": []", known ? "" : "hetrain_", x.s.experts, x.s.used, x.f,
+    if (model == NULL || length == NULL || (text == NULL && capacity > 0)) return HET_ERR_INVALID;
+    m = *model;
+    HETI_T_TRY(het_model_complete(&m, NULL));
+    HETI_T_TRY(heti_x_settle(experts, &m, &x, NULL));
+    heti_t_format(&t, "{\"model_type\": \"%sqwen3_moe\", \"num_experts\": %d, \"num_experts_per_tok\": %d, "
+                  "\"moe_intermediate_size\": %d, \"norm_topk_prob\": %s, \"router_aux_loss_coef\": %g, "
+                  "\"decoder_sparse_step\": 1, \"mlp_only_layers\": [], \"bos_token_id\": null, \"eos_token_id\": null}",
+                  x.router >= 0 && !(x.s.capacity > 0) ? "" : "hetrain_", x.s.experts, x.s.used, x.f,
                   x.s.renormalize == HET_YES ? "true" : "false", HETI_T_CAST(double, x.s.auxiliary));
-    j = het_json_start(plain, strlen(plain));
-    het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &key_length)) {
-        (void)het_json_peek(&j);
-        at = j.at;
-        het_json_skip(&j);
-        if (strcmp(key, "architectures") == 0 || strcmp(key, "model_type") == 0) continue;
-        heti_t_format(&t, ",\n  %j: ", key);
-        for (; at < j.at; at++) heti_t_char(&t, plain[at]);
-    }
-    if (j.rule != NULL) return HET_ERR_FORMAT;
-    heti_t_put(&t, "\n}\n");
     *length = t.length;
     return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
 }

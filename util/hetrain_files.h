@@ -2032,13 +2032,33 @@ static void heti_f_text_others(heti_t_text *t, const char *base, size_t base_len
     }
 }
 
-/* The whole text up to the closing brace. */
+/* What base has for a key, a plain value; 0: it has none. */
+static int heti_f_base_says(const char *base, size_t base_length, const char *wanted, char *to, size_t capacity) {
+    het_json j = het_json_start(base, base_length);
+    char key[32];
+    size_t length = 0;
+    int found = 0;
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (base != NULL && het_json_next(&j, key, sizeof key, &length)) {
+        if (heti_t_is(key, length, wanted)) found = heti_f_scalar(&j, to, capacity) != HET_JSON_ERROR;
+        else het_json_skip(&j);
+    }
+    return found;
+}
+
+/* The whole text up to the closing brace. With num_experts in base it is that of a model with
+   experts, one of transformers where base says so. */
 static void heti_f_text_config(heti_t_text *t, const het_model_desc *m, const char *prefix, het_element element,
                                const char *base, size_t base_length) {
     const heti_f_family *family = &heti_f_families[m->family - HET_GPT2];
     const int in = 1 << (m->family - HET_GPT2);
-    heti_t_format(t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s%s\"", family->architecture, prefix,
-                  family->type);
+    char said[64];
+    const int experts = heti_f_base_says(base, base_length, "num_experts", said, sizeof said);
+    const int theirs = experts && heti_f_base_says(base, base_length, "model_type", said, sizeof said) &&
+                       in == HETI_F_IN_QWEN3 && strcmp(said, "qwen3_moe") == 0;
+    heti_t_format(t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s%s%s\"",
+                  theirs ? "Qwen3MoeForCausalLM" : family->architecture, experts && !theirs ? "hetrain_" : prefix,
+                  family->type, experts ? "_moe" : "");
     heti_f_text_keys(t, m, in);
     heti_f_text_specials(t, m, in);
     /* GPT-2's own end of text is transformers' default */
@@ -2326,8 +2346,23 @@ typedef struct heti_f_stored {
     int parts;                        /* 1, or 3: q, k, v */
     int64_t part[3], rows[3];         /* indexes of parameters, and their rows */
     int64_t columns;                  /* of each */
+    int64_t stack, first;             /* tensors that lie in its one parameter, 0: it is no stack; its first element */
     het_array what;
 } heti_f_stored;
+
+/* A parameter "x.0-7.y" is 8 tensors of files, x.0.y to x.7.y, one below the other. Returns how
+   many, 0: it is no stack; "0-7" is name[*at .. *end). */
+static int64_t heti_f_stack(const char *name, int64_t *at, int64_t *end) {
+    const char *dot, *digit;
+    int64_t last = 0;
+    for (dot = strstr(name, ".0-"); dot != NULL; dot = strstr(dot + 1, ".0-"), last = 0) {
+        for (digit = dot + 3; *digit >= '0' && *digit <= '9' && last < 100000; digit++) last = 10 * last + (*digit - '0');
+        *at = dot + 1 - name;
+        *end = digit - name;
+        if (digit > dot + 3 && *digit == '.') return last + 1;
+    }
+    return 0;
+}
 
 static int heti_f_ends_with(const char *text, size_t length, const char *end) {
     const size_t tail = strlen(end);
@@ -2419,11 +2454,13 @@ static void heti_f_stored_join(const het_ctx *ctx, heti_f_stored *s, const heti_
     s->count = s->shape[0] * s->columns;
 }
 
-/* Fills *s with the tensor that starts at parameter p; 0: p is the k or v of an earlier one, or an
-   adapter's factor. */
-static int heti_f_stored_at(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
+/* Fills *s with tensor number i of those that start at parameter p, and returns how many do; 0: p is
+   the k or v of an earlier one, or an adapter's factor. */
+static int64_t heti_f_stored_at(const het_ctx *ctx, int64_t p, int64_t i, heti_f_stored *s) {
     const het_model_desc *model = &het_get_desc(ctx)->model;
     const het_parameter_info own = heti_f_parameter(ctx, p);
+    int64_t at, end;
+    const int64_t stack = heti_f_stack(own.name, &at, &end);
     heti_f_stored joint;
     const int third = heti_f_third(ctx, p, &joint);
     if (third > 0 || own.adapter) return 0; /* factors are no part of the model's own weights */
@@ -2440,7 +2477,17 @@ static int heti_f_stored_at(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
         s->shape[1] = s->shape[0];
         s->shape[0] = s->columns;
     }
-    return 1;
+    if (stack > 0 && own.rows % stack == 0) {
+        heti_t_text t = heti_t_text_in(s->name, sizeof s->name);
+        heti_t_put(&t, own.name);
+        s->name[t.length = HETI_T_CAST(size_t, at)] = 0;
+        heti_t_format(&t, "%d%s", i, own.name + end);
+        s->stack = stack;
+        s->count = own.count / stack;
+        s->first = i * s->count;
+        s->shape[0] = own.rows / stack;
+    }
+    return s->stack > 0 ? s->stack : 1;
 }
 
 /* Fills s with the tensors of PEFT's module whose first factor A is parameter p; 0: none is. GPT-2
@@ -2476,7 +2523,7 @@ static int heti_f_factors_at(const het_ctx *ctx, int64_t p, heti_f_stored s[2]) 
     return 1;
 }
 
-static int heti_f_is_plain(const heti_f_stored *s) { return s->parts == 1 && !s->transposed; }
+static int heti_f_is_plain(const heti_f_stored *s) { return s->parts == 1 && !s->transposed && s->stack == 0; }
 
 /* The row of the file where a row of a part stands. */
 static int64_t heti_f_stored_row(const heti_f_stored *s, int64_t part, int64_t row) {
@@ -2516,6 +2563,11 @@ static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_a
                                      float *scratch) {
     int i;
     if (heti_f_is_plain(s)) return het_parameter_read(ctx, s->part[0], what, values);
+    if (s->stack > 0) {
+        HETI_T_TRY(het_parameter_read(ctx, s->part[0], what, scratch));
+        HETI_T_COPY(values, scratch + s->first, s->count);
+        return HET_OK;
+    }
     if (s->diagonal) HETI_T_CLEAR(values, s->count);
     for (i = 0; i < s->parts; i++) {
         HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
@@ -2528,6 +2580,11 @@ static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_
                                       float *scratch) {
     int i;
     if (heti_f_is_plain(s)) return het_parameter_write(ctx, s->part[0], what, values);
+    if (s->stack > 0) {
+        HETI_T_TRY(het_parameter_read(ctx, s->part[0], what, scratch));
+        HETI_T_COPY(scratch + s->first, values, s->count);
+        return het_parameter_write(ctx, s->part[0], what, scratch);
+    }
     for (i = 0; i < s->parts; i++) {
         heti_f_stored_move(s, i, scratch, values, 0);
         HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
@@ -2574,16 +2631,18 @@ static void heti_f_floats_free(const het_allocator *a, float *pointer, int64_t c
 
 /* Tensor number `index` in table order; 0: there is none. */
 static int heti_f_stored_find(const het_ctx *ctx, int64_t index, heti_f_stored *s) {
-    int64_t p, seen = 0;
-    for (p = 0; p < het_parameter_count(ctx); p++)
-        if (heti_f_stored_at(ctx, p, s) && seen++ == index) return 1;
+    int64_t p, count;
+    for (p = 0; p < het_parameter_count(ctx); p++, index -= count) {
+        count = heti_f_stored_at(ctx, p, 0, s);
+        if (index < count) return heti_f_stored_at(ctx, p, index, s) > 0;
+    }
     return 0;
 }
 
 HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx) {
     heti_f_stored s;
     int64_t p, count = 0;
-    for (p = 0; ctx != NULL && p < het_parameter_count(ctx); p++) count += heti_f_stored_at(ctx, p, &s);
+    for (p = 0; ctx != NULL && p < het_parameter_count(ctx); p++) count += heti_f_stored_at(ctx, p, 0, &s);
     return count;
 }
 
@@ -2655,12 +2714,13 @@ typedef struct heti_f_inventory {
 static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all,
                                         het_error *error) {
     const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
-    int64_t p;
+    heti_f_stored first;
+    int64_t p, i;
     int slot;
     for (p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info own = heti_f_parameter(ctx, p);
-        if (contents == HETI_F_WEIGHTS)
-            all->count += HETI_T_CAST(size_t, heti_f_stored_at(ctx, p, &all->stored[all->count]));
+        const int64_t tensors = contents == HETI_F_WEIGHTS ? heti_f_stored_at(ctx, p, 0, &first) : 0;
+        for (i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
         if (contents == HETI_F_FACTORS)
             all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
         for (slot = 0; slot < optimizer->slots && contents == HETI_F_STATE && !own.frozen; slot++) {
@@ -2684,7 +2744,8 @@ static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents cont
     size_t i;
     memset(all, 0, sizeof *all);
     all->allocator = a;
-    all->capacity = HETI_T_CAST(size_t, het_parameter_count(ctx)) * HETI_T_CAST(size_t, slots);
+    all->capacity = HETI_T_CAST(size_t, contents == HETI_F_WEIGHTS ? het_tensor_count(ctx) :
+                                het_parameter_count(ctx) * slots);
     all->stored = HETI_T_CAST(heti_f_stored *, heti_f_memory(a, all->capacity, sizeof *all->stored,
                                                              "descriptions of tensors", error));
     if (all->stored == NULL) return HET_ERR_OOM;
@@ -4370,7 +4431,7 @@ static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
     heti_f_gguf_tensor t;
     const char *own = t.stored.name;
     memset(&t, 0, sizeof t);
-    if (g->result != HET_OK || !heti_f_stored_at(g->ctx, p, &t.stored)) return;
+    if (g->result != HET_OK || !heti_f_stored_at(g->ctx, p, 0, &t.stored)) return;
     if (!heti_f_gguf_name(own, t.name, sizeof t.name)) {
         g->result = heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: llama.cpp's %s has no tensor for %s",
                                 g->architecture, own);
