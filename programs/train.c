@@ -7,6 +7,7 @@
 #define HETRAIN_PLAN_IMPLEMENTATION
 #define HETRAIN_SEARCH_IMPLEMENTATION
 #define HETRAIN_OUTER_IMPLEMENTATION
+#define HETRAIN_EXPERTS_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_search.h"
 #ifdef HETRAIN_MPI /* make mpi: a process of several; mpirun -n N build/train_mpi */
@@ -22,6 +23,7 @@
 #include "checkpoint.h"
 #include "connect.h"
 #include "curve.h"
+#include "experts.h"
 #include "feed.h"
 #include "folder.h"
 #include "islands.h"
@@ -35,7 +37,7 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to, *world, *world_secret;
+    const char *replan, *slow, *profile, *tokenizer, *experts, *lora_target, *init_adapter, *export_to, *world, *world_secret;
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
@@ -57,6 +59,8 @@ static const option options[] = {
     { "--loaders", "N", OPTION_INTEGER, AT(loaders), 0, 64, "threads that read the next steps' data; 0: read between steps" },
     { "--tokenizer", "FILE", OPTION_TEXT, AT(tokenizer), FOUND, 0, "tokenizer.json for text; default: the one beside --init, else bytes" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
+    { "--experts", "E,K", OPTION_TEXT, AT(experts), 0, 0,
+      "E experts in place of each MLP, a token uses K; also ,width=F ,capacity=C ,drop=probability ,auxiliary=0.01 ,hash" },
     { "--init", "FILE|DIR", OPTION_TEXT, AT(init), FOUND, 0, "start from these weights (safetensors)" },
     { "--allow-nonfinite", NULL, OPTION_FLAG, AT(nonfinite), 0, 0, "also from weights that hold nan or inf" },
     { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence; default: the model's context" },
@@ -190,7 +194,7 @@ static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
                                          "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--optimizer", "--matrix-lr", "--momentum",
                                          "--seed", "--granule", "--dtype", "--reduce",
-                                         "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
+                                         "--experts", "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -250,6 +254,7 @@ typedef struct job {
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
     int all_end;                    /* an error that every process knows by itself: nobody has to be told */
+    experts_model experts;          /* --experts */
     islands sea;                    /* --islands: what is between this one and the others */
     het_launch launch;              /* what started them */
     int64_t first_rank;             /* of this process */
@@ -380,15 +385,20 @@ static int saved_model(job *j) {
     het_result result = het_checkpoint_file(j->saved, "config.json", NULL, 0, &length, &error);
     char *text = result == HET_ERR_LIMIT ? (char *)malloc(length + 1) : NULL;
     if (text != NULL) result = het_checkpoint_file(j->saved, "config.json", text, length, &length, &error);
+    if (result == HET_OK && j->set.experts != NULL) text[length] = 0, experts_hide(text);
     if (result == HET_OK) result = het_model_from_json(text, length, &j->desc.model, &error);
     free(text);
     if (result != HET_OK) return fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
+    if (j->set.experts != NULL) return 0; /* their shapes are looked at when the weights are loaded */
     return model_fits("--resume", j->weights[0] != 0 ? j->weights : j->saved->path, &j->desc.model); /* factors lie on top of other weights */
 }
 
 static int configure_model(job *j) {
     settings *s = &j->set;
-    int status;
+    int status = 0;
+    if (s->experts != NULL && s->init != NULL) return fail(BAD_INPUT, "--experts: not together with --init, whose models have none");
+    if (s->experts != NULL) status = experts_read(s->experts, &j->experts.settings);
+    if (status != 0) return status;
     if (j->saved != NULL) status = saved_model(j);
     else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
@@ -396,6 +406,7 @@ static int configure_model(job *j) {
     if (status == 0) status = kept_open(&j->files, j->saved != NULL ? j->saved->path : s->init, s->model, s->tokenizer, 0);
     if (status == 0) status = configure_adapter(j);
     if (status != 0) return status;
+    if (j->files.config == NULL) j->files.config = experts_json(&j->experts, &j->desc.model, &j->files.config_length);
     if (s->dropout < 0) s->dropout = (double)j->desc.model.dropout;
     if (j->saved != NULL && !s->force_resume && ((float)s->dropout < j->desc.model.dropout || (float)s->dropout > j->desc.model.dropout))
         return fail(BAD_INPUT, "--dropout %g: the saved run has %g, and another value changes what is trained; --force-resume allows it",
@@ -735,6 +746,7 @@ static int configure_plan(job *j) {
     int64_t granules = j->feed.most;
     int status;
     if (!automatic && s->adapt <= 0 && s->save_profile == NULL) return 0;
+    if (automatic && s->experts != NULL) return fail(BAD_INPUT, "--experts: profiles, and so --plan auto, know no experts");
     if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);
     if ((j->planner = (auto_planner *)calloc(1, sizeof(auto_planner))) == NULL) return fail(FAILED, "out of memory");
     if ((status = get_profile(j)) != 0 || (!automatic && s->adapt <= 0)) return status;
@@ -870,6 +882,7 @@ static int configure_context(job *j) {
     d->layout.devices = j->ranks.device, d->layout.device_count = j->ranks.devices;
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
     d->layout.transport = j->transport;
+    if ((status = experts_start(&j->experts, d)) != 0) return status;
     if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices);
         if (status != 0) return status;
@@ -1193,6 +1206,7 @@ static int check_idle_options(const job *j) {
         { automatic, "--recompute --slices", "with --plan auto, which decides who recomputes and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
+        { s->experts != NULL, "--profile --save-profile --adapt", "with --experts: profiles know no experts" },
         { s->lora == 0, "--weights", "without --lora: weights that are trained are f32" },
     };
     size_t i;
@@ -2184,6 +2198,7 @@ static int program(int argc, char **argv) {
     close_source(&j->training);
     het_tokenizer_free(j->tokenizer);
     kept_close(&j->files);
+    free(j->experts.units);
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
     layout_free(&j->ranks);
