@@ -1,6 +1,6 @@
-/* hetrain_experts.h 0.2.0: experts. A unit kind in place of a layer's MLP: each token goes through
-   k of E MLPs, chosen by a router (arXiv 1701.06538; switch: k = 1, arXiv 2101.03961; by hash, arXiv
-   2106.04426). A companion of hetrain.h that uses only its public API.
+/* hetrain_experts.h 0.2.0: experts. A unit kind in place of a layer's MLP: a token goes through k of
+   E MLPs, chosen by a router (arXiv 1701.06538; switch: k = 1, 2101.03961; by hash, 2106.04426). A
+   companion of hetrain.h that uses only its public API.
 
    USE
        #define HETRAIN_EXPERTS_IMPLEMENTATION      in one source file
@@ -12,41 +12,35 @@
        het_experts_units(&desc, &experts, units, 2 * LAYERS + 2, &error)     before het_create
    (examples/experts.c; build/train --experts 8,2.)
 
-   A LAYER   x [n][D], l [n][E], W_e of expert e
+   A LAYER   x [n][D], l [n][E], matrices of expert e with index e
        h = norm(x);  l = h R^T;  p = softmax(l);  the k largest l of a token are its experts, of equal
-       ones the lower;  g_e = p_e / sum of the chosen p, or p_e alone (`renormalize`)
-       o_e = (silu(h Wgate_e^T) (h Wup_e^T)) Wdown_e^T, or gelu(h Wup_e^T) Wdown_e^T
+       ones the lower;  g_e = p_e / sum of the chosen p, or p_e (`renormalize`); by hash, without
+       router: experts drawn from token and layer, g_e = 1 / k
+       o_e = (silu(h Wgate_e^T) (h Wup_e^T)) Wdown_e^T, or gelu(h Wup_e^T) Wdown_e^T; no biases
        y = x + dropout(sum over its experts, ascending, of g_e o_e)
-   by hash: experts drawn from token and layer without replacement, g_e = 1 / k, no router.
-   Parameters, however many experts: norm, router [E][D], gate and up [E F][D], down [E D][F], one
-   expert below the other; no biases. Where a product of experts is bf16 the router's stays f32.
    CAPACITY   Of a granule's tokens (CONCEPTS in hetrain.h) an expert takes C = ceil(capacity k rows
-   / E) at most: the first ones, or those with the largest gates, of equal ones the first. A choice
-   that finds no place is dropped: the token does without it, its other gates stay. When text is
-   generated a granule is the tokens of a call.
-   BALANCE   a = auxiliary E sum_e f_e p_e of a granule, f_e the share of its k rows choices that e
-   got, dropped ones too, p_e the mean of p over its rows. The gradient is that of loss + sum over
-   granules of (rows / sum of the step's target weights) a, f_e constant; it goes by the router into
-   h. The loss that is reported is without it.
-
-   DETERMINISM   All that a route depends on is a granule's own. A gradient has a term a granule: of
-   expert e one chain over its tokens that went to e, ascending. dh of a row is the sum of its
-   experts', ascending, then the router's. So threads, groups of granules, slices, pipelines and
-   teams by rows do not change a bit.
+   / E): the first ones, or those with the largest gates, of equal ones the first. A choice without a
+   place is dropped: the token's other gates stay. Generating, a granule is the tokens of a call.
+   BALANCE   a = auxiliary E sum_e f_e p_e of a granule: f_e the share that e got of its k rows choices,
+   dropped ones too, p_e the mean of p over its rows. Gradients are those of loss + sum over granules
+   of a rows / (the step's sum of target weights), f_e constant; the loss reported is without it.
+   DETERMINISM   A route depends on its granule alone. A gradient has a term a granule: of expert e a
+   chain over the granule's tokens that went to e, ascending. dh is the sum of its experts', ascending,
+   and the router's. So layouts do not show. In bf16 the router's product stays f32.
 
    OPTIONS   (macros, defined before the include)
        HETRAIN_EXPERTS_IMPLEMENTATION    one file of the program has the code
        HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
    MEMORY, ERRORS, THREADS
-   Nothing is allocated. Activations are those of an MLP k times as wide, and 2 k D + E floats a
-   token more. Routes are loops on the host: devices without host_memory are refused.
+   Nothing is allocated. Activations are those of an MLP k times as wide and 2 k D + E floats a token.
+   Routes are loops on the host: devices without host_memory are refused.
 
    FUNCTIONS
        >>experts_api     het_unit_experts het_experts_units het_experts_to_json
 
    CONTENTS   (tags to search for)
    public API:
-       >>experts_api     settings, units, counts
+       >>experts_api     settings, units
    implementation:
        >>experts         routing, products, mixing
 */
@@ -67,8 +61,7 @@ extern "C" {
 #define HETRAIN_MAX_EXPERTS_USED 16
 
 typedef enum het_route { HET_ROUTE_DEFAULT = 0 /* top */, HET_ROUTE_TOP = 1, HET_ROUTE_HASH = 2 } het_route;
-typedef enum het_drop { HET_DROP_DEFAULT = 0 /* position */, HET_DROP_POSITION = 1 /* later ones */,
-                        HET_DROP_PROBABILITY = 2 /* smaller gates */ } het_drop;
+typedef enum het_drop { HET_DROP_DEFAULT = 0 /* position */, HET_DROP_POSITION = 1, HET_DROP_PROBABILITY = 2 } het_drop;
 
 /* What a layer's training forwards have met since it was cleared, added to atomically. A step that
    is repeated counts again. */
@@ -80,21 +73,21 @@ typedef struct het_experts_counts {
 /* Of all layers, which share it: het_unit.settings. Must outlive the context. */
 typedef struct het_experts {
     uint32_t start_canary;            /* must be 0 */
-    int64_t experts;                  /* E, 8; at most HETRAIN_MAX_EXPERTS */
-    int64_t used;                     /* k, 2; at most E and HETRAIN_MAX_EXPERTS_USED */
+    int64_t experts, used;            /* E, 8; k, 2: at most HETRAIN_MAX_... */
     int64_t width;                    /* F of an expert, the model's mlp_width */
     het_route route;
     het_choice renormalize;           /* a token's gates sum to 1. yes; with k = 1: no */
     float capacity;                   /* 0: nothing is dropped */
-    het_drop drop;
+    het_drop drop;                    /* what has no place: later tokens, or smaller gates */
     float auxiliary;                  /* weight, 0: none */
     het_experts_counts *counts;       /* [layers], cleared by the caller; NULL: none */
     uint32_t end_canary;              /* must be 0 */
 } het_experts;
 
-/* The unit kind. It takes the streams of an MLP and names its parameters as Qwen3-MoE does: for
-   "L.mlp.gate_proj" "L.mlp.gate" (router), "L.mlp.experts.0-7.gate_proj", ".up_proj", ".down_proj":
-   hetrain_files.h has these as a tensor an expert. Threads: any. */
+/* The unit kind. It takes the streams of an MLP; its parameters are norm, router [E][D], gate and up
+   [E F][D], down [E D][F], one expert below the other, named as in Qwen3-MoE: "L.mlp.gate",
+   "L.mlp.experts.0-7.gate_proj", which hetrain_files.h writes as a tensor an expert. Muon takes a
+   stack as one matrix. Threads: any. */
 HETRAIN_API const het_unit_iface *het_unit_experts(void);
 /* Sets desc->units to the chain embed, (attention, experts) x L, head, written to units[0 ..
    capacity), of desc->model; het_create copies them. desc->layout.devices are looked at.
@@ -102,9 +95,9 @@ HETRAIN_API const het_unit_iface *het_unit_experts(void);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_experts_units(het_desc *desc, const het_experts *experts,
                                                             het_unit *units, int64_t capacity, het_error *error);
 /* What config.json says of them, to be `base` of het_save_desc or het_checkpoint_desc: Qwen3-MoE's
-   keys, and its model_type where transformers computes the same (family qwen3, experts by top-k,
-   all with a place); else one that it refuses. *length: the bytes needed (without the final 0), also
-   when capacity is too small (HET_ERR_LIMIT). Threads: any. */
+   keys, and its model_type where transformers computes the same (family qwen3, top-k, no capacity),
+   else one that it refuses. *length: the bytes needed (without the final 0), also when capacity is
+   too small (HET_ERR_LIMIT). Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_experts_to_json(const het_model_desc *model, const het_experts *experts,
                                                               char *text, size_t capacity, size_t *length);
 #ifdef __cplusplus
@@ -294,14 +287,6 @@ static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int whi
     return heti_x_run(w, kind, &a, sizeof a);
 }
 
-/* One kind of product of all experts that have places. */
-static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int which) {
-    int64_t e;
-    for (e = 0; e < w->x.s.experts; e++)
-        if (w->begin[e] < w->begin[e + 1]) HETI_T_TRY(heti_x_product(w, kind, which, e, NULL));
-    return HET_OK;
-}
-
 /* The granules of one expert's places, as a micro-batch of their own. */
 static het_view heti_x_view(const heti_x_call *w, int64_t e) {
     const het_view *whole = w->c->view;
@@ -321,13 +306,14 @@ static het_view heti_x_view(const heti_x_call *w, int64_t e) {
     return v;
 }
 
-/* Gradients of all experts' matrices; those without places too, whose sums may have to be cleared. */
-static het_result heti_x_terms(const heti_x_call *w) {
+/* One kind of product of all experts that have places; gradients of all, whose sums may have to be
+   cleared. */
+static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int which) {
+    const int weights = kind == HET_OP_LINEAR_BACKWARD_WEIGHT;
     int64_t e;
     for (e = 0; e < w->x.s.experts; e++) {
         const het_view view = heti_x_view(w, e);
-        HETI_T_TRY(heti_x_product(w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP, e, &view));
-        HETI_T_TRY(heti_x_product(w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN, e, &view));
+        if (weights || view.tokens > 0) HETI_T_TRY(heti_x_product(w, kind, which, e, &view));
     }
     return HET_OK;
 }
@@ -386,67 +372,69 @@ static void heti_x_hash(int32_t token, int64_t layer, const heti_x *x, int32_t *
     }
 }
 
-/* Sum of a token's chosen p. */
-static double heti_x_chosen_sum(const heti_x *x, const float *p, const int32_t *chosen) {
+/* Of a slot, dropped or not. */
+static int32_t heti_x_expert(int32_t chosen) { return chosen < 0 ? -1 - chosen : chosen; }
+
+/* The sum of p that a token's gates are divided by. */
+static double heti_x_divisor(const heti_x *x, const float *p, const int32_t *chosen) {
     double sum = 0;
     int64_t i;
-    for (i = 0; i < x->s.used; i++) sum += HETI_T_CAST(double, p[chosen[i] < 0 ? -1 - chosen[i] : chosen[i]]);
-    return sum;
+    for (i = 0; i < x->s.used; i++) sum += HETI_T_CAST(double, p[heti_x_expert(chosen[i])]);
+    return x->s.renormalize == HET_YES ? sum : 1;
 }
 
-static void heti_x_choose(heti_x_call *w, int64_t r) {
+static void heti_x_choose(const heti_x_call *w, int64_t r) {
     const heti_x *x = &w->x;
     const int64_t k = x->s.used;
     int32_t *chosen = w->chosen + r * k;
-    float *p = x->router < 0 ? NULL : w->t[HETI_X_P] + r * x->s.experts;
-    double sum = 1;
+    float *p = w->t[HETI_X_P] + r * x->s.experts;
     int64_t i;
-    if (p == NULL) heti_x_hash(w->c->view->token[w->c->view->row_begin + r], w->c->unit->layer, x, chosen);
-    else {
-        heti_x_top(p, x, chosen);
-        heti_x_softmax(p, x->s.experts);
-        if (x->s.renormalize == HET_YES) sum = heti_x_chosen_sum(x, p, chosen);
+    if (x->router < 0) {
+        heti_x_hash(w->c->view->token[w->c->view->row_begin + r], w->c->unit->layer, x, chosen);
+        for (i = 0; i < k; i++) w->gates[r * k + i] = 1.0f / HETI_T_CAST(float, k);
+        return;
     }
+    heti_x_top(p, x, chosen);
+    heti_x_softmax(p, x->s.experts);
     for (i = 0; i < k; i++)
-        w->gates[r * k + i] = p == NULL ? 1.0f / HETI_T_CAST(float, k)
-            : HETI_T_CAST(float, HETI_T_CAST(double, p[chosen[i]]) / sum);
+        w->gates[r * k + i] = HETI_T_CAST(float, HETI_T_CAST(double, p[chosen[i]]) / heti_x_divisor(x, p, chosen));
 }
 
-/* ceil(capacity k rows / E); what the capacity's rounding to a float adds does not count. */
+/* ceil(capacity k rows / E), without what the capacity's rounding to a float adds. */
 static int64_t heti_x_places(const heti_x *x, int64_t rows) {
-    const double share = HETI_T_CAST(double, x->s.used * rows) / HETI_T_CAST(double, x->s.experts);
-    const double places = ceil(HETI_T_CAST(double, x->s.capacity) * share * (1 - 1e-6));
+    const double all = HETI_T_CAST(double, x->s.capacity) * (1 - 1e-6) * HETI_T_CAST(double, x->s.used * rows);
+    const double places = ceil(all / HETI_T_CAST(double, x->s.experts));
     return places < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, places) : rows;
 }
 
 /* What decides which of expert e's choices find a place, larger ones first, then the first ones:
    nothing, or the bits of their gates, which are in the order of the gates. -1: not e's. */
 static int64_t heti_x_key(const heti_x_call *w, int64_t slot, int32_t e) {
-    uint32_t bits;
-    memcpy(&bits, &w->gates[slot], sizeof bits);
-    if (w->chosen[slot] != e) return -1;
-    return w->x.s.drop == HET_DROP_PROBABILITY ? HETI_T_CAST(int64_t, bits) : 0;
+    uint32_t bits = 0;
+    if (w->x.s.drop == HET_DROP_PROBABILITY) memcpy(&bits, &w->gates[slot], sizeof bits);
+    return w->chosen[slot] == e ? HETI_T_CAST(int64_t, bits) : -1;
 }
 
 /* Drops what finds no place with expert e among slots [begin, end) of a granule. `bar`: the largest
    key that `places` of them reach. */
 static void heti_x_drop(const heti_x_call *w, int64_t begin, int64_t end, int32_t e, int64_t places) {
-    int64_t bar = 0, more, i, count;
+    int64_t bar = 0, more, i, key, count;
     for (more = INT64_C(1) << 31; more > 0; more /= 2) {
         for (count = 0, i = begin; i < end; i++) count += heti_x_key(w, i, e) >= bar + more;
         if (count >= places) bar += more;
     }
     for (i = begin; i < end; i++) places -= heti_x_key(w, i, e) > bar;
-    for (i = begin; i < end; i++)
-        if (heti_x_key(w, i, e) == bar && places-- <= 0) w->chosen[i] = -1 - e;
-        else if (heti_x_key(w, i, e) >= 0 && heti_x_key(w, i, e) < bar) w->chosen[i] = -1 - e;
+    for (i = begin; i < end; i++) {
+        key = heti_x_key(w, i, e);
+        if (key >= 0 && key <= bar && (key < bar || places-- <= 0)) w->chosen[i] = -1 - e;
+    }
 }
 
 /* How often each expert was chosen in slots [begin, end), dropped or not. */
 static void heti_x_count(const heti_x_call *w, int64_t begin, int64_t end, int64_t *count) {
     int64_t i;
     HETI_T_CLEAR(count, w->x.s.experts);
-    for (i = begin; i < end; i++) count[w->chosen[i] < 0 ? -1 - w->chosen[i] : w->chosen[i]]++;
+    for (i = begin; i < end; i++) count[heti_x_expert(w->chosen[i])]++;
 }
 
 /* Rows [begin, end) of the slice that are granule g. */
@@ -547,7 +535,7 @@ static void heti_x_logit_row(const heti_x_call *w, int64_t r, const float *dy, c
     const heti_x *x = &w->x;
     const int64_t k = x->s.used;
     const float *p = w->t[HETI_X_P] + r * x->s.experts;
-    double dp[HETRAIN_MAX_EXPERTS], dg[HETRAIN_MAX_EXPERTS_USED], mean = 0, sum = 1;
+    double dp[HETRAIN_MAX_EXPERTS], dg[HETRAIN_MAX_EXPERTS_USED], mean = 0, sum = 0;
     int64_t i, e;
     HETI_T_COPY(dp, balance, x->s.experts);
     for (i = 0; i < k; i++) {
@@ -555,13 +543,10 @@ static void heti_x_logit_row(const heti_x_call *w, int64_t r, const float *dy, c
         dg[i] = place < 0 ? 0 : heti_x_dot(dy, w->t[HETI_X_OUT] + place * x->d, x->d);
         mean = fma(dg[i], HETI_T_CAST(double, w->gates[r * k + i]), mean);
     }
-    if (x->s.renormalize == HET_YES) sum = heti_x_chosen_sum(x, p, w->chosen + r * k);
-    else mean = 0;
-    for (i = 0; i < k; i++) {
-        const int32_t slot = w->chosen[r * k + i];
-        dp[slot < 0 ? -1 - slot : slot] += (dg[i] - mean) / sum;
-    }
-    for (e = 0, sum = 0; e < x->s.experts; e++) sum = fma(dp[e], HETI_T_CAST(double, p[e]), sum);
+    if (x->s.renormalize != HET_YES) mean = 0;
+    for (i = 0; i < k; i++)
+        dp[heti_x_expert(w->chosen[r * k + i])] += (dg[i] - mean) / heti_x_divisor(x, p, w->chosen + r * k);
+    for (e = 0; e < x->s.experts; e++) sum = fma(dp[e], HETI_T_CAST(double, p[e]), sum);
     for (e = 0; e < x->s.experts; e++) dl[e] = HETI_T_CAST(float, HETI_T_CAST(double, p[e]) * (dp[e] - sum));
 }
 
@@ -638,7 +623,8 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
         (w.x.gated && c->gradient[w.x.gate].sum != NULL)) {
         heti_x_pick(&w, NULL, w.t[HETI_X_H], w.t[HETI_X_PICKED]);
         HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
-        HETI_T_TRY(heti_x_terms(&w));
+        HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
+        HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
     }
     if (w.x.router >= 0) HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
     return heti_x_norm(&w, HET_OP_NORM_BACKWARD_WEIGHT);
@@ -702,17 +688,15 @@ static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
 }
 
 /* The largest workspace of the unit's ops: all rows with one expert. */
-static het_result heti_x_workspace(heti_x_call *w, size_t *most) {
-    static const het_op_kind heti_x_kinds[6] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT,
-        HET_OP_LINEAR_BACKWARD_WEIGHT, HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT };
-    int64_t begin[2] = { 0, w->c->rows };
+static het_result heti_x_workspace(const heti_x_call *w) {
+    static const het_op_kind heti_x_kinds[3][2] = { { HET_OP_LINEAR_FORWARD, HET_OP_NORM_FORWARD },
+        { HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_INPUT },
+        { HET_OP_LINEAR_BACKWARD_WEIGHT, HET_OP_NORM_BACKWARD_WEIGHT } };
     int i, which;
-    w->begin = begin;
-    w->most = most;
     for (i = 0; i < 3; i++) {
         for (which = w->x.router < 0 ? HETI_X_UP : HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
-            HETI_T_TRY(heti_x_product(w, heti_x_kinds[i], which, 0, w->c->view));
-        HETI_T_TRY(heti_x_norm(w, heti_x_kinds[3 + i]));
+            HETI_T_TRY(heti_x_product(w, heti_x_kinds[i][0], which, 0, w->c->view));
+        HETI_T_TRY(heti_x_norm(w, heti_x_kinds[i][1]));
     }
     return HET_OK;
 }
@@ -721,6 +705,7 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     heti_x_call w;
     het_unit_call c;
     het_view view;
+    int64_t begin[2] = { 0, info->max_tokens };
     size_t most = 0;
     memset(&w, 0, sizeof w);
     memset(&c, 0, sizeof c);
@@ -744,8 +729,11 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     c.compute = info->compute;
     w.c = &c;
     w.t = c.tensor;
-    HETI_T_TRY(heti_x_workspace(&w, &most));
-    info->workspace = heti_x_cut(&w, info->max_tokens, NULL) + most;
+    info->workspace = heti_x_cut(&w, info->max_tokens, NULL);
+    w.begin = begin;
+    w.most = &most;
+    HETI_T_TRY(heti_x_workspace(&w));
+    info->workspace += most;
     return HET_OK;
 }
 
