@@ -61,12 +61,19 @@ static inline int experts_start(experts_model *m, het_desc *desc) {
     return fail(BAD_INPUT, "--experts: %s", error.text);
 }
 
-/* What config.json says of them, to be freed; NULL: the model has none, or there is no memory. */
+/* What config.json says of them, to be `base` of what is saved, and freed; NULL: the model has none, or there is no memory. Qwen3-MoE's keys, and its
+   model_type where transformers computes the same. */
 static inline char *experts_json(const experts_model *m, const het_model_desc *model, size_t *length) {
-    char *text = m->settings.experts > 0 ? (char *)malloc(1024) : NULL;
-    if (text == NULL || het_experts_to_json(model, &m->settings, text, 1024, length) == HET_OK) return text;
-    free(text);
-    return NULL;
+    const het_experts *e = &m->settings;
+    const int theirs = e->route != HET_ROUTE_HASH && !(e->capacity > 0);
+    char *text = e->experts > 0 ? (char *)malloc(1024) : NULL;
+    if (text == NULL) return NULL;
+    *length = (size_t)snprintf(text, 1024, "{\"model_type\": \"%sqwen3_moe\", \"num_experts\": %lld, \"num_experts_per_tok\": %lld, "
+                               "\"moe_intermediate_size\": %lld, \"norm_topk_prob\": %s, \"router_aux_loss_coef\": %.9g, \"decoder_sparse_step\": 1, "
+                               "\"mlp_only_layers\": [], \"bos_token_id\": null, \"eos_token_id\": null}", theirs ? "" : "hetrain_",
+                               (long long)e->experts, (long long)e->used, (long long)(e->width > 0 ? e->width : model->mlp_width),
+                               e->used > 1 ? "true" : "false", (double)e->auxiliary);
+    return text;
 }
 
 #endif

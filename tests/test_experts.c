@@ -824,11 +824,10 @@ static void files_have_a_tensor_an_expert(void **state)
 {
     het_folder folder = { shelf_open, shelf_close, shelf_create, shelf_finish, NULL };
     support_buffer saved;
-    char base[600];
+    static const char base[] = "{\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"moe_intermediate_size\": 40}";
     het_save_desc desc;
     het_writer writer;
     het_reader reader;
-    size_t length = 0;
     int64_t i, p, seen = 0;
     shelf s;
     moe_run m;
@@ -838,9 +837,8 @@ static void files_have_a_tensor_an_expert(void **state)
     a = support_create(&m.run.desc);
     (void)support_step(a, &m.run.data, 0, "012|345");
     memset(&desc, 0, sizeof desc);
-    EXPECT_OK(het_experts_to_json(&m.run.desc.model, &m.experts, base, sizeof base, &length));
     desc.base = base;
-    desc.base_length = length;
+    desc.base_length = strlen(base);
     memset(&s, 0, sizeof s);
     support_buffer_start(&s.config);
     support_buffer_start(&s.weights);
@@ -888,10 +886,6 @@ static void files_have_a_tensor_an_expert(void **state)
     (void)support_step(b, &m.run.data, 1, "012|345");
     assert_true(support_hash(a) == support_hash(b));
     support_same_state(a, b, 0, "read back");
-    assert_int_equal(het_experts_to_json(&m.run.desc.model, &m.experts, base, length, &length), HET_ERR_LIMIT);
-    m.experts.capacity = 1;
-    EXPECT_OK(het_experts_to_json(&m.run.desc.model, &m.experts, base, sizeof base, &length));
-    assert_non_null(strstr(base, "\"hetrain_qwen3_moe\""));
     het_destroy(a);
     het_destroy(b);
     support_buffer_end(&s.config);

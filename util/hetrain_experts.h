@@ -36,7 +36,7 @@
    Routes are loops on the host: devices without host_memory are refused.
 
    FUNCTIONS
-       >>experts_api     het_unit_experts het_experts_units het_experts_to_json
+       >>experts_api     het_unit_experts het_experts_units
 
    CONTENTS   (tags to search for)
    public API:
@@ -86,20 +86,15 @@ typedef struct het_experts {
 
 /* The unit kind. It takes the streams of an MLP; its parameters are norm, router [E][D], gate and up
    [E F][D], down [E D][F], one expert below the other, named as in Qwen3-MoE: "L.mlp.gate",
-   "L.mlp.experts.0-7.gate_proj", which hetrain_files.h writes as a tensor an expert. Muon takes a
-   stack as one matrix. Threads: any. */
+   "L.mlp.experts.0-7.gate_proj", which hetrain_files.h writes as a tensor an expert; transformers
+   computes the same (family qwen3, top-k, no capacity). Muon takes a stack as one matrix.
+   Threads: any. */
 HETRAIN_API const het_unit_iface *het_unit_experts(void);
 /* Sets desc->units to the chain embed, (attention, experts) x L, head, written to units[0 ..
    capacity), of desc->model; het_create copies them. desc->layout.devices are looked at.
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_experts_units(het_desc *desc, const het_experts *experts,
                                                             het_unit *units, int64_t capacity, het_error *error);
-/* What config.json says of them, to be `base` of het_save_desc or het_checkpoint_desc: Qwen3-MoE's
-   keys, and its model_type where transformers computes the same (family qwen3, top-k, no capacity),
-   else one that it refuses. *length: the bytes needed (without the final 0), also when capacity is
-   too small (HET_ERR_LIMIT). Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_experts_to_json(const het_model_desc *model, const het_experts *experts,
-                                                              char *text, size_t capacity, size_t *length);
 #ifdef __cplusplus
 }
 #endif
@@ -437,35 +432,27 @@ static void heti_x_count(const heti_x_call *w, int64_t begin, int64_t end, int64
     for (i = begin; i < end; i++) count[heti_x_expert(w->chosen[i])]++;
 }
 
-/* Rows [begin, end) of the slice that are granule g. */
-static void heti_x_granule(const heti_x_call *w, int64_t g, int64_t *begin, int64_t *end) {
-    *begin = w->c->view->host_granule_start[g] - w->c->view->row_begin;
-    *end = w->c->view->host_granule_start[g + 1] - w->c->view->row_begin;
-}
-
 /* Experts and gates of the rank's own rows, from logits in P. */
-static void heti_x_route(heti_x_call *w) {
+static void heti_x_route(const heti_x_call *w) {
     const heti_x *x = &w->x;
+    const het_view *v = w->c->view;
     const int64_t k = x->s.used;
-    het_experts_counts *counts = x->s.counts;
-    int64_t count[HETRAIN_MAX_EXPERTS], g, r, begin, end;
+    het_experts_counts *counts = w->c->training && !w->c->again && x->s.counts ? x->s.counts + w->c->unit->layer : NULL;
+    int64_t count[HETRAIN_MAX_EXPERTS], g, r;
     int32_t e;
-    for (g = w->c->view->granule_begin; g < w->c->view->granule_end; g++) {
-        heti_x_granule(w, g, &begin, &end);
+    for (g = v->granule_begin; g < v->granule_end; g++) {
+        const int64_t begin = v->host_granule_start[g] - v->row_begin, end = v->host_granule_start[g + 1] - v->row_begin;
+        const int64_t places = x->s.capacity > 0 ? heti_x_places(x, end - begin) : end - begin;
         for (r = begin; r < end; r++) heti_x_choose(w, r);
         heti_x_count(w, begin * k, end * k, count);
-        for (e = 0; e < x->s.experts && x->s.capacity > 0; e++) {
-            const int64_t places = heti_x_places(x, end - begin);
-            if (count[e] > places) heti_x_drop(w, begin * k, end * k, e, places);
+        if (counts != NULL) HETI_X_ADD(&counts->rows, end - begin);
+        for (e = 0; e < x->s.experts; e++) {
+            if (counts != NULL) HETI_X_ADD(&counts->chosen[e], count[e]);
+            if (count[e] <= places) continue;
+            heti_x_drop(w, begin * k, end * k, e, places);
+            if (counts != NULL) HETI_X_ADD(&counts->dropped, count[e] - places);
         }
     }
-    if (counts == NULL || !w->c->training || w->c->again) return;
-    counts += w->c->unit->layer;
-    heti_x_count(w, 0, w->c->rows * k, count);
-    for (e = 0; e < x->s.experts; e++) HETI_X_ADD(&counts->chosen[e], count[e]);
-    for (r = end = 0; r < w->c->rows * k; r++) end += w->chosen[r] < 0;
-    HETI_X_ADD(&counts->rows, w->c->rows);
-    HETI_X_ADD(&counts->dropped, end);
 }
 
 /* Places by expert, of one by row. */
@@ -494,8 +481,8 @@ static void heti_x_pick(const heti_x_call *w, const float *gates, const float *r
     int64_t i, j;
     for (i = 0; i < w->c->rows * k; i++) {
         const float gate = gates != NULL ? gates[i] : 1.0f, *from = rows + i / k * d;
-        float *to = places + w->place[i] * d;
-        for (j = 0; w->place[i] >= 0 && j < d; j++) to[j] = gate * from[j];
+        if (w->place[i] < 0) continue;
+        for (j = 0; j < d; j++) places[w->place[i] * d + j] = gate * from[j];
     }
 }
 
@@ -510,8 +497,9 @@ static void heti_x_mix(const heti_x_call *w, const float *gates, const float *pl
             n = d - at < 64 ? d - at : 64;
             for (i = r * k; i < (r + 1) * k; i++) {
                 const double gate = gates != NULL ? HETI_T_CAST(double, gates[i]) : 1;
-                const float *from = places + w->place[i] * d + at;
-                for (j = 0; w->place[i] >= 0 && j < n; j++) sum[j] += gate * HETI_T_CAST(double, from[j]);
+                const int64_t from = w->place[i] * d + at;
+                if (w->place[i] < 0) continue;
+                for (j = 0; j < n; j++) sum[j] += gate * HETI_T_CAST(double, places[from + j]);
             }
             for (j = 0; j < n && last != NULL; j++) sum[j] += HETI_T_CAST(double, last[r * d + at + j]);
             for (j = 0; j < n; j++) rows[r * d + at + j] = HETI_T_CAST(float, sum[j]);
@@ -555,10 +543,11 @@ static void heti_x_logit_row(const heti_x_call *w, int64_t r, const float *dy, c
 static void heti_x_logits(const heti_x_call *w, const float *dy) {
     const heti_x *x = &w->x;
     const double scale = HETI_T_CAST(double, x->s.auxiliary) * HETI_T_CAST(double, w->c->scalars->inverse_weight);
-    int64_t count[HETRAIN_MAX_EXPERTS], g, r, e, begin, end;
+    const het_view *v = w->c->view;
+    int64_t count[HETRAIN_MAX_EXPERTS], g, r, e;
     double balance[HETRAIN_MAX_EXPERTS];
-    for (g = w->c->view->granule_begin; g < w->c->view->granule_end; g++) {
-        heti_x_granule(w, g, &begin, &end);
+    for (g = v->granule_begin; g < v->granule_end; g++) {
+        const int64_t begin = v->host_granule_start[g] - v->row_begin, end = v->host_granule_start[g + 1] - v->row_begin;
         heti_x_count(w, begin * x->s.used, end * x->s.used, count);
         for (e = 0; e < x->s.experts; e++)
             balance[e] = scale * (HETI_T_CAST(double, count[e] * x->s.experts) /
@@ -632,45 +621,37 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
 
 /* ---- describing ---- */
 
-/* A matrix like one of the MLP, which says how it starts; `end` is its name behind the MLP's. */
-static het_result heti_x_matrix(het_unit_info *info, const het_parameter_desc *like, const char *end, int64_t rows,
-                                int64_t columns) {
-    het_parameter_desc *to = &info->parameter[info->parameters++];
-    const char *mlp = strstr(like->name, ".mlp.");
-    heti_t_text t;
-    *to = *like;
-    if (mlp == NULL) return HET_ERR_UNSUPPORTED;
-    to->name[mlp + 5 - like->name] = 0;
-    t = heti_t_text_behind(to->name, sizeof to->name);
-    heti_t_put(&t, end);
-    to->rows = rows;
-    to->columns = columns;
-    return t.length < sizeof to->name ? HET_OK : HET_ERR_LIMIT;
-}
-
-/* Norm, router, gate, up, down. */
+/* Norm, router, gate, up, down: the model's MLP says how they start and what stands before "mlp.". */
 static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_unit_info *info) {
-    static const char *const heti_x_names[3] = { "gate_proj", "up_proj", "down_proj" };
-    const int norms = x->bias < 0 ? 1 : 2;
+    static const char *const heti_x_names[4] = { "gate", "gate_proj", "up_proj", "down_proj" };
+    const int64_t count = x->s.experts, rows[4] = { count, count * x->f, count * x->f, count * x->d };
+    const int at[4] = { x->router, x->gate, x->up, x->down }, norms = x->bias < 0 ? 1 : 2;
     het_program program;
     het_unit_info mlp = *info;
     const het_parameter_desc *first = &mlp.parameter[norms], *last = first;
-    char name[64];
+    char *end;
     int i;
     mlp.program = &program;
     mlp.device = NULL;
     mlp.team = NULL;
     HETI_T_TRY(het_unit_mlp()->describe(unit, &mlp));
-    for (i = 0; i < norms; i++) info->parameter[info->parameters++] = mlp.parameter[i];
+    for (i = 0; i < norms; i++) info->parameter[i] = mlp.parameter[i];
     for (i = norms; i < mlp.parameters; i++)
         if (mlp.parameter[i].columns > 1 && !mlp.parameter[i].adapter) last = &mlp.parameter[i];
-    if (x->router >= 0) HETI_T_TRY(heti_x_matrix(info, first, "gate.weight", x->s.experts, x->d));
-    for (i = !x->gated; i < 3; i++) {
-        heti_t_text t = heti_t_text_in(name, sizeof name);
-        heti_t_format(&t, "experts.0-%d.%s.weight", x->s.experts - 1, heti_x_names[i]);
-        HETI_T_TRY(heti_x_matrix(info, i == 2 ? last : first, name, x->s.experts * (i == 2 ? x->d : x->f),
-                                 i == 2 ? x->f : x->d));
+    for (i = 0; i < 4; i++) {
+        het_parameter_desc *to = &info->parameter[at[i] < 0 ? 0 : at[i]];
+        heti_t_text t;
+        if (at[i] < 0) continue;
+        *to = i == 3 ? *last : *first;
+        if ((end = strstr(to->name, ".mlp.")) == NULL) return HET_ERR_UNSUPPORTED;
+        end[5] = 0;
+        t = heti_t_text_behind(to->name, sizeof to->name);
+        if (i > 0) heti_t_format(&t, "experts.0-%d.", count - 1);
+        heti_t_format(&t, "%s.weight", heti_x_names[i]);
+        to->rows = rows[i];
+        to->columns = i == 3 ? x->f : x->d;
     }
+    info->parameters = x->down + 1;
     return HET_OK;
 }
 
@@ -687,26 +668,16 @@ static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
     info->tensors = HETI_X_TENSORS;
 }
 
-/* The largest workspace of the unit's ops: all rows with one expert. */
-static het_result heti_x_workspace(const heti_x_call *w) {
+static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     static const het_op_kind heti_x_kinds[3][2] = { { HET_OP_LINEAR_FORWARD, HET_OP_NORM_FORWARD },
         { HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_INPUT },
         { HET_OP_LINEAR_BACKWARD_WEIGHT, HET_OP_NORM_BACKWARD_WEIGHT } };
-    int i, which;
-    for (i = 0; i < 3; i++) {
-        for (which = w->x.router < 0 ? HETI_X_UP : HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
-            HETI_T_TRY(heti_x_product(w, heti_x_kinds[i][0], which, 0, w->c->view));
-        HETI_T_TRY(heti_x_norm(w, heti_x_kinds[i][1]));
-    }
-    return HET_OK;
-}
-
-static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     heti_x_call w;
     het_unit_call c;
     het_view view;
     int64_t begin[2] = { 0, info->max_tokens };
     size_t most = 0;
+    int i, which;
     memset(&w, 0, sizeof w);
     memset(&c, 0, sizeof c);
     memset(&view, 0, sizeof view);
@@ -730,9 +701,13 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     w.c = &c;
     w.t = c.tensor;
     info->workspace = heti_x_cut(&w, info->max_tokens, NULL);
-    w.begin = begin;
+    w.begin = begin; /* the largest workspace of ops: all rows with one expert */
     w.most = &most;
-    HETI_T_TRY(heti_x_workspace(&w));
+    for (i = 0; i < 3; i++) {
+        for (which = w.x.router < 0 ? HETI_X_UP : HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
+            HETI_T_TRY(heti_x_product(&w, heti_x_kinds[i][0], which, 0, &view));
+        HETI_T_TRY(heti_x_norm(&w, heti_x_kinds[i][1]));
+    }
     info->workspace += most;
     return HET_OK;
 }
@@ -767,24 +742,6 @@ HETRAIN_API het_result het_experts_units(het_desc *desc, const het_experts *expe
     desc->units = units;
     desc->unit_count = count;
     return HET_OK;
-}
-
-HETRAIN_API het_result het_experts_to_json(const het_model_desc *model, const het_experts *experts, char *text,
-                                           size_t capacity, size_t *length) {
-    het_model_desc m;
-    heti_t_text t = heti_t_text_in(text, capacity);
-    heti_x x;
-    if (model == NULL || length == NULL || (text == NULL && capacity > 0)) return HET_ERR_INVALID;
-    m = *model;
-    HETI_T_TRY(het_model_complete(&m, NULL));
-    HETI_T_TRY(heti_x_settle(experts, &m, &x, NULL));
-    heti_t_format(&t, "{\"model_type\": \"%sqwen3_moe\", \"num_experts\": %d, \"num_experts_per_tok\": %d, "
-                  "\"moe_intermediate_size\": %d, \"norm_topk_prob\": %s, \"router_aux_loss_coef\": %g, "
-                  "\"decoder_sparse_step\": 1, \"mlp_only_layers\": [], \"bos_token_id\": null, \"eos_token_id\": null}",
-                  x.router >= 0 && !(x.s.capacity > 0) ? "" : "hetrain_", x.s.experts, x.s.used, x.f,
-                  x.s.renormalize == HET_YES ? "true" : "false", HETI_T_CAST(double, x.s.auxiliary));
-    *length = t.length;
-    return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
 }
 
 #ifdef __cplusplus
