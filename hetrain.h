@@ -53,8 +53,8 @@ int main(int argc, char **argv) {
    WHAT IT DOES NOT DO
    Devices are CPUs, and whatever a device table of one's own drives. No tokenizer (hetrain_files.h
    has one): text is trained as bytes, other vocabularies come as token files. No attention other
-   than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can
-   add them, >>unit_api).
+   than causal or bidirectional softmax attention; no encoder-decoder (a unit table can add it,
+   >>unit_api, as hetrain_experts.h adds experts).
    No tensor parallelism: teams divide rows and attention's heads, and a rank has the weights of a
    unit whole while it works on it. The ranks stay as they are for the life of a context, and one
    that fails ends it: the state file is what survives. No fp16, no quantised weights, no optimizers

@@ -1,6 +1,6 @@
-/* hetrain_experts.h 0.2.0: experts. A unit kind in place of a layer's MLP: a token goes through k of
-   E MLPs, chosen by a router (arXiv 1701.06538; switch: k = 1, 2101.03961; by hash, 2106.04426). A
-   companion of hetrain.h that uses only its public API.
+/* hetrain_experts.h 0.2.0: experts. A unit kind in place of a layer's MLP: a token goes through k
+   of E MLPs, chosen by a router (arXiv 1701.06538; switch: k = 1, 2101.03961; by hash, 2106.04426).
+   A companion of hetrain.h that uses only its public API.
 
    USE
        #define HETRAIN_EXPERTS_IMPLEMENTATION      in one source file
@@ -13,27 +13,28 @@
    (examples/experts.c; build/train --experts 8,2.)
 
    A LAYER   x [n][D], l [n][E], matrices of expert e with index e
-       h = norm(x);  l = h R^T;  p = softmax(l);  the k largest l of a token are its experts, of equal
+       h = norm(x);  l = h R^T;  p = softmax(l);  a token's experts are the k largest l, of equal
        ones the lower;  g_e = p_e / sum of the chosen p, or p_e (`renormalize`); by hash, without
        router: experts drawn from token and layer, g_e = 1 / k
        o_e = (silu(h Wgate_e^T) (h Wup_e^T)) Wdown_e^T, or gelu(h Wup_e^T) Wdown_e^T; no biases
        y = x + dropout(sum over its experts, ascending, of g_e o_e)
    CAPACITY   Of a granule's tokens (CONCEPTS in hetrain.h) an expert takes C = ceil(capacity k rows
-   / E): the first ones, or those with the largest gates, of equal ones the first. A choice without a
-   place is dropped: the token's other gates stay. Generating, a granule is the tokens of a call.
-   BALANCE   a = auxiliary E sum_e f_e p_e of a granule: f_e the share that e got of its k rows choices,
-   dropped ones too, p_e the mean of p over its rows. Gradients are those of loss + sum over granules
-   of a rows / (the step's sum of target weights), f_e constant; the loss reported is without it.
-   DETERMINISM   A route depends on its granule alone. A gradient has a term a granule: of expert e a
-   chain over the granule's tokens that went to e, ascending. dh is the sum of its experts', ascending,
-   and the router's. So layouts do not show. In bf16 the router's product stays f32.
+   / E): the first ones, or those with the largest gates, of equal ones the first. A choice without
+   a place is dropped: the token's other gates stay. Generating, a granule is a call's tokens.
+   BALANCE   a = auxiliary E sum_e f_e p_e of a granule: f_e the share that e got of its k rows
+   choices, dropped ones too, p_e the mean of p over its rows. Gradients are those of loss + sum over
+   granules of a rows / (the step's sum of target weights), f_e constant; the loss reported is
+   without it.
+   DETERMINISM   A route depends on its granule alone. A gradient has a term a granule: of expert e
+   a chain over the granule's tokens that went to e, ascending. dh is the sum of its experts',
+   ascending, and the router's. So layouts do not show. In bf16 the router's product stays f32.
 
    OPTIONS   (macros, defined before the include)
        HETRAIN_EXPERTS_IMPLEMENTATION    one file of the program has the code
        HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
    MEMORY, ERRORS, THREADS
-   Nothing is allocated. Activations are those of an MLP k times as wide and 2 k D + E floats a token.
-   Routes are loops on the host: devices without host_memory are refused.
+   Nothing is allocated. Activations are those of an MLP k times as wide and 2 k D + E floats a
+   token. Routes are loops on the host: devices without host_memory are refused.
 
    FUNCTIONS
        >>experts_api     het_unit_experts het_experts_units
@@ -56,7 +57,7 @@
 extern "C" {
 #endif
 
-/* ---- >>experts_api ------------------------------------------------------------------------------ */
+/* ---- >>experts_api --------------------------------------------------------------------------- */
 #define HETRAIN_MAX_EXPERTS 512
 #define HETRAIN_MAX_EXPERTS_USED 16
 
@@ -84,8 +85,8 @@ typedef struct het_experts {
     uint32_t end_canary;              /* must be 0 */
 } het_experts;
 
-/* The unit kind. It takes the streams of an MLP; its parameters are norm, router [E][D], gate and up
-   [E F][D], down [E D][F], one expert below the other, named as in Qwen3-MoE: "L.mlp.gate",
+/* The unit kind. It takes the streams of an MLP; its parameters are norm, router [E][D], gate and
+   up [E F][D], down [E D][F], one expert below the other, named as in Qwen3-MoE: "L.mlp.gate",
    "L.mlp.experts.0-7.gate_proj", which hetrain_files.h writes as a tensor an expert; transformers
    computes the same (family qwen3, top-k, no capacity). Muon takes a stack as one matrix.
    Threads: any. */
@@ -122,8 +123,8 @@ extern "C" {
 #define HETI_X_ADD(p, value) ((void)(*(p) += (value)))
 #endif
 
-/* Tensors of the unit. H: h, or sums of rows. A: what the activation is of, gate or up; B: up, where
-   there is a gate. */
+/* Tensors of the unit. H: h, or sums of rows. A: what the activation is of, gate or up; B: up,
+   where there is a gate. */
 enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_PICKED, HETI_X_A, HETI_X_B,
        HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS };
 /* Its products. */
@@ -239,7 +240,7 @@ static het_result heti_x_dropout(const heti_x_call *w, int forward) {
     return heti_x_run(w, forward ? HET_OP_DROPOUT_FORWARD : HET_OP_DROPOUT_BACKWARD, &a, sizeof a);
 }
 
-/* Rows [first, first + out) of parameter p as the next part of a product; dw: room for its gradient. */
+/* Rows [first, first + out) of parameter p as a product's next part; dw: room for its gradient. */
 static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t first, int64_t out, float *y,
                         const float *dy, het_gradient *dw) {
     const int64_t offset = first * a->in;
@@ -252,8 +253,8 @@ static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t
     a->part[a->parts++] = part;
 }
 
-/* ROUTER: from H to P, all rows. UP: expert e's gate and up, from PICKED to A and B. DOWN: from U to
-   OUT. Gradients: DL, DA and DB, DOUT. */
+/* ROUTER: from H to P, all rows. UP: expert e's gate and up, from PICKED to A and B. DOWN: from U
+   to OUT. Gradients: DL, DA and DB, DOUT. */
 static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int which, int64_t e, const het_view *view) {
     const int64_t d = w->x.d, f = w->x.f, at = which == HETI_X_ROUTER ? 0 : w->begin[e];
     const int b = w->x.gated ? HETI_X_B : HETI_X_A, db = w->x.gated ? HETI_X_DB : HETI_X_DA;
@@ -436,12 +437,13 @@ static void heti_x_count(const heti_x_call *w, int64_t begin, int64_t end, int64
 static void heti_x_route(const heti_x_call *w) {
     const heti_x *x = &w->x;
     const het_view *v = w->c->view;
+    const int64_t *start = v->host_granule_start;
     const int64_t k = x->s.used;
     het_experts_counts *counts = w->c->training && !w->c->again && x->s.counts ? x->s.counts + w->c->unit->layer : NULL;
     int64_t count[HETRAIN_MAX_EXPERTS], g, r;
     int32_t e;
     for (g = v->granule_begin; g < v->granule_end; g++) {
-        const int64_t begin = v->host_granule_start[g] - v->row_begin, end = v->host_granule_start[g + 1] - v->row_begin;
+        const int64_t begin = start[g] - v->row_begin, end = start[g + 1] - v->row_begin;
         const int64_t places = x->s.capacity > 0 ? heti_x_places(x, end - begin) : end - begin;
         for (r = begin; r < end; r++) heti_x_choose(w, r);
         heti_x_count(w, begin * k, end * k, count);
@@ -517,8 +519,8 @@ static double heti_x_dot(const float *a, const float *b, int64_t count) {
     return lane[0];
 }
 
-/* dl of a row: dp_e = balance[e], and for its experts with dg = dy . o (0 where dropped) also dg_e, or
-   (dg_e - sum of dg g) / sum of the chosen p; dl_e = p_e (dp_e - sum of dp p). */
+/* dl of a row: dp_e = balance[e], and for its experts with dg = dy . o (0 where dropped) also dg_e,
+   or (dg_e - sum of dg g) / sum of the chosen p; dl_e = p_e (dp_e - sum of dp p). */
 static void heti_x_logit_row(const heti_x_call *w, int64_t r, const float *dy, const double *balance, float *dl) {
     const heti_x *x = &w->x;
     const int64_t k = x->s.used;
@@ -544,10 +546,11 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
     const heti_x *x = &w->x;
     const double scale = HETI_T_CAST(double, x->s.auxiliary) * HETI_T_CAST(double, w->c->scalars->inverse_weight);
     const het_view *v = w->c->view;
+    const int64_t *start = v->host_granule_start;
     int64_t count[HETRAIN_MAX_EXPERTS], g, r, e;
     double balance[HETRAIN_MAX_EXPERTS];
     for (g = v->granule_begin; g < v->granule_end; g++) {
-        const int64_t begin = v->host_granule_start[g] - v->row_begin, end = v->host_granule_start[g + 1] - v->row_begin;
+        const int64_t begin = start[g] - v->row_begin, end = start[g + 1] - v->row_begin;
         heti_x_count(w, begin * x->s.used, end * x->s.used, count);
         for (e = 0; e < x->s.experts; e++)
             balance[e] = scale * (HETI_T_CAST(double, count[e] * x->s.experts) /
@@ -621,7 +624,7 @@ static het_result heti_x_backward_weight(const het_unit_call *c) {
 
 /* ---- describing ---- */
 
-/* Norm, router, gate, up, down: the model's MLP says how they start and what stands before "mlp.". */
+/* Norm, router, gate, up, down: the MLP says how they start and what stands before "mlp.". */
 static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_unit_info *info) {
     static const char *const heti_x_names[4] = { "gate", "gate_proj", "up_proj", "down_proj" };
     const int64_t count = x->s.experts, rows[4] = { count, count * x->f, count * x->f, count * x->d };

@@ -10,6 +10,7 @@ util/hetrain_search.h heti_s_
 util/hetrain_tokenizer.h heti_k_
 util/hetrain_files.h heti_f_ hetrain_tokenizer.h
 util/hetrain_outer.h heti_o_
+util/hetrain_experts.h heti_x_
 '
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/tools/tap.sh"
