@@ -659,6 +659,9 @@ static void layouts_do_not_show(void **state)
         support_train_same(&base, &m.run, SUPPORT_APART, "3 threads, apart");
         m.run.device[0].threads = 0;
         support_train_same(&base, &m.run, SUPPORT_TOGETHER, "together");
+        m.run.desc.limits.max_micro_batches = 1; /* gradients of matrices are final */
+        support_train_same(&base, &m.run, SUPPORT_TOGETHER, "one micro-batch");
+        m.run.desc.limits.max_micro_batches = m.run.data.blocks;
         m.run.desc.layout.recompute = HET_YES;
         support_train_same(&base, &m.run, "201|543", "recomputed");
         m.run.desc.layout.recompute = HET_DEFAULT;
