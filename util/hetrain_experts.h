@@ -316,17 +316,19 @@ static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int wh
 
 /* ---- routing ---- */
 
-/* exp(x), x <= 0: 2^n (1 + r + ... + r^13 / 13!), |r| <= ln 2 / 2, by operations that round alike
+/* exp(x), x <= 0: 2^-n (1 + r + ... + r^13 / 13!), |r| <= ln 2 / 2, by operations that round alike
    everywhere. */
 static double heti_x_exp(double x) {
-    static const double heti_x_ln2[2] = { 6.93147180369123816490e-01, 1.90821492927058770002e-10 };
-    const double n = floor(fma(x, 1.44269504088896338700, 0.5));
-    const double r = fma(-n, heti_x_ln2[1], fma(-n, heti_x_ln2[0], x));
-    double y = 1;
+    const int64_t n = x > -700 ? HETI_T_CAST(int64_t, fma(-x, 1.44269504088896338700, 0.5)) : 0;
+    const double m = HETI_T_CAST(double, n);
+    const double r = fma(m, 1.90821492927058770002e-10, fma(m, 6.93147180369123816490e-01, x));
+    const uint64_t bits = HETI_T_CAST(uint64_t, 1023 - n) << 52;
+    double y = 1, scale;
     int i;
     if (!(x > -700)) return x <= -700 ? 0 : x;
     for (i = 13; i > 0; i--) y = fma(y, r / i, 1);
-    return ldexp(y, HETI_T_CAST(int, n));
+    memcpy(&scale, &bits, sizeof scale);
+    return y * scale;
 }
 
 /* p = softmax(l), in place. The sum is in double, ascending. */
@@ -396,11 +398,12 @@ static void heti_x_choose(const heti_x_call *w, int64_t r) {
         w->gates[r * k + i] = HETI_T_CAST(float, HETI_T_CAST(double, p[chosen[i]]) / heti_x_divisor(x, p, chosen));
 }
 
-/* ceil(capacity k rows / E), without what the capacity's rounding to a float adds. */
+/* ceil(capacity k rows / E), without what the capacity's rounding to a float adds; at most rows. */
 static int64_t heti_x_places(const heti_x *x, int64_t rows) {
     const double all = HETI_T_CAST(double, x->s.capacity) * (1 - 1e-6) * HETI_T_CAST(double, x->s.used * rows);
-    const double places = ceil(all / HETI_T_CAST(double, x->s.experts));
-    return places < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, places) : rows;
+    const double share = all / HETI_T_CAST(double, x->s.experts);
+    const int64_t whole = share < HETI_T_CAST(double, rows) ? HETI_T_CAST(int64_t, share) : rows;
+    return HETI_T_CAST(double, whole) < share && whole < rows ? whole + 1 : whole;
 }
 
 /* What decides which of expert e's choices find a place, larger ones first, then the first ones:
