@@ -897,6 +897,95 @@ static void files_have_a_tensor_an_expert(void **state)
     support_run_end(&m.run);
 }
 
+/* ---- transformers ---- */
+
+/* Loss and norms of gradients against those of transformers' Qwen3-MoE in float64, read from the same files by tests/oracle/experts.py (torch
+   2.15.0, transformers 5). HETRAIN_EXPERTS_FOLDER names a directory that gets the files. */
+static void transformers_agrees(void **state)
+{
+    static const struct { const char *name; double norm; } wanted[] = {
+        { "model.layers.0.mlp.gate.weight", 0.511223841 },
+        { "model.layers.0.mlp.experts.1.gate_proj.weight", 0.210500175 },
+        { "model.layers.0.mlp.experts.1.up_proj.weight", 0.169800002 },
+        { "model.layers.0.mlp.experts.1.down_proj.weight", 0.222423015 },
+        { "model.layers.0.mlp.experts.4.gate_proj.weight", 0.213653028 },
+        { "model.layers.0.mlp.experts.4.up_proj.weight", 0.15152302 },
+        { "model.layers.0.mlp.experts.4.down_proj.weight", 0.165733375 },
+        { "model.layers.1.mlp.gate.weight", 0.318302054 },
+        { "model.layers.1.mlp.experts.1.gate_proj.weight", 0.145775754 },
+        { "model.layers.1.mlp.experts.1.up_proj.weight", 0.180959445 },
+        { "model.layers.1.mlp.experts.1.down_proj.weight", 0.197125632 },
+        { "model.layers.1.mlp.experts.4.gate_proj.weight", 0.219858139 },
+        { "model.layers.1.mlp.experts.4.up_proj.weight", 0.219053662 },
+        { "model.layers.1.mlp.experts.4.down_proj.weight", 0.177211518 },
+    };
+    static const char base[] = "{\"model_type\": \"qwen3_moe\", \"num_experts\": 6, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24, "
+        "\"norm_topk_prob\": true, \"decoder_sparse_step\": 1, \"mlp_only_layers\": []}";
+    const int64_t start[3] = { 0, 24, 48 };
+    const char *path = getenv("HETRAIN_EXPERTS_FOLDER");
+    int32_t token[48], target[48];
+    const het_batch batch = { 48, 2, token, target, NULL, start, NULL, 0, NULL };
+    het_experts experts;
+    het_unit units[6];
+    het_step_info info;
+    het_error error;
+    het_desc desc;
+    het_ctx *ctx;
+    int64_t i, k, seen = 0;
+    (void)state;
+    for (i = 0; i < 48; i++) {
+        token[i] = (int32_t)((7 * i * i + 3 * i) % 61);
+        target[i] = (int32_t)((5 * i * i + 11 * i + 1) % 61);
+    }
+    memset(&desc, 0, sizeof desc);
+    memset(&experts, 0, sizeof experts);
+    desc.model.family = HET_QWEN3;
+    desc.model.layers = 2;
+    desc.model.width = 40;
+    desc.model.heads = 3;
+    desc.model.kv_heads = 1;
+    desc.model.head_size = 16;
+    desc.model.vocab = 61;
+    desc.model.context = 24;
+    desc.model.mlp_width = 24;
+    desc.model.init_std = 0.2f;
+    desc.limits.max_tokens = 48;
+    desc.limits.max_sequences = 2;
+    experts.experts = 6;
+    EXPECT_ERROR(het_experts_units(&desc, &experts, units, 6, &error), HET_OK, error.text, "");
+    ctx = support_create(&desc);
+    EXPECT_OK(het_gradients(ctx, &batch, 1, &info));
+    near(info.loss, 4.706581055133, 1e-6, "loss", 0);
+    for (k = 0; k < het_tensor_count(ctx); k++) {
+        het_tensor_info tensor;
+        double square = 0;
+        float *gradient;
+        size_t n;
+        EXPECT_OK(het_tensor_get_info(ctx, k, &tensor));
+        gradient = support_floats(tensor.count, 1.0, 1);
+        EXPECT_OK(het_tensor_read(ctx, k, HET_GRADIENT, gradient));
+        for (i = 0; i < tensor.count; i++) square += (double)gradient[i] * (double)gradient[i];
+        for (n = 0; n < sizeof wanted / sizeof wanted[0]; n++) {
+            if (strcmp(wanted[n].name, tensor.name) != 0) continue;
+            near(sqrt(square) / wanted[n].norm, 1, 3e-6, tensor.name, 0);
+            seen++;
+        }
+        free(gradient);
+    }
+    assert_int_equal(seen, sizeof wanted / sizeof wanted[0]);
+    if (path != NULL) {
+        het_folder folder;
+        het_save_desc save;
+        memset(&save, 0, sizeof save);
+        save.base = base;
+        save.base_length = strlen(base);
+        EXPECT_OK(het_folder_open(path, NULL, &folder, &error));
+        EXPECT_ERROR(het_save_folder(ctx, &folder, &save), HET_OK, het_last_error(ctx), "");
+        het_folder_close(&folder);
+    }
+    het_destroy(ctx);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(het_experts change, int64_t capacity, het_result code, const char *words)
@@ -948,7 +1037,7 @@ int main(void)
         cmocka_unit_test(the_unit_is_a_loop_over_tokens), cmocka_unit_test(ties_are_decided), cmocka_unit_test(hashes_spread),
         cmocka_unit_test(gradients_are_slopes), cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(long_sequences_and_bf16),
         cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
-        cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(bad_settings_are_refused),
+        cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(transformers_agrees), cmocka_unit_test(bad_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
