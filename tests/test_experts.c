@@ -698,9 +698,11 @@ static void long_sequences_and_bf16(void **state)
         support_run_ranks(&m.run, 2);
         support_run_plan(&m.run, "pp2", "1f1b", 2);
         support_train_same(&base, &m.run, "012", "pp2, 2 slices");
-        m.run.desc.layout.shard_gradients = HET_YES;
         support_run_plan(&m.run, "dp2", NULL, 1);
+        m.run.desc.layout.shard = HET_SHARD_GRADIENTS;
         support_train_same(&base, &m.run, "01|2", "dp2, gradients sharded");
+        m.run.desc.layout.shard = HET_SHARD_WEIGHTS;
+        support_train_same(&base, &m.run, "01|2", "dp2, weights sharded");
         support_run_end(&m.run);
     }
 }
