@@ -88,7 +88,8 @@ static het_result train(const text *t, int keeps, uint64_t *weights, double *los
     if (result != HET_OK && ctx != NULL) snprintf(error->text, sizeof error->text, "%s", het_last_error(ctx));
     for (step = 0; step <= keeps && ctx != NULL; step++) {
         het_get_memory(ctx, step, &memory);
-        printf("  rank %d: %.1f MB on its device, %.1f MB of these optimizer state\n", step, 1e-6 * (double)memory.device, 1e-6 * (double)memory.optimizer);
+        printf("  rank %d: %.1f MB on its device, %.1f MB of these optimizer state\n", step, 1e-6 * (double)memory.device,
+               1e-6 * (double)memory.optimizer);
     }
     het_destroy(ctx);
     het_plan_free(plan);
@@ -113,7 +114,8 @@ int main(int argc, char **argv) {
     double loss[2] = { 0, 0 };
     het_error error;
     het_result result;
-    if (!read_text(&t, argc > 1 ? argv[1] : __FILE__)) return fprintf(stderr, "%s has fewer than %d bytes\n", argc > 1 ? argv[1] : __FILE__, TOKENS + 1), 1;
+    if (!read_text(&t, argc > 1 ? argv[1] : __FILE__))
+        return fprintf(stderr, "%s has fewer than %d bytes\n", argc > 1 ? argv[1] : __FILE__, TOKENS + 1), 1;
     printf("alone:\n");
     result = train(&t, 0, &whole, &loss[0], &error);
     if (result == HET_OK && limit_memory(120e6)) {
