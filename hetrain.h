@@ -1250,6 +1250,8 @@ typedef struct het_stage {
     int64_t pipeline, rank;           /* a rank that is alone or leads a team */
     int64_t unit_begin, unit_end;     /* [begin, end), not empty */
     int32_t recompute;                /* 1: units keep only their input and recompute the rest in the backward pass */
+    int32_t store;                    /* micro-batches whose activations stay on the device, those of others
+                                         wait on the host (het_schedule_store); 0: all stay */
 } het_stage;
 
 /* The step that a plan was made for. Granules here are what stays together: whole sequences, one at
@@ -1331,13 +1333,14 @@ HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t r
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
-    HET_ACTION_SEND_F = 4, HET_ACTION_RECV_F = 5, /* a stage's output to the next, its input from the one before */
+    HET_ACTION_PUT = 4, HET_ACTION_TAKE = 5, /* what a slice keeps, behind its F or I to the host, and back */
+    HET_ACTION_SEND_F = 6, HET_ACTION_RECV_F = 7, /* a stage's output to the next, its input from the one before */
     /* the gradient of a stage's input to the one before, of its output from the next */
-    HET_ACTION_SEND_B = 6, HET_ACTION_RECV_B = 7,
-    HET_ACTION_REDUCE = 8,   /* starts the reduction of a block's gradient to its owners */
-    HET_ACTION_COMMIT = 9,  /* waits for all reductions, joins maxima and norms of all ranks that have a stage */
-    HET_ACTION_STEP = 10,    /* updates the part of a block that the rank owns */
-    HET_ACTION_GATHER = 11   /* starts the exchange of a block's new weights among its holders */
+    HET_ACTION_SEND_B = 8, HET_ACTION_RECV_B = 9,
+    HET_ACTION_REDUCE = 10,  /* starts the reduction of a block's gradient to its owners */
+    HET_ACTION_COMMIT = 11, /* waits for all reductions, joins maxima and norms of all ranks that have a stage */
+    HET_ACTION_STEP = 12,    /* updates the part of a block that the rank owns */
+    HET_ACTION_GATHER = 13   /* starts the exchange of a block's new weights among its holders */
 } het_action_kind;
 
 typedef struct het_action {
@@ -1353,7 +1356,7 @@ struct het_schedule {
     int64_t *micro_batches;           /* [pipelines] */
     int64_t *start;                   /* [ranks + 1] rank r's actions are [start[r], start[r + 1]) */
     het_action *action;
-    int32_t complete;                 /* 0: compute actions, perhaps SEND and RECV; 1: with SEND,
+    int32_t complete;                 /* 0: compute actions, PUT and TAKE, perhaps SEND and RECV; 1: with SEND,
                                          RECV, REDUCE, VERDICT, STEP, GATHER */
     het_allocator allocator;          /* one block of `size` bytes */
     size_t size;
@@ -1401,10 +1404,18 @@ typedef struct het_rule {
 HETRAIN_API int het_play_ready(const het_play *play, int64_t stage, int32_t kind);
 /* The compute lists of a rule: a simulation in which every rank that is free takes the action that
    the rule chooses, until all are done. F, I and W take 1, B 2; all ends of one moment come before
-   all begins of it. Threads: any. */
+   all begins of it. het_schedule_store adds PUT and TAKE. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_play(const het_plan *plan, const int64_t *counts,
                                                             const het_rule *rule, const het_allocator *allocator,
                                                             het_schedule **schedule, het_error *error);
+/* PUT and TAKE of stages with a `store` into valid compute lists, instead of those that these
+   stages have. In K slices, k = store: an F or I behind which the stage keeps more than k K slices
+   on the device is followed by its PUT, unless the rank's next compute action works on that slice.
+   TAKE stands one compute action before the one that needs it, or, where that would be one slice
+   too many, right before it. So a stage has at most k K + 1 slices on the device at once, and one
+   more in a pair with an F of its own. On error the lists stay. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_store(const het_plan *plan, het_schedule **schedule,
+                                                             het_error *error);
 /* Empty lists with room for so many actions. where: who is named in errors. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions,
                                                            const het_allocator *allocator, const char *where,
@@ -1421,16 +1432,18 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *
                                                                 het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the
    right rank, after what it needs; sends and receives pair up; every holder of a block has its
-   REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; nothing waits
+   REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; a PUT finds its
+   slice on the device and a TAKE on the host, and B, I and W find it on the device; nothing waits
    for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations
-   kept at once in micro-batches of the rank's stages of a pipeline, from F until B or W. The error
-   names rank, position (from 0) and action. Threads: any. */
+   kept on the device at once in micro-batches of the rank's stages of a pipeline, from F until B or
+   W. The error names rank, position (from 0) and action. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks,
                                                              const het_schedule *schedule, double *peak,
                                                              het_error *error);
 /* What a rank's list of actions needs at most at any time. */
 typedef struct het_needs {
-    int64_t slots;                    /* activations of slices, from F until B or W */
+    int64_t slots;                    /* activations of slices on the device, from F until B or W */
+    int64_t places;                   /* on the host, from PUT until TAKE */
     int64_t batch_slots;              /* micro-batches of which a slice is in flight or to come */
     int64_t messages;                 /* received, or handed over, and not yet used; 0 of compute lists */
     int32_t split;                    /* I and W come apart in none of its stages: 0, in some: 1, in all: 2 */
@@ -1561,7 +1574,7 @@ typedef struct het_record {
     double start, end;                /* seconds since the step began. Of REDUCE and GATHER: from
                                          their turn until the last message; of RECV: while it was
                                          waited for; F, B and I begin when that is over */
-    int64_t bytes;                    /* moved by SEND, RECV, REDUCE, GATHER */
+    int64_t bytes;                    /* moved by PUT, TAKE, SEND, RECV, REDUCE, GATHER */
     double exchange;                  /* seconds of it in exchanges with the rank's team */
 } het_record;
 /* What a rank has sent to another since the context was made. */
@@ -1675,11 +1688,21 @@ typedef struct het_emulate {
     int (*test_hang)(void *user, int64_t rank, int64_t step, int64_t position);
 } het_emulate;
 
+/* Where activations wait that are not on the device (PUT, TAKE): a rank's places are numbered from
+   0, `size` bytes from `offset` on are written or read. What is read was written since the place was
+   last read. Both or neither: memory of het_host.allocator. On several ranks' threads at once. */
+typedef struct het_store {
+    het_result (*put)(void *user, int64_t rank, int64_t place, size_t offset, const void *from, size_t size);
+    het_result (*get)(void *user, int64_t rank, int64_t place, size_t offset, void *to, size_t size);
+    void *user;
+} het_store;
+
 /* What the program gives. */
 typedef struct het_host {
     het_allocator allocator;          /* malloc and free */
     het_parallel parallel;            /* own pool */
     het_logger logger;                /* none */
+    het_store store;                  /* of activations: the allocator's memory */
     het_result (*hook)(void *user, const het_hook_info *info);
     het_choice hook_whole;            /* no: each member of a team shows its own rows; yes: the leader
                                          shows those of all, and what the hook changes goes back */
@@ -1728,6 +1751,8 @@ typedef struct het_memory {           /* bytes */
     size_t host;                      /* tables and message buffers on the host; those all ranks
                                          share count for the first */
     size_t communication;             /* of that, message buffers */
+    size_t stored;                    /* activations that wait on the host (het_stage.store): of `host`,
+                                         unless het_host.store takes them */
     size_t weights, gradients, optimizer;
     size_t activations, workspace;    /* activations: also messages between members of a group, and
                                          gradients that take their place */
@@ -5953,6 +5978,9 @@ static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, cons
         if (begin < next)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is held twice, again by stage %d", where,
                              p, begin, number);
+        if (plan->stage[i].store < 0)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: store is %d", where, p, number,
+                             HETI_CAST(int64_t, plan->stage[i].store));
         next = end;
     }
     if (next < plan->units)
@@ -6064,8 +6092,8 @@ HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, h
 /* ---- actions as text ---- */
 
 /* By kind, behind a stage's number. */
-static const char *const heti_action_names[] = { "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE",
-                                                "VERDICT", "STEP", "GATHER" };
+static const char *const heti_action_names[] = { "F", "B", "I", "W", "PUT", "TAKE", "SEND_F", "RECV_F", "SEND_B",
+                                                "RECV_B", "REDUCE", "VERDICT", "STEP", "GATHER" };
 
 typedef struct heti_action_text { char text[80]; } heti_action_text;
 
@@ -6339,6 +6367,10 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
     HETI_TRY(heti_plan_check_shape(plan, m.where, error));
     result = heti_rule_lists(&m, &chosen, schedule);
     heti_arena_end(&m.arena, &chosen);
+    if (result == HET_OK) result = het_schedule_store(plan, schedule, error);
+    if (result == HET_OK) return HET_OK;
+    het_schedule_free(*schedule);
+    *schedule = NULL;
     return result;
 }
 
@@ -6474,9 +6506,10 @@ static int heti_lists_happened(const heti_lists *l, const het_action *a) {
     return (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_I)) != 0;
 }
 
+/* TAKE undoes PUT. */
 static void heti_lists_mark(const heti_lists *l, const het_action *a) {
     uint16_t *seen = &l->seen[heti_lists_entry(l, a)];
-    *seen = HETI_CAST(uint16_t, *seen | 1u << a->kind);
+    *seen = HETI_CAST(uint16_t, a->kind == HET_ACTION_TAKE ? *seen & ~(1u << HET_ACTION_PUT) : *seen | 1u << a->kind);
 }
 
 /* The rank of the stage `by` further along than the action's; -1: there is none. */
@@ -6746,14 +6779,15 @@ enum { HETI_WANTS_SLICE = 0, HETI_WANTS_FORWARD = 1, HETI_WANTS_STAGE = 2, HETI_
 
 /* F needs the slice before, B and I the slice after and their F. Both need what the neighbour stage
    made, on its own rank, or RECV; and on another rank its SEND or, in lists without transfers, what
-   makes it. W and SEND need what they work on. 0: nothing of this sort. */
+   makes it. W, SEND, PUT and TAKE need what they work on. 0: nothing of this sort. */
 static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, het_action *wanted, int64_t *rank) {
     const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
     const int32_t by = backward ? 1 : -1;
     int same;
     if (a->kind != HET_ACTION_F && !backward) {
         if (sort != HETI_WANTS_FORWARD || a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) return 0;
-        *wanted = heti_lists_other(a, a->kind == HET_ACTION_SEND_F ? HET_ACTION_F : HET_ACTION_I, 0);
+        *wanted = heti_lists_other(a, a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_PUT ? HET_ACTION_F
+                                   : a->kind == HET_ACTION_TAKE ? HET_ACTION_PUT : HET_ACTION_I, 0);
         return 1;
     }
     if (sort == HETI_WANTS_SLICE) {
@@ -6788,18 +6822,24 @@ static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t po
     return HET_OK;
 }
 
-/* Once only, and not B beside I or W. */
+/* Once only, and not B beside I or W; B, I and W of what is on the device, PUT of what is needed. */
 static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position) {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
-    const het_action other = heti_lists_other(a, a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B, 0);
+    const het_action other = heti_lists_other(a, a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B, 0),
+                     put = heti_lists_other(a, HET_ACTION_PUT, 0), take = heti_lists_other(a, HET_ACTION_TAKE, 0),
+                     weight = heti_lists_other(a, HET_ACTION_W, 0);
     if (heti_lists_has(l, a)) return heti_lists_fail(l, rank, position, "comes twice");
     if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_lists_has(l, &other))
         return heti_lists_fail_for(l, rank, position, "comes beside", &other);
+    if (a->kind <= HET_ACTION_W && heti_lists_has(l, &put))
+        return heti_lists_fail_for(l, rank, position, "must come after", &take);
+    if (a->kind == HET_ACTION_PUT && (heti_lists_has(l, &other) || heti_lists_has(l, &weight)))
+        return heti_lists_fail(l, rank, position, "its backward has used up what it puts");
     return HET_OK;
 }
 
-/* A rank's compute actions and transfers; the most activations it keeps, in micro-batches. Of a
-   pair both count, and neither may need the other. */
+/* A rank's compute actions and transfers; the most activations it keeps on the device, in
+   micro-batches. Of a pair both count, and neither may need the other. */
 static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slices) {
     const het_schedule *s = l->schedule;
     const int64_t count = s->start[rank + 1] - s->start[rank];
@@ -6818,14 +6858,14 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
             const int64_t g = heti_lists_stage(l, a);
             const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->stage[g].sharing);
             heti_lists_mark(l, a);
-            if (a->kind == HET_ACTION_F) {
+            if (a->kind == HET_ACTION_F || a->kind == HET_ACTION_TAKE) {
                 kept = number++ > 0 ? kept + weight : weight; /* from 0, so that rounding errors do not pile up */
                 *peak = kept > *peak ? kept : *peak;
             }
-            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) {
+            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || a->kind == HET_ACTION_PUT) {
                 kept -= weight;
                 number--;
-                l->stage[g].last = k + 1;
+                if (a->kind != HET_ACTION_PUT) l->stage[g].last = k + 1;
             }
         }
     }
@@ -6904,7 +6944,7 @@ static const het_action *heti_play_head(const heti_lists *l, int64_t rank) {
 static het_action heti_play_partner(const heti_lists *l, const het_action *a, int64_t *rank) {
     const int32_t by = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B ? 1 : -1;
     *rank = heti_lists_rank(l, a, by);
-    return heti_lists_other(a, a->kind ^ 1, by); /* SEND_F 4, RECV_F 5, SEND_B 6, RECV_B 7 */
+    return heti_lists_other(a, a->kind ^ 1, by); /* SEND_F 6, RECV_F 7, SEND_B 8, RECV_B 9 */
 }
 
 static int heti_action_same(const het_action *a, const het_action *b) {
@@ -6985,12 +7025,12 @@ static void heti_play_end(void *user, int64_t rank) {
     l->rank[rank].at += width;
 }
 
-/* Where nothing is recorded compute actions take no time. */
+/* Where nothing is recorded compute actions take no time; PUT and TAKE never do. */
 static int64_t heti_play_begin(void *user, int64_t rank) {
     heti_lists *l = HETI_CAST(heti_lists *, user);
     const het_action *a;
     while ((a = heti_play_head(l, rank)) != NULL) {
-        if (a->kind < HET_ACTION_SEND_F && l->only == 0) {
+        if (a->kind <= HET_ACTION_W && l->only == 0) {
             const int64_t cost = heti_play_compute(l, rank, a);
             if (cost == 0 || l->to != NULL) return cost;
             heti_play_end(l, rank);
@@ -7000,7 +7040,9 @@ static int64_t heti_play_begin(void *user, int64_t rank) {
             heti_play_meet(l, rank, heti_lists_block(l, a));
             return 0;
         }
-        if (a->kind <= HET_ACTION_RECV_B && l->only == 0 && !heti_play_transfer(l, rank, a)) return 0;
+        if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B && l->only == 0 &&
+            !heti_play_transfer(l, rank, a)) return 0;
+        if (a->kind < HET_ACTION_SEND_F && l->only == 0 && l->to != NULL) heti_complete_add(l, rank, *a);
         l->rank[rank].at++;
     }
     return 0;
@@ -7117,7 +7159,7 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *a = &s->action[i];
         const int64_t next = heti_lists_rank(l, a, 1), previous = heti_lists_rank(l, a, -1);
-        if (a->kind != HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
+        if (a->kind < HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
     }
     heti_lists_blocks_of(l, rank);
     for (i = 0; i < l->held_count; i++) count += l->block[l->held[i]].ranks > 1 ? 3 : 2;
@@ -7232,11 +7274,13 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
 }
 
 /* What of a schedule is followed: left, slices of a micro-batch that are in flight or to come,
-   those of a stage from base[stage] on; apart, 1: the stage has an I. */
+   those of a stage from base[stage] on; apart, 1: the stage has an I. Where PUT and TAKE are placed
+   `left` is of each slice, 1: it is on the host, and kept[stage] how many are not. */
 typedef struct heti_followed {
     const het_plan *plan;
     const het_schedule *schedule;
-    int64_t *base, *left;
+    het_schedule *to;
+    int64_t *base, *left, *kept, each;
     uint8_t *apart;
     heti_arena arena;
 } heti_followed;
@@ -7251,7 +7295,7 @@ static int heti_follow_knows(const heti_followed *f, const het_action *a) {
 static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards, het_needs *needs, het_error *error) {
     const het_stage *at = f->plan->stage;
     const int complete = f->schedule->complete;
-    int64_t i, slots = 0, batch_slots = 0, messages = 0;
+    int64_t i, slots = 0, places = 0, batch_slots = 0, messages = 0;
     for (i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
         const het_action *a = &f->schedule->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
@@ -7259,6 +7303,14 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
         if (forwards && !forward && a->kind != HET_ACTION_RECV_F) continue;
         if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
             needs->messages = heti_max(needs->messages, ++messages);
+        if (a->kind == HET_ACTION_PUT) {
+            needs->places = heti_max(needs->places, ++places);
+            slots--;
+        }
+        if (a->kind == HET_ACTION_TAKE) {
+            needs->slots = heti_max(needs->slots, ++slots);
+            places--;
+        }
         if (a->kind > HET_ACTION_W) continue;
         if (!heti_follow_knows(f, a))
             return heti_fail(error, HET_ERR_INVALID,
@@ -7289,14 +7341,129 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
 static void heti_follow_layout(heti_followed *f) {
     int64_t p, s, cells = 0;
     f->base = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
+    f->kept = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
     f->apart = HETI_TAKE(&f->arena, uint8_t, f->plan->stages);
     for (p = 0; p < f->plan->pipelines; p++)
         for (s = f->plan->first_stage[p]; s < f->plan->first_stage[p + 1]; s++) {
             if (f->arena.base) f->base[s] = cells;
-            cells += f->schedule->micro_batches[p];
+            cells += f->schedule->micro_batches[p] * f->each;
         }
     f->left = HETI_TAKE(&f->arena, int64_t, cells);
 }
+
+static het_result heti_follow_start(heti_followed *f, const het_plan *plan, const het_schedule *schedule, int64_t each,
+                                    const het_allocator *allocator, const char *where, het_error *error) {
+    memset(f, 0, sizeof *f);
+    f->plan = plan;
+    f->schedule = schedule;
+    f->each = each;
+    heti_follow_layout(f);
+    HETI_TRY(heti_arena_start(&f->arena, allocator, where, error));
+    heti_follow_layout(f);
+    return HET_OK;
+}
+
+/* ---- PUT and TAKE ---- */
+
+static int64_t heti_store_stage(const heti_followed *f, const het_action *a) {
+    return f->plan->first_stage[a->pipeline] + a->stage;
+}
+
+/* Slices that the action's stage keeps on the device. */
+static int64_t heti_store_most(const heti_followed *f, const het_action *a) {
+    return f->plan->stage[heti_store_stage(f, a)].store * f->each;
+}
+
+/* 1: the action's slice is on the host. */
+static int64_t *heti_store_away(const heti_followed *f, const het_action *a) {
+    return &f->left[f->base[heti_store_stage(f, a)] + a->micro_batch * f->each + a->slice];
+}
+
+/* The first action from `a` on that is not to be replaced. */
+static const het_action *heti_store_skip(const heti_followed *f, const het_action *a, const het_action *end) {
+    while (a < end && (a->kind == HET_ACTION_PUT || a->kind == HET_ACTION_TAKE) && heti_store_most(f, a) > 0) a++;
+    return a;
+}
+
+static void heti_store_add(heti_followed *f, int64_t rank, const het_action *a, int32_t kind) {
+    const int moves = kind == HET_ACTION_PUT || kind == HET_ACTION_TAKE;
+    het_action *to = &f->to->action[f->to->start[rank + 1]++];
+    *to = *a;
+    to->kind = kind;
+    if (moves) to->overlap = 0;
+    if (moves && heti_store_most(f, a) > 0) *heti_store_away(f, a) = kind == HET_ACTION_PUT;
+    f->kept[heti_store_stage(f, a)] += kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
+}
+
+/* TAKE for those of `wanted` that are on the host and find a place while `now` runs; NULL: at once. */
+static void heti_store_take(heti_followed *f, int64_t rank, const het_action *wanted, const het_action *now) {
+    int64_t i, k;
+    for (i = 0; i < 1 + (wanted->overlap != 0); i++) {
+        const int64_t stage = heti_store_stage(f, &wanted[i]);
+        int64_t most = heti_store_most(f, &wanted[i]);
+        if (most == 0 || *heti_store_away(f, &wanted[i]) == 0) continue;
+        for (k = 0; now && k < 1 + (now->overlap != 0); k++)
+            most -= now[k].kind == HET_ACTION_F && heti_store_stage(f, &now[k]) == stage;
+        if (now && f->kept[stage] > most) continue;
+        heti_store_add(f, rank, &wanted[i], HET_ACTION_TAKE);
+    }
+}
+
+/* PUT for what an F or I leaves too much, unless `next`, which may be NULL, works on it. */
+static void heti_store_put(heti_followed *f, int64_t rank, const het_action *a, const het_action *next) {
+    int64_t i;
+    if ((a->kind != HET_ACTION_F && a->kind != HET_ACTION_I) || heti_store_most(f, a) == 0 ||
+        f->kept[heti_store_stage(f, a)] <= heti_store_most(f, a))
+        return;
+    for (i = 0; next && i < 1 + (next->overlap != 0); i++)
+        if (heti_store_stage(f, &next[i]) == heti_store_stage(f, a) && next[i].micro_batch == a->micro_batch &&
+            next[i].slice == a->slice)
+            return;
+    heti_store_add(f, rank, a, HET_ACTION_PUT);
+}
+
+static void heti_store_rank(heti_followed *f, int64_t rank) {
+    const het_action *a = f->schedule->action + f->schedule->start[rank], *next,
+                     *end = f->schedule->action + f->schedule->start[rank + 1];
+    int64_t i, width;
+    f->to->start[rank + 1] = f->to->start[rank];
+    for (a = heti_store_skip(f, a, end); a < end; a = next) {
+        width = 1 + (a->overlap != 0);
+        next = heti_store_skip(f, a + width, end);
+        heti_store_take(f, rank, a, NULL);
+        if (next < end) heti_store_take(f, rank, next, a);
+        for (i = 0; i < width; i++) heti_store_add(f, rank, &a[i], a[i].kind);
+        for (i = 0; i < width; i++) heti_store_put(f, rank, &a[i], next < end ? next : NULL);
+    }
+}
+
+HETRAIN_API het_result het_schedule_store(const het_plan *plan, het_schedule **schedule, het_error *error) {
+    static const char heti_where[] = "het_schedule_store";
+    het_schedule *from = schedule ? *schedule : NULL;
+    heti_followed f;
+    het_result result;
+    int64_t i, stored = 0;
+    HETI_TRY(heti_schedule_arguments(plan, from, from, heti_where, error));
+    for (i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
+    if (stored == 0) return HET_OK;
+    HETI_TRY(het_schedule_check(plan, NULL, from, NULL, error));
+    for (i = 0; i < from->start[from->ranks]; i++)
+        if (from->action[i].kind >= HET_ACTION_SEND_F)
+            return heti_fail(error, HET_ERR_INVALID, "%s: only compute lists get PUT and TAKE", heti_where);
+    result = heti_follow_start(&f, plan, from, plan->slices, &from->allocator, heti_where, error);
+    if (result == HET_OK) /* an F or I and what is put behind it and taken again: three for one */
+        result = het_schedule_new(from->ranks, from->pipelines, 3 * from->start[from->ranks], &from->allocator,
+                                  heti_where, &f.to, error);
+    for (i = 0; result == HET_OK && i < from->ranks; i++) heti_store_rank(&f, i);
+    heti_arena_end(&f.arena, &from->allocator);
+    if (result != HET_OK) return result;
+    HETI_COPY(f.to->micro_batches, from->micro_batches, from->pipelines);
+    *schedule = f.to;
+    het_schedule_free(from);
+    return HET_OK;
+}
+
+/* ---- what lists need ---- */
 
 HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedule *schedule, int64_t first,
                                           int64_t count, int forwards, const het_allocator *allocator, het_needs *needs,
@@ -7312,12 +7479,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule is not of this plan, or it has no ranks %d to %d",
                          heti_where, first, first + count);
     HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
-    memset(&f, 0, sizeof f);
-    f.plan = plan;
-    f.schedule = schedule;
-    heti_follow_layout(&f);
-    HETI_TRY(heti_arena_start(&f.arena, &own, heti_where, error));
-    heti_follow_layout(&f);
+    HETI_TRY(heti_follow_start(&f, plan, schedule, 1, &own, heti_where, error));
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) result = heti_follow(&f, first + i, forwards, &needs[i], error);
     for (s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
@@ -7423,11 +7585,13 @@ typedef struct heti_batch_slot {
     char *memory;                            /* device */
 } heti_batch_slot;
 
-/* A (stage, micro-batch, slice) in flight: streams and kept tensors. */
+/* A (stage, micro-batch, slice) in flight: streams and kept tensors. Also a place on the host. */
 typedef struct heti_slot {
     int64_t stage, micro_batch, slice;       /* stage -1: free */
     heti_batch_slot *batch_slot;
     char *memory;                            /* device */
+    het_event *moved;                        /* the last copy to the host or back is over; NULL: it always is */
+    int64_t moving;                          /* number of that copy, until it has been waited for; 0: none */
 } heti_slot;
 
 /* Ranks whose devices reach each other: the holders of a seat, or the two ends of a lane, on which
@@ -7586,6 +7750,12 @@ typedef struct heti_part {
     het_program *program;                /* [placed_count], where heti_has_programs */
     heti_batch_slot *batch_slot;
     heti_slot *slot;
+    heti_slot *place;                    /* [place_count] on the host, for activations */
+    int64_t place_count, moves;          /* copies to them and back so far */
+    size_t place_bytes;                  /* of each */
+    char *places;                        /* their memory; NULL: het_host.store has it */
+    het_queue *copies;                   /* on which they are made; NULL: the device has no queues */
+    het_event *computed;                 /* what they wait for */
     heti_message *message;               /* incoming */
     heti_message outgoing[2];
     int64_t next_outgoing;
@@ -8990,6 +9160,8 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
                          d->host.allocator.alloc || d->host.allocator.free ? ""
                              : " (there is no default one in this build)");
     HETI_TRY(heti_desc_check_fields(d, e));
+    if (!d->host.store.put != !d->host.store.get)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.host.store needs both put and get");
     HETI_TRY(heti_check_range(e, "device_count", d->layout.device_count, 1, 2048));
     if (d->layout.device_count > 1 && !d->layout.devices)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.layout.device_count is %d and devices is NULL",
@@ -9978,6 +10150,7 @@ static het_result heti_take_schedule(het_ctx *ctx) {
                            ctx->call, compute->pipelines, sum, plan->pipelines, ctx->desc.limits.max_micro_batches);
     if (result == HET_OK && ctx->desc.layout.backward != HET_BACKWARD_FUSED)
         result = heti_split_backward(ctx, &compute);
+    if (result == HET_OK) result = het_schedule_store(plan, &compute, &ctx->error);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
     het_schedule_free(compute);
     return result;
@@ -10323,7 +10496,9 @@ static het_result heti_count_needs(heti_rank *r) {
     heti_find_team(r);
     HETI_TRY(heti_find_exchanges(r));
     heti_find_stages(r);
-    part->slot_count = heti_max(needs.slots, part->stage_count); /* het_infer keeps one of each stage */
+    /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
+    part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
+    part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
     part->message_count = needs.messages;
     part->crossings = heti_count_crossings(r);
@@ -10355,7 +10530,7 @@ static int heti_is_final(const heti_rank *r, int64_t parameter) {
 /* Whether the sum lies where activations were: when a unit's weights have their turn, those of the
    units behind are used up. */
 static int heti_is_late(const heti_rank *r, int64_t parameter) {
-    return heti_is_whole(r, parameter) && r->part->slot_count == 1;
+    return heti_is_whole(r, parameter) && r->part->slot_count == 1 && r->part->place_count == 0;
 }
 
 /* Floats that an element of a parameter's sum takes on this rank, and all of them. */
@@ -10649,6 +10824,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
+    part->place = HETI_TAKE(arena, heti_slot, part->place_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count);
     part->program = HETI_TAKE(arena, het_program, heti_has_programs(r) ? part->placed_count : 0);
     part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
@@ -10706,6 +10882,64 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->communication_bytes = arena->used - mark;
 }
 
+/* A stage's part of a slot. */
+static size_t heti_stage_bytes(const heti_stage *stage) {
+    return stage->unit[stage->unit_end - stage->unit_begin - 1].end;
+}
+
+/* The places on the host: each as large as the largest stage that comes there. */
+static het_result heti_open_places(heti_rank *r) {
+    heti_part *part = r->part;
+    het_ctx *ctx = r->ctx;
+    int64_t i;
+    for (i = 0; i < part->actions && part->place_count > 0; i++)
+        if (part->action[i].kind == HET_ACTION_PUT)
+            part->place_bytes = heti_max_size(part->place_bytes,
+                                              heti_stage_bytes(heti_stage_of(r, &part->action[i])));
+    if (!heti_mul(part->place_bytes, HETI_CAST(size_t, part->place_count), &part->sizes.stored))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: rank %d: %d activations on the host are too much",
+                         ctx->call, r->rank, part->place_count);
+    if (part->sizes.stored == 0 || ctx->desc.host.store.put || ctx->purpose == HETI_TO_ESTIMATE) return HET_OK;
+    part->places = HETI_CAST(char *, heti_alloc(&ctx->allocator, part->sizes.stored));
+    if (!part->places)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: rank %d: no memory for %b of activations on the host",
+                         ctx->call, r->rank, HETI_CAST(uint64_t, part->sizes.stored));
+    for (i = 0; i < part->place_count; i++)
+        part->place[i].memory = part->places + HETI_CAST(size_t, i) * part->place_bytes;
+    return HET_OK;
+}
+
+/* The queue on which activations go to the host and back beside what is computed, and its events. */
+static het_result heti_open_copies(heti_rank *r) {
+    heti_part *part = r->part;
+    const het_queue_iface *queues = r->device.iface->queues;
+    const size_t live = r->ctx->counter.live;
+    het_result result;
+    int64_t i;
+    if (part->place_count == 0 || !queues) return HET_OK;
+    result = queues->create(r->device.self, &part->copies);
+    if (result == HET_OK) result = queues->event_create(r->device.self, &part->computed);
+    for (i = 0; result == HET_OK && i < part->slot_count; i++)
+        result = queues->event_create(r->device.self, &part->slot[i].moved);
+    part->queue_bytes += r->ctx->counter.live - live;
+    if (result == HET_OK) return HET_OK;
+    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of copies to the host: %s", r->ctx->call, r->rank,
+                     heti_reason(r->device.iface->last_error(r->device.self), result));
+}
+
+/* As heti_close_ends does: when the device's memory is given back nothing is under way any more. */
+static void heti_close_copies(heti_rank *r, heti_part *part) {
+    const het_queue_iface *queues = r->device.iface->queues;
+    int64_t i;
+    if (!queues || !part->slot) return;
+    if (part->copies) queues->destroy(r->device.self, part->copies);
+    if (part->computed) queues->event_destroy(r->device.self, part->computed);
+    for (i = 0; i < part->slot_count; i++)
+        if (part->slot[i].moved) queues->event_destroy(r->device.self, part->slot[i].moved);
+    part->copies = NULL;
+    part->slot = NULL;
+}
+
 /* Everything of a rank that the plan decides, but its device memory. */
 static het_result heti_map_rank(heti_rank *r) {
     heti_part *part = r->part;
@@ -10721,8 +10955,10 @@ static het_result heti_map_rank(heti_rank *r) {
     heti_find_stages(r);
     heti_find_ends(r, part->end);
     HETI_TRY(heti_open_ends(r));
+    HETI_TRY(heti_open_copies(r));
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
+    HETI_TRY(heti_open_places(r));
     part->sizes.communication = part->communication_bytes;
     part->sizes.parameters = ctx->chain.parameters;
     if (r->desc.memory_limit && part->sizes.device + part->sizes.communication > r->desc.memory_limit)
@@ -10745,7 +10981,8 @@ static void heti_count_host(het_ctx *ctx) {
         shared += HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first;
     for (i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
-        r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0);
+        r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0) +
+            (ctx->desc.host.store.put ? 0 : r->part->sizes.stored);
     }
     for (i = 0; i < ctx->chain.parameter_count && trains && ctx->world.first_rank == 0; i++) {
         const heti_parameter *p = &ctx->chain.parameter[i];
@@ -10937,13 +11174,17 @@ static void heti_close_share(het_ctx *ctx, heti_share *share) {
         heti_leave_ends(&ctx->desc.layout.communicators, &share->part[i]);
     for (i = 0; share->part && i < ctx->world.local_count; i++) {
         heti_close_memory(&ctx->rank[i], &share->part[i]);
+        heti_close_copies(&ctx->rank[i], &share->part[i]);
         heti_close_ends(&ctx->rank[i], &share->part[i]);
     }
 }
 
 static void heti_free_share(het_ctx *ctx, heti_share *share) {
     int64_t i;
-    for (i = 0; share->part && i < ctx->world.local_count; i++) heti_arena_end(&share->part[i].host, &ctx->allocator);
+    for (i = 0; share->part && i < ctx->world.local_count; i++) {
+        if (share->part[i].places) heti_free(&ctx->allocator, share->part[i].places, share->part[i].sizes.stored);
+        heti_arena_end(&share->part[i].host, &ctx->allocator);
+    }
     het_schedule_free(share->schedule);
     het_plan_free(share->plan);
     heti_arena_end(&share->arena, &ctx->allocator);
@@ -12404,13 +12645,26 @@ static heti_batch_slot *heti_find_batch_slot(heti_rank *r, int64_t stage, int64_
     return NULL;
 }
 
-static heti_slot *heti_find_slot(heti_rank *r, int64_t stage, int64_t micro_batch, int64_t slice) {
+/* Of `count` slots or places the one with this slice; with stage -1 a free one, of those that a PUT
+   has left the one left first. */
+static heti_slot *heti_find_slot(heti_slot *slot, int64_t count, int64_t stage, int64_t micro_batch, int64_t slice) {
+    heti_slot *found = NULL;
     int64_t i;
-    for (i = 0; i < r->part->slot_count; i++) {
-        heti_slot *s = &r->part->slot[i];
-        if (s->stage == stage && (stage < 0 || (s->micro_batch == micro_batch && s->slice == slice))) return s;
+    for (i = 0; i < count; i++) {
+        heti_slot *s = &slot[i];
+        if (s->stage == stage && (stage < 0 ? !found || s->moving < found->moving
+                                            : s->micro_batch == micro_batch && s->slice == slice)) found = s;
     }
-    return NULL;
+    return found;
+}
+
+/* What is computed from now on comes behind the last copy to or from the slot. */
+static het_result heti_await_moved(heti_rank *r, heti_slot *slot) {
+    if (slot->moving > 0 && slot->moved)
+        HETI_DEVICE(r, r->device.iface->queues->event_wait(r->device.self, r->queue, slot->moved),
+                    "wait for an event");
+    slot->moving = 0;
+    return HET_OK;
 }
 
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
@@ -12418,7 +12672,7 @@ static heti_slot *heti_find_slot(heti_rank *r, int64_t stage, int64_t micro_batc
 static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, heti_slot **slot) {
     heti_batch_slot *batch_slot =
         a->slice ? heti_find_batch_slot(r, stage, a->micro_batch) : heti_find_batch_slot(r, -1, 0);
-    *slot = heti_find_slot(r, -1, 0, 0);
+    *slot = heti_find_slot(r->part->slot, r->part->slot_count, -1, 0, 0);
     if (!batch_slot || !*slot)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of "
                                                    "micro-batch %d, slice %d", r->rank, r->ctx->step + 1,
@@ -12433,7 +12687,7 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
     (*slot)->micro_batch = a->micro_batch;
     (*slot)->slice = a->slice;
     (*slot)->batch_slot = batch_slot;
-    return HET_OK;
+    return heti_await_moved(r, *slot);
 }
 
 static void heti_close_slot(heti_slot *slot) {
@@ -12446,6 +12700,7 @@ static void heti_free_slots(heti_rank *r) {
     int64_t i;
     for (i = 0; i < part->batch_slot_count; i++) part->batch_slot[i].stage = -1;
     for (i = 0; i < part->slot_count; i++) part->slot[i].stage = -1;
+    for (i = 0; i < part->place_count; i++) part->place[i].stage = -1;
 }
 
 /* ---- calling units ---- */
@@ -13207,7 +13462,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
 
 static het_result heti_run_backward(heti_rank *r, const het_action *a, const heti_stage *stage) {
     heti_part *part = r->part;
-    heti_slot *slot = heti_find_slot(r, stage - part->stage, a->micro_batch, a->slice);
+    heti_slot *slot = heti_find_slot(part->slot, part->slot_count, stage - part->stage, a->micro_batch, a->slice);
     /* the buffer with the gradient of the stage's input (heti_backward) */
     const int64_t last = (stage->unit_end - stage->unit_begin) % 2;
     heti_work work;
@@ -13216,6 +13471,7 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d "
                                                    "before its forward", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+    HETI_TRY(heti_await_moved(r, slot));
     view = heti_slice(r, &slot->batch_slot->view, a);
     work = heti_work_of(a, stage, slot, &view);
     if (a->kind == HET_ACTION_W) {
@@ -13226,6 +13482,79 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
         HETI_TRY(heti_hand_over(r, a, stage, 0, part->gradient_stream[last]));
     }
     if (a->kind != HET_ACTION_I) heti_close_slot(slot);
+    return HET_OK;
+}
+
+/* A slot's activations into place number `place` of het_host.store or out of it: at once, through
+   the staging chunk where the host does not see the device's memory. */
+static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_slot *slot, int64_t place,
+                                  size_t bytes) {
+    const het_store *store = &r->ctx->desc.host.store;
+    const int takes = a->kind == HET_ACTION_TAKE, seen = r->device.iface->host_memory != 0;
+    heti_inside *inside = heti_inside_of(r->ctx);
+    heti_action_text text;
+    het_result result;
+    size_t at, n;
+    HETI_TRY(heti_sync(r));
+    for (at = 0; at < bytes; at += n) {
+        char *there = slot->memory + at, *here = seen ? there : HETI_CAST(char *, HETI_CAST(void *, r->part->staging));
+        n = seen || bytes - at < HETI_STAGING * sizeof(double) ? bytes - at : HETI_STAGING * sizeof(double);
+        if (!takes && !seen) HETI_TRY(heti_copy_out(r, here, there, HETI_CAST(int64_t, n), 1));
+        inside->callback = takes ? "het_desc.host.store.get" : "het_desc.host.store.put";
+        result = takes ? store->get(store->user, r->rank, place, at, here, n)
+                       : store->put(store->user, r->rank, place, at, here, n);
+        inside->callback = NULL;
+        if (result != HET_OK)
+            return heti_fail(&r->error, result, "rank %d, step %d: %s: het_desc.host.store.%s failed at place %d, byte "
+                                                "%u: %s", r->rank, r->ctx->step + 1, heti_action_print(&text, a),
+                             takes ? "get" : "put", place, HETI_CAST(uint64_t, at), het_result_text(result));
+        if (takes && !seen) {
+            HETI_TRY(heti_copy_in(r, there, here, HETI_CAST(int64_t, n), 1));
+            HETI_TRY(heti_sync(r));
+        }
+    }
+    return HET_OK;
+}
+
+/* PUT or TAKE. Where the device has queues the copy is made on one of its own, behind what was given
+   to the device so far and beside what comes; copies keep their order, and who computes in the slot
+   next waits for this one (heti_await_moved). */
+static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
+    heti_part *part = r->part;
+    const het_queue_iface *queues = r->device.iface->queues;
+    const int takes = a->kind == HET_ACTION_TAKE;
+    const int64_t number = stage - part->stage;
+    heti_slot *slot = heti_find_slot(part->slot, part->slot_count, takes ? -1 : number, a->micro_batch, a->slice),
+              *place = heti_find_slot(part->place, part->place_count, takes ? number : -1, a->micro_batch, a->slice),
+              *from = takes ? place : slot, *to = takes ? slot : place;
+    het_op op;
+    if (!slot || !place)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no %s for the activations of micro-batch %d, "
+                                                   "slice %d", r->rank, r->ctx->step + 1, slot ? "place" : "slot",
+                         HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+    op.bf16 = 0;
+    op.kind = takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT;
+    op.u.copy.from = from->memory;
+    op.u.copy.to = to->memory;
+    op.u.copy.size = heti_stage_bytes(stage);
+    record->bytes = HETI_CAST(int64_t, op.u.copy.size);
+    if (!part->places) {
+        HETI_TRY(heti_await_moved(r, slot));
+        HETI_TRY(heti_call_store(r, a, slot, place - part->place, op.u.copy.size));
+    } else if (!part->copies) {
+        HETI_TRY(heti_rank_op(r, op, "copy of activations"));
+    } else {
+        HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, part->computed), "event");
+        HETI_DEVICE(r, queues->event_wait(r->device.self, part->copies, part->computed), "wait for an event");
+        HETI_DEVICE(r, heti_run_op(&r->device, part->copies, op), "copy of activations");
+        HETI_DEVICE(r, queues->event_record(r->device.self, part->copies, slot->moved), "event");
+        slot->moving = ++part->moves;
+    }
+    to->stage = number;
+    to->micro_batch = a->micro_batch;
+    to->slice = a->slice;
+    to->batch_slot = from->batch_slot;
+    from->stage = -1;
     return HET_OK;
 }
 
@@ -13349,6 +13678,8 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_B:
     case HET_ACTION_I:
     case HET_ACTION_W: return heti_run_backward(r, a, stage);
+    case HET_ACTION_PUT:
+    case HET_ACTION_TAKE: return heti_move_slot(r, a, stage, record);
     case HET_ACTION_SEND_F:
     case HET_ACTION_SEND_B: return heti_send(r, a, stage, record);
     case HET_ACTION_RECV_F:

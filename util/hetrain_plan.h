@@ -97,13 +97,14 @@ typedef struct het_plan_desc {
     int64_t slices;                   /* equal slices, where the text says nothing: 1 */
     int64_t heads;                    /* key/value heads of the model, for "hp" */
     het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
+    int64_t store;                    /* het_stage.store, where the text says nothing: 0 */
     het_allocator allocator;
     uint32_t end_canary;
 } het_plan_desc;
 
 /* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
-   "recompute": false}, ...]}, ...],
+   "recompute": false, "store": 2}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]}, ...],
     "shard": "state", "gradients" or "weights", "near": [0, 0, 1, 1], "keepers": [4],
@@ -136,7 +137,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, c
    torch.distributed.pipelining writes it to CSV: "2F3" is forward of stage 2, micro-batch 3; I and
    W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0".
-   Ours alone: "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT". Micro-batches count from 0
+   Ours alone: "2PUT3", "2TAKE3", "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT". Micro-batches count from 0
    within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
    backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I. UNSHARD,
    RESHARD, REDUCE_GRAD, batched transfers, weight versions other than 0, and a "BW" that has a W
@@ -166,7 +167,7 @@ typedef struct het_schedule_kind {
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
    greedy, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take
-   slices, whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K
+   slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K
    micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts:
    [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
@@ -1158,18 +1159,20 @@ static int32_t heti_p_plans_recompute(const heti_p_plans *r, const het_stage *st
 }
 
 static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
-    static const char *const heti_p_keys[] = { "rank", "units", "recompute" };
+    static const char *const heti_p_keys[] = { "rank", "units", "recompute", "store" };
     const int64_t pipeline = r->count.pipelines;
     unsigned seen = 0;
     char key[32];
     size_t length = 0;
+    int64_t store = r->desc.store;
     int found, truth = 0;
     het_stage stage;
     memset(&stage, 0, sizeof stage);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 3, key, length, &seen, &found));
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 4, key, length, &seen, &found));
         if (found == 0) het_json_integer(&r->json, &stage.rank);
+        else if (found == 3) het_json_integer(&r->json, &store);
         else if (found == 1) HETI_T_TRY(heti_p_plans_units(r, &stage));
         else het_json_boolean(&r->json, &truth);
     }
@@ -1177,7 +1180,11 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     if ((seen & 3u) != 3u)
         return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline,
                            number, heti_p_keys[(seen & 1u) != 0]);
+    if (store < 0 || store > INT32_MAX)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: \"store\" is %d", pipeline,
+                           number, store);
     stage.pipeline = pipeline;
+    stage.store = HETI_T_CAST(int32_t, store);
     stage.recompute = (seen & 4u) != 0 ? truth : heti_p_plans_recompute(r, &stage);
     if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
     r->count.stages++;
@@ -1708,6 +1715,7 @@ static void heti_p_short_fill(const heti_p_plans *r, const heti_p_shorthand *s) 
             stage->pipeline = p;
             stage->rank = (p / s->copies * s->pipe + heti_p_short_rank(s, p % s->copies, k)) * s->team;
             stage->recompute = heti_p_plans_recompute(r, stage);
+            stage->store = HETI_T_CAST(int32_t, r->desc.store);
         }
         plan->first_stage[p + 1] = (p + 1) * s->stages;
     }
@@ -1879,9 +1887,11 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
         heti_t_put(&out, ", \"stages\": [");
         for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
             const het_stage *stage = &plan->stage[i];
-            heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s}",
+            heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s",
                           i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
                           stage->recompute ? "true" : "false");
+            if (stage->store > 0) heti_t_format(&out, ", \"store\": %d", HETI_T_CAST(int64_t, stage->store));
+            heti_t_put(&out, "}");
         }
         heti_t_put(&out, "\n    ]}");
     }
@@ -1988,7 +1998,8 @@ static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size
                                      "take their place)");
     }
     return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
-                             "no action: after the stage comes F, B, BW, I, W, SEND_F, RECV_F, SEND_B or RECV_B");
+                             "no action: after the stage comes F, B, BW, I, W, PUT, TAKE, SEND_F, RECV_F, SEND_B or "
+                             "RECV_B");
 }
 
 /* ".slice@pipeline/version" at `at`, each only where not 0 (a written 0 is fine). */
@@ -2259,6 +2270,8 @@ static const heti_p_kind *heti_p_kind_of(int32_t kind) {
         { "backward", "backward", "thread_state_iowait" },
         { "backward_input", "backward, inputs", "bad" },
         { "backward_weight", "backward, weights", "good" },
+        { "host", "to the host", "olive" },
+        { "host", "from the host", "olive" },
         { "transfer", "exchange", "grey" },
         { "transfer", "", "white" },
         { "transfer", "", "grey" },
@@ -2272,6 +2285,7 @@ static const heti_p_kind *heti_p_kind_of(int32_t kind) {
 }
 
 static int heti_p_is_compute(int32_t kind) { return kind <= HET_ACTION_W || kind == HET_ACTION_STEP; }
+static int heti_p_is_moved(int32_t kind) { return kind == HET_ACTION_PUT || kind == HET_ACTION_TAKE; }
 static int heti_p_is_collective(int32_t kind) { return kind == HET_ACTION_REDUCE || kind == HET_ACTION_GATHER; }
 
 /* Of a record with F, B or I, within its time. */
@@ -4347,7 +4361,7 @@ static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
     double start = r->start * 1e6, length = (r->end - r->start) * 1e6, exchange = heti_p_exchange(r) * 1e6;
     int64_t thread = 0;
     if (moves && length < 0.001) length = 0.001;
-    if (moves || heti_p_is_collective(a->kind)) thread = heti_p_trace_lane(t, r, (start + length) / 1e6);
+    if (moves || heti_p_is_moved(a->kind) || heti_p_is_collective(a->kind)) thread = heti_p_trace_lane(t, r, (start + length) / 1e6);
     heti_p_trace_event(t, "X", r->rank, thread);
     heti_t_format(&t->out, ",\"ts\":%g,\"dur\":%g,\"name\":\"", start, length);
     heti_t_action(&t->out, a);
@@ -4455,11 +4469,11 @@ static double heti_p_svg_y(const heti_p_svg *s, int64_t rank) {
 
 /* 0xRRGGBB mixed with the ground: shade 0 is the colour itself. */
 static uint32_t heti_p_svg_color(const heti_p_svg *s, int kind, int shade) {
-    static const uint32_t heti_p_light[HETI_T_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0x7B8794, 0, 0, 0,
-                                                        0xC4709E,
+    static const uint32_t heti_p_light[HETI_T_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0x8A7A5C, 0xB8A682,
+                                                        0x7B8794, 0, 0, 0, 0xC4709E,
                                                         0x444444, 0xE3CF2B, 0x56B4E9 };
-    static const uint32_t heti_p_dark[HETI_T_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0x9AA6B4, 0, 0, 0,
-                                                       0xD184AF,
+    static const uint32_t heti_p_dark[HETI_T_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0xA39272, 0xCBBB97,
+                                                       0x9AA6B4, 0, 0, 0, 0xD184AF,
                                                        0xBBBBBB, 0xEADB55, 0x7CC6F0 };
     static const uint32_t heti_p_mix[HETI_P_SHADES] = { 0, 42, 62, 78 }; /* percent of the ground */
     uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF,
@@ -4676,8 +4690,8 @@ static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
     heti_t_put(&s->out, "</text>");
 }
 
-/* What a rank computes; exchanges of its team as a strip above, what is reduced and gathered as one
-   below. */
+/* What a rank computes; exchanges of its team as a strip above, what is reduced and gathered, and
+   what goes to the host and back, as one below. */
 static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count) {
     double y = heti_p_svg_y(s, rank), strip = s->row * 0.2 > 1 ? s->row * 0.2 : 1;
     int64_t i;
@@ -4693,7 +4707,8 @@ static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *reco
     }
     heti_p_svg_heap_flush(s, y, strip);
     for (i = 0; i < count; i++)
-        if (heti_p_is_collective(record[i].action.kind)) heti_p_svg_box(s, &record[i], y + s->row - strip, strip);
+        if (heti_p_is_collective(record[i].action.kind) || heti_p_is_moved(record[i].action.kind))
+            heti_p_svg_box(s, &record[i], y + s->row - strip, strip);
     heti_p_svg_heap_flush(s, y + s->row - strip, strip);
 }
 
@@ -4811,15 +4826,15 @@ static void heti_p_svg_item(const heti_p_svg *s, int64_t boxes, size_t letters, 
 /* From y on, in as many rows as it needs; where `draw` is 0 nothing is written. Returns the last
    row. */
 static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
-    static const int32_t heti_p_order[9] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W,
-                                             HET_ACTION_SEND_F /* exchange */, HET_ACTION_REDUCE, HET_ACTION_STEP,
+    static const int32_t heti_p_order[11] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W,
+                                             HET_ACTION_PUT, HET_ACTION_TAKE, HET_ACTION_SEND_F /* exchange */, HET_ACTION_REDUCE, HET_ACTION_STEP,
                                              HET_ACTION_GATHER, HET_ACTION_COMMIT };
     static const char *const heti_p_notes[3] = { "shades: a rank's stages", "stacked: shares of boxes too thin to draw",
                                                 "records were dropped" };
     const int64_t notes[3] = { s->shades > 1, s->stacked, s->timeline->dropped > 0 };
     double x, next = s->text;
     int i, shade;
-    for (i = 0; i < 9; i++) {
+    for (i = 0; i < 11; i++) {
         const int kind = heti_p_order[i], shades = kind <= HET_ACTION_W ? s->shades : 1;
         if (!s->used[kind]) continue;
         heti_p_svg_item(s, shades, strlen(heti_p_kind_of(kind)->legend), &x, &y, &next);

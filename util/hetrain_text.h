@@ -554,11 +554,12 @@ static inline double heti_t_short(double value) {
 
 /* ---- actions ---- */
 
-#define HETI_T_KINDS 12
+#define HETI_T_KINDS 14
 
 static inline const char *heti_t_kind(int32_t kind) {
-    static const char *const heti_t_kinds[HETI_T_KINDS] = { "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B",
-                                                            "REDUCE", "VERDICT", "STEP", "GATHER" };
+    static const char *const heti_t_kinds[HETI_T_KINDS] = { "F", "B", "I", "W", "PUT", "TAKE", "SEND_F", "RECV_F",
+                                                            "SEND_B", "RECV_B", "REDUCE", "VERDICT", "STEP",
+                                                            "GATHER" };
     return heti_t_kinds[kind];
 }
 
