@@ -682,7 +682,7 @@ static void wrong_structs(void **state)
     schedule->start[1] = 5;
     EXPECT_ERROR(het_schedule_check(plan, NULL, schedule, NULL, &error), HET_ERR_INVALID, error.text, "rank 1");
     schedule->start[1] = 2;
-    schedule->action[3].kind = 12;
+    schedule->action[3].kind = 14;
     EXPECT_ERROR(het_schedule_check(plan, NULL, schedule, NULL, &error), HET_ERR_INVALID, error.text, "rank 1, position 1|unknown kind");
     schedule->action[3].kind = HET_ACTION_B;
     schedule->action[3].overlap = 1;
@@ -738,7 +738,7 @@ typedef struct judge {
     const het_blocks *blocks;
     const het_schedule *schedule;
     int transfers;
-    uint8_t done[12][3][8][4][3];    /* [kind][pipeline][stage][micro-batch][slice] */
+    uint8_t done[14][3][8][4][3];    /* [kind][pipeline][stage][micro-batch][slice]; of PUT, that it is on the host, of TAKE, that it was */
     uint8_t block_done[4][12][12];   /* REDUCE, VERDICT, STEP, GATHER: [kind - REDUCE][rank][block] */
 } judge;
 
@@ -803,6 +803,8 @@ static int uses_over(const judge *j, int64_t rank, int64_t block)
 static int allowed(const judge *j, int64_t rank, const het_action *a)
 {
     const int64_t next = a->kind < HET_ACTION_REDUCE ? rank_of(j, a, 1) : -1, previous = a->kind < HET_ACTION_REDUCE ? rank_of(j, a, -1) : -1;
+    const int away = a->kind <= HET_ACTION_TAKE && j->done[HET_ACTION_PUT][a->pipeline][a->stage][a->micro_batch][a->slice];
+    if (away && a->kind != HET_ACTION_TAKE) return 0;
     switch (a->kind) {
     case HET_ACTION_F:
         if (a->slice > 0 && !was_done(j, HET_ACTION_F, a, 0, -1)) return 0;
@@ -816,6 +818,10 @@ static int allowed(const judge *j, int64_t rank, const het_action *a)
         if (next != rank && j->transfers) return was_done(j, HET_ACTION_RECV_B, a, 0, 0) && was_done(j, HET_ACTION_SEND_B, a, 1, 0);
         return was_done(j, HET_ACTION_B, a, 1, 0);
     case HET_ACTION_W: return j->done[HET_ACTION_I][a->pipeline][a->stage][a->micro_batch][a->slice];
+    case HET_ACTION_PUT:
+        return was_done(j, HET_ACTION_F, a, 0, 0) && !j->done[HET_ACTION_B][a->pipeline][a->stage][a->micro_batch][a->slice] &&
+            !was_done(j, HET_ACTION_W, a, 0, 0);
+    case HET_ACTION_TAKE: return away;
     case HET_ACTION_SEND_F: return was_done(j, HET_ACTION_F, a, 0, 0);
     case HET_ACTION_SEND_B: return was_done(j, HET_ACTION_B, a, 0, 0);
     case HET_ACTION_REDUCE: return uses_over(j, rank, a->stage) && !j->block_done[1][rank][0];
@@ -829,6 +835,7 @@ static void do_it(judge *j, int64_t rank, const het_action *a)
 {
     if (a->kind >= HET_ACTION_REDUCE) j->block_done[a->kind - HET_ACTION_REDUCE][rank][a->kind == HET_ACTION_COMMIT ? 0 : a->stage] = 1;
     else j->done[a->kind][a->pipeline][a->stage][a->micro_batch][a->slice] = 1;
+    if (a->kind == HET_ACTION_TAKE) j->done[HET_ACTION_PUT][a->pipeline][a->stage][a->micro_batch][a->slice] = 0;
 }
 
 /* Numbers, ranks, pairs. */
@@ -840,7 +847,7 @@ static int well_formed(const judge *j)
         for (i = s->start[r]; i < s->start[r + 1]; i++) {
             const het_action *a = &s->action[i];
             int64_t other;
-            if (a->kind < 0 || a->kind > 11 || a->version != 0) return 0;
+            if (a->kind < 0 || a->kind > HET_ACTION_GATHER || a->version != 0) return 0;
             if (a->overlap && (a->kind != HET_ACTION_F || i + 1 == s->start[r + 1] || a[1].overlap || (a[1].kind != HET_ACTION_B &&
                                                                                                        a[1].kind != HET_ACTION_I)))
                 return 0;
@@ -1012,9 +1019,9 @@ static void naive_peaks(const het_plan *plan, const het_schedule *schedule, doub
             for (k = schedule->start[r]; k <= i; k++) {
                 const het_action *a = &schedule->action[k];
                 int64_t same = 0;
-                if (a->kind != HET_ACTION_F && a->kind != HET_ACTION_B && a->kind != HET_ACTION_W) continue;
+                if (a->kind == HET_ACTION_I || a->kind > HET_ACTION_TAKE) continue;
                 for (n = plan->first_stage[a->pipeline]; n < plan->first_stage[a->pipeline + 1]; n++) same += plan->stage[n].rank == r;
-                kept += (a->kind == HET_ACTION_F ? 1.0 : -1.0) * plan->slice_share[a->slice] / all / (double)same;
+                kept += (a->kind == HET_ACTION_F || a->kind == HET_ACTION_TAKE ? 1.0 : -1.0) * plan->slice_share[a->slice] / all / (double)same;
             }
             if (kept > peak[r]) peak[r] = kept;
         }
@@ -1113,8 +1120,9 @@ static int64_t choices(const judge *j, int64_t rank, uint8_t (*split)[8][4][3], 
         for (a.micro_batch = 0; a.micro_batch < j->schedule->micro_batches[a.pipeline]; a.micro_batch++) {
             for (a.slice = 0; a.slice < j->plan->slices; a.slice++) {
                 const int divided = split[a.pipeline][a.stage][a.micro_batch][a.slice];
-                for (a.kind = 0; a.kind < 4; a.kind++) {
-                    if ((divided && a.kind == HET_ACTION_B) || (!divided && a.kind > HET_ACTION_B)) continue;
+                for (a.kind = 0; a.kind <= HET_ACTION_TAKE; a.kind++) {
+                    if ((divided && a.kind == HET_ACTION_B) || (!divided && (a.kind == HET_ACTION_I || a.kind == HET_ACTION_W))) continue;
+                    if (a.kind == HET_ACTION_PUT && j->done[HET_ACTION_TAKE][a.pipeline][a.stage][a.micro_batch][a.slice]) continue; /* once */
                     if (!j->done[a.kind][a.pipeline][a.stage][a.micro_batch][a.slice] && allowed(j, rank, &a)) to[n++] = a;
                 }
             }

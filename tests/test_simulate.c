@@ -1595,7 +1595,7 @@ static void refusals(void **state)
 {
     const double nan = (double)NAN;
     (void)state;
-    REFUSE(m->action[0].kind = 12, "rank 0|action 0|12");
+    REFUSE(m->action[0].kind = 14, "rank 0|action 0|14");
     REFUSE(m->action[1].kind = -1, "rank 0|action 1|-1");
     REFUSE(m->action[0].stage = 3, "rank 0|action 0|3F0|stage");
     REFUSE(m->action[0].stage = -1, "-1F0|stage");
@@ -2239,7 +2239,7 @@ static void pictures_refuse(void **state)
         if (i == 4) record[0].start = -1;
         if (i == 5) record[1].end = (double)NAN;
         if (i == 6) record[1].end = (double)INFINITY;
-        if (i == 7) record[1].action.kind = 12;
+        if (i == 7) record[1].action.kind = 14;
         if (i == 8) record[1].action.kind = -1;
         if (i == 9) t.record = NULL;
         if (i == 10) t.records = -1;

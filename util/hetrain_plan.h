@@ -208,6 +208,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that starts first being served first, and messages with messages; a ring and a message do not
      slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank that has a stage.
+   * PUT and TAKE move what the slice keeps over the rank's link to its host, one after the other.
+     They take the rank's own time or, with het_rank_cost.beside, run beside what it computes: then
+     what needs a TAKE waits for it, and an F for the PUT before the last one.
    * A team's F, B, I and W take what its slowest member takes for its rows, and of attention for
      its group's queries and its heads, cut where the shares say. F and B also exchange: a tensor at
      a time, each a latency and the most bytes that leave a member or come to it over their links;
@@ -258,6 +261,8 @@ typedef struct het_rank_cost {
                                          when it is reached, while the ring runs */
     double verdict;                   /* of VERDICT, before it joins the others */
     double step_base, step;           /* of a STEP: once, and for each unit of its part of het_block_cost.step */
+    double host_byte;                 /* of a byte that PUT or TAKE moves */
+    int64_t beside;                   /* 1: beside what the rank computes */
 } het_rank_cost;
 
 typedef enum het_transfer {
@@ -316,7 +321,7 @@ typedef struct het_rank_time {
     double busy;                      /* sum of F, B, I, W, STEP and of what het_rank_cost says */
     double fill, wait, tail, idle;    /* before start, between, after end until the makespan; their
                                          sum. busy + idle = makespan */
-    double peak;                      /* the most activations kept at once, from F until B or W: in
+    double peak;                      /* the most activations kept on the device at once, from F until B or W: in
                                          micro-batches of the rank's stages of a pipeline, as
                                          het_schedule_check counts */
     int64_t peak_action;              /* which action of the rank's list reaches it first; -1: none */
@@ -2360,7 +2365,8 @@ typedef struct heti_p_stage {
    (negative: not yet), and what has been done. */
 typedef struct heti_p_cell {
     double input, gradient;
-    int32_t done;                     /* bits: F, I, W; SEND and RECV of its input and of its
+    double taken;                     /* when its TAKE is over */
+    int32_t done;                     /* bits: F, I, W; on the host; SEND and RECV of its input and of its
                                          gradient, where they wait for each other */
     int32_t unused;
 } heti_p_cell;
@@ -2425,6 +2431,7 @@ typedef struct heti_p_rank {
     double joined, received;          /* on the way through a VERDICT's tree; when it reached the RECV it waits in */
     int64_t last_part;                /* its part in the last of the rings looked at, -1: none */
     double kept, unit;                /* activations now; what is divided by for `peak` */
+    double host, room;                /* when its link to the host is free, and was before the last PUT */
     double kept_bytes;
 } heti_p_rank;
 
@@ -2672,7 +2679,7 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
     for (i = 0; i < s->ranks && costs->rank != NULL; i++) {
         const het_rank_cost *c = &costs->rank[i];
         if (!heti_t_is_time(c->begin) || !heti_t_is_time(c->ring_byte) || !heti_t_is_time(c->verdict) ||
-            !heti_t_is_time(c->step_base) || !heti_t_is_time(c->step))
+            !heti_t_is_time(c->step_base) || !heti_t_is_time(c->step) || !heti_t_is_time(c->host_byte))
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of rank %d is negative or not finite",
                                i);
     }
@@ -3167,6 +3174,7 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
     for (c = 0; c < s->cells; c++) {
         s->cell[c].input = s->cell[c].gradient = -1;
         s->cell[c].done = 0;
+        s->cell[c].taken = 0;
     }
     if (s->blocks > 0) {
         HETI_T_CLEAR(s->ring, 2 * s->blocks);
@@ -3495,7 +3503,7 @@ static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a,
 /* Of heti_p_cell.done. SENT and POSTED are those of the input; those of the gradient are BACK bits
    further. */
 enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4, HETI_P_DID = 7, HETI_P_SENT = 8, HETI_P_POSTED = 16,
-      HETI_P_BACK = 2 };
+      HETI_P_BACK = 2, HETI_P_AWAY = 128 };
 
 /* A SEND or RECV of stage g, whose partner must be reached too. *waits becomes 1 where the rank
    cannot go on. */
@@ -3552,14 +3560,16 @@ static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change) {
     time->peak_action = rank->at - s->schedule->start[r];
 }
 
-static void heti_p_sim_keep_bytes(heti_p_sim *s, int64_t r, const heti_p_stage *stage, const het_action *a) {
+/* moved: of PUT and TAKE, what comes to the device. */
+static void heti_p_sim_keep_bytes(heti_p_sim *s, int64_t r, const heti_p_stage *stage, const het_action *a,
+                                  double moved) {
     const het_stage_cost *c = stage->cost;
     heti_p_rank *rank = &s->rank[r];
     het_rank_time *time = &s->result->rank[r];
     rank->kept_bytes += heti_p_sim_tokens(s, stage, a, a->kind == HET_ACTION_F ? c->keep_input + c->keep_weight :
         a->kind == HET_ACTION_B ? -(c->keep_input + c->keep_weight) : a->kind == HET_ACTION_I ?
-            c->keep_gradient - c->keep_input :
-        -(c->keep_weight + c->keep_gradient));
+            c->keep_gradient - c->keep_input : a->kind == HET_ACTION_W ? -(c->keep_weight + c->keep_gradient) :
+            moved);
     if (rank->kept_bytes <= time->peak_bytes) return;
     time->peak_bytes = rank->kept_bytes;
     time->peak_bytes_action = rank->at - s->schedule->start[r];
@@ -3601,6 +3611,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     const int64_t from = forward ? stage->before : stage->after;
     double there = forward ? cell->input : cell->gradient, start = rank->clock, buffer = 0;
     double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight, seconds;
+    if ((cell->done & HETI_P_AWAY) != 0) return heti_p_sim_fail(s, r, rank->at, "its TAKE does not come before it");
     if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
     if (!forward && (cell->done & HETI_P_DID_F) == 0)
         return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
@@ -3621,6 +3632,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
             (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start,
                 heti_p_sim_tokens(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
     }
+    heti_p_at_least(&start, forward ? rank->room : cell->taken);
     if (stage->team == NULL) seconds = heti_p_sim_seconds(s, stage, a);
     else HETI_T_TRY(heti_p_team_seconds(s, stage, a, &seconds));
     heti_p_sim_busy(s, r, a, start, seconds);
@@ -3629,7 +3641,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
         a->kind == HET_ACTION_I ? HETI_P_DID_I
         : HETI_P_DID_W;
     if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
-    if (s->count_bytes) heti_p_sim_keep_bytes(s, r, stage, a);
+    if (s->count_bytes) heti_p_sim_keep_bytes(s, r, stage, a, 0);
     if (forward && stage->after == r)
         s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
     if (!forward && a->kind != HET_ACTION_W && stage->before == r)
@@ -3637,6 +3649,42 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     if (s->schedule->complete) return HET_OK;
     if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) HETI_T_TRY(heti_p_sim_implied(s, r, a - 1));
     return a->overlap == 0 || rank->at + 1 == rank->until ? heti_p_sim_implied(s, r, a) : HET_OK;
+}
+
+/* PUT or TAKE of what a slice keeps: of a team the largest member's part. */
+static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a) {
+    const heti_p_stage *stage = &s->stage[s->plan->first_stage[a->pipeline] + a->stage];
+    const het_stage_cost *c = stage->cost;
+    const het_rank_cost *cost = s->costs->rank != NULL ? &s->costs->rank[r] : NULL;
+    heti_p_rank *rank = &s->rank[r];
+    heti_p_cell *cell = &s->cell[stage->cell + a->micro_batch * s->slices + a->slice];
+    const int takes = a->kind == HET_ACTION_TAKE;
+    const double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
+    double bytes = c->keep_weight + ((cell->done & HETI_P_DID_I) != 0 ? c->keep_gradient : c->keep_input), start, end;
+    double share = 0, all = 0;
+    int64_t i;
+    if (((cell->done & HETI_P_AWAY) != 0) != takes || (cell->done & HETI_P_DID_F) == 0 ||
+        (cell->done & HETI_P_DID_W) != 0)
+        return heti_p_sim_fail(s, r, rank->at, takes ? "its PUT does not come before it" :
+                               "what it puts is not on the device");
+    for (i = 0; stage->team != NULL && i < stage->members; i++) {
+        heti_p_at_least(&share, stage->team[i].share);
+        all += stage->team[i].share;
+    }
+    bytes = heti_p_sim_tokens(s, stage, a, bytes);
+    heti_p_sim_keep(s, r, takes ? kept : -kept);
+    if (s->count_bytes) heti_p_sim_keep_bytes(s, r, stage, a, takes ? bytes : -bytes);
+    bytes = share > 0 ? bytes * share / all : bytes;
+    start = rank->clock;
+    heti_p_at_least(&start, rank->host);
+    end = start + (cost != NULL ? bytes * cost->host_byte : 0);
+    if (!takes && cost != NULL && cost->beside) rank->room = rank->host;
+    rank->host = end;
+    if (takes) cell->taken = end;
+    if (cost == NULL || !cost->beside) heti_p_sim_spend(s, r, start, end - start);
+    (void)heti_p_sim_record(s, r, a, a->kind, start, end, bytes);
+    cell->done = takes ? cell->done & ~HETI_P_AWAY : cell->done | HETI_P_AWAY;
+    return HET_OK;
 }
 
 static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
@@ -3722,7 +3770,8 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
     heti_p_rank *rank = &s->rank[r];
     for (; rank->at < rank->until; rank->at++) {
         const het_action *a = &s->schedule->action[rank->at];
-        if (a->kind <= HET_ACTION_RECV_B) {
+        if (heti_p_is_moved(a->kind)) HETI_T_TRY(heti_p_sim_move(s, r, a));
+        else if (a->kind <= HET_ACTION_RECV_B) {
             int waits = 0;
             HETI_T_TRY(a->kind <= HET_ACTION_W ? heti_p_sim_compute(s, r, a, &waits) : heti_p_sim_transfer(s, r, a,
                 &waits));

@@ -125,9 +125,11 @@ typedef struct het_device_profile {
     double step_element;              /* of the optimizer: an owned element */
     double begin_element;             /* before the first action of a step, for a held element of gradients: clearing */
     double verdict_base, verdict_element; /* of VERDICT beside waiting: itself, an owned element: squaring */
-    double message_byte, ring_byte;   /* the rank's own work for a byte that a message or a
-                                         reduction brings or takes: copies, sums */
+    double message_byte, ring_byte;   /* the rank's own work for a byte that a message (or PUT and
+                                         TAKE) or a reduction brings or takes: copies, sums */
     double action;                    /* of any action, beside what it does */
+    double beside;                    /* 1: PUT and TAKE run beside what it computes, for which its
+                                         ranks have one slot more */
 } het_device_profile;
 
 typedef struct het_link_profile {
@@ -187,11 +189,12 @@ typedef struct het_stage_memory {
 HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
                                                int recompute, int split, int sliced, double rows, double tokens);
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights,
-   gradients, optimizer, activations, communication, device and saving. Arrays begin at multiples of
+   gradients, optimizer, activations, communication, stored, device and saving. Arrays begin at multiples of
    64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens are
    a multiple of 16 it is exact but for that at the tokens the profile was described for; of others
    the workspace is taken from a line through two points (found up to 5 % of the whole too low). It
-   is an upper bound where I and W come apart in some of a rank's stages, and for gradients where
+   is an upper bound where I and W come apart in some of a rank's stages, for `stored` where not all
+   of them store, for slots where devices with and without `beside` are mixed, and for gradients where
    het_desc.limits.max_micro_batches is 1: they may take less, and lie where activations were
    (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
@@ -368,6 +371,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length
      of the longest pipeline
    * recompute: yes or no for each device's stages but those of the last unit alone
+   * store: for each device's stages all activations stay, or those of one micro-batch do
+     (het_search_desc.store; moves also try two and three)
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
      pairs, fours and so on, up to 4 devices in every way there is, each team by context or by
      heads, with the shares of het_team_divide; over fused devices the search below is done again. A
@@ -405,6 +410,7 @@ typedef struct het_search_desc {
                                          zb-h1, greedy, interleaved, zb-v */
     int64_t schedule_count;
     het_choice recompute;             /* stages may recompute: yes */
+    het_choice store;                 /* and put activations on the host (het_stage.store): no */
     het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
     het_choice together;              /* units at the times measured with all ranks at work: yes */
     het_choice teams;                 /* devices may be fused to teams: yes. They get as many
@@ -977,6 +983,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
 /* A rank's sums on their way. */
 typedef struct heti_s_held {
     het_stage_memory most;            /* of its stages */
+    double stored;                    /* a slot of those that may put it on the host */
     double elements, trained, state;  /* that it holds, of those that are trained, that it has state of */
     int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
@@ -1022,6 +1029,7 @@ static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, 
     const het_stage_memory m = heti_s_stage_memory(profile, stage, split > 0, plan->slices > 1, &held->rows, tokens);
     het_stage_memory *most = &held->most;
     heti_s_most(&most->slot, m.slot);
+    if (stage->store > 0) heti_s_most(&held->stored, m.slot);
     heti_s_most(&most->carry, m.carry);
     heti_s_most(&most->scratch, m.scratch);
     heti_s_most(&most->stream, m.stream);
@@ -1129,12 +1137,15 @@ enum { HETI_S_ENVELOPE = 64, HETI_S_RING_CHUNK = 131072 * 8 };
 static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s_held *held, const het_needs *needs,
                                const het_shape *shape, het_memory *memory) {
     const int others = ranks > 1;
+    double beside = 0;
     int64_t r;
+    for (r = 0; r < p->devices; r++) heti_s_most(&beside, p->device[r].beside);
     for (r = 0; r < ranks; r++) {
         const heti_s_held *h = &held[r];
         const het_stage_memory *m = &h->most;
         const het_needs *of = &needs[h->leader];
-        const double slots = heti_s_real(heti_s_max(of->slots, h->stages));
+        const double slots = heti_s_larger(heti_s_real(of->slots) + (of->places > 0 ? beside : 0),
+                                           heti_s_real(h->stages));
         const double carries = heti_s_real(heti_s_max(of->batch_slots, h->stages));
         const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
                      heti_s_real(shape->sequences);
@@ -1148,7 +1159,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
         to->communication = heti_s_bytes(messages + 2 * m->exchange + (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
-        to->host = to->communication;
+        to->stored = heti_s_bytes(heti_s_real(of->places) * h->stored);
+        to->host = to->communication + to->stored;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
         to->parameters = HETI_T_CAST(int64_t, h->elements);
     }
@@ -1255,6 +1267,8 @@ static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_he
     to->verdict = device->verdict_base + device->verdict_element * held->state * slowness;
     to->step_base = device->action * slowness;
     to->step = device->step_element * slowness;
+    to->host_byte = device->message_byte * slowness;
+    to->beside = device->beside > 0;
 }
 
 static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank, int64_t at) {
@@ -1660,7 +1674,7 @@ static const heti_s_field heti_s_device_fields[] = {
     { "verdict_element", offsetof(het_device_profile, verdict_element) },
     { "message_byte", offsetof(het_device_profile, message_byte) },
     { "ring_byte", offsetof(het_device_profile, ring_byte) },
-    { "action", offsetof(het_device_profile, action) }, { NULL, 0 }
+    { "action", offsetof(het_device_profile, action) }, { "beside", offsetof(het_device_profile, beside) }, { NULL, 0 }
 };
 
 static const heti_s_field heti_s_link_fields[] = {
@@ -3090,6 +3104,7 @@ static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_pr
     const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
     int64_t number;
     heti_t_text name = heti_t_text_in(device->name, sizeof device->name);
+    device->beside = iface->queues != NULL;
     if (iface->host_memory) number = desc != NULL && desc->threads > 0 ? desc->threads : 1;
     else number = desc->ordinal; /* of several such devices each has a name */
     heti_t_format(&name, "%s:%d", iface->name, number);
@@ -3974,7 +3989,7 @@ typedef struct heti_s_choice {
     int32_t state;                    /* HETI_S_STATE_ */
     double seconds;                   /* simulated */
     int64_t *first, *device, *end, *count;
-    int32_t *recompute;               /* [places] as device */
+    int32_t *recompute;               /* [places] as device: 2 `store` + 1 where stages recompute */
     const het_plan *team;             /* a plan with teams, of which pipelines, devices in no order, counts
                                          and granules are known here; NULL: none */
 } heti_s_choice;
@@ -4136,7 +4151,7 @@ static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int rec
         device->message_byte * heti_s_real(granules * s->d.granule_tokens);
     t = t / s->d.cluster->device[s->kind_device[kind]].speed + heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0),
         begin, end, granules);
-    return recompute ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
+    return (recompute & 1) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
 /* The link of the smallest group that has both devices. */
@@ -4193,7 +4208,7 @@ static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
         for (i = 0; i < chunks * places; i++)
             if (end[i] <= (i == 0 ? 0 : end[i - 1])) return 0;
         i = heti_s_place_of(s->order[c->order], places, chunks * places - 1);
-        if (chunks == 1 && places > 1 && end[places - 2] == s->units - 1) c->recompute[c->first[p] + i] = 0;
+        if (chunks == 1 && places > 1 && end[places - 2] == s->units - 1) c->recompute[c->first[p] + i] &= ~1;
     }
     return c->pipelines > 0 && left == 0;
 }
@@ -4239,7 +4254,8 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
             plan->stage[g].rank = c->device[at];
             plan->stage[g].unit_begin = i == 0 ? 0 : c->end[g - 1];
             plan->stage[g].unit_end = c->end[g];
-            plan->stage[g].recompute = c->recompute[at];
+            plan->stage[g].recompute = c->recompute[at] & 1;
+            plan->stage[g].store = c->recompute[at] >> 1;
         }
     }
     plan->first_stage[c->pipelines] = g;
@@ -4482,7 +4498,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         const int64_t place = heti_s_place_of(order, places, i), device = c->device[first + place],
                       kind = s->kind_of[device];
         const int64_t begin = i == 0 ? 0 : c->end[chunks * first + i - 1], end = c->end[chunks * first + i];
-        const int again = recompute_known && c->recompute[first + place];
+        const int again = recompute_known && (c->recompute[first + place] & 1);
         const double n = heti_s_real(full);
         double f[2], b[2], in[2], w[2], r[2];
         int k;
@@ -4551,7 +4567,7 @@ static int heti_s_hopeless(double bound, double best) { return bound > best * (1
    blocks that begin in it, the optimizer's state where no other rank has them, and one slot. */
 static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double tokens) {
-    const double *kept = &s->kept[recompute ? s->units + 1 : 0];
+    const double *kept = &s->kept[(recompute & 1) != 0 ? s->units + 1 : 0];
     const double state = c->pipelines == 1 ? s->owned[end] - s->owned[begin] : 0;
     return s->least_held[end] - s->least_held[begin] + state + (kept[end] - kept[begin]) * tokens;
 }
@@ -4594,9 +4610,10 @@ static double heti_s_in_flight(const heti_s_seek *s, const heti_s_choice *c, int
 static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double in_flight) {
     const het_profile *p = s->d.profile;
-    const double *kept = &s->kept[recompute ? s->units + 1 : 0],
+    const double *kept = &s->kept[(recompute & 1) != 0 ? s->units + 1 : 0],
                   tokens = heti_s_real(c->granules * s->d.granule_tokens);
     const double elements = s->held[end] - s->held[begin];
+    if (recompute > 1) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 2 + 1));
     return elements * (p->weight_bytes + p->gradient_bytes + p->state_bytes / heti_s_real(c->pipelines)) +
            tokens * (in_flight * (kept[end] - kept[begin]) + s->widest) + p->rank_weights + p->rank_gradients +
            p->rank_workspace;
@@ -4626,6 +4643,7 @@ static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64
     const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places;
     int64_t i, at = 0;
+    int32_t way;
     for (i = 0; i < places; i++) recompute[i] = 0;
     for (i = 0; i < stages; i++) {
         const int64_t place = heti_s_place_of(order, places, i), device = c->device[c->first[p] + place];
@@ -4633,11 +4651,14 @@ static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64
         int64_t most = s->units - (stages - 1 - i), next;
         if (most <= at) most = heti_s_min(at + 1, s->units);
         next = i >= places && recompute[place] ? at : heti_s_take_units(s, c, device, at, most, 0, in_flight, seconds);
-        if (s->d.recompute == HET_YES && next < most && (i < places || recompute[place])) {
-            const int64_t again = heti_s_take_units(s, c, device, at, most, 1, in_flight, seconds);
-            if (again > next) {
-                next = again;
-                recompute[place] = 1;
+        for (way = 1; way < 4; way++) { /* recomputation, one micro-batch on the device, both */
+            const int may = ((way & 1) == 0 || s->d.recompute == HET_YES) && (way < 2 || s->d.store == HET_YES);
+            int64_t more;
+            if (!may || next >= most || (i >= places && recompute[place] != way)) continue;
+            more = heti_s_take_units(s, c, device, at, most, way, in_flight, seconds);
+            if (more > next) {
+                next = more;
+                recompute[place] = way;
             }
         }
         if (chunks == 2 && next == at) return 0;
@@ -4743,8 +4764,9 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
         stage->rank = place;
         stage->unit_begin = i == 0 ? 0 : c->end[chunks * first + i - 1];
         stage->unit_end = c->end[chunks * first + i];
-        stage->recompute = c->recompute[first + place];
-        s->alone_key[n++] = stage->unit_end * 2 + stage->recompute;
+        stage->recompute = c->recompute[first + place] & 1;
+        stage->store = c->recompute[first + place] >> 1;
+        s->alone_key[n++] = stage->unit_end + (s->units + 1) * c->recompute[first + place];
         if (i >= places) continue;
         s->alone_group[place] = s->d.cluster->device[device].group;
         s->alone_key[n++] = kind;
@@ -4784,7 +4806,7 @@ static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int6
     HETI_T_TRY(het_schedule_needs(&s->alone, lists, 0, s->alone.ranks, 0, &s->allocator, s->needs, s->error));
     for (i = 0; i < s->alone.ranks; i++) {
         s->alone.state_share[i] = 1;
-        s->needs[i].slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].slots) * more + 0.5);
+        if (s->needs[i].places == 0) s->needs[i].slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].slots) * more + 0.5);
         s->needs[i].batch_slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].batch_slots) * more + 0.5);
     }
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
@@ -5390,9 +5412,11 @@ static int heti_s_move_order(heti_s_seek *s, heti_s_choice *c) {
 static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
     const int64_t total = c->first[c->pipelines], at = heti_s_below(s, total), p = heti_s_pipeline_of(c, at),
                   how = heti_s_below(s, 3);
-    const int32_t to = !c->recompute[at];
+    const int both = s->d.store == HET_YES, again = s->d.recompute == HET_YES && (!both || heti_s_below(s, 2));
+    const int32_t from = c->recompute[at],
+                  to = again ? from ^ 1 : !both ? from : (from & 1) + 2 * HETI_T_CAST(int32_t, heti_s_below(s, 4));
     int64_t i, q;
-    if (s->d.recompute != HET_YES) return 0;
+    if (to == from) return 0;
     if (how == 0) c->recompute[at] = to;
     for (i = 0; i < total && how == 1; i++) c->recompute[i] = to;
     for (q = 0; q < c->pipelines && how == 2; q++)
@@ -5513,19 +5537,35 @@ static double heti_s_least_found(const heti_s_seek *s) {
     return s->found_count > 0 ? s->found[0].seconds : HETI_S_NONE;
 }
 
-/* Recomputation and state shares, with a schedule and its limit, which alone make the lists. */
+/* What a place may do: recompute, store one micro-batch, both. */
+static int64_t heti_s_ways(const heti_s_seek *s) {
+    return (s->d.recompute == HET_YES ? 2 : 1) * (s->d.store == HET_YES ? 2 : 1);
+}
+
+/* Way number i of a place, as heti_s_choice.recompute has it. */
+static int32_t heti_s_place_way(const heti_s_seek *s, uint64_t i) {
+    return HETI_T_CAST(int32_t, s->d.recompute == HET_YES ? i : 2 * i);
+}
+
+/* Recomputation, what is stored, and state shares, with a schedule and its limit. Where nothing is
+   stored these alone make the lists. */
 static void heti_s_each_recompute(heti_s_seek *s, double after) {
     heti_s_choice *c = &s->now;
     const int64_t places = c->first[c->pipelines], states = s->d.uneven_state == HET_YES ? HETI_S_STATES : 1;
-    const uint64_t masks = s->d.recompute == HET_YES ? HETI_T_CAST(uint64_t, 1) << places : 1;
+    const uint64_t ways = HETI_T_CAST(uint64_t, heti_s_ways(s));
     het_schedule *lists = NULL;
-    uint64_t mask;
+    uint64_t mask, masks = 1, left;
     int64_t i;
+    for (i = 0; i < places; i++) masks *= ways;
     for (mask = 0; mask < masks && !heti_s_is_over(s); mask++) {
-        for (i = 0; i < places; i++) c->recompute[i] = HETI_T_CAST(int32_t, mask >> i & 1u);
+        for (i = 0, left = mask; i < places; i++, left /= ways) c->recompute[i] = heti_s_place_way(s, left % ways);
         if (!heti_s_is_plan(s, c)) continue;
-        for (i = 0; i < places && c->recompute[i] == HETI_T_CAST(int32_t, mask >> i & 1u); i++) {}
+        for (i = 0, left = mask; i < places && c->recompute[i] == heti_s_place_way(s, left % ways); i++) left /= ways;
         if (i < places) continue; /* the same as without it */
+        if (s->d.store == HET_YES) {
+            het_schedule_free(lists);
+            lists = NULL;
+        }
         if (heti_s_too_large(s, c) || heti_s_hopeless(heti_s_bound_of(s, c, 1, after), heti_s_least_found(s))) {
             s->skipped++;
             continue;
@@ -5680,7 +5720,7 @@ static double heti_s_space_settings(const heti_s_seek *s, int32_t place) {
    micro-batches among p. */
 static double heti_s_space(const heti_s_seek *s) {
     double total = 0, ways[9][9];
-    const double recompute = s->d.recompute == HET_YES ? 2 : 1;
+    const double recompute = heti_s_real(heti_s_ways(s));
     int64_t g, n, k, p;
     int32_t place;
     if (s->ranks > 8) return HETI_S_NONE;
@@ -5839,6 +5879,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
                                                       "micro-batches of %d", d->granules, d->most_micro_batches,
                                                       d->most_granules);
     if (d->recompute != HET_NO) d->recompute = HET_YES;
+    if (d->store != HET_YES) d->store = HET_NO;
     if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
     if (d->evaluations < 1) d->evaluations = 20000;
     if (d->small == 0) d->small = 1000000000;
@@ -6580,6 +6621,7 @@ static het_result heti_s_fused_device(heti_s_seek *s, heti_s_fusion *f, int64_t 
         heti_s_most(&to->message_byte, from->message_byte / speed * f->member[i].share / all);
         heti_s_most(&to->ring_byte, from->ring_byte / speed);
         heti_s_most(&to->action, from->action / speed);
+        heti_s_most(&to->beside, from->beside);
     }
     to->step_element = 1 / steps;
     to->alone = to->together = time;
