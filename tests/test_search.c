@@ -372,7 +372,7 @@ static void brute_stages(brute *b, int64_t groups, int place)
             stage->rank = b->order[b->begin[p] + (s < n ? s : place == V ? 2 * n - 1 - s : s - n)];
             stage->unit_begin = from;
             stage->unit_end = from = u + 1;
-            stage->recompute = 0;
+            stage->recompute = stage->store = 0;
             b->plan.stages++;
             s++;
         }
@@ -380,20 +380,27 @@ static void brute_stages(brute *b, int64_t groups, int place)
     }
 }
 
-/* Recomputation and shares of the state, for lists that are made. */
+/* Recomputation, what is stored, and shares of the state. Lists are made but where something is stored: that changes them. */
 static void brute_lists(brute *b, int64_t granules, int split, const het_schedule *lists, const het_needs *needs)
 {
     const world *w = b->w;
-    const int64_t used = b->begin[b->plan.pipelines];
-    int64_t mask, i, g;
+    const int64_t used = b->begin[b->plan.pipelines], again = w->desc.recompute == HET_NO ? 1 : 2, ways = again * (w->desc.store == HET_YES ? 2 : 1);
+    int64_t mask, masks = 1, i, g, left;
     int state;
-    for (mask = 0; mask < (w->desc.recompute == HET_NO ? 1 : 1 << used) && !brute_is_over(b); mask++) {
+    for (i = 0; i < used; i++) masks *= ways;
+    for (mask = 0; mask < masks && !brute_is_over(b); mask++) {
+        het_needs own[BRUTE_DEVICES];
+        het_schedule *stored = NULL;
         double bound;
-        for (i = 0; i < used; i++)
-            for (g = 0; g < b->plan.stages; g++)
-                if (b->stage[g].rank == b->order[i]) b->stage[g].recompute = mask >> i & 1;
+        for (i = 0, left = mask; i < used; i++, left /= ways)
+            for (g = 0; g < b->plan.stages; g++) {
+                if (b->stage[g].rank != b->order[i]) continue;
+                b->stage[g].recompute = (int32_t)(left % ways % again);
+                b->stage[g].store = (int32_t)(left % ways / again);
+            }
         bound = brute_bound(b, granules, split);
         if (b->bounded && b->best >= 0 && bound >= b->best) continue;
+        if (w->desc.store == HET_YES) lists = stored = lists_of(w, &b->plan, granules, own), needs = own;
         for (state = 0; state < (w->desc.uneven_state == HET_NO ? 1 : 3); state++) {
             double seconds;
             if (!fits(w, &b->plan, granules, state, needs)) continue;
@@ -402,6 +409,7 @@ static void brute_lists(brute *b, int64_t granules, int split, const het_schedul
             if (seconds < bound) fail_msg("the bound of brute force is %.17g, the simulator says %.17g", bound, seconds);
             if (b->best < 0 || seconds < b->best) b->best = seconds;
         }
+        het_schedule_free(stored);
     }
 }
 
@@ -415,7 +423,7 @@ static void brute_settings(brute *b, int64_t groups, int64_t granules, int place
         if (b->begin[p + 1] - b->begin[p] > longest) longest = b->begin[p + 1] - b->begin[p];
         b->share[p] = (double)b->count[p];
     }
-    for (p = 0; p < b->plan.stages; p++) b->stage[p].recompute = 0;
+    for (p = 0; p < b->plan.stages; p++) b->stage[p].recompute = b->stage[p].store = 0;
     bound[0] = brute_bound(b, granules, 0);
     bound[1] = brute_bound(b, granules, 1);
     for (o = 0; o < w->desc.schedule_count; o++) {
@@ -571,6 +579,7 @@ static world *instance(int64_t number, const char *schedules[4])
     w->desc.seed = (uint64_t)number;
     w->desc.recompute = devices < 4 && support_below(&seed, 3) == 0 ? HET_YES : HET_NO;
     w->desc.uneven_state = devices < 4 && support_below(&seed, 3) == 0 ? HET_YES : HET_NO;
+    w->desc.store = devices < 3 && number % 3 == 1 ? HET_YES : HET_NO;
     w->desc.schedules = schedules;
     w->desc.schedule_count = 1 + (devices < 4 && support_below(&seed, 2));
     w->desc.evaluations = 100000000;
@@ -582,6 +591,7 @@ static world *instance(int64_t number, const char *schedules[4])
         const double speed = draw(&seed, 0.2, 1);
         snprintf(w->place[d].profile, sizeof w->place[d].profile, "type%d", (int)d);
         w->place[d].speed = draw(&seed, 0.5, 2);
+        if (w->desc.store == HET_YES) w->device[d].message_byte = 1e-5 * (double)(1 + number % 7); /* what PUT and TAKE take */
         w->device[d].step_element = support_below(&seed, 2) == 0 ? 0 : draw(&seed, 1e-5, 1e-3);
         for (i = 0; i < units; i++) {
             het_unit_time *t = &w->time[d][i];
@@ -619,7 +629,9 @@ static world *instance(int64_t number, const char *schedules[4])
     for (d = 0; d < devices; d++) {
         w->place[d].group = w->cluster.groups == 1 ? 0 : 1 + support_below(&seed, 2);
         if (support_below(&seed, 2) == 0) w->place[d].memory = draw(&seed, 0.1, 1.2) * whole + 1060000; /* of which buffers take 1 MiB */
+        if (w->desc.store == HET_YES) w->place[d].memory = (double)(2 + number % 5) / 10 * whole + 1060000;
     }
+    if (w->desc.store == HET_YES) schedules[0] = "gpipe", w->desc.granules = 3 + number % 4;
     return w;
 }
 
@@ -627,7 +639,7 @@ static void same_as_brute_force(void **state)
 {
     const char *rounds = getenv("HETRAIN_TEST_ROUNDS");
     const int64_t instances = rounds != NULL && atoi(rounds) > 60 ? 500 : 60;
-    int64_t n, nothing = 0, judged_all = 0, evaluated = 0, limited = 0;
+    int64_t n, nothing = 0, judged_all = 0, evaluated = 0, limited = 0, stored = 0, i;
     (void)state;
     for (n = 0; n < instances; n++) {
         const char *schedules[4];
@@ -652,12 +664,61 @@ static void same_as_brute_force(void **state)
             if (search->bound > best * (1 + 1e-9)) fail_msg("instance %d: the bound is %.17g, the best %.17g", (int)n, search->bound, best);
             j = judge(w, search->found[0].plan, search->found[0].granules, -1);
             assert_true(j.fits && j.seconds <= search->found[0].seconds && j.seconds >= search->found[0].seconds);
+            for (i = 0; i < search->found[0].plan->stages && search->found[0].plan->stage[i].store == 0; i++) {}
+            stored += i < search->found[0].plan->stages;
         }
         het_search_free(search);
         end(w);
     }
-    print_message("%d instances, %d of them without a plan that fits; %d plans judged by brute force, %d simulated by the planner\n", (int)instances,
-        (int)nothing, (int)judged_all, (int)evaluated);
+    assert_true(stored > 0);
+    print_message("%d instances, %d of them stored, %d without a plan that fits; %d plans judged by brute force, %d simulated by the planner\n", (int)instances,
+        (int)stored, (int)nothing, (int)judged_all, (int)evaluated);
+}
+
+/* The largest micro-batch, and the most micro-batches of one granule, that two devices with this cap take by gpipe. */
+static void largest_under(world *w, het_choice recompute, het_choice store, int64_t most[2])
+{
+    static const char *const gpipe[] = { "gpipe" };
+    int64_t n;
+    int i;
+    w->desc.recompute = recompute;
+    w->desc.store = store;
+    w->desc.schedules = gpipe;
+    w->desc.schedule_count = 1;
+    for (i = 0; i < 2; i++)
+        for (n = 1, most[i] = 0; n <= 64; n++) {
+            het_search *search = NULL;
+            het_error error;
+            w->desc.granules = i == 0 ? 4 * n : n;
+            w->desc.most_granules = i == 0 ? n : 1;
+            w->desc.most_micro_batches = i == 0 ? 4 : 0; /* a step of four, and as many as there are */
+            if (het_plan_search(&w->desc, &search, &error) != HET_OK) break;
+            most[i] = n;
+            het_search_free(search);
+        }
+}
+
+static void a_cap_takes_twice_as_much(void **state)
+{
+    int64_t keeps[2], again[2], stores[2], u, d;
+    world *w = make(6, 2);
+    (void)state;
+    for (u = 0; u < 6; u++) {
+        w->kind[u].keep_input = 3000;
+        w->kind[u].keep_weight = 5000;
+        if (u < 5) w->kind[u].output = w->kind[u + 1].input = 1000;
+        for (d = 0; d < w->profile.devices; d++) w->time[d][u].forward.token = w->time[d][u].recompute.token = w->time[d][u].backward.token = 1;
+    }
+    w->desc.granule_tokens = 4;
+    for (d = 0; d < 2; d++) w->place[d].memory = 1060000 + 1500000;
+    largest_under(w, HET_NO, HET_NO, keeps);
+    largest_under(w, HET_YES, HET_NO, again);
+    largest_under(w, HET_YES, HET_YES, stores);
+    print_message("tokens of a micro-batch / micro-batches under one cap: keep %d / %d, recompute %d / %d, store as well %d / %d\n", (int)keeps[0] * 4,
+        (int)keeps[1], (int)again[0] * 4, (int)again[1], (int)stores[0] * 4, (int)stores[1]);
+    assert_true(keeps[0] > 0 && stores[0] >= 2 * keeps[0] && stores[1] >= 2 * keeps[1]);
+    assert_true(stores[0] > again[0] && stores[1] >= again[1]);
+    end(w);
 }
 
 /* ---- what is found of what there is ---- */
@@ -1143,7 +1204,8 @@ static void bounds_hold_beside_idle_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_brute_force),       cmocka_unit_test(near_exhaustive_search),
+        cmocka_unit_test(same_as_brute_force),
+        cmocka_unit_test(a_cap_takes_twice_as_much),       cmocka_unit_test(near_exhaustive_search),
         cmocka_unit_test(crosses_what_does_not_fit),
         cmocka_unit_test(shares_follow_speeds),      cmocka_unit_test(memory_forces_a_pipeline),
         cmocka_unit_test(slow_links_get_the_cut),    cmocka_unit_test(what_does_not_fit_is_named),

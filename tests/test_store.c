@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 #include "late_groups.h"
 
 #define STEPS 3
@@ -409,6 +409,96 @@ static void bytes_are_what_was_estimated(void **state)
         }
 }
 
+/* What the profile says of a plan is what the engine will ask for. */
+static void profiles_say_the_same_bytes(void **state)
+{
+    const het_model_desc model = support_deep_model(HET_LLAMA);
+    int i;
+    (void)state;
+    for (i = 0; i < LAYOUTS; i++) {
+        het_profile *profile = NULL;
+        het_memory memory[8], estimate;
+        het_schedule *lists, *full = NULL;
+        het_needs needs[8];
+        het_shape shape;
+        het_error error;
+        support_run run;
+        int64_t r;
+        support_run_start(&run, &model, 1, SUPPORT_SHORT);
+        support_run_ranks(&run, layouts[i].ranks);
+        support_run_plan(&run, layouts[i].plan, layouts[i].schedule, layouts[i].slices);
+        store_all(run.plan, 1 + i % 2);
+        run.desc.limits.max_tokens = 512;
+        run.desc.limits.max_sequences = 16;
+        run.desc.limits.max_micro_batches = 6;
+        run.desc.granule = 1;
+        EXPECT_ERROR(het_profile_describe(&run.desc, NULL, NULL, &profile, &error), HET_OK, error.text, "");
+        lists = lists_of(run.plan, 6);
+        EXPECT_ERROR(het_schedule_complete(run.plan, NULL, lists, NULL, &full, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_schedule_needs(run.plan, full, 0, run.plan->ranks, 0, NULL, needs, &error), HET_OK, error.text, "");
+        memset(&shape, 0, sizeof shape);
+        shape.tokens = 512;
+        shape.sequences = 16;
+        EXPECT_ERROR(het_profile_memory(profile, run.plan, needs, &shape, memory, &error), HET_OK, error.text, "");
+        for (r = 0; r < run.plan->ranks; r++) {
+            const double slack = 0.01;
+            EXPECT_ERROR(het_memory_estimate(&run.desc, r, &estimate, &error), HET_OK, error.text, "");
+            if (fabs((double)memory[r].activations - (double)estimate.activations) > slack * (double)estimate.activations ||
+                (double)memory[r].stored < (double)estimate.stored * (1 - slack) || (memory[r].stored > 0) != (estimate.stored > 0))
+                fail_msg("%s %s, rank %d: activations %d and %d, stored %d and %d", layouts[i].plan, layouts[i].schedule ? layouts[i].schedule : "",
+                    (int)r, (int)memory[r].activations, (int)estimate.activations, (int)memory[r].stored, (int)estimate.stored);
+        }
+        het_schedule_free(full);
+        het_schedule_free(lists);
+        het_profile_free(profile);
+        support_run_end(&run);
+    }
+}
+
+/* The simulator counts what check counts, and its copies take the rank's time or run beside it: gpipe of four, one kept. F and B take 10 and 20,
+   a copy 4: alone each of the three copies out and three back adds 4; beside, only what
+   nothing hides: with 20 each F3 waits for the first PUT, B1, B2 and B3 for their TAKE, one behind the other. */
+static void the_simulator_moves_them_too(void **state)
+{
+    static const struct { double byte; int64_t beside; double makespan; } cases[] = {
+        { 0, 0, 120 }, { 1, 0, 120 + 6 * 4 }, { 1, 1, 120 }, { 5, 1, 160 }
+    };
+    het_plan *plan = support_plan("pp", "gpipe", 4, 1, 1);
+    het_schedule *schedule;
+    het_stage_cost stage;
+    het_rank_cost rank;
+    size_t i;
+    (void)state;
+    store_all(plan, 1);
+    schedule = lists_of(plan, 4);
+    memset(&stage, 0, sizeof stage);
+    stage.forward.token = 10;
+    stage.backward.token = 20;
+    stage.keep_weight = 3;
+    stage.keep_input = 1;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        het_simulation *simulation = NULL;
+        het_costs costs;
+        het_error error;
+        int64_t k, moved = 0;
+        memset(&costs, 0, sizeof costs);
+        memset(&rank, 0, sizeof rank);
+        rank.host_byte = cases[i].byte;
+        rank.beside = cases[i].beside;
+        costs.stage = &stage;
+        costs.rank = &rank;
+        EXPECT_ERROR(het_simulate(plan, schedule, &costs, HET_YES, NULL, &simulation, &error), HET_OK, error.text, "");
+        assert_true(simulation->makespan == cases[i].makespan);
+        assert_true(simulation->rank[0].peak == 2 && simulation->rank[0].peak_bytes == 8);
+        for (k = 0; k < simulation->timeline.records; k++) moved += simulation->timeline.record[k].action.kind == HET_ACTION_PUT ||
+            simulation->timeline.record[k].action.kind == HET_ACTION_TAKE ? simulation->timeline.record[k].bytes : 0;
+        assert_int_equal(moved, 6 * 4);
+        het_simulation_free(simulation);
+    }
+    het_schedule_free(schedule);
+    het_plan_free(plan);
+}
+
 /* ---- stores of the user's ---- */
 
 typedef struct tape {
@@ -663,6 +753,8 @@ int main(void)
         cmocka_unit_test(copies_run_beside_what_is_computed),
         cmocka_unit_test(lists_of_the_user_s_are_done),
         cmocka_unit_test(bytes_are_what_was_estimated),
+        cmocka_unit_test(profiles_say_the_same_bytes),
+        cmocka_unit_test(the_simulator_moves_them_too),
         cmocka_unit_test(activations_may_lie_on_disk),
         cmocka_unit_test(what_is_read_is_used),
         cmocka_unit_test(a_store_that_fails_is_named),
