@@ -160,12 +160,15 @@ static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequ
                                  int now) {
     het_error error = { HET_OK, "" };
     het_result result;
+    int64_t r;
     memset(&p->search, 0, sizeof p->search);
     p->search.profile = p->profile, p->search.cluster = &p->cluster;
     p->search.granules = granules, p->search.granule_sequences = sequences, p->search.granule_tokens = sequences * length;
     p->search.granule_pairs = (double)sequences * (double)length * ((double)length + 1) / 2;
     if (schedule != NULL) p->schedule[0] = schedule, p->search.schedules = p->schedule, p->search.schedule_count = 1;
     p->search.seconds = seconds, p->search.clock = profile_now;
+    for (r = 0; r < p->cluster.ranks; r++)
+        if (p->device[r].memory > 0) p->search.store = HET_YES; /* activations may wait on the host where memory is capped */
     if (!now) return 0;
     p->search.evaluations = 1000000000; /* time ends it; while training, evaluations may end it before */
     result = het_plan_search(&p->search, &p->found, &error);

@@ -5,7 +5,8 @@
 #include "common.h"
 #include "hetrain_search.h"
 
-/* "0-4, 9r" of a rank's stages, r where they are recomputed, "0-4, 40% of rows" of a team's member.
+/* "0-4, 9r, 11s2" of a rank's stages, r where they are recomputed, s2 where all but 2 micro-batches wait on the host, "0-4, 40% of rows" of a
+   team's member.
    Returns the rank's pipeline, and its first stage within it; -1: it is idle. */
 static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *stage_number, char *to, size_t capacity) {
     int64_t g, pipeline = -1, count, i;
@@ -23,6 +24,7 @@ static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *s
         at += (size_t)snprintf(to + at, capacity - at, "%s%lld", at > 0 ? ", " : "", (long long)stage->unit_begin);
         if (stage->unit_end > stage->unit_begin + 1) at += (size_t)snprintf(to + at, capacity - at, "-%lld", (long long)stage->unit_end - 1);
         if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, "r");
+        if (stage->store > 0) at += (size_t)snprintf(to + at, capacity - at, "s%d", (int)stage->store);
     }
     if (team != NULL && pipeline >= 0 && at < capacity) snprintf(to + at, capacity - at, ", %.0f%% of rows", 100 * share / all);
     return pipeline;

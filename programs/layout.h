@@ -221,7 +221,7 @@ static inline int layout_links(layout *l, const char *list) {
 
 /* plan: a file of JSON or a shorthand, from option `option_name`; schedule: a generator's name or a file of lists; both may be NULL. */
 static inline int layout_plan(layout *l, const char *option_name, const char *plan, const char *schedule, const het_model_desc *model, int64_t ranks,
-                              int64_t slices) {
+                              int64_t slices, int64_t store) {
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
@@ -232,7 +232,7 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     const char *text = plan_text(option_name, plan != NULL ? plan : "dp", &read, &length, &status);
     if (text == NULL) return status;
     memset(&desc, 0, sizeof desc);
-    desc.units = 2 * model->layers + 2, desc.ranks = ranks, desc.slices = slices, desc.heads = model->kv_heads;
+    desc.units = 2 * model->layers + 2, desc.ranks = ranks, desc.slices = slices, desc.store = store, desc.heads = model->kv_heads;
     desc.schedule = file ? NULL : schedule;
     result = het_plan_read(&desc, text, length, &l->plan, &error);
     free(read);

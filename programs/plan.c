@@ -878,6 +878,7 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
     het_result result;
     const char *list[MOST_NAMES];
     const double start = seconds_now();
+    int64_t r;
     int status;
     memset(&desc, 0, sizeof desc);
     if ((status = search_sizes(s, profile, given, &desc)) != 0) return status;
@@ -888,6 +889,8 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
         if ((names = strchr(names, ',')) != NULL) *names++ = 0;
     }
     desc.profile = profile, desc.cluster = p->cluster;
+    for (r = 0; r < p->cluster->ranks; r++)
+        if (p->cluster->device[r].memory > 0) desc.store = HET_YES; /* activations may wait on the host where memory is capped */
     desc.together = s->alone ? HET_NO : HET_YES;
     desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000;
     desc.seed = (uint64_t)s->seed;

@@ -41,7 +41,7 @@ typedef struct settings {
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
+    int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t lora, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, outer_lr, outer_momentum;
@@ -122,6 +122,8 @@ static const option options[] = {
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), OWN, 0, "recompute activations in the backward pass: less memory" },
+    { "--store", "N", OPTION_INTEGER, AT(store), 0, 1e6,
+      "stages keep the activations of N micro-batches, those of others wait on the host; 0: all stay" },
     { "--shard", "state|gradients|weights", OPTION_CHOICE, AT(shard), 0, 0,
       "what ranks with the same units divide: also gradients, also weights; less memory, more messages [the plan's, or state]" },
     { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0, "--shard gradients" },
@@ -868,7 +870,7 @@ static int check_slices(const job *j, const char *name, int64_t slices, int64_t 
 
 /* What would need less memory than a run that does not fit. */
 static const char *less_memory(const settings *s) {
-    return !s->recompute ? "--recompute, fewer --sequences or another --plan need less" :
+    return !s->recompute ? "--recompute, --store 1, fewer --sequences or another --plan need less" :
         "fewer --sequences, a smaller --length or another --plan need less";
 }
 
@@ -883,8 +885,8 @@ static int configure_context(job *j) {
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
     d->layout.transport = j->transport;
     if ((status = experts_start(&j->experts, d)) != 0) return status;
-    if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || j->ranks.world > 1)) {
-        status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices);
+    if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || j->ranks.world > 1)) {
+        status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store);
         if (status != 0) return status;
         d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;
         if ((status = follow_plan(j)) != 0) return status;
@@ -1203,7 +1205,7 @@ static int check_idle_options(const job *j) {
         { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
         { !automatic && s->adapt <= 0, "--profile --plan-seconds", "without --plan auto or --adapt" },
         { s->adapt <= 0, "--adapt-shares", "without --adapt" },
-        { automatic, "--recompute --slices", "with --plan auto, which decides who recomputes and cuts no micro-batch" },
+        { automatic, "--recompute --store --slices", "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
         { s->experts != NULL, "--profile --save-profile --adapt", "with --experts: profiles know no experts" },
@@ -1589,7 +1591,7 @@ static int check_changes(job *j) {
     for (i = 0; i < j->changes && status == 0; i++) {
         planned_change *c = &j->change[i];
         if (c->rank >= 0) continue;
-        status = layout_plan(other, "--replan", c->spec, schedule, &d.model, j->ranks.world, j->set.slices);
+        status = layout_plan(other, "--replan", c->spec, schedule, &d.model, j->ranks.world, j->set.slices, j->set.store);
         if (status != 0) break;
         d.layout.plan = c->plan = other->plan, d.layout.schedule = NULL;
         if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;
