@@ -148,7 +148,8 @@ int main(int argc, char **argv) {
    alignment, free with size); het_memory_estimate tells the exact number of bytes before, rank by
    rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message
    buffers are counted by following the rank's list of actions, so a schedule decides how many there
-   are. An exact gradient takes 8 bytes an element. On a CPU that has a layer for itself, where
+   are, on the device and (het_stage.store) on the host. An exact gradient takes 8 bytes an element.
+   On a CPU that has a layer for itself, where
    max_micro_batches is 1, the gradients of its matrices take 4 (het_gradient.final), and lie where
    activations were that are used up when they come (>>build). het_memory.saving says what saving
    beside training takes on top, from another allocator (hetrain_files.h). No later call on the
@@ -241,8 +242,8 @@ int main(int argc, char **argv) {
        >>optimizer_api   het_adamw het_muon het_learning_rate
        >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_team
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
-                         het_schedule_complete het_schedule_check het_schedule_needs
-                         het_schedule_free het_tree_grow
+                         het_schedule_complete het_schedule_check het_schedule_store
+                         het_schedule_needs het_schedule_free het_tree_grow
        >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_get
                          het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
@@ -7392,7 +7393,8 @@ static void heti_store_add(heti_followed *f, int64_t rank, const het_action *a, 
     to->kind = kind;
     if (moves) to->overlap = 0;
     if (moves && heti_store_most(f, a) > 0) *heti_store_away(f, a) = kind == HET_ACTION_PUT;
-    f->kept[heti_store_stage(f, a)] += kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
+    f->kept[heti_store_stage(f, a)] +=
+        kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
 }
 
 /* TAKE for those of `wanted` that are on the host and find a place while `now` runs; NULL: at once. */

@@ -44,6 +44,7 @@ same 2 --devices cpu:1 --replan '2:pp,4x3:dp,6x1:pp:0-0|1-7'
 same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5
 same 2 --devices cpu:1 --plan auto --plan-seconds 1 --adapt --slow 4:1@0.3
 same 3 --devices cpu:1,cpu:1@0.5,cpu:1,cpu:1@0.5 --plan auto --plan-seconds 1
+same 2 --devices cpu:1 --plan pp --schedule gpipe --store 1
 
 # drawn N: processes, ranks, plan, schedule, slices and the rest by chance; N fixes all of it
 drawn() {
@@ -63,6 +64,8 @@ drawn() {
     below 3; [ $picked = 0 ] && options+=(--slices 2)
     below 3; [ $picked = 0 ] && options+=(--recompute)
     below 4; [ $picked = 0 ] && options+=(--shard-gradients); [ $picked = 1 ] && options+=(--shard weights)
+    below 3; [ $picked != 0 ] && options+=(--store $picked)
+    below 2; [ $picked = 0 ] && options+=(--shard-gradients)
     below 3; [ $picked = 0 ] && options+=(--sequences 2 --micro-batches 12)
     if [ "${options[1]:0:1}" = '{' ]; then
         printf '%s' "${options[1]}" > drawn.json

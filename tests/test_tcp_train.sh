@@ -241,6 +241,8 @@ extra=(--resume weights2); differs '--resume: process 2 has checkpoint with fing
 run=("${given[@]}")
 together 2 "${run[@]}" --steps 8 --devices cpu:1 --log log.0 --recompute
 report "$([ $? = 0 ] && [ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'what is each process'"'"'s own may differ' "$(tail -n 5 out)"
+together 2 "${run[@]}" --steps 8 --devices cpu:1 --plan pp --schedule gpipe --store 1
+report "$([ $? = 0 ] && [ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'activations that wait on the host do not change the bits' "$(tail -n 5 out)"
 
 # ---- signals: to any process, all of them save the same step and end well; a second one ends at once ----
 short=(--data text --model gpt2:layers=1,width=16,heads=1,context=16 --sequences 4 --micro-batches 3 --granule 1 --schedule-lr constant --evaluate-every 0 --quiet)

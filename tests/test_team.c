@@ -271,8 +271,8 @@ static int64_t draw_plan(uint64_t *seed, int64_t units, int64_t heads, char *tex
             if (rank + 3 + (pipelines - p - 1) * 2 + (count - 1 - s) > SUPPORT_MAX_RANKS) team[0] = 0, rank++;
             else draw_team(seed, &rank, heads, team, sizeof team);
             if (team[0]) t += snprintf(teams + t, sizeof teams - (size_t)t, "%s%s", t ? "," : "", team);
-            at += snprintf(stages + at, sizeof stages - (size_t)at, "%s{\"rank\":%d,\"units\":[%d,%d],\"recompute\":%s}", s ? "," : "", (int)leader,
-                           (int)unit, (int)end, support_below(seed, 3) == 0 ? "true" : "false");
+            at += snprintf(stages + at, sizeof stages - (size_t)at, "%s{\"rank\":%d,\"units\":[%d,%d],\"recompute\":%s,\"store\":%d}", s ? "," : "",
+                           (int)leader, (int)unit, (int)end, support_below(seed, 3) == 0 ? "true" : "false", (int)support_below(seed, 3));
             unit = end;
         }
         at += snprintf(stages + at, sizeof stages - (size_t)at, "]}");

@@ -167,7 +167,8 @@ typedef struct het_schedule_kind {
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
    greedy, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take
-   slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K
+   slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in K
+   slices keeps 1 + (p - 1 - r) / K
    micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts:
    [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
@@ -4410,7 +4411,8 @@ static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
     double start = r->start * 1e6, length = (r->end - r->start) * 1e6, exchange = heti_p_exchange(r) * 1e6;
     int64_t thread = 0;
     if (moves && length < 0.001) length = 0.001;
-    if (moves || heti_p_is_moved(a->kind) || heti_p_is_collective(a->kind)) thread = heti_p_trace_lane(t, r, (start + length) / 1e6);
+    if (moves || heti_p_is_moved(a->kind) || heti_p_is_collective(a->kind))
+        thread = heti_p_trace_lane(t, r, (start + length) / 1e6);
     heti_p_trace_event(t, "X", r->rank, thread);
     heti_t_format(&t->out, ",\"ts\":%g,\"dur\":%g,\"name\":\"", start, length);
     heti_t_action(&t->out, a);
@@ -4876,7 +4878,8 @@ static void heti_p_svg_item(const heti_p_svg *s, int64_t boxes, size_t letters, 
    row. */
 static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
     static const int32_t heti_p_order[11] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W,
-                                             HET_ACTION_PUT, HET_ACTION_TAKE, HET_ACTION_SEND_F /* exchange */, HET_ACTION_REDUCE, HET_ACTION_STEP,
+                                              HET_ACTION_PUT, HET_ACTION_TAKE, HET_ACTION_SEND_F /* exchange */,
+                                              HET_ACTION_REDUCE, HET_ACTION_STEP,
                                              HET_ACTION_GATHER, HET_ACTION_COMMIT };
     static const char *const heti_p_notes[3] = { "shades: a rank's stages", "stacked: shares of boxes too thin to draw",
                                                 "records were dropped" };

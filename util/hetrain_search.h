@@ -4806,7 +4806,8 @@ static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int6
     HETI_T_TRY(het_schedule_needs(&s->alone, lists, 0, s->alone.ranks, 0, &s->allocator, s->needs, s->error));
     for (i = 0; i < s->alone.ranks; i++) {
         s->alone.state_share[i] = 1;
-        if (s->needs[i].places == 0) s->needs[i].slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].slots) * more + 0.5);
+        if (s->needs[i].places == 0)
+            s->needs[i].slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].slots) * more + 0.5);
         s->needs[i].batch_slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].batch_slots) * more + 0.5);
     }
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
