@@ -149,9 +149,9 @@ int main(int argc, char **argv) {
    rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message
    buffers are counted by following the rank's list of actions, so a schedule decides how many there
    are, on the device and (het_stage.store) on the host. An exact gradient takes 8 bytes an element.
-   On a CPU that has a layer for itself, where
-   max_micro_batches is 1, the gradients of its matrices take 4 (het_gradient.final), and lie where
-   activations were that are used up when they come (>>build). het_memory.saving says what saving
+   On a CPU that has a layer for itself, where max_micro_batches is 1, the gradients of its matrices
+   take 4 (het_gradient.final), and lie where activations were that are used up when they come
+   (>>build). het_memory.saving says what saving
    beside training takes on top, from another allocator (hetrain_files.h). No later call on the
    context allocates, but for het_replan. What a call gets through a pointer is read or written
    before it returns and not kept, except: a reader given to het_data_open must live as long as the
@@ -10532,7 +10532,7 @@ static int heti_is_final(const heti_rank *r, int64_t parameter) {
 /* Whether the sum lies where activations were: when a unit's weights have their turn, those of the
    units behind are used up. */
 static int heti_is_late(const heti_rank *r, int64_t parameter) {
-    return heti_is_whole(r, parameter) && r->part->slot_count == 1 && r->part->place_count == 0;
+    return heti_is_whole(r, parameter) && r->part->slot_count == 1;
 }
 
 /* Floats that an element of a parameter's sum takes on this rank, and all of them. */

@@ -91,12 +91,23 @@ static int late_turn(late_device *d, het_queue *q)
     return 1;
 }
 
-/* Up to `turns` turns of queues drawn at random; 0: all queues stand still. */
+/* Which queue goes first: 0: one drawn at random, 1: the oldest as far as it can, 2: the newest. */
+static int late_first;
+
+static int late_ordered(late_device *d, het_queue *q)
+{
+    if (!q) return 0;
+    if (late_first == 2) return late_turn(d, q) || late_ordered(d, q->next);
+    return late_ordered(d, q->next) || late_turn(d, q);
+}
+
+/* Up to `turns` turns of queues; 0: all queues stand still. */
 static int late_pump(late_device *d, int64_t turns)
 {
     het_queue *q;
     int64_t n = 0, k;
     int moved = 0;
+    for (; turns > 0 && late_first; turns--) moved |= late_ordered(d, d->queues);
     for (q = d->queues; q; q = q->next) n++;
     for (; turns > 0 && n > 0; turns--) {
         for (k = support_below(&d->random, n), q = d->queues; k > 0; k--) q = q->next;

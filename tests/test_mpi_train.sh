@@ -65,7 +65,6 @@ drawn() {
     below 3; [ $picked = 0 ] && options+=(--recompute)
     below 4; [ $picked = 0 ] && options+=(--shard-gradients); [ $picked = 1 ] && options+=(--shard weights)
     below 3; [ $picked != 0 ] && options+=(--store $picked)
-    below 2; [ $picked = 0 ] && options+=(--shard-gradients)
     below 3; [ $picked = 0 ] && options+=(--sequences 2 --micro-batches 12)
     if [ "${options[1]:0:1}" = '{' ]; then
         printf '%s' "${options[1]}" > drawn.json

@@ -91,6 +91,30 @@ static void lists_by_hand(void **state)
     }
 }
 
+/* Lists of any order; what they had before is replaced. */
+static void given_lists_get_them(void **state)
+{
+    static const char *const cases[][2] = {
+        { "0F0,0F1,0B1,0B0", "0F0,0F1,0B1,0B0" }, /* what is needed at once is not put away */
+        { "0F0,0PUT0,0F1,0TAKE0,0B0,0B1", "0F0,0F1,0PUT1,0TAKE1,0B0,0B1" },
+        { "0F0,0F1,0I0,0I1,0W0,0W1", "0F0,0F1,0PUT1,0TAKE1,0I0,0PUT0,0TAKE0,0I1,0PUT1,0TAKE1,0W0,0W1" },
+        { "0F0,0F1,0I0,0W0,0I1,0W1", "0F0,0F1,0PUT1,0I0,0TAKE1,0W0,0I1,0W1" },
+    };
+    het_plan *plan = support_plan("dp", NULL, 4, 1, 1);
+    het_error error;
+    size_t i;
+    (void)state;
+    store_all(plan, 1);
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        het_schedule *schedule = NULL;
+        EXPECT_ERROR(het_schedule_read(plan, cases[i][0], strlen(cases[i][0]), NULL, &schedule, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_schedule_store(plan, &schedule, &error), HET_OK, error.text, "");
+        assert_string_equal(line_of(schedule, 0), cases[i][1]);
+        het_schedule_free(schedule);
+    }
+    het_plan_free(plan);
+}
+
 /* Slices of a stage on the device, counted action by action, never more than the rule says; what all stages of a rank have together is what the
    rank needs, and what check counts. */
 static void check_counts(const het_plan *plan, const het_schedule *schedule, int32_t store, const char *what)
@@ -295,12 +319,14 @@ static void copies_run_beside_what_is_computed(void **state)
         run.device[d].iface = &late_table;
         run.device[d].ordinal = d;
     }
-    for (i = 0; i < sizeof chosen / sizeof chosen[0]; i++)
+    for (i = 0; i < 3 * sizeof chosen / sizeof chosen[0]; i++)
         for (store = 1; store <= 2; store++) {
+            late_first = (int)(i % 3); /* what is computed comes first, or what is copied */
             run.desc.layout.backward = i == 0 && store == 2 ? HET_BACKWARD_DEFERRED : HET_BACKWARD_FUSED;
             run.desc.layout.communicators.iface = store == 2 ? &fake_iface : NULL; /* neighbours reach each other without the host */
-            check_layout(&base, &run, &chosen[i], store, SUPPORT_APART);
+            check_layout(&base, &run, &chosen[i / 3], store, SUPPORT_APART);
         }
+    late_first = 0;
     assert_true(fake.live == 0 && fake.wrong == 0);
     support_run_end(&run);
 }
@@ -745,6 +771,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_by_hand),
+        cmocka_unit_test(given_lists_get_them),
         cmocka_unit_test(no_list_needs_more_than_it_stores),
         cmocka_unit_test(wrong_lists_are_named),
         cmocka_unit_test(plans_say_store),

@@ -168,9 +168,8 @@ HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
    greedy, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take
    slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in K
-   slices keeps 1 + (p - 1 - r) / K
-   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts:
-   [pipelines]. Threads: any. */
+   slices keeps 1 + (p - 1 - r) / K micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K,
+   which hides slow links. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
