@@ -1690,8 +1690,8 @@ typedef struct het_emulate {
 } het_emulate;
 
 /* Where activations wait that are not on the device (PUT, TAKE): a rank's places are numbered from
-   0, `size` bytes from `offset` on are written or read. What is read was written since the place was
-   last read. Both or neither: memory of het_host.allocator. On several ranks' threads at once. */
+   0, `size` bytes from `offset` on are written or read. What is read was written since the place
+   was last read. Both or neither: memory of het_host.allocator. On several ranks' threads at once. */
 typedef struct het_store {
     het_result (*put)(void *user, int64_t rank, int64_t place, size_t offset, const void *from, size_t size);
     het_result (*get)(void *user, int64_t rank, int64_t place, size_t offset, void *to, size_t size);
@@ -6823,7 +6823,7 @@ static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t po
     return HET_OK;
 }
 
-/* Once only, and not B beside I or W; B, I and W of what is on the device, PUT of what is needed. */
+/* Once only, not B beside I or W; B, I and W of what is on the device, PUT of what is needed. */
 static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position) {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
     const het_action other = heti_lists_other(a, a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B, 0),
@@ -7397,7 +7397,7 @@ static void heti_store_add(heti_followed *f, int64_t rank, const het_action *a, 
         kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
 }
 
-/* TAKE for those of `wanted` that are on the host and find a place while `now` runs; NULL: at once. */
+/* TAKE for those of `wanted` that are on the host and find a slot while `now` runs (NULL: now). */
 static void heti_store_take(heti_followed *f, int64_t rank, const het_action *wanted, const het_action *now) {
     int64_t i, k;
     for (i = 0; i < 1 + (wanted->overlap != 0); i++) {
@@ -10911,7 +10911,7 @@ static het_result heti_open_places(heti_rank *r) {
     return HET_OK;
 }
 
-/* The queue on which activations go to the host and back beside what is computed, and its events. */
+/* The queue on which activations go to the host and back beside what is computed; its events. */
 static het_result heti_open_copies(heti_rank *r) {
     heti_part *part = r->part;
     const het_queue_iface *queues = r->device.iface->queues;

@@ -1,6 +1,7 @@
-/* Experts: a small llama whose MLPs are 8 experts each, of which a token uses 2. It learns this text three times: without and with the auxiliary loss,
-   which evens out how often the experts are chosen, and then again by two unequal ranks as a team, each with some of every sequence's rows. What an
-   expert has no place for is decided granule by granule, so the team drops the same tokens and ends with the same weights, to the last bit.
+/* Experts: a small llama whose MLPs are 8 experts each, of which a token uses 2. It learns this text three times: without and with the
+   auxiliary loss, which evens out how often the experts are chosen, and then again by two unequal ranks as a team, each with some of every
+   sequence's rows. What an expert has no place for is decided granule by granule, so the team drops the same tokens and ends with the same
+   weights, to the last bit.
      cc -O2 -I. -Iutil examples/experts.c -o build/experts -lm -lpthread */
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -15,9 +16,10 @@
 enum { LAYERS = 2, WIDTH = 64, EXPERTS = 8, USED = 2, CONTEXT = 128, SEQUENCES = 8, TOKENS = SEQUENCES * CONTEXT, STEPS = 60 };
 
 static const char text[] =
-    "A token goes through two of eight experts. The router says which: its logits are the product of the token's normed row with a matrix of a row an "
-    "expert, and the two largest win. Nothing makes them take turns. Without a reason to spread, a few experts get most of the tokens, learn the most, "
-    "and get still more of them; the others stay as they began. The auxiliary loss is such a reason: it is least where all are chosen alike. And a "
+    "A token goes through two of eight experts. The router says which: its logits are the product of the token's normed row with a matrix of a row "
+    "an expert, and the two largest win. Nothing makes them take turns. Without a reason to spread, a few experts get most of the tokens, learn the "
+    "most, and get still more of them; the others stay as they began. The auxiliary loss is such a reason: it is least where all are chosen "
+    "alike. And a "
     "capacity is a fence: beyond its places an expert takes nobody, the token goes on without it, and every product is of about the same size. ";
 
 typedef struct outcome { double loss, dropped, busiest, idlest; uint64_t hash; } outcome;

@@ -41,7 +41,8 @@ typedef struct settings {
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
+    int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet,
+            on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t lora, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, outer_lr, outer_momentum;

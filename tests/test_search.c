@@ -671,7 +671,8 @@ static void same_as_brute_force(void **state)
         end(w);
     }
     assert_true(stored > 0);
-    print_message("%d instances, %d of them stored, %d without a plan that fits; %d plans judged by brute force, %d simulated by the planner\n", (int)instances,
+    print_message("%d instances, %d of them stored, %d without a plan that fits; %d plans judged by brute force, %d simulated by the planner\n",
+                  (int)instances,
         (int)stored, (int)nothing, (int)judged_all, (int)evaluated);
 }
 
@@ -714,7 +715,8 @@ static void a_cap_takes_twice_as_much(void **state)
     largest_under(w, HET_NO, HET_NO, keeps);
     largest_under(w, HET_YES, HET_NO, again);
     largest_under(w, HET_YES, HET_YES, stores);
-    print_message("tokens of a micro-batch / micro-batches under one cap: keep %d / %d, recompute %d / %d, store as well %d / %d\n", (int)keeps[0] * 4,
+    print_message("tokens of a micro-batch / micro-batches under one cap: keep %d / %d, recompute %d / %d, store as well %d / %d\n",
+                  (int)keeps[0] * 4,
         (int)keeps[1], (int)again[0] * 4, (int)again[1], (int)stores[0] * 4, (int)stores[1]);
     assert_true(keeps[0] > 0 && stores[0] >= 2 * keeps[0] && stores[1] >= 2 * keeps[1]);
     assert_true(stores[0] > again[0] && stores[1] >= again[1]);

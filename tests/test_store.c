@@ -142,7 +142,8 @@ static void check_counts(const het_plan *plan, const het_schedule *schedule, int
             puts += a->kind == HET_ACTION_PUT;
             if (here > most) most = here;
             if (away > most_away) most_away = away;
-            if (kept[s] > store * plan->slices + 1) fail_msg("%s: rank %d, action %d: %d slices of stage %d", what, (int)rank, (int)i, (int)kept[s], (int)s);
+            if (kept[s] > store * plan->slices + 1)
+                fail_msg("%s: rank %d, action %d: %d slices of stage %d", what, (int)rank, (int)i, (int)kept[s], (int)s);
             for (s = plan->first_stage[a->pipeline]; s < plan->first_stage[a->pipeline + 1]; s++) sharing += plan->stage[s].rank == rank;
             tokens += (enters - leaves) / (double)(plan->slices * sharing);
             if (tokens > high) high = tokens;
@@ -168,7 +169,8 @@ static void no_list_needs_more_than_it_stores(void **state)
                 char what[200];
                 store_all(plan, store);
                 schedule = lists_of(plan, chunk);
-                snprintf(what, sizeof what, "%s %s, %d slices, store %d", layouts[i].plan, layouts[i].schedule ? layouts[i].schedule : "", (int)layouts[i].slices, (int)store);
+                snprintf(what, sizeof what, "%s %s, %d slices, store %d", layouts[i].plan,
+                         layouts[i].schedule ? layouts[i].schedule : "", (int)layouts[i].slices, (int)store);
                 check_counts(plan, schedule, store, what);
                 het_schedule_free(schedule);
                 het_plan_free(plan);
@@ -667,7 +669,8 @@ static void a_store_that_fails_is_named(void **state)
                 }
                 t.fail_at = fail;
                 result = het_step(ctx, group.batch, group.count, NULL);
-                support_expect(result, HET_ERR_IO, het_last_error(ctx), "rank |step |het_desc.host.store.|place |callback failed", "a store", __LINE__);
+                support_expect(result, HET_ERR_IO, het_last_error(ctx), "rank |step |het_desc.host.store.|place |callback failed", "a store",
+                               __LINE__);
                 assert_true(strstr(het_last_error(ctx), "PUT") || strstr(het_last_error(ctx), "TAKE"));
                 assert_true(het_get_status(ctx) & HET_FAILED);
                 support_group_end(&group);

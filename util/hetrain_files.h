@@ -2356,7 +2356,8 @@ static int64_t heti_f_stack(const char *name, int64_t *at, int64_t *end) {
     const char *dot, *digit;
     int64_t last = 0;
     for (dot = strstr(name, ".0-"); dot != NULL; dot = strstr(dot + 1, ".0-"), last = 0) {
-        for (digit = dot + 3; *digit >= '0' && *digit <= '9' && last < 100000; digit++) last = 10 * last + (*digit - '0');
+        for (digit = dot + 3; *digit >= '0' && *digit <= '9' && last < 100000; digit++)
+            last = 10 * last + (*digit - '0');
         *at = dot + 1 - name;
         *end = digit - name;
         if (digit > dot + 3 && *digit == '.') return last + 1;
@@ -2454,8 +2455,8 @@ static void heti_f_stored_join(const het_ctx *ctx, heti_f_stored *s, const heti_
     s->count = s->shape[0] * s->columns;
 }
 
-/* Fills *s with tensor number i of those that start at parameter p, and returns how many do; 0: p is
-   the k or v of an earlier one, or an adapter's factor. */
+/* Fills *s with tensor number i of those that start at parameter p, and returns how many do; 0: p
+   is the k or v of an earlier one, or an adapter's factor. */
 static int64_t heti_f_stored_at(const het_ctx *ctx, int64_t p, int64_t i, heti_f_stored *s) {
     const het_model_desc *model = &het_get_desc(ctx)->model;
     const het_parameter_info own = heti_f_parameter(ctx, p);
