@@ -247,7 +247,7 @@ static void traffic_is_what_the_formulas_say(void **state)
             double total = 0, own;
             for (t = 0; t < ranks[k]; t++) total += shares[k][t];
             own = shares[k][r] / total * (double)head;
-            expected += (int64_t)(batches * 4 * own);
+            expected += (int64_t)(4.0 * (double)batches * own);
         }
         if (llabs(bytes - 2 * expected) > 2 * 4 * 6 * 1024 * ranks[k]) /* the head is cut at multiples of 1,024 */
             fail_msg("shares %d: %ld bytes, not %ld", k, (long)bytes, (long)(2 * expected));
@@ -402,14 +402,12 @@ static void one_round(int round)
     uint64_t seed = (uint64_t)round * 7919 + 17;
     const int64_t keepers = support_below(&seed, 3);
     const char *text = plans[support_below(&seed, 8)];
-    het_schedule *lists = NULL;
     support_result base;
     support_run run;
     het_plan *four, shape, *plan = NULL;
     het_error error;
     char what[400];
     int64_t r;
-    (void)lists;
     start(&run, families[support_below(&seed, 4)]);
     run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
     if (support_below(&seed, 4) == 0) run.desc.optimizer.iface = het_muon();
@@ -436,6 +434,7 @@ static void one_round(int round)
         for (r = 0; r < plan->ranks; r++) plan->near[r] = 0;
     plan->shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, 3));
     if (support_below(&seed, 2)) plan->shard = HET_SHARD_WEIGHTS;
+    for (r = 0; r < plan->stages; r++) plan->stage[r].store = (int32_t)support_below(&seed, 3);
     support_run_ranks(&run, plan->ranks);
     run.desc.layout.plan = plan;
     run.desc.layout.recompute = support_below(&seed, 3) == 0 ? HET_YES : HET_NO;
