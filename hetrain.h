@@ -1691,7 +1691,7 @@ typedef struct het_emulate {
 
 /* Where activations wait that are not on the device (PUT, TAKE): a rank's places are numbered from
    0, `size` bytes from `offset` on are written or read. What is read was written since the place
-   was last read. Both or neither: memory of het_host.allocator. On several ranks' threads at once. */
+   was last read. Both or neither: memory of het_host.allocator. Threads: several ranks' at once. */
 typedef struct het_store {
     het_result (*put)(void *user, int64_t rank, int64_t place, size_t offset, const void *from, size_t size);
     het_result (*get)(void *user, int64_t rank, int64_t place, size_t offset, void *to, size_t size);
@@ -9858,7 +9858,7 @@ static void heti_hold_near(const het_ctx *ctx, int64_t b, int64_t i, int64_t *he
 
 /* Whether what a rank has of a block's weights is a part, so that calls fetch them. */
 static int heti_has_sharded_weights(const het_ctx *ctx, int64_t b) {
-    return ctx->share.plan->shard == HET_SHARD_WEIGHTS && ctx->share.owners[b].holders > 1;
+    return (b & 1) && ctx->share.plan->shard == HET_SHARD_WEIGHTS && ctx->share.owners[b].holders > 1;
 }
 
 /* What each holder of a block holds of its weights, and whether that asks for flows. */
@@ -13518,8 +13518,8 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
     return HET_OK;
 }
 
-/* PUT or TAKE. Where the device has queues the copy is made on one of its own, behind what was given
-   to the device so far and beside what comes; copies keep their order, and who computes in the slot
+/* PUT or TAKE. Where the device has queues the copy is made on one of its own, behind what was
+   given to the device so far and beside what comes; copies keep their order, and who computes in the slot
    next waits for this one (heti_await_moved). */
 static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
     heti_part *part = r->part;

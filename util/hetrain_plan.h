@@ -138,8 +138,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, c
    W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0".
    Ours alone: "2PUT3", "2TAKE3", "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT".
-   Micro-batches count from 0 within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
-   backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I. UNSHARD,
+   Micro-batches count from 0 within their pipeline. Empty cells (idle) are skipped. PyTorch's older
+   files write B for backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I. UNSHARD,
    RESHARD, REDUCE_GRAD, batched transfers, weight versions other than 0, and a "BW" that has a W
    too are refused. */
 

@@ -190,8 +190,8 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
                                                int recompute, int split, int sliced, double rows, double tokens);
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights,
    gradients, optimizer, activations, communication, stored, device and saving. Arrays begin at
-   multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens are
-   a multiple of 16 it is exact but for that at the tokens the profile was described for; of others
+   multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements:
+   where tokens are a multiple of 16 it is exact but for that at the tokens the profile was described for; of others
    the workspace is taken from a line through two points (found up to 5 % of the whole too low). It
    is an upper bound where I and W come apart in some of a rank's stages, for `stored` where not
    all of them store, for slots where devices with and without `beside` are mixed, and for gradients where
