@@ -984,39 +984,97 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
 typedef struct heti_s_held {
     het_stage_memory most;            /* of its stages */
     double stored;                    /* a slot of those that may put it on the host */
-    double elements, trained, state;  /* that it holds, of those that are trained, that it has state of */
+    double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
+    double fetched, terms;            /* of the largest unit: weights that come for a call, sums that leave behind it */
+    double pieces;                    /* bytes on the host for what it exchanges piece by piece */
     int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
     heti_s_rows rows;
 } heti_s_held;
 
-/* Adds up what a block's holders have of it, the ranks with a stage that has one of its units.
-   rank: [ranks] room for them. */
-static void heti_s_hold_block(const het_profile *profile, const het_plan *plan, int64_t b, heti_s_held *held,
-                              int64_t *rank) {
-    const het_block_profile *block = &profile->block[b];
-    const double elements = heti_s_real(block->elements);
-    double share = 0;
+/* What is worked on beside: a block's holders; of each unit, elements of blocks that are fetched, and
+   of those whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and of one
+   block. */
+typedef struct heti_s_holding {
+    const het_profile *profile;
+    const het_plan *plan;
+    heti_s_held *held;                /* [ranks] */
+    int64_t *rank, words;             /* [ranks] */
+    double *fetched, *terms;          /* [units] */
+    uint64_t *peer, *both;
+    double largest;                   /* elements of the largest block that weights are sent of */
+    int near;                         /* there are several near sets that hold all weights */
+} heti_s_holding;
+
+static int heti_s_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
+
+/* Elements of a block's weights that holder i has, who owns `own` of them. */
+static double heti_s_held_part(const heti_s_holding *h, int64_t holders, int64_t i, double elements, double own) {
+    const het_plan *plan = h->plan;
+    double all = 0, count = 0;
+    int64_t k;
+    if (heti_s_keeps(plan, h->rank[i])) return own;
+    if (plan->shard != HET_SHARD_WEIGHTS || holders < 2) return elements;
+    for (k = 0; k < holders && h->near; k++) {
+        if (plan->near[h->rank[k]] != plan->near[h->rank[i]] || heti_s_keeps(plan, h->rank[k])) continue;
+        all += plan->state_share[h->rank[k]];
+        count += 1;
+    }
+    return own + (count > 0 ? elements * (all > 0 ? plan->state_share[h->rank[i]] / all : 1 / count) : 0);
+}
+
+/* Finds a block's holders, the ranks with a stage that has one of its units, and keepers; how many.
+   *share: their shares of the state. */
+static int64_t heti_s_find_holders(const heti_s_holding *h, int64_t b, double *share) {
+    const het_plan *plan = h->plan;
+    const het_block_profile *block = &h->profile->block[b];
     int64_t g, k, i, holders = 0, count;
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
-        const int64_t *use = profile->use + block->first_use;
+        const int64_t *use = h->profile->use + block->first_use;
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
-        if (held[stage->rank].block == b + 1) continue;
+        if (h->held[stage->rank].block == b + 1) continue;
         for (k = 0; k < block->uses && (use[k] < stage->unit_begin || use[k] >= stage->unit_end); k++) {}
         if (k == block->uses) continue;
-        held[stage->rank].block = b + 1;
-        for (i = 0; i < count; i++) {
-            rank[holders] = team != NULL ? team[i].rank : stage->rank;
-            share += plan->state_share[rank[holders++]];
-        }
+        h->held[stage->rank].block = b + 1;
+        for (i = 0; i < count; i++) h->rank[holders++] = team != NULL ? team[i].rank : stage->rank;
     }
+    for (i = 0; i < plan->ranks && !block->frozen; i++)
+        if (heti_s_keeps(plan, i)) h->rank[holders++] = i;
+    for (i = 0, *share = 0; i < holders; i++) *share += plan->state_share[h->rank[i]];
+    return holders;
+}
+
+/* Adds up what a block's holders have of it. */
+static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
+    const het_plan *plan = h->plan;
+    const het_block_profile *block = &h->profile->block[b];
+    const double elements = heti_s_real(block->elements);
+    double share;
+    const int64_t holders = heti_s_find_holders(h, b, &share);
+    const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
+              weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1;
+    int direct = weights;
+    int64_t i, w;
+    HETI_T_CLEAR(h->both, h->words);
     for (i = 0; i < holders; i++) {
-        heti_s_held *to = &held[rank[i]];
-        to->elements += elements;
+        heti_s_held *to = &h->held[h->rank[i]];
+        const int keeps = heti_s_keeps(plan, h->rank[i]);
+        const double own = share > 0 ? elements * plan->state_share[h->rank[i]] / share
+                                     : elements / heti_s_real(holders);
+        if (h->words > 0) h->both[h->rank[i] / 64] |= HETI_T_CAST(uint64_t, 1) << h->rank[i] % 64;
+        direct |= keeps;
+        to->elements += heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
-        to->trained += elements;
-        to->state += share > 0 ? elements * plan->state_share[rank[i]] / share : elements / heti_s_real(holders);
+        to->trained += sums || keeps ? own : elements;
+        to->state += own;
+    }
+    if (direct && elements > h->largest) h->largest = elements;
+    for (i = 0; i < holders && (sums || direct); i++)
+        for (w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
+    for (i = block->first_use; i < block->first_use + block->uses; i++) {
+        if (weights) h->fetched[h->profile->use[i]] += elements;
+        if (sums) h->terms[h->profile->use[i]] += elements;
     }
 }
 
@@ -1083,16 +1141,60 @@ static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64
         to->kept = heti_s_share_rows(shape, to->kept, (before + group) / all);
 }
 
+static void heti_s_holding_cut(heti_s_holding *h, heti_t_arena *arena) {
+    h->held = HETI_S_ROOM(heti_s_held, h->plan->ranks);
+    h->rank = HETI_S_ROOM(int64_t, h->plan->ranks);
+    h->fetched = HETI_S_ROOM(double, h->plan->units);
+    h->terms = HETI_S_ROOM(double, h->plan->units);
+    h->peer = HETI_S_ROOM(uint64_t, h->plan->ranks * h->words);
+    h->both = HETI_S_ROOM(uint64_t, h->words);
+}
+
+/* bytes of a piece of sums, of weights at most (hetrain.h, HETI_FLOW_TERMS, HETI_FLOW_FLOATS) */
+enum { HETI_S_TERMS = 16384 * 8, HETI_S_WEIGHTS = 4 << 22 };
+
+/* The most of a unit, and the room of pieces: what comes of sums or, where a device's memory is not
+   the host's, both ways of all three kinds. */
+static void heti_s_hold_pieces(const heti_s_holding *h) {
+    const het_plan *plan = h->plan;
+    double piece = heti_s_real(HETI_S_TERMS);
+    int64_t r, i, g, u;
+    for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
+    if (i < h->profile->kinds)
+        piece = 2 * piece + 4 * heti_s_smaller(h->largest * h->profile->weight_bytes, heti_s_real(HETI_S_WEIGHTS));
+    for (r = 0; r < plan->ranks; r++) {
+        heti_s_held *to = &h->held[r];
+        for (i = 0; i < plan->ranks && h->words > 0; i++)
+            if (i != r && (h->peer[r * h->words + i / 64] >> i % 64 & 1u) != 0) to->pieces += piece;
+    }
+    for (g = 0; g < plan->stages; g++)
+        for (u = plan->stage[g].unit_begin; u < plan->stage[g].unit_end; u++) {
+            heti_s_held *to = &h->held[plan->stage[g].rank];
+            if (h->fetched[u] > to->fetched) to->fetched = h->fetched[u];
+            if (h->terms[u] > to->terms) to->terms = h->terms[u];
+        }
+}
+
 /* What all ranks hold, [ranks] in a block of *size bytes. needs NULL: nothing is split. */
 static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, const het_needs *needs,
                               const het_shape *shape, const het_allocator *allocator, heti_s_held **held, size_t *size,
                               het_error *error) {
     const double tokens = heti_s_real(shape->tokens);
+    heti_t_arena arena = { NULL, 0, 0 };
+    heti_s_holding h;
     int64_t g, b, r, count, other;
-    void *block;
-    *size = HETI_T_CAST(size_t, plan->ranks) * (sizeof **held + sizeof(int64_t));
-    HETI_T_TRY(heti_t_block(allocator, *size, "bytes of a plan", &block, error));
-    *held = HETI_T_CAST(heti_s_held *, block);
+    memset(&h, 0, sizeof h);
+    h.profile = profile;
+    h.plan = plan;
+    for (r = 0; r < plan->ranks; r++) {
+        if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r)) h.words = (plan->ranks + 63) / 64;
+        if (plan->near != NULL && plan->near[r] != plan->near[0]) h.near = 1;
+    }
+    heti_s_holding_cut(&h, &arena);
+    HETI_T_TRY(heti_t_arena_start(&arena, allocator, "bytes of a plan", error));
+    heti_s_holding_cut(&h, &arena);
+    *size = arena.size;
+    *held = h.held;
     for (r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &(*held)[r]);
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
@@ -1108,8 +1210,8 @@ static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, 
             }
         }
     }
-    for (b = 0; b < profile->blocks; b++)
-        heti_s_hold_block(profile, plan, b, *held, HETI_T_CAST(int64_t *, HETI_T_CAST(void *, *held + plan->ranks)));
+    for (b = 0; b < profile->blocks; b++) heti_s_hold_block(&h, b);
+    heti_s_hold_pieces(&h);
     return HET_OK;
 }
 
@@ -1151,14 +1253,16 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                      heti_s_real(shape->sequences);
         const double messages = heti_s_real(of->messages + 2 * others) *
                      (m->message + h->rows.crossings * heti_s_real(HETI_S_ENVELOPE));
+        const heti_s_held *unit = &held[h->leader]; /* of its stages */
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
-        to->weights = heti_s_bytes(h->elements * p->weight_bytes + p->rank_weights);
-        to->gradients = heti_s_bytes(h->trained * p->gradient_bytes + p->rank_gradients);
+        to->weights = heti_s_bytes((h->elements + 2 * unit->fetched) * p->weight_bytes + p->rank_weights);
+        to->gradients = heti_s_bytes((h->trained + 2 * unit->terms) * p->gradient_bytes + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
         to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
-        to->communication = heti_s_bytes(messages + 2 * m->exchange + (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
+        to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces +
+                                         (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
         to->stored = heti_s_bytes(heti_s_real(of->places) * h->stored);
         to->host = to->communication + to->stored;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
