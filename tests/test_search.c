@@ -152,7 +152,10 @@ static int fits(const world *w, het_plan *plan, int64_t granules, int state, con
     }
     EXPECT_OK(het_profile_memory(&w->profile, plan, needs, &shape, memory, &error));
     for (r = 0; r < plan->ranks && state > 0; r++) {
-        double share = w->place[r].memory - ((double)memory[r].device + (double)memory[r].communication - (double)memory[r].optimizer);
+        const double divided = w->profile.state_bytes + (plan->shard > HET_SHARD_STATE ? w->profile.gradient_bytes : 0) +
+            (plan->shard == HET_SHARD_WEIGHTS ? w->profile.weight_bytes : 0); /* of an owned element */
+        double share = w->place[r].memory - ((double)memory[r].device + (double)memory[r].communication -
+                                             (double)memory[r].optimizer / w->profile.state_bytes * divided);
         const double element = w->device[w->place[r].profile[4] - '0'].step_element;
         if (!used[r]) continue;
         if (state == 2 ? w->place[r].memory <= 0 : element <= 0) return 0;
@@ -386,7 +389,7 @@ static void brute_lists(brute *b, int64_t granules, int split, const het_schedul
     const world *w = b->w;
     const int64_t used = b->begin[b->plan.pipelines], again = w->desc.recompute == HET_NO ? 1 : 2, ways = again * (w->desc.store == HET_YES ? 2 : 1);
     int64_t mask, masks = 1, i, g, left;
-    int state;
+    int way;
     for (i = 0; i < used; i++) masks *= ways;
     for (mask = 0; mask < masks && !brute_is_over(b); mask++) {
         het_needs own[BRUTE_DEVICES];
@@ -401,12 +404,15 @@ static void brute_lists(brute *b, int64_t granules, int split, const het_schedul
         bound = brute_bound(b, granules, split);
         if (b->bounded && b->best >= 0 && bound >= b->best) continue;
         if (w->desc.store == HET_YES) lists = stored = lists_of(w, &b->plan, granules, own), needs = own;
-        for (state = 0; state < (w->desc.uneven_state == HET_NO ? 1 : 3); state++) {
+        for (way = 0; way < 3 * (w->desc.shard > HET_SHARD_STATE ? (int)w->desc.shard : 1); way++) {
+            const int state = way % 3;
             double seconds;
+            b->plan.shard = (het_shard)(HET_SHARD_STATE + way / 3);
+            if (state > 0 && w->desc.uneven_state == HET_NO) continue;
             if (!fits(w, &b->plan, granules, state, needs)) continue;
             seconds = step_seconds(w, &b->plan, granules, lists);
             b->judged++;
-            if (seconds < bound) fail_msg("the bound of brute force is %.17g, the simulator says %.17g", bound, seconds);
+            if (seconds < bound && b->plan.shard == HET_SHARD_STATE) fail_msg("the bound of brute force is %.17g, the simulator says %.17g", bound, seconds);
             if (b->best < 0 || seconds < b->best) b->best = seconds;
         }
         het_schedule_free(stored);
@@ -635,39 +641,46 @@ static world *instance(int64_t number, const char *schedules[4])
     return w;
 }
 
+/* The planner finds what is best of all there is, or that there is nothing: then 0. */
+static int compare(world *w, int64_t n, int64_t *judged_all, int64_t *evaluated, het_shard *shard, int64_t *stored)
+{
+    het_search *search = NULL;
+    het_error error;
+    int64_t judged_here, i;
+    const double best = brute_force(w, 0, -1, &judged_here);
+    het_result result = het_plan_search(&w->desc, &search, &error);
+    *judged_all += judged_here;
+    if (best < 0) EXPECT_ERROR(result, HET_ERR_LIMIT, error.text, "het_plan_search");
+    else {
+        judged j;
+        EXPECT_ERROR(result, HET_OK, error.text, "");
+        *evaluated += search->evaluations;
+        if (!search->exhaustive || search->found[0].seconds > best * (1 + 1e-12) || search->found[0].seconds < best * (1 - 1e-12))
+            fail_msg("instance %d: the planner found %.17g, brute force %.17g among %d", (int)n, search->found[0].seconds, best, (int)judged_here);
+        if (search->bound > best * (1 + 1e-9)) fail_msg("instance %d: the bound is %.17g, the best %.17g", (int)n, search->bound, best);
+        j = judge(w, search->found[0].plan, search->found[0].granules, -1);
+        assert_true(j.fits && j.seconds <= search->found[0].seconds && j.seconds >= search->found[0].seconds);
+        *shard = search->found[0].plan->shard;
+        for (i = 0; i < search->found[0].plan->stages && search->found[0].plan->stage[i].store == 0; i++) {}
+        *stored += i < search->found[0].plan->stages;
+    }
+    if (best < 0 && strstr(error.text, "no schedule asked for") == NULL && strstr(error.text, " more than the ") == NULL)
+        fail_msg("instance %d: %s", (int)n, error.text);
+    het_search_free(search);
+    return best >= 0;
+}
+
 static void same_as_brute_force(void **state)
 {
     const char *rounds = getenv("HETRAIN_TEST_ROUNDS");
     const int64_t instances = rounds != NULL && atoi(rounds) > 60 ? 500 : 60;
-    int64_t n, nothing = 0, judged_all = 0, evaluated = 0, limited = 0, stored = 0, i;
+    int64_t n, nothing = 0, judged_all = 0, evaluated = 0, stored = 0;
     (void)state;
     for (n = 0; n < instances; n++) {
         const char *schedules[4];
         world *w = instance(n, schedules);
-        het_search *search = NULL;
-        het_error error;
-        int64_t judged_here;
-        const double best = brute_force(w, 0, -1, &judged_here);
-        het_result result = het_plan_search(&w->desc, &search, &error);
-        judged_all += judged_here;
-        limited += w->place[0].memory > 0;
-        if (best < 0) {
-            EXPECT_ERROR(result, HET_ERR_LIMIT, error.text, "het_plan_search");
-            nothing++;
-        } else {
-            judged j;
-            EXPECT_ERROR(result, HET_OK, error.text, "");
-            evaluated += search->evaluations;
-            if (!search->exhaustive || search->found[0].seconds > best * (1 + 1e-12) || search->found[0].seconds < best * (1 - 1e-12))
-                fail_msg("instance %d: the planner found %.17g, brute force %.17g among %d", (int)n, search->found[0].seconds, best,
-                    (int)judged_here);
-            if (search->bound > best * (1 + 1e-9)) fail_msg("instance %d: the bound is %.17g, the best %.17g", (int)n, search->bound, best);
-            j = judge(w, search->found[0].plan, search->found[0].granules, -1);
-            assert_true(j.fits && j.seconds <= search->found[0].seconds && j.seconds >= search->found[0].seconds);
-            for (i = 0; i < search->found[0].plan->stages && search->found[0].plan->stage[i].store == 0; i++) {}
-            stored += i < search->found[0].plan->stages;
-        }
-        het_search_free(search);
+        het_shard shard;
+        nothing += !compare(w, n, &judged_all, &evaluated, &shard, &stored);
         end(w);
     }
     assert_true(stored > 0);
@@ -721,6 +734,36 @@ static void a_cap_takes_twice_as_much(void **state)
     assert_true(keeps[0] > 0 && stores[0] >= 2 * keeps[0] && stores[1] >= 2 * keeps[1]);
     assert_true(stores[0] > again[0] && stores[1] >= again[1]);
     end(w);
+}
+
+/* Devices that hold from a tenth to all of the chain: sums and weights are divided where that makes it fit, or the step shorter, and a plan is found
+   wherever brute force finds one, of all there is to divide, cuts and recomputation. */
+static void what_is_divided_makes_it_fit(void **state)
+{
+    int64_t n, i, count[HET_SHARD_WEIGHTS + 1] = { 0 }, judged_all = 0, evaluated = 0, stored = 0;
+    (void)state;
+    for (n = 0; n < 120; n++) {
+        const char *schedules[4];
+        uint64_t seed = (uint64_t)n;
+        world *w = instance(n, schedules);
+        het_shard shard = HET_SHARD_DEFAULT;
+        double whole = 0;
+        if (w->cluster.ranks > 1 && w->cluster.ranks < 4 && w->profile.units >= 5 && w->profile.units <= 6) {
+            const double part = n % 5 == 0 ? 0.2 : draw(&seed, w->cluster.ranks == 2 ? 0.6 : 0.4, 0.85);
+            for (i = 0; i < w->profile.blocks; i++) whole += 20 * (double)(w->block[i].elements = 400000 + support_below(&seed, 40000));
+            for (i = 0; i < w->cluster.ranks; i++) w->place[i].memory = draw(&seed, 0.95, 1.05) * part * whole + 2e6;
+            for (i = 0; i < w->cluster.groups; i++) w->group[i].latency *= 0.01, w->group[i].bandwidth *= 1e4;
+            w->desc.shard = n % 3 == 0 ? HET_SHARD_GRADIENTS : HET_SHARD_WEIGHTS;
+            w->desc.recompute = HET_YES;
+            w->desc.granules = w->cluster.ranks; /* a pipeline would hardly be filled */
+            (void)compare(w, n, &judged_all, &evaluated, &shard, &stored);
+            count[shard]++;
+        }
+        end(w);
+    }
+    print_message("state %d, gradients %d, weights %d, nothing fits %d; %d plans judged by brute force, %d simulated by the planner\n",
+        (int)count[1], (int)count[2], (int)count[3], (int)count[0], (int)judged_all, (int)evaluated);
+    for (i = 0; i <= HET_SHARD_WEIGHTS; i++) assert_true(count[i] > 0);
 }
 
 /* ---- what is found of what there is ---- */
@@ -1206,7 +1249,7 @@ static void bounds_hold_beside_idle_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_brute_force),
+        cmocka_unit_test(same_as_brute_force), cmocka_unit_test(what_is_divided_makes_it_fit),
         cmocka_unit_test(a_cap_takes_twice_as_much),       cmocka_unit_test(near_exhaustive_search),
         cmocka_unit_test(crosses_what_does_not_fit),
         cmocka_unit_test(shares_follow_speeds),      cmocka_unit_test(memory_forces_a_pipeline),

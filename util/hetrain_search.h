@@ -380,6 +380,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * state shares, of all devices at work: 1 each; the speed of the device's optimizer, where all
      need time for it; or the bytes that its memory limit leaves beside everything else, where all
      have a limit
+   * what is divided beside the state: nothing, sums of gradients, or weights as well
+     (het_search_desc.shard), the same in all of a plan
    The search begins with pipelines made along the groups of the cluster and chains cut by bisection
    of the slowest stage's time, and improves them by moves (a unit, a device, two devices, a
    micro-batch, granules, schedule, recompute, state) that may lose a little at first. A move is
@@ -412,6 +414,7 @@ typedef struct het_search_desc {
     het_choice recompute;             /* stages may recompute: yes */
     het_choice store;                 /* and put activations on the host (het_stage.store): no */
     het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
+    het_shard shard;                  /* the most that may be divided: state. More needs sums that are exact */
     het_choice together;              /* units at the times measured with all ranks at work: yes */
     het_choice teams;                 /* devices may be fused to teams: yes. They get as many
                                          evaluations again, and three tenths of the seconds */
@@ -4091,6 +4094,7 @@ static const het_schedule_kind *heti_s_order_at(int64_t i) {
 typedef struct heti_s_choice {
     int64_t pipelines, granules, order, limit; /* order: of heti_s_seek.order; limit: 0 none */
     int32_t state;                    /* HETI_S_STATE_ */
+    het_shard shard;
     double seconds;                   /* simulated */
     int64_t *first, *device, *end, *count;
     int32_t *recompute;               /* [places] as device: 2 `store` + 1 where stages recompute */
@@ -4136,6 +4140,9 @@ typedef struct heti_s_seek {
                                          kept a token, without and with recompute */
     double *least_held, *owned;       /* [units + 1] bytes likewise: of blocks by their first unit; of
                                          the state of those that no other unit has */
+    double *single, largest;          /* [units + 1] least_held of these alone; elements of the largest unit */
+    int tied;                         /* some block has several units */
+    het_shard begin_shard;            /* of what is begun with */
     double trained;                   /* parameters that are not frozen */
     double always;                    /* bytes of every rank that has a stage, at least */
     int64_t *block_start;             /* [blocks + 1] into the profile's uses */
@@ -4289,6 +4296,7 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
     to->order = from->order;
     to->limit = from->limit;
     to->state = from->state;
+    to->shard = from->shard;
     to->seconds = from->seconds;
     to->team = from->team;
     HETI_T_COPY(to->first, from->first, from->pipelines + 1);
@@ -4305,6 +4313,7 @@ static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c);
     int64_t p, i, left = heti_s_micro_batches(s, c->granules);
     if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
+    if (c->pipelines == 1 && !s->tied) c->shard = HET_SHARD_STATE; /* there is nothing to divide */
     for (p = 0; p < c->pipelines; p++) {
         const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
         if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
@@ -4346,6 +4355,7 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     int64_t p, g = 0, i;
     *plan = c->team != NULL ? *c->team : s->own;
     if (c->team != NULL) return;
+    plan->shard = c->shard;
     plan->pipelines = c->pipelines;
     plan->stages = chunks * c->first[c->pipelines];
     for (p = 0; p < c->pipelines; p++) {
@@ -4377,6 +4387,15 @@ static void heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c, he
     shape->granule = s->d.granule_tokens / s->pieces;
 }
 
+/* Bytes of a rank that no share of the state changes. Of what has no state, about. */
+static double heti_s_undivided(const heti_s_seek *s, const het_memory *m) {
+    const het_profile *p = s->d.profile;
+    const double bytes = (s->plan.shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
+                         (s->plan.shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
+    return heti_s_limited(m) -
+           HETI_T_CAST(double, m->optimizer) * (1 + (p->state_bytes > 0 ? bytes / p->state_bytes : 0));
+}
+
 /* State by speed of the optimizer, or by what is left beside everything else. 0: not possible. */
 static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
     int64_t i;
@@ -4386,7 +4405,7 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
         const double element = s->times[s->kind_of[r]]->step_element;
-        const double rest = heti_s_limited(m) - HETI_T_CAST(double, m->optimizer);
+        const double rest = heti_s_undivided(s, m);
         const double share = c->state == HETI_S_STATE_SPEED ? element > 0 ? device->speed / element : 0 :
                      device->memory - rest;
         if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : !(device->memory > 0)) return 0;
@@ -4456,12 +4475,15 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c) {
     return het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error);
 }
 
-/* Whether every rank has room for all but the state. */
+/* Whether every rank has room for all that is not divided. */
 static int heti_s_shares_help(const heti_s_seek *s) {
     int64_t r;
     for (r = 0; r < s->ranks; r++) {
-        const double limit = s->d.cluster->device[r].memory, state = HETI_T_CAST(double, s->memory[r].optimizer);
-        if (limit > 0 && s->used[r] && heti_s_limited(&s->memory[r]) - state > limit) return 0;
+        const double limit = s->d.cluster->device[r].memory;
+        const het_memory *m = &s->memory[r];
+        if (limit > 0 && s->used[r] && heti_s_limited(m) - HETI_T_CAST(double, m->optimizer +
+            (s->plan.shard >= HET_SHARD_GRADIENTS ? m->gradients : 0) +
+            (s->plan.shard == HET_SHARD_WEIGHTS ? m->weights : 0)) > limit) return 0;
     }
     return 1;
 }
@@ -4576,9 +4598,9 @@ static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
             reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (g->latency + each * p->reduce_bytes));
             gather = heti_s_larger(gather, heti_s_real(n - 1) * (g->latency + each * p->gather_bytes));
         }
-        for (i = 0; i < n; i++) {
-            s->ring[s->scratch[i]] += reduce;
-            gathers[s->scratch[i]] += gather;
+        for (i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
+            s->ring[s->scratch[i]] += c->shard >= HET_SHARD_GRADIENTS ? 0 : reduce;
+            gathers[s->scratch[i]] += c->shard == HET_SHARD_WEIGHTS ? 0 : gather;
         }
     }
     for (i = 0; i < s->ranks; i++) most = heti_s_larger(most, gathers[i]);
@@ -4668,12 +4690,17 @@ static double heti_s_bound(heti_s_seek *s, const heti_s_choice *c, int known) {
 static int heti_s_hopeless(double bound, double best) { return bound > best * (1 + 1e-9); }
 
 /* Bytes that a stage needs at least for micro-batches of `tokens`: parameters and gradients of the
-   blocks that begin in it, the optimizer's state where no other rank has them, and one slot. */
+   blocks that begin in it, the optimizer's state where no other rank has them, and one slot. Of
+   others nothing that is divided. */
 static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double tokens) {
     const double *kept = &s->kept[(recompute & 1) != 0 ? s->units + 1 : 0];
-    const double state = c->pipelines == 1 ? s->owned[end] - s->owned[begin] : 0;
-    return s->least_held[end] - s->least_held[begin] + state + (kept[end] - kept[begin]) * tokens;
+    const double weights = s->d.profile->weight_bytes, part = c->shard == HET_SHARD_WEIGHTS ? 0 :
+                 c->shard == HET_SHARD_GRADIENTS ? weights / (weights + s->d.profile->gradient_bytes) : 1;
+    const double alone = c->pipelines == 1 ? s->single[end] - s->single[begin] : 0,
+                 state = c->pipelines == 1 ? s->owned[end] - s->owned[begin] : 0;
+    return alone + part * (s->least_held[end] - s->least_held[begin] - alone) + state +
+           (kept[end] - kept[begin]) * tokens;
 }
 
 /* What the plan needs at least is too much for some device. */
@@ -4710,7 +4737,15 @@ static double heti_s_in_flight(const heti_s_seek *s, const heti_s_choice *c, int
     return heti_s_smaller(n, all);
 }
 
-/* About the bytes of a stage. The state is divided among as many as there are pipelines. */
+/* About these bytes of weights, sums and state, divided among as many as there are pipelines. */
+static double heti_s_divided(const heti_s_seek *s, const heti_s_choice *c, double weights, double sums, double state) {
+    const double n = heti_s_real(c->pipelines), buffers = n > 1 ? 2 * s->largest : 0;
+    if (c->shard >= HET_SHARD_GRADIENTS) sums = sums / n + buffers * s->d.profile->gradient_bytes;
+    if (c->shard == HET_SHARD_WEIGHTS) weights = weights / n + buffers * s->d.profile->weight_bytes;
+    return weights + sums + state / n;
+}
+
+/* About the bytes of a stage. */
 static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double in_flight) {
     const het_profile *p = s->d.profile;
@@ -4718,7 +4753,7 @@ static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, i
                   tokens = heti_s_real(c->granules * s->d.granule_tokens);
     const double elements = s->held[end] - s->held[begin];
     if (recompute > 1) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 2 + 1));
-    return elements * (p->weight_bytes + p->gradient_bytes + p->state_bytes / heti_s_real(c->pipelines)) +
+    return heti_s_divided(s, c, elements * p->weight_bytes, elements * p->gradient_bytes, elements * p->state_bytes) +
            tokens * (in_flight * (kept[end] - kept[begin]) + s->widest) + p->rank_weights + p->rank_gradients +
            p->rank_workspace;
 }
@@ -4859,7 +4894,8 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     s->alone_key[n++] = c->limit;
     s->alone_key[n++] = c->granules;
     s->alone_key[n++] = places;
-    s->alone_key[n++] = c->state == HETI_S_STATE_EVEN ? c->pipelines : 0;
+    s->alone_key[n++] = c->state == HETI_S_STATE_EVEN || c->shard > HET_SHARD_STATE ? c->pipelines : 0;
+    s->alone_key[n++] = c->shard;
     for (i = 0; i < stages; i++) {
         const int64_t place = heti_s_place_of(order, places, i), device = c->device[first + place],
                       kind = s->kind_of[device];
@@ -4918,8 +4954,10 @@ static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int6
     for (i = 0, *fits = 1; i < s->alone.ranks; i++) {
         const int64_t device = c->device[c->first[p] + i];
         const double limit = s->d.cluster->device[device].memory, state = HETI_T_CAST(double, s->memory[i].optimizer);
-        const double bytes = heti_s_limited(&s->memory[i]) - state +
-                             (c->state == HETI_S_STATE_EVEN ? state / heti_s_real(c->pipelines) : 0);
+        const double weights = HETI_T_CAST(double, s->memory[i].weights), sums = HETI_T_CAST(double,
+                                                                                             s->memory[i].gradients);
+        const double bytes = heti_s_limited(&s->memory[i]) - weights - sums - state +
+                             heti_s_divided(s, c, weights, sums, c->state == HETI_S_STATE_EVEN ? state : 0);
         if (limit > 0 && bytes > limit) *fits = 0;
     }
     return HET_OK;
@@ -5040,6 +5078,8 @@ static void heti_s_share(heti_s_seek *s, heti_s_choice *c) {
 static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c);
     const het_profile *profile = s->d.profile;
+    const double bytes = (c->shard >= HET_SHARD_GRADIENTS ? 0 : profile->reduce_bytes) +
+                         (c->shard == HET_SHARD_WEIGHTS ? 0 : profile->gather_bytes);
     double most = 0;
     int64_t u, p, i, r;
     for (r = 0; r < s->ranks; r++) s->ring[r] = 0;
@@ -5060,8 +5100,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
             }
             before = i;
         }
-        seconds = (holders - 1) * (2 * latency + slowness * elements * (profile->reduce_bytes + profile->gather_bytes) /
-                                   holders);
+        seconds = (holders - 1) * (2 * latency + slowness * elements * bytes / holders);
         for (p = 0; p < c->pipelines; p++) {
             const int64_t places = heti_s_places(c, p);
             i = c->device[c->first[p] + heti_s_place_of(s->order[c->order], places,
@@ -5196,13 +5235,14 @@ static int heti_s_try(heti_s_seek *s, heti_s_choice *c) {
 
 static uint64_t heti_s_choice_key(const heti_s_seek *s, const heti_s_choice *c) {
     const size_t n = HETI_T_CAST(size_t, c->first[c->pipelines]), p = HETI_T_CAST(size_t, c->pipelines);
-    int64_t head[5];
+    int64_t head[6];
     uint64_t key;
     head[0] = c->pipelines;
     head[1] = c->granules;
     head[2] = c->order;
     head[3] = c->limit;
     head[4] = c->state;
+    head[5] = c->shard;
     key = het_xxh64(head, sizeof head, 0);
     key = het_xxh64(c->first, (p + 1) * sizeof *c->first, key);
     key = het_xxh64(c->count, p * sizeof *c->count, key);
@@ -5337,6 +5377,7 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
             c->order = order;
             c->limit = 0;
             c->state = HETI_S_STATE_EVEN;
+            c->shard = s->begin_shard;
             c->seconds = HETI_S_NONE;
             heti_s_arrange(s, c, devices, length, way);
             HETI_T_CLEAR(c->end, 2 * s->ranks);
@@ -5530,11 +5571,16 @@ static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
     return 1;
 }
 
+static het_shard heti_s_drawn_shard(heti_s_seek *s) {
+    return HETI_T_CAST(het_shard, HET_SHARD_STATE + heti_s_below(s, s->d.shard));
+}
+
 static int heti_s_move_state(heti_s_seek *s, heti_s_choice *c) {
     const int32_t before = c->state;
-    if (s->d.uneven_state != HET_YES) return 0;
-    c->state = HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES));
-    return c->state != before;
+    const het_shard shard = c->shard;
+    if (s->d.shard > HET_SHARD_STATE && heti_s_below(s, 2)) c->shard = heti_s_drawn_shard(s);
+    else if (s->d.uneven_state == HET_YES) c->state = HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES));
+    return c->state != before || c->shard != shard;
 }
 
 static int heti_s_move(heti_s_seek *s, heti_s_choice *c) {
@@ -5626,6 +5672,7 @@ static int heti_s_drawn(heti_s_seek *s) {
     c->order = heti_s_below(s, s->orders);
     c->limit = s->order[c->order]->limited ? heti_s_below(s, length + 1) : 0;
     c->state = s->d.uneven_state == HET_YES ? HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES)) : HETI_S_STATE_EVEN;
+    c->shard = heti_s_drawn_shard(s);
     c->granules = heti_s_least_granules(s) + heti_s_below(s, s->d.most_granules - heti_s_least_granules(s) + 1);
     HETI_T_CLEAR(c->end, 2 * s->ranks);
     HETI_T_CLEAR(c->recompute, s->ranks);
@@ -5795,7 +5842,8 @@ static void heti_s_each_device(heti_s_seek *s, int64_t next) {
     heti_s_choice *c = &s->now;
     while (next < s->ranks && s->taken[next]) next++;
     if (next == s->ranks) {
-        if (c->pipelines > 0) heti_s_each_end(s, 0, 0);
+        if (c->pipelines > 1 || (c->pipelines == 1 && (s->tied || c->shard == HET_SHARD_STATE)))
+            heti_s_each_end(s, 0, 0);
         return;
     }
     c->first[c->pipelines + 1] = c->first[c->pipelines];
@@ -5817,7 +5865,7 @@ static double heti_s_space_settings(const heti_s_seek *s, int32_t place) {
     int64_t o;
     for (o = 0; o < s->orders; o++)
         if (s->order[o]->placement == place) total += s->order[o]->limited ? 1 + heti_s_real(s->ranks) : 1;
-    return s->d.uneven_state == HET_YES ? heti_s_real(HETI_S_STATES) * total : total;
+    return (s->d.uneven_state == HET_YES ? heti_s_real(HETI_S_STATES) : 1) * heti_s_real(s->d.shard) * total;
 }
 
 /* About how many plans there are. ways[n][p]: of n devices in p pipelines, or idle, each pipeline
@@ -5851,9 +5899,10 @@ static double heti_s_space(const heti_s_seek *s) {
 
 static void heti_s_all(heti_s_seek *s) {
     heti_s_choice *c = &s->now;
-    int32_t place;
+    int32_t way, place;
     int64_t order;
-    for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
+    for (way = 0; way < 3 * HETI_T_CAST(int32_t, s->d.shard); way++) {
+        place = HET_PLACE_ANY + way % 3;
         for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
         if (order == s->orders) continue;
         HETI_T_CLEAR(s->taken, s->ranks);
@@ -5861,6 +5910,7 @@ static void heti_s_all(heti_s_seek *s) {
         c->order = order;
         c->limit = c->pipelines = c->first[0] = 0;
         c->state = HETI_S_STATE_EVEN;
+        c->shard = HETI_T_CAST(het_shard, HET_SHARD_STATE + way / 3);
         heti_s_each_device(s, 0);
     }
     if (!heti_s_is_over(s)) s->exhaustive = 1;
@@ -5986,6 +6036,9 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (d->recompute != HET_NO) d->recompute = HET_YES;
     if (d->store != HET_YES) d->store = HET_NO;
     if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
+    if (d->shard == HET_SHARD_DEFAULT || d->profile->reduce == HET_REDUCE_FAST) d->shard = HET_SHARD_STATE;
+    if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
     if (d->evaluations < 1) d->evaluations = 20000;
     if (d->small == 0) d->small = 1000000000;
     if (d->most_found < 1) d->most_found = 5;
@@ -6135,12 +6188,16 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
         s->trained += trained;
         s->least_held[first] += elements * p->weight_bytes + trained * p->gradient_bytes;
         if (block->uses == 1) s->owned[first] += trained * p->state_bytes;
+        if (block->uses == 1) s->single[first] += elements * p->weight_bytes + trained * p->gradient_bytes;
+        s->tied |= block->uses > 1;
         for (i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += elements;
     }
     for (u = 0; u < s->units; u++) {
         const het_unit_kind *k = &p->kind[p->unit[u]];
         const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
         const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
+        s->largest = heti_s_larger(s->largest, s->held[u + 1]);
+        s->single[u + 1] += s->single[u];
         s->held[u + 1] += s->held[u];
         s->least_held[u + 1] += s->least_held[u];
         s->owned[u + 1] += s->owned[u];
@@ -6195,6 +6252,7 @@ static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *arena) {
     s->kept = HETI_S_ROOM(double, 2 * m);
     s->least_held = HETI_S_ROOM(double, m);
     s->owned = HETI_S_ROOM(double, m);
+    s->single = HETI_S_ROOM(double, m);
     s->block_start = HETI_S_ROOM(int64_t, s->d.profile->blocks + 1);
     s->plan.stage = HETI_S_ROOM(het_stage, 2 * n);
     s->plan.first_stage = HETI_S_ROOM(int64_t, n + 1);
@@ -6512,9 +6570,14 @@ static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
    out more. */
 static void heti_s_seek_run(heti_s_seek *s) {
     const int small = s->d.small > 0 && heti_s_space(s) <= heti_s_real(s->d.small);
+    int shard;
     s->best.seconds = HETI_S_NONE;
     (void)heti_s_give(s, 1);
-    heti_s_beginnings(s);
+    for (shard = HET_SHARD_STATE; shard <= HETI_T_CAST(int, s->d.shard); shard++) {
+        if (s->found_count > 0 || heti_s_is_over(s)) break;
+        s->begin_shard = HETI_T_CAST(het_shard, shard);
+        heti_s_beginnings(s);
+    }
     if (s->found_count == 0 && !heti_s_is_over(s)) {
         s->ignore_memory = 1;
         heti_s_beginnings(s);
