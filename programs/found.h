@@ -45,6 +45,16 @@ static inline const char *found_last(const het_found *f, char to[40]) {
     return to;
 }
 
+/* What ranks divide, as a plan's file says it. */
+static inline const char *found_shard(const het_plan *plan) {
+    return plan->shard == HET_SHARD_WEIGHTS ? "weights" : plan->shard == HET_SHARD_GRADIENTS ? "gradients" : "state";
+}
+
+/* ", weights divided", or "" where only the state is. */
+static inline const char *found_divided(const het_plan *plan) {
+    return plan->shard == HET_SHARD_WEIGHTS ? ", weights divided" : plan->shard == HET_SHARD_GRADIENTS ? ", gradients divided" : "";
+}
+
 /* Ranks at work beside each other are slower or faster: which, and how much, a plan decides, and a bound for all plans takes the shorter time. */
 static inline int found_disturbed(const het_profile *profile) {
     int64_t i;
@@ -58,8 +68,8 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
     const het_plan *plan = best->plan;
     char last[40];
     int64_t r, i;
-    printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules%s\n", profile->model, cluster->name[0] != 0 ? cluster->name
-        : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules, found_last(best, last));
+    printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules%s%s\n", profile->model, cluster->name[0] != 0 ? cluster->name
+        : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules, found_last(best, last), found_divided(plan));
     printf("where it goes: %s\n", best->why);
     printf("no plan can take less than %.3f ms (%s%s): this one is %.1f %% above that; %lld plans simulated and %lld ruled out in %.1f s%s\n\n",
         1e3 * s->bound, s->bound_by, found_disturbed(profile) ? ", as if no rank slowed another" : "", 100 * s->distance, (long long)s->evaluations,
@@ -85,9 +95,10 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
     if (s->found_count > 1) printf("\nwhat loses to it:\n");
     for (i = 1; i < s->found_count; i++) {
         const het_found *other = &s->found[i];
-        printf("%+7.1f %%  %lld %s, %lld stages, %s, %lld micro-batches of %lld%s: %s\n", 100 * (other->seconds / best->seconds - 1),
+        printf("%+7.1f %%  %lld %s, %lld stages, %s, %lld micro-batches of %lld%s%s: %s\n", 100 * (other->seconds / best->seconds - 1),
             (long long)other->plan->pipelines, other->plan->pipelines == 1 ? "pipeline" : "pipelines", (long long)other->plan->stages,
-            other->plan->schedule, (long long)other->micro_batches, (long long)other->granules, found_last(other, last), other->why);
+            other->plan->schedule, (long long)other->micro_batches, (long long)other->granules, found_last(other, last), found_divided(other->plan),
+            other->why);
     }
 }
 
@@ -98,8 +109,8 @@ static inline void found_json(const het_search *s, const het_cluster *cluster) {
         s->found[0].seconds, s->bound, s->bound_by, s->distance, s->exhaustive ? "true" : "false", (long long)s->evaluations, (long long)s->skipped);
     for (i = 0; i < s->found_count; i++) {
         const het_found *f = &s->found[i];
-        printf("%s{\"seconds\":%.17g,\"schedule\":\"%s\",\"pipelines\":%lld,\"stages\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"work\":%.17g,"
-            "\"fill\":%.17g,\"transfers\":%.17g,\"update\":%.17g,\"why\":\"%s\"}", i > 0 ? "," : "", f->seconds, f->plan->schedule,
+        printf("%s{\"seconds\":%.17g,\"schedule\":\"%s\",\"shard\":\"%s\",\"pipelines\":%lld,\"stages\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"work\":%.17g,"
+            "\"fill\":%.17g,\"transfers\":%.17g,\"update\":%.17g,\"why\":\"%s\"}", i > 0 ? "," : "", f->seconds, f->plan->schedule, found_shard(f->plan),
             (long long)f->plan->pipelines, (long long)f->plan->stages, (long long)f->micro_batches, (long long)f->granules, f->work, f->fill,
             f->transfers, f->update, f->why);
     }
