@@ -207,6 +207,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that was ready first, then the lower block. Rings share buses and uplinks with rings, the one
      that starts first being served first, and messages with messages; a ring and a message do not
      slow each other: a network that carries both at once does worse.
+   * Where blocks have keepers, or the plan divides sums or weights (het_plan.shard), holders send each
+     other what each owns: REDUCE and GATHER take a latency and what the busiest sends or gets on the
+     slowest link. Sums that leave behind their calls need no REDUCE, weights that come before theirs
+     no GATHER, but between near sets.
    * VERDICT waits for every REDUCE and every rank that has a stage.
    * PUT and TAKE move what the slice keeps over the rank's link to its host, one after the other.
      They take the rank's own time or, with het_rank_cost.beside, run beside what it computes: then
@@ -234,6 +238,8 @@ typedef struct het_cost { double base, token, pair; } het_cost;
 
 typedef struct het_stage_cost {
     het_cost forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
+    double beside[4];                 /* F, B, I, W take at least so long: what comes and leaves beside them
+                                         where weights or sums are divided */
     double bytes;                     /* of the stage's output; its gradient is as large */
     double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
     double keep_gradient;             /* kept from I until W */
@@ -2413,8 +2419,10 @@ typedef struct heti_p_part {
 typedef struct heti_p_ring {
     int64_t first, wanted, reached;   /* its parts are [first, first + wanted), by rank */
     double ready, start, sum;         /* start: when all its ranks have done the rings before it */
+    double busiest;                   /* bytes of the busiest rank, where it is `direct` */
     int64_t before;                   /* of its ranks, those that have a ring to do before it */
     int32_t block, gather;
+    int32_t direct, unused;           /* 1: no ring, ranks send to each other */
 } heti_p_ring;
 
 typedef struct heti_p_rank {
@@ -2974,6 +2982,42 @@ static int64_t heti_p_ring_member(const heti_p_sim *s, const heti_p_ring *ring, 
     return end;
 }
 
+static int heti_p_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
+
+/* What each part of a block's REDUCE or GATHER sends or gets, the more of both, where holders send
+   what they own straight to who owns or holds it (hetrain.h, >>flow): all of it but their own or,
+   between near sets, what one holds of its set's. */
+static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double bytes) {
+    const het_plan *plan = s->plan;
+    heti_p_part *part = s->part + ring->first;
+    const int weights = plan->shard == HET_SHARD_WEIGHTS;
+    const int64_t n = ring->wanted;
+    double workers = 0, sets = 0;
+    int64_t i, k;
+    for (i = 0; i < n; i++) workers += !heti_p_keeps(plan, part[i].rank);
+    ring->direct = weights || workers < HETI_T_CAST(double, n) || (!ring->gather && plan->shard == HET_SHARD_GRADIENTS);
+    if (!ring->direct || (!ring->gather && plan->shard >= HET_SHARD_GRADIENTS)) return; /* it left behind the calls */
+    for (i = 0; i < n && weights && plan->near != NULL; i++) {
+        for (k = 0; k < i && (plan->near[part[k].rank] != plan->near[part[i].rank] ||
+                              heti_p_keeps(plan, part[k].rank)); k++) {}
+        sets += k == i && !heti_p_keeps(plan, part[i].rank);
+    }
+    if (weights && sets < 2) return; /* it comes before the next calls */
+    for (i = 0; i < n; i++) {
+        const int keeps = heti_p_keeps(plan, part[i].rank);
+        const double own = part[i].share / ring->sum;
+        double others = workers - !keeps, held = keeps ? 0 : 1 - own, set = 0;
+        for (k = 0; k < n && weights; k++)
+            if (plan->near[part[k].rank] == plan->near[part[i].rank] && !heti_p_keeps(plan, part[k].rank))
+                set += part[k].share;
+        if (weights) others = sets;
+        if (weights && !keeps) held = set > 0 ? part[i].share / set : sets / workers;
+        heti_p_at_least(&held, own * others);
+        part[i].moved = 2 * bytes * held;
+        heti_p_at_least(&ring->busiest, bytes * held);
+    }
+}
+
 /* Shares of the block and bytes moved, of each part: into the process, around the ring, out
    again. */
 static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
@@ -2986,6 +3030,8 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
         part[i].moved = 0;
     }
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
+    heti_p_ring_direct(s, ring, bytes);
+    if (ring->direct) return;
     for (i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
     for (i = 0; i < n; i = end) {
         double own = 0;
@@ -3635,6 +3681,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_at_least(&start, forward ? rank->room : cell->taken);
     if (stage->team == NULL) seconds = heti_p_sim_seconds(s, stage, a);
     else HETI_T_TRY(heti_p_team_seconds(s, stage, a, &seconds));
+    heti_p_at_least(&seconds, stage->cost->beside[a->kind]);
     heti_p_sim_busy(s, r, a, start, seconds);
     heti_p_at_least(&rank->clock, buffer);
     cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W :
@@ -3874,6 +3921,13 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
     double largest = 0, slowest = 0, longest = 0, way[2] = { 0, 0 }, way_latency[2] = { 0, 0 }, turns = -1, time,
            one[2], one_latency[2];
     int64_t i, j, end;
+    for (i = 0, *latency = *seconds = 0; i < n && ring->busiest > 0; i++) {
+        het_link_cost link;
+        HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, &j));
+        heti_p_at_least(latency, link.latency);
+        heti_p_at_least(seconds, link.latency + (link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0));
+    }
+    if (ring->direct) return HET_OK;
     for (i = 0; i < n; i = end, turns++) {
         double own = 0;
         end = heti_p_ring_member(s, ring, i);

@@ -990,10 +990,17 @@ typedef struct heti_s_held {
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
     double fetched, terms;            /* of the largest unit: weights that come for a call, sums that leave behind it */
     double pieces;                    /* bytes on the host for what it exchanges piece by piece */
+    double come, of, leave, all;      /* elements of weights that it has to fetch, of so many; of sums that it
+                                         does not own, of so many */
+    double latency, slowness;         /* of the slowest link that they take; 1 over its bandwidth */
     int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
     heti_s_rows rows;
 } heti_s_held;
+
+static void heti_s_most(double *most, double value) { if (value > *most) *most = value; }
+
+static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b);
 
 /* What is worked on beside: a block's holders; of each unit, elements of blocks that are fetched, and
    of those whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and of one
@@ -1001,6 +1008,7 @@ typedef struct heti_s_held {
 typedef struct heti_s_holding {
     const het_profile *profile;
     const het_plan *plan;
+    const het_cluster *cluster;       /* NULL: links are all the first of the profile, or take nothing */
     heti_s_held *held;                /* [ranks] */
     int64_t *rank, words;             /* [ranks] */
     double *fetched, *terms;          /* [units] */
@@ -1048,6 +1056,24 @@ static int64_t heti_s_find_holders(const heti_s_holding *h, int64_t b, double *s
     return holders;
 }
 
+/* The link over which holder i gets pieces from the one before it. Of near sets only those inside
+   count for weights. */
+static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i, double *latency, double *slowness) {
+    const int64_t a = h->rank[i], b = h->rank[(i + 1) % holders];
+    const het_cluster *c = h->cluster;
+    const int64_t joined = c != NULL ? heti_s_common_group(c, a, b) : -1;
+    double bandwidth = 0;
+    if (h->near && h->plan->near[a] != h->plan->near[b]) return;
+    if (joined >= 0) {
+        heti_s_most(latency, c->group[joined].latency);
+        bandwidth = c->group[joined].bandwidth;
+    } else if (c == NULL && h->profile->links > 0) {
+        heti_s_most(latency, h->profile->link[0].latency);
+        bandwidth = h->profile->link[0].bandwidth;
+    }
+    if (bandwidth > 0) heti_s_most(slowness, 1 / bandwidth);
+}
+
 /* Adds up what a block's holders have of it. */
 static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const het_plan *plan = h->plan;
@@ -1057,8 +1083,10 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const int64_t holders = heti_s_find_holders(h, b, &share);
     const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
               weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1;
+    double latency = 0, slowness = 0;
     int direct = weights;
     int64_t i, w;
+    for (i = 0; i < holders && (sums || weights); i++) heti_s_hold_link(h, holders, i, &latency, &slowness);
     HETI_T_CLEAR(h->both, h->words);
     for (i = 0; i < holders; i++) {
         heti_s_held *to = &h->held[h->rank[i]];
@@ -1067,6 +1095,11 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
                                      : elements / heti_s_real(holders);
         if (h->words > 0) h->both[h->rank[i] / 64] |= HETI_T_CAST(uint64_t, 1) << h->rank[i] % 64;
         direct |= keeps;
+        if (weights) to->come += elements - heti_s_held_part(h, holders, i, elements, h->near ? 0 : own);
+        if (weights) to->of += elements;
+        if (sums) to->leave += elements - own, to->all += elements;
+        heti_s_most(&to->latency, latency);
+        heti_s_most(&to->slowness, slowness);
         to->elements += heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
         to->trained += sums || keeps ? own : elements;
@@ -1080,8 +1113,6 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         if (sums) h->terms[h->profile->use[i]] += elements;
     }
 }
-
-static void heti_s_most(double *most, double value) { if (value > *most) *most = value; }
 
 /* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
    of both kinds. */
@@ -1179,16 +1210,14 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
 }
 
 /* What all ranks hold, [ranks] in a block of *size bytes. needs NULL: nothing is split. */
-static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, const het_needs *needs,
-                              const het_shape *shape, const het_allocator *allocator, heti_s_held **held, size_t *size,
-                              het_error *error) {
+static het_result heti_s_hold(heti_s_holding *hold, const het_needs *needs, const het_shape *shape,
+                              const het_allocator *allocator, size_t *size, het_error *error) {
+    const het_profile *profile = hold->profile;
+    const het_plan *plan = hold->plan;
     const double tokens = heti_s_real(shape->tokens);
     heti_t_arena arena = { NULL, 0, 0 };
-    heti_s_holding h;
+    heti_s_holding h = *hold;
     int64_t g, b, r, count, other;
-    memset(&h, 0, sizeof h);
-    h.profile = profile;
-    h.plan = plan;
     for (r = 0; r < plan->ranks; r++) {
         if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r)) h.words = (plan->ranks + 63) / 64;
         if (plan->near != NULL && plan->near[r] != plan->near[0]) h.near = 1;
@@ -1197,13 +1226,12 @@ static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, 
     HETI_T_TRY(heti_t_arena_start(&arena, allocator, "bytes of a plan", error));
     heti_s_holding_cut(&h, &arena);
     *size = arena.size;
-    *held = h.held;
-    for (r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &(*held)[r]);
+    for (r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &h.held[r]);
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
         for (r = 0; r < count; r++) {
-            heti_s_held *to = &(*held)[team != NULL ? team[r].rank : stage->rank];
+            heti_s_held *to = &h.held[team != NULL ? team[r].rank : stage->rank];
             heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, tokens, to);
             to->stages++;
             for (b = -1; b <= 1; b += 2) {
@@ -1215,6 +1243,7 @@ static het_result heti_s_hold(const het_profile *profile, const het_plan *plan, 
     }
     for (b = 0; b < profile->blocks; b++) heti_s_hold_block(&h, b);
     heti_s_hold_pieces(&h);
+    *hold = h;
     return HET_OK;
 }
 
@@ -1276,7 +1305,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
 
 HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
                                           const het_shape *shape, het_memory *memory, het_error *error) {
-    heti_s_held *held;
+    heti_s_holding h;
     size_t size;
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
@@ -1286,9 +1315,12 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d",
                            shape->tokens, shape->sequences, shape->granule);
-    HETI_T_TRY(heti_s_hold(profile, plan, needs, shape, &profile->allocator, &held, &size, error));
-    heti_s_held_memory(profile, plan->ranks, held, needs, shape, memory);
-    profile->allocator.free(profile->allocator.user, held, size);
+    memset(&h, 0, sizeof h);
+    h.profile = profile;
+    h.plan = plan;
+    HETI_T_TRY(heti_s_hold(&h, needs, shape, &profile->allocator, &size, error));
+    heti_s_held_memory(profile, plan->ranks, h.held, needs, shape, memory);
+    profile->allocator.free(profile->allocator.user, h.held, size);
     return HET_OK;
 }
 
@@ -1304,6 +1336,7 @@ typedef struct heti_s_costing {
     het_rank_cost *rank;              /* [ranks] */
     het_block_cost *block;            /* [blocks] */
     int64_t *rank_group;              /* [ranks] */
+    const heti_s_holding *held;
     int beside;                       /* times measured with all ranks at work are used */
 } heti_s_costing;
 
@@ -1378,11 +1411,46 @@ static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_he
     to->beside = device->beside > 0;
 }
 
+/* What comes to a rank beside a call of stage g, every unit's weights, and what leaves, its sums
+   (hetrain.h, >>flow). Copying and adding them takes the rank's own time. first: of the first unit,
+   whose weights nothing hides in the rank's first call, nor its sums behind the last one; added. */
+static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, const het_device_profile *device,
+                             double slowness, het_stage_cost *to, double first[2]) {
+    const het_stage *stage = &c->plan->stage[g];
+    const heti_s_held *held = &c->held->held[rank];
+    const double part[2] = { held->of > 0 ? held->come / held->of * c->profile->weight_bytes : 0,
+                             held->all > 0 ? held->leave / held->all * c->profile->gradient_bytes : 0 },
+                 own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
+    int64_t u;
+    int k;
+    for (u = stage->unit_begin; u < stage->unit_end; u++)
+        for (k = 0; k < 2; k++) { /* weights, sums */
+            const double bytes = part[k] * (k == 0 ? c->held->fetched : c->held->terms)[u],
+                         seconds = bytes > 0 ? held->latency + bytes * held->slowness : 0;
+            const int idle = k == 1 || c->profile->kind[c->profile->unit[u]].loss; /* its F is part of B */
+            if (u == stage->unit_begin) first[k] += seconds;
+            to->beside[HET_ACTION_F] += idle ? 0 : seconds;
+            to->beside[HET_ACTION_B] += seconds;
+            to->beside[k == 0 ? HET_ACTION_I : HET_ACTION_W] += seconds;
+            to->forward.base += idle ? 0 : bytes * own[k];
+            to->backward.base += bytes * own[k];
+            *(k == 0 ? &to->input.base : &to->weight.base) += bytes * own[k];
+        }
+}
+
 static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank, int64_t at) {
-    double slowness;
+    double slowness, first[2] = { 0, 0 };
     const het_device_profile *device = &c->profile->device[heti_s_rank_device(c, rank, &slowness)];
+    int64_t i, count;
     heti_s_stage_cost(c, g, device, device->alone, slowness, &c->alone[at]);
     heti_s_stage_cost(c, g, device, c->beside ? device->together : device->alone, slowness, &c->together[at]);
+    heti_s_flow_cost(c, g, rank, device, slowness, &c->together[at], first);
+    for (i = 0; i < g && c->plan->stage[i].rank != c->plan->stage[g].rank; i++) {}
+    if (i == g && (at != g || het_plan_team(c->plan, rank, &count) == NULL)) {
+        c->rank[rank].begin += first[0];
+        c->rank[rank].verdict += first[1];
+    }
+    heti_s_flow_cost(c, g, rank, device, slowness, &c->alone[at], first);
     c->stage[at] = c->together[at];
 }
 
@@ -1414,7 +1482,7 @@ static void heti_s_member_part(const het_team_member *team, int64_t count, int64
 static void heti_s_team_cost(const het_team_member *team, int64_t count, const het_stage_cost *member,
                              het_stage_cost *to) {
     double rows, pairs;
-    int64_t m;
+    int64_t m, k;
     memset(&to->forward, 0, 4 * sizeof to->forward);
     for (m = 0; m < count; m++) {
         heti_s_member_part(team, count, m, &rows, &pairs);
@@ -1422,6 +1490,7 @@ static void heti_s_team_cost(const het_team_member *team, int64_t count, const h
         heti_s_slowest_curve(&to->backward, &member[m].backward, rows, pairs);
         heti_s_slowest_curve(&to->input, &member[m].input, rows, pairs);
         heti_s_slowest_curve(&to->weight, &member[m].weight, rows, pairs);
+        for (k = 0; k < 4; k++) heti_s_most(&to->beside[k], member[m].beside[k]);
     }
 }
 
@@ -1440,7 +1509,7 @@ static void heti_s_all_stages(const heti_s_costing *c) {
     }
 }
 
-static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, het_error *error) {
+static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     het_costs *costs = &c->to->costs;
     const het_plan *plan = c->plan;
     double slowness;
@@ -1451,7 +1520,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, 
             return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device "
                                "\"%s\"; there are %d, none is it", r,
                                c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
-        heti_s_rank_cost(c, r, &held[r], &c->profile->device[device], slowness);
+        heti_s_rank_cost(c, r, &c->held->held[r], &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
     }
     heti_s_all_stages(c);
@@ -1486,7 +1555,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
                                          het_choice together, const het_allocator *allocator, het_plan_costs **costs,
                                          het_error *error) {
     heti_s_costing c;
-    heti_s_held *held;
+    heti_s_holding held;
     heti_t_arena arena = { NULL, 0, 0 };
     const het_shape one = { 1, 1, 1 };
     het_allocator own;
@@ -1514,18 +1583,23 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
         (void)het_plan_team(plan, plan->stage[g].rank, &count);
         if (count > 1) c.curves += count;
     }
-    HETI_T_TRY(heti_s_hold(profile, plan, NULL, &one, &own, &held, &size, error));
+    memset(&held, 0, sizeof held);
+    held.profile = profile;
+    held.plan = plan;
+    held.cluster = cluster;
+    HETI_T_TRY(heti_s_hold(&held, NULL, &one, &own, &size, error));
+    c.held = &held;
     heti_s_costs_cut(&c, &arena);
     result = heti_t_arena_start(&arena, &own, "het_profile_costs", error);
     if (result == HET_OK) {
         heti_s_costs_cut(&c, &arena);
         c.to->allocator = own;
         c.to->size = arena.size;
-        result = heti_s_fill_costs(&c, held, error);
+        result = heti_s_fill_costs(&c, error);
         if (result == HET_OK) *costs = c.to;
         else own.free(own.user, arena.base, arena.size);
     }
-    own.free(own.user, held, size);
+    own.free(own.user, held.held, size);
     return result;
 }
 
