@@ -786,6 +786,58 @@ static void near(double got, double expected, const char *what)
     if (fabs(got - expected) > 1e-12 * fabs(expected)) fail_msg("%s is %.15g, not %.15g", what, got, expected);
 }
 
+/* What comes and leaves beside calls: of four units, whose blocks have 1000, 2000, 2000 and 1000 + 500 (frozen) elements, of which rank 0 of shares
+   1:3 fetches, and does not own, three quarters; in near sets of two it fetches a half over the inner link, and sums go everywhere. */
+static void flows_of_a_plan(void **state)
+{
+    static const char *const texts[2] = { "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 4]}]}, {\"stages\": [{\"rank\": 1, "
+        "\"units\": [0, 4]}]}], \"state_shares\": [1, 3], \"shard\": \"weights\"}", "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 4]}]}, "
+        "{\"stages\": [{\"rank\": 1, \"units\": [0, 4]}]}, {\"stages\": [{\"rank\": 2, \"units\": [0, 4]}]}, {\"stages\": [{\"rank\": 3, \"units\": "
+        "[0, 4]}]}], \"near\": [0, 0, 1, 1], \"shard\": \"weights\"}" };
+    static const char nodes[] = "{\"link\": {\"latency\": 0.5, \"bandwidth\": 1000}, \"members\": [{\"count\": 2, \"link\": {\"latency\": 0.25, "
+        "\"bandwidth\": 8000}, \"members\": [{\"device\": \"fast\", \"count\": 2}]}]}";
+    het_profile *profile = read_text(chain_profile);
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        const double part = i == 0 ? 4 * 0.75 : 4 * 0.5, sums = 8 * 0.75; /* bytes an element; latency, slowness */
+        const double late = i == 0 ? 0.5 : 0.25, slow = i == 0 ? 1e-3 : 1 / 8000.0, own = 1250;
+        het_cluster *cluster = NULL;
+        het_cluster_device device[2];
+        het_plan_costs *costs = NULL;
+        het_error error = { HET_OK, "" };
+        het_plan *plan;
+        const het_stage_cost *c;
+        shape s;
+        memset(&s, 0, sizeof s);
+        memset(device, 0, sizeof device);
+        s.plan = texts[i], s.schedule = "1f1b", s.ranks = i == 0 ? 2 : 4, s.slices = 1;
+        plan = read_plan(&s, 4);
+        strcpy(device[0].profile, "fast"), strcpy(device[1].profile, "fast");
+        device[0].speed = device[1].speed = 1;
+        if (i == 0) EXPECT_OK(het_cluster_flat(2, device, 0.5, 1000, NULL, &cluster, &error));
+        else EXPECT_OK(het_cluster_read(nodes, strlen(nodes), NULL, &cluster, &error));
+        EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+        c = &costs->costs.stage[0];
+        near(c->beside[HET_ACTION_F], 3 * late + part * 5000 * slow, "beside F");
+        near(c->beside[HET_ACTION_I], 4 * late + part * 6500 * slow, "beside I");
+        near(c->beside[HET_ACTION_W], 4 * 0.5 + sums * 6000 * 1e-3, "beside W");
+        near(c->beside[HET_ACTION_B], 4 * late + part * 6500 * slow + 4 * 0.5 + sums * 6000 * 1e-3, "beside B");
+        near(c->forward.base, 1e-4 + 0.001 + 2 * 0.01 + part * 5000 * 1e-7, "forward.base");
+        near(c->backward.base, 1e-4 + 0.002 + 0.003 + 2 * 0.02 + part * 6500 * 1e-7 + 2 * sums * 6000 * 1e-8, "backward.base");
+        near(costs->costs.rank[0].begin, 1e-4 + 2e-6 * own + late + part * 1000 * slow, "begin");
+        near(costs->costs.rank[0].verdict, 1e-3 + 4e-6 * own + 0.5 + sums * 1000 * 1e-3, "verdict");
+        het_plan_costs_free(costs);
+        plan->shard = HET_SHARD_GRADIENTS;
+        EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+        near(costs->costs.stage[0].beside[HET_ACTION_F], 0, "beside F, of gradients");
+        het_plan_costs_free(costs);
+        het_cluster_free(cluster);
+        het_plan_free(plan);
+    }
+    het_profile_free(profile);
+}
+
 static void costs_of_a_plan(void **state)
 {
     het_profile *profile = read_text(chain_profile);
@@ -909,6 +961,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree),
         cmocka_unit_test(bytes_of_divided_plans_agree),
+        cmocka_unit_test(flows_of_a_plan),
         cmocka_unit_test(bytes_of_mixed_ranks_suffice),
         cmocka_unit_test(units_that_say_what_they_take),
         cmocka_unit_test(ranks_together),

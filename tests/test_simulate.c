@@ -1330,6 +1330,72 @@ static void rings_in_two_levels(void **state)
     }
 }
 
+/* 800 bytes over links of 100 a second and a latency of 1, from 10 on: as much as the busiest sends or gets where a block has keepers or is divided
+   otherwise; nothing where it left or comes beside calls. */
+static void divided_blocks(void **state)
+{
+    static const struct { het_shard shard; int64_t ranks, keepers; double share[4]; int64_t near[4]; double reduce, gather; } cases[] = {
+        { HET_SHARD_STATE, 2, 1, { 0, 1 }, { 0 }, 9, 9 },
+        { HET_SHARD_STATE, 3, 1, { 1, 1, 2 }, { 0 }, 9, 9 },         /* the keeper's half, of two */
+        { HET_SHARD_STATE, 4, 1, { 0, 0, 0, 1 }, { 0 }, 25, 25 },
+        { HET_SHARD_STATE, 4, 1, { 5, 1, 1, 1 }, { 0 }, 11, 11 },    /* rank 0's 500, of or to two others */
+        { HET_SHARD_STATE, 4, 0, { 1, 1, 1, 1 }, { 0 }, 9, 9 },      /* a ring */
+        { HET_SHARD_GRADIENTS, 4, 0, { 1, 1, 1, 1 }, { 0 }, 0, 9 },
+        { HET_SHARD_GRADIENTS, 4, 1, { 1, 1, 1, 1 }, { 0 }, 0, 7 },
+        { HET_SHARD_WEIGHTS, 4, 0, { 1, 2, 3, 4 }, { 0 }, 0, 0 },
+        { HET_SHARD_WEIGHTS, 4, 1, { 1, 2, 3, 4 }, { 0 }, 0, 0 },
+        { HET_SHARD_WEIGHTS, 4, 0, { 1, 1, 1, 1 }, { 0, 0, 1, 1 }, 0, 5 },
+        { HET_SHARD_WEIGHTS, 4, 0, { 3, 1, 1, 1 }, { 0, 0, 1, 1 }, 0, 9 }, /* 400 to two sets; it holds 600 */
+        { HET_SHARD_WEIGHTS, 4, 0, { 0, 0, 1, 1 }, { 0, 0, 1, 1 }, 0, 9 },
+        { HET_SHARD_WEIGHTS, 4, 1, { 1, 1, 1, 1 }, { 0, 0, 1, 1 }, 0, 9 }, /* rank 2 is its set */
+    };
+    size_t i;
+    int64_t r;
+    int gather;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (gather = 0; gather < 2; gather++) {
+            made *m = make(cases[i].ranks);
+            int64_t near[4];
+            uint8_t keeper[4] = { 0 };
+            double got;
+            memcpy(near, cases[i].near, sizeof near);
+            m->plan.shard = cases[i].shard;
+            m->plan.near = near;
+            m->plan.keeper = keeper;
+            for (r = 0; r < m->plan.ranks; r++) {
+                m->state_share[r] = cases[i].share[r];
+                keeper[r] = r >= m->plan.ranks - cases[i].keepers;
+                if (!keeper[r]) {
+                    add_pipeline(m, 1);
+                    add_stage(m, r, 10, 0, 0);
+                    add(m, HET_ACTION_F, 0, 0);
+                    m->action[m->count - 1].pipeline = (int32_t)r;
+                }
+                add(m, gather ? HET_ACTION_GATHER : HET_ACTION_REDUCE, 0, 0);
+                m->start[r + 1] = m->count;
+            }
+            m->costs.every_link.latency = 1;
+            m->costs.every_link.bandwidth = 100;
+            m->costs.block = m->block_cost;
+            m->costs.blocks = 1;
+            m->block_cost[0].reduce_bytes = m->block_cost[0].gather_bytes = 800;
+            got = makespan_of(m);
+            if (!same(got, 10 + (gather ? cases[i].gather : cases[i].reduce)))
+                fail_msg("case %d, %s: %g", (int)i, gather ? "GATHER" : "REDUCE", got);
+        }
+}
+
+/* A call takes as long as what comes beside it, if that is longer. */
+static void calls_wait_for_what_comes_beside(void **state)
+{
+    made *m = one_f_one_b(1, 3, 10, 20, 5);
+    (void)state;
+    m->stage_cost[0].beside[HET_ACTION_F] = 12;
+    m->stage_cost[0].beside[HET_ACTION_B] = 24;
+    EXACTLY(makespan_of(m), 3 * (12 + 25));
+}
+
 /* Block 0 of ranks 0 and 2 is ready at 10, block 1 of ranks 1 and 3 at 2: that one has the uplink first, from 2 to 6, and is there at 9; the other
    from 10 to 14, there at 17. */
 static void rings_share_wires(void **state)
@@ -2311,6 +2377,8 @@ int main(void)
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),
             cmocka_unit_test(pictures_refuse),
         cmocka_unit_test(legends_stay_inside),
+        cmocka_unit_test(divided_blocks),
+        cmocka_unit_test(calls_wait_for_what_comes_beside),
         cmocka_unit_test(speed),                cmocka_unit_test(pairs),                 cmocka_unit_test(damaged_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -992,7 +992,7 @@ typedef struct heti_s_held {
     double pieces;                    /* bytes on the host for what it exchanges piece by piece */
     double come, of, leave, all;      /* elements of weights that it has to fetch, of so many; of sums that it
                                          does not own, of so many */
-    double latency, slowness;         /* of the slowest link that they take; 1 over its bandwidth */
+    double latency[2], slowness[2];   /* of the slowest link that weights, sums take; 1 over its bandwidth */
     int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
     heti_s_rows rows;
@@ -1056,14 +1056,14 @@ static int64_t heti_s_find_holders(const heti_s_holding *h, int64_t b, double *s
     return holders;
 }
 
-/* The link over which holder i gets pieces from the one before it. Of near sets only those inside
-   count for weights. */
-static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i, double *latency, double *slowness) {
+/* The link from holder i to the next one. near: only where both are in one near set. */
+static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i, int near, double *latency,
+                             double *slowness) {
     const int64_t a = h->rank[i], b = h->rank[(i + 1) % holders];
     const het_cluster *c = h->cluster;
     const int64_t joined = c != NULL ? heti_s_common_group(c, a, b) : -1;
     double bandwidth = 0;
-    if (h->near && h->plan->near[a] != h->plan->near[b]) return;
+    if (near && h->plan->near[a] != h->plan->near[b]) return;
     if (joined >= 0) {
         heti_s_most(latency, c->group[joined].latency);
         bandwidth = c->group[joined].bandwidth;
@@ -1083,10 +1083,11 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const int64_t holders = heti_s_find_holders(h, b, &share);
     const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
               weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1;
-    double latency = 0, slowness = 0;
+    double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 };
     int direct = weights;
     int64_t i, w;
-    for (i = 0; i < holders && (sums || weights); i++) heti_s_hold_link(h, holders, i, &latency, &slowness);
+    for (i = 0; i < 2 * holders && (sums || weights); i++)
+        heti_s_hold_link(h, holders, i / 2, h->near && i % 2 == 0, &latency[i % 2], &slowness[i % 2]);
     HETI_T_CLEAR(h->both, h->words);
     for (i = 0; i < holders; i++) {
         heti_s_held *to = &h->held[h->rank[i]];
@@ -1098,8 +1099,10 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         if (weights) to->come += elements - heti_s_held_part(h, holders, i, elements, h->near ? 0 : own);
         if (weights) to->of += elements;
         if (sums) to->leave += elements - own, to->all += elements;
-        heti_s_most(&to->latency, latency);
-        heti_s_most(&to->slowness, slowness);
+        for (w = 0; w < 2; w++) {
+            heti_s_most(&to->latency[w], latency[w]);
+            heti_s_most(&to->slowness[w], slowness[w]);
+        }
         to->elements += heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
         to->trained += sums || keeps ? own : elements;
@@ -1426,7 +1429,7 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
     for (u = stage->unit_begin; u < stage->unit_end; u++)
         for (k = 0; k < 2; k++) { /* weights, sums */
             const double bytes = part[k] * (k == 0 ? c->held->fetched : c->held->terms)[u],
-                         seconds = bytes > 0 ? held->latency + bytes * held->slowness : 0;
+                         seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || c->profile->kind[c->profile->unit[u]].loss; /* its F is part of B */
             if (u == stage->unit_begin) first[k] += seconds;
             to->beside[HET_ACTION_F] += idle ? 0 : seconds;
