@@ -69,7 +69,8 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
     char last[40];
     int64_t r, i;
     printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules%s%s\n", profile->model, cluster->name[0] != 0 ? cluster->name
-        : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules, found_last(best, last), found_divided(plan));
+        : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules,
+            found_last(best, last), found_divided(plan));
     printf("where it goes: %s\n", best->why);
     printf("no plan can take less than %.3f ms (%s%s): this one is %.1f %% above that; %lld plans simulated and %lld ruled out in %.1f s%s\n\n",
         1e3 * s->bound, s->bound_by, found_disturbed(profile) ? ", as if no rank slowed another" : "", 100 * s->distance, (long long)s->evaluations,
@@ -109,8 +110,10 @@ static inline void found_json(const het_search *s, const het_cluster *cluster) {
         s->found[0].seconds, s->bound, s->bound_by, s->distance, s->exhaustive ? "true" : "false", (long long)s->evaluations, (long long)s->skipped);
     for (i = 0; i < s->found_count; i++) {
         const het_found *f = &s->found[i];
-        printf("%s{\"seconds\":%.17g,\"schedule\":\"%s\",\"shard\":\"%s\",\"pipelines\":%lld,\"stages\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"work\":%.17g,"
-            "\"fill\":%.17g,\"transfers\":%.17g,\"update\":%.17g,\"why\":\"%s\"}", i > 0 ? "," : "", f->seconds, f->plan->schedule, found_shard(f->plan),
+        printf("%s{\"seconds\":%.17g,\"schedule\":\"%s\",\"shard\":\"%s\",\"pipelines\":%lld,\"stages\":%lld,"
+            "\"micro_batches\":%lld,\"granules\":%lld,\"work\":%.17g,"
+            "\"fill\":%.17g,\"transfers\":%.17g,\"update\":%.17g,\"why\":\"%s\"}", i > 0 ? "," : "",
+            f->seconds, f->plan->schedule, found_shard(f->plan),
             (long long)f->plan->pipelines, (long long)f->plan->stages, (long long)f->micro_batches, (long long)f->granules, f->work, f->fill,
             f->transfers, f->update, f->why);
     }

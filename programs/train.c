@@ -126,7 +126,7 @@ static const option options[] = {
     { "--store", "N", OPTION_INTEGER, AT(store), 0, 1e6,
       "stages keep the activations of N micro-batches, those of others wait on the host; 0: all stay" },
     { "--shard", "state|gradients|weights", OPTION_CHOICE, AT(shard), 0, 0,
-      "what ranks with the same units divide: also gradients, also weights; less memory, more messages [the plan's, or state]" },
+      "what ranks with the same units divide: also gradients, also weights; less memory, more messages; without it the plan's" },
     { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0, "--shard gradients" },
     { "--replan", "LIST", OPTION_TEXT, AT(replan), 0, 0,
      "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps" },
