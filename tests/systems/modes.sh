@@ -37,6 +37,7 @@ mode 'team, by heads, x data' --devices $four --plan dp2xhp2
 mode 'pipeline, gpipe' --devices $four --plan pp --schedule gpipe
 mode 'pipeline, 1f1b' --devices $four --plan pp
 mode 'pipeline, 1f1b, recompute' --devices $four --plan pp --recompute
+mode 'pipeline, gpipe, store' --devices $four --plan pp --schedule gpipe --store 1
 mode 'pipeline, zb-h1' --devices $four --plan pp --schedule zb-h1
 mode 'pipeline, zb-v' --devices $four --plan pp --schedule zb-v
 mode 'pipeline, interleaved' --devices $four --plan pp --schedule interleaved
