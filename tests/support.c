@@ -57,6 +57,15 @@ int support_environment(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
+/* HETRAIN_TEST_ONLY names the only test of a suite that is to run. */
+#if defined(__GNUC__) || defined(__clang__)
+__attribute__((constructor)) static void only_one_test(void)
+{
+    const char *name = getenv("HETRAIN_TEST_ONLY");
+    if (name) cmocka_set_test_filter(name);
+}
+#endif
+
 void *support_alloc(size_t count, size_t size)
 {
     void *memory = calloc(count ? count : 1, size);
