@@ -624,6 +624,48 @@ static void row_3_11(void **state)
     support_run_end(&run);
 }
 
+/* HexiSeq: a sequence of ten granules, cut 5 : 3 : 2 by context, and 6 : 2 of 8 heads. What by context moves says where it is cut: members begin
+   at rows 2,560 and 4,096, and get keys and values of all rows before. */
+static void row_0_3(void **state)
+{
+    enum { LAYERS = 1, HEADS = 8, SIZE = 4, CUTS = 2560 + 4096 };
+    support_result base, divided;
+    support_run run;
+    het_model_desc model;
+    het_error error;
+    double moved[2] = { 0, 0 };
+    int64_t r, t;
+    int heads;
+    (void)state;
+    EXPECT_ERROR(het_model_parse("llama:layers=1,width=32,heads=8,context=5120,vocab=61", &model, &error), HET_OK, error.text, "");
+    support_run_start(&run, &model, 1, "5120");
+    base = support_train(&run, "0");
+    for (heads = 0; heads < 2; heads++) {
+        het_ctx *ctx;
+        support_run_ranks(&run, heads ? 2 : 3);
+        support_run_plan(&run, heads ? "hp:6,2" : "cp:5,3,2", NULL, 1);
+        ctx = support_create(&run.desc);
+        memset(&divided, 0, sizeof divided);
+        divided.steps = 1;
+        {
+            const het_step_info info = support_step(ctx, &run.data, 0, "0");
+            divided.loss[0] = info.loss, divided.norm[0] = info.gradient_norm;
+            for (r = 0; r < (heads ? 2 : 3); r++) {
+                het_timeline timeline;
+                het_get_timeline(ctx, r, &timeline);
+                for (t = 0; t < (heads ? 2 : 3); t++) moved[heads] += (double)timeline.traffic[t].exchange_bytes / (info.repeated ? 2 : 1);
+            }
+        }
+        divided.weights = support_hash(ctx);
+        if (!support_same(&base, &divided, run.plan->schedule)) met(0, "%s: other bits", heads ? "hp:6,2" : "cp:5,3,2");
+        het_destroy(ctx);
+    }
+    met(fabs(moved[0] - 2.0 * LAYERS * 8 * HEADS * SIZE * CUTS) < 0.5 && moved[1] > 0,
+        "attention to a sequence of 5120 tokens on 3 ranks of 2560, 1536 and 1024 rows (%.0f bytes between them, as the formula says) and on 2 of "
+        "6 and 2 heads (%.0f): loss, gradients and weights %016llx of one rank", moved[0], moved[1], (unsigned long long)base.weights);
+    support_run_end(&run);
+}
+
 /* ---- pipelines ---- */
 
 /* DAPPLE: what 1F1B keeps on each stage as it runs, with the gradients of GPipe. */
@@ -1333,7 +1375,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
     cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3), cmocka_unit_test(row_2_14),
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3), cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21),
     cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
 
