@@ -9858,7 +9858,7 @@ static void heti_hold_near(const het_ctx *ctx, int64_t b, int64_t i, int64_t *he
 
 /* Whether what a rank has of a block's weights is a part, so that calls fetch them. */
 static int heti_has_sharded_weights(const het_ctx *ctx, int64_t b) {
-    return (b & 1) && ctx->share.plan->shard == HET_SHARD_WEIGHTS && ctx->share.owners[b].holders > 1;
+    return ctx->share.plan->shard == HET_SHARD_WEIGHTS && ctx->share.owners[b].holders > 1;
 }
 
 /* What each holder of a block holds of its weights, and whether that asks for flows. */
