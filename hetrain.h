@@ -13519,8 +13519,8 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
 }
 
 /* PUT or TAKE. Where the device has queues the copy is made on one of its own, behind what was
-   given to the device so far and beside what comes; copies keep their order, and who computes in the slot
-   next waits for this one (heti_await_moved). */
+   given to the device so far and beside what comes; copies keep their order, and who computes in
+   the slot next waits for this one (heti_await_moved). */
 static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
     heti_part *part = r->part;
     const het_queue_iface *queues = r->device.iface->queues;
