@@ -155,7 +155,7 @@ static inline int planner_write(auto_planner *p, const char *plan, const char *p
 /* ---- the search ---- */
 
 /* Looks for the best plan of a step of `granules` times `sequences` of `length` tokens. schedule: the only one tried; NULL: all of a good set.
-   shard: the most that may be divided. now: 0 only describes it. */
+   shard: the most that may be divided; default: weights where memory is capped. now: 0 only describes it. */
 static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequences, int64_t length, const char *schedule,
                                  het_shard shard, double seconds, int now) {
     het_error error = { HET_OK, "" };
@@ -168,7 +168,10 @@ static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequ
     if (schedule != NULL) p->schedule[0] = schedule, p->search.schedules = p->schedule, p->search.schedule_count = 1;
     p->search.shard = shard, p->search.seconds = seconds, p->search.clock = profile_now;
     for (r = 0; r < p->cluster.ranks; r++)
-        if (p->device[r].memory > 0) p->search.store = HET_YES; /* activations may wait on the host where memory is capped */
+        if (p->device[r].memory > 0) { /* where memory is capped activations may wait on the host, and weights be divided */
+            p->search.store = HET_YES;
+            if (shard == HET_SHARD_DEFAULT) p->search.shard = HET_SHARD_WEIGHTS;
+        }
     if (!now) return 0;
     p->search.evaluations = 1000000000; /* time ends it; while training, evaluations may end it before */
     result = het_plan_search(&p->search, &p->found, &error);

@@ -890,10 +890,11 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
     }
     desc.profile = profile, desc.cluster = p->cluster;
     for (r = 0; r < p->cluster->ranks; r++)
-        if (p->cluster->device[r].memory > 0) desc.store = HET_YES; /* activations may wait on the host where memory is capped */
+        if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
+            desc.store = HET_YES, desc.shard = HET_SHARD_WEIGHTS;
     desc.together = s->alone ? HET_NO : HET_YES;
     desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000;
-    desc.seed = (uint64_t)s->seed, desc.shard = HET_SHARD_WEIGHTS;
+    desc.seed = (uint64_t)s->seed;
     result = het_plan_search(&desc, &search, &error);
     if (result != HET_OK && strstr(error.text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error.text);
     if (result != HET_OK)

@@ -759,8 +759,7 @@ static int configure_plan(job *j) {
         status = planner_cluster(j->planner, &j->ranks, j->processes, &between);
         if (status == 0)
             status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule,
-                                    s->shard_gradients ? HET_SHARD_GRADIENTS : s->shard > 0 ? (het_shard)s->shard : HET_SHARD_WEIGHTS,
-                                    s->plan_seconds, automatic);
+                                    s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard, s->plan_seconds, automatic);
     }
     if (status != 0 || !automatic) return status;
     if (j->process == 0) {
