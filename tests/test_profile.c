@@ -220,7 +220,8 @@ static void bytes_of_teams_agree(void **state)
 static void bytes_of_divided_plans_agree(void **state)
 {
     static const char *const models[] = { "gpt2:layers=3,width=192,vocab=3000,context=256", "llama:layers=3,width=192,vocab=3000,context=256",
-        "qwen3:layers=3,width=128,heads=16,kv_heads=8,head_size=16,vocab=2000,context=256", "llama:layers=3,width=128,vocab=3000,context=256,tied=yes",
+        "qwen3:layers=3,width=128,heads=16,kv_heads=8,head_size=16,vocab=2000,context=256",
+        "llama:layers=3,width=128,vocab=3000,context=256,tied=yes",
         "llama:layers=3,width=192,vocab=3000,context=256,lora_rank=32", "neox:layers=3,width=128,vocab=2000,context=256" };
     static const struct { const char *plan, *schedule; int64_t slices; } plans[] = { { "dp", "1f1b", 1 }, { "dp", "gpipe", 2 },
         { "dp2xpp2", "1f1b", 1 }, { "dp2xpp2", "zb-h1", 1 }, { "pp", "interleaved", 1 }, { "cp:3,1,2,2", "1f1b", 1 }, { "pp2xcp2", "gpipe", 1 },
@@ -791,7 +792,8 @@ static void near(double got, double expected, const char *what)
 static void flows_of_a_plan(void **state)
 {
     static const char *const texts[2] = { "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 4]}]}, {\"stages\": [{\"rank\": 1, "
-        "\"units\": [0, 4]}]}], \"state_shares\": [1, 3], \"shard\": \"weights\"}", "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 4]}]}, "
+        "\"units\": [0, 4]}]}], \"state_shares\": [1, 3], \"shard\": \"weights\"}",
+        "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 4]}]}, "
         "{\"stages\": [{\"rank\": 1, \"units\": [0, 4]}]}, {\"stages\": [{\"rank\": 2, \"units\": [0, 4]}]}, {\"stages\": [{\"rank\": 3, \"units\": "
         "[0, 4]}]}], \"near\": [0, 0, 1, 1], \"shard\": \"weights\"}" };
     static const char nodes[] = "{\"link\": {\"latency\": 0.5, \"bandwidth\": 1000}, \"members\": [{\"count\": 2, \"link\": {\"latency\": 0.25, "

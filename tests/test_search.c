@@ -412,7 +412,8 @@ static void brute_lists(brute *b, int64_t granules, int split, const het_schedul
             if (!fits(w, &b->plan, granules, state, needs)) continue;
             seconds = step_seconds(w, &b->plan, granules, lists);
             b->judged++;
-            if (seconds < bound && b->plan.shard == HET_SHARD_STATE) fail_msg("the bound of brute force is %.17g, the simulator says %.17g", bound, seconds);
+            if (seconds < bound && b->plan.shard == HET_SHARD_STATE)
+                fail_msg("the bound of brute force is %.17g, the simulator says %.17g", bound, seconds);
             if (b->best < 0 || seconds < b->best) b->best = seconds;
         }
         het_schedule_free(stored);

@@ -1375,7 +1375,8 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
     cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3), cmocka_unit_test(row_2_14),
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
+    cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21),
     cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
 

@@ -139,9 +139,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, c
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0".
    Ours alone: "2PUT3", "2TAKE3", "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT".
    Micro-batches count from 0 within their pipeline. Empty cells (idle) are skipped. PyTorch's older
-   files write B for backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I. UNSHARD,
-   RESHARD, REDUCE_GRAD, batched transfers, weight versions other than 0, and a "BW" that has a W
-   too are refused. */
+   files write B for backward-input: a "B" whose stage, micro-batch and slice have a W too is read
+   as I. UNSHARD, RESHARD, REDUCE_GRAD, batched transfers, weight versions other than 0, and a "BW"
+   that has a W too are refused. */
 
 /* Where a pipeline's stages must be, S stages on P different ranks. */
 typedef enum het_placement {
@@ -207,10 +207,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that was ready first, then the lower block. Rings share buses and uplinks with rings, the one
      that starts first being served first, and messages with messages; a ring and a message do not
      slow each other: a network that carries both at once does worse.
-   * Where blocks have keepers, or the plan divides sums or weights (het_plan.shard), holders send each
-     other what each owns: REDUCE and GATHER take a latency and what the busiest sends or gets on the
-     slowest link. Sums that leave behind their calls need no REDUCE, weights that come before theirs
-     no GATHER, but between near sets.
+   * Where blocks have keepers, or the plan divides sums or weights (het_plan.shard), holders send
+     each other what each owns: REDUCE and GATHER take a latency and what the busiest sends or gets
+     on the slowest link. Sums that leave behind their calls need no REDUCE, weights that come
+     before theirs no GATHER, but between near sets.
    * VERDICT waits for every REDUCE and every rank that has a stage.
    * PUT and TAKE move what the slice keeps over the rank's link to its host, one after the other.
      They take the rank's own time or, with het_rank_cost.beside, run beside what it computes: then

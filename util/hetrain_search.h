@@ -191,12 +191,13 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights,
    gradients, optimizer, activations, communication, stored, device and saving. Arrays begin at
    multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements:
-   where tokens are a multiple of 16 it is exact but for that at the tokens the profile was described for; of others
-   the workspace is taken from a line through two points (found up to 5 % of the whole too low). It
-   is an upper bound where I and W come apart in some of a rank's stages, for `stored` where not
-   all of them store, for slots where devices with and without `beside` are mixed, and for gradients where
-   het_desc.limits.max_micro_batches is 1: they may take less, and lie where activations were
-   (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
+   where tokens are a multiple of 16 it is exact but for that at the tokens the profile was
+   described for; of others the workspace is taken from a line through two points (found up to 5 %
+   of the whole too low). It is an upper bound where I and W come apart in some of a rank's stages,
+   for `stored` where not all of them store, for slots where devices with and without `beside` are
+   mixed, and for gradients where het_desc.limits.max_micro_batches is 1: they may take less, and
+   lie where activations were (het_gradient.final). Allocates a table from profile->allocator and
+   frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
                                                              het_memory *memory, het_error *error);
@@ -1002,9 +1003,9 @@ static void heti_s_most(double *most, double value) { if (value > *most) *most =
 
 static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b);
 
-/* What is worked on beside: a block's holders; of each unit, elements of blocks that are fetched, and
-   of those whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and of one
-   block. */
+/* What is worked on beside: a block's holders; of each unit, elements of blocks that are fetched,
+   and of those whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and
+   of one block. */
 typedef struct heti_s_holding {
     const het_profile *profile;
     const het_plan *plan;
