@@ -9416,7 +9416,6 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     return HET_OK;
 }
 
-/* Scratch of the sum of a gradient's squares. */
 /* What a call of the optimizer says of a parameter before memory is there. */
 static het_optimizer_call heti_optimizer_call(const heti_rank *r, const heti_parameter *p) {
     const het_optimizer_call call = { &r->device, NULL, NULL, NULL, p->count, p->rows, p->columns, NULL,
@@ -12440,7 +12439,7 @@ static int heti_reduced(const heti_rank *r) {
     const heti_part *part = r->part;
     int64_t i;
     for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
-        if (heti_flow_call(heti_flow_at(part, i)) < INT64_MAX && i / 2 % HETI_FLOWS != HETI_FLOW_GATHER) return 0;
+        if (heti_flow_left(heti_flow_at(part, i)) && i / 2 % HETI_FLOWS != HETI_FLOW_GATHER) return 0;
     return part->ring.done == part->ring.jobs;
 }
 

@@ -321,7 +321,6 @@ static void a_keeper_updates(void **state)
 static void memory_follows_its_shares(void **state)
 {
     static const double shares[][4] = { { 1, 1, 1, 1 }, { 1, 2, 3, 4 }, { 0, 1, 1, 2 } };
-    const double head = 1000.0 * 192; /* gpt2: tied to the embedding, beside the last norm */
     het_device_desc device[4];
     het_model_desc model;
     het_error error;
@@ -333,7 +332,7 @@ static void memory_follows_its_shares(void **state)
         het_desc desc;
         het_plan *plan;
         het_memory memory, all;
-        double total = 0, unit = 2 * 768 * 192 + 768 + 3 * 192;
+        double total = 0, unit = 2 * 768 * 192 + 768 + 3 * 192; /* an MLP: more than the tied embedding's 192,000 */
         memset(&desc, 0, sizeof desc);
         desc.model = model;
         desc.layout.devices = device;
@@ -353,7 +352,6 @@ static void memory_follows_its_shares(void **state)
             if (fabs((double)memory.optimizer - (double)all.optimizer * s) > 0.05 * (double)all.optimizer * s)
                 fail_msg("rank %d: %lu bytes of state, its share is %g", (int)r, (unsigned long)memory.optimizer, (double)all.optimizer * s);
         }
-        assert_true(unit > head);
         het_plan_free(plan);
     }
 }
