@@ -9703,6 +9703,7 @@ static het_result heti_take_shard(het_ctx *ctx) {
     het_plan *plan = ctx->share.plan;
     int64_t r;
     if (ctx->desc.layout.shard != HET_SHARD_DEFAULT) plan->shard = ctx->desc.layout.shard;
+    if (plan->shard == HET_SHARD_DEFAULT) plan->shard = HET_SHARD_STATE;
     ctx->share.keepers = 0;
     for (r = 0; r < plan->ranks; r++) ctx->share.keepers += heti_keeps(plan, r);
     if (ctx->desc.reduce == HET_REDUCE_EXACT) return HET_OK;
@@ -11228,7 +11229,8 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
     heti_xxh64_add(&state, plan->member, HETI_CAST(size_t, plan->members) * sizeof *plan->member);
     heti_xxh64_add(&state, &plan->shard, sizeof plan->shard);
-    heti_xxh64_add(&state, plan->near, HETI_CAST(size_t, plan->ranks) * sizeof *plan->near);
+    if (heti_has_near(plan))
+        heti_xxh64_add(&state, plan->near, HETI_CAST(size_t, plan->ranks) * sizeof *plan->near);
     heti_xxh64_add(&state, plan->keeper, HETI_CAST(size_t, plan->ranks) * sizeof *plan->keeper);
     heti_xxh64_add(&state, ctx->share.schedule->start,
                    HETI_CAST(size_t, ctx->world.ranks + 1) * sizeof *ctx->share.schedule->start);
