@@ -7663,10 +7663,8 @@ typedef struct heti_move {
 #define HETI_RING_WINDOW 4    /* chunks under way at once each way: a link's latency is met once for so many */
 #define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_RING_WINDOW) /* elements of a reduction that travel together */
 #define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
-/* elements of a flow that travel together: of terms every peer has a buffer of its own */
-#define HETI_FLOW_TERMS 16384
-#define HETI_FLOW_FLOATS (1 << 22)
-#define HETI_ENVELOPE 64       /* bytes before a message's rows */
+#define HETI_FLOW_PIECE (1 << 22) /* elements of a flow that travel together at most */
+#define HETI_ENVELOPE 64      /* bytes before a message's rows */
 
 /* Reductions and gathers of blocks, one after the other, each a list of moves. */
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; /* -1: not come to */ } heti_ring_job;
@@ -7722,7 +7720,7 @@ typedef struct heti_flows {
     double *term[2];                  /* device: what backward call number c adds is in term[c % 2] until it is sent */
     float *weight[2];                 /* device: what call number c uses is in weight[c % 2] */
     int64_t call[HETI_FLOWS];         /* of the rank's own, over in this job */
-    size_t data_bytes;                /* of a piece of weights at most, on the host */
+    int64_t piece[2];                 /* doubles of terms, floats of weights that travel together at most */
 } heti_flows;
 
 /* Work that has come before (>>exec, device graphs). key 0, 0: a free place; graph NULL: it has
@@ -10446,9 +10444,8 @@ static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_
 /* Bytes on the host of flow number i of a rank. */
 static size_t heti_flow_data(const heti_rank *r, int64_t i) {
     const int sums = i / 2 % HETI_FLOWS == HETI_FLOW_SUMS;
-    if (sums && r->ctx->desc.inference == HET_YES) return 0;
     if (r->device.iface->host_memory && !(sums && i % 2)) return 0;
-    return sums ? HETI_FLOW_TERMS * sizeof(double) : r->part->flow.data_bytes;
+    return HETI_CAST(size_t, r->part->flow.piece[!sums]) * (sums ? sizeof(double) : sizeof(float));
 }
 
 /* What the rank's flows need: peers and buffers. */
@@ -10456,7 +10453,7 @@ static void heti_count_flows(heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     heti_flows *flow = &r->part->flow;
-    int64_t s, u, b, most = 0;
+    int64_t s, u, b, i;
     flow->peers = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers ? heti_find_peers(r, NULL) : 0;
     for (s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
@@ -10465,9 +10462,13 @@ static void heti_count_flows(heti_rank *r) {
             flow->floats = heti_max(flow->floats, heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
         }
     }
-    for (b = 0; b < ctx->chain.block_count && flow->peers > 0; b++)
-        if (ctx->share.owners[b].direct) most = heti_max(most, ctx->chain.block[b].weight_floats);
-    flow->data_bytes = HETI_CAST(size_t, heti_min(most, HETI_FLOW_FLOATS)) * sizeof(float);
+    for (b = 0; b < ctx->chain.block_count && flow->peers > 0; b++) {
+        const heti_owners *owners = &ctx->share.owners[b];
+        if (owners->direct) flow->piece[1] = heti_max(flow->piece[1], ctx->chain.block[b].weight_floats);
+        for (i = 0; i < owners->holders && !ctx->chain.block[b].frozen && ctx->desc.inference != HET_YES; i++)
+            flow->piece[0] = heti_max(flow->piece[0], owners->cut[i + 1] - owners->cut[i]);
+    }
+    for (i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], HETI_FLOW_PIECE);
 }
 
 /* The ends a rank has; with `end` NULL they are only counted. */
@@ -11929,17 +11930,24 @@ static void heti_ring_add(void *sum, const void *term, int64_t count, size_t ele
     }
 }
 
-/* The same into device memory, by way of `scratch` where the host does not see it; `term` is
-   overwritten then. */
-static het_result heti_add_terms(heti_rank *r, void *sum, void *term, void *scratch, int64_t count, size_t element) {
+/* The same into device memory, by way of `scratch`, `room` elements, where the host does not see it;
+   `term` is overwritten then. */
+static het_result heti_add_terms(heti_rank *r, void *sum, void *term, int64_t count, size_t element, void *scratch,
+                                 int64_t room) {
+    char *to = HETI_CAST(char *, sum), *from = HETI_CAST(char *, term);
+    int64_t at, n;
     if (r->device.iface->host_memory) {
         heti_ring_add(sum, term, count, element);
         return HET_OK;
     }
-    HETI_TRY(heti_copy_out(r, scratch, sum, count, element));
-    heti_ring_add(term, scratch, count, element);
-    HETI_TRY(heti_copy_in(r, sum, term, count, element));
-    return heti_sync(r);
+    for (at = 0; at < count; at += n, to += HETI_CAST(size_t, n) * element, from += HETI_CAST(size_t, n) * element) {
+        n = heti_min(room, count - at);
+        HETI_TRY(heti_copy_out(r, scratch, to, n, element));
+        heti_ring_add(from, scratch, n, element);
+        HETI_TRY(heti_copy_in(r, to, from, n, element));
+        HETI_TRY(heti_sync(r));
+    }
+    return HET_OK;
 }
 
 /* Elements of chunk `chunk` of a range. */
@@ -11991,8 +11999,8 @@ static het_result heti_ring_take(heti_rank *r) {
     const int64_t count = heti_ring_chunk(m->receive_begin, m->receive_end, ring->chunk++, &first);
     if (count == 0) return HET_OK;
     if (m->add) /* what was sent from this chunk's place has gone */
-        return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming + at, ring->outgoing + at, count,
-                              element);
+        return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming + at, count, element,
+                              ring->outgoing + at, HETI_RING_CHUNK);
     if (r->device.iface->host_memory) return HET_OK;
     HETI_TRY(heti_copy_in(r, heti_ring_address(r, job, first), ring->incoming + at, count, element));
     return heti_sync(r);
@@ -12194,11 +12202,12 @@ static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
    afterwards is sent to the owners, who add it to their parts: exact sums have no order
    (DETERMINISM), so that it may come at any time. Weights that are sharded come into a buffer
    before the call that uses them, those of the next call while it computes; they do not change
-   before VERDICT, so that their holders send ahead. There are two buffers of each kind. Where a
-   keeper owns a part, sums go to the owners at REDUCE, and new weights come at GATHER from their
-   owners to all who hold them. Every rank knows all lists of actions, and so which pieces it gets
-   from whom in which order. Whoever waits goes on sending and receiving, so that nobody waits for
-   ever.
+   before VERDICT, so that their holders send ahead. There are two buffers of each kind, and one for
+   terms from each peer, as large as a piece: a rank that computes takes what has come between its
+   units only, and what comes then should be all there is of a block. Where a keeper owns a part,
+   sums go to the owners at REDUCE, and new weights come at GATHER from their owners to all who hold
+   them. Every rank knows all lists of actions, and so which pieces it gets from whom in which
+   order. Whoever waits goes on sending and receiving, so that nobody waits for ever.
    Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends
    8 (1 - s) E, a call that uses weights receives 4 (1 - s) E.
    ============================================================================================== */
@@ -12315,9 +12324,8 @@ static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_pi
 /* Moves to the next piece that one rank sends another. */
 static void heti_next_piece(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver,
                             heti_flow_piece *p) {
-    const int64_t most = kind == HETI_FLOW_SUMS ? HETI_FLOW_TERMS : HETI_FLOW_FLOATS;
     p->first += p->count;
-    while ((p->count = heti_min(most, p->end - p->first)) <= 0) {
+    while ((p->count = heti_min(HETI_FLOW_PIECE, p->end - p->first)) <= 0) {
         p->count = 0;
         if (p->call >= 0 && heti_next_range(ctx, kind, p)) heti_flow_range(ctx, kind, sender, receiver, p);
         else if (!heti_next_call(ctx, kind, kind == HETI_FLOW_WEIGHTS ? receiver : sender, p)) return;
@@ -12384,7 +12392,8 @@ static het_result heti_end_piece(heti_rank *r, heti_flow *f, heti_flow_kind kind
         break;
     }
     if (!receives) return HET_OK;
-    if (kind == HETI_FLOW_SUMS) return heti_add_terms(r, at, f->data, r->part->staging, p->count, sizeof(double));
+    if (kind == HETI_FLOW_SUMS)
+        return heti_add_terms(r, at, f->data, p->count, sizeof(double), r->part->staging, HETI_STAGING);
     if (!f->data) return HET_OK;
     HETI_TRY(heti_copy_in(r, at, f->data, p->count, sizeof(float)));
     return heti_sync(r);
@@ -12430,45 +12439,36 @@ static het_result heti_progress(heti_rank *r) {
     return heti_advance_ring(r);
 }
 
-/* The call of the oldest piece that is not over; when all are, one behind all. */
-static int64_t heti_flow_call(const heti_flow *f) {
-    return f->begun > f->ended ? f->under_way[f->ended % HETI_FLOW_WINDOW].call
-                               : f->next.count > 0 ? f->next.call : INT64_MAX;
-}
-
-/* Nothing of the rank's reductions and gathers started so far is missing. */
-static int heti_reduced(const heti_rank *r) {
+/* Nothing is missing of what the rank has started but flows of a kind. */
+static int heti_over(const heti_rank *r, int64_t but) {
     const heti_part *part = r->part;
     int64_t i;
     for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
-        if (heti_flow_left(heti_flow_at(part, i)) && i / 2 % HETI_FLOWS != HETI_FLOW_GATHER) return 0;
+        if (i / 2 % HETI_FLOWS != but && heti_flow_left(heti_flow_at(part, i))) return 0;
     return part->ring.done == part->ring.jobs;
 }
+static int heti_reduced(const heti_rank *r) { return heti_over(r, HETI_FLOW_GATHER); }
+static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
 
-/* Nor of any flow. */
-static int heti_flowed(const heti_rank *r) {
+/* All pieces of a kind's calls up to one have come, or left. */
+static int heti_flowed_until(const heti_rank *r, heti_flow_kind kind, int receives, int64_t call) {
     int64_t i;
-    for (i = 0; i < 2 * HETI_FLOWS * r->part->flow.peers; i++)
-        if (heti_flow_left(heti_flow_at(r->part, i))) return 0;
-    return heti_reduced(r);
+    for (i = 0; i < r->part->flow.peers; i++) {
+        const heti_flow *f = &r->part->flow.peer[i].flow[kind][receives];
+        const heti_flow_piece *p = f->begun > f->ended ? &f->under_way[f->ended % HETI_FLOW_WINDOW] : &f->next;
+        if (p->count > 0 && p->call <= call) return 0;
+    }
+    return 1;
 }
 
 /* What the buffer of the next call that adds terms held before is sent. */
 static int heti_terms_free(const heti_rank *r) {
-    const heti_flows *flow = &r->part->flow;
-    int64_t i;
-    for (i = 0; i < flow->peers; i++)
-        if (heti_flow_call(&flow->peer[i].flow[HETI_FLOW_SUMS][0]) <= flow->call[HETI_FLOW_SUMS] - 2) return 0;
-    return 1;
+    return heti_flowed_until(r, HETI_FLOW_SUMS, 0, r->part->flow.call[HETI_FLOW_SUMS] - 2);
 }
 
 /* The weights of the next call that uses any are there. */
 static int heti_weights_there(const heti_rank *r) {
-    const heti_flows *flow = &r->part->flow;
-    int64_t i;
-    for (i = 0; i < flow->peers; i++)
-        if (heti_flow_call(&flow->peer[i].flow[HETI_FLOW_WEIGHTS][1]) <= flow->call[HETI_FLOW_WEIGHTS]) return 0;
-    return 1;
+    return heti_flowed_until(r, HETI_FLOW_WEIGHTS, 1, r->part->flow.call[HETI_FLOW_WEIGHTS]);
 }
 
 /* The rank has come to the REDUCE or GATHER of a direct block: what it has itself stays. */
@@ -12550,7 +12550,8 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows)
                 HETI_TRY(heti_copy_out(r, part->staging + HETI_STAGING / 2, term, p.count, sizeof(double)));
                 term = part->staging + HETI_STAGING / 2;
             }
-            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, p.first), term, part->staging, p.count, sizeof(double)));
+            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, p.first), term, p.count, sizeof(double), part->staging,
+                                    HETI_STAGING / 2));
         }
     }
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) >= 0) {

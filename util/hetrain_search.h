@@ -1014,7 +1014,8 @@ typedef struct heti_s_holding {
     int64_t *rank, words;             /* [ranks] */
     double *fetched, *terms;          /* [units] */
     uint64_t *peer, *both;
-    double largest;                   /* elements of the largest block that weights are sent of */
+    double largest, owned;            /* elements of the largest block that weights are sent of, of what anybody
+                                         owns of a trained block at most */
     int near;                         /* there are several near sets that hold all weights */
 } heti_s_holding;
 
@@ -1106,6 +1107,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         }
         to->elements += heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
+        heti_s_most(&h->owned, own);
         to->trained += sums || keeps ? own : elements;
         to->state += own;
     }
@@ -1188,18 +1190,17 @@ static void heti_s_holding_cut(heti_s_holding *h, heti_t_arena *arena) {
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
 
-/* bytes of a piece of sums, of weights at most (hetrain.h, HETI_FLOW_TERMS, HETI_FLOW_FLOATS) */
-enum { HETI_S_TERMS = 16384 * 8, HETI_S_WEIGHTS = 4 << 22 };
+enum { HETI_S_PIECE = 1 << 22 }; /* hetrain.h's HETI_FLOW_PIECE */
 
 /* The most of a unit, and the room of pieces: what comes of sums or, where a device's memory is not
    the host's, both ways of all three kinds. */
 static void heti_s_hold_pieces(const heti_s_holding *h) {
     const het_plan *plan = h->plan;
-    double piece = heti_s_real(HETI_S_TERMS);
+    double piece = 8 * heti_s_smaller(h->owned, HETI_S_PIECE);
     int64_t r, i, g, u;
     for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
     if (i < h->profile->kinds)
-        piece = 2 * piece + 4 * heti_s_smaller(h->largest * h->profile->weight_bytes, heti_s_real(HETI_S_WEIGHTS));
+        piece = 2 * piece + 4 * heti_s_smaller(h->largest * h->profile->weight_bytes, HETI_S_PIECE);
     for (r = 0; r < plan->ranks; r++) {
         heti_s_held *to = &h->held[r];
         for (i = 0; i < plan->ranks && h->words > 0; i++)
