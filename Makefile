@@ -347,6 +347,7 @@ bench: build/het_bench
 	    else echo 'bench: no python3, so no comparison with other engines'; fi
 	build/het_bench --what ranks
 	build/het_bench --what predict
+	build/het_bench --what predict_divided
 
 oracle:
 	@python3 -c 'import torch, transformers' 2> /dev/null || { echo 'make oracle needs python3 with torch and transformers (tests/oracle/README.md)' >&2; exit 2; }

@@ -10465,7 +10465,9 @@ static void heti_count_flows(heti_rank *r) {
     for (b = 0; b < ctx->chain.block_count && flow->peers > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
         if (owners->direct) flow->piece[1] = heti_max(flow->piece[1], ctx->chain.block[b].weight_floats);
-        for (i = 0; i < owners->holders && !ctx->chain.block[b].frozen && ctx->desc.inference != HET_YES; i++)
+        if (ctx->desc.inference == HET_YES || ctx->chain.block[b].frozen || !(owners->direct || heti_is_sharded(ctx, b)))
+            continue;
+        for (i = 0; i < owners->holders; i++)
             flow->piece[0] = heti_max(flow->piece[0], owners->cut[i + 1] - owners->cut[i]);
     }
     for (i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], HETI_FLOW_PIECE);
@@ -11930,8 +11932,8 @@ static void heti_ring_add(void *sum, const void *term, int64_t count, size_t ele
     }
 }
 
-/* The same into device memory, by way of `scratch`, `room` elements, where the host does not see it;
-   `term` is overwritten then. */
+/* The same into device memory; where the host does not see it by way of `scratch`, `room` elements,
+   and `term` is overwritten. */
 static het_result heti_add_terms(heti_rank *r, void *sum, void *term, int64_t count, size_t element, void *scratch,
                                  int64_t room) {
     char *to = HETI_CAST(char *, sum), *from = HETI_CAST(char *, term);

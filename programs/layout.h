@@ -266,7 +266,8 @@ static inline int64_t layout_list(const unsigned char *marked, int64_t count, ch
     return found;
 }
 
-/* Marks ranks without a micro-batch, and pipelines with fewer micro-batches than ranks, in a step of so many. Returns how many of both. */
+/* Marks ranks without a micro-batch, but keepers, and pipelines with fewer micro-batches than ranks, in a step of so many. Returns how many of
+   both. */
 static inline int64_t layout_idle(const het_plan *plan, int64_t micro_batches, unsigned char idle[LAYOUT_RANKS], unsigned char poor[LAYOUT_RANKS]) {
     int64_t counts[LAYOUT_RANKS], p, r, g, sum = 0;
     if (plan->pipelines > LAYOUT_RANKS || plan->ranks > LAYOUT_RANKS) return 0;
@@ -286,7 +287,10 @@ static inline int64_t layout_idle(const het_plan *plan, int64_t micro_batches, u
         poor[p] = counts[p] > 0 && counts[p] < members;
         sum += poor[p];
     }
-    for (r = 0; r < plan->ranks; r++) sum += idle[r];
+    for (r = 0; r < plan->ranks; r++) {
+        if (plan->keeper != NULL && plan->keeper[r] != 0) idle[r] = 0;
+        sum += idle[r];
+    }
     return sum;
 }
 

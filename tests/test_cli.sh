@@ -293,6 +293,8 @@ warns 'pipelines 0 to 1 have fewer|the step has 2|--micro-batches 4 --sequences 
 warns '' --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xpp2 --micro-batches 4
 printf '{"pipelines":[{"stages":[{"rank":1,"units":[0,6]}]}]}' > second.json
 warns 'rank 0 of 2 gets no micro-batch' --devices cpu:1,cpu:1 --plan second.json
+printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,6]}]}],"keepers":[1],"state_shares":[0,1]}' > kept.json
+warns '' --devices cpu:1,cpu:1 --plan kept.json
 warns '--granule 1 or more --micro-batches' --devices cpu:1,cpu:1 --plan auto --plan-seconds 0.1
 warns 'rank 1 of 2 gets no|the step has 1; fewer granules a micro-batch (STEPxN of --replan' --devices cpu:1,cpu:1 --micro-batches 2 --replan 2x2:dp
 "$programs/train" --data text --steps 2 --out idle --model gpt2:layers=2,width=32,heads=2,context=16 --quiet

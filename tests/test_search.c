@@ -743,14 +743,14 @@ static void what_is_divided_makes_it_fit(void **state)
 {
     int64_t n, i, count[HET_SHARD_WEIGHTS + 1] = { 0 }, judged_all = 0, evaluated = 0, stored = 0;
     (void)state;
-    for (n = 0; n < 120; n++) {
+    for (n = 0; n < 400; n++) {
         const char *schedules[4];
         uint64_t seed = (uint64_t)n;
         world *w = instance(n, schedules);
         het_shard shard = HET_SHARD_DEFAULT;
         double whole = 0;
         if (w->cluster.ranks > 1 && w->cluster.ranks < 4 && w->profile.units >= 5 && w->profile.units <= 6) {
-            const double part = n % 5 == 0 ? 0.2 : draw(&seed, w->cluster.ranks == 2 ? 0.6 : 0.4, 0.85);
+            const double part = n % 5 == 0 ? 0.2 : draw(&seed, w->cluster.ranks == 2 ? 0.66 : 0.5, w->cluster.ranks == 2 ? 0.85 : 0.66);
             for (i = 0; i < w->profile.blocks; i++) whole += 20 * (double)(w->block[i].elements = 400000 + support_below(&seed, 40000));
             for (i = 0; i < w->cluster.ranks; i++) w->place[i].memory = draw(&seed, 0.95, 1.05) * part * whole + 2e6;
             for (i = 0; i < w->cluster.groups; i++) w->group[i].latency *= 0.01, w->group[i].bandwidth *= 1e4;

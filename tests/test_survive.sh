@@ -359,7 +359,9 @@ report "$([ $status != 0 ] && [ "$(step_of out)" = 3 ]; echo $?)" 'what else can
 
 # ---- stopped and continued on other devices ----
 layouts=('--devices cpu:1' '--devices cpu:2' '--devices cpu:1,cpu:1' '--devices cpu:1,cpu:1 --plan pp' '--devices cpu:1,cpu:1 --plan pp --schedule zb-h1'
-    '--devices cpu:1,cpu:1@0.5 --shard-gradients' '--devices cpu:1,cpu:1@0.5 --shard weights' '--devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp' '--devices cpu:1 --recompute --slices 2')
+    '--devices cpu:1,cpu:1@0.5 --shard-gradients' '--devices cpu:1,cpu:1@0.5 --shard weights' '--devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp' '--devices cpu:1 --recompute --slices 2'
+    '--devices cpu:1,cpu:1 --plan {"pipelines":[{"stages":[{"rank":0,"units":[0,4]}]}],"keepers":[1],"state_shares":[1,3]}'
+    '--devices cpu:1,cpu:1 --plan pp --schedule gpipe --store 1')
 rm -rf out
 "$program" "${run[@]}" --steps 3 --out out > /dev/null 2>&1
 bad=

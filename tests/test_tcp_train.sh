@@ -322,11 +322,12 @@ for signal in INT TERM HUP USR1; do
     done
 done
 
-# killed N: process N of three dies in the midst of a long run; the others end by themselves, soon, and name it
+# killed N OPTION...: process N of three dies in the midst of a long run; the others end by themselves, soon, and name it
 killed() {
-    local i children=() begin bad=
+    local i children=() begin bad= who=$1
+    shift
     for i in 2 1 0; do
-        "$program" --world "$i/3@file:$work/meeting" "${run[@]}" --steps 100000 --devices cpu:1 --plan pp --log log > out.$i 2>&1 < /dev/null &
+        "$program" --world "$i/3@file:$work/meeting" "${run[@]}" --steps 100000 --devices cpu:1 "$@" --log log > out.$i 2>&1 < /dev/null &
         children[i]=$!
     done
     for i in $(seq 300); do
@@ -335,14 +336,17 @@ killed() {
     done
     rm -f log
     begin=$SECONDS
-    kill -9 "${children[$1]}"
+    kill -9 "${children[who]}"
     for i in 0 1 2; do
         wait "${children[i]}" 2> /dev/null && bad="$bad process $i succeeded"
     done
     [ $((SECONDS - begin)) -le 20 ] || bad="$bad it took $((SECONDS - begin)) s to end"
-    cat out.* | grep -q "tcp: process $1 (127.0.0.1:[0-9]*) is gone" || bad="$bad nobody names it"
-    report "$([ -z "$bad" ]; echo $?)" "process $1 of three is killed" "$bad" "$(head -n 3 out.0 out.1 out.2)"
+    cat out.* | grep -q "tcp: process $who (127.0.0.1:[0-9]*) is gone" || bad="$bad nobody names it"
+    report "$([ -z "$bad" ]; echo $?)" "process $who of three is killed: $*" "$bad" "$(head -n 3 out.0 out.1 out.2)"
 }
-for i in 0 1 2; do killed $i; done
+for i in 0 1 2; do killed $i --plan pp; done
+kept='{"pipelines":[{"stages":[{"rank":0,"units":[0,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[2],"state_shares":[0,1,2]}'
+killed 2 --plan "$kept"
+killed 1 --plan "$kept" --shard weights
 
 finish

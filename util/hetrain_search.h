@@ -1085,7 +1085,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const int64_t holders = heti_s_find_holders(h, b, &share);
     const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
               weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1;
-    double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 };
+    double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 }, owned = 0;
     int direct = weights;
     int64_t i, w;
     for (i = 0; i < 2 * holders && (sums || weights); i++)
@@ -1107,11 +1107,12 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         }
         to->elements += heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
-        heti_s_most(&h->owned, own);
+        heti_s_most(&owned, own);
         to->trained += sums || keeps ? own : elements;
         to->state += own;
     }
-    if (direct && elements > h->largest) h->largest = elements;
+    if (direct) heti_s_most(&h->largest, elements);
+    if (sums || direct) heti_s_most(&h->owned, owned);
     for (i = 0; i < holders && (sums || direct); i++)
         for (w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
     for (i = block->first_use; i < block->first_use + block->uses; i++) {

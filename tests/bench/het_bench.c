@@ -4,6 +4,7 @@
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
      build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
      build/het_bench --what predict_slow     pipelines that are not alike, behind slow links: predicted, then measured
+     build/het_bench --what predict_divided  teams, divided sums and weights, a keeper: predicted, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
      build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes */
 #define PROGRAM "het_bench"
@@ -15,14 +16,14 @@
 
 typedef struct settings {
     const char *model, *svg;
-    int64_t sequences, length, threads, repetitions, dtype, isa, what, parts, reduce, paced;
+    int64_t sequences, length, threads, repetitions, dtype, isa, what, parts, reduce, paced, seed;
 } settings;
 
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
     { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|"
-                "ranks_overhead|ranks_lists|predict|predict_slow|plan", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
+                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|plan", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -34,12 +35,13 @@ static const option options[] = {
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "sums of gradients" },
     { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step and attention: each repetition waits for a line of input and prints one" },
     { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
+    { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "of --what predict: which layouts are drawn" },
     OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 enum {
     ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS,
-    PREDICT, PREDICT_SLOW, PLAN
+    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, PLAN
 };
 
 #include "libraries.h"
@@ -930,13 +932,15 @@ static int run(bench *b, int argc, char **argv) {
     int status;
     heti_default_allocator(&allocator); /* memory as a context has it */
     s->model = "gpt2:124m", s->sequences = 4, s->length = 256, s->threads = processors(), s->repetitions = 7;
-    s->dtype = HET_F32, s->isa = 1, s->what = ALL, s->reduce = HET_REDUCE_EXACT;
+    s->dtype = HET_F32, s->isa = 1, s->what = ALL, s->reduce = HET_REDUCE_EXACT, s->seed = 2026;
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
     if (s->parts) s->what = PARTS;
     status = 0;
-    if (s->what != ALL && s->what != PREDICT && s->what != PREDICT_SLOW)
+    if (s->what != ALL && (s->what < PREDICT || s->what > PREDICT_DIVIDED))
         status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
+    if (status == 0 && s->what != ALL && s->what != PREDICT)
+        status = options_idle(options, OPTIONS, b->given, "--seed", "but with --what predict");
     if (status == 0 && s->what != STEP && s->what != ATTENTION)
         status = options_idle(options, OPTIONS, b->given, "--paced", "but with --what step and attention");
     if (status != 0) return status;
@@ -954,8 +958,10 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b, 0);
     if (status == 0 && (s->what == ALL || s->what == PARTS)) status = bench_step(b, 1);
     if (status == 0 && (s->what == ALL || (s->what >= RANKS && s->what <= RANKS_LISTS))) status = bench_ranks(b);
-    if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b, 0);
-    if (status == 0 && (s->what == ALL || s->what == PREDICT_SLOW)) status = bench_predict(b, 1);
+    if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b, NULL, 0);
+    if (status == 0 && (s->what == ALL || s->what == PREDICT_SLOW)) status = bench_predict(b, predict_slow, PREDICT_COUNT(predict_slow));
+    if (status == 0 && (s->what == ALL || s->what == PREDICT_DIVIDED))
+        status = bench_predict(b, predict_divided, PREDICT_COUNT(predict_divided));
     if (status == 0 && s->what == PLAN) status = bench_plan();
     return status;
 }

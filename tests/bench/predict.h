@@ -1,15 +1,16 @@
-/* Predicted against measured step times. A grid of models, layouts, schedules, micro-batches and links is declared below; a fixed seed draws 24
+/* Predicted against measured step times. A grid of models, layouts, schedules, micro-batches and links is declared below; a seed draws 24
    configurations from it. Every device list is profiled for its model, every configuration simulated from that profile, and only then measured:
    the median of 5 runs, which are interleaved over all configurations, runs that were disturbed repeated; and once more in the same way, which is
-   the noise. Slow ranks sleep, so that never more than two threads are busy on the average. --what predict_slow takes the configurations of
-   predict_slow instead: pipelines that are not alike, slow links between them, ranks without work. */
+   the noise. Slow ranks sleep, so that never more than two threads are busy on the average. Two sets are declared whole instead of drawn:
+   predict_slow, pipelines that are not alike, slow links between them, ranks without work; predict_divided, teams, sums and weights of which
+   a rank has a part, a keeper. */
 #ifndef BENCH_PREDICT_H
 #define BENCH_PREDICT_H
 
 #include "../../programs/layout.h"
 #include "../../programs/profile.h"
 
-enum { PREDICT_CONFIGURATIONS = 24, PREDICT_RUNS = 5, PREDICT_SEED = 2026, PREDICT_RANKS = 4, PREDICT_LINKS = 6, PREDICT_MOST_BATCHES = 16 };
+enum { PREDICT_CONFIGURATIONS = 24, PREDICT_RUNS = 5, PREDICT_RANKS = 4, PREDICT_LINKS = 6, PREDICT_MOST_BATCHES = 16 };
 
 static const struct { const char *name, *spec; int64_t length; } predict_models[] = {
     { "gpt2", "gpt2:layers=4,width=192,heads=6,vocab=1024,context=128", 128 },
@@ -36,7 +37,8 @@ static const struct { const char *name; double latency, bandwidth; } predict_lin
 /* Of predict_models[0], whose chain has 10 units. */
 #define PREDICT_STAGE(rank, begin, end) "{\"rank\":" #rank ",\"units\":[" #begin "," #end "]}"
 #define PREDICT_PIPELINE(share, stages) "{\"share\":" #share ",\"stages\":[" stages "]}"
-static const struct { const char *devices, *plan, *schedule; int batch; const char *links; } predict_slow[] = {
+typedef struct declared { const char *devices, *plan, *schedule; int batch; const char *links; } declared;
+static const declared predict_slow[] = {
     { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "{\"pipelines\":[" PREDICT_PIPELINE(2, PREDICT_STAGE(0, 0, 5) "," PREDICT_STAGE(1, 5, 10)) ","
       PREDICT_PIPELINE(1, PREDICT_STAGE(2, 0, 10)) "]}", "1f1b", 2, "0-2:20ms,1-2:20ms" },
     { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "{\"pipelines\":[" PREDICT_PIPELINE(2, PREDICT_STAGE(0, 0, 5) "," PREDICT_STAGE(1, 5, 10)) ","
@@ -55,9 +57,22 @@ static const struct { const char *devices, *plan, *schedule; int batch; const ch
     { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(1, 0, 5) "," PREDICT_STAGE(2, 5, 10)) "]}",
       "1f1b", 2, "0-1:100ms,0-2:100ms" } };
 
+#define PREDICT_DATA "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(0, 0, 10)) "," PREDICT_PIPELINE(1, PREDICT_STAGE(1, 0, 10)) "],"
+#define PREDICT_TWICE "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(0, 0, 5) "," PREDICT_STAGE(1, 5, 10)) "," \
+    PREDICT_PIPELINE(1, PREDICT_STAGE(2, 0, 5) "," PREDICT_STAGE(3, 5, 10)) "],"
+static const declared predict_divided[] = {
+    { "cpu:1,cpu:1", "cp2", "1f1b", 2, NULL }, { "cpu:1,cpu:1", "cp:5,3", "1f1b", 3, NULL }, { "cpu:1,cpu:1", "hp2", "1f1b", 2, NULL },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "pp2xcp2", "1f1b", 2, NULL }, { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "dp2xhp2", "1f1b", 2, NULL },
+    { "cpu:1,cpu:1", PREDICT_DATA "\"shard\":\"gradients\"}", "1f1b", 2, NULL },
+    { "cpu:1,cpu:1", PREDICT_DATA "\"shard\":\"weights\"}", "1f1b", 2, NULL },
+    { "cpu:1,cpu:1", PREDICT_DATA "\"shard\":\"weights\"}", "1f1b", 3, NULL },
+    { "cpu:1@0.5,cpu:1@0.5", PREDICT_DATA "\"shard\":\"weights\"}", "1f1b", 1, "0-1:1ms:100M" },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", PREDICT_TWICE "\"shard\":\"weights\"}", "1f1b", 2, NULL },
+    { "cpu:1,cpu:1", "{\"pipelines\":[" PREDICT_PIPELINE(1, PREDICT_STAGE(0, 0, 10)) "],\"keepers\":[1],\"state_shares\":[0,1]}", "1f1b", 2, NULL } };
+
 typedef struct prediction {
     int model, layout, schedule, batch, link;
-    int slow;            /* which of predict_slow, -1: none; its profile stands behind those of predict_layouts */
+    const declared *whole; /* NULL: drawn */
     layout ranks;
     het_link emulated[PREDICT_LINKS];
     int64_t links;
@@ -72,9 +87,10 @@ typedef struct prediction {
 typedef struct predictor {
     bench *all;
     het_model_desc model[2];
-    het_profile *profile[2][sizeof predict_layouts / sizeof *predict_layouts + sizeof predict_slow / sizeof *predict_slow];
+    het_profile **profile; /* [configurations] one of equal models and devices is the same */
     prediction *configuration;
     int configurations;
+    uint64_t seed;
     int32_t *token;
 } predictor;
 
@@ -91,11 +107,10 @@ static int predict_pick(uint64_t *state, int count) { return (int)(predict_rando
 
 /* Without pipelines of several stages all schedules are one; one rank has no links. No configuration comes twice. */
 static void predict_draw(predictor *p) {
-    uint64_t state = PREDICT_SEED;
+    uint64_t state = p->seed;
     int i, k;
     for (i = 0; i < p->configurations;) {
         prediction *c = &p->configuration[i];
-        c->slow = -1;
         c->model = predict_pick(&state, PREDICT_COUNT(predict_models));
         c->layout = predict_pick(&state, PREDICT_COUNT(predict_layouts));
         c->schedule = predict_pick(&state, PREDICT_COUNT(predict_schedules));
@@ -116,20 +131,18 @@ static void predict_draw(predictor *p) {
     }
 }
 
-static void predict_take_slow(predictor *p) {
+static void predict_take(predictor *p, const declared *set) {
     int i;
     for (i = 0; i < p->configurations; i++) {
         prediction *c = &p->configuration[i];
-        c->slow = i, c->layout = PREDICT_COUNT(predict_layouts) + i, c->batch = predict_slow[i].batch;
-        snprintf(c->text, sizeof c->text, "%d: %s %s %lldx%lldx%lld links %s", i + 1, predict_slow[i].devices, predict_slow[i].schedule,
-                 (long long)predict_batches[c->batch].micro_batches, (long long)predict_batches[c->batch].sequences,
-                 (long long)predict_models[0].length, predict_slow[i].links);
+        c->whole = &set[i], c->batch = set[i].batch;
+        snprintf(c->text, sizeof c->text, "%d: %s %s %s %lldx%lldx%lld links %s", i + 1, set[i].devices, set[i].plan[0] == '{' ? "{...}" : set[i].plan,
+                 set[i].schedule, (long long)predict_batches[c->batch].micro_batches, (long long)predict_batches[c->batch].sequences,
+                 (long long)predict_models[0].length, set[i].links != NULL ? set[i].links : "none");
     }
 }
 
-static const char *predict_devices(int i) {
-    return i < PREDICT_COUNT(predict_layouts) ? predict_layouts[i].devices : predict_slow[i - PREDICT_COUNT(predict_layouts)].devices;
-}
+static const char *predict_devices(const prediction *c) { return c->whole != NULL ? c->whole->devices : predict_layouts[c->layout].devices; }
 
 /* Units of each stage in parts of the chain, the head counting as a layer. */
 static void predict_plan_text(const prediction *c, int64_t units, char *text, size_t capacity) {
@@ -168,27 +181,28 @@ static int predict_lay_out(const predictor *p, prediction *c) {
     return 0;
 }
 
-static int predict_lay_out_slow(const predictor *p, prediction *c) {
+static int predict_lay_out_whole(const predictor *p, prediction *c) {
     int64_t i;
-    int status = layout_links(&c->ranks, predict_slow[c->slow].links);
+    int status = c->whole->links != NULL ? layout_links(&c->ranks, c->whole->links) : 0;
     if (status != 0) return status;
     if (c->ranks.links > PREDICT_LINKS) return fail(FAILED, "%s: %lld links", c->text, (long long)c->ranks.links);
     c->links = c->ranks.links;
     for (i = 0; i < c->links; i++) c->emulated[i] = c->ranks.link[i];
-    return layout_plan(&c->ranks, "--plan", predict_slow[c->slow].plan, predict_slow[c->slow].schedule, &p->model[0], c->ranks.devices, 1, 0);
+    return layout_plan(&c->ranks, "--plan", c->whole->plan, c->whole->schedule, &p->model[0], c->ranks.devices, 1, 0);
 }
 
 static int predict_configure(predictor *p, prediction *c) {
     const int64_t sequences = predict_batches[c->batch].sequences, count = predict_batches[c->batch].micro_batches;
     const int64_t length = predict_models[c->model].length;
     int64_t i;
-    int status = layout_devices(&c->ranks, predict_devices(c->layout));
-    if (status == 0) status = c->slow < 0 ? predict_lay_out(p, c) : predict_lay_out_slow(p, c);
+    int status = layout_devices(&c->ranks, predict_devices(c));
+    if (status == 0) status = c->whole != NULL ? predict_lay_out_whole(p, c) : predict_lay_out(p, c);
     if (status != 0) return status;
     for (i = 0; i <= sequences; i++) c->bounds[i] = i * length;
     for (i = 0; i < count; i++) {
         c->made[i].tokens = sequences * length, c->made[i].sequences = sequences, c->made[i].sequence_start = c->bounds;
         c->made[i].token = p->token + i * sequences * length, c->made[i].target = c->made[i].token + 1;
+        if (c->ranks.plan->members > 0) c->made[i].granules = sequences, c->made[i].granule_start = c->bounds; /* a team's cuts are between granules */
     }
     return 0;
 }
@@ -204,25 +218,26 @@ static void predict_desc(const predictor *p, const prediction *c, het_desc *desc
 }
 
 /* One profile for every list of devices and model, at the largest micro-batches of the grid. */
-static int predict_profile(predictor *p, const prediction *c) {
-    het_profile **profile = &p->profile[c->model][c->layout];
+static int predict_profile(predictor *p, int number) {
+    const prediction *c = &p->configuration[number];
+    het_profile **profile = &p->profile[number];
     het_desc desc;
     int i, status;
     int64_t most = 0;
-    for (i = 0; i < PREDICT_COUNT(p->profile[0]) && *profile == NULL; i++) /* the same devices in another layout */
-        if (strcmp(predict_devices(i), predict_devices(c->layout)) == 0) *profile = p->profile[c->model][i];
+    for (i = 0; i < number && *profile == NULL; i++) /* the same devices in another layout */
+        if (p->configuration[i].model == c->model && strcmp(predict_devices(&p->configuration[i]), predict_devices(c)) == 0) *profile = p->profile[i];
     if (*profile != NULL) return 0;
     for (i = 0; i < PREDICT_COUNT(predict_batches); i++) if (predict_batches[i].sequences > most) most = predict_batches[i].sequences;
     predict_desc(p, c, &desc);
     desc.limits.max_sequences = most, desc.limits.max_tokens = most * predict_models[c->model].length;
-    fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_devices(c->layout));
+    fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_devices(c));
     status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
     return status;
 }
 
 /* The cluster of a configuration: its devices in one group, whose link is that between threads. */
 static int predict_simulate(const predictor *p, prediction *c) {
-    const het_profile *profile = p->profile[c->model][c->layout];
+    const het_profile *profile = p->profile[c - p->configuration];
     const int64_t ranks = c->ranks.devices, count = predict_batches[c->batch].micro_batches;
     het_cluster cluster;
     het_cluster_device device[PREDICT_RANKS];
@@ -254,6 +269,7 @@ static int predict_simulate(const predictor *p, prediction *c) {
         if (c->emulated[i].bandwidth > 0) forth->bandwidth = c->emulated[i].bandwidth;
         *back = *forth;
     }
+    if (ranks == 2) group.latency = link[1].latency, group.bandwidth = link[1].bandwidth; /* what comes and leaves beside calls takes it too */
     for (i = 0; i < count; i++) {
         const double length = (double)predict_models[c->model].length;
         sequences[i] = (double)c->made[i].sequences, tokens[i] = (double)c->made[i].tokens, pairs[i] = tokens[i] * (length + 1) / 2;
@@ -382,44 +398,45 @@ static void predict_print(const predictor *p) {
         bias += error / p->configurations;
         if (fabs(error) > worst) worst = fabs(error);
     }
-    printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%d,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,"
-           "\"mean_noise\":%.4f}\n", p->configurations, PREDICT_SEED, mean, worst, bias, noise);
+    printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%llu,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,"
+           "\"mean_noise\":%.4f}\n", p->configurations, (unsigned long long)p->seed, mean, worst, bias, noise);
     fflush(stdout);
 }
 
 static void predict_end(predictor *p) {
-    int i, m, k;
-    for (i = 0; i < p->configurations && p->configuration != NULL; i++) {
+    int i, k;
+    for (i = 0; i < p->configurations && p->configuration != NULL && p->profile != NULL; i++) {
         het_destroy(p->configuration[i].ctx);
         layout_free(&p->configuration[i].ranks);
+        for (k = 0; k < i && p->profile[k] != p->profile[i]; k++) {}
+        if (k == i) het_profile_free(p->profile[i]);
     }
-    for (m = 0; m < 2; m++)
-        for (i = 0; i < PREDICT_COUNT(p->profile[0]); i++) {
-            for (k = 0; k < i && p->profile[m][k] != p->profile[m][i]; k++) {}
-            if (k == i) het_profile_free(p->profile[m][i]);
-        }
     free(p->configuration);
+    free(p->profile);
     free(p->token);
 }
 
-static int bench_predict(bench *b, int slow) {
+/* set NULL: drawn */
+static int bench_predict(bench *b, const declared *set, int count) {
     predictor p;
     const size_t tokens = 8 * 8 * 256 + 1;
     size_t t;
     int i, status = 0;
     memset(&p, 0, sizeof p);
     p.all = b;
-    p.configurations = slow ? PREDICT_COUNT(predict_slow) : PREDICT_CONFIGURATIONS;
+    p.configurations = set != NULL ? count : PREDICT_CONFIGURATIONS;
+    p.seed = (uint64_t)b->set.seed;
+    p.profile = (het_profile **)calloc((size_t)p.configurations, sizeof *p.profile);
     p.configuration = (prediction *)calloc((size_t)p.configurations, sizeof *p.configuration);
     p.token = (int32_t *)malloc(tokens * sizeof *p.token);
-    if (p.configuration == NULL || p.token == NULL) status = fail(FAILED, "out of memory");
+    if (p.configuration == NULL || p.profile == NULL || p.token == NULL) status = fail(FAILED, "out of memory");
     for (t = 0; t < tokens && status == 0; t++) p.token[t] = (int32_t)((uint64_t)t * 2654435761u % 1024);
     for (i = 0; i < 2 && status == 0; i++) status = model_from_spec("--model", predict_models[i].spec, &p.model[i]);
-    if (status == 0 && slow) predict_take_slow(&p);
+    if (status == 0 && set != NULL) predict_take(&p, set);
     else if (status == 0) predict_draw(&p);
     for (i = 0; i < p.configurations && status == 0; i++) {
         prediction *c = &p.configuration[i];
-        if ((status = predict_configure(&p, c)) != 0 || (status = predict_profile(&p, c)) != 0) break;
+        if ((status = predict_configure(&p, c)) != 0 || (status = predict_profile(&p, i)) != 0) break;
         status = predict_simulate(&p, c);
     }
     if (status == 0) status = predict_measure(&p);
