@@ -10464,10 +10464,9 @@ static void heti_count_flows(heti_rank *r) {
     }
     for (b = 0; b < ctx->chain.block_count && flow->peers > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
+        const int sums = heti_is_sharded(ctx, b) || (owners->direct && !ctx->chain.block[b].frozen);
         if (owners->direct) flow->piece[1] = heti_max(flow->piece[1], ctx->chain.block[b].weight_floats);
-        if (ctx->desc.inference == HET_YES || ctx->chain.block[b].frozen || !(owners->direct || heti_is_sharded(ctx, b)))
-            continue;
-        for (i = 0; i < owners->holders; i++)
+        for (i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
             flow->piece[0] = heti_max(flow->piece[0], owners->cut[i + 1] - owners->cut[i]);
     }
     for (i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], HETI_FLOW_PIECE);
