@@ -7664,7 +7664,7 @@ typedef struct heti_move {
 #define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_RING_WINDOW) /* elements of a reduction that travel together */
 #define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
 #define HETI_FLOW_PIECE (1 << 22) /* elements of a flow that travel together at most */
-#define HETI_ENVELOPE 64      /* bytes before a message's rows */
+#define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
 /* Reductions and gathers of blocks, one after the other, each a list of moves. */
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; /* -1: not come to */ } heti_ring_job;

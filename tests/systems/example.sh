@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs an example, which checks itself, and says its last lines.  usage: tests/systems/example.sh NAME [LINES]
+# Runs an example, which checks itself, and says its last lines.   usage: tests/systems/example.sh NAME [LINES]
 . "$(dirname "$0")/common.sh"
 arguments=()
 case $1 in dual_batch | hpo) arguments=("$text") ;; esac
