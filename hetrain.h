@@ -608,6 +608,7 @@ typedef struct het_linear_args {
     het_linear_part part[3];
     const float *x;          /* [rows][in] */
     float *dx;               /* backward_input (=) [rows][in] */
+    int32_t continues;       /* 1: chains go on from what stands in y, in dx (a team's other members began them) */
     void *workspace;
 } het_linear_args;
 
@@ -878,7 +879,7 @@ typedef struct het_graph_iface {
     void (*destroy)(void *self, het_queue *queue, het_graph *graph);
 } het_graph_iface;
 
-#define HETRAIN_DEVICE_VERSION 5
+#define HETRAIN_DEVICE_VERSION 6
 /* `self` is what create made. Results other than HET_OK end the context (the text comes from
    last_error). Threads: one rank uses one device; alloc and free may block, run does not. */
 typedef struct het_device_iface {
@@ -900,6 +901,7 @@ typedef struct het_device_iface {
          bf16 operands                   a unit's values are floats
          cross_entropy with bf16, at `rows` rows   a loss unit takes fewer rows at a time
          part[0].dw with final, at `rows` rows   terms are summed in double
+         linear_forward or linear_backward_input with continues   teams by columns are refused
        Of pointers in args only NULL or not is looked at, and in a gradient beta and final. */
     int32_t (*supports)(void *self, const het_op *op);
     /* The largest workspace the op may use for these shapes. Pointers in args are not looked at. */
@@ -941,6 +943,8 @@ typedef struct het_parameter_desc {
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are
                                frozen, and no part of saved weights */
     int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
+    int32_t divide;         /* 1: a team by columns divides its rows, 2: its columns; 0: members have all of it */
+    int32_t by_heads;       /* 1: as it divides key/value heads; 0: by share */
     int32_t product;        /* 1: the unit adds to its gradient by the device's
                                linear_backward_weight alone, as dw: the sum need not be cleared; 2:
                                and by one call for all rows of a slice: where a step has one slice,
@@ -978,6 +982,7 @@ typedef struct het_team {
     int64_t members, member;             /* how many, this one's number */
     const int64_t *row;                  /* [members + 1] member m has rows [row[m], row[m + 1]) of the micro-batch */
     const struct het_team_member *plan;  /* [members] */
+    const het_view *view;                /* of the rows of all members */
     /* Member m has box have[m] of a tensor, in `from`, and gets want[m] of it, in `to`, a row every
        `width` floats from the box's first element on. All members make the same calls with the same
        boxes. Comes back when `to` is there and `from` is free again. */
@@ -986,11 +991,13 @@ typedef struct het_team {
     void *self;
 } het_team;
 
-/* The most rows that a member has. */
+/* What a member has: the most rows, its part of the columns. */
 typedef struct het_team_limits {
     int64_t members, groups, heads;      /* heads: its key/value heads in attention; 0: all */
     int64_t rows, group_rows;            /* its own of a slice, its group's */
     int64_t kept_rows;                   /* of the micro-batch, to the end of its group */
+    int64_t member;                      /* its number */
+    const struct het_team_member *plan;  /* [members] of a team by columns; NULL: it is none */
 } het_team_limits;
 
 typedef struct het_unit {   /* one unit of the chain */
@@ -1023,13 +1030,15 @@ typedef struct het_node {
     int32_t x[3], y[3];           /* values it reads, values it writes */
     int32_t weight[3], bias[3];   /* parameters of the unit; -1: none */
     int32_t statistic[2];         /* tensors of the unit: mean and rstd, maximum and sum; -1: none */
-    int32_t core[8];              /* attention whose heads a team divides, tensors of its own heads
-                                     and its group's rows: q, k, v, o and their gradients; -1: none */
+    int32_t core[8];              /* tensors of all rows of a team's group, -1: none. Attention whose heads it
+                                     divides: q, k, v, o and their gradients. A linear node that it
+                                     divides: x or dy, gathered; the chain of y or dx */
 } het_node;
 
 /* A value and its gradient, [0] and [1]. */
 typedef struct het_value {
-    int64_t width;
+    int64_t width, own;           /* own: columns that the rank has, where it has them of all its team's rows */
+    int32_t divided;              /* 0: the rank's rows, all columns; the team's rows, columns 1: by heads, 2: by share */
     int32_t node;                 /* that makes it; -1: it is an input stream */
     int32_t uses;                 /* nodes that read it */
     int32_t in, out;              /* which input stream, which output stream it is; -1: none */
@@ -1245,7 +1254,12 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
    granules by share; only attention moves rows between them. In attention the members of a group
    compute the group's queries together, each for some of the key/value heads (DeepSpeed-Ulysses,
    arXiv 2309.14509); groups follow each other along the rows, and a group has the keys and values
-   of earlier ones. One member a group is parallel by context, one group by heads. */
+   of earlier ones. One member a group is parallel by context, one group by heads.
+   A team by columns is one group that divides matrices too (tensor parallel, arXiv 1909.08053):
+   where two products follow each other, with at most attention or activations in between, a member
+   has the first one's columns of its heads or share, and the second one's rows that read them. It
+   computes them for all rows of the team, which are gathered before; the second product is a chain
+   that goes from member to member, in blocks of rows, so that its sums are those of one rank. */
 
 typedef struct het_stage {
     int64_t pipeline, rank;           /* a rank that is alone or leads a team */
@@ -1270,6 +1284,7 @@ typedef struct het_team_member {
     int64_t group;                    /* of attention: 0, or the member's before or one more */
     int64_t heads;                    /* key/value heads that it has there, >= 1; 0, where it is
                                          alone in its group: all */
+    int64_t columns;                  /* 1, of all members: of one group, which divides matrices as well */
 } het_team_member;
 
 /* What the holders of a block divide among them, by state_share, instead of each having it whole:
@@ -3276,7 +3291,7 @@ static void heti_ref_linear_forward(const het_linear_args *a) {
     for (const het_linear_part *p = a->part; p < a->part + a->parts; p++)
         for (int64_t r = 0; r < a->rows; r++)
             for (int64_t o = 0; o < p->out; o++) {
-                float y = 0.0f;
+                float y = a->continues ? p->y[r * p->out + o] : 0.0f;
                 for (int64_t i = 0; i < a->in; i++) {
                     const float x = heti_ref_operand(a->x[r * a->in + i], a->compute);
                     y = fmaf(x, heti_ref_weight(p, o * a->in + i, a->compute), y);
@@ -3289,7 +3304,7 @@ static void heti_ref_linear_forward(const het_linear_args *a) {
 static void heti_ref_linear_backward_input(const het_linear_args *a) {
     for (int64_t r = 0; r < a->rows; r++)
         for (int64_t i = 0; i < a->in; i++) {
-            float dx = 0.0f;
+            float dx = a->continues ? a->dx[r * a->in + i] : 0.0f;
             for (const het_linear_part *p = a->part; p < a->part + a->parts; p++)
                 for (int64_t o = 0; o < p->out; o++) {
                     const float dy = heti_ref_operand(p->dy[r * p->out + o], a->compute);
@@ -4601,9 +4616,21 @@ static int heti_is_bf16(const het_unit_info *info, int value, int which) {
 /* Floats of memory from row to row of a value. Rows of logits whose gradient is bf16 begin at 256
    bytes. */
 static int64_t heti_row_floats(const het_unit_info *info, int value, int which) {
-    const int64_t width = info->program->value[value].width;
+    const int64_t width = info->program->value[value].own;
     if (info->values == HET_BF16 && value == info->program->logits) return (width + 63) / 64 * 64;
     return heti_is_bf16(info, value, which) ? width / 2 : width;
+}
+
+/* The rows of a value: the rank's or, where it is divided, its team's. */
+static const het_view *heti_view_of(const het_unit_call *c, int value) {
+    return c->team && c->info->program->value[value].divided ? c->team->view : c->view;
+}
+
+static int64_t heti_view_rows(const het_view *view) { return view->row_end - view->row_begin; }
+
+/* Floats of a value, or of its gradient. */
+static int64_t heti_value_floats(const het_unit_call *c, int value) {
+    return heti_view_rows(heti_view_of(c, value)) * c->info->program->value[value].own;
 }
 
 /* A value or its gradient, at the slice's first row; NULL: it has no memory. */
@@ -4611,7 +4638,7 @@ static float *heti_rows_of(const het_unit_call *c, int value, int which) {
     const het_value *home = &c->info->program->value[c->info->program->value[value].home[which]];
     float *tensor = home->tensor[which] < 0 ? NULL : c->tensor[home->tensor[which]];
     if (tensor && home->keep[which] >= HET_KEEP_MICRO_BATCH)
-        return tensor + c->view->row_begin * heti_row_floats(c->info, value, which);
+        return tensor + heti_view_of(c, value)->row_begin * heti_row_floats(c->info, value, which);
     if (tensor && home->factor > 0) return tensor + home->factor * c->rows * home->width;
     if (home->tensor[which] >= 0) return tensor;
     if (home->in >= 0) return which == HETI_VALUE ? c->in[home->in] : c->d_in[home->in];
@@ -4622,6 +4649,8 @@ static float *heti_rows_of(const het_unit_call *c, int value, int which) {
 /* Where a node's values and gradients are in a call; dx[i]: where the gradient of input i goes. */
 typedef struct heti_rows {
     int forward;
+    const het_view *view;     /* the team's where one of them is divided */
+    int64_t count;            /* rows */
     int64_t width;            /* of x[0]; without one of y[0] */
     float *x[3], *y[3], *dy[3], *dx[3];
 } heti_rows;
@@ -4629,8 +4658,8 @@ typedef struct heti_rows {
 static void heti_fill_embedding(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     const het_model_desc *m = c->unit->model;
     het_embedding_args *a = &op->u.embedding;
-    a->view = c->view;
-    a->rows = c->rows;
+    a->view = r->view;
+    a->rows = r->count;
     a->width = m->width;
     a->vocab = m->vocab;
     a->context = m->context;
@@ -4648,11 +4677,11 @@ static void heti_fill_norm(const het_unit_call *c, const het_node *n, const heti
     const het_model_desc *m = c->unit->model;
     const int heads = n->kind == HET_NODE_HEAD_NORM;
     het_norm_args *a = &op->u.norm;
-    a->view = c->view;
+    a->view = r->view;
     a->kind = heads ? HET_RMSNORM : m->norm;
     a->width = heads ? m->head_size : r->width;
     a->rows_per_token = r->width / a->width;
-    a->rows = c->rows * a->rows_per_token;
+    a->rows = r->count * a->rows_per_token;
     a->epsilon = m->norm_epsilon;
     a->x = r->x[0];
     a->gain = c->weight[n->weight[0]];
@@ -4670,16 +4699,16 @@ static void heti_fill_norm(const het_unit_call *c, const het_node *n, const heti
 static void heti_fill_linear(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     het_linear_args *a = &op->u.linear;
     int i;
-    a->view = c->view;
+    a->view = r->view;
     a->compute = c->compute;
-    a->rows = c->rows;
+    a->rows = r->count;
     a->in = r->width;
     a->x = r->x[0];
     a->dx = r->dx[0];
     a->workspace = c->workspace;
     for (a->parts = n->outputs, i = 0; i < n->outputs; i++) {
         het_linear_part *part = &a->part[i];
-        part->out = c->info->program->value[n->y[i]].width;
+        part->out = c->info->program->value[n->y[i]].own;
         part->w = c->weight[n->weight[i]];
         part->w_bf16 = c->weight_bf16[n->weight[i]];
         part->dw = &c->gradient[n->weight[i]];
@@ -4696,8 +4725,8 @@ static void heti_fill_rotary(const het_unit_call *c, const het_node *n, const he
     const het_model_desc *m = c->unit->model;
     het_rotary_args *a = &op->u.rotary;
     (void)n;
-    a->view = c->view;
-    a->rows = c->rows;
+    a->view = r->view;
+    a->rows = r->count;
     a->heads = r->width / m->head_size;
     a->head_size = m->head_size;
     a->rotary = heti_rotary_size(m);
@@ -4712,10 +4741,10 @@ static void heti_fill_attention(const het_unit_call *c, const het_node *n, const
     const het_model_desc *m = c->unit->model;
     const het_value *k = &c->info->program->value[n->x[1]], *v = &c->info->program->value[n->x[2]];
     het_attention_args *a = &op->u.attention;
-    a->view = c->view;
+    a->view = r->view;
     a->compute = c->compute;
     a->heads = r->width / m->head_size;
-    a->kv_heads = k->width / m->head_size;
+    a->kv_heads = k->own / m->head_size;
     a->head_size = m->head_size;
     a->window = m->window;
     a->causal = m->causal != HET_NO;
@@ -4736,8 +4765,9 @@ static void heti_fill_attention(const het_unit_call *c, const het_node *n, const
 
 static void heti_fill_activation(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     het_activation_args *a = &op->u.activation;
+    (void)c;
     a->kind = HETI_CAST(het_activation, n->option);
-    a->count = c->rows * r->width;
+    a->count = r->count * r->width;
     a->a = r->x[0];
     a->b = r->x[1];
     a->y = r->y[0];
@@ -4748,9 +4778,9 @@ static void heti_fill_activation(const het_unit_call *c, const het_node *n, cons
 
 static void heti_fill_dropout(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     het_dropout_args *a = &op->u.dropout;
-    a->view = c->view;
+    a->view = r->view;
     a->scalars = c->scalars;
-    a->rows = c->rows;
+    a->rows = r->count;
     a->width = r->width;
     a->probability = c->training ? c->unit->model->dropout : 0.0f;
     a->site = HETI_CAST(int32_t, c->index * 4) + n->option;
@@ -4760,22 +4790,22 @@ static void heti_fill_dropout(const het_unit_call *c, const het_node *n, const h
 }
 
 static void heti_fill_copy(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
-    (void)n;
+    (void)c, (void)n;
     op->u.copy.to = r->y[0];
     op->u.copy.from = r->x[0];
-    op->u.copy.size = HETI_CAST(size_t, c->rows * r->width) * sizeof(float);
+    op->u.copy.size = HETI_CAST(size_t, r->count * r->width) * sizeof(float);
 }
 
 /* Forward, the logits become their gradient. */
 static void heti_fill_loss(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     het_cross_entropy_args *a = &op->u.cross_entropy;
     a->scalars = c->scalars;
-    a->rows = c->rows;
+    a->rows = r->count;
     a->vocab = c->unit->model->vocab;
     a->logits = r->x[0];
     a->pitch = heti_row_floats(c->info, n->x[0], HETI_VALUE);
-    a->target = c->view->target ? c->view->target + c->view->row_begin : NULL;
-    a->weight = c->view->weight ? c->view->weight + c->view->row_begin : NULL;
+    a->target = r->view->target ? r->view->target + r->view->row_begin : NULL;
+    a->weight = r->view->weight ? r->view->weight + r->view->row_begin : NULL;
     a->gradient = c->training;
     a->loss = c->loss;
     a->row_loss = c->row_loss;
@@ -4829,14 +4859,32 @@ static int32_t heti_node_bf16(const het_unit_info *info, const het_node *n, int 
     return !turned ? bits : (bits & HET_BF16_DY ? HET_BF16_X : 0) | (bits & HET_BF16_DX ? HET_BF16_Y : 0);
 }
 
+/* A value of a node that a team by columns has divided; -1: none. */
+static int heti_divided_value(const het_program *p, const het_node *n) {
+    if (n->inputs > 0 && p->value[n->x[0]].divided) return n->x[0];
+    return n->outputs > 0 && p->value[n->y[0]].divided ? n->y[0] : -1;
+}
+
+/* Whether it has divided a linear node's result, whose x it gathers, or (-1) its x, so that the
+   result is a chain; 0: neither. */
+static int heti_spreads(const het_program *p, const het_node *n) {
+    const int v = heti_divided_value(p, n);
+    if (n->kind != HET_NODE_LINEAR || v < 0) return 0;
+    return v == n->x[0] ? -1 : 1;
+}
+
 /* The op of a node in one of the three calls; 0: it has none. dx NULL: it writes no gradient. */
 static int heti_node_op(const het_unit_call *c, const het_node *n, int way, float *const *dx, het_op *op) {
+    const het_program *p = c->info->program;
+    const int first = n->inputs > 0 ? n->x[0] : n->y[0], divided = heti_divided_value(p, n);
     heti_rows r;
     int i;
     if (heti_rule_of(n)->op[way] < 0) return 0;
     memset(&r, 0, sizeof r);
     r.forward = way == HETI_FORWARD;
-    r.width = c->info->program->value[n->inputs > 0 ? n->x[0] : n->y[0]].width;
+    r.view = heti_view_of(c, divided < 0 ? first : divided);
+    r.count = divided < 0 ? c->rows : heti_view_rows(r.view);
+    r.width = p->value[first].own;
     for (i = 0; i < n->inputs; i++) r.x[i] = heti_rows_of(c, n->x[i], HETI_VALUE);
     for (i = 0; i < n->inputs && dx; i++) r.dx[i] = dx[i];
     for (i = 0; i < n->outputs; i++) r.y[i] = heti_rows_of(c, n->y[i], HETI_VALUE);
@@ -4927,7 +4975,98 @@ static void heti_need(het_program *p, int v, het_keep keep) {
 
 /* Whether a team divides the heads of an attention node. */
 static int heti_divides(const het_program *p, const het_node *n) {
-    return n->kind == HET_NODE_ATTENTION && p->info->team && p->info->team->heads > 0;
+    return n->kind == HET_NODE_ATTENTION && p->info->team && p->info->team->heads > 0 &&
+           heti_divided_value(p, n) < 0;
+}
+
+/* The columns [range[0], range[1]) of `width` that a member of a team has: those of its heads or, by
+   share, wholes of 64 where there are four a member, at least one. */
+static void heti_member_columns(const het_team_member *team, int64_t members, int64_t member, int by_heads,
+                                int64_t width, int64_t range[2]) {
+    double before = 0.0, all = 0.0;
+    int64_t whole = 64, wholes, m;
+    while (whole > 2 && (width % whole != 0 || width / whole < 4 * members)) whole /= 2;
+    if (width % whole != 0) whole = 1;
+    for (m = 0; m < members; m++) all += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
+    if (by_heads) whole = heti_max(1, width / HETI_CAST(int64_t, all));
+    wholes = width / whole;
+    range[0] = range[1] = 0;
+    for (m = 0; m <= member; m++) {
+        before += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
+        range[0] = range[1];
+        range[1] = heti_min(HETI_CAST(int64_t, before / all * HETI_CAST(double, wholes) + 0.5), wholes - (members - m - 1));
+        range[1] = heti_max(range[1], range[0] + 1);
+    }
+    range[0] *= whole;
+    range[1] *= whole;
+}
+
+/* Only rows that all of a node's values have: no value of it may be divided. */
+static int heti_keep_whole(const het_node *n, int *kind) {
+    int i, changed = 0;
+    for (i = 0; i < n->inputs; i++) changed |= kind[n->x[i]], kind[n->x[i]] = 0;
+    for (i = 0; i < n->outputs; i++) changed |= kind[n->y[i]], kind[n->y[i]] = 0;
+    return changed != 0;
+}
+
+/* Which values a team by columns divides, 1 by heads, 2 by share: those that products make of whole
+   rows, and what rotations, attention and activations make of such, where a product makes whole
+   rows of them again. Others stay whole until nothing changes any more. */
+static void heti_find_divided(const het_program *p, int *kind) {
+    int i, j, changed;
+    for (i = 0; i < p->values; i++) kind[i] = p->value[i].node >= 0 && p->value[i].out < 0 ? 2 : 0;
+    do for (changed = 0, i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        int all = 1;
+        for (j = 0; j < n->outputs; j++) all &= kind[n->y[j]] > 0;
+        if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_NONE) {
+            if (kind[n->x[0]] && n->outputs == 1) changed |= kind[n->y[0]], kind[n->y[0]] = 0;
+            else if (kind[n->x[0]] || !all) changed |= heti_keep_whole(n, kind);
+            continue;
+        }
+        for (j = 0; j < n->inputs; j++) all &= kind[n->x[j]] > 0;
+        if (!all || (n->kind != HET_NODE_ROTARY && n->kind != HET_NODE_ATTENTION && n->kind != HET_NODE_ACTIVATION))
+            changed |= heti_keep_whole(n, kind);
+    } while (changed);
+    do for (changed = 0, i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        int by_heads = n->kind == HET_NODE_ATTENTION && kind[n->x[0]];
+        if (n->kind == HET_NODE_LINEAR || n->inputs < 1 || n->outputs < 1 || !kind[n->y[0]]) continue;
+        for (j = 0; j < n->inputs; j++) by_heads |= kind[n->x[j]] == 1;
+        by_heads |= kind[n->y[0]] == 1;
+        for (j = 0; j < n->inputs && by_heads; j++) changed |= kind[n->x[j]] != 1, kind[n->x[j]] = 1;
+        if (by_heads) changed |= kind[n->y[0]] != 1, kind[n->y[0]] = 1;
+    } while (changed);
+}
+
+/* What a team by columns divides of values and parameters, and how much of it this member has. */
+static void heti_divide_columns(het_program *p) {
+    const het_team_limits *team = p->info->team;
+    int kind[HETRAIN_MAX_VALUES], i, j;
+    heti_find_divided(p, kind);
+    for (i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        const int spreads = n->outputs > 0 && kind[n->y[0]] > 0;
+        if (n->kind != HET_NODE_LINEAR || n->option != HETI_FACTOR_NONE) continue;
+        for (j = 0; j < n->outputs && (spreads || kind[n->x[0]]); j++) {
+            het_parameter_desc *weight = &p->info->parameter[n->weight[j]];
+            weight->divide = spreads ? 1 : 2;
+            weight->by_heads = kind[spreads ? n->y[j] : n->x[0]] == 1;
+            if (!spreads || n->bias[j] < 0) continue;
+            p->info->parameter[n->bias[j]].divide = 1;
+            p->info->parameter[n->bias[j]].by_heads = weight->by_heads;
+        }
+    }
+    for (i = 0; i < p->values; i++) {
+        het_value *v = &p->value[i];
+        int64_t range[2];
+        v->own = v->width;
+        v->divided = team && team->plan ? kind[i] : 0;
+        if (!v->divided) continue;
+        heti_require(p, v->width >= team->members);
+        heti_member_columns(team->plan, team->members, team->member, v->divided == 1, v->width, range);
+        v->own = range[1] - range[0];
+    }
 }
 
 /* How long values and gradients are kept. Keys and values are read by later slices, which also add
@@ -4936,11 +5075,11 @@ static void heti_find_keeps(het_program *p) {
     int i, j;
     for (i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
-        const int divided = heti_divides(p, n); /* its core has what must be kept */
-        for (j = 0; j < n->inputs && !divided; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
+        const int divided = heti_divides(p, n), spreads = heti_spreads(p, n); /* its core has what must be kept */
+        for (j = 0; j < n->inputs && !divided && spreads < 1; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
         for (j = 0; j < n->outputs; j++) {
             if (!divided) heti_keep_until(p, n->y[j], HETI_VALUE, heti_rule_of(n)->result);
-            if (heti_has_parameters(n)) heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
+            if (heti_has_parameters(n) && spreads >= 0) heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
         }
         for (j = 1; n->kind == HET_NODE_ATTENTION && !divided && j < 3; j++) {
             heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_MICRO_BATCH);
@@ -4976,6 +5115,7 @@ static void heti_new_tensors(het_program *p, int which) {
         if (which == HETI_GRADIENT && i == p->logits) { v->tensor[which] = v->tensor[HETI_VALUE]; continue; }
         if (v->factor > 0 && factors >= 0) p->info->tensor[factors].width += v->width;
         else v->tensor[which] = heti_new_tensor(p, name, heti_row_floats(p->info, i, which), v->keep[which]);
+        if (p->result == HET_OK && v->divided) p->info->tensor[v->tensor[which]].group = 1;
         if (v->factor == 0) factors = v->tensor[which];
         if (v->factor > 0) v->tensor[which] = factors;
     }
@@ -4997,6 +5137,19 @@ static void heti_new_core(het_program *p, het_node *n) {
     for (i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->statistic[i]].group = 1;
 }
 
+/* A linear node of a team by columns: what it gathers, and where its chain comes by. */
+static void heti_new_chain(het_program *p, het_node *n, int spreads) {
+    const int64_t width = heti_width(p, spreads > 0 ? n->x[0] : n->y[0]);
+    const het_team_limits *team = p->info->team;
+    int i;
+    n->core[0] = heti_new_tensor(p, "gathered", width, spreads > 0 ? HET_KEEP_WEIGHT : HET_KEEP_GRADIENT);
+    n->core[1] = heti_new_tensor(p, "chain", width, HET_KEEP_CALL);
+    for (i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
+    if (p->info->device && p->info->device->iface->host_memory) return;
+    p->info->exchange = heti_max_size(p->info->exchange, sizeof(float) * HETI_CAST(size_t, width *
+                                      heti_max(team->rows * (team->members - 1), team->group_rows)));
+}
+
 /* The largest of its moves, of queries or of keys, out or in. Whole rows need no room on devices
    whose memory the host sees. */
 static void heti_find_exchange(het_program *p, const het_node *n) {
@@ -5004,7 +5157,9 @@ static void heti_find_exchange(het_program *p, const het_node *n) {
     const int64_t q = heti_width(p, n->x[0]), k = heti_width(p, n->x[1]);
     const int64_t own = team && team->heads > 0 ? team->heads * p->unit->model->head_size : k;
     int64_t floats;
-    if (!team || (own == k && (!p->info->device || p->info->device->iface->host_memory))) return;
+    if (!team || heti_divided_value(p, n) >= 0 ||
+        (own == k && (!p->info->device || p->info->device->iface->host_memory)))
+        return;
     floats = heti_max(team->rows * k * (own < k ? team->groups : team->members), team->kept_rows * own);
     if (own < k) floats = heti_max(floats, heti_max(team->rows * q, team->group_rows * (q / k * own)));
     p->info->exchange = heti_max_size(p->info->exchange, HETI_CAST(size_t, floats) * sizeof(float));
@@ -5020,19 +5175,26 @@ static void heti_new_scratch(het_program *p) {
         for (j = 0; j < heti_writes(&p->node[i]); j++) writers[p->node[i].x[j]]++;
     for (i = 0; i < p->nodes; i++) {
         het_node *n = &p->node[i];
-        const int64_t width = n->kind == HET_NODE_NORM ? 1 : heti_width(p, n->x[0]) / p->unit->model->head_size;
+        const int64_t width = n->kind == HET_NODE_NORM ? 1 :
+            n->inputs > 0 ? p->value[n->x[0]].own / p->unit->model->head_size : 0;
+        const int spreads = heti_spreads(p, n);
         int64_t added = 0;
         n->statistic[0] = n->statistic[1] = -1;
         if (heti_divides(p, n)) heti_new_core(p, n);
         else for (j = 2 - heti_rule_of(n)->statistics; j < 2; j++)
             n->statistic[j] = heti_new_tensor(p, "statistic", width, heti_rule_of(n)->inputs);
+        for (j = 0; j < 2 && p->result == HET_OK && heti_divided_value(p, n) >= 0; j++)
+            if (n->statistic[j] >= 0) p->info->tensor[n->statistic[j]].group = 1;
+        if (spreads) heti_new_chain(p, n, spreads);
         if (n->kind == HET_NODE_ATTENTION) heti_find_exchange(p, n);
         for (j = 0; j < heti_writes(n); j++)
-            if (writers[n->x[j]] > 1) added += p->value[n->x[j]].width;
+            if (writers[n->x[j]] > 1) added += p->value[n->x[j]].own;
         if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_B) added = heti_max(added, heti_width(p, n->y[0]));
         widest = heti_max(widest, added);
     }
     if (widest > 0) p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL);
+    if (p->result == HET_OK && p->scratch >= 0 && p->info->team && p->info->team->plan)
+        p->info->tensor[p->scratch].group = 1;
 }
 
 /* Whether the values inside the unit can be bf16: each is read by one node, all that an op calls x
@@ -5124,6 +5286,7 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     heti_check_program(p);
     if (p->result != HET_OK) return p->result;
     heti_factors_last(p);
+    heti_divide_columns(p);
     heti_find_homes(p);
     heti_choose_types(p);
     heti_find_keeps(p);
@@ -5197,6 +5360,7 @@ static int heti_fused_op(const het_unit_call *c, const het_node *first, const he
     float *dx[3] = { NULL, NULL, NULL };
     het_op part;
     if (linear->kind != HET_NODE_LINEAR || activation->kind != HET_NODE_ACTIVATION || linear->outputs != 1 ||
+        heti_spreads(c->info->program, linear) ||
         linear->option != HETI_FACTOR_NONE || activation->inputs != 1 || second->x[0] != first->y[0])
         return 0;
     if (!forward) dx[0] = heti_rows_of(c, first->x[0], HETI_GRADIENT);
@@ -5377,8 +5541,109 @@ static het_result heti_attention_backward(const het_unit_call *c, const het_node
     return HET_OK;
 }
 
+/* ---- products of a team by columns ---- */
+
+/* All rows of a tensor of which each member has its own. */
+static het_result heti_gather_rows(const het_unit_call *c, float *own, int64_t width, float *all) {
+    het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    int64_t m;
+    heti_row_boxes(c, width, have);
+    for (m = 0; m < c->team->members; m++) {
+        want[m] = have[m];
+        want[m].row_begin = c->team->view->row_begin;
+        want[m].row_end = c->team->view->row_end;
+    }
+    return c->team->move(c, own, have, width, all, want, width);
+}
+
+/* Rows of block b of a chain, all columns; none where there is no such block. Blocks are wholes of 16
+   rows, at most 8. */
+static het_box heti_chain_block(const het_unit_call *c, int64_t b, int64_t blocks, int64_t width) {
+    const int64_t first = c->team->view->row_begin, rows = heti_view_rows(c->team->view);
+    het_box box;
+    memset(&box, 0, sizeof box);
+    if (b < 0 || b >= blocks) return box;
+    box.row_begin = first + rows * b / blocks / 16 * 16;
+    box.row_end = b + 1 < blocks ? first + rows * (b + 1) / blocks / 16 * 16 : first + rows;
+    box.column_end = width;
+    return box;
+}
+
+/* A block's part of a chain: one of the node's products, over the member's part of k. */
+static het_result heti_run_link(const het_unit_call *c, const het_op *whole, int64_t round, const het_box *block,
+                                float *chain, int continues, int ends) {
+    const int64_t skipped = block->row_begin - c->team->view->row_begin;
+    het_op op = *whole;
+    het_linear_args *a = &op.u.linear;
+    a->parts = 1;
+    a->part[0] = whole->u.linear.part[round];
+    a->rows = block->row_end - block->row_begin;
+    a->continues = continues;
+    if (op.kind == HET_OP_LINEAR_FORWARD) {
+        a->x += skipped * a->in;
+        a->part[0].y = chain + skipped * a->part[0].out;
+        if (!ends) a->part[0].bias = NULL;
+    } else {
+        a->part[0].dy += skipped * a->part[0].out;
+        a->dx = chain + skipped * a->in;
+    }
+    return heti_unit_run(c, &op);
+}
+
+/* A product whose k lies with several members, or products whose sum it is, one round of all members
+   each: the member at a place goes on where the one before has stopped, from the first place to the
+   last. The sums are those of one rank, because each stays one chain. In step t place p has block
+   t - p of the rows, and then hands it on; the last one's rows go to the members they belong to. */
+static het_result heti_run_chain(const het_unit_call *c, const het_node *n, const het_op *op, float *to) {
+    const het_team *t = c->team;
+    const het_linear_args *a = &op->u.linear;
+    const int forward = op->kind == HET_OP_LINEAR_FORWARD;
+    const int64_t width = forward ? a->part[0].out : a->in, rounds = forward ? 1 : a->parts, first = t->view->row_begin,
+                  blocks = heti_max(1, heti_min(8, heti_view_rows(t->view) / 16)), last = rounds * t->members - 1;
+    float *chain = c->tensor[n->core[1]];
+    het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    int64_t step, j, m;
+    for (step = 0; step < blocks + last; step++)
+        for (j = 0; j < rounds; j++) {
+            const int64_t place = j * t->members + t->member;
+            const het_box own = heti_chain_block(c, step - place, blocks, width);
+            if (own.row_begin < own.row_end)
+                HETI_TRY(heti_run_link(c, op, j, &own, chain, place > 0, place == last));
+            for (m = 0; m < t->members; m++) {
+                const int64_t from = j * t->members + m, before = m > 0 ? from - 1 : from + t->members - 1;
+                have[m] = heti_chain_block(c, from < last ? step - from : -1, blocks, width);
+                want[m] = heti_chain_block(c, before < last ? step - before : -1, blocks, width);
+            }
+            HETI_TRY(t->move(c, chain + (have[t->member].row_begin - first) * width, have, width,
+                             chain + (want[t->member].row_begin - first) * width, want, width));
+        }
+    heti_row_boxes(c, width, want);
+    memset(have, 0, sizeof have);
+    have[t->members - 1] = heti_chain_block(c, 0, 1, width);
+    return t->move(c, chain, have, width, to, want, width);
+}
+
+/* A linear node whose result the team has divided (spreads > 0), or whose x. */
+static het_result heti_run_divided(const het_unit_call *c, const het_node *n, het_op *op, int spreads) {
+    het_linear_args *a = &op->u.linear;
+    float *all = c->tensor[n->core[0]];
+    if (op->kind == HET_OP_LINEAR_FORWARD && spreads < 0) return heti_run_chain(c, n, op, a->part[0].y);
+    if (op->kind == HET_OP_LINEAR_BACKWARD_INPUT && spreads > 0) return heti_run_chain(c, n, op, a->dx);
+    if (op->kind == HET_OP_LINEAR_FORWARD)
+        HETI_TRY(heti_gather_rows(c, heti_rows_of(c, n->x[0], HETI_VALUE), a->in, all));
+    if (op->kind == HET_OP_LINEAR_BACKWARD_INPUT)
+        HETI_TRY(heti_gather_rows(c, heti_rows_of(c, n->y[0], HETI_GRADIENT), a->part[0].out, all));
+    if (spreads > 0) a->x = all;
+    else a->part[0].dy = all;
+    if (spreads < 0 && c->team->member > 0) a->part[0].dbias = NULL; /* the bias is whole, and one adds to it */
+    return heti_unit_run(c, op);
+}
+
 static het_result heti_node_run(const het_unit_call *c, const het_node *n, het_op *op) {
-    if (n->kind != HET_NODE_ATTENTION || !c->team) return heti_unit_run(c, op);
+    const int spreads = heti_spreads(c->info->program, n);
+    if (spreads) return heti_run_divided(c, n, op, spreads);
+    if (n->kind != HET_NODE_ATTENTION || !c->team || heti_divided_value(c->info->program, n) >= 0)
+        return heti_unit_run(c, op);
     return op->kind == HET_OP_ATTENTION_FORWARD ? heti_attention_forward(c, n, op) : heti_attention_backward(c, n, op);
 }
 
@@ -5425,7 +5690,7 @@ typedef struct heti_pending {
 
 /* The gradient is read now, or leaves the unit. */
 static het_result heti_settle(const het_unit_call *c, heti_pending *flow, int value) {
-    const int64_t count = c->rows * c->info->program->value[value].width;
+    const int64_t count = heti_value_floats(c, value);
     float *to = heti_rows_of(c, value, HETI_GRADIENT), *from = flow->waiting[value];
     const int written = flow->written[value];
     flow->waiting[value] = NULL;
@@ -5443,7 +5708,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
     for (i = 0; i < heti_writes(n); i++) {
         adds[i] = flow->written[n->x[i]];
         dx[i] = adds[i] ? next : heti_rows_of(c, n->x[i], HETI_GRADIENT);
-        if (adds[i]) next += c->rows * p->value[n->x[i]].width;
+        if (adds[i]) next += heti_value_floats(c, n->x[i]);
         flow->written[n->x[i]] = 1;
     }
     if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_A) HETI_TRY(heti_unit_scale(c, n, HETI_GRADIENT));
@@ -5455,7 +5720,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
         HETI_TRY(heti_node_run(c, n, &op));
     }
     for (i = 0, next = scratch; i < heti_writes(n); i++) {
-        const int64_t count = c->rows * p->value[n->x[i]].width;
+        const int64_t count = heti_value_floats(c, n->x[i]);
         if (!adds[i]) continue;
         HETI_TRY(heti_unit_move(c, 1, heti_rows_of(c, n->x[i], HETI_GRADIENT), next, count));
         next += count;
@@ -5522,9 +5787,9 @@ HETRAIN_API het_result het_program_backward_weight(const het_unit_call *c) {
         const het_node *n = &p->node[i];
         het_op op;
         if (!heti_trains_node(c, n)) continue;
-        if (n->inputs > 0) HETI_TRY(heti_make_again(c, n->x[0], made));
+        if (n->inputs > 0 && heti_spreads(p, n) < 1) HETI_TRY(heti_make_again(c, n->x[0], made));
         (void)heti_node_op(c, n, HETI_BACKWARD_WEIGHT, NULL, &op);
-        HETI_TRY(heti_unit_run(c, &op));
+        HETI_TRY(heti_node_run(c, n, &op));
     }
     return HET_OK;
 }
@@ -6024,6 +6289,10 @@ static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const 
     if (before ? m->group < before->group || m->group > before->group + 1 : m->group != 0)
         return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d; groups follow each "
                                                  "other from 0 on", where, m->leader, m->rank, m->group);
+    if ((before && m->columns != before->columns) || (m->columns != 0 && (m->columns != 1 || m->group > 0)))
+        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d and has columns %d; a "
+                                                 "team by columns is one group, and all its members are in it", where,
+                         m->leader, m->rank, m->group, m->columns);
     if (m->heads < shares || m->heads > INT32_MAX)
         return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d has %d key/value heads", where,
                          m->leader, m->rank, m->heads);
@@ -7525,14 +7794,15 @@ typedef struct heti_parameter {
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter, bf16, product, hidden;
+    int32_t decay, frozen, uses, adapter, bf16, product, hidden, divide, by_heads;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
 /* Who has a block: its holders are the ranks with a stage that has one of its units, and keepers.
    Holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state.
    It holds the weights of [held[2 i], held[2 i + 1]) between steps: all of them or, where they are
-   sharded, what it owns or its part of what its near set holds. */
+   sharded, what it owns or its part of what its near set holds. Members of a team by columns hold
+   what they own and, beside it, what they use: a box of each parameter (heti_box_of). */
 typedef struct heti_owners {
     int64_t holders;
     int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
@@ -7698,6 +7968,7 @@ typedef struct heti_flow_piece {
     int64_t call;                     /* the how manieth of the driver's calls that have something to send */
     int64_t block, parameter;         /* -1: all of the block */
     int64_t first, count, end;        /* of those there are; count 0: there is nothing more */
+    int64_t elements;                 /* of them that travel: those in a box, where one is used */
 } heti_flow_piece;
 
 #define HETI_FLOW_WINDOW 4    /* pieces under way at most */
@@ -7765,6 +8036,7 @@ typedef struct heti_part {
     het_team_limits limits;              /* of it in the team */
     het_team team;                       /* of the present slice */
     int64_t *team_row;                   /* [members + 1] */
+    het_view team_view;
     heti_post *exchange;                 /* [2 members] */
     char *exchange_data[2];              /* what leaves, what comes */
     size_t exchange_bytes;               /* of each */
@@ -7785,6 +8057,8 @@ typedef struct heti_part {
     int64_t *weight_at, *own_at;         /* [blocks] floats from `weights` to where the block's weights would
                                             begin, of what is held and of what is owned; HETI_NOWHERE:
                                             not here */
+    int64_t *box_at, *box_sum_at;        /* [blocks] floats from `weights`, from `memory` to the boxes of a block
+                                            and to their sums; HETI_NOWHERE: it is used whole */
     int64_t *state_at;                   /* [blocks] elements; -1: not here */
     int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to
                                             where element 0 would be if the rank sums only what it
@@ -7867,6 +8141,7 @@ typedef struct heti_share {
     het_schedule *schedule;
     int64_t max_tokens, max_sequences, max_micro_batches, max_granule_tokens;
     int64_t keepers;
+    int32_t boxes;                       /* 1: there is a team by columns */
     heti_arena arena;                    /* of what is below */
     heti_owners *owners;                 /* [block_count] */
     int64_t groups;
@@ -8241,19 +8516,18 @@ static float *heti_weight(const heti_rank *r, const heti_parameter *p, const int
 
 #define HETI_NARROW 2048 /* values a time between float and bf16 */
 
-/* Elements [first, first + count) of a weight from the host (`from`) to where a rank has them
-   (`at`) or, where `from` is NULL, back to `to`; of bf16 `first` is even. */
-static het_result heti_move_weight(heti_rank *r, const heti_parameter *p, const int64_t *at, int64_t first,
-                                   int64_t count, const float *from, float *to) {
+/* `count` elements of a weight from the host (`from`) to where a rank has them (`at`) or, where
+   `from` is NULL, back to `to`; of bf16 they begin at a float. */
+static het_result heti_move_weight(heti_rank *r, int32_t bf16, float *at, int64_t count, const float *from,
+                                   float *to) {
     uint16_t narrow[HETI_NARROW];
     int64_t done, n, i;
-    if (!p->bf16) {
-        HETI_TRY(from ? heti_copy_in(r, heti_weight(r, p, at, first), from, count, sizeof *from)
-                      : heti_copy_out(r, to, heti_weight(r, p, at, first), count, sizeof *to));
+    if (!bf16) {
+        HETI_TRY(from ? heti_copy_in(r, at, from, count, sizeof *from) : heti_copy_out(r, to, at, count, sizeof *to));
         return heti_sync(r);
     }
     for (done = 0; done < count; done += n) {
-        float *where = heti_weight(r, p, at, first + done);
+        float *where = at + done / 2;
         n = heti_min(HETI_NARROW, count - done);
         for (i = 0; i < n && from; i++) narrow[i] = heti_bf16_of(from[done + i]);
         HETI_TRY(from ? heti_copy_in(r, where, narrow, n, sizeof narrow[0])
@@ -9449,6 +9723,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in "
                                                            "an earlier unit", unit, p->name, p->rows, p->columns,
                                                            to[i].rows, to[i].columns);
+        if (to[i].divide != p->divide || to[i].by_heads != p->by_heads) to[i].divide = -1;
         to[i].uses++;
         to[i].bf16 = to[i].bf16 && p->bf16;
         to[i].hidden = to[i].hidden && hidden;
@@ -9468,6 +9743,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].exponent = HETRAIN_NO_EXPONENT;
     to[i].adapter = p->adapter;
     to[i].product = p->product;
+    to[i].divide = p->divide;
+    to[i].by_heads = p->by_heads;
     to[i].hidden = hidden;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to[i].name) != 0);
@@ -9661,6 +9938,10 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                              "%s: the team of rank %d shares unit %d (%s), which is no program and does not know teams",
                              ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
+    for (i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++)
+        if (ctx->chain.parameter[i].divide < 0)
+            return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d is by columns, and units divide "
+                             "parameter %s in different ways", ctx->call, stage->rank, ctx->chain.parameter[i].name);
     if (several && model->causal == HET_NO)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                          "%s: the team of rank %d divides the rows of attention; a bidirectional model's can be "
@@ -9704,11 +9985,17 @@ static het_result heti_take_shard(het_ctx *ctx) {
     if (plan->shard == HET_SHARD_DEFAULT) plan->shard = HET_SHARD_STATE;
     ctx->share.keepers = 0;
     for (r = 0; r < plan->ranks; r++) ctx->share.keepers += heti_keeps(plan, r);
+    ctx->share.boxes = 0;
+    for (r = 0; r < plan->members; r++) ctx->share.boxes |= plan->member[r].columns != 0;
+    if (ctx->share.boxes && plan->shard == HET_SHARD_WEIGHTS)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: a team by columns has its part of the weights at hand; "
+                         "state and gradients can be divided beside it, not weights", ctx->call);
     if (ctx->desc.reduce == HET_REDUCE_EXACT) return HET_OK;
-    if (plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers > 0)
+    if (plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers > 0 || ctx->share.boxes)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                          "%s: %s need reduce = exact: fast sums depend on the order in which they come", ctx->call,
-                         ctx->share.keepers > 0 ? "keepers" : "sharded gradients and weights");
+                         ctx->share.keepers > 0 ? "keepers" : ctx->share.boxes ? "teams by columns" :
+                         "sharded gradients and weights");
     return HET_OK;
 }
 
@@ -9758,6 +10045,105 @@ static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
         owners->cut[i + 1] = end;
         owed[owners->holder[i]] = wanted - HETI_CAST(double, end - owners->cut[i]);
     }
+}
+
+/* ---- what members of a team by columns use ---- */
+
+/* Rows and columns of a parameter that a rank uses. */
+static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const heti_parameter *p) {
+    int64_t count, member = 0, range[2];
+    const het_team_member *team = het_plan_team(ctx->share.plan, rank, &count);
+    het_box box;
+    box.row_begin = box.column_begin = 0;
+    box.row_end = p->rows;
+    box.column_end = p->columns;
+    if (!team || !team->columns || p->divide < 1) return box;
+    while (team[member].rank != rank) member++;
+    heti_member_columns(team, count, member, p->by_heads, p->divide == 1 ? p->rows : p->columns, range);
+    if (p->divide == 1) { box.row_begin = range[0]; box.row_end = range[1]; }
+    else { box.column_begin = range[0]; box.column_end = range[1]; }
+    return box;
+}
+
+/* Whether a rank uses a part of a block's matrices only. */
+static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
+    int64_t p, count;
+    const het_team_member *team = ctx->share.boxes ? het_plan_team(ctx->share.plan, rank, &count) : NULL;
+    if (!team || !team->columns) return 0;
+    for (p = 0; p < ctx->chain.parameter_count; p++)
+        if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].divide > 0) return 1;
+    return 0;
+}
+
+/* Where a parameter's box begins among a rank's of its block, elements; -1: how many all are. */
+static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64_t parameter) {
+    int64_t p, sum = 0;
+    for (p = 0; p < ctx->chain.parameter_count && p != parameter; p++) {
+        const heti_parameter *other = &ctx->chain.parameter[p];
+        const het_box box = heti_box_of(ctx, rank, other);
+        if (other->block == b)
+            sum += heti_ceil_div((box.row_end - box.row_begin) * (box.column_end - box.column_begin), 32) * 32;
+    }
+    return sum;
+}
+
+/* Elements of a block that follow each other in the block and in what a rank uses of it. */
+typedef struct heti_box_run {
+    int64_t first, count, place;
+    int32_t begun, boxed;                /* boxed: the rank uses a box of each parameter; now of this one: */
+    int64_t parameter;
+    het_box box;
+    int64_t box_place;
+} heti_box_run;
+
+static heti_box_run heti_runs_from(int64_t first) {
+    heti_box_run run;
+    memset(&run, 0, sizeof run);
+    run.first = first;
+    return run;
+}
+
+/* The next run of the present box before element `end`. */
+static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *run) {
+    const het_box *box = &run->box;
+    const int64_t width = box->column_end - box->column_begin, whole = width == p->columns,
+                  at = heti_max(run->first + run->count - p->offset, 0);
+    int64_t row = at / p->columns, column = at % p->columns, stop;
+    if (row < box->row_begin) row = box->row_begin, column = 0;
+    if (column >= box->column_end) row++, column = 0;
+    column = heti_max(column, box->column_begin);
+    stop = p->offset + (whole ? box->row_end * p->columns : row * p->columns + box->column_end);
+    if (row >= box->row_end || p->offset + row * p->columns + column >= end) return 0;
+    run->first = p->offset + row * p->columns + column;
+    run->count = heti_min(end, stop) - run->first;
+    run->place = run->box_place + (row - box->row_begin) * width + column - box->column_begin;
+    return 1;
+}
+
+/* The next run of what a rank uses of a block behind the one before, before element `end`; all of it
+   at once where it uses the block whole. */
+static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t end, heti_box_run *run) {
+    const int begun = run->begun;
+    if (!begun) {
+        run->begun = 1;
+        run->boxed = heti_is_boxed(ctx, rank, b);
+        run->parameter = ctx->chain.block[b].parameter - 1;
+    }
+    if (!run->boxed) {
+        run->place = run->first += run->count;
+        run->count = end - run->first;
+        return run->count > 0;
+    }
+    if (begun && heti_next_in_box(&ctx->chain.parameter[run->parameter], end, run)) return 1;
+    while (++run->parameter < ctx->chain.parameter_count) {
+        const heti_parameter *p = &ctx->chain.parameter[run->parameter];
+        if (p->block != b || p->offset + p->count <= run->first + run->count) continue;
+        if (p->offset >= end) return 0;
+        run->box = heti_box_of(ctx, rank, p);
+        run->box_place = heti_box_place(ctx, rank, b, run->parameter);
+        if (heti_next_in_box(p, end, run)) return 1;
+    }
+    return 0;
 }
 
 static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
@@ -9867,10 +10253,10 @@ static void heti_build_held(const het_ctx *ctx, int64_t b) {
     int64_t i;
     owners->direct = sharded;
     for (i = 0; i < owners->holders; i++) {
-        const int keeps = heti_keeps(plan, owners->holder[i]);
-        owners->direct |= keeps;
-        owners->held[2 * i] = sharded || keeps ? owners->cut[i] : 0;
-        owners->held[2 * i + 1] = sharded || keeps ? owners->cut[i + 1] : ctx->chain.block[b].elements;
+        const int keeps = heti_keeps(plan, owners->holder[i]), boxed = heti_is_boxed(ctx, owners->holder[i], b);
+        owners->direct |= keeps || boxed;
+        owners->held[2 * i] = sharded || keeps || boxed ? owners->cut[i] : 0;
+        owners->held[2 * i + 1] = sharded || keeps || boxed ? owners->cut[i + 1] : ctx->chain.block[b].elements;
         if (near) heti_hold_near(ctx, b, i, owners->held + 2 * i);
     }
 }
@@ -10227,6 +10613,18 @@ static int64_t heti_share_rows(const het_ctx *ctx, int64_t rows, double share) {
     return heti_min(rows, HETI_CAST(int64_t, HETI_CAST(double, rows) * share) + 2 + ctx->share.max_granule_tokens);
 }
 
+/* Whether the device can go on with the chains of a team by columns. */
+static het_result heti_check_chains(heti_rank *r) {
+    het_linear_args a;
+    memset(&a, 0, sizeof a);
+    a.parts = a.continues = 1;
+    if (!r->part->limits.plan || (heti_supports(&r->device, HETI_OP(LINEAR_FORWARD, &a)) &&
+                                  heti_supports(&r->device, HETI_OP(LINEAR_BACKWARD_INPUT, &a))))
+        return HET_OK;
+    return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d is in a team by columns, and its device %s cannot "
+                     "go on with a product that another one began", r->ctx->call, r->rank, r->device.iface->name);
+}
+
 /* How much of a micro-batch the largest slice can hold. */
 static int64_t heti_slice_rows(const het_ctx *ctx) {
     const int64_t most = ctx->desc.limits.max_tokens;
@@ -10254,7 +10652,9 @@ static void heti_find_team(heti_rank *r) {
     to->members = part->members;
     to->groups = 1;
     if (part->members == 1) return;
+    to->plan = team->columns ? team : NULL;
     while (team[part->member].rank != r->rank) part->member++;
+    to->member = part->member;
     part->team.plan = team;
     part->team.members = part->members;
     part->team.member = part->member;
@@ -10407,12 +10807,21 @@ static int heti_owns_apart(const heti_rank *r, int64_t b) {
     return heti_has_near(r->ctx->share.plan) && heti_has_sharded_weights(r->ctx, b);
 }
 
+/* Where the rank has, of what it uses of a block, the elements from `place` on. */
+static float *heti_box_weight(const heti_rank *r, const heti_parameter *p, int64_t place) {
+    return r->part->weights + r->part->box_at[p->block] + (p->bf16 ? place / 2 : place);
+}
+
 /* Whether the rank has some of a parameter's elements [first, first + count). */
 static int heti_has_weight(const heti_rank *r, const heti_parameter *p, int64_t first, int64_t count) {
     const heti_owners *owners = &r->ctx->share.owners[p->block];
     const int64_t i = heti_holder_of(owners, r->rank);
     int64_t f = first, n = count;
+    heti_box_run run = heti_runs_from(p->offset + first);
     if (i < 0) return 0;
+    if (r->part->box_at[p->block] != HETI_NOWHERE &&
+        heti_next_run(r->ctx, r->rank, p->block, p->offset + first + count, &run))
+        return 1;
     if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n)) return 1;
     return heti_owns_apart(r, p->block) && heti_clip(p, owners->cut[i], owners->cut[i + 1], &first, &count);
 }
@@ -10423,12 +10832,17 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
     const heti_owners *owners = &r->ctx->share.owners[p->block];
     const int64_t i = heti_holder_of(owners, r->rank);
     int64_t f = first, n = count;
+    heti_box_run run = heti_runs_from(p->offset + first);
     if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n))
-        HETI_TRY(heti_move_weight(r, p, r->part->weight_at, f, n, from + (f - first), NULL));
+        HETI_TRY(heti_move_weight(r, p->bf16, heti_weight(r, p, r->part->weight_at, f), n, from + (f - first), NULL));
     f = first;
     n = count;
     if (heti_owns_apart(r, p->block) && heti_clip(p, owners->cut[i], owners->cut[i + 1], &f, &n))
-        HETI_TRY(heti_move_weight(r, p, r->part->own_at, f, n, from + (f - first), NULL));
+        HETI_TRY(heti_move_weight(r, p->bf16, heti_weight(r, p, r->part->own_at, f), n, from + (f - first), NULL));
+    while (r->part->box_at[p->block] != HETI_NOWHERE &&
+           heti_next_run(r->ctx, r->rank, p->block, p->offset + first + count, &run))
+        HETI_TRY(heti_move_weight(r, p->bf16, heti_box_weight(r, p, run.place), run.count,
+                                  from + (run.first - p->offset - first), NULL));
     return HET_OK;
 }
 
@@ -10438,15 +10852,20 @@ static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_
     const int64_t low = owners->held[2 * heti_holder_of(owners, r->rank)],
                   high = owners->held[2 * heti_holder_of(owners, r->rank) + 1];
     const int held = p->offset + first >= low && p->offset + first + count <= high;
-    return heti_move_weight(r, p, held ? r->part->weight_at : r->part->own_at, first, count, NULL, to);
+    return heti_move_weight(r, p->bf16, heti_weight(r, p, held ? r->part->weight_at : r->part->own_at, first), count,
+                            NULL, to);
 }
 
 /* Bytes on the host of flow number i of a rank. */
 static size_t heti_flow_data(const heti_rank *r, int64_t i) {
     const int sums = i / 2 % HETI_FLOWS == HETI_FLOW_SUMS;
-    if (r->device.iface->host_memory && !(sums && i % 2)) return 0;
+    if (i / 2 % HETI_FLOWS == HETI_FLOW_WEIGHTS && r->ctx->share.boxes) return 0;
+    if (r->device.iface->host_memory && !(sums && i % 2) && !r->ctx->share.boxes) return 0;
     return HETI_CAST(size_t, r->part->flow.piece[!sums]) * (sums ? sizeof(double) : sizeof(float));
 }
+
+/* Elements that travel together at most. Boxes are packed. */
+static int64_t heti_most_piece(const het_ctx *ctx) { return ctx->share.boxes ? 1 << 16 : HETI_FLOW_PIECE; }
 
 /* What the rank's flows need: peers and buffers. */
 static void heti_count_flows(heti_rank *r) {
@@ -10454,7 +10873,8 @@ static void heti_count_flows(heti_rank *r) {
     const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     heti_flows *flow = &r->part->flow;
     int64_t s, u, b, i;
-    flow->peers = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers ? heti_find_peers(r, NULL) : 0;
+    flow->peers = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers || ctx->share.boxes ?
+        heti_find_peers(r, NULL) : 0;
     for (s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
         for (u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
@@ -10469,7 +10889,7 @@ static void heti_count_flows(heti_rank *r) {
         for (i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
             flow->piece[0] = heti_max(flow->piece[0], owners->cut[i + 1] - owners->cut[i]);
     }
-    for (i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], HETI_FLOW_PIECE);
+    for (i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], heti_most_piece(ctx));
 }
 
 /* The ends a rank has; with `end` NULL they are only counted. */
@@ -10498,6 +10918,7 @@ static het_result heti_count_needs(heti_rank *r) {
     HETI_TRY(het_schedule_needs(ctx->share.plan, ctx->share.schedule, leader, 1, ctx->desc.inference == HET_YES,
                                 &ctx->allocator, &needs, &ctx->error));
     heti_find_team(r);
+    HETI_TRY(heti_check_chains(r));
     HETI_TRY(heti_find_exchanges(r));
     heti_find_stages(r);
     /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
@@ -10554,7 +10975,8 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t place = heti_holder_of(owners, r->rank),
                   width = r->ctx->desc.reduce == HET_REDUCE_EXACT ? 2 : 1;
-    const int sharded = heti_is_sharded(r->ctx, b) || heti_keeps(r->ctx->share.plan, r->rank);
+    const int sharded = heti_is_sharded(r->ctx, b) || heti_keeps(r->ctx->share.plan, r->rank) ||
+                        part->box_at[b] != HETI_NOWHERE;
     int64_t p, at = part->sum_floats - (sharded ? width * owners->cut[place] : 0);
     for (p = r->ctx->chain.block[b].parameter; p < r->ctx->chain.parameter_count; p++) {
         if (r->ctx->chain.parameter[p].block != b) continue;
@@ -10562,6 +10984,9 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
         if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
     }
     part->sum_floats = sharded ? part->sum_floats + width * (owners->cut[place + 1] - owners->cut[place]) : at;
+    if (part->box_at[b] == HETI_NOWHERE || heti_is_sharded(r->ctx, b)) return;
+    part->box_sum_at[b] = part->sum_floats;
+    part->sum_floats += width * heti_box_place(r->ctx, r->rank, b, -1);
 }
 
 /* Late sums of a stage fill its slot from the end, as its activations do from the start: when unit
@@ -10592,6 +11017,8 @@ static void heti_move_sums(heti_rank *r, int late, size_t from) {
     for (p = 0; p < r->ctx->chain.parameter_count; p++)
         if (r->part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
             r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
+    for (p = 0; p < r->ctx->chain.block_count && !late; p++)
+        if (r->part->box_sum_at[p] != HETI_NOWHERE) r->part->box_sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
 }
 
 /* Places for the elements [low, high) of a block among the rank's weights; returns where the block
@@ -10612,13 +11039,17 @@ static void heti_layout_blocks(heti_rank *r) {
         const het_described_block *block = &r->ctx->chain.block[b];
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
-        part->weight_at[b] = part->own_at[b] = HETI_NOWHERE;
+        part->weight_at[b] = part->own_at[b] = part->box_at[b] = part->box_sum_at[b] = HETI_NOWHERE;
         part->state_at[b] = place < 0 || block->frozen ? -1 : part->state_elements;
         if (place < 0) continue;
         part->weight_at[b] = part->own_at[b] = heti_layout_weights(r, b, owners->held[2 * place],
                                                                    owners->held[2 * place + 1]);
         if (heti_owns_apart(r, b))
             part->own_at[b] = heti_layout_weights(r, b, owners->cut[place], owners->cut[place + 1]);
+        if (heti_is_boxed(r->ctx, r->rank, b)) {
+            part->box_at[b] = part->weight_elements;
+            part->weight_elements += heti_box_place(r->ctx, r->rank, b, -1); /* bf16: half of it would do */
+        }
         if (block->frozen) continue;
         heti_layout_sums(r, b);
         part->state_elements += owners->cut[place + 1] - owners->cut[place];
@@ -10835,6 +11266,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
     part->weight_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->own_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->box_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->box_sum_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends);
@@ -11765,6 +12198,13 @@ static het_view heti_slice(heti_rank *r, const het_view *whole, const het_action
         heti_member_rows(r->ctx, a, leader, m, border);
         part->team_row[m] = border[0].row;
         part->team_row[m + 1] = border[1].row;
+        if (m == 0) {
+            part->team_view = *whole;
+            part->team_view.granule_begin = border[0].granule;
+            part->team_view.row_begin = border[0].row;
+        }
+        part->team_view.granule_end = border[1].granule;
+        part->team_view.row_end = border[1].row;
     }
     heti_member_rows(r->ctx, a, leader, part->member, border);
     v.granule_begin = border[0].granule;
@@ -12284,10 +12724,11 @@ static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
     const int64_t from = heti_holder_of(owners, sender), to = heti_holder_of(owners, receiver);
     p->first = p->end = 0;
     if (from < 0 || to < 0) return;
-    if (kind == HETI_FLOW_SUMS) {
-        if (heti_keeps(plan, sender)) return; /* it has made none */
-        p->first = owners->cut[to];
-        p->end = owners->cut[to + 1];
+    if (kind == HETI_FLOW_SUMS || (kind == HETI_FLOW_GATHER && heti_is_boxed(ctx, receiver, p->block))) {
+        const int64_t owner = kind == HETI_FLOW_SUMS ? to : from;
+        if (kind == HETI_FLOW_SUMS && heti_keeps(plan, sender)) return; /* it has made none */
+        p->first = owners->cut[owner];
+        p->end = owners->cut[owner + 1];
         return;
     }
     if (kind == HETI_FLOW_WEIGHTS && heti_has_near(plan) && plan->near[sender] != plan->near[receiver]) return;
@@ -12322,15 +12763,32 @@ static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_pi
     }
 }
 
+/* Whose boxes a kind's pieces are made of: terms and sums come from them, new weights go there. */
+static int64_t heti_piece_user(heti_flow_kind kind, int64_t sender, int64_t receiver) {
+    return kind == HETI_FLOW_SUMS ? sender : receiver;
+}
+
+/* Elements of a piece that travel: those that its user uses. */
+static int64_t heti_piece_elements(const het_ctx *ctx, int64_t user, const heti_flow_piece *p) {
+    heti_box_run run = heti_runs_from(p->first);
+    int64_t sum = 0;
+    if (!heti_is_boxed(ctx, user, p->block)) return p->count;
+    while (heti_next_run(ctx, user, p->block, p->first + p->count, &run)) sum += run.count;
+    return sum;
+}
+
 /* Moves to the next piece that one rank sends another. */
 static void heti_next_piece(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver,
                             heti_flow_piece *p) {
-    p->first += p->count;
-    while ((p->count = heti_min(HETI_FLOW_PIECE, p->end - p->first)) <= 0) {
-        p->count = 0;
-        if (p->call >= 0 && heti_next_range(ctx, kind, p)) heti_flow_range(ctx, kind, sender, receiver, p);
-        else if (!heti_next_call(ctx, kind, kind == HETI_FLOW_WEIGHTS ? receiver : sender, p)) return;
-    }
+    do {
+        p->first += p->count;
+        while ((p->count = heti_min(heti_most_piece(ctx), p->end - p->first)) <= 0) {
+            p->count = 0;
+            if (p->call >= 0 && heti_next_range(ctx, kind, p)) heti_flow_range(ctx, kind, sender, receiver, p);
+            else if (!heti_next_call(ctx, kind, kind == HETI_FLOW_WEIGHTS ? receiver : sender, p)) return;
+        }
+        p->elements = heti_piece_elements(ctx, heti_piece_user(kind, sender, receiver), p);
+    } while (p->elements == 0);
 }
 
 /* The first pieces of a job. */
@@ -12360,15 +12818,41 @@ static float *heti_fetched(const heti_rank *r, int64_t call, int64_t unit, int64
     return r->part->flow.weight[call % 2] + heti_flow_place(r->ctx, HETI_FLOW_WEIGHTS, unit, b);
 }
 
-/* Where a piece lies on this rank, which sends or receives it. */
-static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p) {
+/* A block's sums of what the rank uses, its boxes where it has such. */
+static double *heti_box_sums(const heti_rank *r, int64_t b) {
+    if (r->part->box_sum_at[b] == HETI_NOWHERE) return HETI_CAST(double *, heti_block_sum_at(r, b, 0));
+    return HETI_CAST(double *, HETI_CAST(void *, r->part->memory + HETI_CAST(size_t, r->part->box_sum_at[b]) *
+                                                                   sizeof(float)));
+}
+
+/* Where a run of a piece lies on this rank, which sends or receives it. */
+static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p,
+                           const heti_box_run *run) {
     const heti_part *part = r->part;
+    if (kind == HETI_FLOW_SUMS && receives) return heti_block_sum_at(r, p->block, run->first);
     if (kind == HETI_FLOW_SUMS)
-        return receives || p->unit < 0 ? heti_block_sum_at(r, p->block, p->first)
-                                       : heti_terms(r, p->call, p->unit, p->block) + p->first;
-    if (kind == HETI_FLOW_WEIGHTS && receives) return heti_fetched(r, p->call, p->unit, p->block) + p->first;
-    return part->weights + p->first +
+        return (p->unit < 0 ? heti_box_sums(r, p->block) : heti_terms(r, p->call, p->unit, p->block)) + run->place;
+    if (kind == HETI_FLOW_WEIGHTS && receives) return heti_fetched(r, p->call, p->unit, p->block) + run->first;
+    if (kind == HETI_FLOW_GATHER && receives && part->box_at[p->block] != HETI_NOWHERE)
+        return part->weights + part->box_at[p->block] + run->place;
+    return part->weights + run->first +
            (kind == HETI_FLOW_GATHER && !receives ? part->own_at : part->weight_at)[p->block];
+}
+
+/* A piece between `data` and where its runs lie. */
+static het_result heti_copy_runs(heti_rank *r, heti_flow_kind kind, int receives, int64_t user,
+                                 const heti_flow_piece *p, char *data) {
+    const size_t size = kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float);
+    heti_box_run run = heti_runs_from(p->first);
+    while (heti_next_run(r->ctx, user, p->block, p->first + p->count, &run)) {
+        void *at = heti_piece_at(r, kind, receives, p, &run);
+        if (!receives) HETI_TRY(heti_copy_out(r, data, at, run.count, size));
+        else if (kind == HETI_FLOW_SUMS)
+            HETI_TRY(heti_add_terms(r, at, data, run.count, size, r->part->staging, HETI_STAGING));
+        else HETI_TRY(heti_copy_in(r, at, data, run.count, size));
+        data += HETI_CAST(size_t, run.count) * size;
+    }
+    return receives ? heti_sync(r) : HET_OK;
 }
 
 /* Whether a piece may be sent, or may come. */
@@ -12379,25 +12863,20 @@ static int heti_may_begin(const heti_rank *r, heti_flow_kind kind, int receives,
 }
 
 /* A piece has left, or come. */
-static het_result heti_end_piece(heti_rank *r, heti_flow *f, heti_flow_kind kind, int receives) {
+static het_result heti_end_piece(heti_rank *r, int64_t peer, heti_flow *f, heti_flow_kind kind, int receives) {
     const heti_flow_piece *p = &f->under_way[f->ended++ % HETI_FLOW_WINDOW];
-    void *at = heti_piece_at(r, kind, receives, p);
     int64_t i;
     for (i = r->part->records; p->unit < 0 && !receives && i >= 0; i--) { /* the action's record */
         het_record *record = &r->part->record[i];
         if (i == r->part->actions || record->action.stage != p->block ||
             record->action.kind != (kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER))
             continue;
-        record->bytes += p->count * HETI_CAST(int64_t, kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float));
+        record->bytes += p->elements * HETI_CAST(int64_t, kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float));
         record->end = heti_now() - r->began;
         break;
     }
-    if (!receives) return HET_OK;
-    if (kind == HETI_FLOW_SUMS)
-        return heti_add_terms(r, at, f->data, p->count, sizeof(double), r->part->staging, HETI_STAGING);
-    if (!f->data) return HET_OK;
-    HETI_TRY(heti_copy_in(r, at, f->data, p->count, sizeof(float)));
-    return heti_sync(r);
+    if (!receives || !f->data) return HET_OK;
+    return heti_copy_runs(r, kind, 1, heti_piece_user(kind, peer, r->rank), p, f->data);
 }
 
 /* Takes what has come or gone and posts what is next, as far as it goes without waiting. */
@@ -12407,23 +12886,25 @@ static het_result heti_advance_flow(heti_rank *r, const heti_peer *peer, heti_fl
     for (;;) {
         const heti_channel channel = HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, kind));
         const int64_t slot = f->begun % HETI_FLOW_WINDOW;
+        heti_box_run whole = heti_runs_from(f->next.first);
         void *at;
         int done = 1;
         while (f->begun > f->ended) {
             HETI_TRY(heti_test_post(r, &f->post[f->ended % HETI_FLOW_WINDOW], &done));
             if (!done) break;
-            HETI_TRY(heti_end_piece(r, f, kind, receives));
+            HETI_TRY(heti_end_piece(r, peer->rank, f, kind, receives));
         }
         if (f->begun - f->ended == (f->data ? 1 : HETI_FLOW_WINDOW) || f->next.count == 0 ||
             !heti_may_begin(r, kind, receives, &f->next))
             return HET_OK;
-        at = heti_piece_at(r, kind, receives, &f->next);
-        if (f->data && !receives) HETI_TRY(heti_copy_out(r, f->data, at, f->next.count, size));
-        if (f->data) at = f->data;
+        if (f->data && !receives)
+            HETI_TRY(heti_copy_runs(r, kind, 0, heti_piece_user(kind, r->rank, peer->rank), &f->next, f->data));
+        whole.place = whole.first;
+        at = f->data ? f->data : heti_piece_at(r, kind, receives, &f->next, &whole);
         f->under_way[slot] = f->next;
         f->begun++;
         HETI_TRY(heti_start_post(r, &f->post[slot], receives, peer->rank, channel, at,
-                                 HETI_CAST(size_t, f->next.count) * size));
+                                 HETI_CAST(size_t, f->next.elements) * size));
         heti_next_piece(r->ctx, kind, receives ? peer->rank : r->rank, receives ? r->rank : peer->rank, &f->next);
     }
 }
@@ -12472,15 +12953,41 @@ static int heti_weights_there(const heti_rank *r) {
     return heti_flowed_until(r, HETI_FLOW_WEIGHTS, 1, r->part->flow.call[HETI_FLOW_WEIGHTS]);
 }
 
+/* What the rank owns of `sums`, those of what it uses of a block, joins its sum. */
+static het_result heti_keep_own(heti_rank *r, int64_t b, const double *sums) {
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    const int64_t i = heti_holder_of(owners, r->rank);
+    double *staged = r->part->staging + HETI_STAGING / 2;
+    heti_box_run run = heti_runs_from(owners->cut[i]);
+    while (heti_next_run(r->ctx, r->rank, b, owners->cut[i + 1], &run)) {
+        int64_t done, n;
+        for (done = 0; done < run.count; done += n) {
+            n = heti_min(HETI_STAGING / 2, run.count - done);
+            HETI_TRY(heti_copy_out(r, staged, sums + run.place + done, n, sizeof(double)));
+            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, run.first + done), staged, n, sizeof(double),
+                                    r->part->staging, HETI_STAGING / 2));
+        }
+    }
+    return HET_OK;
+}
+
 /* The rank has come to the REDUCE or GATHER of a direct block: what it has itself stays. */
 static het_result heti_start_flow(heti_rank *r, const het_action *a) {
     heti_part *part = r->part;
     const heti_owners *owners = &r->ctx->share.owners[a->stage];
     const int64_t i = heti_holder_of(owners, r->rank);
     const int32_t gather = a->kind == HET_ACTION_GATHER;
+    heti_box_run run = heti_runs_from(owners->cut[heti_max(i, 0)]);
     int64_t low, high;
     if (!heti_has_flow(r->ctx, gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS, a, -1)) return HET_OK;
     part->flow.call[gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS]++;
+    if (!gather && part->box_sum_at[a->stage] != HETI_NOWHERE)
+        HETI_TRY(heti_keep_own(r, a->stage, heti_box_sums(r, a->stage)));
+    while (gather && part->box_at[a->stage] != HETI_NOWHERE && heti_next_run(r->ctx, r->rank, a->stage,
+           owners->cut[i + 1], &run))
+        HETI_TRY(heti_copy(r, HET_OP_COPY, part->weights + part->box_at[a->stage] + run.place,
+                           part->weights + part->own_at[a->stage] + run.first,
+                           HETI_CAST(size_t, run.count) * sizeof(float), "copy of new weights"));
     if (!gather || part->own_at[a->stage] == part->weight_at[a->stage]) return heti_sync(r);
     low = heti_max(owners->cut[i], owners->held[2 * i]);
     high = heti_min(owners->cut[i + 1], owners->held[2 * i + 1]);
@@ -12535,26 +13042,12 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
 static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
     heti_part *part = r->part;
-    heti_flow_piece p;
     int64_t b, i;
     for (i = 0; i < u->info.parameters && rows > 0; i++)
         if (u->info.parameter[i].product) part->empty[u->parameter[i]] = 0;
     for (b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1); b >= 0;
-         b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, b)) {
-        const heti_owners *owners = &r->ctx->share.owners[b];
-        const int64_t place = heti_holder_of(owners, r->rank);
-        double *from = heti_terms(r, part->flow.call[HETI_FLOW_SUMS], unit, b);
-        for (p.first = owners->cut[place]; p.first < owners->cut[place + 1]; p.first += p.count) {
-            void *term = from + p.first;
-            p.count = heti_min(HETI_STAGING / 2, owners->cut[place + 1] - p.first);
-            if (!r->device.iface->host_memory) {
-                HETI_TRY(heti_copy_out(r, part->staging + HETI_STAGING / 2, term, p.count, sizeof(double)));
-                term = part->staging + HETI_STAGING / 2;
-            }
-            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, p.first), term, p.count, sizeof(double), part->staging,
-                                    HETI_STAGING / 2));
-        }
-    }
+         b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, b))
+        HETI_TRY(heti_keep_own(r, b, heti_terms(r, part->flow.call[HETI_FLOW_SUMS], unit, b)));
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) >= 0) {
         HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
         part->flow.call[HETI_FLOW_SUMS]++;
@@ -12727,9 +13220,12 @@ static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void
 /* Where a unit's next backward call adds the gradient of one of its parameters. */
 static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) {
     const heti_parameter *p = &r->ctx->chain.parameter[parameter];
+    const int boxed = r->part->box_at[p->block] != HETI_NOWHERE;
+    const int64_t place = boxed ? heti_box_place(r->ctx, r->rank, p->block, parameter) : p->offset;
     if (r->part->sum_at[parameter] == HETI_NOWHERE) return NULL;
-    if (!heti_is_sharded(r->ctx, p->block)) return heti_sum_at(r, parameter, 0);
-    return heti_terms(r, r->part->flow.call[HETI_FLOW_SUMS], unit, p->block) + p->offset;
+    if (heti_is_sharded(r->ctx, p->block))
+        return heti_terms(r, r->part->flow.call[HETI_FLOW_SUMS], unit, p->block) + place;
+    return boxed ? HETI_CAST(void *, heti_box_sums(r, p->block) + place) : heti_sum_at(r, parameter, 0);
 }
 
 static het_result heti_team_move(const het_unit_call *c, float *from, const het_box *have, int64_t from_width,
@@ -12741,6 +13237,7 @@ static const het_team *heti_call_team(heti_rank *r) {
     heti_part *part = r->part;
     if (part->members == 1 || (r->ctx->task.job == HETI_JOB_INFER && part->limits.heads == 0)) return NULL;
     part->team.row = part->team_row;
+    part->team.view = &part->team_view;
     part->team.move = heti_team_move;
     part->team.self = r;
     return &part->team;
@@ -12775,7 +13272,9 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
-        float *weight = !heti_has_sharded_weights(r->ctx, p->block) ? heti_weight(r, p, part->weight_at, 0)
+        float *weight = part->box_at[p->block] != HETI_NOWHERE ?
+                        heti_box_weight(r, p, heti_box_place(r->ctx, r->rank, p->block, unit->parameter[i]))
+                        : !heti_has_sharded_weights(r->ctx, p->block) ? heti_weight(r, p, part->weight_at, 0)
                         : heti_fetched(r, part->flow.call[HETI_FLOW_WEIGHTS], index, p->block) + p->weight_offset;
         if (p->bf16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
         else c->weight[i] = weight;
@@ -13811,7 +14310,7 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) 
 static int heti_has_copy(const heti_rank *r, int64_t parameter) {
     const int64_t b = r->ctx->chain.parameter[parameter].block;
     return r->part->weight_at[b] != HETI_NOWHERE && !heti_has_sharded_weights(r->ctx, b) &&
-           !heti_keeps(r->ctx->share.plan, r->rank);
+           r->part->box_at[b] == HETI_NOWHERE && !heti_keeps(r->ctx->share.plan, r->rank);
 }
 
 /* Largest and smallest hash of every parameter's copies, as largest hash and largest complement; of
@@ -14733,7 +15232,8 @@ static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_ext
     for (i = 0; i < owners->holders; i++)
         if (heti_process_of(ctx, owners->holder[i]) == process &&
             ((owners->cut[i] < high && owners->cut[i + 1] > low) ||
-            (extent->array == 0 && owners->held[2 * i] < high && owners->held[2 * i + 1] > low)))
+            (extent->array == 0 && ((owners->held[2 * i] < high && owners->held[2 * i + 1] > low) ||
+                                    heti_is_boxed(ctx, owners->holder[i], p->block)))))
             return 1;
     return 0;
 }

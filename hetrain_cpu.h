@@ -2896,7 +2896,8 @@ typedef struct heti_linear_job {
     float *packed, *panel;     /* [rows / tile_rows][pitch][tile_rows], [runners][HETI_PANEL_FLOATS] */
     int64_t row_begin, rows;             /* being computed, */
     int64_t present, chunk_begin, chunk, pitch; /* over these k of this source; pitch: chunk as packed */
-    int first, last;           /* chunk of all: starts from +0, adds the bias */
+    int first, last;           /* chunk of all: starts from +0 unless `continues`, adds the bias */
+    int continues;
 } heti_linear_job;
 
 /* Units: tiles of rows. */
@@ -2988,7 +2989,7 @@ static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most) 
         for (job->chunk_begin = 0; job->chunk_begin < job->source_k[s]; job->chunk_begin += chunk) {
             job->chunk = heti_min(chunk, job->source_k[s] - job->chunk_begin);
             job->pitch = heti_packed_k(job->chunk, job->pairs);
-            job->first = s == 0 && job->chunk_begin == 0;
+            job->first = s == 0 && job->chunk_begin == 0 && !job->continues;
             job->last = s == job->sources - 1 && job->chunk_begin + job->chunk == job->source_k[s];
             (void)heti_cpu_run(cpu, threads, heti_ceil_div(job->rows, tile), 1, heti_linear_pack_work, job);
             (void)heti_cpu_run(cpu, threads, heti_ceil_div(job->rows, job->row_step) * job->panels, 1, heti_linear_work,
@@ -3002,6 +3003,7 @@ static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linea
     const int64_t tile = cpu->product->tile_rows;
     job->kernels = cpu->product;
     job->bf16 = a->compute == HET_BF16;
+    job->continues = a->continues;
     job->pairs = job->bf16 && cpu->product->bf16_pairs;
     job->panel = HETI_CAST(float *, a->workspace);
     job->packed = job->panel + cpu->config.threads * HETI_PANEL_FLOATS;

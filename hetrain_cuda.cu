@@ -2906,6 +2906,7 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
     c.key.n = a->rows;
     c.key.k = a->in;
     c.key.transpose_a = CUBLAS_OP_T;
+    c.beta = a->continues ? 1.0f : 0.0f;
     HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &c.b, &c.key.ldb));
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
@@ -2948,7 +2949,7 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
         HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, hetc_part_pitch(part), dy, &c.b,
                               &c.key.ldb));
         c.key.k = part->out;
-        c.beta = p > 0 ? 1.0f : 0.0f;
+        c.beta = p > 0 || a->continues ? 1.0f : 0.0f;
         if (f != nullptr)
             HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
@@ -3150,14 +3151,14 @@ static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
    are whole chunks of 16 bytes. */
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
-    (void)self;
+    const int timed = (hetc_self(self)->options & HET_CUDA_TIMED) != 0; /* algorithms are tried on y itself */
     if (op->kind == HET_OP_NORMAL || op->kind == HET_OP_MUON_MOMENTUM || op->kind == HET_OP_MUON_UPDATE) return 0;
     if (op->bf16 && (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD))
         return op->u.attention.head_size % 8 == 0 && op->u.attention.head_size <= 128;
     if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT)) return 0;
     if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
         return op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 64);
-    if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr;
+    if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr && !(op->u.linear.continues && timed);
     return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
 }
 

@@ -95,7 +95,7 @@ typedef struct het_plan_desc {
                                          others: one stage a rank */
     int64_t chunks;                   /* stages a rank for interleaved: 2 */
     int64_t slices;                   /* equal slices, where the text says nothing: 1 */
-    int64_t heads;                    /* key/value heads of the model, for "hp" */
+    int64_t heads;                    /* key/value heads of the model, for "hp" and "tp" */
     het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
     int64_t store;                    /* het_stage.store, where the text says nothing: 0 */
     het_allocator allocator;
@@ -106,12 +106,14 @@ typedef struct het_plan_desc {
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
    "recompute": false, "store": 2}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
-    "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]}, ...],
+    "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
+              {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
     "shard": "state", "gradients" or "weights", "near": [0, 0, 1, 1], "keepers": [4],
     "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
    "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
    are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
-   members' key/value heads, without it each member is a group. "step" is het_plan_step, four
+   members' key/value heads, without it each member is a group, or, by columns, all are one and have
+   heads by share; "split" is "rows" or "columns". "step" is het_plan_step, four
    numbers from 1 to 2^31; it is written where it is known.
    Or a shorthand, which must use all ranks:
    dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave.
@@ -124,8 +126,9 @@ typedef struct het_plan_desc {
                          mean nothing; m (multi-token prediction) is not supported. dpDx may stand
                          in front
    ...xcp3 | ...xhp2     behind any of them: a team of so many neighbouring ranks in place of each
-                         rank, parallel by context or by heads; alone: one team of all units.
-                         cp:5,3,2 and hp:6,2 give shares of the rows, hp also of the heads
+   | ...xtp2             rank, parallel by context, by heads or by columns; alone: one team of all
+                         units. cp:5,3,2, hp:6,2 and tp:3,1 give shares of the rows, hp and tp also
+                         of the heads, tp of all columns
    Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length,
                                                         het_plan **plan, het_error *error);
@@ -1331,6 +1334,33 @@ static het_result heti_p_plans_step(heti_p_plans *r) {
     return HET_OK;
 }
 
+static het_result heti_p_plans_split(heti_p_plans *r, int *columns) {
+    char name[32];
+    size_t length = 0;
+    het_json_string(&r->json, name, sizeof name, &length);
+    HETI_T_TRY(heti_p_plans_syntax(r));
+    *columns = strcmp(name, "columns") == 0;
+    if (*columns || strcmp(name, "rows") == 0) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: \"split\" is \"%s\", not \"rows\" or \"columns\"",
+                       name);
+}
+
+/* A team's key/value heads by its members' shares, one at least. */
+static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *team, int64_t count) {
+    const int64_t heads = r->desc.heads;
+    double all = 0.0;
+    int64_t m, given = 0;
+    if (count > heads)
+        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d ranks for %d key/value heads", count, heads);
+    for (m = 0; m < count; m++) all += team[m].share;
+    for (m = 0; m < count; m++) {
+        const int64_t wanted = HETI_T_CAST(int64_t, team[m].share / all * HETI_T_CAST(double, heads) + 0.5);
+        team[m].heads = m + 1 == count ? heads - given : heti_p_max(1, heti_p_min(wanted, heads - given - (count - m - 1)));
+        given += team[m].heads;
+    }
+    return HET_OK;
+}
+
 /* Integers of a team: ranks, or the heads of one of its groups. */
 static het_result heti_p_plans_integers(heti_p_plans *r, int64_t *to, int64_t *count) {
     het_json_enter(&r->json, HET_JSON_ARRAY);
@@ -1344,18 +1374,19 @@ static het_result heti_p_plans_integers(heti_p_plans *r, int64_t *to, int64_t *c
 }
 
 static het_result heti_p_plans_team(heti_p_plans *r) {
-    static const char *const heti_p_keys[] = { "ranks", "shares", "heads" };
+    static const char *const heti_p_keys[] = { "ranks", "shares", "heads", "split" };
     int64_t rank[HETRAIN_MAX_TEAM], group[HETRAIN_MAX_TEAM], heads[HETRAIN_MAX_TEAM];
     int64_t ranks = 0, shares = 0, divided = 0, groups = 0, i;
     double share[HETRAIN_MAX_TEAM];
     unsigned seen = 0;
     char key[32];
     size_t length = 0;
-    int found;
+    int found, columns = 0;
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 3, key, length, &seen, &found));
-        if (found == 0) HETI_T_TRY(heti_p_plans_integers(r, rank, &ranks));
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 4, key, length, &seen, &found));
+        if (found == 3) HETI_T_TRY(heti_p_plans_split(r, &columns));
+        else if (found == 0) HETI_T_TRY(heti_p_plans_integers(r, rank, &ranks));
         else if (found == 1)
             HETI_T_TRY(heti_p_plans_reals(r, "the share of member", 0.0, HETRAIN_MAX_TEAM, share, &shares));
         else {
@@ -1377,9 +1408,12 @@ static het_result heti_p_plans_team(heti_p_plans *r) {
         m->leader = rank[0];
         m->rank = rank[i];
         m->share = shares > 0 ? share[i] : 1.0;
-        m->group = divided > 0 ? group[i] : i;
+        m->group = divided > 0 ? group[i] : columns ? 0 : i;
         m->heads = divided > 0 ? heads[i] : 0;
+        m->columns = columns;
     }
+    if (r->plan != NULL && columns && divided == 0)
+        HETI_T_TRY(heti_p_divide_heads(r, &r->plan->member[r->count.members], ranks));
     r->count.members += ranks;
     return HET_OK;
 }
@@ -1425,7 +1459,7 @@ typedef struct heti_p_shorthand {
     heti_p_cuts cut;
     int32_t place;         /* het_placement */
     int64_t team;          /* ranks in place of each */
-    int32_t by_heads;
+    int32_t by_heads, by_columns;
     double share[HETRAIN_MAX_TEAM];
 } heti_p_shorthand;
 
@@ -1597,18 +1631,19 @@ static het_result heti_p_short_shares(heti_p_plans *r, heti_p_shorthand *s) {
     }
 }
 
-/* "cpN", "hpN", "cp:..." and "hp:..." at the end, cut off: they alone have such letters. */
+/* "cpN", "hpN", "tpN" and such with ":..." at the end, cut off. */
 static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
     const size_t begin = r->at;
     int64_t i;
     size_t at = begin;
     s->team = 1;
-    while (at < r->length && r->text[at] != 'c' && r->text[at] != 'h') at++;
-    if (at == r->length) return HET_OK;
+    while (at + 1 < r->length && (r->text[at + 1] != 'p' || strchr("cht", r->text[at]) == NULL)) at++;
+    if (at + 1 >= r->length) return HET_OK;
     if (at > begin && r->text[at - 1] != 'x') return heti_p_short_fail(r, at, "'x' was expected");
     r->at = at;
-    s->by_heads = heti_p_short_word(r, "hp");
-    if (!s->by_heads && !heti_p_short_word(r, "cp")) return heti_p_short_fail(r, at, "not cpN or hpN");
+    s->by_columns = heti_p_short_word(r, "tp");
+    s->by_heads = s->by_columns || heti_p_short_word(r, "hp");
+    if (!s->by_heads) (void)heti_p_short_word(r, "cp");
     if (heti_p_short_word(r, ":")) HETI_T_TRY(heti_p_short_shares(r, s));
     else {
         s->team = heti_p_short_number(r);
@@ -1618,32 +1653,25 @@ static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
         for (i = 0; i < s->team; i++) s->share[i] = 1.0;
     }
     if (r->at < r->length) return heti_p_short_fail(r, r->at, "unexpected text");
-    if (s->by_heads && s->team > r->desc.heads)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d ranks for %d key/value heads", s->team,
-                           r->desc.heads);
     r->at = begin;
     r->length = at > begin ? at - 1 : at;
     return HET_OK;
 }
 
-/* Every rank's place in its team. Heads go by share as rows do, one at least. */
-static void heti_p_short_members(heti_p_plans *r, const heti_p_shorthand *s) {
-    int64_t i, k;
-    double all = 0.0;
-    for (k = 0; k < s->team; k++) all += s->share[k];
+/* Every rank's place in its team. Heads go by share as rows do. */
+static het_result heti_p_short_members(heti_p_plans *r, const heti_p_shorthand *s) {
+    int64_t i;
     for (i = 0; i < r->count.members; i++) {
         het_team_member *m = &r->plan->member[i];
-        const int64_t member = i % s->team, left = r->desc.heads - (s->team - member - 1);
-        if (member == 0) k = 0; /* heads given so far */
+        const int64_t member = i % s->team;
         m->rank = i;
         m->leader = i - member;
         m->share = s->share[member];
         m->group = s->by_heads ? 0 : member;
-        if (!s->by_heads) continue;
-        m->heads = HETI_T_CAST(int64_t, m->share / all * HETI_T_CAST(double, r->desc.heads) + 0.5);
-        m->heads = member + 1 == s->team ? r->desc.heads - k : heti_p_max(1, heti_p_min(m->heads, left - k));
-        k += m->heads;
+        m->columns = s->by_columns;
+        if (s->by_heads && member + 1 == s->team) HETI_T_TRY(heti_p_divide_heads(r, m - member, s->team));
     }
+    return HET_OK;
 }
 
 /* "dp", "dpD", "pp", "ppP", "dpDx" before one of them, ranges or a layout. */
@@ -1755,7 +1783,7 @@ static het_result heti_p_plans_shorthand(heti_p_plans *r) {
     r->count.members = s.team > 1 ? r->desc.ranks : 0;
     HETI_T_TRY(heti_p_plans_room(r));
     r->count.members = r->plan->members;
-    heti_p_short_members(r, &s);
+    HETI_T_TRY(heti_p_short_members(r, &s));
     if (s.cut != HETI_P_CUT_EVEN) HETI_T_TRY(heti_p_short_cut(r, &s)); /* the first pass found no error, this stores */
     heti_p_short_fill(r, &s);
     return HET_OK;
@@ -1866,7 +1894,8 @@ static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
         heti_p_plans_put_members(out, team, count, 1);
         if (heads) heti_t_put(out, "], \"heads\": [[");
         if (heads) heti_p_plans_put_members(out, team, count, 2);
-        heti_t_put(out, heads ? "]]}" : "]}");
+        heti_t_put(out, heads ? "]]" : "]");
+        heti_t_put(out, team->columns != 0 ? ", \"split\": \"columns\"}" : "}");
     }
     if (plan->members > 0) heti_t_put(out, "\n  ]");
 }

@@ -738,7 +738,7 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
 
 /* What the unit keeps where a team divides its heads: described again for a member with one. */
 static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_unit *unit) {
-    const het_team_limits team = { 2, 1, 1, 1, 1, 1 };
+    const het_team_limits team = { 2, 1, 1, 1, 1, 1, 0, NULL };
     het_program program;
     het_unit_info info;
     int64_t i;
