@@ -1491,13 +1491,15 @@ HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const doubl
 /* filled by isend and irecv, kept by the caller until done */
 typedef struct het_request { void *opaque[16]; } het_request;
 
+#define HETRAIN_CALLERS_CHANNEL 8 /* which no message of hetrain.h's own has */
 #define HETRAIN_TRANSPORT_VERSION 1
 typedef struct het_transport_iface {
     uint32_t version;
     const char *name;
     int64_t (*processes)(void *self);
     int64_t (*process)(void *self);   /* this one's number */
-    /* channel < 2^24. A message longer or shorter than the receiver expects is an error. */
+    /* channel < 2^24; HETRAIN_CALLERS_CHANNEL is left to the caller. A message longer or shorter than the
+       receiver expects is an error. */
     het_result (*isend)(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request);
     het_result (*irecv)(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request);
     het_result (*test)(void *self, het_request *request, int32_t *done);
@@ -8558,7 +8560,7 @@ static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
 
 typedef enum heti_channel {
     HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNEL_FLOW = 3,
-        HETI_CHANNEL_SPREAD = 6, HETI_CHANNEL_TEAM = 7, HETI_CHANNELS = 8
+        HETI_CHANNEL_SPREAD = 6, HETI_CHANNEL_TEAM = 7, HETI_CHANNELS = 9 /* one is the caller's */
 } heti_channel;
 /* a transport's channel number holds the channel and both ranks' places in their processes */
 #define HETI_PROCESS_RANKS 1024

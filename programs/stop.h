@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { STOP_CHANNEL = 7 }; /* none of hetrain.h's */
-
 /* Process 0 has a receive of one byte from every other process, each of which sends one byte during a run: 1 when a signal comes, else 0 at the end.
    Nobody waits for them while it runs. */
 typedef struct stopper {
@@ -52,7 +50,7 @@ static inline void catch_signals(void) {
 
 static inline void stop_send(stopper *s, unsigned char byte) {
     s->byte[0] = byte;
-    s->told = s->transport->iface->isend(s->transport->self, 0, STOP_CHANNEL, s->byte, 1, s->request) == HET_OK;
+    s->told = s->transport->iface->isend(s->transport->self, 0, HETRAIN_CALLERS_CHANNEL, s->byte, 1, s->request) == HET_OK;
 }
 
 static inline void *stop_wait(void *user) {
@@ -76,7 +74,7 @@ static inline int stop_start(stopper *s, const het_transport *transport, int64_t
         s->byte = (unsigned char *)calloc(count, 1);
         if (s->request == NULL || s->byte == NULL) return fail(FAILED, "out of memory");
         for (p = 1; process == 0 && p < processes; p++)
-            if (transport->iface->irecv(transport->self, p, STOP_CHANNEL, &s->byte[p], 1, &s->request[p]) != HET_OK)
+            if (transport->iface->irecv(transport->self, p, HETRAIN_CALLERS_CHANNEL, &s->byte[p], 1, &s->request[p]) != HET_OK)
                 return fail(FAILED, "%s: %s", transport->iface->name, transport->iface->last_error(transport->self));
     }
     if (process > 0) {

@@ -542,6 +542,77 @@ static uint64_t linear_check(rig *r, int shape, het_dtype compute)
     return hash;
 }
 
+/* Columns [begin, end) of a matrix [rows][width], by themselves. */
+static float *columns_of(const float *from, int64_t rows, int64_t width, int64_t begin, int64_t end)
+{
+    float *to = unwritten(rows * (end - begin));
+    int64_t r;
+    for (r = 0; r < rows; r++) memcpy(to + r * (end - begin), from + r * width + begin, (size_t)(end - begin) * sizeof *to);
+    return to;
+}
+
+/* Chains that several calls make, each over its part of k, are those of one call: what teams by columns rely on. */
+static uint64_t linear_chain(rig *r, int shape, het_dtype compute)
+{
+    linear_rig whole, pieces;
+    int64_t part, members, m;
+    uint64_t hash = 0;
+    linear_start(&whole, shape, compute);
+    RUN(r, HET_OP_LINEAR_FORWARD, &whole.args);
+    RUN(r, HET_OP_LINEAR_BACKWARD_INPUT, &whole.args);
+    hash = hash_floats(hash, whole.dx, whole.args.rows * whole.args.in);
+    for (members = 2; members <= 4; members++) {
+        linear_start(&pieces, shape, compute);
+        for (part = 0; part < whole.args.parts; part++) {
+            const het_linear_part *p = &whole.args.part[part];
+            for (m = 0; m < members; m++) { /* y, over k = in; dx, over k = out */
+                const int64_t in = whole.args.in, in_begin = in * m * m / members / members / 2 * 2,
+                              in_end = m + 1 < members ? in * (m + 1) * (m + 1) / members / members / 2 * 2 : in,
+                              out_begin = p->out * m / members / 2 * 2, out_end = m + 1 < members ? p->out * (m + 1) / members / 2 * 2 : p->out;
+                het_linear_args args = whole.args;
+                float *x = columns_of(whole.x, args.rows, in, in_begin, in_end), *w = columns_of(p->w, p->out, in, in_begin, in_end),
+                      *dy = columns_of(p->dy, args.rows, p->out, out_begin, out_end);
+                args.parts = 1;
+                args.part[0] = *p;
+                args.part[0].w = w;
+                args.part[0].y = pieces.y[part];
+                args.part[0].bias = m + 1 == members ? p->bias : NULL;
+                args.x = x;
+                args.in = in_end - in_begin;
+                args.continues = m > 0 && in_begin > 0;
+                if (args.in > 0) RUN(r, HET_OP_LINEAR_FORWARD, &args);
+                args.in = in;
+                args.part[0].w = p->w + out_begin * in;
+                args.part[0].dy = dy;
+                args.part[0].out = out_end - out_begin;
+                args.dx = pieces.dx;
+                args.continues = part > 0 || out_begin > 0;
+                if (args.part[0].out > 0) RUN(r, HET_OP_LINEAR_BACKWARD_INPUT, &args);
+                free(x);
+                free(w);
+                free(dy);
+            }
+            if (memcmp(pieces.y[part], whole.y[part], (size_t)(whole.args.rows * p->out) * sizeof(float)) != 0)
+                fail_msg("shape %d, %d members: y of part %d is not one chain", shape, (int)members, (int)part);
+        }
+        if (memcmp(pieces.dx, whole.dx, (size_t)(whole.args.rows * whole.args.in) * sizeof(float)) != 0)
+            fail_msg("shape %d, %d members: dx is not one chain", shape, (int)members);
+        linear_end(&pieces);
+    }
+    linear_end(&whole);
+    return hash;
+}
+
+static uint64_t chain_f32(rig *r, int shape) { return linear_chain(r, shape, HET_F32); }
+static uint64_t chain_bf16(rig *r, int shape) { return linear_chain(r, shape, HET_BF16); }
+
+static void linear_chains_continue(void **state)
+{
+    (void)state;
+    on_every_device(chain_f32, (int)(sizeof linear_shape / sizeof *linear_shape));
+    on_every_device(chain_bf16, (int)(sizeof linear_shape / sizeof *linear_shape));
+}
+
 static uint64_t linear_f32(rig *r, int shape) { return linear_check(r, shape, HET_F32); }
 static uint64_t linear_bf16(rig *r, int shape) { return linear_check(r, shape, HET_BF16); }
 
@@ -1801,6 +1872,7 @@ int main(void)
         cmocka_unit_test(linear_matches_double),
         cmocka_unit_test(linear_rounds_operands_to_bf16),
         cmocka_unit_test(linear_frozen_and_fast),
+        cmocka_unit_test(linear_chains_continue),
         cmocka_unit_test(norm_matches_double),
         cmocka_unit_test(rotary_matches_double),
         cmocka_unit_test(attention_matches_double),
