@@ -666,6 +666,158 @@ static void row_0_3(void **state)
     support_run_end(&run);
 }
 
+/* What all ranks have sent to each other so far: in exchanges of teams, or between stages. */
+static void count_sent(het_ctx *ctx, int64_t ranks, int stages, int64_t count[2])
+{
+    int64_t r, t;
+    count[0] = count[1] = 0;
+    for (r = 0; r < ranks; r++) {
+        het_timeline timeline;
+        het_get_timeline(ctx, r, &timeline);
+        for (t = 0; t < ranks; t++) {
+            count[0] += stages ? timeline.traffic[t].transfers : timeline.traffic[t].exchanges;
+            count[1] += stages ? timeline.traffic[t].transfer_bytes : timeline.traffic[t].exchange_bytes;
+        }
+    }
+}
+
+/* Megatron-LM: 2 and 4 ranks by columns. What they send is two sums forward and two backward a layer, and nothing else: a sum is a gathering before
+   it, a chain of blocks of rows from member to member, and its rows to their members. */
+static void row_3_15(void **state)
+{
+    enum { ROWS = 2400, BLOCKS = 8 };
+    int64_t sums[2] = { 0, 0 }, members, layers, i;
+    support_result base, divided;
+    support_run run;
+    int same = 1;
+    (void)state;
+    for (layers = 1; layers <= 2; layers++) {
+        start(&run, HET_GPT2, 1, "600|600|600|600", 1);
+        run.desc.model.layers = (int32_t)layers, run.desc.model.context = 600;
+        base = support_train(&run, "0123");
+        for (members = 2; members <= 4; members += 2) {
+            const int64_t r1 = members - 1, each = members * r1 + BLOCKS * r1 + r1, /* two of these a layer forward, two backward */
+                          more = 2 * members * BLOCKS; /* q, k and v are three products backward: two more rounds of the chain */
+            int64_t before[2], after[2], forward;
+            support_group group;
+            het_step_info info;
+            char plan[8];
+            het_ctx *ctx;
+            snprintf(plan, sizeof plan, "tp%d", (int)members);
+            support_run_ranks(&run, members);
+            support_run_plan(&run, plan, NULL, 1);
+            support_group_start(&group, &run.data, 0, "0123");
+            ctx = support_create(&run.desc);
+            count_sent(ctx, members, 0, before);
+            EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &info));
+            count_sent(ctx, members, 0, after);
+            forward = after[0] - before[0];
+            memset(&divided, 0, sizeof divided);
+            divided.steps = 1;
+            info = support_step(ctx, &run.data, 0, "0123");
+            count_sent(ctx, members, 0, before);
+            divided.loss[0] = info.loss, divided.norm[0] = info.gradient_norm, divided.weights = support_hash(ctx);
+            same = same && support_same(&base, &divided, plan) && forward == 2 * layers * each;
+            i = (before[0] - after[0]) / (info.repeated ? 2 : 1) - forward;
+            same = same && i == layers * (2 * each + more);
+            sums[members / 4] = forward / layers;
+            het_destroy(ctx);
+            support_group_end(&group);
+        }
+        support_run_end(&run);
+    }
+    met(same, "2 and 4 ranks by columns, %d rows, 1 and 2 layers: %d and %d messages a layer forward, which are two sums, two more backward, and none "
+        "for embedding and head; loss, norm and weights of one rank", ROWS, (int)sums[0], (int)sums[1]);
+}
+
+/* Megatron-LM on clusters: columns x pipeline x data = 2 x 2 x 2, interleaved; and how long two chunks a rank leave a pipeline idle, in a step that
+   ran: two ranks at a quarter of their speed, so that they do not wait for cores. */
+static void row_2_19(void **state)
+{
+    static const char *const layout = "0|1|2|3|4|5|6|7";
+    double bubble = 1, busy, idle;
+    support_result base;
+    support_run run;
+    het_ctx *ctx;
+    int64_t r, i;
+    int step, same;
+    (void)state;
+    start(&run, HET_LLAMA, 2, SUPPORT_SHORT, 1);
+    run.desc.model.layers = 4;
+    base = support_train(&run, "01|2|34|5");
+    support_run_ranks(&run, 8);
+    support_run_plan(&run, "dp2xpp2xtp2", "interleaved", 1);
+    support_train_same(&base, &run, "01|2|34|5", "dp2xpp2xtp2");
+    support_run_end(&run);
+    start(&run, HET_LLAMA, 1, "60|60|60|60|60|60|60|60", 2);
+    run.desc.model.context = 64, run.desc.model.layers = 7, run.desc.model.width = 96, run.desc.model.heads = run.desc.model.kv_heads = 4,
+        run.desc.model.head_size = 24, run.desc.model.mlp_width = 256;
+    for (r = 0; r < 2; r++) run.device[r].speed = 0.25;
+    support_run_plan(&run, "pp", "interleaved", 1);
+    ctx = support_create(&run.desc);
+    for (step = 0; step < 6; step++) {
+        double begin = 1e30, end = 0, sum = 0;
+        (void)support_step(ctx, &run.data, 0, layout);
+        for (r = 0; r < 2; r++) {
+            het_timeline t;
+            het_get_timeline(ctx, r, &t);
+            for (i = 0; i < t.records; i++) {
+                if (t.record[i].action.kind > HET_ACTION_W) continue;
+                begin = fmin(begin, t.record[i].start), end = fmax(end, t.record[i].end);
+                sum += (t.record[i].end - t.record[i].start) / 2;
+            }
+        }
+        busy = sum, idle = (end - begin - busy) / busy;
+        if (step > 0) bubble = fmin(bubble, idle);
+    }
+    same = bubble > 1.0 / 16 - 0.05 && bubble < 1.0 / 16 + 0.05;
+    met(same, "columns x pipeline x data = 2 x 2 x 2, interleaved: loss, norm and weights of one rank; two chunks a rank, 2 ranks, 8 micro-batches: idle "
+        "for %.3f of the time that is computed, (p - 1) / (v m) = %.3f", bubble, 1.0 / 16);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
+/* Communication of generation: messages and bytes a token of 2 ranks by columns, and of a pipeline of 2. */
+static void row_3_20(void **state)
+{
+    static const int32_t token[] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 35 };
+    enum { PROMPT = 6, TOKENS = 4 };
+    int64_t got[2][2], layers = 0, width = 0;
+    int kind, same = 1;
+    (void)state;
+    for (kind = 0; kind < 2; kind++) {
+        int64_t before[2], after[2], want[2], i;
+        float logits[2][61];
+        support_run run;
+        het_ctx *ctx;
+        start(&run, HET_LLAMA, 1, SUPPORT_SHORT, 1);
+        layers = run.desc.model.layers, width = run.desc.model.width;
+        ctx = support_create(&run.desc);
+        EXPECT_OK(het_infer(ctx, token, PROMPT + TOKENS, 0, logits[0]));
+        het_destroy(ctx);
+        support_run_ranks(&run, 2);
+        support_run_plan(&run, kind == 0 ? "tp2" : "pp", NULL, 1);
+        run.desc.inference = HET_YES;
+        ctx = support_create(&run.desc);
+        EXPECT_OK(het_infer(ctx, token, PROMPT, 0, logits[1]));
+        count_sent(ctx, 2, kind, before);
+        for (i = 0; i < TOKENS; i++) EXPECT_OK(het_infer(ctx, token + PROMPT + i, 1, PROMPT + i, logits[1]));
+        count_sent(ctx, 2, kind, after);
+        /* by columns: the token's row is the last member's; it is gathered, and its chain comes back, twice a layer */
+        want[0] = kind == 0 ? 4 * layers : 1;
+        want[1] = 4 * width * want[0];
+        for (i = 0; i < 2; i++) {
+            got[kind][i] = (after[i] - before[i]) / TOKENS;
+            same = same && after[i] - before[i] == TOKENS * want[i];
+        }
+        same = same && memcmp(logits[0], logits[1], sizeof logits[0]) == 0;
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+    met(same, "a token of a model with %d layers of width %d: 2 ranks by columns exchange %d messages, %d bytes (4 a layer of 4 D), a pipeline of 2 "
+        "sends %d of %d bytes; logits of one rank", (int)layers, (int)width, (int)got[0][0], (int)got[0][1], (int)got[1][0], (int)got[1][1]);
+}
+
 /* ---- pipelines ---- */
 
 /* DAPPLE: what 1F1B keeps on each stage as it runs, with the gradients of GPipe. */
@@ -1373,12 +1525,13 @@ static void row_3_6(void **state)
 static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
-    cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11),
+    cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
 };
 static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
     cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21),
-    cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13) };
+    cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13),
+    cmocka_unit_test(row_2_19) };
 
 int main(int argc, char **argv)
 {
