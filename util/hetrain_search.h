@@ -649,6 +649,7 @@ static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
 /* A unit's times, in the order of het_unit_time. The planner also has sums of them. */
 enum {
     HETI_S_FORWARD, HETI_S_BACKWARD, HETI_S_INPUT, HETI_S_WEIGHT, HETI_S_AGAIN, HETI_S_CALLS,
+    HETI_S_STAGE_CALLS = HETI_S_AGAIN,
     HETI_S_LEAST = HETI_S_CALLS,      /* added to a call: what it takes at least, whoever works beside */
     HETI_S_BOTH = 2 * HETI_S_CALLS,   /* F and B; one more: F, I and W */
     HETI_S_SUMS = 2 * HETI_S_CALLS + 2
@@ -664,7 +665,52 @@ static het_cost heti_s_curve(const het_unit_time *t, int what) {
     return *heti_s_curve_of(&copy, what);
 }
 
+/* The four of a stage, in the same order, which is that of F, B, I and W among actions. */
+static het_cost *heti_s_stage_curve_of(het_stage_cost *c, int what) {
+    return what == HETI_S_FORWARD ? &c->forward : what == HETI_S_BACKWARD ? &c->backward :
+           what == HETI_S_INPUT ? &c->input : &c->weight;
+}
+
+static het_cost heti_s_stage_curve(const het_stage_cost *c, int what) {
+    het_stage_cost copy = *c;
+    return *heti_s_stage_curve_of(&copy, what);
+}
+
+static void heti_s_add_curve(het_cost *to, het_cost from, double factor) {
+    to->base += from.base * factor;
+    to->token += from.token * factor;
+    to->pair += from.pair * factor;
+}
+
 #define HETI_S_ROOM(type, count) HETI_T_TAKE(arena, type, count)
+
+/* Takes a struct's arrays from a block. */
+typedef void (*heti_s_cutter)(void *self, heti_t_arena *arena);
+
+/* One block for what `cut` takes, cleared: it is called once to count and once to cut. */
+static het_result heti_s_arrays(heti_t_arena *arena, heti_s_cutter cut, void *self,
+                                const het_allocator *allocator, const char *call, het_error *error) {
+    memset(arena, 0, sizeof *arena);
+    cut(self, arena);
+    HETI_T_TRY(heti_t_arena_start(arena, allocator, call, error));
+    cut(self, arena);
+    return HET_OK;
+}
+
+static void heti_s_arrays_free(heti_t_arena *arena, const het_allocator *allocator) {
+    if (arena->base != NULL) allocator->free(allocator->user, arena->base, arena->size);
+    arena->base = NULL;
+}
+
+/* The same for a struct at the head of its own block: `made`, whose `cut` begins by taking it, is
+   cut and then copied there. *size: its field for the block's size. NULL: no memory. */
+static void *heti_s_make(void *made, size_t bytes, size_t *size, heti_s_cutter cut, const het_allocator *allocator,
+                         const char *call, het_error *error) {
+    heti_t_arena arena;
+    if (heti_s_arrays(&arena, cut, made, allocator, call, error) != HET_OK) return NULL;
+    *size = arena.size;
+    return memcpy(arena.base, made, bytes);
+}
 
 /* Gives back a struct of one block, in which `allocator` lies. */
 static void heti_s_give_back(const het_allocator *allocator, void *block, size_t size) {
@@ -820,37 +866,33 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     profile->sequence_bytes = 16;
 }
 
-static void heti_s_profile_cut(het_profile **at, const het_profile *count, heti_t_arena *arena) {
-    het_profile *profile = HETI_S_ROOM(het_profile, 1), unused;
+static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
+    het_profile *p = HETI_T_CAST(het_profile *, self);
     int64_t i;
-    if (profile == NULL) profile = &unused;
-    *profile = *count;
-    profile->kind = HETI_S_ROOM(het_unit_kind, count->kinds);
-    profile->unit = HETI_S_ROOM(int32_t, count->units);
-    profile->block = HETI_S_ROOM(het_block_profile, count->blocks);
-    profile->use = HETI_S_ROOM(int64_t, count->uses);
-    profile->device = HETI_S_ROOM(het_device_profile, count->devices);
-    profile->link = HETI_S_ROOM(het_link_profile, count->links);
-    for (i = 0; i < count->devices; i++) {
-        het_unit_time *alone = HETI_S_ROOM(het_unit_time, count->kinds);
-        het_unit_time *together = HETI_S_ROOM(het_unit_time, count->kinds);
+    (void)HETI_S_ROOM(het_profile, 1);
+    p->kind = HETI_S_ROOM(het_unit_kind, p->kinds);
+    p->unit = HETI_S_ROOM(int32_t, p->units);
+    p->block = HETI_S_ROOM(het_block_profile, p->blocks);
+    p->use = HETI_S_ROOM(int64_t, p->uses);
+    p->device = HETI_S_ROOM(het_device_profile, p->devices);
+    p->link = HETI_S_ROOM(het_link_profile, p->links);
+    for (i = 0; i < p->devices; i++) {
+        het_unit_time *alone = HETI_S_ROOM(het_unit_time, p->kinds);
+        het_unit_time *together = HETI_S_ROOM(het_unit_time, p->kinds);
         if (arena->base == NULL) continue;
-        profile->device[i].alone = alone;
-        profile->device[i].together = together;
+        p->device[i].alone = alone;
+        p->device[i].together = together;
     }
-    *at = arena->base != NULL ? profile : NULL;
 }
 
 /* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
 static het_result heti_s_profile_new(const het_profile *count, const het_allocator *allocator, const char *call,
                                      het_profile **profile, het_error *error) {
-    heti_t_arena arena = { NULL, 0, 0 };
-    heti_s_profile_cut(profile, count, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, allocator, call, error));
-    heti_s_profile_cut(profile, count, &arena);
-    (*profile)->allocator = *allocator;
-    (*profile)->size = arena.size;
-    return HET_OK;
+    het_profile made = *count;
+    made.allocator = *allocator;
+    *profile = HETI_T_CAST(het_profile *, heti_s_make(&made, sizeof made, &made.size, heti_s_profile_cut, allocator,
+                                                      call, error));
+    return *profile != NULL ? HET_OK : HET_ERR_OOM;
 }
 
 /* Everything but devices and links. */
@@ -1017,6 +1059,7 @@ typedef struct heti_s_holding {
     double largest, owned;            /* elements of the largest block that weights are sent of, of what anybody
                                          owns of a trained block at most */
     int near;                         /* there are several near sets that hold all weights */
+    heti_t_arena arena;               /* of the arrays */
 } heti_s_holding;
 
 static int heti_s_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
@@ -1182,7 +1225,8 @@ static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64
         to->kept = heti_s_share_rows(shape, to->kept, (before + group) / all);
 }
 
-static void heti_s_holding_cut(heti_s_holding *h, heti_t_arena *arena) {
+static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
+    heti_s_holding *h = HETI_T_CAST(heti_s_holding *, self);
     h->held = HETI_S_ROOM(heti_s_held, h->plan->ranks);
     h->rank = HETI_S_ROOM(int64_t, h->plan->ranks);
     h->fetched = HETI_S_ROOM(double, h->plan->units);
@@ -1215,29 +1259,24 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
         }
 }
 
-/* What all ranks hold, [ranks] in a block of *size bytes. needs NULL: nothing is split. */
-static het_result heti_s_hold(heti_s_holding *hold, const het_needs *needs, const het_shape *shape,
-                              const het_allocator *allocator, size_t *size, het_error *error) {
-    const het_profile *profile = hold->profile;
-    const het_plan *plan = hold->plan;
+/* What all ranks hold, as h->held: in h->arena. needs NULL: nothing is split. */
+static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const het_shape *shape,
+                              const het_allocator *allocator, het_error *error) {
+    const het_profile *profile = h->profile;
+    const het_plan *plan = h->plan;
     const double tokens = heti_s_real(shape->tokens);
-    heti_t_arena arena = { NULL, 0, 0 };
-    heti_s_holding h = *hold;
     int64_t g, b, r, count, other;
     for (r = 0; r < plan->ranks; r++) {
-        if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r)) h.words = (plan->ranks + 63) / 64;
-        if (plan->near != NULL && plan->near[r] != plan->near[0]) h.near = 1;
+        if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r)) h->words = (plan->ranks + 63) / 64;
+        if (plan->near != NULL && plan->near[r] != plan->near[0]) h->near = 1;
     }
-    heti_s_holding_cut(&h, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, allocator, "bytes of a plan", error));
-    heti_s_holding_cut(&h, &arena);
-    *size = arena.size;
-    for (r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &h.held[r]);
+    HETI_T_TRY(heti_s_arrays(&h->arena, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
+    for (r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &h->held[r]);
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
         for (r = 0; r < count; r++) {
-            heti_s_held *to = &h.held[team != NULL ? team[r].rank : stage->rank];
+            heti_s_held *to = &h->held[team != NULL ? team[r].rank : stage->rank];
             heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, tokens, to);
             to->stages++;
             for (b = -1; b <= 1; b += 2) {
@@ -1247,9 +1286,8 @@ static het_result heti_s_hold(heti_s_holding *hold, const het_needs *needs, cons
             }
         }
     }
-    for (b = 0; b < profile->blocks; b++) heti_s_hold_block(&h, b);
-    heti_s_hold_pieces(&h);
-    *hold = h;
+    for (b = 0; b < profile->blocks; b++) heti_s_hold_block(h, b);
+    heti_s_hold_pieces(h);
     return HET_OK;
 }
 
@@ -1312,7 +1350,6 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
 HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
                                           const het_shape *shape, het_memory *memory, het_error *error) {
     heti_s_holding h;
-    size_t size;
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
     if (plan->units != profile->units)
@@ -1324,33 +1361,32 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     memset(&h, 0, sizeof h);
     h.profile = profile;
     h.plan = plan;
-    HETI_T_TRY(heti_s_hold(&h, needs, shape, &profile->allocator, &size, error));
+    HETI_T_TRY(heti_s_hold(&h, needs, shape, &profile->allocator, error));
     heti_s_held_memory(profile, plan->ranks, h.held, needs, shape, memory);
-    profile->allocator.free(profile->allocator.user, h.held, size);
+    heti_s_arrays_free(&h.arena, &profile->allocator);
     return HET_OK;
 }
 
 /* ---- costs of a plan ---- */
 
 typedef struct heti_s_costing {
+    het_plan_costs to;
     const het_profile *profile;
     const het_plan *plan;
     const het_cluster *cluster;
-    het_plan_costs *to;
-    het_stage_cost *stage, *alone, *together; /* [curves] */
-    int64_t curves;
     het_rank_cost *rank;              /* [ranks] */
     het_block_cost *block;            /* [blocks] */
     int64_t *rank_group;              /* [ranks] */
-    const heti_s_holding *held;
+    heti_s_holding held;
     int beside;                       /* times measured with all ranks at work are used */
 } heti_s_costing;
 
-static void heti_s_costs_cut(heti_s_costing *c, heti_t_arena *arena) {
-    c->to = HETI_S_ROOM(het_plan_costs, 1);
-    c->stage = HETI_S_ROOM(het_stage_cost, c->curves);
-    c->alone = HETI_S_ROOM(het_stage_cost, c->curves);
-    c->together = HETI_S_ROOM(het_stage_cost, c->curves);
+static void heti_s_costs_cut(void *self, heti_t_arena *arena) {
+    heti_s_costing *c = HETI_T_CAST(heti_s_costing *, self);
+    (void)HETI_S_ROOM(het_plan_costs, 1);
+    c->to.stage = HETI_S_ROOM(het_stage_cost, c->to.curves);
+    c->to.alone = HETI_S_ROOM(het_stage_cost, c->to.curves);
+    c->to.together = HETI_S_ROOM(het_stage_cost, c->to.curves);
     c->rank = HETI_S_ROOM(het_rank_cost, c->plan->ranks);
     c->block = HETI_S_ROOM(het_block_cost, c->profile->blocks);
     c->rank_group = HETI_S_ROOM(int64_t, c->plan->ranks);
@@ -1367,10 +1403,25 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
     return i < c->profile->devices ? i : -1;
 }
 
-static void heti_s_add_curve(het_cost *to, const het_cost *from, double factor) {
-    to->base += from->base * factor;
-    to->token += from->token * factor;
-    to->pair += from->pair * factor;
+/* Adds units [begin, end) to a stage, `slowness` times slower than these times; again: they
+   recompute. */
+static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int again,
+                             const het_unit_time *times, double slowness, het_stage_cost *to) {
+    int64_t u;
+    int what;
+    for (u = begin; u < end; u++) {
+        const het_unit_time *time = &times[profile->unit[u]];
+        const het_unit_kind *kind = &profile->kind[profile->unit[u]];
+        for (what = 0; what < HETI_S_STAGE_CALLS; what++)
+            heti_s_add_curve(heti_s_stage_curve_of(to, what), heti_s_curve(time, what), slowness);
+        to->keep_gradient += kind->keep_gradient;
+        to->attentions += kind->attentions;
+        to->query += kind->query;
+        to->key += kind->key;
+        if (!again || kind->loss) continue;
+        heti_s_add_curve(&to->backward, time->recompute, slowness);
+        heti_s_add_curve(&to->input, time->recompute, slowness);
+    }
 }
 
 /* A stage's units, of these times, on a device that is `slowness` times slower than its profile. */
@@ -1383,24 +1434,9 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
                  copies = (in + last->output) * device->message_byte * slowness;
     const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
                                                     0, 0, 1, 1);
-    int64_t u;
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
-    for (u = stage->unit_begin; u < stage->unit_end; u++) {
-        const het_unit_time *time = &times[profile->unit[u]];
-        const het_unit_kind *kind = &profile->kind[profile->unit[u]];
-        heti_s_add_curve(&to->forward, &time->forward, slowness);
-        heti_s_add_curve(&to->backward, &time->backward, slowness);
-        heti_s_add_curve(&to->input, &time->input, slowness);
-        heti_s_add_curve(&to->weight, &time->weight, slowness);
-        to->keep_gradient += kind->keep_gradient;
-        to->attentions += kind->attentions;
-        to->query += kind->query;
-        to->key += kind->key;
-        if (!stage->recompute || kind->loss) continue;
-        heti_s_add_curve(&to->backward, &time->recompute, slowness);
-        heti_s_add_curve(&to->input, &time->recompute, slowness);
-    }
+    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, times, slowness, to);
     to->bytes = last->output;
     to->keep_weight = kept.slot + kept.carry;
 }
@@ -1423,7 +1459,7 @@ static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_he
 static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, const het_device_profile *device,
                              double slowness, het_stage_cost *to, double first[2]) {
     const het_stage *stage = &c->plan->stage[g];
-    const heti_s_held *held = &c->held->held[rank];
+    const heti_s_held *held = &c->held.held[rank];
     const double part[2] = { held->of > 0 ? held->come / held->of * c->profile->weight_bytes : 0,
                              held->all > 0 ? held->leave / held->all * c->profile->gradient_bytes : 0 },
                  own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
@@ -1431,7 +1467,7 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
     int k;
     for (u = stage->unit_begin; u < stage->unit_end; u++)
         for (k = 0; k < 2; k++) { /* weights, sums */
-            const double bytes = part[k] * (k == 0 ? c->held->fetched : c->held->terms)[u],
+            const double bytes = part[k] * (k == 0 ? c->held.fetched : c->held.terms)[u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || c->profile->kind[c->profile->unit[u]].loss; /* its F is part of B */
             if (u == stage->unit_begin) first[k] += seconds;
@@ -1448,22 +1484,22 @@ static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank,
     double slowness, first[2] = { 0, 0 };
     const het_device_profile *device = &c->profile->device[heti_s_rank_device(c, rank, &slowness)];
     int64_t i, count;
-    heti_s_stage_cost(c, g, device, device->alone, slowness, &c->alone[at]);
-    heti_s_stage_cost(c, g, device, c->beside ? device->together : device->alone, slowness, &c->together[at]);
-    heti_s_flow_cost(c, g, rank, device, slowness, &c->together[at], first);
+    heti_s_stage_cost(c, g, device, device->alone, slowness, &c->to.alone[at]);
+    heti_s_stage_cost(c, g, device, c->beside ? device->together : device->alone, slowness, &c->to.together[at]);
+    heti_s_flow_cost(c, g, rank, device, slowness, &c->to.together[at], first);
     for (i = 0; i < g && c->plan->stage[i].rank != c->plan->stage[g].rank; i++) {}
     if (i == g && (at != g || het_plan_team(c->plan, rank, &count) == NULL)) {
         c->rank[rank].begin += first[0];
         c->rank[rank].verdict += first[1];
     }
-    heti_s_flow_cost(c, g, rank, device, slowness, &c->alone[at], first);
-    c->stage[at] = c->together[at];
+    heti_s_flow_cost(c, g, rank, device, slowness, &c->to.alone[at], first);
+    c->to.stage[at] = c->to.together[at];
 }
 
-static void heti_s_slowest_curve(het_cost *to, const het_cost *from, double rows, double pairs) {
-    heti_s_most(&to->base, from->base);
-    heti_s_most(&to->token, from->token * rows);
-    heti_s_most(&to->pair, from->pair * pairs);
+static void heti_s_slowest_curve(het_cost *to, het_cost from, double rows, double pairs) {
+    heti_s_most(&to->base, from.base);
+    heti_s_most(&to->token, from.token * rows);
+    heti_s_most(&to->pair, from.pair * pairs);
 }
 
 /* A member's part of the rows, and of the pairs where a micro-batch is one sequence. */
@@ -1488,21 +1524,21 @@ static void heti_s_member_part(const het_team_member *team, int64_t count, int64
 static void heti_s_team_cost(const het_team_member *team, int64_t count, const het_stage_cost *member,
                              het_stage_cost *to) {
     double rows, pairs;
-    int64_t m, k;
-    memset(&to->forward, 0, 4 * sizeof to->forward);
+    int64_t m;
+    int k;
+    for (k = 0; k < HETI_S_STAGE_CALLS; k++) memset(heti_s_stage_curve_of(to, k), 0, sizeof(het_cost));
     for (m = 0; m < count; m++) {
         heti_s_member_part(team, count, m, &rows, &pairs);
-        heti_s_slowest_curve(&to->forward, &member[m].forward, rows, pairs);
-        heti_s_slowest_curve(&to->backward, &member[m].backward, rows, pairs);
-        heti_s_slowest_curve(&to->input, &member[m].input, rows, pairs);
-        heti_s_slowest_curve(&to->weight, &member[m].weight, rows, pairs);
-        for (k = 0; k < 4; k++) heti_s_most(&to->beside[k], member[m].beside[k]);
+        for (k = 0; k < HETI_S_STAGE_CALLS; k++) {
+            heti_s_slowest_curve(heti_s_stage_curve_of(to, k), heti_s_stage_curve(&member[m], k), rows, pairs);
+            heti_s_most(&to->beside[k], member[m].beside[k]);
+        }
     }
 }
 
 /* Of all stages, and of the members of teams behind them. */
 static void heti_s_all_stages(const heti_s_costing *c) {
-    het_stage_cost *const curves[3] = { c->stage, c->alone, c->together };
+    het_stage_cost *const curves[3] = { c->to.stage, c->to.alone, c->to.together };
     int64_t g, m, count, at = c->plan->stages;
     int i;
     for (g = 0; g < c->plan->stages; g++) {
@@ -1516,7 +1552,7 @@ static void heti_s_all_stages(const heti_s_costing *c) {
 }
 
 static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
-    het_costs *costs = &c->to->costs;
+    het_costs *costs = &c->to.costs;
     const het_plan *plan = c->plan;
     double slowness;
     int64_t r, b, device;
@@ -1526,7 +1562,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
             return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device "
                                "\"%s\"; there are %d, none is it", r,
                                c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
-        heti_s_rank_cost(c, r, &c->held->held[r], &c->profile->device[device], slowness);
+        heti_s_rank_cost(c, r, &c->held.held[r], &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
     }
     heti_s_all_stages(c);
@@ -1538,11 +1574,8 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         c->block[b].step = elements;
     }
     costs->transfer = HET_TRANSFER_POSTED;
-    costs->stage = c->to->stage = c->stage;
-    costs->member = c->curves > plan->stages ? c->stage + plan->stages : NULL;
-    c->to->curves = c->curves;
-    c->to->alone = c->alone;
-    c->to->together = c->together;
+    costs->stage = c->to.stage;
+    costs->member = c->to.curves > plan->stages ? c->to.stage + plan->stages : NULL;
     costs->rank = c->rank;
     costs->block = c->block;
     costs->blocks = c->profile->blocks;
@@ -1561,13 +1594,10 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
                                          het_choice together, const het_allocator *allocator, het_plan_costs **costs,
                                          het_error *error) {
     heti_s_costing c;
-    heti_s_holding held;
-    heti_t_arena arena = { NULL, 0, 0 };
+    heti_t_arena arena;
     const het_shape one = { 1, 1, 1 };
-    het_allocator own;
     het_result result;
     int64_t g, count;
-    size_t size;
     if (costs == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
     *costs = NULL;
     if (profile == NULL || plan == NULL)
@@ -1579,33 +1609,23 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     if (cluster != NULL && cluster->ranks != plan->ranks)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d",
                            plan->ranks, cluster->ranks);
-    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_costs", error));
     memset(&c, 0, sizeof c);
-    c.profile = profile;
-    c.plan = plan;
-    c.cluster = cluster;
+    HETI_T_TRY(heti_t_need_allocator(allocator, &c.to.allocator, "het_profile_costs", error));
+    c.profile = c.held.profile = profile;
+    c.plan = c.held.plan = plan;
+    c.cluster = c.held.cluster = cluster;
     c.beside = together != HET_NO;
-    for (c.curves = plan->stages, g = 0; g < plan->stages; g++) {
+    for (c.to.curves = plan->stages, g = 0; g < plan->stages; g++) {
         (void)het_plan_team(plan, plan->stage[g].rank, &count);
-        if (count > 1) c.curves += count;
+        if (count > 1) c.to.curves += count;
     }
-    memset(&held, 0, sizeof held);
-    held.profile = profile;
-    held.plan = plan;
-    held.cluster = cluster;
-    HETI_T_TRY(heti_s_hold(&held, NULL, &one, &own, &size, error));
-    c.held = &held;
-    heti_s_costs_cut(&c, &arena);
-    result = heti_t_arena_start(&arena, &own, "het_profile_costs", error);
-    if (result == HET_OK) {
-        heti_s_costs_cut(&c, &arena);
-        c.to->allocator = own;
-        c.to->size = arena.size;
-        result = heti_s_fill_costs(&c, error);
-        if (result == HET_OK) *costs = c.to;
-        else own.free(own.user, arena.base, arena.size);
-    }
-    own.free(own.user, held.held, size);
+    HETI_T_TRY(heti_s_hold(&c.held, NULL, &one, &c.to.allocator, error));
+    result = heti_s_arrays(&arena, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs", error);
+    if (result == HET_OK) result = heti_s_fill_costs(&c, error);
+    c.to.size = arena.size;
+    if (result == HET_OK) *costs = HETI_T_CAST(het_plan_costs *, memcpy(arena.base, &c.to, sizeof c.to));
+    else heti_s_arrays_free(&arena, &c.to.allocator);
+    heti_s_arrays_free(&c.held.arena, &c.to.allocator);
     return result;
 }
 
@@ -1613,9 +1633,8 @@ HETRAIN_API void het_plan_costs_free(het_plan_costs *costs) {
     if (costs != NULL) heti_s_give_back(&costs->allocator, costs, costs->size);
 }
 
-static het_cost heti_s_between(const het_cost *from, const het_cost *to, double part) {
-    het_cost curve;
-    memset(&curve, 0, sizeof curve);
+static het_cost heti_s_between(het_cost from, het_cost to, double part) {
+    het_cost curve = { 0, 0, 0 };
     heti_s_add_curve(&curve, from, 1 - part);
     heti_s_add_curve(&curve, to, part);
     return curve;
@@ -1625,14 +1644,13 @@ static het_cost heti_s_between(const het_cost *from, const het_cost *to, double 
    whether that differs from all of the time. */
 static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
     int64_t g;
-    int differs = 0;
+    int differs = 0, k;
     for (g = 0; g < costs->curves; g++) {
         const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
         if (memcmp(alone, together, sizeof *alone) == 0) continue;
-        costs->stage[g].forward = heti_s_between(&alone->forward, &together->forward, beside);
-        costs->stage[g].backward = heti_s_between(&alone->backward, &together->backward, beside);
-        costs->stage[g].input = heti_s_between(&alone->input, &together->input, beside);
-        costs->stage[g].weight = heti_s_between(&alone->weight, &together->weight, beside);
+        for (k = 0; k < HETI_S_STAGE_CALLS; k++)
+            *heti_s_stage_curve_of(&costs->stage[g], k) =
+                heti_s_between(heti_s_stage_curve(alone, k), heti_s_stage_curve(together, k), beside);
         differs = 1;
     }
     return differs && beside < 1;
@@ -2499,9 +2517,7 @@ typedef struct heti_s_measure {
     int32_t *token;                   /* [tokens + 1] */
     int64_t *bounds;                  /* [shapes][2 (tokens + 1)] */
     het_device_desc *device;          /* [devices] */
-    double until;                     /* of the clock */
-    void *block;
-    size_t size;
+    heti_t_arena arena;               /* of the arrays */
 } heti_s_measure;
 
 typedef struct heti_s_probe { het_unit unit; heti_s_measure *measure; int64_t kind; } heti_s_probe;
@@ -3243,7 +3259,8 @@ static het_result heti_s_measure_links(heti_s_measure *m) {
 
 /* ---- the call ---- */
 
-static void heti_s_measure_cut(heti_s_measure *m, heti_t_arena *arena) {
+static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
+    heti_s_measure *m = HETI_T_CAST(heti_s_measure *, self);
     const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
                   room = m->context.limits.max_tokens + 1;
     int64_t r;
@@ -3357,17 +3374,12 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 
 static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
     het_profile count = *described;
-    heti_t_arena arena = { NULL, 0, 0 };
     int64_t i, n, s;
     count.devices = heti_s_device_kinds(&m->context, NULL, NULL);
     count.links = m->context.layout.device_count > 1 ? 1 : 0;
     HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
     heti_s_profile_same(m->profile, described);
-    heti_s_measure_cut(m, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &m->allocator, "het_profile_measure", m->error));
-    heti_s_measure_cut(m, &arena);
-    m->size = arena.size;
-    m->block = arena.base;
+    HETI_T_TRY(heti_s_arrays(&m->arena, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
     (void)heti_s_device_kinds(&m->context, m->group, NULL);
     for (i = m->context.layout.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
@@ -3411,7 +3423,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     het_desc_defaults(&m.context);
     if (result == HET_OK) result = heti_s_measure_all(&m, described);
     het_profile_free(described);
-    if (m.block != NULL) m.allocator.free(m.allocator.user, m.block, m.size);
+    heti_s_arrays_free(&m.arena, &m.allocator);
     if (result != HET_OK) het_profile_free(m.profile);
     else *profile = m.profile;
     return result;
@@ -3699,27 +3711,23 @@ static het_result heti_s_cluster_read(heti_s_cluster_reader *r, int64_t parent, 
     return HET_OK;
 }
 
-static void heti_s_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t groups, heti_t_arena *arena) {
-    het_cluster *c = HETI_S_ROOM(het_cluster, 1);
-    het_cluster_device *device = HETI_S_ROOM(het_cluster_device, ranks);
-    het_group *group = HETI_S_ROOM(het_group, groups);
-    *cluster = c;
-    if (c == NULL) return;
-    c->ranks = ranks;
-    c->groups = groups;
-    c->device = device;
-    c->group = group;
+static void heti_s_cluster_cut(void *self, heti_t_arena *arena) {
+    het_cluster *c = HETI_T_CAST(het_cluster *, self);
+    (void)HETI_S_ROOM(het_cluster, 1);
+    c->device = HETI_S_ROOM(het_cluster_device, c->ranks);
+    c->group = HETI_S_ROOM(het_group, c->groups);
 }
 
 static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, const het_allocator *allocator, const char *call,
                                      het_cluster **cluster, het_error *error) {
-    heti_t_arena arena = { NULL, 0, 0 };
-    heti_s_cluster_cut(cluster, ranks, groups, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, allocator, call, error));
-    heti_s_cluster_cut(cluster, ranks, groups, &arena);
-    (*cluster)->allocator = *allocator;
-    (*cluster)->size = arena.size;
-    return HET_OK;
+    het_cluster made;
+    memset(&made, 0, sizeof made);
+    made.ranks = ranks;
+    made.groups = groups;
+    made.allocator = *allocator;
+    *cluster = HETI_T_CAST(het_cluster *, heti_s_make(&made, sizeof made, &made.size, heti_s_cluster_cut, allocator,
+                                                      call, error));
+    return *cluster != NULL ? HET_OK : HET_ERR_OOM;
 }
 
 static het_result heti_s_cluster_pass(heti_s_cluster_reader *r, const char *text, size_t length) {
@@ -4271,6 +4279,8 @@ typedef struct heti_s_seek {
     het_result result;                /* what ends the search other than HET_OK: no memory */
     uint64_t random;
     double started;
+    /* the curves' room depends on the number of kinds, which are found in the first block */
+    heti_t_arena arena, curves;
 } heti_s_seek;
 
 /* ---- small tools ---- */
@@ -5007,10 +5017,10 @@ static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p
                       end = stage->unit_end, g = c->granules;
         const double again = stage->recompute ? heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, g) : 0;
         het_stage_cost *cost = &s->alone_stage[i];
-        cost->forward.token = heti_s_stage_seconds(s, kind, HETI_S_FORWARD, begin, end, g);
-        cost->backward.token = heti_s_stage_seconds(s, kind, HETI_S_BACKWARD, begin, end, g) + again;
-        cost->input.token = heti_s_stage_seconds(s, kind, HETI_S_INPUT, begin, end, g) + again;
-        cost->weight.token = heti_s_stage_seconds(s, kind, HETI_S_WEIGHT, begin, end, g);
+        int what;
+        for (what = 0; what < HETI_S_STAGE_CALLS; what++)
+            heti_s_stage_curve_of(cost, what)->token = heti_s_stage_seconds(s, kind, what, begin, end, g) +
+                (what == HETI_S_BACKWARD || what == HETI_S_INPUT ? again : 0);
         cost->bytes = s->d.profile->kind[s->d.profile->unit[end - 1]].output * heti_s_real(g * s->d.granule_tokens);
     }
 }
@@ -6243,9 +6253,9 @@ static void heti_s_seek_sums(heti_s_seek *s) {
             const het_cost *all = &s->sum[k * HETI_S_SUMS * (s->units + 1)];
             het_cost *sum = &s->sum[(k * HETI_S_SUMS + HETI_S_BOTH + what) * (s->units + 1)];
             for (u = 0; u <= s->units; u++) {
-                heti_s_add_curve(&sum[u], &all[HETI_S_FORWARD * (s->units + 1) + u], 1);
-                heti_s_add_curve(&sum[u], &all[(what == 0 ? HETI_S_BACKWARD : HETI_S_INPUT) * (s->units + 1) + u], 1);
-                if (what == 1) heti_s_add_curve(&sum[u], &all[HETI_S_WEIGHT * (s->units + 1) + u], 1);
+                heti_s_add_curve(&sum[u], all[HETI_S_FORWARD * (s->units + 1) + u], 1);
+                heti_s_add_curve(&sum[u], all[(what == 0 ? HETI_S_BACKWARD : HETI_S_INPUT) * (s->units + 1) + u], 1);
+                if (what == 1) heti_s_add_curve(&sum[u], all[HETI_S_WEIGHT * (s->units + 1) + u], 1);
             }
         }
         s->rate[k] = 1 / (heti_s_both(s, k, 0, 0, 0, s->units, s->d.most_granules) / heti_s_real(s->d.most_granules) +
@@ -6298,6 +6308,11 @@ static int heti_s_before(const heti_s_seek *s, int64_t a, int64_t b) {
     return from_i != from_j ? from_i < from_j : a < b;
 }
 
+static void heti_s_seek_curves_cut(void *self, heti_t_arena *arena) {
+    heti_s_seek *s = HETI_T_CAST(heti_s_seek *, self);
+    s->sum = HETI_S_ROOM(het_cost, s->kinds * HETI_S_SUMS * (s->units + 1));
+}
+
 static void heti_s_seek_sort(heti_s_seek *s) {
     int64_t r, i;
     for (r = 0; r < s->ranks; r++) {
@@ -6320,7 +6335,8 @@ static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *arena, heti_s_choice
     c->recompute = HETI_S_ROOM(int32_t, s->ranks + 1);
 }
 
-static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *arena) {
+static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
+    heti_s_seek *s = HETI_T_CAST(heti_s_seek *, self);
     const int64_t n = s->ranks, m = s->units + 1;
     int64_t i;
     s->kind_of = HETI_S_ROOM(int64_t, n);
@@ -6382,14 +6398,8 @@ static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *arena) {
     }
 }
 
-/* The curves need the number of kinds, which the first block has to hold. */
-static het_result heti_s_seek_start(heti_s_seek *s, void **block, size_t *size) {
-    heti_t_arena arena = { NULL, 0, 0 };
-    heti_s_seek_cut(s, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_plan_search", s->error));
-    heti_s_seek_cut(s, &arena);
-    *size = arena.size;
-    *block = arena.base;
+static het_result heti_s_seek_start(heti_s_seek *s) {
+    HETI_T_TRY(heti_s_arrays(&s->arena, heti_s_seek_cut, s, &s->allocator, "het_plan_search", s->error));
     s->plan.make = s->alone.make = het_schedule_make;
     s->plan.units = s->units;
     s->plan.ranks = s->ranks;
@@ -6514,34 +6524,34 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
     return result;
 }
 
-static void heti_s_search_cut(const heti_s_seek *s, het_search **search, heti_t_arena *arena) {
-    het_search *to = HETI_S_ROOM(het_search, 1);
-    het_found *found = HETI_S_ROOM(het_found, s->found_count);
+/* A result, and how many ranks it is for. */
+typedef struct heti_s_searched { het_search search; int64_t ranks; } heti_s_searched;
+
+static void heti_s_search_cut(void *self, heti_t_arena *arena) {
+    const int64_t ranks = HETI_T_CAST(heti_s_searched *, self)->ranks;
+    het_search *to = &HETI_T_CAST(heti_s_searched *, self)->search;
     int64_t i;
-    if (arena->base != NULL) {
-        memset(to, 0, sizeof *to);
-        to->found = found;
-        HETI_T_CLEAR(found, s->found_count);
+    (void)HETI_S_ROOM(het_search, 1);
+    to->found = HETI_S_ROOM(het_found, to->found_count);
+    for (i = 0; i < to->found_count; i++) {
+        double *memory = HETI_S_ROOM(double, ranks);
+        if (arena->base != NULL) to->found[i].memory = memory;
     }
-    for (i = 0; i < s->found_count; i++) {
-        double *memory = HETI_S_ROOM(double, s->ranks);
-        if (arena->base != NULL) found[i].memory = memory;
-    }
-    *search = to;
 }
 
 static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
-    heti_t_arena arena = { NULL, 0, 0 };
+    heti_s_searched made;
     het_search *to;
     int64_t i;
     double work, chain;
     het_result result = HET_OK;
-    heti_s_search_cut(s, &to, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_plan_search", s->error));
-    heti_s_search_cut(s, &to, &arena);
-    to->allocator = s->allocator;
-    to->size = arena.size;
-    to->found_count = s->found_count;
+    memset(&made, 0, sizeof made);
+    made.ranks = s->ranks;
+    made.search.found_count = s->found_count;
+    made.search.allocator = s->allocator;
+    to = HETI_T_CAST(het_search *, heti_s_make(&made, sizeof made.search, &made.search.size, heti_s_search_cut,
+                                               &s->allocator, "het_plan_search", s->error));
+    if (to == NULL) return HET_ERR_OOM;
     for (i = 0; i < s->found_count && result == HET_OK; i++) {
         result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
         if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
@@ -6691,16 +6701,17 @@ typedef struct heti_s_fusion {
     int64_t until;                    /* the search ends at so many evaluations */
 } heti_s_fusion;
 
-static void heti_s_fusion_cut(const heti_s_seek *s, heti_s_fusion *f, heti_t_arena *arena) {
-    const int64_t n = s->ranks;
+static void heti_s_fusion_cut(void *self, heti_t_arena *arena) {
+    heti_s_fusion *f = HETI_T_CAST(heti_s_fusion *, self);
+    const int64_t n = f->cluster.ranks; /* of the devices themselves, as yet */
     f->first = HETI_S_ROOM(int64_t, n + 1);
     f->device = HETI_S_ROOM(int64_t, n);
     f->member = HETI_S_ROOM(het_team_member, n);
     f->profile.device = HETI_S_ROOM(het_device_profile, n);
     f->cluster.device = HETI_S_ROOM(het_cluster_device, n);
     f->cost = HETI_S_ROOM(het_stage_cost, n);
-    f->time = HETI_S_ROOM(het_unit_time, n * s->d.profile->kinds);
-    f->group = HETI_S_ROOM(het_group, s->d.cluster->groups);
+    f->time = HETI_S_ROOM(het_unit_time, n * f->profile.kinds);
+    f->group = HETI_S_ROOM(het_group, f->cluster.groups);
     f->member_group = HETI_S_ROOM(int64_t, n);
 }
 
@@ -6723,22 +6734,10 @@ static int heti_s_by_heads(const heti_s_fusion *f, int64_t team) {
 /* Units of a device by themselves, without an action's own time; again: and recomputed. */
 static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
                              int again, het_stage_cost *to) {
-    const het_unit_time *times = heti_s_unit_times(s, s->times[s->kind_of[device]]);
-    const double part = 1 / s->d.cluster->device[device].speed;
-    int64_t u;
     memset(to, 0, sizeof *to);
-    for (u = begin; u < end; u++) {
-        const het_unit_kind *kind = &s->d.profile->kind[s->d.profile->unit[u]];
-        const het_unit_time *time = &times[s->d.profile->unit[u]];
-        heti_s_add_curve(&to->forward, &time->forward, part);
-        heti_s_add_curve(&to->backward, &time->backward, part);
-        heti_s_add_curve(&to->input, &time->input, part);
-        heti_s_add_curve(&to->weight, &time->weight, part);
-        if (again) heti_s_add_curve(&to->backward, &time->recompute, part);
-        to->attentions += kind->attentions * f->attentions;
-        to->query += kind->query;
-        to->key += kind->key;
-    }
+    heti_s_add_units(s->d.profile, begin, end, again, heti_s_unit_times(s, s->times[s->kind_of[device]]),
+                     1 / s->d.cluster->device[device].speed, to);
+    to->attentions *= f->attentions;
 }
 
 /* Of one unit in the team with these lists: way 0: F and B, 1: F, I and W, 2: B recomputed. */
@@ -7102,16 +7101,14 @@ static het_result heti_s_fuse_all(heti_s_seek *s, heti_s_fusion *f) {
 }
 
 static het_result heti_s_fuse(heti_s_seek *s) {
-    heti_t_arena arena = { NULL, 0, 0 };
+    heti_t_arena arena;
     heti_s_fusion f;
     het_result result;
     int64_t u, g;
     memset(&f, 0, sizeof f);
     f.profile = *s->d.profile;
     f.cluster = *s->d.cluster;
-    heti_s_fusion_cut(s, &f, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_plan_search", s->error));
-    heti_s_fusion_cut(s, &f, &arena);
+    HETI_T_TRY(heti_s_arrays(&arena, heti_s_fusion_cut, &f, &s->allocator, "het_plan_search", s->error));
     for (u = 0; u < s->units; u++) {
         const het_unit_kind *k = &s->d.profile->kind[s->d.profile->unit[u]];
         f.attentions += k->attentions;
@@ -7124,15 +7121,13 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     s->until = 2 * s->d.evaluations;
     s->until_seconds = s->started + s->d.seconds;
     result = heti_s_fuse_all(s, &f);
-    s->allocator.free(s->allocator.user, arena.base, arena.size);
+    heti_s_arrays_free(&arena, &s->allocator);
     (void)heti_s_give(s, 1);
     return result;
 }
 
 HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
     heti_s_seek s;
-    void *block = NULL, *curves = NULL;
-    size_t size = 0, curves_size = 0;
     het_result result;
     if (search == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: search is NULL");
     *search = NULL;
@@ -7142,15 +7137,12 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_plan_search", error));
     HETI_T_TRY(heti_s_seek_desc(&s, desc));
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
-    result = heti_s_seek_start(&s, &block, &size);
+    result = heti_s_seek_start(&s);
     if (result == HET_OK) result = heti_s_seek_kinds(&s);
     if (result == HET_OK) result = heti_s_seek_known(&s);
+    if (result == HET_OK)
+        result = heti_s_arrays(&s.curves, heti_s_seek_curves_cut, &s, &s.allocator, "het_plan_search", error);
     if (result == HET_OK) {
-        curves_size = HETI_T_CAST(size_t, s.kinds * HETI_S_SUMS * (s.units + 1)) * sizeof *s.sum;
-        result = heti_t_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
-    }
-    if (result == HET_OK) {
-        s.sum = HETI_T_CAST(het_cost *, curves);
         heti_s_seek_sums(&s);
         heti_s_seek_bytes(&s);
         heti_s_seek_sort(&s);
@@ -7164,8 +7156,8 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
             search);
     }
     while (s.fused_count > 0) het_plan_free(s.fused[--s.fused_count]);
-    if (curves != NULL) s.allocator.free(s.allocator.user, curves, curves_size);
-    if (block != NULL) s.allocator.free(s.allocator.user, block, size);
+    heti_s_arrays_free(&s.curves, &s.allocator);
+    heti_s_arrays_free(&s.arena, &s.allocator);
     return result;
 }
 
@@ -7180,31 +7172,31 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
 
 typedef struct heti_s_predict {
     const het_search_desc *desc;
+    const het_plan *plan;
     het_allocator allocator;
     het_error *error;
     int64_t micro_batches, granules;
     het_schedule *schedule;           /* complete */
     het_plan_costs *costs;
-    int64_t *count;                   /* [pipelines] of one block of `size` bytes: micro-batches */
+    int64_t *count;                   /* [pipelines] micro-batches */
     int64_t *first;                   /* [pipelines + 1] the first of each */
     int64_t *block_start;             /* [blocks + 1] */
     double *tokens, *pairs, *sequences; /* [micro_batches] */
-    void *block;
-    size_t size;
+    heti_t_arena arena;
 } heti_s_predict;
 
 static void heti_s_predict_end(heti_s_predict *p) {
     het_schedule_free(p->schedule);
     het_plan_costs_free(p->costs);
-    if (p->block != NULL) p->allocator.free(p->allocator.user, p->block, p->size);
+    heti_s_arrays_free(&p->arena, &p->allocator);
     p->schedule = NULL;
     p->costs = NULL;
-    p->block = NULL;
 }
 
-static void heti_s_predict_cut(heti_s_predict *p, const het_plan *plan, heti_t_arena *arena) {
-    p->count = HETI_S_ROOM(int64_t, plan->pipelines);
-    p->first = HETI_S_ROOM(int64_t, plan->pipelines + 1);
+static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
+    heti_s_predict *p = HETI_T_CAST(heti_s_predict *, self);
+    p->count = HETI_S_ROOM(int64_t, p->plan->pipelines);
+    p->first = HETI_S_ROOM(int64_t, p->plan->pipelines + 1);
     p->block_start = HETI_S_ROOM(int64_t, p->desc->profile->blocks + 1);
     p->tokens = HETI_S_ROOM(double, p->micro_batches);
     p->pairs = HETI_S_ROOM(double, p->micro_batches);
@@ -7220,8 +7212,9 @@ static double heti_s_granule_pairs(const het_search_desc *d) {
 }
 
 /* Micro-batches of a step, their sizes, and which pipeline has which. */
-static void heti_s_predict_sizes(heti_s_predict *p, const het_plan *plan) {
+static void heti_s_predict_sizes(heti_s_predict *p) {
     const het_search_desc *d = p->desc;
+    const het_plan *plan = p->plan;
     const double pairs = heti_s_granule_pairs(d),
                  sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
     int64_t i, left = d->granules;
@@ -7238,8 +7231,9 @@ static void heti_s_predict_sizes(heti_s_predict *p, const het_plan *plan) {
         p->block_start[i + 1] = d->profile->block[i].first_use + d->profile->block[i].uses;
 }
 
-static het_result heti_s_predict_check(const heti_s_predict *p, const het_plan *plan, const char *call) {
+static het_result heti_s_predict_check(const heti_s_predict *p, const char *call) {
     const het_search_desc *d = p->desc;
+    const het_plan *plan = p->plan;
     if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
         return heti_t_fail(p->error, HET_ERR_INVALID, "%s: description, profile, cluster or plan is NULL", call);
     if (d->start_canary != 0 || d->end_canary != 0)
@@ -7259,20 +7253,16 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const het_plan *
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                        het_error *error) {
-    heti_t_arena arena = { NULL, 0, 0 };
     memset(p, 0, sizeof *p);
     p->desc = desc;
+    p->plan = plan;
     p->error = error;
     p->granules = granules;
-    HETI_T_TRY(heti_s_predict_check(p, plan, call));
+    HETI_T_TRY(heti_s_predict_check(p, call));
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &p->allocator, call, error));
     p->micro_batches = (desc->granules + granules - 1) / granules;
-    heti_s_predict_cut(p, plan, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &p->allocator, call, error));
-    heti_s_predict_cut(p, plan, &arena);
-    p->size = arena.size;
-    p->block = arena.base;
-    heti_s_predict_sizes(p, plan);
+    HETI_T_TRY(heti_s_arrays(&p->arena, heti_s_predict_cut, p, &p->allocator, call, error));
+    heti_s_predict_sizes(p);
     HETI_T_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
     p->costs->costs.tokens = p->tokens;
     p->costs->costs.pairs = p->pairs;
@@ -7280,8 +7270,8 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     return HET_OK;
 }
 
-static het_result heti_s_predict_lists(heti_s_predict *p, const het_plan *plan) {
-    return heti_s_lists(plan, p->count, p->desc->profile, p->block_start, &p->allocator, &p->schedule, p->error);
+static het_result heti_s_predict_lists(heti_s_predict *p) {
+    return heti_s_lists(p->plan, p->count, p->desc->profile, p->block_start, &p->allocator, &p->schedule, p->error);
 }
 
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
@@ -7292,7 +7282,7 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
     *simulation = NULL;
     result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict",
                                   error);
-    if (result == HET_OK) result = heti_s_predict_lists(&p, plan);
+    if (result == HET_OK) result = heti_s_predict_lists(&p);
     if (result == HET_OK)
         result = het_simulate_costs(plan, p.schedule, p.costs, timeline, &p.allocator, simulation, error);
     heti_s_predict_end(&p);
@@ -7332,23 +7322,20 @@ struct het_adapt {
     heti_s_watched *rank, *link;      /* [ranks], [groups] */
     het_plan *plan;                   /* in use */
     heti_s_predict predict;           /* its costs at nominal speeds */
-    heti_s_way *way;                  /* [2 stages] of a block of `way_size` bytes: forward, then
-                                         backward, of the boundary behind a stage */
+    heti_s_way *way;                  /* [2 stages] forward, then backward, of the boundary behind a stage */
     double *arrival;                  /* [2 stages most slices] when a message came that was waited
                                          for; -1: it was not */
     int64_t most;                     /* micro-batches of a pipeline */
     heti_s_ring *ring;                /* [blocks] */
     int32_t only_shares;
-    void *way_block;
-    size_t way_size;
+    heti_t_arena ways;                /* of the three arrays above */
 };
 
 static void heti_s_adapt_stop(het_adapt *a) {
     heti_s_predict_end(&a->predict);
     het_plan_free(a->plan);
-    if (a->way_block != NULL) a->allocator.free(a->allocator.user, a->way_block, a->way_size);
+    heti_s_arrays_free(&a->ways, &a->allocator);
     a->plan = NULL;
-    a->way_block = NULL;
 }
 
 HETRAIN_API void het_adapt_destroy(het_adapt *adapt) {
@@ -7357,16 +7344,16 @@ HETRAIN_API void het_adapt_destroy(het_adapt *adapt) {
     heti_s_give_back(&adapt->allocator, adapt, adapt->size);
 }
 
-static void heti_s_adapt_cut(het_adapt **to, const het_cluster *cluster, heti_t_arena *arena) {
-    het_adapt *a = HETI_T_CAST(het_adapt *, heti_t_take(arena, 1, sizeof **to)), unused;
-    if (arena->base == NULL) a = &unused;
+static void heti_s_adapt_cut(void *self, heti_t_arena *arena) {
+    het_adapt *a = HETI_T_CAST(het_adapt *, self);
+    const het_cluster *cluster = a->search.cluster;
+    (void)HETI_S_ROOM(het_adapt, 1);
     a->believed.device = HETI_S_ROOM(het_cluster_device, cluster->ranks);
     a->nominal.device = HETI_S_ROOM(het_cluster_device, cluster->ranks);
     a->believed.group = HETI_S_ROOM(het_group, cluster->groups);
     a->nominal.group = HETI_S_ROOM(het_group, cluster->groups);
     a->rank = HETI_S_ROOM(heti_s_watched, cluster->ranks);
     a->link = HETI_S_ROOM(heti_s_watched, cluster->groups);
-    if (arena->base != NULL) *to = a;
 }
 
 static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from) {
@@ -7397,23 +7384,20 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
 }
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
-    het_allocator allocator;
-    heti_t_arena arena = { NULL, 0, 0 };
+    het_adapt made, *a;
     const het_cluster *cluster;
-    het_adapt *a = NULL;
     int64_t r;
     if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
     *adapt = NULL;
     HETI_T_TRY(heti_s_adapt_check(desc, error));
-    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &allocator, "het_adapt_create", error));
+    memset(&made, 0, sizeof made);
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &made.allocator, "het_adapt_create", error));
     cluster = desc->search->cluster;
-    heti_s_adapt_cut(&a, cluster, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &allocator, "het_adapt_create", error));
-    heti_s_adapt_cut(&a, cluster, &arena);
-    a->allocator = allocator;
-    a->size = arena.size;
-    a->search = *desc->search;
-    a->search.allocator = allocator;
+    made.search = *desc->search;
+    made.search.allocator = made.allocator;
+    a = HETI_T_CAST(het_adapt *, heti_s_make(&made, sizeof made, &made.size, heti_s_adapt_cut, &made.allocator,
+                                             "het_adapt_create", error));
+    if (a == NULL) return HET_ERR_OOM;
     heti_s_adapt_cluster(&a->believed, cluster);
     heti_s_adapt_cluster(&a->nominal, cluster);
     a->search.cluster = &a->believed;
@@ -7431,9 +7415,10 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) {
     return adapt != NULL ? &adapt->believed : NULL;
 }
 
-static void heti_s_way_cut(het_adapt *a, const het_plan *plan, heti_t_arena *arena) {
-    a->way = HETI_S_ROOM(heti_s_way, 2 * plan->stages);
-    a->arrival = HETI_S_ROOM(double, 2 * plan->stages * a->most * plan->slices);
+static void heti_s_way_cut(void *self, heti_t_arena *arena) {
+    het_adapt *a = HETI_T_CAST(het_adapt *, self);
+    a->way = HETI_S_ROOM(heti_s_way, 2 * a->plan->stages);
+    a->arrival = HETI_S_ROOM(double, 2 * a->plan->stages * a->most * a->plan->slices);
     a->ring = HETI_S_ROOM(heti_s_ring, a->search.profile->blocks);
 }
 
@@ -7472,14 +7457,13 @@ static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
     heti_s_predict predict;
-    heti_t_arena arena = { NULL, 0, 0 };
     het_plan *copy = NULL;
     het_simulation *simulation = NULL;
     het_result result;
     int64_t p;
     if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
     result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
-    if (result == HET_OK) result = heti_s_predict_lists(&predict, plan);
+    if (result == HET_OK) result = heti_s_predict_lists(&predict);
     if (result == HET_OK)
         result = het_simulate_costs(plan, predict.schedule, predict.costs, HET_YES, &predict.allocator, &simulation,
                                     error); /* it also says how busy the ranks are: predict.costs */
@@ -7491,24 +7475,19 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     }
     heti_s_adapt_stop(adapt);
     adapt->predict = predict;
-    adapt->plan = copy;
+    adapt->predict.plan = adapt->plan = copy;
     adapt->most = 0;
     for (p = 0; p < plan->pipelines; p++) adapt->most = predict.count[p] > adapt->most ? predict.count[p] : adapt->most;
-    heti_s_way_cut(adapt, plan, &arena);
-    result = heti_t_arena_start(&arena, &adapt->allocator, "het_adapt_start", error);
-    adapt->way_block = arena.base;
-    adapt->way_size = arena.size;
-    if (result == HET_OK) {
-        heti_s_way_cut(adapt, plan, &arena);
-        heti_s_expect_reductions(adapt, &simulation->timeline);
-    } else heti_s_adapt_stop(adapt);
+    result = heti_s_arrays(&adapt->ways, heti_s_way_cut, adapt, &adapt->allocator, "het_adapt_start", error);
+    if (result == HET_OK) heti_s_expect_reductions(adapt, &simulation->timeline);
+    else heti_s_adapt_stop(adapt);
     het_simulation_free(simulation);
     return result;
 }
 
 /* ---- observing ---- */
 
-static double heti_s_expected_of(const het_adapt *a, const het_action *action, const het_cost *curve, double rows,
+static double heti_s_expected_of(const het_adapt *a, const het_action *action, het_cost curve, double rows,
                                  double pairs) {
     const het_plan *plan = a->plan;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
@@ -7519,7 +7498,7 @@ static double heti_s_expected_of(const het_adapt *a, const het_action *action, c
         for (k = 0; k < action->slice; k++) from += plan->slice_share[k] / total;
         to = from + plan->slice_share[action->slice] / total;
     }
-    return curve->base + curve->token * a->predict.tokens[m] * (to - from) * rows + curve->pair *
+    return curve.base + curve.token * a->predict.tokens[m] * (to - from) * rows + curve.pair *
         a->predict.pairs[m] * (to * to - from * from) * pairs;
 }
 
@@ -7531,7 +7510,6 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
     const het_stage_cost *cost = &a->predict.costs->costs.stage[g], *member = a->predict.costs->costs.member;
     int64_t count, i;
     const het_team_member *team;
-    const het_cost *curve;
     double rows = 1, pairs = 1;
     for (i = 0; i < g; i++) {
         (void)het_plan_team(plan, plan->stage[i].rank, &count);
@@ -7543,9 +7521,7 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
         cost = &member[i];
         heti_s_member_part(team, count, i, &rows, &pairs);
     }
-    curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ? &cost->backward :
-        action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
-    return heti_s_expected_of(a, action, curve, rows, pairs);
+    return heti_s_expected_of(a, action, heti_s_stage_curve(cost, action->kind), rows, pairs);
 }
 
 static int heti_s_record_fits(const het_adapt *a, const het_record *r) {
@@ -7929,8 +7905,7 @@ typedef struct heti_s_pack {
     const het_plan *plan;
     const het_schedule *schedule;     /* complete, for max_micro_batches */
     het_schedule *made;               /* the same where it was made here */
-    void *block;                      /* everything below */
-    size_t size;
+    heti_t_arena arena;               /* of the arrays below */
     int64_t granules, most;           /* most: micro-batches */
     int64_t evaluations, count_count, curves;
     double spread;                    /* 1; 0 where no pipeline has ranks that wait, then the largest does not count */
@@ -8043,7 +8018,8 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
     return HET_OK;
 }
 
-static void heti_s_pack_cut_block(heti_s_pack *s, heti_t_arena *arena) {
+static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
+    heti_s_pack *s = HETI_T_CAST(heti_s_pack *, self);
     const int64_t n = s->granules, m = s->most;
     int64_t i;
     s->sorted = HETI_S_ROOM(int64_t, n);
@@ -8087,16 +8063,11 @@ static int64_t heti_s_pack_counts(const heti_s_pack *s, heti_s_count *count) {
 }
 
 static het_result heti_s_pack_room(heti_s_pack *s) {
-    heti_t_arena arena = { NULL, 0, 0 };
     s->plan = s->d.plan;
     s->granules = s->d.granules;
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
     s->count_count = heti_s_pack_counts(s, NULL);
-    heti_s_pack_cut_block(s, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_pack", s->error));
-    heti_s_pack_cut_block(s, &arena);
-    s->size = arena.size;
-    s->block = arena.base;
+    HETI_T_TRY(heti_s_arrays(&s->arena, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
     (void)heti_s_pack_counts(s, s->count);
     s->lists.ranks = s->plan->ranks;
     s->lists.pipelines = s->plan->pipelines;
@@ -8179,14 +8150,11 @@ static void heti_s_pack_curves(heti_s_pack *s) {
         const double w = s->spread > 0 ? heti_s_real(heti_s_pack_ranks(s, p) - 1 + (active > 1)) : 1;
         for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++) {
             const het_stage_cost *c = &s->d.costs->stage[g];
-            const het_cost *weight = &c->weight, *input = split ? &c->input : &c->backward;
-            het_cost weighted;
-            s->stage[g].base = c->forward.base + input->base + (split ? weight->base : 0);
-            s->stage[g].token = c->forward.token + input->token + (split ? weight->token : 0);
-            s->stage[g].pair = c->forward.pair + input->pair + (split ? weight->pair : 0);
-            weighted.base = w * s->stage[g].base;
-            weighted.token = w * s->stage[g].token;
-            weighted.pair = w * s->stage[g].pair;
+            het_cost weighted = { 0, 0, 0 };
+            heti_s_add_curve(&s->stage[g], c->forward, 1);
+            heti_s_add_curve(&s->stage[g], split ? c->input : c->backward, 1);
+            if (split) heti_s_add_curve(&s->stage[g], c->weight, 1);
+            heti_s_add_curve(&weighted, s->stage[g], w);
             if (schedule->micro_batches[p] > 0) heti_s_pack_add_curve(s, &weighted);
         }
     }
@@ -8808,38 +8776,35 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     return HET_OK;
 }
 
-static void heti_s_packing_cut(const heti_s_pack *s, het_packing **to, heti_t_arena *arena) {
-    const int64_t m = s->best_grouping->count;
-    het_packing unused, *k = HETI_S_ROOM(het_packing, 1);
-    if (arena->base == NULL) k = &unused;
-    k->order = HETI_S_ROOM(int64_t, s->granules);
-    k->start = HETI_S_ROOM(int64_t, m + 1);
-    k->counts = HETI_S_ROOM(int64_t, s->plan->pipelines);
-    k->tokens = HETI_S_ROOM(double, m);
-    k->pairs = HETI_S_ROOM(double, m);
-    k->sequences = HETI_S_ROOM(double, m);
-    if (arena->base != NULL) *to = k;
+static void heti_s_packing_cut(void *self, heti_t_arena *arena) {
+    het_packing *k = HETI_T_CAST(het_packing *, self);
+    (void)HETI_S_ROOM(het_packing, 1);
+    k->order = HETI_S_ROOM(int64_t, k->granules);
+    k->start = HETI_S_ROOM(int64_t, k->micro_batches + 1);
+    k->counts = HETI_S_ROOM(int64_t, k->pipelines);
+    k->tokens = HETI_S_ROOM(double, k->micro_batches);
+    k->pairs = HETI_S_ROOM(double, k->micro_batches);
+    k->sequences = HETI_S_ROOM(double, k->micro_batches);
 }
 
 static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     const heti_s_grouping *g = s->best_grouping;
-    heti_t_arena arena = { NULL, 0, 0 };
-    het_packing *k = NULL;
+    het_packing made, *k;
     int64_t i, j;
-    heti_s_packing_cut(s, NULL, &arena);
-    HETI_T_TRY(heti_t_arena_start(&arena, &s->allocator, "het_pack", s->error));
-    heti_s_packing_cut(s, &k, &arena);
-    k->granules = s->granules;
-    k->micro_batches = g->count;
-    k->pipelines = s->plan->pipelines;
-    k->seconds = s->best.seconds;
-    k->plain_seconds = s->plain_seconds;
-    k->plain_micro_batches = s->plain_count;
-    k->estimate = s->estimate;
-    k->evaluations = s->evaluations;
-    k->stopped = s->stopped;
-    k->allocator = s->allocator;
-    k->size = arena.size;
+    memset(&made, 0, sizeof made);
+    made.granules = s->granules;
+    made.micro_batches = g->count;
+    made.pipelines = s->plan->pipelines;
+    made.seconds = s->best.seconds;
+    made.plain_seconds = s->plain_seconds;
+    made.plain_micro_batches = s->plain_count;
+    made.estimate = s->estimate;
+    made.evaluations = s->evaluations;
+    made.stopped = s->stopped;
+    made.allocator = s->allocator;
+    k = HETI_T_CAST(het_packing *, heti_s_make(&made, sizeof made, &made.size, heti_s_packing_cut, &s->allocator,
+                                               "het_pack", s->error));
+    if (k == NULL) return HET_ERR_OOM;
     heti_s_pack_divide(s, g->count, k->counts);
     heti_s_pack_amounts(s, g);
     for (i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
@@ -8877,7 +8842,7 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
     if (result == HET_OK) result = heti_s_pack_room(&s);
     if (result == HET_OK) result = heti_s_pack_search(&s);
     if (result == HET_OK) result = heti_s_packing_make(&s, packing);
-    if (s.block != NULL) s.allocator.free(s.allocator.user, s.block, s.size);
+    heti_s_arrays_free(&s.arena, &s.allocator);
     het_schedule_free(s.made);
     return result;
 }
