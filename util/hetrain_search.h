@@ -1839,66 +1839,214 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
    Fields that are 0 may be left out, but "kinds", "units" and names must be there. A device without
    "together" has the times of "alone". */
 
-/* Names of fields that are numbers, and where they are. */
-typedef struct heti_s_field { const char *name; size_t at; } heti_s_field;
+/* What a file is read with. Of a profile in three passes: to count, to find the names of kinds, to
+   fill in what names them; of a cluster in two. */
+typedef struct heti_s_reader {
+    het_json json;
+    het_error *error;
+    const char *call;
+    het_profile count, *to;           /* of this pass, and the fields that are no arrays; NULL: only counts */
+    int last;                         /* names can be looked up */
+    het_cluster *cluster;             /* NULL: only counts */
+    int64_t ranks, groups;
+    het_json order;                   /* behind the ranks already given to devices, if the file gives them */
+    int ordered;
+} heti_s_reader;
 
-/* Lists end with a name NULL. */
-static const heti_s_field heti_s_byte_fields[] = {
-    { "weight", offsetof(het_profile, weight_bytes) }, { "gradient", offsetof(het_profile, gradient_bytes) },
-    { "state", offsetof(het_profile, state_bytes) }, { "reduce", offsetof(het_profile, reduce_bytes) },
-    { "gather", offsetof(het_profile, gather_bytes) }, { "rank_weights", offsetof(het_profile, rank_weights) },
-    { "rank_gradients", offsetof(het_profile, rank_gradients) },
-    { "rank_workspace", offsetof(het_profile, rank_workspace) },
-    { "token", offsetof(het_profile, token_bytes) }, { "sequence", offsetof(het_profile, sequence_bytes) }, { NULL, 0 }
+/* A key of an object and how its value is read into a field. Lists end with a name NULL. */
+typedef struct heti_s_key heti_s_key;
+typedef het_result (*heti_s_read)(heti_s_reader *r, const heti_s_key *key, void *to);
+enum { HETI_S_OF_DEVICE = 1, HETI_S_OF_GROUP = 2, HETI_S_OF_ROOT = 4 };
+struct heti_s_key {
+    const char *name;
+    heti_s_read read;
+    size_t at;                        /* of the field in its struct; of parts of a struct 0 */
+    int64_t most;                     /* of an integer, which is 1 at least */
+    het_result (*each)(heti_s_reader *r); /* of a list: reads an element */
+    int of;                           /* of a cluster's member: HETI_S_OF_ */
 };
 
-static const heti_s_field heti_s_kind_fields[] = {
-    { "input", offsetof(het_unit_kind, input) }, { "output", offsetof(het_unit_kind, output) },
-    { "call", offsetof(het_unit_kind, call) }, { "keep_input", offsetof(het_unit_kind, keep_input) },
-    { "keep_weight", offsetof(het_unit_kind, keep_weight) },
-    { "keep_gradient", offsetof(het_unit_kind, keep_gradient) }, { "carry", offsetof(het_unit_kind, carry) },
-    { "carry_gradient", offsetof(het_unit_kind, carry_gradient) },
-    { "workspace", offsetof(het_unit_kind, workspace) },
-    { "workspace_base", offsetof(het_unit_kind, workspace_base) }, { "query", offsetof(het_unit_kind, query) },
-    { "key", offsetof(het_unit_kind, key) }, { "heads", offsetof(het_unit_kind, heads) },
-    { "attentions", offsetof(het_unit_kind, attentions) }, { "packed", offsetof(het_unit_kind, packed) },
-    { "alone", offsetof(het_unit_kind, alone) }, { "whole", offsetof(het_unit_kind, whole) },
-    { "divided_call", offsetof(het_unit_kind, divided_call) },
-    { "divided_input", offsetof(het_unit_kind, divided_input) },
-    { "divided_weight", offsetof(het_unit_kind, divided_weight) },
-    { "divided_gradient", offsetof(het_unit_kind, divided_gradient) },
-    { "head_call", offsetof(het_unit_kind, head_call) }, { "head_input", offsetof(het_unit_kind, head_input) },
-    { "head_carry", offsetof(het_unit_kind, head_carry) },
-    { "head_carry_gradient", offsetof(het_unit_kind, head_carry_gradient) }, { NULL, 0 }
+#define HETI_S_KEY(type, field, read) { #field, read, offsetof(type, field), 0, NULL, 0 }
+#define HETI_S_NUMBER(type, field) HETI_S_KEY(type, field, heti_s_read_real)
+#define HETI_S_LAST_KEY { NULL, NULL, 0, 0, NULL, 0 }
+
+/* An object of a file: its keys, what is said of others, which must be there and what is said if
+   they are not; NULL: which is missing. */
+typedef struct heti_s_form {
+    const heti_s_key *key;
+    const char *unknown;
+    uint32_t needed;
+    const char *lacks;
+} heti_s_form;
+
+/* Text from a file inside a message. */
+static const char *heti_s_shown(char shown[49], const char *text) {
+    size_t i;
+    for (i = 0; i < 48 && text[i] != 0; i++) shown[i] = text[i] >= 32 && text[i] < 127 ? text[i] : '?';
+    shown[i] = 0;
+    return shown;
+}
+
+/* "het_cluster_read: byte 71, "speed" is -2, not above 0"; value NULL: a rule for the key. What is
+   wrong with the JSON goes before. */
+static het_result heti_s_bad_value(const heti_s_reader *r, size_t at, const char *key, const char *quote,
+                                   const char *value, const char *rule) {
+    char shown_key[49], shown[49];
+    const het_json *json = &r->json;
+    if (json->rule != NULL) at = json->rule_at, value = NULL, rule = json->rule;
+    if (value == NULL)
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %d, \"%s\": %s", r->call, HETI_T_CAST(int64_t, at),
+                           heti_s_shown(shown_key, key), rule);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %d, \"%s\" is %s%s%s, not %s", r->call,
+                       HETI_T_CAST(int64_t, at), heti_s_shown(shown_key, key), quote, heti_s_shown(shown, value), quote,
+                       rule);
+}
+
+static het_result heti_s_bad_at(const heti_s_reader *r, size_t at, const char *key, const char *rule) {
+    return heti_s_bad_value(r, at, key, "", NULL, rule);
+}
+
+static het_result heti_s_bad(const heti_s_reader *r, const char *key, const char *rule) {
+    return heti_s_bad_value(r, r->json.at, key, "", NULL, rule);
+}
+
+static het_result heti_s_bad_number(const heti_s_reader *r, size_t at, const char *key, double value,
+                                    const char *rule) {
+    char room[41];
+    heti_t_text text = heti_t_text_in(room, sizeof room);
+    heti_t_real(&text, value);
+    return heti_s_bad_value(r, at, key, "", room, rule);
+}
+
+/* Goes through an object, whose keys are read into the fields of `to`; `what`: for errors before
+   the first key. *seen: which were there, or NULL. A value that is no JSON ends it here. */
+static het_result heti_s_read_object(heti_s_reader *r, const heti_s_form *form, const char *what, void *to,
+                                     uint32_t *seen) {
+    char name[64] = "";
+    size_t length;
+    uint32_t there = 0;
+    int i;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, name, sizeof name, &length)) {
+        const heti_s_key *key = form->key;
+        while (key->name != NULL && (length >= sizeof name || strcmp(name, key->name) != 0)) key++;
+        if (key->name == NULL) return heti_s_bad(r, name, form->unknown);
+        if ((there >> (key - form->key) & 1u) != 0) return heti_s_bad(r, name, "this key comes twice");
+        there |= UINT32_C(1) << (key - form->key);
+        HETI_T_TRY(key->read(r, key, HETI_T_CAST(char *, to) + key->at));
+    }
+    if (seen != NULL) *seen = there;
+    if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : what, "");
+    for (i = 0; i < 32; i++)
+        if ((form->needed & ~there) >> i & 1u)
+            return form->lacks != NULL ? heti_s_bad(r, what, form->lacks)
+                                       : heti_s_bad(r, form->key[i].name, "is missing");
+    return HET_OK;
+}
+
+/* A list; `to` is the number of its elements so far. */
+static het_result heti_s_read_list(heti_s_reader *r, const heti_s_key *key, void *to) {
+    int64_t *count = HETI_T_CAST(int64_t *, to);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); ++*count) HETI_T_TRY(key->each(r));
+    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, key->name, "");
+}
+
+static het_result heti_s_read_name(heti_s_reader *r, const heti_s_key *key, void *to) {
+    const size_t at = r->json.at;
+    char *name = HETI_T_CAST(char *, to);
+    size_t length = 0;
+    if (!het_json_string(&r->json, name, 48, &length)) return heti_s_bad(r, key->name, "");
+    if (length > 0 && length < 48 && strlen(name) == length) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "%s: byte %d, \"%s\" has %d bytes; a name has 1 to 47 and no 0",
+                       r->call, HETI_T_CAST(int64_t, at), key->name, HETI_T_CAST(int64_t, length));
+}
+
+static het_result heti_s_read_real(heti_s_reader *r, const heti_s_key *key, void *to) {
+    const size_t at = r->json.at;
+    double *value = HETI_T_CAST(double *, to);
+    if (!het_json_real(&r->json, value) || (*value >= 0 && *value <= 1e30)) return HET_OK;
+    return heti_s_bad_number(r, at, key->name, *value, "from 0 to 1e30");
+}
+
+static het_result heti_s_read_truth(heti_s_reader *r, const heti_s_key *key, void *to) {
+    int truth = 0;
+    (void)key;
+    het_json_boolean(&r->json, &truth);
+    *HETI_T_CAST(int32_t *, to) = truth;
+    return HET_OK;
+}
+
+static het_result heti_s_read_range(heti_s_reader *r, const char *key, int64_t least, int64_t most, int64_t *value) {
+    char room[24], range[64];
+    heti_t_text text = heti_t_text_in(room, sizeof room), rule = heti_t_text_in(range, sizeof range);
+    const size_t at = r->json.at;
+    if (!het_json_integer(&r->json, value)) return heti_s_bad(r, key, "");
+    if (*value >= least && *value <= most) return HET_OK;
+    heti_t_integer(&text, *value);
+    heti_t_format(&rule, "from %d to %d", least, most);
+    return heti_s_bad_value(r, at, key, "", room, range);
+}
+
+static het_result heti_s_read_integer(heti_s_reader *r, const heti_s_key *key, void *to) {
+    return heti_s_read_range(r, key->name, 1, key->most, HETI_T_CAST(int64_t *, to));
+}
+
+static const heti_s_key heti_s_byte_keys[] = {
+    { "weight", heti_s_read_real, offsetof(het_profile, weight_bytes), 0, NULL, 0 },
+    { "gradient", heti_s_read_real, offsetof(het_profile, gradient_bytes), 0, NULL, 0 },
+    { "state", heti_s_read_real, offsetof(het_profile, state_bytes), 0, NULL, 0 },
+    { "reduce", heti_s_read_real, offsetof(het_profile, reduce_bytes), 0, NULL, 0 },
+    { "gather", heti_s_read_real, offsetof(het_profile, gather_bytes), 0, NULL, 0 },
+    HETI_S_NUMBER(het_profile, rank_weights), HETI_S_NUMBER(het_profile, rank_gradients),
+    HETI_S_NUMBER(het_profile, rank_workspace),
+    { "token", heti_s_read_real, offsetof(het_profile, token_bytes), 0, NULL, 0 },
+    { "sequence", heti_s_read_real, offsetof(het_profile, sequence_bytes), 0, NULL, 0 }, HETI_S_LAST_KEY
 };
 
-static const heti_s_field heti_s_device_fields[] = {
-    { "step_element", offsetof(het_device_profile, step_element) },
-    { "begin_element", offsetof(het_device_profile, begin_element) },
-    { "verdict_base", offsetof(het_device_profile, verdict_base) },
-    { "verdict_element", offsetof(het_device_profile, verdict_element) },
-    { "message_byte", offsetof(het_device_profile, message_byte) },
-    { "ring_byte", offsetof(het_device_profile, ring_byte) },
-    { "action", offsetof(het_device_profile, action) }, { "beside", offsetof(het_device_profile, beside) }, { NULL, 0 }
+static const heti_s_key heti_s_kind_keys[] = {
+    HETI_S_KEY(het_unit_kind, name, heti_s_read_name), HETI_S_KEY(het_unit_kind, loss, heti_s_read_truth),
+    HETI_S_NUMBER(het_unit_kind, input), HETI_S_NUMBER(het_unit_kind, output), HETI_S_NUMBER(het_unit_kind, call),
+    HETI_S_NUMBER(het_unit_kind, keep_input), HETI_S_NUMBER(het_unit_kind, keep_weight),
+    HETI_S_NUMBER(het_unit_kind, keep_gradient), HETI_S_NUMBER(het_unit_kind, carry),
+    HETI_S_NUMBER(het_unit_kind, carry_gradient), HETI_S_NUMBER(het_unit_kind, workspace),
+    HETI_S_NUMBER(het_unit_kind, workspace_base), HETI_S_NUMBER(het_unit_kind, query),
+    HETI_S_NUMBER(het_unit_kind, key), HETI_S_NUMBER(het_unit_kind, heads), HETI_S_NUMBER(het_unit_kind, attentions),
+    HETI_S_NUMBER(het_unit_kind, packed), HETI_S_NUMBER(het_unit_kind, alone), HETI_S_NUMBER(het_unit_kind, whole),
+    HETI_S_NUMBER(het_unit_kind, divided_call), HETI_S_NUMBER(het_unit_kind, divided_input),
+    HETI_S_NUMBER(het_unit_kind, divided_weight), HETI_S_NUMBER(het_unit_kind, divided_gradient),
+    HETI_S_NUMBER(het_unit_kind, head_call), HETI_S_NUMBER(het_unit_kind, head_input),
+    HETI_S_NUMBER(het_unit_kind, head_carry), HETI_S_NUMBER(het_unit_kind, head_carry_gradient), HETI_S_LAST_KEY
 };
 
-static const heti_s_field heti_s_link_fields[] = {
-    { "latency", offsetof(het_link_profile, latency) }, { "bandwidth", offsetof(het_link_profile, bandwidth) },
-    { NULL, 0 }
+static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to);
+
+static const heti_s_key heti_s_device_keys[] = {
+    HETI_S_KEY(het_device_profile, name, heti_s_read_name), HETI_S_KEY(het_device_profile, alone, heti_s_read_times),
+    HETI_S_KEY(het_device_profile, together, heti_s_read_times), HETI_S_NUMBER(het_device_profile, step_element),
+    HETI_S_NUMBER(het_device_profile, begin_element), HETI_S_NUMBER(het_device_profile, verdict_base),
+    HETI_S_NUMBER(het_device_profile, verdict_element), HETI_S_NUMBER(het_device_profile, message_byte),
+    HETI_S_NUMBER(het_device_profile, ring_byte), HETI_S_NUMBER(het_device_profile, action),
+    HETI_S_NUMBER(het_device_profile, beside), HETI_S_LAST_KEY
+};
+
+static const heti_s_key heti_s_link_keys[] = {
+    HETI_S_KEY(het_link_profile, name, heti_s_read_name), HETI_S_NUMBER(het_link_profile, latency),
+    HETI_S_NUMBER(het_link_profile, bandwidth), HETI_S_LAST_KEY
 };
 
 static const char *const heti_s_call_names[] = { "forward", "backward", "input", "weight", "recompute" };
 
-static double heti_s_field_get(const void *base, const heti_s_field *field) {
+static double heti_s_field_get(const void *base, const heti_s_key *field) {
     double value;
     memcpy(&value, HETI_T_CAST(const char *, base) + field->at, sizeof value);
     return value;
 }
 
 /* Numbers as fields of the object that is open; those that are 0 are left out. */
-static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_field *field) {
+static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_key *field) {
     for (; field->name != NULL; field++) {
-        const double value = heti_s_field_get(base, field);
+        const double value = field->read == heti_s_read_real ? heti_s_field_get(base, field) : 0;
         if (!(value < 0) && !(value > 0)) continue;
         heti_t_format(out, ", \"%s\": ", field->name);
         heti_t_real(out, value);
@@ -1907,7 +2055,7 @@ static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_f
 
 /* Object number i of a list, with its name and numbers; it stays open. */
 static void heti_s_out_named(heti_t_text *out, int64_t i, const char *name, const void *base,
-                             const heti_s_field *field) {
+                             const heti_s_key *field) {
     heti_t_put(out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
     heti_t_json(out, name, strlen(name));
     heti_s_out_fields(out, base, field);
@@ -1973,105 +2121,31 @@ HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_w
     if (profile->granule > 0) heti_t_format(&out, ", \"granule\": %d", profile->granule);
     heti_t_put(&out, ",\n \"bytes\": {\"weight\": ");
     heti_t_real(&out, profile->weight_bytes);
-    heti_s_out_fields(&out, profile, heti_s_byte_fields + 1);
+    heti_s_out_fields(&out, profile, heti_s_byte_keys + 1);
     heti_t_put(&out, "},\n \"kinds\": [");
     for (i = 0; i < profile->kinds; i++) {
-        heti_s_out_named(&out, i, profile->kind[i].name, &profile->kind[i], heti_s_kind_fields);
+        heti_s_out_named(&out, i, profile->kind[i].name, &profile->kind[i], heti_s_kind_keys);
         heti_t_put(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
     }
     heti_t_char(&out, ']');
     heti_s_out_chain(&out, profile);
     heti_t_put(&out, ",\n \"devices\": [");
     for (i = 0; i < profile->devices; i++) {
-        heti_s_out_named(&out, i, profile->device[i].name, &profile->device[i], heti_s_device_fields);
+        heti_s_out_named(&out, i, profile->device[i].name, &profile->device[i], heti_s_device_keys);
         heti_s_out_curves(&out, profile, profile->device[i].alone, "alone");
         heti_s_out_curves(&out, profile, profile->device[i].together, "together");
         heti_t_char(&out, '}');
     }
     heti_t_put(&out, "],\n \"links\": [");
     for (i = 0; i < profile->links; i++) {
-        heti_s_out_named(&out, i, profile->link[i].name, &profile->link[i], heti_s_link_fields);
+        heti_s_out_named(&out, i, profile->link[i].name, &profile->link[i], heti_s_link_keys);
         heti_t_char(&out, '}');
     }
     heti_t_put(&out, "]}\n");
     return heti_t_end(&out);
 }
 
-/* Three passes over the text: to count, to find the names of kinds, to fill in what names them. */
-typedef struct heti_s_profile_reader {
-    het_json json;
-    het_error *error;
-    het_profile count;                /* of this pass, and the fields that are no arrays */
-    het_profile *to;                  /* NULL: only counts */
-    int last;                         /* names can be looked up */
-} heti_s_profile_reader;
-
-/* Text from a file inside a message. */
-static const char *heti_s_shown(char shown[49], const char *text) {
-    size_t i;
-    for (i = 0; i < 48 && text[i] != 0; i++) shown[i] = text[i] >= 32 && text[i] < 127 ? text[i] : '?';
-    shown[i] = 0;
-    return shown;
-}
-
-static het_result heti_s_bad(const heti_s_profile_reader *r, const char *key, const char *rule) {
-    char shown[49];
-    if (r->json.rule != NULL)
-        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d, at \"%s\": %s",
-                           HETI_T_CAST(int64_t, r->json.rule_at), heti_s_shown(shown, key), r->json.rule);
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\": %s",
-                       HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, key), rule);
-}
-
-/* Goes on to the next key of an object, which must not have come before; 0 at the end or where
-   something is wrong. */
-static int heti_s_next_key(heti_s_profile_reader *r, char key[64], uint32_t *seen, const char *const *names, int count,
-                           int *which) {
-    size_t length = 0;
-    if (!het_json_next(&r->json, key, 64, &length)) return 0;
-    for (*which = 0; *which < count && (length >= 64 || strcmp(key, names[*which]) != 0); ++*which) {}
-    if (*which < count && (*seen >> *which & 1u) != 0) return het_json_fail(&r->json, "this key comes twice");
-    if (*which < count) *seen |= UINT32_C(1) << *which;
-    return 1;
-}
-
-static het_result heti_s_read_name(heti_s_profile_reader *r, const char *key, char *to, size_t capacity) {
-    size_t length = 0;
-    if (!het_json_string(&r->json, to, capacity, &length)) return heti_s_bad(r, key, "");
-    if (length >= capacity || length == 0 || strlen(to) != length)
-        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" has %d bytes; a name has 1 "
-                                                     "to %d and no 0", HETI_T_CAST(int64_t, r->json.at), key,
-                                                     HETI_T_CAST(int64_t, length), HETI_T_CAST(int64_t, capacity) - 1);
-    return HET_OK;
-}
-
-static het_result heti_s_read_real(heti_s_profile_reader *r, const char *key, double *value) {
-    char room[41];
-    heti_t_text text = heti_t_text_in(room, sizeof room);
-    char shown[49];
-    const size_t at = r->json.at;
-    if (!het_json_real(&r->json, value)) return heti_s_bad(r, key, "");
-    if (*value >= 0 && *value <= 1e30) return HET_OK;
-    heti_t_real(&text, *value);
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %s, not from 0 to 1e30",
-                       HETI_T_CAST(int64_t, at), heti_s_shown(shown, key), room);
-}
-
-/* A number field; `rule`: there is no such field. */
-static het_result heti_s_read_field(heti_s_profile_reader *r, const char *key, void *base, const heti_s_field *field,
-                                    uint32_t *seen, const char *rule) {
-    double value;
-    int i;
-    for (i = 0; field[i].name != NULL && strcmp(key, field[i].name) != 0; i++) {}
-    if (field[i].name == NULL) return heti_s_bad(r, key, rule);
-    if ((*seen >> i & 1u) != 0) return heti_s_bad(r, key, "this key comes twice");
-    *seen |= UINT32_C(1) << i;
-    HETI_T_TRY(heti_s_read_real(r, key, &value));
-    memcpy(HETI_T_CAST(char *, base) + field[i].at, &value, sizeof value);
-    return HET_OK;
-}
-
-static het_result heti_s_find_kind(heti_s_profile_reader *r, const char *name, int64_t *kind) {
+static het_result heti_s_find_kind(heti_s_reader *r, const char *name, int64_t *kind) {
     char shown[49];
     *kind = 0;
     if (!r->last) return HET_OK;
@@ -2081,125 +2155,70 @@ static het_result heti_s_find_kind(heti_s_profile_reader *r, const char *name, i
                        HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, name), r->to->kinds);
 }
 
-static het_result heti_s_read_bytes(heti_s_profile_reader *r) {
-    char key[64] = "";
-    uint32_t none = 0, seen = 0;
-    int which;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (heti_s_next_key(r, key, &none, NULL, 0, &which))
-        HETI_T_TRY(heti_s_read_field(r, key, &r->count, heti_s_byte_fields, &seen, "no such key in \"bytes\""));
-    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, key[0] != 0 ? key : "bytes", "");
-}
-
-/* "kinds" and "links": objects with a name and numbers. */
-static het_result heti_s_read_named(heti_s_profile_reader *r, const char *what, void *base, char *name, size_t capacity,
-                                    const heti_s_field *field, int32_t *loss) {
-    static const char *const heti_s_keys[] = { "name", "loss" };
-    char key[64] = "";
-    uint32_t seen = 0, numbers = 0;
-    int which, truth;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (heti_s_next_key(r, key, &seen, heti_s_keys, loss != NULL ? 2 : 1, &which)) {
-        if (which == 0) HETI_T_TRY(heti_s_read_name(r, key, name, capacity));
-        else if (loss != NULL && which == 1) {
-            het_json_boolean(&r->json, &truth);
-            *loss = truth;
-        } else HETI_T_TRY(heti_s_read_field(r, key, base, field, &numbers, "no such key"));
-    }
-    if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : what, "");
-    return (seen & 1u) != 0 ? HET_OK : heti_s_bad(r, what, "without a name");
-}
-
-static het_result heti_s_read_kinds(heti_s_profile_reader *r) {
-    het_unit_kind spare;
+static het_result heti_s_read_kind(heti_s_reader *r) {
+    static const heti_s_form heti_s_kind = { heti_s_kind_keys, "no such key", 1, "without a name" };
+    het_unit_kind spare, *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
     int64_t k;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.kinds++) {
-        het_unit_kind *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
-        memset(kind, 0, sizeof *kind);
-        HETI_T_TRY(heti_s_read_named(r, "kinds", kind, kind->name, sizeof kind->name, heti_s_kind_fields, &kind->loss));
-        for (k = 0; r->to != NULL && k < r->count.kinds; k++)
-            if (strcmp(r->to->kind[k].name, kind->name) == 0)
-                return heti_s_bad(r, kind->name, "a kind of this name comes twice");
-        if (r->count.kinds >= HETI_S_MOST_KINDS) return heti_s_bad(r, "kinds", "more than 256");
-    }
-    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "kinds", "");
+    memset(kind, 0, sizeof *kind);
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_kind, "kinds", kind, NULL));
+    for (k = 0; r->to != NULL && k < r->count.kinds; k++)
+        if (strcmp(r->to->kind[k].name, kind->name) == 0)
+            return heti_s_bad(r, kind->name, "a kind of this name comes twice");
+    return r->count.kinds < HETI_S_MOST_KINDS ? HET_OK : heti_s_bad(r, "kinds", "more than 256");
 }
 
-static het_result heti_s_read_units(heti_s_profile_reader *r) {
+static het_result heti_s_read_unit(heti_s_reader *r) {
+    static const heti_s_key heti_s_units = { "units", NULL, 0, 0, NULL, 0 };
     char name[48];
     int64_t kind;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.units++) {
-        HETI_T_TRY(heti_s_read_name(r, "units", name, sizeof name));
-        HETI_T_TRY(heti_s_find_kind(r, name, &kind));
-        if (r->count.units >= HETI_S_MOST_UNITS) return heti_s_bad(r, "units", "more than 1048576");
-        if (r->to != NULL) r->to->unit[r->count.units] = HETI_T_CAST(int32_t, kind);
-    }
-    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "units", "");
-}
-
-static het_result heti_s_read_integer(heti_s_profile_reader *r, const char *key, int64_t least, int64_t most,
-                                      int64_t *value) {
-    const size_t at = r->json.at;
-    if (!het_json_integer(&r->json, value)) return heti_s_bad(r, key, "");
-    if (*value >= least && *value <= most) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %d, not from %d to %d",
-                       HETI_T_CAST(int64_t, at), key, *value, least, most);
+    HETI_T_TRY(heti_s_read_name(r, &heti_s_units, name));
+    HETI_T_TRY(heti_s_find_kind(r, name, &kind));
+    if (r->count.units >= HETI_S_MOST_UNITS) return heti_s_bad(r, "units", "more than 1048576");
+    if (r->to != NULL) r->to->unit[r->count.units] = HETI_T_CAST(int32_t, kind);
+    return HET_OK;
 }
 
 /* "units" of a block: which, ascending. */
-static het_result heti_s_read_uses(heti_s_profile_reader *r, het_block_profile *block) {
+static het_result heti_s_read_uses(heti_s_reader *r, const heti_s_key *key, void *to) {
     const int64_t units = r->last ? r->to->units : HETI_T_CAST(int64_t, HETI_S_MOST_UNITS);
-    int64_t unit, before = -1;
+    int64_t *uses = HETI_T_CAST(int64_t *, to), unit, before = -1;
     het_json_enter(&r->json, HET_JSON_ARRAY);
     for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
-        HETI_T_TRY(heti_s_read_integer(r, "units", 0, units - 1, &unit));
-        if (unit <= before) return heti_s_bad(r, "units", "the units of a block must rise");
+        HETI_T_TRY(heti_s_read_range(r, key->name, 0, units - 1, &unit));
+        if (unit <= before) return heti_s_bad(r, key->name, "the units of a block must rise");
         if (r->to != NULL) r->to->use[r->count.uses] = unit;
         before = unit;
-        block->uses++;
+        ++*uses;
     }
-    if (r->json.rule != NULL) return heti_s_bad(r, "units", "");
-    return block->uses > 0 ? HET_OK : heti_s_bad(r, "units", "a block without units");
+    return r->json.rule == NULL && *uses > 0 ? HET_OK : heti_s_bad(r, key->name, "a block without units");
 }
 
-static het_result heti_s_read_blocks(heti_s_profile_reader *r) {
-    static const char *const heti_s_keys[] = { "elements", "units", "frozen" };
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.blocks++) {
-        het_block_profile block;
-        char key[64] = "";
-        uint32_t seen = 0;
-        int which, truth;
-        memset(&block, 0, sizeof block);
-        block.first_use = r->count.uses;
-        het_json_enter(&r->json, HET_JSON_OBJECT);
-        while (heti_s_next_key(r, key, &seen, heti_s_keys, 3, &which)) {
-            if (which == 0) HETI_T_TRY(heti_s_read_integer(r, key, 1, INT64_C(1) << 56, &block.elements));
-            else if (which == 1) HETI_T_TRY(heti_s_read_uses(r, &block));
-            else if (which == 2) {
-                het_json_boolean(&r->json, &truth);
-                block.frozen = truth;
-            } else return heti_s_bad(r, key, "no such key in a block");
-        }
-        if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : "blocks", "");
-        if ((seen & 3u) != 3u) return heti_s_bad(r, "blocks", "a block needs elements and units");
-        if (r->to != NULL) r->to->block[r->count.blocks] = block;
-    }
-    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "blocks", "");
+static het_result heti_s_read_block(heti_s_reader *r) {
+    static const heti_s_key heti_s_keys[] = {
+        { "elements", heti_s_read_integer, offsetof(het_block_profile, elements), INT64_C(1) << 56, NULL, 0 },
+        { "units", heti_s_read_uses, offsetof(het_block_profile, uses), 0, NULL, 0 },
+        HETI_S_KEY(het_block_profile, frozen, heti_s_read_truth), HETI_S_LAST_KEY
+    };
+    static const heti_s_form heti_s_block = { heti_s_keys, "no such key in a block", 3,
+                                              "a block needs elements and units" };
+    het_block_profile block;
+    memset(&block, 0, sizeof block);
+    block.first_use = r->count.uses;
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_block, "blocks", &block, NULL));
+    if (r->to != NULL) r->to->block[r->count.blocks] = block;
+    return HET_OK;
 }
 
-static het_result heti_s_read_curve(heti_s_profile_reader *r, const char *key, het_cost *curve) {
+static het_result heti_s_read_curve(heti_s_reader *r, const heti_s_key *key, void *to) {
+    het_cost *curve = HETI_T_CAST(het_cost *, to);
     double value[3] = { 0, 0, 0 };
     int n = 0;
     het_json_enter(&r->json, HET_JSON_ARRAY);
     while (het_json_next(&r->json, NULL, 0, NULL)) {
-        if (n == 3) return heti_s_bad(r, key, "more than [base, token, pair]");
+        if (n == 3) return heti_s_bad(r, key->name, "more than [base, token, pair]");
         HETI_T_TRY(heti_s_read_real(r, key, &value[n++]));
     }
-    if (r->json.rule != NULL) return heti_s_bad(r, key, "");
-    if (n != 3) return heti_s_bad(r, key, "fewer than [base, token, pair]");
+    if (r->json.rule != NULL || n != 3) return heti_s_bad(r, key->name, "fewer than [base, token, pair]");
     curve->base = value[0];
     curve->token = value[1];
     curve->pair = value[2];
@@ -2207,47 +2226,38 @@ static het_result heti_s_read_curve(heti_s_profile_reader *r, const char *key, h
 }
 
 /* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
-static het_result heti_s_read_times(heti_s_profile_reader *r, const char *what, het_unit_time *to) {
-    char name[64] = "", key[64] = "";
-    uint32_t none = 0;
+static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to) {
+    static const heti_s_key heti_s_keys[] = {
+        HETI_S_KEY(het_unit_time, forward, heti_s_read_curve), HETI_S_KEY(het_unit_time, backward, heti_s_read_curve),
+        HETI_S_KEY(het_unit_time, input, heti_s_read_curve), HETI_S_KEY(het_unit_time, weight, heti_s_read_curve),
+        HETI_S_KEY(het_unit_time, recompute, heti_s_read_curve), HETI_S_LAST_KEY
+    };
+    static const heti_s_form heti_s_time = { heti_s_keys, "not forward, backward, input, weight or recompute", 0, "" };
+    het_unit_time *times = *HETI_T_CAST(het_unit_time **, to);
+    char name[64] = "";
+    size_t length;
     int64_t kind, kinds = 0;
-    int which;
     het_json_enter(&r->json, HET_JSON_OBJECT);
-    for (; heti_s_next_key(r, name, &none, NULL, 0, &which); kinds++) {
+    for (; het_json_next(&r->json, name, sizeof name, &length); kinds++) {
         het_unit_time time;
-        uint32_t seen = 0;
         memset(&time, 0, sizeof time);
         HETI_T_TRY(heti_s_find_kind(r, name, &kind));
-        het_json_enter(&r->json, HET_JSON_OBJECT);
-        while (heti_s_next_key(r, key, &seen, heti_s_call_names, HETI_S_CALLS, &which)) {
-            if (which == HETI_S_CALLS)
-                return heti_s_bad(r, key, "not forward, backward, input, weight or recompute");
-            HETI_T_TRY(heti_s_read_curve(r, key, heti_s_curve_of(&time, which)));
-        }
-        if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : name, "");
-        if (to != NULL) to[kind] = time;
+        HETI_T_TRY(heti_s_read_object(r, &heti_s_time, name, &time, NULL));
+        if (times != NULL) times[kind] = time;
     }
-    if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : what, "");
-    return !r->last || kinds == r->to->kinds ? HET_OK : heti_s_bad(r, what,
-                                                                   "times of every kind are needed, each once");
+    if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : key->name, "");
+    return !r->last || kinds == r->to->kinds ? HET_OK
+        : heti_s_bad(r, key->name, "times of every kind are needed, each once");
 }
 
-static het_result heti_s_read_device(heti_s_profile_reader *r) {
-    static const char *const heti_s_keys[] = { "name", "alone", "together" };
+static het_result heti_s_read_device(heti_s_reader *r) {
+    static const heti_s_form heti_s_device = { heti_s_device_keys, "no such key of a device", 3,
+                                               "a device needs a name and \"alone\"" };
     het_device_profile spare, *device = r->to != NULL ? &r->to->device[r->count.devices] : &spare;
-    char key[64] = "";
-    uint32_t seen = 0, numbers = 0;
+    uint32_t seen;
     int64_t i;
-    int which;
     if (r->to == NULL) memset(&spare, 0, sizeof spare);
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (heti_s_next_key(r, key, &seen, heti_s_keys, 3, &which)) {
-        if (which == 0) HETI_T_TRY(heti_s_read_name(r, key, device->name, sizeof device->name));
-        else if (which < 3) HETI_T_TRY(heti_s_read_times(r, key, which == 1 ? device->alone : device->together));
-        else HETI_T_TRY(heti_s_read_field(r, key, device, heti_s_device_fields, &numbers, "no such key of a device"));
-    }
-    if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : "devices", "");
-    if ((seen & 3u) != 3u) return heti_s_bad(r, "devices", "a device needs a name and \"alone\"");
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_device, "devices", device, &seen));
     if (r->to == NULL) return HET_OK;
     for (i = 0; i < r->count.devices; i++)
         if (strcmp(r->to->device[i].name, device->name) == 0)
@@ -2257,78 +2267,78 @@ static het_result heti_s_read_device(heti_s_profile_reader *r) {
     return HET_OK;
 }
 
-static het_result heti_s_read_devices(heti_s_profile_reader *r) {
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.devices++) HETI_T_TRY(heti_s_read_device(r));
-    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "devices", "");
+static het_result heti_s_read_link(heti_s_reader *r) {
+    static const heti_s_form heti_s_link = { heti_s_link_keys, "no such key", 1, "without a name" };
+    het_link_profile spare, *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
+    memset(link, 0, sizeof *link);
+    return heti_s_read_object(r, &heti_s_link, "links", link, NULL);
 }
 
-static het_result heti_s_read_links(heti_s_profile_reader *r) {
-    het_link_profile spare;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.links++) {
-        het_link_profile *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
-        memset(link, 0, sizeof *link);
-        HETI_T_TRY(heti_s_read_named(r, "links", link, link->name, sizeof link->name, heti_s_link_fields, NULL));
-    }
-    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "links", "");
+static het_result heti_s_read_bytes(heti_s_reader *r, const heti_s_key *key, void *to) {
+    static const heti_s_form heti_s_bytes = { heti_s_byte_keys, "no such key in \"bytes\"", 0, "" };
+    return heti_s_read_object(r, &heti_s_bytes, key->name, to, NULL);
 }
 
-/* One of two words. */
-static het_result heti_s_read_word(heti_s_profile_reader *r, const char *key, const char *first, const char *second,
+/* One of two words: 1 or 2. */
+static het_result heti_s_read_word(heti_s_reader *r, const heti_s_key *key, const char *first, const char *second,
                                    int *which) {
-    char word[48], shown[49];
-    HETI_T_TRY(heti_s_read_name(r, key, word, sizeof word));
+    char word[48], rule[64];
+    heti_t_text text = heti_t_text_in(rule, sizeof rule);
+    const size_t at = r->json.at;
+    HETI_T_TRY(heti_s_read_name(r, key, word));
     *which = strcmp(word, first) == 0 ? 1 : strcmp(word, second) == 0 ? 2 : 0;
-    if (*which > 0) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is \"%s\", not \"%s\" or \"%s\"",
-        HETI_T_CAST(int64_t, r->json.at), key, heti_s_shown(shown, word), first, second);
+    heti_t_format(&text, "\"%s\" or \"%s\"", first, second);
+    return *which > 0 ? HET_OK : heti_s_bad_value(r, at, key->name, "\"", word, rule);
 }
 
-static het_result heti_s_read_pass(heti_s_profile_reader *r, const char *text, size_t length) {
-    static const char *const heti_s_keys[] = { "hetrain_profile", "kinds", "units", "model", "dtype", "reduce", "bytes",
-                                              "blocks", "devices", "links", "granule" };
-    char key[64] = "";
-    uint32_t seen = 0;
-    int64_t version;
-    size_t size;
-    int which, word;
-    r->json = het_json_start(text, length);
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (heti_s_next_key(r, key, &seen, heti_s_keys, 11, &which)) {
-        switch (which) {
-        case 0: HETI_T_TRY(heti_s_read_integer(r, key, 1, 1, &version)); break;
-        case 1: HETI_T_TRY(heti_s_read_kinds(r)); break;
-        case 2: HETI_T_TRY(heti_s_read_units(r)); break;
-        case 3:
-            if (!het_json_string(&r->json, r->count.model, sizeof r->count.model, &size)) break;
-            if (size >= sizeof r->count.model || strlen(r->count.model) != size)
-                return heti_s_bad(r, key, "longer than 127 bytes, or with a 0");
-            break;
-        case 4:
-            HETI_T_TRY(heti_s_read_word(r, key, "f32", "bf16", &word));
-            r->count.dtype = word == 1 ? HET_F32 : HET_BF16;
-            break;
-        case 5:
-            HETI_T_TRY(heti_s_read_word(r, key, "exact", "fast", &word));
-            r->count.reduce = word == 1 ? HET_REDUCE_EXACT : HET_REDUCE_FAST;
-            break;
-        case 6: HETI_T_TRY(heti_s_read_bytes(r)); break;
-        case 7: HETI_T_TRY(heti_s_read_blocks(r)); break;
-        case 8: HETI_T_TRY(heti_s_read_devices(r)); break;
-        case 9: HETI_T_TRY(heti_s_read_links(r)); break;
-        case 10: HETI_T_TRY(heti_s_read_integer(r, key, 1, INT64_C(1) << 31, &r->count.granule)); break;
-        default: return heti_s_bad(r, key, "no such key of a profile");
-        }
-    }
-    het_json_end(&r->json);
-    if (r->json.rule != NULL) return heti_s_bad(r, key, "");
-    if ((seen & 7u) != 7u)
-        return heti_s_bad(r, heti_s_keys[(seen & 1u) == 0 ? 0 : (seen & 2u) == 0 ? 1 : 2], "is missing");
+static het_result heti_s_read_dtype(heti_s_reader *r, const heti_s_key *key, void *to) {
+    int word;
+    HETI_T_TRY(heti_s_read_word(r, key, "f32", "bf16", &word));
+    *HETI_T_CAST(het_dtype *, to) = word == 1 ? HET_F32 : HET_BF16;
     return HET_OK;
 }
 
-static het_result heti_s_read_all(heti_s_profile_reader *r, const char *text, size_t length,
+static het_result heti_s_read_reduce(heti_s_reader *r, const heti_s_key *key, void *to) {
+    int word;
+    HETI_T_TRY(heti_s_read_word(r, key, "exact", "fast", &word));
+    *HETI_T_CAST(het_reduce *, to) = word == 1 ? HET_REDUCE_EXACT : HET_REDUCE_FAST;
+    return HET_OK;
+}
+
+static het_result heti_s_read_model(heti_s_reader *r, const heti_s_key *key, void *to) {
+    const size_t capacity = sizeof r->count.model;
+    char *model = HETI_T_CAST(char *, to);
+    size_t size;
+    if (!het_json_string(&r->json, model, capacity, &size) || (size < capacity && strlen(model) == size)) return HET_OK;
+    return heti_s_bad(r, key->name, "longer than 127 bytes, or with a 0");
+}
+
+static het_result heti_s_read_version(heti_s_reader *r, const heti_s_key *key, void *to) {
+    int64_t version;
+    (void)to;
+    return heti_s_read_range(r, key->name, 1, 1, &version);
+}
+
+static het_result heti_s_read_pass(heti_s_reader *r, const char *text, size_t length) {
+    static const heti_s_key heti_s_keys[] = {
+        { "hetrain_profile", heti_s_read_version, 0, 0, NULL, 0 },
+        { "kinds", heti_s_read_list, offsetof(het_profile, kinds), 0, heti_s_read_kind, 0 },
+        { "units", heti_s_read_list, offsetof(het_profile, units), 0, heti_s_read_unit, 0 },
+        { "blocks", heti_s_read_list, offsetof(het_profile, blocks), 0, heti_s_read_block, 0 },
+        { "devices", heti_s_read_list, offsetof(het_profile, devices), 0, heti_s_read_device, 0 },
+        { "links", heti_s_read_list, offsetof(het_profile, links), 0, heti_s_read_link, 0 },
+        { "granule", heti_s_read_integer, offsetof(het_profile, granule), INT64_C(1) << 31, NULL, 0 },
+        { "bytes", heti_s_read_bytes, 0, 0, NULL, 0 },
+        HETI_S_KEY(het_profile, model, heti_s_read_model), HETI_S_KEY(het_profile, dtype, heti_s_read_dtype),
+        HETI_S_KEY(het_profile, reduce, heti_s_read_reduce), HETI_S_LAST_KEY
+    };
+    static const heti_s_form heti_s_file = { heti_s_keys, "no such key of a profile", 7, NULL };
+    r->json = het_json_start(text, length);
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_file, "", &r->count, NULL));
+    return het_json_end(&r->json) ? HET_OK : heti_s_bad(r, "", "");
+}
+
+static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t length,
                                   const het_allocator *allocator, het_profile **profile) {
     int pass;
     for (pass = 0; pass < 3; pass++) {
@@ -2341,14 +2351,14 @@ static het_result heti_s_read_all(heti_s_profile_reader *r, const char *text, si
         if (pass > 0) continue;
         if (r->count.units < 1 || r->count.kinds < 1)
             return heti_s_bad(r, r->count.kinds < 1 ? "kinds" : "units", "there are none");
-        HETI_T_TRY(heti_s_profile_new(&r->count, allocator, "het_profile_read", profile, r->error));
+        HETI_T_TRY(heti_s_profile_new(&r->count, allocator, r->call, profile, r->error));
     }
     return HET_OK;
 }
 
 HETRAIN_API het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator,
                                         het_profile **profile, het_error *error) {
-    heti_s_profile_reader r;
+    heti_s_reader r;
     het_allocator own;
     het_result result;
     if (profile == NULL || text == NULL)
@@ -2358,6 +2368,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_read", error));
     memset(&r, 0, sizeof r);
     r.error = error;
+    r.call = "het_profile_read";
     result = heti_s_read_all(&r, text, length, &own, profile);
     if (result == HET_OK) return HET_OK;
     het_profile_free(*profile);
@@ -2368,7 +2379,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
 /* ---- merging ---- */
 
 /* The first `fields` fields; *name: the last one compared. */
-static int heti_s_same_bytes(const void *a, const void *b, const heti_s_field *field, int fields, const char **name) {
+static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *field, int fields, const char **name) {
     int i;
     for (i = 0; i < fields; i++) {
         const double x = heti_s_field_get(a, &field[i]), y = heti_s_field_get(b, &field[i]);
@@ -2398,11 +2409,11 @@ static het_result heti_s_merge_check(const het_profile *a, const het_profile *b,
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the "
                                                    "other %d, %d and %d", a->units, a->kinds, a->blocks, b->units,
                                                    b->kinds, b->blocks);
-    if (!heti_s_same_bytes(a, b, heti_s_byte_fields, 10, &name))
+    if (!heti_s_same_bytes(a, b, heti_s_byte_keys, 10, &name))
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
     for (i = 0; i < a->kinds; i++) /* but for scratch, the last two: that is the device's own business */
         if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
-            !heti_s_same_bytes(&a->kind[i], &b->kind[i], heti_s_kind_fields, 8, &name))
+            !heti_s_same_bytes(&a->kind[i], &b->kind[i], heti_s_kind_keys + 2, 8, &name))
             return heti_t_fail(error, HET_ERR_INVALID,
                 "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name, name);
     for (i = 0; i < a->units; i++)
@@ -3437,70 +3448,14 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
 
 enum { HETI_S_MOST_RANKS = 1 << 20 };
 
-typedef struct heti_s_cluster_reader {
-    het_json json, order;             /* order: behind the ranks already given to devices */
-    het_error *error;
-    het_cluster *to;                  /* NULL: counts */
-    int64_t ranks, groups;
-    int ordered;
-} heti_s_cluster_reader;
-
 /* One member as it stands in the text; what it lacks is 0. */
 typedef struct heti_s_member {
     char name[48], device[48];
     int64_t count;
     double speed, memory, latency, bandwidth, bus, uplink;
-    int process;
-    het_json members, order;          /* at the arrays */
+    int32_t process;
+    het_json members, ranks;          /* at the arrays */
 } heti_s_member;
-
-enum { HETI_S_OF_DEVICE = 1, HETI_S_OF_GROUP = 2, HETI_S_OF_ROOT = 4 };
-typedef enum heti_s_member_kind {
-    HETI_S_NAME, HETI_S_COUNT, HETI_S_SPEED, HETI_S_BYTES, HETI_S_YES, HETI_S_LINK, HETI_S_ARRAY
-} heti_s_member_kind;
-typedef struct heti_s_member_key { const char *key; int of; heti_s_member_kind kind; size_t at; } heti_s_member_key;
-static const heti_s_member_key heti_s_member_keys[] = {
-    { "device", HETI_S_OF_DEVICE, HETI_S_NAME, offsetof(heti_s_member, device) },
-    { "name", HETI_S_OF_DEVICE | HETI_S_OF_GROUP, HETI_S_NAME, offsetof(heti_s_member, name) },
-    { "count", HETI_S_OF_DEVICE | HETI_S_OF_GROUP, HETI_S_COUNT, offsetof(heti_s_member, count) },
-    { "speed", HETI_S_OF_DEVICE, HETI_S_SPEED, offsetof(heti_s_member, speed) },
-    { "memory", HETI_S_OF_DEVICE, HETI_S_BYTES, offsetof(heti_s_member, memory) },
-    { "process", HETI_S_OF_GROUP, HETI_S_YES, offsetof(heti_s_member, process) },
-    { "link", HETI_S_OF_GROUP, HETI_S_LINK, 0 },
-    { "bus", HETI_S_OF_GROUP, HETI_S_BYTES, offsetof(heti_s_member, bus) },
-    { "uplink", HETI_S_OF_GROUP, HETI_S_BYTES, offsetof(heti_s_member, uplink) },
-    { "ranks", HETI_S_OF_ROOT, HETI_S_ARRAY, offsetof(heti_s_member, order) },
-    { "members", HETI_S_OF_GROUP, HETI_S_ARRAY, offsetof(heti_s_member, members) }
-};
-enum { HETI_S_MEMBER_KEYS = sizeof heti_s_member_keys / sizeof heti_s_member_keys[0] };
-
-/* "het_cluster_read: byte 71, "speed": -2: must be above 0" */
-static het_result heti_s_cluster_bad(const heti_s_cluster_reader *r, size_t at, const char *key, const char *value,
-                                     const char *rule) {
-    char shown_key[49], shown[49];
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_cluster_read: byte %d, \"%s\"%s%s: %s", HETI_T_CAST(int64_t, at),
-                       heti_s_shown(shown_key, key), value[0] != 0 ? ": " : "", heti_s_shown(shown, value), rule);
-}
-
-static het_result heti_s_cluster_json(const heti_s_cluster_reader *r, const char *key) {
-    return heti_s_cluster_bad(r, r->json.rule_at, key, "", r->json.rule);
-}
-
-static het_result heti_s_cluster_number_bad(const heti_s_cluster_reader *r, size_t at, const char *key, double value,
-                                            const char *rule) {
-    char room[48];
-    heti_t_text text = heti_t_text_in(room, sizeof room);
-    heti_t_real(&text, value);
-    return heti_s_cluster_bad(r, at, key, room, rule);
-}
-
-static het_result heti_s_cluster_name(heti_s_cluster_reader *r, const char *key, char name[48]) {
-    const size_t at = r->json.at;
-    size_t length = 0;
-    if (!het_json_string(&r->json, name, 48, &length)) return heti_s_cluster_json(r, key);
-    if (length > 0 && length < 48 && strlen(name) == length) return HET_OK;
-    return heti_s_cluster_bad(r, at, key, name, "a name has 1 to 47 bytes and no 0");
-}
 
 /* "12.5ms" or "10G": a number and what stands behind it. */
 static int heti_s_with_unit(const char *text, int seconds, double *value) {
@@ -3522,143 +3477,139 @@ static int heti_s_with_unit(const char *text, int seconds, double *value) {
 }
 
 /* A number, or text with a unit, from 0 to 1e18. */
-static het_result heti_s_cluster_quantity(heti_s_cluster_reader *r, const char *key, int seconds, double *value) {
+static het_result heti_s_read_quantity(heti_s_reader *r, const char *key, int seconds, void *to) {
     static const char *const heti_s_rules[2] =
-        { "must be from 0 to 1e18 bytes, as a number or with K, M, G or T behind it",
-        "must be from 0 to 1e18 seconds, as a number or with s, ms, us or ns behind it" };
+        { "from 0 to 1e18 bytes, as a number or with K, M, G or T behind it",
+        "from 0 to 1e18 seconds, as a number or with s, ms, us or ns behind it" };
+    double *value = HETI_T_CAST(double *, to);
     const size_t at = r->json.at;
     size_t length = 0;
     char text[48] = "";
     if (het_json_peek(&r->json) == HET_JSON_STRING) {
-        if (!het_json_string(&r->json, text, sizeof text, &length)) return heti_s_cluster_json(r, key);
+        if (!het_json_string(&r->json, text, sizeof text, &length)) return HET_OK;
         if (length >= sizeof text || strlen(text) != length || !heti_s_with_unit(text, seconds, value))
-            return heti_s_cluster_bad(r, at, key, text, heti_s_rules[seconds]);
-    } else if (!het_json_real(&r->json, value)) return heti_s_cluster_json(r, key);
-    return *value >= 0 && *value <= 1e18 ? HET_OK : heti_s_cluster_number_bad(r, at, key, *value,
-        heti_s_rules[seconds]);
+            return heti_s_bad_value(r, at, key, "\"", text, heti_s_rules[seconds]);
+    } else if (!het_json_real(&r->json, value)) return HET_OK;
+    return *value >= 0 && *value <= 1e18 ? HET_OK : heti_s_bad_number(r, at, key, *value, heti_s_rules[seconds]);
 }
 
-static het_result heti_s_cluster_link(heti_s_cluster_reader *r, heti_s_member *m) {
-    char key[64] = "link";
-    size_t length;
-    unsigned seen = 0;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        const unsigned which = strcmp(key, "latency") == 0 ? 1u : strcmp(key, "bandwidth") == 0 ? 2u : 0u;
-        if (which == 0)
-            return heti_s_cluster_bad(r, r->json.at, key, "", "no such key in \"link\": latency, bandwidth");
-        if ((seen & which) != 0) return heti_s_cluster_bad(r, r->json.at, key, "", "this key comes twice");
-        seen |= which;
-        HETI_T_TRY(heti_s_cluster_quantity(r, key, which == 1, which == 1 ? &m->latency : &m->bandwidth));
-    }
-    return r->json.rule == NULL ? HET_OK : heti_s_cluster_json(r, key);
+static het_result heti_s_read_size(heti_s_reader *r, const heti_s_key *key, void *to) {
+    return heti_s_read_quantity(r, key->name, 0, to);
 }
 
-static het_result heti_s_cluster_value(heti_s_cluster_reader *r, const heti_s_member_key *key, heti_s_member *m) {
-    void *to = HETI_T_CAST(char *, HETI_T_CAST(void *, m)) + key->at;
+static het_result heti_s_read_seconds(heti_s_reader *r, const heti_s_key *key, void *to) {
+    return heti_s_read_quantity(r, key->name, 1, to);
+}
+
+static het_result heti_s_read_speed(heti_s_reader *r, const heti_s_key *key, void *to) {
     const size_t at = r->json.at;
-    switch (key->kind) {
-    case HETI_S_NAME: return heti_s_cluster_name(r, key->key, HETI_T_CAST(char *, to));
-    case HETI_S_COUNT:
-        if (!het_json_integer(&r->json, &m->count)) return heti_s_cluster_json(r, key->key);
-        if (m->count >= 1 && m->count <= HETI_S_MOST_RANKS) return HET_OK;
-        return heti_s_cluster_number_bad(r, at, key->key, heti_s_real(m->count), "must be from 1 to 1048576");
-    case HETI_S_SPEED:
-        if (!het_json_real(&r->json, &m->speed)) return heti_s_cluster_json(r, key->key);
-        if (m->speed > 0 && m->speed <= 1e6) return HET_OK;
-        return heti_s_cluster_number_bad(r, at, key->key, m->speed, "must be above 0 and at most 1e6");
-    case HETI_S_BYTES: return heti_s_cluster_quantity(r, key->key, 0, HETI_T_CAST(double *, to));
-    case HETI_S_YES: return het_json_boolean(&r->json, &m->process) ? HET_OK : heti_s_cluster_json(r, key->key);
-    case HETI_S_LINK: return heti_s_cluster_link(r, m);
-    default:
-        *HETI_T_CAST(het_json *, to) = r->json;
-        if (het_json_peek(&r->json) != HET_JSON_ARRAY)
-            return heti_s_cluster_bad(r, at, key->key, "", key->of == HETI_S_OF_ROOT ? "must be an array of ranks" :
-                                      "must be an array of devices and groups");
-        return het_json_skip(&r->json) ? HET_OK : heti_s_cluster_json(r, key->key);
-    }
+    double *speed = HETI_T_CAST(double *, to);
+    if (!het_json_real(&r->json, speed) || (*speed > 0 && *speed <= 1e6)) return HET_OK;
+    return heti_s_bad_number(r, at, key->name, *speed, "above 0 and at most 1e6");
 }
+
+/* The link of a member. */
+static het_result heti_s_read_between(heti_s_reader *r, const heti_s_key *key, void *to) {
+    static const heti_s_key heti_s_keys[] = { HETI_S_KEY(heti_s_member, latency, heti_s_read_seconds),
+                                              HETI_S_KEY(heti_s_member, bandwidth, heti_s_read_size), HETI_S_LAST_KEY };
+    static const heti_s_form heti_s_link = { heti_s_keys, "no such key in \"link\": latency, bandwidth", 0, "" };
+    return heti_s_read_object(r, &heti_s_link, key->name, to, NULL);
+}
+
+/* An array is read later, from here on. */
+static het_result heti_s_read_later(heti_s_reader *r, const heti_s_key *key, void *to) {
+    *HETI_T_CAST(het_json *, to) = r->json;
+    if (het_json_peek(&r->json) != HET_JSON_ARRAY)
+        return heti_s_bad(r, key->name, key->of == HETI_S_OF_ROOT ? "must be an array of ranks" :
+                          "must be an array of devices and groups");
+    (void)het_json_skip(&r->json);
+    return HET_OK;
+}
+
+#define HETI_S_MEMBER(field, read, most, of) { #field, read, offsetof(heti_s_member, field), most, NULL, of }
+static const heti_s_key heti_s_member_keys[] = {
+    HETI_S_MEMBER(device, heti_s_read_name, 0, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER(name, heti_s_read_name, 0, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
+    HETI_S_MEMBER(count, heti_s_read_integer, HETI_S_MOST_RANKS, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
+    HETI_S_MEMBER(speed, heti_s_read_speed, 0, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER(memory, heti_s_read_size, 0, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER(process, heti_s_read_truth, 0, HETI_S_OF_GROUP),
+    { "link", heti_s_read_between, 0, 0, NULL, HETI_S_OF_GROUP },
+    HETI_S_MEMBER(bus, heti_s_read_size, 0, HETI_S_OF_GROUP),
+    HETI_S_MEMBER(uplink, heti_s_read_size, 0, HETI_S_OF_GROUP),
+    HETI_S_MEMBER(ranks, heti_s_read_later, 0, HETI_S_OF_ROOT),
+    HETI_S_MEMBER(members, heti_s_read_later, 0, HETI_S_OF_GROUP), HETI_S_LAST_KEY
+};
 
 /* Of the keys that were seen, each belongs to what the member is. */
-static het_result heti_s_cluster_fits(const heti_s_cluster_reader *r, size_t at, int root, uint32_t seen,
+static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int root, uint32_t seen,
                                       const heti_s_member *m) {
     const int group = m->members.text != NULL, is = group ? HETI_S_OF_GROUP | (root ? HETI_S_OF_ROOT : 0) :
               HETI_S_OF_DEVICE;
-    int i;
+    const heti_s_key *key;
     if (m->device[0] == 0 && !group)
-        return heti_s_cluster_bad(r, at, "members", "", "is missing, and so is \"device\": which is it?");
-    for (i = 0; i < HETI_S_MEMBER_KEYS; i++) {
-        const heti_s_member_key *key = &heti_s_member_keys[i];
-        if ((seen >> i & 1u) != 0 && (key->of & is) == 0)
-            return heti_s_cluster_bad(r, at, key->key, "", !group ? "no such key in a device" :
-                                      key->of == HETI_S_OF_ROOT ? "belongs into the outermost group" :
-                                      "no such key in what has \"members\"");
-    }
+        return heti_s_bad_at(r, at, "members", "is missing, and so is \"device\": which is it?");
+    for (key = heti_s_member_keys; key->name != NULL; key++, seen >>= 1)
+        if ((seen & 1u) != 0 && (key->of & is) == 0)
+            return heti_s_bad_at(r, at, key->name, !group ? "no such key in a device" :
+                                 key->of == HETI_S_OF_ROOT ? "belongs into the outermost group" :
+                                 "no such key in what has \"members\"");
     if (root && !group)
-        return heti_s_cluster_bad(r, at, "members", "", "the whole file is a group: it needs \"members\"");
+        return heti_s_bad_at(r, at, "members", "the whole file is a group: it needs \"members\"");
     if (root && m->count != 1)
-        return heti_s_cluster_number_bad(r, at, "count", heti_s_real(m->count), "there is one outermost group");
+        return heti_s_bad_number(r, at, "count", heti_s_real(m->count), "1: there is one outermost group");
     return HET_OK;
 }
 
 /* All keys of one member, its members left for later. */
-static het_result heti_s_cluster_member(heti_s_cluster_reader *r, int root, heti_s_member *m) {
+static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_member *m) {
+    static const heti_s_form heti_s_form_of = { heti_s_member_keys, "no such key: device, name, count, speed, memory; "
+                                                "or name, count, process, link, bus, uplink, members", 0, "" };
     const size_t start = r->json.at;
     uint32_t seen = 0;
-    char key[64] = "members";
-    size_t length;
-    int i;
     memset(m, 0, sizeof *m);
     m->count = 1;
     m->speed = 1;
     if (het_json_peek(&r->json) != HET_JSON_OBJECT)
-        return heti_s_cluster_bad(r, start, "members", "", "a device or a group is an object");
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        for (i = 0; i < HETI_S_MEMBER_KEYS; i++)
-            if (length < sizeof key && strcmp(key, heti_s_member_keys[i].key) == 0) break;
-        if (i == HETI_S_MEMBER_KEYS)
-            return heti_s_cluster_bad(r, r->json.at, key, "",
-                "no such key: device, name, count, speed, memory; or name, count, process, link, bus, uplink, members");
-        if ((seen >> i & 1u) != 0) return heti_s_cluster_bad(r, r->json.at, key, "", "this key comes twice");
-        seen |= UINT32_C(1) << i;
-        HETI_T_TRY(heti_s_cluster_value(r, &heti_s_member_keys[i], m));
-    }
-    return r->json.rule == NULL ? heti_s_cluster_fits(r, start, root, seen, m) : heti_s_cluster_json(r, key);
+        return heti_s_bad_at(r, start, "members", "a device or a group is an object");
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "members", m, &seen));
+    return heti_s_cluster_fits(r, start, root, seen, m);
 }
 
 /* The name, with its number where there are several: "node#7". */
-static het_result heti_s_cluster_number(const heti_s_cluster_reader *r, size_t at, const char *name, int64_t count,
+static het_result heti_s_cluster_number(const heti_s_reader *r, size_t at, const char *name, int64_t count,
                                         int64_t index, char to[48]) {
     char whole[80];
     heti_t_text text = heti_t_text_in(whole, sizeof whole);
     heti_t_put(&text, name);
     if (count > 1) heti_t_format(&text, "#%d", index);
-    if (text.length > 47) return heti_s_cluster_bad(r, at, "name", whole, "has more than 47 bytes");
+    if (text.length > 47)
+        return heti_s_bad_value(r, at, "name", "\"", whole, "at most 47 bytes: with its number more than 47");
     memcpy(to, whole, text.length + 1);
     return HET_OK;
 }
 
 /* The next of the ranks that devices are: one that no device before is. */
-static het_result heti_s_cluster_next_rank(heti_s_cluster_reader *r, int64_t *rank) {
+static het_result heti_s_cluster_next_rank(heti_s_reader *r, int64_t *rank) {
     const int more = het_json_next(&r->order, NULL, 0, NULL);
     const size_t at = r->order.at;
     if (more) (void)het_json_integer(&r->order, rank);
-    if (r->order.rule != NULL) return heti_s_cluster_bad(r, r->order.rule_at, "ranks", "", r->order.rule);
-    if (!more) return heti_s_cluster_bad(r, at, "ranks", "", "fewer than there are devices");
-    if (*rank >= 0 && *rank < r->to->ranks && r->to->device[*rank].profile[0] == 0) return HET_OK;
-    return heti_s_cluster_number_bad(r, at, "ranks", heti_s_real(*rank), "ranks count from 0, each comes once");
+    if (r->order.rule != NULL) return heti_s_bad_at(r, r->order.rule_at, "ranks", r->order.rule);
+    if (!more) return heti_s_bad_at(r, at, "ranks", "fewer than there are devices");
+    if (*rank >= 0 && *rank < r->cluster->ranks && r->cluster->device[*rank].profile[0] == 0) return HET_OK;
+    return heti_s_bad_number(r, at, "ranks", heti_s_real(*rank),
+                             "a rank that is left: they count from 0, each comes once");
 }
 
-static het_result heti_s_cluster_devices(heti_s_cluster_reader *r, size_t at, const heti_s_member *m, int64_t group) {
+static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti_s_member *m, int64_t group) {
     int64_t i;
     if (m->count > HETI_S_MOST_RANKS - r->ranks)
-        return heti_s_cluster_bad(r, at, "count", "", "more than 1048576 devices in the cluster");
-    for (i = 0; i < m->count && r->to != NULL; i++) {
+        return heti_s_bad_at(r, at, "count", "more than 1048576 devices in the cluster");
+    for (i = 0; i < m->count && r->cluster != NULL; i++) {
         int64_t rank = r->ranks + i;
         het_cluster_device *device;
         if (r->ordered) HETI_T_TRY(heti_s_cluster_next_rank(r, &rank));
-        device = &r->to->device[rank];
+        device = &r->cluster->device[rank];
         HETI_T_TRY(heti_s_cluster_number(r, at, m->name[0] != 0 ? m->name : m->device, m->count, i, device->name));
         memcpy(device->profile, m->device, sizeof device->profile);
         device->speed = m->speed;
@@ -3671,26 +3622,26 @@ static het_result heti_s_cluster_devices(heti_s_cluster_reader *r, size_t at, co
 
 /* The cursor stands at a member of group `parent` (-1: at the whole); `process` is 1 where that is
    inside one. */
-static het_result heti_s_cluster_read(heti_s_cluster_reader *r, int64_t parent, int process) {
+static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int process) {
     const size_t at = r->json.at;
     heti_s_member m;
     het_json behind;
     int64_t i;
     HETI_T_TRY(heti_s_cluster_member(r, parent < 0, &m));
     if (m.members.text == NULL) return heti_s_cluster_devices(r, at, &m, parent);
-    if (parent < 0 && m.order.text != NULL) {
-        r->order = m.order;
+    if (parent < 0 && m.ranks.text != NULL) {
+        r->order = m.ranks;
         r->ordered = 1;
         het_json_enter(&r->order, HET_JSON_ARRAY);
     }
-    if (m.process && process) return heti_s_cluster_bad(r, at, "process", "", "is inside another process");
+    if (m.process && process) return heti_s_bad_at(r, at, "process", "is inside another process");
     behind = r->json;
     for (i = 0; i < m.count; i++) {
         const int64_t g = r->groups++, ranks = r->ranks;
         if (g >= HETI_S_MOST_RANKS)
-            return heti_s_cluster_bad(r, at, "count", "", "more than 1048576 groups in the cluster");
-        if (r->to != NULL) {
-            het_group *group = &r->to->group[g];
+            return heti_s_bad_at(r, at, "count", "more than 1048576 groups in the cluster");
+        if (r->cluster != NULL) {
+            het_group *group = &r->cluster->group[g];
             HETI_T_TRY(heti_s_cluster_number(r, at, m.name, m.count, i, group->name));
             group->parent = parent;
             group->latency = m.latency;
@@ -3702,12 +3653,12 @@ static het_result heti_s_cluster_read(heti_s_cluster_reader *r, int64_t parent, 
         r->json = m.members;
         het_json_enter(&r->json, HET_JSON_ARRAY);
         while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_s_cluster_read(r, g, process || m.process));
-        if (r->json.rule != NULL) return heti_s_cluster_json(r, "members");
+        if (r->json.rule != NULL) return heti_s_bad(r, "members", "");
         if (r->ranks == ranks)
-            return heti_s_cluster_bad(r, m.members.at, "members", "", "a group has at least one device");
+            return heti_s_bad_at(r, m.members.at, "members", "a group has at least one device");
     }
     r->json = behind;
-    if (parent < 0) memcpy(r->to != NULL ? r->to->name : m.name, m.name, sizeof m.name);
+    if (parent < 0) memcpy(r->cluster != NULL ? r->cluster->name : m.name, m.name, sizeof m.name);
     return HET_OK;
 }
 
@@ -3730,18 +3681,18 @@ static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, const het_al
     return *cluster != NULL ? HET_OK : HET_ERR_OOM;
 }
 
-static het_result heti_s_cluster_pass(heti_s_cluster_reader *r, const char *text, size_t length) {
+static het_result heti_s_cluster_pass(heti_s_reader *r, const char *text, size_t length) {
     r->json = het_json_start(text, length);
     r->ranks = r->groups = 0;
     HETI_T_TRY(heti_s_cluster_read(r, -1, 0));
-    if (r->to != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
-        return heti_s_cluster_bad(r, r->order.at, "ranks", "", "more than there are devices");
-    return het_json_end(&r->json) ? HET_OK : heti_s_cluster_json(r, "members");
+    if (r->cluster != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
+        return heti_s_bad_at(r, r->order.at, "ranks", "more than there are devices");
+    return het_json_end(&r->json) ? HET_OK : heti_s_bad(r, "members", "");
 }
 
 HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const het_allocator *allocator,
                                         het_cluster **cluster, het_error *error) {
-    heti_s_cluster_reader r;
+    heti_s_reader r;
     het_allocator own;
     het_result result;
     if (cluster == NULL || text == NULL)
@@ -3751,11 +3702,12 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_read", error));
     memset(&r, 0, sizeof r);
     r.error = error;
+    r.call = "het_cluster_read";
     HETI_T_TRY(heti_s_cluster_pass(&r, text, length));
-    HETI_T_TRY(heti_s_cluster_new(r.ranks, r.groups, &own, "het_cluster_read", &r.to, error));
+    HETI_T_TRY(heti_s_cluster_new(r.ranks, r.groups, &own, "het_cluster_read", &r.cluster, error));
     result = heti_s_cluster_pass(&r, text, length);
-    if (result != HET_OK) het_cluster_free(r.to);
-    else *cluster = r.to;
+    if (result != HET_OK) het_cluster_free(r.cluster);
+    else *cluster = r.cluster;
     return result;
 }
 
