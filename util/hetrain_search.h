@@ -4136,10 +4136,10 @@ typedef struct heti_s_choice {
     int32_t state;                    /* HETI_S_STATE_ */
     het_shard shard;
     double seconds;                   /* simulated */
-    int64_t *first, *device, *end, *count;
-    int32_t *recompute;               /* [places] as device: 2 `store` + 1 where stages recompute */
     const het_plan *team;             /* a plan with teams, of which pipelines, devices in no order, counts
                                          and granules are known here; NULL: none */
+    int64_t *first, *device, *end, *count; /* from here on arrays: every choice has its own */
+    int32_t *recompute;               /* [places] as device: 2 `store` + 1 where stages recompute */
 } heti_s_choice;
 
 /* What a pipeline takes by itself, without reductions: `at` for `count` micro-batches and `each`
@@ -4264,6 +4264,26 @@ static int64_t heti_s_place_of(const het_schedule_kind *order, int64_t places, i
     return stage < places ? stage : order->placement == HET_PLACE_V ? 2 * places - 1 - stage : stage - places;
 }
 
+/* Stage i of pipeline p: which of its places has it, and which of all; what that is, and which
+   units it has. */
+typedef struct heti_s_spot { int64_t place, at, device, kind, begin, end; } heti_s_spot;
+
+static heti_s_spot heti_s_spot_of(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t i) {
+    const int64_t *end = &c->end[heti_s_chunks(s, c) * c->first[p]];
+    heti_s_spot spot;
+    spot.place = heti_s_place_of(s->order[c->order], heti_s_places(c, p), i);
+    spot.at = c->first[p] + spot.place;
+    spot.device = c->device[spot.at];
+    spot.kind = s->kind_of[spot.device];
+    spot.begin = i == 0 ? 0 : end[i - 1];
+    spot.end = end[i];
+    return spot;
+}
+
+static int64_t heti_s_stages(const heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    return heti_s_chunks(s, c) * heti_s_places(c, p);
+}
+
 static int64_t heti_s_micro_batches(const heti_s_seek *s, int64_t granules) {
     return (s->d.granules + granules - 1) / granules;
 }
@@ -4333,14 +4353,7 @@ static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int
 
 static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const heti_s_choice *from) {
     const int64_t places = from->first[from->pipelines];
-    to->pipelines = from->pipelines;
-    to->granules = from->granules;
-    to->order = from->order;
-    to->limit = from->limit;
-    to->state = from->state;
-    to->shard = from->shard;
-    to->seconds = from->seconds;
-    to->team = from->team;
+    memcpy(to, from, offsetof(heti_s_choice, first));
     HETI_T_COPY(to->first, from->first, from->pipelines + 1);
     HETI_T_COPY(to->count, from->count, from->pipelines);
     HETI_T_COPY(to->device, from->device, places);
@@ -4390,35 +4403,40 @@ static het_result heti_s_lists(const het_plan *plan, const int64_t *count, const
     return result;
 }
 
+static void heti_s_put_stage(het_stage *stage, int64_t pipeline, int64_t rank, const heti_s_spot *spot, int32_t way) {
+    stage->pipeline = pipeline;
+    stage->rank = rank;
+    stage->unit_begin = spot->begin;
+    stage->unit_end = spot->end;
+    stage->recompute = way & 1;
+    stage->store = way >> 1;
+}
+
+static void heti_s_put_order(const heti_s_seek *s, const heti_s_choice *c, het_plan *plan) {
+    const char *name = s->order[c->order]->name;
+    memset(plan->schedule, 0, sizeof plan->schedule);
+    memcpy(plan->schedule, name, strlen(name));
+    plan->memory_limit = heti_s_real(c->limit);
+}
+
 static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
-    const het_schedule_kind *order = s->order[c->order];
-    const int64_t chunks = heti_s_chunks(s, c);
     het_plan *plan = &s->plan;
     int64_t p, g = 0, i;
     *plan = c->team != NULL ? *c->team : s->own;
     if (c->team != NULL) return;
     plan->shard = c->shard;
     plan->pipelines = c->pipelines;
-    plan->stages = chunks * c->first[c->pipelines];
     for (p = 0; p < c->pipelines; p++) {
-        const int64_t places = heti_s_places(c, p);
         plan->first_stage[p] = g;
         plan->share[p] = heti_s_real(c->count[p]);
-        for (i = 0; i < chunks * places; i++, g++) {
-            const int64_t at = c->first[p] + heti_s_place_of(order, places, i);
-            plan->stage[g].pipeline = p;
-            plan->stage[g].rank = c->device[at];
-            plan->stage[g].unit_begin = i == 0 ? 0 : c->end[g - 1];
-            plan->stage[g].unit_end = c->end[g];
-            plan->stage[g].recompute = c->recompute[at] & 1;
-            plan->stage[g].store = c->recompute[at] >> 1;
+        for (i = 0; i < heti_s_stages(s, c, p); i++, g++) {
+            const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
+            heti_s_put_stage(&plan->stage[g], p, spot.device, &spot, c->recompute[spot.at]);
         }
     }
-    plan->first_stage[c->pipelines] = g;
+    plan->stages = plan->first_stage[c->pipelines] = g;
     for (i = 0; i < s->ranks; i++) plan->state_share[i] = 1;
-    memset(plan->schedule, 0, sizeof plan->schedule);
-    memcpy(plan->schedule, order->name, strlen(order->name));
-    plan->memory_limit = heti_s_real(c->limit);
+    heti_s_put_order(s, c, plan);
     plan->step.granules = s->d.granules, plan->step.micro_batch = c->granules;
     plan->step.sequences = s->d.granule_sequences, plan->step.length = s->d.granule_tokens / s->d.granule_sequences;
 }
@@ -4613,7 +4631,7 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
         const int64_t *end = &c->end[chunks * c->first[p]];
         for (i = g = 0; i < block->uses; i++) {
             while (end[g] <= use[i]) g++;
-            s->used[c->device[c->first[p] + heti_s_place_of(s->order[c->order], heti_s_places(c, p), g)]] = 1;
+            s->used[heti_s_spot_of(s, c, p, g).device] = 1;
         }
     }
     for (r = 0; r < s->ranks; r++)
@@ -4649,37 +4667,39 @@ static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     return most;
 }
 
+/* The shorter of the backwards that there are: in one piece, or in two. */
+static double heti_s_back(const heti_s_seek *s, double whole, double apart) {
+    return !s->has[1] ? whole : !s->has[0] ? apart : heti_s_smaller(whole, apart);
+}
+
 /* One pipeline: what its ranks compute before the verdict, and the times before a rank's first
    action and behind its last one. A message leaves behind what made it, and a rank's last action
    that is not a W is a backward, after which the stages before have theirs. */
 static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int recompute_known,
                                     int64_t order_index) {
     const het_schedule_kind *order = s->order[order_index >= 0 ? order_index : c->order];
-    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
-                  first = c->first[p];
+    const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p), first = c->first[p];
     const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
     const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
     double reach = 0, back = 0, bound = 0;
     int64_t i;
     for (i = 0; i < places; i++) s->work[i] = s->weight_work[i] = 0, s->fill[i] = s->tail[i] = HETI_S_NONE;
     for (i = 0; i < stages; i++) {
-        const int64_t place = heti_s_place_of(order, places, i), device = c->device[first + place],
-                      kind = s->kind_of[device];
-        const int64_t begin = i == 0 ? 0 : c->end[chunks * first + i - 1], end = c->end[chunks * first + i];
-        const int again = recompute_known && (c->recompute[first + place] & 1);
+        const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
+        const int64_t place = spot.place;
+        const int again = recompute_known && (c->recompute[spot.at] & 1);
         const double n = heti_s_real(full);
         double f[2], b[2], in[2], w[2], r[2];
         int k;
         for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
             const int64_t g = k == 0 ? c->granules : small;
-            const double *t = heti_s_least_times(s, kind, begin, end, g);
+            const double *t = heti_s_least_times(s, spot.kind, spot.begin, spot.end, g);
             f[k] = t[HETI_S_FORWARD], b[k] = t[HETI_S_BACKWARD], in[k] = t[HETI_S_INPUT], w[k] = t[HETI_S_WEIGHT];
             r[k] = again ? t[HETI_S_AGAIN] : 0;
             if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
             else if (order_index < 0) {                                                               /* any schedule */
-                const double apart = in[k] + w[k];
+                b[k] = heti_s_back(s, b[k], in[k] + w[k]);
                 if (!s->has[1]) in[k] = b[k];
-                b[k] = !s->has[1] ? b[k] : !s->has[0] ? apart : heti_s_smaller(b[k], apart);
                 in[k] = heti_s_smaller(in[k], b[k]);
                 w[k] = b[k] - in[k];
             }
@@ -4693,14 +4713,14 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         s->fill[place] = heti_s_smaller(s->fill[place], reach);
         s->tail[place] = heti_s_smaller(s->tail[place], back);
         if (i + 1 < stages) {
-            const int64_t next = c->device[first + heti_s_place_of(order, places, i + 1)];
-            reach += f[1] + heti_s_message(s, device, next, end - 1, small);
-            back += in[1] + r[1] + heti_s_message(s, next, device, end - 1, small);
+            const int64_t next = heti_s_spot_of(s, c, p, i + 1).device;
+            reach += f[1] + heti_s_message(s, spot.device, next, spot.end - 1, small);
+            back += in[1] + r[1] + heti_s_message(s, next, spot.device, spot.end - 1, small);
         }
     }
     for (i = 0; i < places; i++) {
         /* those of a device's one stage wait for its last action */
-        const double reductions = chunks == 1 ? s->ring[c->device[first + i]] : 0;
+        const double reductions = stages == places ? s->ring[c->device[first + i]] : 0;
         bound = heti_s_larger(bound, s->fill[i] + s->work[i] + reductions);
         bound = heti_s_larger(bound, s->fill[i] + s->work[i] - s->weight_work[i] + s->tail[i]);
     }
@@ -4745,24 +4765,27 @@ static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, i
            (kept[end] - kept[begin]) * tokens;
 }
 
+/* The device of stage i of pipeline p has memory for what its stages up to that one need at least
+   in micro-batches of so many granules. known 0: whatever its places do. */
+static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t i, int64_t granules,
+                           int known) {
+    const heti_s_spot spot = heti_s_spot_of(s, c, p, i), first = heti_s_spot_of(s, c, p, spot.place);
+    const double limit = s->d.cluster->device[spot.device].memory;
+    const double tokens = heti_s_real(granules * s->d.granule_tokens);
+    const int again = known ? c->recompute[spot.at] : s->d.recompute == HET_YES;
+    double bytes = s->always;
+    if (limit <= 0) return 1;
+    bytes += heti_s_least_stage(s, c, first.begin, first.end, again, tokens);
+    if (i != spot.place) bytes += heti_s_least_stage(s, c, spot.begin, spot.end, again, tokens);
+    return !heti_s_hopeless(bytes, limit);
+}
+
 /* What the plan needs at least is too much for some device. */
 static int heti_s_too_large(const heti_s_seek *s, const heti_s_choice *c) {
-    const double tokens = heti_s_real(c->granules * s->d.granule_tokens);
-    const int64_t chunks = heti_s_chunks(s, c);
     int64_t p, i;
-    for (p = 0; p < c->pipelines; p++) {
-        const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
-        for (i = 0; i < places; i++) {
-            const int64_t at = c->first[p] + i;
-            const int64_t other = s->order[c->order]->placement == HET_PLACE_V ? 2 * places - 1 - i : places + i;
-            const double limit = s->d.cluster->device[c->device[at]].memory;
-            double bytes = s->always;
-            if (limit <= 0) continue;
-            bytes += heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], c->recompute[at], tokens);
-            if (chunks == 2) bytes += heti_s_least_stage(s, c, end[other - 1], end[other], c->recompute[at], tokens);
-            if (heti_s_hopeless(bytes, limit)) return 1;
-        }
-    }
+    for (p = 0; p < c->pipelines; p++) /* a device's last stage counts with the one before */
+        for (i = heti_s_stages(s, c, p) - heti_s_places(c, p); i < heti_s_stages(s, c, p); i++)
+            if (!heti_s_has_room(s, c, p, i, c->granules, 1)) return 1;
     return 0;
 }
 
@@ -4926,9 +4949,7 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
 
 /* The plan of one pipeline alone, its costs, and a key of both. */
 static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    const het_schedule_kind *order = s->order[c->order];
-    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
-                  first = c->first[p];
+    const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p);
     int64_t i, n = 0;
     s->alone.ranks = places;
     s->alone.stages = s->alone.first_stage[1] = stages;
@@ -4939,24 +4960,15 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     s->alone_key[n++] = c->state == HETI_S_STATE_EVEN || c->shard > HET_SHARD_STATE ? c->pipelines : 0;
     s->alone_key[n++] = c->shard;
     for (i = 0; i < stages; i++) {
-        const int64_t place = heti_s_place_of(order, places, i), device = c->device[first + place],
-                      kind = s->kind_of[device];
-        het_stage *stage = &s->alone.stage[i];
-        stage->pipeline = 0;
-        stage->rank = place;
-        stage->unit_begin = i == 0 ? 0 : c->end[chunks * first + i - 1];
-        stage->unit_end = c->end[chunks * first + i];
-        stage->recompute = c->recompute[first + place] & 1;
-        stage->store = c->recompute[first + place] >> 1;
-        s->alone_key[n++] = stage->unit_end + (s->units + 1) * c->recompute[first + place];
+        const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
+        heti_s_put_stage(&s->alone.stage[i], 0, spot.place, &spot, c->recompute[spot.at]);
+        s->alone_key[n++] = spot.end + (s->units + 1) * c->recompute[spot.at];
         if (i >= places) continue;
-        s->alone_group[place] = s->d.cluster->device[device].group;
-        s->alone_key[n++] = kind;
-        s->alone_key[n++] = s->alone_group[place];
+        s->alone_group[spot.place] = s->d.cluster->device[spot.device].group;
+        s->alone_key[n++] = spot.kind;
+        s->alone_key[n++] = s->alone_group[spot.place];
     }
-    memset(s->alone.schedule, 0, sizeof s->alone.schedule);
-    memcpy(s->alone.schedule, order->name, strlen(order->name));
-    s->alone.memory_limit = heti_s_real(c->limit);
+    heti_s_put_order(s, c, &s->alone);
     return n;
 }
 
@@ -5067,17 +5079,15 @@ static void heti_s_simulated_pace(heti_s_seek *s, const heti_s_choice *c, int64_
 
 /* The same without simulating: the busiest device's work, and that of the others. */
 static void heti_s_plain_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    const het_schedule_kind *order = s->order[c->order];
-    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
     double sum = 0, most = 0;
     int64_t i;
-    for (i = 0; i < places; i++) s->work[i] = 0;
-    for (i = 0; i < chunks * places; i++) {
-        const int64_t place = heti_s_place_of(order, places, i), at = c->first[p] + place;
-        const double both = heti_s_both(s, s->kind_of[c->device[at]], order->split, c->recompute[at],
-                                        i == 0 ? 0 : end[i - 1], end[i], c->granules);
-        s->work[place] += both;
-        most = heti_s_larger(most, s->work[place]);
+    for (i = 0; i < heti_s_places(c, p); i++) s->work[i] = 0;
+    for (i = 0; i < heti_s_stages(s, c, p); i++) {
+        const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
+        const double both = heti_s_both(s, spot.kind, s->order[c->order]->split, c->recompute[spot.at], spot.begin,
+                                        spot.end, c->granules);
+        s->work[spot.place] += both;
+        most = heti_s_larger(most, s->work[spot.place]);
         sum += both;
     }
     s->pipeline_time[p] = most;
@@ -5125,16 +5135,14 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     double most = 0;
     int64_t u, p, i, r;
     for (r = 0; r < s->ranks; r++) s->ring[r] = 0;
-    for (p = 0; p < c->pipelines; p++) s->scratch[p] = chunks * c->first[p];
+    for (p = 0; p < c->pipelines; p++) s->scratch[p] = 0;
     for (u = 0; u < s->units; u++) {
         const double elements = s->held[u + 1] - s->held[u], holders = heti_s_real(c->pipelines);
         double latency = 0, slowness = 0, seconds;
         int64_t before = -1;
         for (p = 0; p < c->pipelines; p++) {
-            const int64_t places = heti_s_places(c, p);
-            while (c->end[s->scratch[p]] <= u) s->scratch[p]++;
-            i = c->device[c->first[p] + heti_s_place_of(s->order[c->order], places,
-                                                        s->scratch[p] - chunks * c->first[p])];
+            while (c->end[chunks * c->first[p] + s->scratch[p]] <= u) s->scratch[p]++;
+            i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
             if (before >= 0) {
                 const het_group *g = heti_s_link_of(s, before, i);
                 latency = heti_s_larger(latency, g->latency);
@@ -5144,9 +5152,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
         }
         seconds = (holders - 1) * (2 * latency + slowness * elements * bytes / holders);
         for (p = 0; p < c->pipelines; p++) {
-            const int64_t places = heti_s_places(c, p);
-            i = c->device[c->first[p] + heti_s_place_of(s->order[c->order], places,
-                                                        s->scratch[p] - chunks * c->first[p])];
+            i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
             s->ring[i] += seconds + elements / holders * s->times[s->kind_of[i]]->step_element /
                 s->d.cluster->device[i].speed;
         }
@@ -5277,15 +5283,8 @@ static int heti_s_try(heti_s_seek *s, heti_s_choice *c) {
 
 static uint64_t heti_s_choice_key(const heti_s_seek *s, const heti_s_choice *c) {
     const size_t n = HETI_T_CAST(size_t, c->first[c->pipelines]), p = HETI_T_CAST(size_t, c->pipelines);
-    int64_t head[6];
-    uint64_t key;
-    head[0] = c->pipelines;
-    head[1] = c->granules;
-    head[2] = c->order;
-    head[3] = c->limit;
-    head[4] = c->state;
-    head[5] = c->shard;
-    key = het_xxh64(head, sizeof head, 0);
+    const int64_t head[6] = { c->pipelines, c->granules, c->order, c->limit, c->state, c->shard };
+    uint64_t key = het_xxh64(head, sizeof head, 0);
     key = het_xxh64(c->first, (p + 1) * sizeof *c->first, key);
     key = het_xxh64(c->count, p * sizeof *c->count, key);
     key = het_xxh64(c->device, n * sizeof *c->device, key);
@@ -5817,20 +5816,6 @@ static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double af
     }
 }
 
-/* The device of stage i of pipeline p has memory for what its stages up to that one need at least
-   in micro-batches of so many granules. */
-static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t i, int64_t granules) {
-    const het_schedule_kind *order = s->order[c->order];
-    const int64_t places = heti_s_places(c, p), place = heti_s_place_of(order, places, i);
-    const int64_t *end = &c->end[heti_s_chunks(s, c) * c->first[p]];
-    const double limit = s->d.cluster->device[c->device[c->first[p] + place]].memory;
-    const double tokens = heti_s_real(granules * s->d.granule_tokens);
-    const int again = s->d.recompute == HET_YES;
-    double bytes = s->always + heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], again, tokens);
-    if (i >= places) bytes += heti_s_least_stage(s, c, place == 0 ? 0 : end[place - 1], end[place], again, tokens);
-    return limit <= 0 || !heti_s_hopeless(bytes, limit);
-}
-
 /* Ends of stage i of pipeline p and of all behind it. */
 static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
     heti_s_choice *c = &s->now;
@@ -5841,19 +5826,19 @@ static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
     if (i + 1 < stages) {
         for (end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_s_is_over(s); end++) {
             c->end[first + i] = end;
-            if (!heti_s_has_room(s, c, p, i, heti_s_least_granules(s))) break; /* nor for more */
+            if (!heti_s_has_room(s, c, p, i, heti_s_least_granules(s), 0)) break; /* nor for more */
             heti_s_each_end(s, p, i + 1);
         }
         return;
     }
     c->end[first + i] = s->units;
-    if (begin >= s->units || !heti_s_has_room(s, c, p, i, heti_s_least_granules(s))) return;
+    if (begin >= s->units || !heti_s_has_room(s, c, p, i, heti_s_least_granules(s), 0)) return;
     if (p + 1 < c->pipelines) { heti_s_each_end(s, p + 1, 0); return; }
     after = heti_s_bound_after(s, c);
     for (g = heti_s_least_granules(s); g <= s->d.most_granules && !heti_s_is_over(s); g++) {
         for (q = 0; q < c->pipelines; q++)
             for (i = 0; i < chunks * heti_s_places(c, q); i++)
-                if (!heti_s_has_room(s, c, q, i, g)) return; /* nor for more */
+                if (!heti_s_has_room(s, c, q, i, g, 0)) return; /* nor for more */
         c->granules = g;
         heti_s_each_count(s, 0, heti_s_micro_batches(s, g), after);
     }
@@ -5960,13 +5945,14 @@ static void heti_s_all(heti_s_seek *s) {
 
 /* ---- the lower bound ---- */
 
-/* F and the shorter of the backwards that there are. */
-static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, int64_t granules) {
-    const double input = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_INPUT, u, u + 1, granules);
-    const double apart = input + heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_WEIGHT, u, u + 1, granules);
-    const double whole = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_BACKWARD, u, u + 1, granules);
-    const double back = !s->has[1] ? whole : !s->has[0] ? apart : heti_s_smaller(whole, apart);
-    return heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_FORWARD, u, u + 1, granules) + back;
+/* F and the shorter of the backwards that there are; `weight` 0: of their parts before W. */
+static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, int64_t granules, int weight) {
+    double t[HETI_S_CALLS];
+    int call;
+    for (call = 0; call < HETI_S_CALLS; call++)
+        t[call] = heti_s_seconds(s, kind, HETI_S_LEAST + call, u, u + 1, granules);
+    return t[HETI_S_FORWARD] +
+           heti_s_back(s, t[HETI_S_BACKWARD], t[HETI_S_INPUT] + (weight ? t[HETI_S_WEIGHT] : 0));
 }
 
 /* Every granule passes through every unit on some device. For weights z of the kinds that add up to
@@ -5987,7 +5973,7 @@ static double heti_s_bound_work(heti_s_seek *s) {
             double least = HETI_S_NONE;
             int64_t chosen = 0;
             for (k = 0; k < s->kinds; k++) {
-                const double one = heti_s_least_both(s, k, u, most) / heti_s_real(most);
+                const double one = heti_s_least_both(s, k, u, most, 1) / heti_s_real(most);
                 if (z[k] * one >= least) continue;
                 least = z[k] * one;
                 chosen = k;
@@ -6009,12 +5995,7 @@ static double heti_s_bound_chain(const heti_s_seek *s) {
     int64_t u, k;
     for (u = 0; u < s->units; u++) {
         double least = HETI_S_NONE;
-        for (k = 0; k < s->kinds; k++) {
-            const double f = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_FORWARD, u, u + 1, g);
-            const double b = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_BACKWARD, u, u + 1, g);
-            const double input = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_INPUT, u, u + 1, g);
-            least = heti_s_smaller(least, f + (!s->has[1] ? b : !s->has[0] ? input : heti_s_smaller(b, input)));
-        }
+        for (k = 0; k < s->kinds; k++) least = heti_s_smaller(least, heti_s_least_both(s, k, u, g, 0));
         sum += least;
     }
     return sum;
