@@ -645,6 +645,16 @@ static int64_t heti_s_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static double heti_s_larger(double a, double b) { return a > b ? a : b; }
 static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
 static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
+static int heti_s_unequal(double a, double b) { return a < b || b < a; }
+
+/* Which of `count` structs of `size` bytes, each with its name at the beginning, is called so;
+   `count`: none. */
+static int64_t heti_s_named(const void *list, size_t size, int64_t count, const char *name) {
+    const char *at = HETI_T_CAST(const char *, list);
+    int64_t i;
+    for (i = 0; i < count && strcmp(at, name) != 0; i++) at += size;
+    return i;
+}
 
 /* A unit's times, in the order of het_unit_time. The planner also has sums of them. */
 enum {
@@ -741,7 +751,7 @@ static int heti_s_same_kind(const het_described_unit *unit, const het_described_
             return 0;
     for (i = 0; i < a->tensors; i++)
         if (a->tensor[i].width != b->tensor[i].width || a->tensor[i].keep != b->tensor[i].keep) return 0;
-    return !(a->flops_forward < b->flops_forward || a->flops_forward > b->flops_forward);
+    return !heti_s_unequal(a->flops_forward, b->flops_forward);
 }
 
 /* The kind of unit u; first: [kinds] the first unit of each kind. `kinds`: it is of none. */
@@ -758,28 +768,36 @@ static double heti_s_widths(int64_t count, const int64_t *width) {
     return sum;
 }
 
+/* Adds up tensors by how long they are kept. divided: of a member of a team that divides the heads,
+   of a token of its own or, for a head, of a token of the group. */
+static void heti_s_count_tensors(het_unit_kind *kind, const het_unit_info *info, int divided) {
+    double *const keep[][3] = {
+        { &kind->call, &kind->divided_call, &kind->head_call },
+        { &kind->keep_input, &kind->divided_input, &kind->head_input },
+        { &kind->keep_weight, &kind->divided_weight, &kind->divided_weight },
+        { &kind->keep_gradient, &kind->divided_gradient, &kind->divided_gradient },
+        { &kind->carry, &kind->head_carry, &kind->head_carry },
+        { &kind->carry_gradient, &kind->head_carry_gradient, &kind->head_carry_gradient } }; /* as het_keep */
+    int64_t t;
+    for (t = 0; t < info->tensors; t++) {
+        const het_tensor_desc *tensor = &info->tensor[t];
+        const unsigned known = HETI_T_CAST(unsigned, tensor->keep),
+                       how = known <= HET_KEEP_MICRO_BATCH_GRADIENT ? known : HETI_T_CAST(unsigned, HET_KEEP_WEIGHT);
+        *keep[how][divided ? 1 + (tensor->group != 0) : 0] += heti_s_real(tensor->width) * 4;
+    }
+}
+
 /* half: the same for (max_tokens + 1) / 2 tokens. Workspace is a straight line through both. */
 static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, const het_unit_info *half) {
     const double high = HETI_T_CAST(double, info->workspace), low = HETI_T_CAST(double, half->workspace);
     const int64_t apart = info->max_tokens - half->max_tokens;
-    int64_t t;
     kind->workspace = apart > 0 && high > low ? (high - low) / heti_s_real(apart) : 0;
     kind->workspace_base = high - kind->workspace * heti_s_real(info->max_tokens);
     if (kind->workspace_base < 0) kind->workspace_base = 0;
     kind->input = heti_s_widths(info->in_streams, info->in_width);
     kind->output = heti_s_widths(info->out_streams, info->out_width);
     kind->loss = info->is_loss != 0;
-    for (t = 0; t < info->tensors; t++) {
-        const double bytes = heti_s_real(info->tensor[t].width) * 4;
-        switch (info->tensor[t].keep) {
-        case HET_KEEP_CALL: kind->call += bytes; break;
-        case HET_KEEP_INPUT: kind->keep_input += bytes; break;
-        case HET_KEEP_GRADIENT: kind->keep_gradient += bytes; break;
-        case HET_KEEP_MICRO_BATCH: kind->carry += bytes; break;
-        case HET_KEEP_MICRO_BATCH_GRADIENT: kind->carry_gradient += bytes; break;
-        default: kind->keep_weight += bytes; break;
-        }
-    }
+    heti_s_count_tensors(kind, info, 0);
 }
 
 /* What the unit keeps where a team divides its heads: described again for a member with one. */
@@ -812,18 +830,7 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
         kind->whole = unit->unit.model->causal == HET_NO;
         kind->packed = info.device == NULL || !info.device->iface->host_memory;
     }
-    for (i = 0; i < info.tensors && kind->attentions > 0; i++) {
-        const double bytes = heti_s_real(info.tensor[i].width) * 4;
-        const int head = info.tensor[i].group != 0;
-        switch (info.tensor[i].keep) {
-        case HET_KEEP_CALL: *(head ? &kind->head_call : &kind->divided_call) += bytes; break;
-        case HET_KEEP_INPUT: *(head ? &kind->head_input : &kind->divided_input) += bytes; break;
-        case HET_KEEP_GRADIENT: kind->divided_gradient += bytes; break;
-        case HET_KEEP_MICRO_BATCH: kind->head_carry += bytes; break;
-        case HET_KEEP_MICRO_BATCH_GRADIENT: kind->head_carry_gradient += bytes; break;
-        default: kind->divided_weight += bytes; break;
-        }
-    }
+    if (kind->attentions > 0) heti_s_count_tensors(kind, &info, 1);
     return HET_OK;
 }
 
@@ -1198,12 +1205,30 @@ static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
     return heti_s_share_rows(shape, heti_s_real(shape->tokens), largest / total);
 }
 
+/* Shares in a member's team: of all, of the groups before its own, and of that; whose members and
+   heads. */
+typedef struct heti_s_shares { double all, before, group, heads; int64_t members; } heti_s_shares;
+
+static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t me) {
+    heti_s_shares shares = { 0, 0, 0, 0, 0 };
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        shares.all += team[i].share;
+        if (team[i].group < team[me].group) shares.before += team[i].share;
+        if (team[i].group != team[me].group) continue;
+        shares.group += team[i].share;
+        shares.heads += heti_s_real(team[i].heads);
+        shares.members++;
+    }
+    return shares;
+}
+
 /* How many rows a rank can have, and whose stages it runs. */
 static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64_t rank, heti_s_held *held) {
-    int64_t count, i, me = 0;
+    int64_t count, me = 0;
     const het_team_member *team = het_plan_team(plan, rank, &count);
     heti_s_rows *to = &held->rows;
-    double all = 0, before = 0, group = 0;
+    heti_s_shares shares;
     held->leader = rank;
     to->own = to->group = heti_s_slice_rows(plan, shape);
     to->kept = heti_s_real(shape->tokens);
@@ -1213,16 +1238,12 @@ static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64
     to->members = heti_s_real(count);
     to->groups = heti_s_real(team[count - 1].group + 1);
     while (team[me].rank != rank) me++;
-    for (i = 0; i < count; i++) {
-        all += team[i].share;
-        if (team[i].group < team[me].group) before += team[i].share;
-        if (team[i].group == team[me].group) group += team[i].share;
-        if (i != me && team[i].group == team[me].group) to->heads = heti_s_real(team[me].heads);
-    }
-    to->own = heti_s_share_rows(shape, to->own, team[me].share / all);
-    to->group = heti_s_share_rows(shape, to->group, group / all);
+    shares = heti_s_shares_of(team, count, me);
+    if (shares.members > 1) to->heads = heti_s_real(team[me].heads);
+    to->own = heti_s_share_rows(shape, to->own, team[me].share / shares.all);
+    to->group = heti_s_share_rows(shape, to->group, shares.group / shares.all);
     if (team[me].group < team[count - 1].group)
-        to->kept = heti_s_share_rows(shape, to->kept, (before + group) / all);
+        to->kept = heti_s_share_rows(shape, to->kept, (shares.before + shares.group) / shares.all);
 }
 
 static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
@@ -1396,10 +1417,10 @@ static void heti_s_costs_cut(void *self, heti_t_arena *arena) {
    name. */
 static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double *slowness) {
     const het_cluster_device *device = c->cluster != NULL ? &c->cluster->device[rank] : NULL;
-    int64_t i = 0;
+    int64_t i;
     *slowness = device != NULL && device->speed > 0 ? 1 / device->speed : 1;
     if (device == NULL) return c->profile->devices > 0 ? 0 : -1;
-    while (i < c->profile->devices && strcmp(c->profile->device[i].name, device->profile) != 0) i++;
+    i = heti_s_named(c->profile->device, sizeof *c->profile->device, c->profile->devices, device->profile);
     return i < c->profile->devices ? i : -1;
 }
 
@@ -1496,28 +1517,13 @@ static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank,
     c->to.stage[at] = c->to.together[at];
 }
 
-static void heti_s_slowest_curve(het_cost *to, het_cost from, double rows, double pairs) {
-    heti_s_most(&to->base, from.base);
-    heti_s_most(&to->token, from.token * rows);
-    heti_s_most(&to->pair, from.pair * pairs);
-}
-
 /* A member's part of the rows, and of the pairs where a micro-batch is one sequence. */
 static void heti_s_member_part(const het_team_member *team, int64_t count, int64_t member, double *rows,
                                double *pairs) {
-    double all = 0, before = 0, group = 0, heads = 0;
-    int64_t i, others = 0;
-    for (i = 0; i < count; i++) {
-        all += team[i].share;
-        if (team[i].group < team[member].group) before += team[i].share;
-        if (team[i].group != team[member].group) continue;
-        group += team[i].share;
-        heads += heti_s_real(team[i].heads);
-        others += i != member;
-    }
-    *rows = team[member].share / all;
-    *pairs = ((before + group) * (before + group) - before * before) / (all * all) *
-        (others > 0 ? heti_s_real(team[member].heads) / heads : 1);
+    const heti_s_shares s = heti_s_shares_of(team, count, member);
+    *rows = team[member].share / s.all;
+    *pairs = ((s.before + s.group) * (s.before + s.group) - s.before * s.before) / (s.all * s.all) *
+        (s.members > 1 ? heti_s_real(team[member].heads) / s.heads : 1);
 }
 
 /* A team's stage from its members', as if a micro-batch were one sequence, without exchanges. */
@@ -1530,7 +1536,11 @@ static void heti_s_team_cost(const het_team_member *team, int64_t count, const h
     for (m = 0; m < count; m++) {
         heti_s_member_part(team, count, m, &rows, &pairs);
         for (k = 0; k < HETI_S_STAGE_CALLS; k++) {
-            heti_s_slowest_curve(heti_s_stage_curve_of(to, k), heti_s_stage_curve(&member[m], k), rows, pairs);
+            const het_cost own = heti_s_stage_curve(&member[m], k);
+            het_cost *slowest = heti_s_stage_curve_of(to, k);
+            heti_s_most(&slowest->base, own.base);
+            heti_s_most(&slowest->token, own.token * rows);
+            heti_s_most(&slowest->pair, own.pair * pairs);
             heti_s_most(&to->beside[k], member[m].beside[k]);
         }
     }
@@ -1633,24 +1643,21 @@ HETRAIN_API void het_plan_costs_free(het_plan_costs *costs) {
     if (costs != NULL) heti_s_give_back(&costs->allocator, costs, costs->size);
 }
 
-static het_cost heti_s_between(het_cost from, het_cost to, double part) {
-    het_cost curve = { 0, 0, 0 };
-    heti_s_add_curve(&curve, from, 1 - part);
-    heti_s_add_curve(&curve, to, part);
-    return curve;
-}
-
 /* Stages whose device shares its machine with ranks that are at work `beside` of the time. Returns
    whether that differs from all of the time. */
 static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
+    const het_cost none = { 0, 0, 0 };
     int64_t g;
     int differs = 0, k;
     for (g = 0; g < costs->curves; g++) {
         const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
         if (memcmp(alone, together, sizeof *alone) == 0) continue;
-        for (k = 0; k < HETI_S_STAGE_CALLS; k++)
-            *heti_s_stage_curve_of(&costs->stage[g], k) =
-                heti_s_between(heti_s_stage_curve(alone, k), heti_s_stage_curve(together, k), beside);
+        for (k = 0; k < HETI_S_STAGE_CALLS; k++) {
+            het_cost *between = heti_s_stage_curve_of(&costs->stage[g], k);
+            *between = none;
+            heti_s_add_curve(between, heti_s_stage_curve(alone, k), 1 - beside);
+            heti_s_add_curve(between, heti_s_stage_curve(together, k), beside);
+        }
         differs = 1;
     }
     return differs && beside < 1;
@@ -1861,7 +1868,7 @@ struct heti_s_key {
     const char *name;
     heti_s_read read;
     size_t at;                        /* of the field in its struct; of parts of a struct 0 */
-    int64_t most;                     /* of an integer, which is 1 at least */
+    int64_t most;                     /* of an integer, which is 1 at least; of words and quantities: of which kind */
     het_result (*each)(heti_s_reader *r); /* of a list: reads an element */
     int of;                           /* of a cluster's member: HETI_S_OF_ */
 };
@@ -2105,8 +2112,10 @@ static void heti_s_out_chain(heti_t_text *out, const het_profile *profile) {
     heti_t_char(out, ']');
 }
 
-static const char *heti_s_dtype_name(het_dtype dtype) { return dtype == HET_BF16 ? "bf16" : "f32"; }
-static const char *heti_s_reduce_name(het_reduce reduce) { return reduce == HET_REDUCE_FAST ? "fast" : "exact"; }
+enum { HETI_S_DTYPES, HETI_S_REDUCES };
+static const char *const heti_s_words[2][2] = { { "f32", "bf16" }, { "exact", "fast" } };
+static const char *heti_s_dtype_name(het_dtype t) { return heti_s_words[HETI_S_DTYPES][t == HET_BF16]; }
+static const char *heti_s_reduce_name(het_reduce r) { return heti_s_words[HETI_S_REDUCES][r == HET_REDUCE_FAST]; }
 
 HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to) {
     char room[4096];
@@ -2149,7 +2158,7 @@ static het_result heti_s_find_kind(heti_s_reader *r, const char *name, int64_t *
     char shown[49];
     *kind = 0;
     if (!r->last) return HET_OK;
-    while (*kind < r->to->kinds && strcmp(r->to->kind[*kind].name, name) != 0) ++*kind;
+    *kind = heti_s_named(r->to->kind, sizeof *r->to->kind, r->to->kinds, name);
     if (*kind < r->to->kinds) return HET_OK;
     return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds",
                        HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, name), r->to->kinds);
@@ -2158,12 +2167,10 @@ static het_result heti_s_find_kind(heti_s_reader *r, const char *name, int64_t *
 static het_result heti_s_read_kind(heti_s_reader *r) {
     static const heti_s_form heti_s_kind = { heti_s_kind_keys, "no such key", 1, "without a name" };
     het_unit_kind spare, *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
-    int64_t k;
     memset(kind, 0, sizeof *kind);
     HETI_T_TRY(heti_s_read_object(r, &heti_s_kind, "kinds", kind, NULL));
-    for (k = 0; r->to != NULL && k < r->count.kinds; k++)
-        if (strcmp(r->to->kind[k].name, kind->name) == 0)
-            return heti_s_bad(r, kind->name, "a kind of this name comes twice");
+    if (r->to != NULL && heti_s_named(r->to->kind, sizeof *kind, r->count.kinds, kind->name) < r->count.kinds)
+        return heti_s_bad(r, kind->name, "a kind of this name comes twice");
     return r->count.kinds < HETI_S_MOST_KINDS ? HET_OK : heti_s_bad(r, "kinds", "more than 256");
 }
 
@@ -2255,13 +2262,11 @@ static het_result heti_s_read_device(heti_s_reader *r) {
                                                "a device needs a name and \"alone\"" };
     het_device_profile spare, *device = r->to != NULL ? &r->to->device[r->count.devices] : &spare;
     uint32_t seen;
-    int64_t i;
     if (r->to == NULL) memset(&spare, 0, sizeof spare);
     HETI_T_TRY(heti_s_read_object(r, &heti_s_device, "devices", device, &seen));
     if (r->to == NULL) return HET_OK;
-    for (i = 0; i < r->count.devices; i++)
-        if (strcmp(r->to->device[i].name, device->name) == 0)
-            return heti_s_bad(r, device->name, "a device of this name comes twice");
+    if (heti_s_named(r->to->device, sizeof *device, r->count.devices, device->name) < r->count.devices)
+        return heti_s_bad(r, device->name, "a device of this name comes twice");
     if ((seen & 4u) == 0)
         HETI_T_COPY(device->together, device->alone, r->to->kinds);
     return HET_OK;
@@ -2279,29 +2284,19 @@ static het_result heti_s_read_bytes(heti_s_reader *r, const heti_s_key *key, voi
     return heti_s_read_object(r, &heti_s_bytes, key->name, to, NULL);
 }
 
-/* One of two words: 1 or 2. */
-static het_result heti_s_read_word(heti_s_reader *r, const heti_s_key *key, const char *first, const char *second,
-                                   int *which) {
+/* One of two words, those of heti_s_words[key->most]. */
+static het_result heti_s_read_word(heti_s_reader *r, const heti_s_key *key, void *to) {
+    const char *const *words = heti_s_words[key->most];
+    const size_t at = r->json.at;
     char word[48], rule[64];
     heti_t_text text = heti_t_text_in(rule, sizeof rule);
-    const size_t at = r->json.at;
+    int second;
     HETI_T_TRY(heti_s_read_name(r, key, word));
-    *which = strcmp(word, first) == 0 ? 1 : strcmp(word, second) == 0 ? 2 : 0;
-    heti_t_format(&text, "\"%s\" or \"%s\"", first, second);
-    return *which > 0 ? HET_OK : heti_s_bad_value(r, at, key->name, "\"", word, rule);
-}
-
-static het_result heti_s_read_dtype(heti_s_reader *r, const heti_s_key *key, void *to) {
-    int word;
-    HETI_T_TRY(heti_s_read_word(r, key, "f32", "bf16", &word));
-    *HETI_T_CAST(het_dtype *, to) = word == 1 ? HET_F32 : HET_BF16;
-    return HET_OK;
-}
-
-static het_result heti_s_read_reduce(heti_s_reader *r, const heti_s_key *key, void *to) {
-    int word;
-    HETI_T_TRY(heti_s_read_word(r, key, "exact", "fast", &word));
-    *HETI_T_CAST(het_reduce *, to) = word == 1 ? HET_REDUCE_EXACT : HET_REDUCE_FAST;
+    heti_t_format(&text, "\"%s\" or \"%s\"", words[0], words[1]);
+    second = strcmp(word, words[1]) == 0;
+    if (!second && strcmp(word, words[0]) != 0) return heti_s_bad_value(r, at, key->name, "\"", word, rule);
+    if (key->most == HETI_S_DTYPES) *HETI_T_CAST(het_dtype *, to) = second ? HET_BF16 : HET_F32;
+    else *HETI_T_CAST(het_reduce *, to) = second ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
     return HET_OK;
 }
 
@@ -2319,7 +2314,8 @@ static het_result heti_s_read_version(heti_s_reader *r, const heti_s_key *key, v
     return heti_s_read_range(r, key->name, 1, 1, &version);
 }
 
-static het_result heti_s_read_pass(heti_s_reader *r, const char *text, size_t length) {
+static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t length,
+                                  const het_allocator *allocator, het_profile **profile) {
     static const heti_s_key heti_s_keys[] = {
         { "hetrain_profile", heti_s_read_version, 0, 0, NULL, 0 },
         { "kinds", heti_s_read_list, offsetof(het_profile, kinds), 0, heti_s_read_kind, 0 },
@@ -2329,17 +2325,11 @@ static het_result heti_s_read_pass(heti_s_reader *r, const char *text, size_t le
         { "links", heti_s_read_list, offsetof(het_profile, links), 0, heti_s_read_link, 0 },
         { "granule", heti_s_read_integer, offsetof(het_profile, granule), INT64_C(1) << 31, NULL, 0 },
         { "bytes", heti_s_read_bytes, 0, 0, NULL, 0 },
-        HETI_S_KEY(het_profile, model, heti_s_read_model), HETI_S_KEY(het_profile, dtype, heti_s_read_dtype),
-        HETI_S_KEY(het_profile, reduce, heti_s_read_reduce), HETI_S_LAST_KEY
+        { "dtype", heti_s_read_word, offsetof(het_profile, dtype), HETI_S_DTYPES, NULL, 0 },
+        { "reduce", heti_s_read_word, offsetof(het_profile, reduce), HETI_S_REDUCES, NULL, 0 },
+        HETI_S_KEY(het_profile, model, heti_s_read_model), HETI_S_LAST_KEY
     };
     static const heti_s_form heti_s_file = { heti_s_keys, "no such key of a profile", 7, NULL };
-    r->json = het_json_start(text, length);
-    HETI_T_TRY(heti_s_read_object(r, &heti_s_file, "", &r->count, NULL));
-    return het_json_end(&r->json) ? HET_OK : heti_s_bad(r, "", "");
-}
-
-static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t length,
-                                  const het_allocator *allocator, het_profile **profile) {
     int pass;
     for (pass = 0; pass < 3; pass++) {
         memset(&r->count, 0, sizeof r->count);
@@ -2347,7 +2337,9 @@ static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t len
         r->count.reduce = HET_REDUCE_EXACT;
         r->to = *profile;
         r->last = pass == 2;
-        HETI_T_TRY(heti_s_read_pass(r, text, length));
+        r->json = het_json_start(text, length);
+        HETI_T_TRY(heti_s_read_object(r, &heti_s_file, "", &r->count, NULL));
+        if (!het_json_end(&r->json)) return heti_s_bad(r, "", "");
         if (pass > 0) continue;
         if (r->count.units < 1 || r->count.kinds < 1)
             return heti_s_bad(r, r->count.kinds < 1 ? "kinds" : "units", "there are none");
@@ -2384,7 +2376,7 @@ static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *fie
     for (i = 0; i < fields; i++) {
         const double x = heti_s_field_get(a, &field[i]), y = heti_s_field_get(b, &field[i]);
         *name = field[i].name;
-        if (x < y || x > y) return 0;
+        if (heti_s_unequal(x, y)) return 0;
     }
     return 1;
 }
@@ -2464,12 +2456,12 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     for (i = 0; i < first->devices; i++) heti_s_copy_device(*profile, &(*profile)->device[i], &first->device[i]);
     for (i = 0; i < first->links; i++) (*profile)->link[i] = first->link[i];
     for (i = 0; i < second->devices; i++) {
-        for (k = 0; k < (*profile)->devices && strcmp((*profile)->device[k].name, second->device[i].name) != 0; k++) {}
+        k = heti_s_named((*profile)->device, sizeof *second->device, (*profile)->devices, second->device[i].name);
         heti_s_copy_device(*profile, &(*profile)->device[k], &second->device[i]);
         if (k == (*profile)->devices) (*profile)->devices++;
     }
     for (i = 0; i < second->links; i++) {
-        for (k = 0; k < (*profile)->links && strcmp((*profile)->link[k].name, second->link[i].name) != 0; k++) {}
+        k = heti_s_named((*profile)->link, sizeof *second->link, (*profile)->links, second->link[i].name);
         (*profile)->link[k] = second->link[i];
         if (k == (*profile)->links) (*profile)->links++;
     }
@@ -2609,11 +2601,8 @@ static het_result heti_s_probe_forward(const het_unit_call *call) { return heti_
 static het_result heti_s_probe_input(const het_unit_call *call) { return heti_s_probe_run(call, 1); }
 static het_result heti_s_probe_weight(const het_unit_call *call) { return heti_s_probe_run(call, 2); }
 
-static const het_unit_iface *heti_s_probe_table(void) {
-    static const het_unit_iface heti_s_table = { HETRAIN_UNIT_VERSION, "probe", heti_s_probe_describe,
-                                                heti_s_probe_forward, heti_s_probe_input, heti_s_probe_weight };
-    return &heti_s_table;
-}
+static const het_unit_iface heti_s_probe_table = { HETRAIN_UNIT_VERSION, "probe", heti_s_probe_describe,
+                                                   heti_s_probe_forward, heti_s_probe_input, heti_s_probe_weight };
 
 /* In the first step, which touches all memory, nothing is timed: each rank tells by which device
    its units will know it. */
@@ -2670,7 +2659,7 @@ static void heti_s_choose_units(heti_s_measure *m) {
         m->record[m->probes].unit = m->original[u];
         m->record[m->probes].measure = m;
         m->record[m->probes].kind = profile->unit[u];
-        m->probe[m->probes].iface = heti_s_probe_table();
+        m->probe[m->probes].iface = &heti_s_probe_table;
         m->probe[m->probes].model = m->original[u].model;
         m->probe[m->probes].layer = m->original[u].layer;
         m->probe[m->probes].settings = &m->record[m->probes];
@@ -2899,29 +2888,22 @@ static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double 
     return HET_OK;
 }
 
-static void heti_s_forget_rounds(heti_s_measure *m) {
-    const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES;
-    int64_t r;
-    for (r = 0; r < m->ranks; r++) {
-        m->watch[r].device = NULL;
-        m->watch[r].event = NULL;
-        HETI_T_CLEAR(m->watch[r].round, cells * HETI_S_ROUNDS);
-    }
-}
-
 /* A context over the short chain: m->ranks devices from number `first` on. */
 static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int split, double until) {
+    const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES;
     het_desc desc = m->context;
     het_ctx *ctx = NULL;
     het_result result;
     int64_t r;
     for (r = 0; r < m->ranks; r++) {
+        m->watch[r].device = NULL;
+        m->watch[r].event = NULL;
+        HETI_T_CLEAR(m->watch[r].round, cells * HETI_S_ROUNDS);
         if (m->desc->desc->layout.devices != NULL) m->device[r] = m->desc->desc->layout.devices[first + r];
         else memset(&m->device[r], 0, sizeof m->device[r]);
         m->device[r].memory_limit = 0;
         if (m->ranks == 1) m->device[r].speed = 0;
     }
-    heti_s_forget_rounds(m);
     m->split = split;
     desc.layout.devices = m->device;
     desc.layout.device_count = m->ranks;
@@ -3083,11 +3065,8 @@ static het_result heti_s_idle_run(const het_unit_call *call) {
     return HET_OK;
 }
 
-static const het_unit_iface *heti_s_idle_table(void) {
-    static const het_unit_iface heti_s_table = { HETRAIN_UNIT_VERSION, "idle", heti_s_idle_describe, heti_s_idle_run,
-                                                heti_s_idle_run, heti_s_idle_run };
-    return &heti_s_table;
-}
+static const het_unit_iface heti_s_idle_table = { HETRAIN_UNIT_VERSION, "idle", heti_s_idle_describe, heti_s_idle_run,
+                                                  heti_s_idle_run, heti_s_idle_run };
 
 enum { HETI_S_IDLE_ROWS = 1024, HETI_S_IDLE_WIDTH = 256, HETI_S_IDLE_SIZES = 4, HETI_S_IDLE_STEPS = 15 };
 
@@ -3116,7 +3095,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
         s->idle[i].elements = i == 0 ? elements : 16;
         s->idle[i].last = i == 1;
         memset(&s->unit[i], 0, sizeof s->unit[i]);
-        s->unit[i].iface = heti_s_idle_table();
+        s->unit[i].iface = &heti_s_idle_table;
         s->unit[i].settings = &s->idle[i];
     }
     for (i = 0; i <= HETI_S_IDLE_ROWS; i++) s->bounds[i] = i;
@@ -3295,7 +3274,7 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
 
 /* Devices of one table, number of threads and instruction set are one kind: group[i] is the number
    of i's. Returns how many there are. */
-static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group, int64_t *first) {
+static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group) {
     const het_device_desc *device = desc->layout.devices;
     int64_t i, k, kinds = 0;
     for (i = 0; i < desc->layout.device_count; i++) {
@@ -3308,7 +3287,6 @@ static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group, int64_t
             continue;
         }
         if (group != NULL) group[i] = kinds;
-        if (first != NULL) first[kinds] = i;
         kinds++;
     }
     return kinds;
@@ -3386,12 +3364,12 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
     het_profile count = *described;
     int64_t i, n, s;
-    count.devices = heti_s_device_kinds(&m->context, NULL, NULL);
+    count.devices = heti_s_device_kinds(&m->context, NULL);
     count.links = m->context.layout.device_count > 1 ? 1 : 0;
     HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
     heti_s_profile_same(m->profile, described);
     HETI_T_TRY(heti_s_arrays(&m->arena, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
-    (void)heti_s_device_kinds(&m->context, m->group, NULL);
+    (void)heti_s_device_kinds(&m->context, m->group);
     for (i = m->context.layout.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
@@ -3476,11 +3454,14 @@ static int heti_s_with_unit(const char *text, int seconds, double *value) {
     return 1;
 }
 
+enum { HETI_S_SIZE, HETI_S_SECONDS };
+
 /* A number, or text with a unit, from 0 to 1e18. */
-static het_result heti_s_read_quantity(heti_s_reader *r, const char *key, int seconds, void *to) {
+static het_result heti_s_read_quantity(heti_s_reader *r, const heti_s_key *key, void *to) {
     static const char *const heti_s_rules[2] =
         { "from 0 to 1e18 bytes, as a number or with K, M, G or T behind it",
         "from 0 to 1e18 seconds, as a number or with s, ms, us or ns behind it" };
+    const int seconds = key->most == HETI_S_SECONDS;
     double *value = HETI_T_CAST(double *, to);
     const size_t at = r->json.at;
     size_t length = 0;
@@ -3488,17 +3469,10 @@ static het_result heti_s_read_quantity(heti_s_reader *r, const char *key, int se
     if (het_json_peek(&r->json) == HET_JSON_STRING) {
         if (!het_json_string(&r->json, text, sizeof text, &length)) return HET_OK;
         if (length >= sizeof text || strlen(text) != length || !heti_s_with_unit(text, seconds, value))
-            return heti_s_bad_value(r, at, key, "\"", text, heti_s_rules[seconds]);
+            return heti_s_bad_value(r, at, key->name, "\"", text, heti_s_rules[seconds]);
     } else if (!het_json_real(&r->json, value)) return HET_OK;
-    return *value >= 0 && *value <= 1e18 ? HET_OK : heti_s_bad_number(r, at, key, *value, heti_s_rules[seconds]);
-}
-
-static het_result heti_s_read_size(heti_s_reader *r, const heti_s_key *key, void *to) {
-    return heti_s_read_quantity(r, key->name, 0, to);
-}
-
-static het_result heti_s_read_seconds(heti_s_reader *r, const heti_s_key *key, void *to) {
-    return heti_s_read_quantity(r, key->name, 1, to);
+    return *value >= 0 && *value <= 1e18 ? HET_OK : heti_s_bad_number(r, at, key->name, *value,
+                                                                           heti_s_rules[seconds]);
 }
 
 static het_result heti_s_read_speed(heti_s_reader *r, const heti_s_key *key, void *to) {
@@ -3510,8 +3484,10 @@ static het_result heti_s_read_speed(heti_s_reader *r, const heti_s_key *key, voi
 
 /* The link of a member. */
 static het_result heti_s_read_between(heti_s_reader *r, const heti_s_key *key, void *to) {
-    static const heti_s_key heti_s_keys[] = { HETI_S_KEY(heti_s_member, latency, heti_s_read_seconds),
-                                              HETI_S_KEY(heti_s_member, bandwidth, heti_s_read_size), HETI_S_LAST_KEY };
+    static const heti_s_key heti_s_keys[] = {
+        { "latency", heti_s_read_quantity, offsetof(heti_s_member, latency), HETI_S_SECONDS, NULL, 0 },
+        { "bandwidth", heti_s_read_quantity, offsetof(heti_s_member, bandwidth), HETI_S_SIZE, NULL, 0 }, HETI_S_LAST_KEY
+    };
     static const heti_s_form heti_s_link = { heti_s_keys, "no such key in \"link\": latency, bandwidth", 0, "" };
     return heti_s_read_object(r, &heti_s_link, key->name, to, NULL);
 }
@@ -3532,11 +3508,11 @@ static const heti_s_key heti_s_member_keys[] = {
     HETI_S_MEMBER(name, heti_s_read_name, 0, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
     HETI_S_MEMBER(count, heti_s_read_integer, HETI_S_MOST_RANKS, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
     HETI_S_MEMBER(speed, heti_s_read_speed, 0, HETI_S_OF_DEVICE),
-    HETI_S_MEMBER(memory, heti_s_read_size, 0, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER(memory, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_DEVICE),
     HETI_S_MEMBER(process, heti_s_read_truth, 0, HETI_S_OF_GROUP),
     { "link", heti_s_read_between, 0, 0, NULL, HETI_S_OF_GROUP },
-    HETI_S_MEMBER(bus, heti_s_read_size, 0, HETI_S_OF_GROUP),
-    HETI_S_MEMBER(uplink, heti_s_read_size, 0, HETI_S_OF_GROUP),
+    HETI_S_MEMBER(bus, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
+    HETI_S_MEMBER(uplink, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
     HETI_S_MEMBER(ranks, heti_s_read_later, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER(members, heti_s_read_later, 0, HETI_S_OF_GROUP), HETI_S_LAST_KEY
 };
@@ -3811,17 +3787,14 @@ static int heti_s_names_count(const char *first, const char *other, int64_t numb
 }
 
 static int heti_s_same_device(const het_cluster_device *a, const het_cluster_device *b) {
-    return strcmp(a->profile, b->profile) == 0 && !(a->speed < b->speed) && !(b->speed < a->speed) &&
-        !(a->memory < b->memory) && !(b->memory < a->memory);
+    return strcmp(a->profile, b->profile) == 0 && !heti_s_unequal(a->speed, b->speed) &&
+        !heti_s_unequal(a->memory, b->memory);
 }
 
 static int heti_s_same_group(const het_group *a, const het_group *b) {
-    const double x[4] = { a->latency, a->bandwidth, a->bus, a->uplink },
-                 y[4] = { b->latency, b->bandwidth, b->bus, b->uplink };
-    int i;
-    for (i = 0; i < 4; i++)
-        if (x[i] < y[i] || y[i] < x[i]) return 0;
-    return (a->process != 0) == (b->process != 0);
+    return !heti_s_unequal(a->latency, b->latency) && !heti_s_unequal(a->bandwidth, b->bandwidth) &&
+        !heti_s_unequal(a->bus, b->bus) && !heti_s_unequal(a->uplink, b->uplink) &&
+        (a->process != 0) == (b->process != 0);
 }
 
 /* Groups [g, ...) and [h, ...) with the devices from rank on are alike but for the number in the
@@ -4447,17 +4420,11 @@ static void heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c, he
     shape->granule = s->d.granule_tokens / s->pieces;
 }
 
-/* Bytes of a rank that no share of the state changes. Of what has no state, about. */
-static double heti_s_undivided(const heti_s_seek *s, const het_memory *m) {
-    const het_profile *p = s->d.profile;
-    const double bytes = (s->plan.shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
-                         (s->plan.shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
-    return heti_s_limited(m) -
-           HETI_T_CAST(double, m->optimizer) * (1 + (p->state_bytes > 0 ? bytes / p->state_bytes : 0));
-}
-
 /* State by speed of the optimizer, or by what is left beside everything else. 0: not possible. */
 static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
+    const het_profile *p = s->d.profile;
+    const double divided = (s->plan.shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
+                           (s->plan.shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
     int64_t i;
     double sum = 0;
     for (i = 0; i < c->first[c->pipelines] && c->state != HETI_S_STATE_EVEN; i++) {
@@ -4465,7 +4432,9 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
         const double element = s->times[s->kind_of[r]]->step_element;
-        const double rest = heti_s_undivided(s, m);
+        /* what no share of the state changes; of what has no state, about */
+        const double rest = heti_s_limited(m) - HETI_T_CAST(double, m->optimizer) *
+                     (1 + (p->state_bytes > 0 ? divided / p->state_bytes : 0));
         const double share = c->state == HETI_S_STATE_SPEED ? element > 0 ? device->speed / element : 0 :
                      device->memory - rest;
         if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : !(device->memory > 0)) return 0;
@@ -4744,10 +4713,6 @@ static double heti_s_bound_of(heti_s_seek *s, const heti_s_choice *c, int known,
     return bound + after;
 }
 
-static double heti_s_bound(heti_s_seek *s, const heti_s_choice *c, int known) {
-    return heti_s_bound_of(s, c, known, heti_s_bound_after(s, c));
-}
-
 /* Rounding: sums of the same terms in another order. */
 static int heti_s_hopeless(double bound, double best) { return bound > best * (1 + 1e-9); }
 
@@ -4905,7 +4870,7 @@ static int heti_s_alike(const heti_s_seek *s, const heti_s_choice *c, int64_t p,
     if (heti_s_places(c, q) != n) return 0;
     for (i = 0; i < n; i++) {
         const int64_t a = c->device[c->first[p] + i], b = c->device[c->first[q] + i];
-        if (s->kind_of[a] != s->kind_of[b] || s->reserve[a] > s->reserve[b] || s->reserve[a] < s->reserve[b]) return 0;
+        if (s->kind_of[a] != s->kind_of[b] || heti_s_unequal(s->reserve[a], s->reserve[b])) return 0;
     }
     return 1;
 }
@@ -5069,18 +5034,18 @@ static double heti_s_pipeline_seconds(heti_s_seek *s, const heti_s_choice *c, in
     return memo->at + heti_s_real(count - memo->count) * memo->each;
 }
 
-/* Seconds of a pipeline's further micro-batches, and what the first takes longer. */
-static void heti_s_simulated_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+/* Seconds of a pipeline's further micro-batches, and what the first takes longer. Without simulating
+   it: the busiest device's work, and that of the others. */
+static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     const int64_t many = 3 * heti_s_places(c, p);
-    const double at = heti_s_pipeline_seconds(s, c, p, many);
-    s->pipeline_time[p] = heti_s_pipeline_seconds(s, c, p, many + 1) - at; /* where all are kept, of that many */
-    s->pipeline_fill[p] = at - heti_s_real(many) * s->pipeline_time[p];
-}
-
-/* The same without simulating: the busiest device's work, and that of the others. */
-static void heti_s_plain_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     double sum = 0, most = 0;
     int64_t i;
+    if (!s->plain) {
+        const double at = heti_s_pipeline_seconds(s, c, p, many);
+        s->pipeline_time[p] = heti_s_pipeline_seconds(s, c, p, many + 1) - at; /* where all are kept, of that many */
+        s->pipeline_fill[p] = at - heti_s_real(many) * s->pipeline_time[p];
+        return;
+    }
     for (i = 0; i < heti_s_places(c, p); i++) s->work[i] = 0;
     for (i = 0; i < heti_s_stages(s, c, p); i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
@@ -5092,11 +5057,6 @@ static void heti_s_plain_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p)
     }
     s->pipeline_time[p] = most;
     s->pipeline_fill[p] = sum - most;
-}
-
-static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    if (s->plain) heti_s_plain_pace(s, c, p);
-    else heti_s_simulated_pace(s, c, p);
 }
 
 /* One micro-batch after the other to the pipeline that would be done with it first. */
@@ -5671,7 +5631,7 @@ static int heti_s_moved(heti_s_seek *s) {
    and what fits at the end may be where no single move leads. */
 static int heti_s_accept_simulated(heti_s_seek *s, double slack) {
     if (s->now.seconds < HETI_S_MISFIT && (heti_s_too_large(s, &s->next) ||
-                                           heti_s_bound(s, &s->next, 1) > s->now.seconds * slack)) {
+            heti_s_bound_of(s, &s->next, 1, heti_s_bound_after(s, &s->next)) > s->now.seconds * slack)) {
         s->skipped++;
         return 0;
     }
@@ -6024,6 +5984,14 @@ static het_result heti_s_seek_orders(heti_s_seek *s) {
     return HET_OK;
 }
 
+/* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of
+   it. */
+static double heti_s_granule_pairs(const het_search_desc *d) {
+    const double tokens = heti_s_real(d->granule_tokens);
+    const double sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
+    return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
+}
+
 static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) {
     het_search_desc *d = &s->d;
     *d = *desc;
@@ -6040,10 +6008,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
         return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_plan_search: granule_pairs or seconds is negative or not finite");
-    if (!(d->granule_pairs > 0)) {
-        const double length = heti_s_real(d->granule_tokens) / heti_s_real(d->granule_sequences);
-        d->granule_pairs = 0.5 * length * (length + 1) * heti_s_real(d->granule_sequences);
-    }
+    d->granule_pairs = heti_s_granule_pairs(d);
     s->pieces = heti_s_max(1, (d->granule_tokens / d->granule_sequences + 511) / 512);
     if (s->pieces > 1) s->pieces *= d->granule_sequences;
     s->granule_sequences = heti_s_real(d->granule_sequences); /* tokens over the length of which pairs speak */
@@ -6084,8 +6049,8 @@ static int heti_s_curve_valid(het_cost c) {
 static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_profile **times) {
     const het_profile *p = s->d.profile;
     const het_cluster_device *device = &s->d.cluster->device[r];
-    int64_t i, k;
-    for (i = 0; i < p->devices && strcmp(p->device[i].name, device->profile) != 0; i++) {}
+    const int64_t i = heti_s_named(p->device, sizeof *p->device, p->devices, device->profile);
+    int64_t k;
     if (i == p->devices)
         return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'",
                            r, device->name, device->profile);
@@ -6113,12 +6078,7 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
     for (r = 0; r < s->ranks; r++) {
         const het_device_profile *times = NULL;
         HETI_T_TRY(heti_s_seek_times(s, r, &times));
-        for (k = 0; k < s->kinds; k++) {
-            const het_cluster_device *other = &c->device[s->kind_device[k]];
-            if (s->times[k] == times && !(other->speed > c->device[r].speed) && !(other->speed < c->device[r].speed) &&
-                !(other->memory > c->device[r].memory) && !(other->memory < c->device[r].memory))
-                break;
-        }
+        for (k = 0; k < s->kinds && !heti_s_same_device(&c->device[s->kind_device[k]], &c->device[r]); k++) {}
         if (k == s->kinds) {
             s->kinds++;
             s->times[k] = times;
@@ -6363,14 +6323,6 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     return HET_OK;
 }
 
-static void heti_s_without_links(het_costs *costs) {
-    costs->link = NULL;
-    costs->group = NULL;
-    costs->rank_group = NULL;
-    costs->groups = 0;
-    costs->every_link.latency = costs->every_link.bandwidth = 0;
-}
-
 /* The step again without reductions and steps, and without links: where the time goes. Each
    simulation is of the same lists. */
 static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const het_schedule *lists, het_found *found) {
@@ -6394,7 +6346,11 @@ static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const h
     if (result == HET_OK) compute = simulation->makespan;
     het_simulation_free(simulation);
     simulation = NULL;
-    heti_s_without_links(&without);
+    without.link = NULL;
+    without.group = NULL;
+    without.rank_group = NULL;
+    without.groups = 0;
+    without.every_link.latency = without.every_link.bandwidth = 0;
     if (result == HET_OK)
         result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
     if (result == HET_OK) {
@@ -6631,7 +6587,6 @@ typedef struct heti_s_fusion {
     het_unit_time *time;              /* [ranks][kinds] */
     het_group *group;                 /* with latencies of one attention in all */
     int64_t *member_group;            /* [ranks] */
-    int64_t until;                    /* the search ends at so many evaluations */
 } heti_s_fusion;
 
 static void heti_s_fusion_cut(void *self, heti_t_arena *arena) {
@@ -6776,8 +6731,8 @@ static int heti_s_fused_alike(const heti_s_seek *s, const heti_s_fusion *f, int6
     if (f->first[b + 1] - f->first[b] != count || heti_s_by_heads(f, a) != heti_s_by_heads(f, b)) return 0;
     for (i = 0; i < count; i++) {
         const het_group *x = heti_s_link_of(s, one[0], one[i]), *y = heti_s_link_of(s, other[0], other[i]);
-        if (s->kind_of[one[i]] != s->kind_of[other[i]] || x->latency < y->latency || y->latency < x->latency ||
-            x->bandwidth < y->bandwidth || y->bandwidth < x->bandwidth) return 0;
+        if (s->kind_of[one[i]] != s->kind_of[other[i]] || heti_s_unequal(x->latency, y->latency) ||
+            heti_s_unequal(x->bandwidth, y->bandwidth)) return 0;
     }
     return 1;
 }
@@ -7136,14 +7091,6 @@ static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
     p->sequences = HETI_S_ROOM(double, p->micro_batches);
 }
 
-/* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of
-   it. */
-static double heti_s_granule_pairs(const het_search_desc *d) {
-    const double tokens = heti_s_real(d->granule_tokens);
-    const double sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
-    return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
-}
-
 /* Micro-batches of a step, their sizes, and which pipeline has which. */
 static void heti_s_predict_sizes(heti_s_predict *p) {
     const het_search_desc *d = p->desc;
@@ -7420,21 +7367,6 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
 
 /* ---- observing ---- */
 
-static double heti_s_expected_of(const het_adapt *a, const het_action *action, het_cost curve, double rows,
-                                 double pairs) {
-    const het_plan *plan = a->plan;
-    const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
-    double total = 0, from = 0, to = 1;
-    int64_t k;
-    for (k = 0; k < plan->slices; k++) total += plan->slice_share[k];
-    if (plan->slices > 1) {
-        for (k = 0; k < action->slice; k++) from += plan->slice_share[k] / total;
-        to = from + plan->slice_share[action->slice] / total;
-    }
-    return curve.base + curve.token * a->predict.tokens[m] * (to - from) * rows + curve.pair *
-        a->predict.pairs[m] * (to * to - from * from) * pairs;
-}
-
 /* What the profile says of one F, B, I or W at speed 1, of a member of a team without exchanges. */
 static double heti_s_expected(const het_adapt *a, const het_record *r) {
     const het_plan *plan = a->plan;
@@ -7442,8 +7374,10 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
     const int64_t g = plan->first_stage[action->pipeline] + action->stage;
     const het_stage_cost *cost = &a->predict.costs->costs.stage[g], *member = a->predict.costs->costs.member;
     int64_t count, i;
+    const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
     const het_team_member *team;
-    double rows = 1, pairs = 1;
+    double rows = 1, pairs = 1, total = 0, from = 0, to = 1;
+    het_cost curve;
     for (i = 0; i < g; i++) {
         (void)het_plan_team(plan, plan->stage[i].rank, &count);
         if (count > 1) member += count;
@@ -7454,7 +7388,14 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
         cost = &member[i];
         heti_s_member_part(team, count, i, &rows, &pairs);
     }
-    return heti_s_expected_of(a, action, heti_s_stage_curve(cost, action->kind), rows, pairs);
+    for (i = 0; i < plan->slices; i++) total += plan->slice_share[i];
+    if (plan->slices > 1) {
+        for (i = 0; i < action->slice; i++) from += plan->slice_share[i] / total;
+        to = from + plan->slice_share[action->slice] / total;
+    }
+    curve = heti_s_stage_curve(cost, action->kind);
+    return curve.base + curve.token * a->predict.tokens[m] * (to - from) * rows + curve.pair * a->predict.pairs[m] *
+        (to * to - from * from) * pairs;
 }
 
 static int heti_s_record_fits(const het_adapt *a, const het_record *r) {
@@ -8108,7 +8049,7 @@ static void heti_s_add(heti_s_amount *to, const heti_s_amount *a) {
 }
 
 static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
-    if (s->key[a] > s->key[b] || s->key[a] < s->key[b]) return s->key[a] > s->key[b];
+    if (heti_s_unequal(s->key[a], s->key[b])) return s->key[a] > s->key[b];
     return s->d.tokens[a] != s->d.tokens[b] ? s->d.tokens[a] > s->d.tokens[b] : a < b;
 }
 
@@ -8396,7 +8337,7 @@ static het_result heti_s_pack_simulate(heti_s_pack *s, const het_schedule *lists
 }
 
 static int heti_s_better(const heti_s_score *a, const heti_s_score *b) {
-    if (a->excess > b->excess || a->excess < b->excess) return a->excess < b->excess;
+    if (heti_s_unequal(a->excess, b->excess)) return a->excess < b->excess;
     return a->seconds < b->seconds;
 }
 
@@ -8610,14 +8551,6 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
     return HET_OK;
 }
 
-static het_result heti_s_pack_refine(heti_s_pack *s) {
-    const int64_t m = s->best_grouping->count, left = s->d.evaluations - s->evaluations;
-    int64_t orders = 1, i;
-    heti_s_pack_amounts(s, s->best_grouping);
-    for (i = 2; i <= m && orders <= left; i++) orders *= i;
-    return orders <= left ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s);
-}
-
 /* Plain orders first: nothing else counts as found without them. */
 static het_result heti_s_pack_judge_plain(heti_s_pack *s) {
     int64_t k, i;
@@ -8679,20 +8612,17 @@ static het_result heti_s_pack_nothing(const heti_s_pack *s) {
                        s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
 }
 
-/* What a micro-batch may have beside memory. */
-static double heti_s_pack_most_tokens(const heti_s_pack *s) {
-    return s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
-}
-
 static het_result heti_s_pack_search(heti_s_pack *s) {
-    int64_t k;
+    double tokens; /* what a micro-batch may have beside memory */
+    int64_t k, orders = 1;
     HETI_T_TRY(heti_s_pack_probe(s));
     heti_s_pack_curves(s);
     heti_s_pack_sort(s);
     heti_s_pack_bounds(s);
     heti_s_pack_plain(s);
     heti_s_pack_group(s, 0, s->grouping);
-    if (s->bytes_a_token * heti_s_pack_most_tokens(s) > 1)
+    tokens = s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
+    if (s->bytes_a_token * tokens > 1)
         heti_s_pack_group(s, 1 / s->bytes_a_token, s->grouping + HETI_S_KEPT);
     for (k = 0, s->estimate = -1; k < 3; k++) {
         const heti_s_grouping *g = k == 0 ? s->grouping : k == 1 ? s->grouping + HETI_S_KEPT : s->plain;
@@ -8701,7 +8631,9 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     HETI_T_TRY(heti_s_pack_judge_plain(s));
     HETI_T_TRY(heti_s_pack_judge_groupings(s));
     if (s->best_grouping == NULL) return heti_s_pack_nothing(s);
-    HETI_T_TRY(heti_s_pack_refine(s));
+    heti_s_pack_amounts(s, s->best_grouping);
+    for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->evaluations; k++) orders *= k;
+    HETI_T_TRY(orders <= s->d.evaluations - s->evaluations ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s));
     if (s->best.excess > 0)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_pack: rank %d keeps %d bytes in the best grouping found, its limit is %d", s->best.rank,
