@@ -217,6 +217,46 @@ static void bytes_of_teams_agree(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Boxes beside what is owned, values divided by heads and by share; where heads are normed attention stays by heads. */
+static void bytes_of_teams_by_columns_agree(void **state)
+{
+    static const char *const models[] = { "gpt2:layers=3,width=192,heads=8,vocab=1000,context=64",
+        "llama:layers=3,width=256,heads=16,kv_heads=8,mlp_width=1536,vocab=1000,context=64",
+        "qwen3:layers=3,width=128,heads=16,kv_heads=8,head_size=16,mlp_width=512,vocab=1000,context=64",
+        "neox:layers=3,width=192,heads=8,vocab=1000,context=64" };
+    static const struct { const char *plan, *schedule; int64_t ranks, slices; } plans[] = { { "tp2", "1f1b", 2, 1 }, { "dp2xtp2", "1f1b", 4, 1 },
+        { "pp2xtp:3,1", "zb-h1", 4, 1 }, { "tp4", "gpipe", 4, 2 }, { "tp:1,3", "gpipe", 2, 1 },
+        { "{\"teams\": [{\"ranks\": [1, 2], \"split\": \"columns\"}], \"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 8]}]}, {\"stages\": ["
+          "{\"rank\": 1, \"units\": [0, 5]}, {\"rank\": 3, \"units\": [5, 8]}]}]}", "1f1b", 4, 1 } };
+    size_t m, p;
+    int64_t wrong = 0;
+    int round;
+    (void)state;
+    for (m = 0; m < sizeof models / sizeof *models; m++)
+        for (p = 0; p < sizeof plans / sizeof *plans; p++)
+            for (round = 0; round < 4; round++) {
+                shape s;
+                int64_t r;
+                memset(&s, 0, sizeof s);
+                s.model = models[m];
+                s.plan = plans[p].plan;
+                s.schedule = plans[p].schedule;
+                s.ranks = plans[p].ranks;
+                s.slices = plans[p].slices;
+                s.micro_batches = 4;
+                s.tokens = 4096;
+                s.sequences = 4;
+                s.heads = 8;
+                s.dtype = (p + m) % 2 == 1 ? HET_BF16 : HET_F32;
+                s.recompute = round % 2 ? HET_YES : HET_NO;
+                s.shard = round < 2 ? HET_SHARD_STATE : HET_SHARD_GRADIENTS;
+                for (r = 0; r < s.ranks; r++) s.state[r] = (double)(1 + (r + round) % 3);
+                s.cuts = 20 * 2048;
+                wrong += check_shape(&s);
+            }
+    assert_int_equal(wrong, 0);
+}
+
 /* Weights, sums and state in parts, by drawn shares, 0 among them, in near sets, and with keepers. A block is cut at multiples of 1,024 elements,
    and what a rank has lies between two cuts. */
 static void bytes_of_divided_plans_agree(void **state)
@@ -963,7 +1003,7 @@ static void between_alone_and_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree),
+        cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
         cmocka_unit_test(bytes_of_divided_plans_agree),
         cmocka_unit_test(flows_of_a_plan),
         cmocka_unit_test(bytes_of_mixed_ranks_suffice),

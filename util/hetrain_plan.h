@@ -227,6 +227,11 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      Up to VERDICT members do what their leader does; begin and ring_byte are those of the slowest.
      A message between teams is done when the slowest of its pieces is: a piece is what two members
      have in common.
+   * A team by columns gathers rows (a latency, and the most that leaves a member or comes to it),
+     and hands chains from member to member in up to 8 blocks of 16 rows or more: of R members and B
+     blocks B + R - 2 times a block's bytes and a latency for each of a chain's products, then its
+     rows to their members. While chains fill, R - 1 of B + R - 1 blocks of their products are
+     waited for. Attentions that it leaves by heads exchange as above.
    * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and
      receive what one rank sends to another in the same order (het_schedule_check).
    Times are added and compared, multiplied by sizes, and never subtracted from each other before
@@ -239,6 +244,15 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
    / 2 for a causal sequence of T tokens. */
 typedef struct het_cost { double base, token, pair; } het_cost;
 
+/* What a team by columns moves, [0] forward, [1] backward; bytes of a token. */
+typedef struct het_column_moves {
+    double gathers[2], gather_bytes[2]; /* tensors that are gathered */
+    double chains[2], chain_bytes[2];   /* that go from member to member, and then to the rows' owners */
+    double links[2], link_bytes[2];     /* their products: several make one chain */
+    double linked[2];                   /* time of these products, a token */
+    double divided;                     /* attentions that are divided so; the others are by heads */
+} het_column_moves;
+
 typedef struct het_stage_cost {
     het_cost forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
     double beside[4];                 /* F, B, I, W take at least so long: what comes and leaves beside them
@@ -249,6 +263,7 @@ typedef struct het_stage_cost {
     /* For teams: how many attentions; bytes of their queries together, and of their keys, as many
        as of their values */
     double attentions, query, key;
+    het_column_moves columns;         /* for teams by columns */
 } het_stage_cost;
 
 typedef struct het_link_cost {
@@ -3398,8 +3413,10 @@ static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, co
 /* The exchanges of an F, B or I. */
 static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
                                     const heti_p_share *share, double *sum) {
-    const double tokens = stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1, count = stage->cost->attentions,
-                 query = tokens * stage->cost->query, key = tokens * stage->cost->key;
+    const double tokens = stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1,
+                 count = stage->cost->attentions - (stage->team->columns != 0 ? stage->cost->columns.divided : 0),
+                 part = count > 0 ? count / stage->cost->attentions : 0, query = part * tokens * stage->cost->query,
+                 key = part * tokens * stage->cost->key;
     const int again = s->plan->stage[stage - s->stage].recompute != 0, forward = a->kind == HET_ACTION_F;
     const int64_t groups = stage->team[stage->members - 1].group + 1;
     double latency, seconds, before = 0, most = 0;
@@ -3420,6 +3437,44 @@ static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *sta
     return HET_OK;
 }
 
+/* What a team by columns exchanges in an F, B or I, and waits while its chains fill. */
+static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
+                                      const heti_p_share *share, double *sum) {
+    const het_column_moves *moves = &stage->cost->columns;
+    const double tokens = heti_p_sim_tokens(s, stage, a, 1), members = HETI_T_CAST(double, stage->members);
+    const int recompute = s->plan->stage[stage - s->stage].recompute != 0;
+    double latency = 0, slow = 0, busiest = 0, blocks = tokens / 16;
+    int64_t i, j, wires;
+    int way;
+    if (a->kind == HET_ACTION_W) return HET_OK;
+    for (i = 0; i < stage->members; i++) {
+        const double own = (share[i].row[1] - share[i].row[0]) / (share[stage->members - 1].row[1] - share[0].row[0]);
+        heti_p_at_least(&busiest, own * (members - 1));
+        heti_p_at_least(&busiest, 1 - own);
+        for (j = 0; j < stage->members; j++) {
+            het_link_cost link;
+            if (i == j) continue;
+            HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, &wires));
+            heti_p_at_least(&latency, link.latency);
+            if (link.bandwidth > 0) heti_p_at_least(&slow, 1 / link.bandwidth);
+        }
+    }
+    blocks = blocks < 1 ? 1 : blocks > 8 ? 8 : HETI_T_CAST(double, HETI_T_CAST(int64_t, blocks));
+    for (way = 0; way < 2; way++) { /* forward, backward */
+        double linked = 0;
+        if (way == 0 ? a->kind != HET_ACTION_F && !recompute : a->kind == HET_ACTION_F) continue;
+        for (i = 0; i < stage->members; i++) {
+            const het_stage_cost *own = stage->member != NULL ? &stage->member[i] : stage->cost;
+            heti_p_at_least(&linked, own->columns.linked[way] * (share[i].row[1] - share[i].row[0]));
+        }
+        *sum += moves->gathers[way] * latency + tokens * moves->gather_bytes[way] * busiest * slow;
+        *sum += (blocks + members - 2) * (moves->links[way] * latency + tokens * moves->link_bytes[way] / blocks * slow);
+        *sum += moves->chains[way] * latency + tokens * moves->chain_bytes[way] * slow;
+        *sum += linked * (stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1) * (members - 1) / blocks;
+    }
+    return HET_OK;
+}
+
 static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
                                       double *seconds) {
     heti_p_share share[HETRAIN_MAX_TEAM];
@@ -3427,6 +3482,7 @@ static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *s
     int64_t m;
     heti_p_team_shares(s, stage, a, share);
     HETI_T_TRY(heti_p_team_moves(s, stage, a, share, seconds));
+    if (stage->team->columns != 0) HETI_T_TRY(heti_p_column_moves(s, stage, a, share, seconds));
     for (m = 0; m < stage->members; m++) {
         const het_stage_cost *cost = stage->member != NULL ? &stage->member[m] : stage->cost;
         heti_p_at_least(&slowest, heti_p_member_seconds(stage, a, m, share));

@@ -104,6 +104,12 @@ typedef struct het_unit_kind {
        and of the carries, which are then those of a head ... */
     double divided_call, divided_input, divided_weight, divided_gradient;
     double head_call, head_input, head_carry, head_carry_gradient; /* ... of a token of the group */
+    /* In a team by columns, by het_keep: of a token of the rank's own, of the team's; of the team's, a
+       head's part, and of what is divided by share all of it */
+    double columns[6][4];
+    double half_workspace;            /* `workspace` where two members divide the columns evenly; of other
+                                         shares by a line */
+    het_column_moves moves;           /* linked: parts of the time of F and of I */
     int32_t loss;                     /* 1: the unit that makes the loss. It is never recomputed */
 } het_unit_kind;
 
@@ -113,6 +119,7 @@ typedef struct het_block_profile {
     int64_t uses;
     int64_t first_use;                /* into het_profile.use: units, ascending */
     int32_t frozen;
+    double by_heads, by_share;        /* elements that a team by columns divides as heads, by share */
 } het_block_profile;
 
 /* `recompute`: what B or I take longer where the unit is recomputed. */
@@ -192,8 +199,8 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    gradients, optimizer, activations, communication, stored, device and saving. Arrays begin at
    multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements:
    where tokens are a multiple of 16 it is exact but for that at the tokens the profile was
-   described for; of others the workspace is taken from a line through two points (found up to 5 %
-   of the whole too low). It is an upper bound where I and W come apart in some of a rank's stages,
+   described for; of others, and of other shares of columns than halves, the workspace is taken from
+   a line through two points (found up to 5 % of the whole too low). It is an upper bound where I and W come apart in some of a rank's stages,
    for `stored` where not all of them store, for slots where devices with and without `beside` are
    mixed, and for gradients where het_desc.limits.max_micro_batches is 1: they may take less, and
    lie where activations were (het_gradient.final). Allocates a table from profile->allocator and
@@ -800,37 +807,111 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
     heti_s_count_tensors(kind, info, 0);
 }
 
-/* What the unit keeps where a team divides its heads: described again for a member with one. */
+/* The same of a team by columns: which values are divided how is in the program. */
+static void heti_s_count_columns(het_unit_kind *kind, const het_unit_info *info) {
+    const het_program *p = info->program;
+    const double all = kind->heads > 0 ? kind->heads : 1;
+    double width[HETRAIN_MAX_UNIT_TENSORS];
+    int how[HETRAIN_MAX_UNIT_TENSORS], i, k;
+    for (i = 0; i < info->tensors; i++) { /* 2: statistics of attention */
+        how[i] = info->tensor[i].group == 0 ? 0 : strcmp(info->tensor[i].name, "statistic") == 0 ? 2 : 1;
+        width[i] = heti_s_real(info->tensor[i].width) / (how[i] == 2 ? heti_s_real(info->team->heads) : 1);
+    }
+    for (i = 0; i < p->values; i++)
+        for (k = 0; k < 2; k++) {
+            const het_value *v = &p->value[i];
+            if (v->tensor[k] < 0 || v->divided == 0 || v->home[k] != i) continue;
+            how[v->tensor[k]] = v->divided == 1 ? 2 : 3;
+            width[v->tensor[k]] = heti_s_real(v->width) / (v->divided == 1 ? all : 1);
+        }
+    for (i = 0; i < p->nodes; i++) /* attention that stays by heads */
+        for (k = 0; p->node[i].kind == HET_NODE_ATTENTION && k < 8; k++) {
+            const int core = p->node[i].core[k];
+            if (core >= 0) how[core] = 2, width[core] /= heti_s_real(info->team->heads);
+        }
+    for (i = 0; i < info->tensors; i++) kind->columns[info->tensor[i].keep][how[i]] += 4 * width[i];
+}
+
+/* What it moves: rows before a product whose result is divided, chains of one whose x is; backward
+   the other way round. */
+static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
+    const het_program *p = info->program;
+    het_column_moves *to = &kind->moves;
+    double products[2] = { 0, 0 }, all = 0;
+    int i, j, way;
+    for (i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        const int spreads = n->outputs > 0 && p->value[n->y[0]].divided != 0;
+        double in, out = 0;
+        if (n->kind == HET_NODE_ATTENTION) to->divided += spreads;
+        if (n->kind != HET_NODE_LINEAR) continue;
+        in = heti_s_real(p->value[n->x[0]].width);
+        for (j = 0; j < n->outputs; j++) out += heti_s_real(p->value[n->y[j]].width);
+        all += in * out;
+        if (!spreads && p->value[n->x[0]].divided == 0) continue;
+        for (way = 0; way < 2; way++) {
+            const double width = 4 * (spreads ? in : out), parts = spreads ? n->outputs : 1;
+            if (spreads == (way == 0)) {
+                to->gathers[way] += 1;
+                to->gather_bytes[way] += width;
+                continue;
+            }
+            to->chains[way] += 1;
+            to->links[way] += parts;
+            to->chain_bytes[way] += width;
+            to->link_bytes[way] += parts * width;
+            products[way] += in * out;
+        }
+    }
+    for (way = 0; way < 2; way++) to->linked[way] = all > 0 ? products[way] / all : 0;
+}
+
+/* What the unit keeps and moves in teams: described again for a member with one head of a team that
+   divides heads, and for half of one by columns. */
 static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_unit *unit) {
-    const het_team_limits team = { 2, 1, 1, 1, 1, 1, 0, NULL };
+    het_team_limits team = { 2, 1, 1, 1, 1, 1, 0, NULL };
+    het_team_member columns[2];
     het_program program;
     het_unit_info info;
     int64_t i;
-    memset(&info, 0, sizeof info);
-    info.max_tokens = unit->info.max_tokens;
-    info.max_granule_tokens = unit->info.max_granule_tokens;
-    info.max_sequences = unit->info.max_sequences;
-    info.compute = unit->info.compute;
-    info.device = unit->info.device;
-    info.in_streams = unit->info.in_streams;
-    for (i = 0; i < info.in_streams; i++) info.in_width[i] = unit->info.in_width[i];
-    program.nodes = 0; /* the unit may be no program */
-    info.program = &program;
-    info.team = &team;
+    int by_columns;
     kind->alone = !unit->info.teams;
     if (kind->alone > 0 || unit->info.is_loss) return HET_OK;
-    HETI_T_TRY(unit->unit.iface->describe(&unit->unit, &info));
-    for (i = 0; i < program.nodes; i++) {
-        const het_node *n = &program.node[i];
-        if (n->kind != HET_NODE_ATTENTION) continue;
-        kind->query += 4 * heti_s_real(program.value[n->x[0]].width);
-        kind->key += 4 * heti_s_real(program.value[n->x[1]].width);
-        kind->heads = heti_s_real(unit->unit.model->kv_heads);
-        kind->attentions += 1;
-        kind->whole = unit->unit.model->causal == HET_NO;
-        kind->packed = info.device == NULL || !info.device->iface->host_memory;
+    memset(columns, 0, sizeof columns);
+    for (i = 0; i < 2; i++) columns[i].share = 1, columns[i].heads = heti_s_max((unit->unit.model->kv_heads + 1 - i) / 2, 1);
+    for (by_columns = 0; by_columns < 2; by_columns++) {
+        memset(&info, 0, sizeof info);
+        info.max_tokens = unit->info.max_tokens;
+        info.max_granule_tokens = unit->info.max_granule_tokens;
+        info.max_sequences = unit->info.max_sequences;
+        info.compute = unit->info.compute;
+        info.device = unit->info.device;
+        info.in_streams = unit->info.in_streams;
+        for (i = 0; i < info.in_streams; i++) info.in_width[i] = unit->info.in_width[i];
+        program.nodes = program.values = 0; /* the unit may be no program */
+        info.program = &program;
+        info.team = &team;
+        team.plan = by_columns ? columns : NULL;
+        if (by_columns) team.heads = columns[0].heads;
+        if (unit->unit.iface->describe(&unit->unit, &info) != HET_OK) return by_columns ? HET_OK : HET_ERR_INVALID;
+        for (i = 0; i < program.nodes && !by_columns; i++) {
+            const het_node *n = &program.node[i];
+            if (n->kind != HET_NODE_ATTENTION) continue;
+            kind->query += 4 * heti_s_real(program.value[n->x[0]].width);
+            kind->key += 4 * heti_s_real(program.value[n->x[1]].width);
+            kind->heads = heti_s_real(unit->unit.model->kv_heads);
+            kind->attentions += 1;
+            kind->whole = unit->unit.model->causal == HET_NO;
+        }
+        if (kind->attentions > 0 && !by_columns) heti_s_count_tensors(kind, &info, 1);
+        if (program.nodes == 0 || !by_columns) continue;
+        heti_s_count_columns(kind, &info);
+        heti_s_count_moves(kind, &info);
+        kind->half_workspace = (HETI_T_CAST(double, info.workspace) - kind->workspace_base) / heti_s_real(info.max_tokens);
+        if (kind->half_workspace < 0) kind->half_workspace = 0;
     }
-    if (kind->attentions > 0) heti_s_count_tensors(kind, &info, 1);
+    if (kind->attentions > 0 || kind->moves.gathers[0] > 0)
+        kind->packed = info.device == NULL || !info.device->iface->host_memory;
     return HET_OK;
 }
 
@@ -914,6 +995,21 @@ HETRAIN_API void het_profile_free(het_profile *profile) {
     if (profile != NULL) heti_s_give_back(&profile->allocator, profile, profile->size);
 }
 
+/* Elements of a block that teams by columns divide: those of its first unit's parameters with as many
+   uses. */
+static void heti_s_fill_boxes(const het_description *d, int64_t b, het_block_profile *to) {
+    const het_described_unit *unit = &d->unit[d->use[d->block[b].first_use]];
+    int64_t i;
+    for (i = 0; i < unit->info.parameters; i++) {
+        const het_parameter_desc *p = &unit->info.parameter[i];
+        het_parameter_info info;
+        if (p->divide == 0 || het_parameter_get_info(d->ctx, unit->parameter[i], &info) != HET_OK ||
+            info.uses != d->block[b].uses || info.frozen != d->block[b].frozen)
+            continue;
+        *(p->by_heads ? &to->by_heads : &to->by_share) += heti_s_real(p->rows * p->columns);
+    }
+}
+
 /* half: as for heti_s_fill_kind. */
 static het_result heti_s_fill_profile(const het_description *d, const het_description *half, const char *model,
                                       const het_allocator *allocator, het_profile **profile, het_error *error) {
@@ -945,6 +1041,7 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
         to->block[b].uses = d->block[b].uses;
         to->block[b].first_use = d->block[b].first_use;
         to->block[b].frozen = d->block[b].frozen;
+        heti_s_fill_boxes(d, b, &to->block[b]);
     }
     HETI_T_COPY(to->use, d->use, d->uses);
     return HET_OK;
@@ -978,10 +1075,15 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
 
 /* Rows of a member of a team at most: its own of a slice, its group's, those of a micro-batch to
    the end of its group (het_team_limits). heads: that it has of a group's, 0: all. */
-typedef struct heti_s_rows { double own, group, kept, heads, groups, members, crossings; } heti_s_rows;
+typedef struct heti_s_rows {
+    double own, group, kept, heads, groups, members, crossings;
+    double columns;                   /* its share of them, in a team by columns; 0: in none */
+} heti_s_rows;
 
 static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r) {
     const double part = k->heads > 0 ? r->heads / k->heads : 0;
+    if (r->columns > 0 && k->moves.divided >= k->attentions)
+        return k->packed <= 0 ? 0 : (k->moves.gather_bytes[0] + k->moves.gather_bytes[1]) / 2 * heti_s_larger(r->own * (r->members - 1), r->group);
     if (k->attentions <= 0 || r->members < 2) return 0;
     if (r->heads <= 0) return k->packed > 0 ? k->key * heti_s_larger(r->own * r->members, r->kept) : 0;
     return heti_s_larger(k->key * heti_s_larger(r->own * r->groups, r->kept * part),
@@ -998,12 +1100,26 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
         const het_unit_kind *k = &profile->kind[profile->unit[u]];
         const int again = stage->recompute && !k->loss, divided = r->heads > 0 && k->attentions > 0;
         const double core = r->group * r->heads, kept = divided ? r->kept * r->heads : r->kept;
-        const double carry = kept * (divided ? k->head_carry : k->carry),
-                     carry_gradient = kept * (divided ? k->head_carry_gradient : k->carry_gradient);
-        const double input = divided ? rows * k->divided_input + core * k->head_input : rows * k->keep_input,
+        double carry = kept * (divided ? k->head_carry : k->carry),
+               carry_gradient = kept * (divided ? k->head_carry_gradient : k->carry_gradient);
+        double input = divided ? rows * k->divided_input + core * k->head_input : rows * k->keep_input,
                      weight = rows * (divided ? k->divided_weight : k->keep_weight),
                      gradient = rows * (divided ? k->divided_gradient : k->keep_gradient);
-        double call = divided ? rows * k->divided_call + core * k->head_call : rows * k->call;
+        double call = divided ? rows * k->divided_call + core * k->head_call : rows * k->call, space = k->workspace;
+        if (r->columns > 0 && !k->loss) {
+            double keep[6];
+            int how;
+            for (how = 0; how < 6; how++) {
+                const double *bytes = k->columns[how];
+                keep[how] = (how >= HET_KEEP_MICRO_BATCH ? r->kept : r->group) *
+                    (bytes[1] + r->heads * bytes[2] + r->columns * bytes[3]) +
+                    (how >= HET_KEEP_MICRO_BATCH ? r->kept : rows) * bytes[0];
+            }
+            call = keep[HET_KEEP_CALL], input = keep[HET_KEEP_INPUT], weight = keep[HET_KEEP_WEIGHT];
+            gradient = keep[HET_KEEP_GRADIENT], carry = keep[HET_KEEP_MICRO_BATCH];
+            carry_gradient = keep[HET_KEEP_MICRO_BATCH_GRADIENT];
+            space = heti_s_larger(0, space + 2 * (1 - r->columns) * (k->half_workspace - space));
+        }
         m.slot += rows * k->output;
         if (u == stage->unit_begin) m.slot += rows * k->input;
         *(again ? &call : &m.slot) += input;
@@ -1011,7 +1127,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
         *(split ? &m.slot : &call) += gradient;
         *(sliced ? &m.carry : &m.slot) += carry;
         *(sliced ? &m.carry : split ? &m.slot : &call) += carry_gradient;
-        m.scratch = heti_s_larger(m.scratch, call + k->workspace * tokens + k->workspace_base);
+        m.scratch = heti_s_larger(m.scratch, call + space * tokens + k->workspace_base);
         m.stream = heti_s_larger(m.stream, rows * heti_s_larger(k->input, k->output));
         if (u == stage->unit_begin) m.message = k->input * rows;
         if (u + 1 == stage->unit_end) m.message = heti_s_larger(m.message, k->output * rows);
@@ -1022,7 +1138,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
 
 HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
                                                int recompute, int split, int sliced, double rows, double tokens) {
-    heti_s_rows own = { 0, 0, 0, 0, 1, 1, 1 };
+    heti_s_rows own = { 0, 0, 0, 0, 1, 1, 1, 0 };
     het_stage stage;
     memset(&stage, 0, sizeof stage);
     stage.unit_begin = unit_begin;
@@ -1065,7 +1181,7 @@ typedef struct heti_s_holding {
     uint64_t *peer, *both;
     double largest, owned;            /* elements of the largest block that weights are sent of, of what anybody
                                          owns of a trained block at most */
-    int near;                         /* there are several near sets that hold all weights */
+    int near, boxes;                  /* there are several near sets that hold all weights; a team by columns */
     heti_t_arena arena;               /* of the arrays */
 } heti_s_holding;
 
@@ -1127,6 +1243,21 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
 }
 
 /* Adds up what a block's holders have of it. */
+/* Elements of a block that a rank uses in a team by columns, beside what it owns; negative: it is in
+   none, or all of the block is used. */
+static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
+    int64_t count, m;
+    const het_team_member *team = het_plan_team(h->plan, rank, &count);
+    double all = 0, heads = 0, share = 0, own = 0;
+    if (team == NULL || team->columns == 0 || !(block->by_heads + block->by_share > 0)) return -1;
+    for (m = 0; m < count; m++) {
+        heads += heti_s_real(team[m].heads);
+        all += team[m].share;
+        if (team[m].rank == rank) own = heti_s_real(team[m].heads), share = team[m].share;
+    }
+    return heti_s_real(block->elements) - block->by_heads * (1 - own / heads) - block->by_share * (1 - share / all);
+}
+
 static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const het_plan *plan = h->plan;
     const het_block_profile *block = &h->profile->block[b];
@@ -1146,8 +1277,9 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         const int keeps = heti_s_keeps(plan, h->rank[i]);
         const double own = share > 0 ? elements * plan->state_share[h->rank[i]] / share
                                      : elements / heti_s_real(holders);
+        const double box = heti_s_box(h, h->rank[i], block);
         if (h->words > 0) h->both[h->rank[i] / 64] |= HETI_T_CAST(uint64_t, 1) << h->rank[i] % 64;
-        direct |= keeps;
+        direct |= keeps || box >= 0;
         if (weights) to->come += elements - heti_s_held_part(h, holders, i, elements, h->near ? 0 : own);
         if (weights) to->of += elements;
         if (sums) to->leave += elements - own, to->all += elements;
@@ -1155,10 +1287,10 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
             heti_s_most(&to->latency[w], latency[w]);
             heti_s_most(&to->slowness[w], slowness[w]);
         }
-        to->elements += heti_s_held_part(h, holders, i, elements, own);
+        to->elements += box >= 0 ? own + box : heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
         heti_s_most(&owned, own);
-        to->trained += sums || keeps ? own : elements;
+        to->trained += box >= 0 ? own + (sums ? 0 : box) : sums || keeps ? own : elements;
         to->state += own;
     }
     if (direct) heti_s_most(&h->largest, elements);
@@ -1240,6 +1372,7 @@ static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64
     while (team[me].rank != rank) me++;
     shares = heti_s_shares_of(team, count, me);
     if (shares.members > 1) to->heads = heti_s_real(team[me].heads);
+    if (team[me].columns != 0) to->columns = team[me].share / shares.all;
     to->own = heti_s_share_rows(shape, to->own, team[me].share / shares.all);
     to->group = heti_s_share_rows(shape, to->group, shares.group / shares.all);
     if (team[me].group < team[count - 1].group)
@@ -1256,16 +1389,19 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
 
-enum { HETI_S_PIECE = 1 << 22 }; /* hetrain.h's HETI_FLOW_PIECE */
+enum { HETI_S_PIECE = 1 << 22, HETI_S_BOX_PIECE = 1 << 16 }; /* hetrain.h's heti_most_piece */
 
 /* The most of a unit, and the room of pieces: what comes of sums or, where a device's memory is not
    the host's, both ways of all three kinds. */
 static void heti_s_hold_pieces(const heti_s_holding *h) {
     const het_plan *plan = h->plan;
-    double piece = 8 * heti_s_smaller(h->owned, HETI_S_PIECE);
+    const double most = h->boxes ? HETI_S_BOX_PIECE : HETI_S_PIECE;
+    double piece = 8 * heti_s_smaller(h->owned, most);
     int64_t r, i, g, u;
     for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
-    if (i < h->profile->kinds)
+    if (h->boxes)
+        piece = 2 * piece + 2 * heti_s_smaller(h->largest * h->profile->weight_bytes, 4 * most);
+    else if (i < h->profile->kinds)
         piece = 2 * piece + 4 * heti_s_smaller(h->largest * h->profile->weight_bytes, HETI_S_PIECE);
     for (r = 0; r < plan->ranks; r++) {
         heti_s_held *to = &h->held[r];
@@ -1288,7 +1424,9 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
     const double tokens = heti_s_real(shape->tokens);
     int64_t g, b, r, count, other;
     for (r = 0; r < plan->ranks; r++) {
-        if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r)) h->words = (plan->ranks + 63) / 64;
+        const het_team_member *team = het_plan_team(plan, r, &count);
+        if (team != NULL && team->columns != 0) h->boxes = 1;
+        if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r) || h->boxes) h->words = (plan->ranks + 63) / 64;
         if (plan->near != NULL && plan->near[r] != plan->near[0]) h->near = 1;
     }
     HETI_T_TRY(heti_s_arrays(&h->arena, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
@@ -1424,6 +1562,22 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
     return i < c->profile->devices ? i : -1;
 }
 
+/* Adds what a unit moves in a team by columns. */
+static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from, const het_unit_time *time,
+                             double slowness) {
+    int way;
+    for (way = 0; way < 2; way++) {
+        to->gathers[way] += from->gathers[way];
+        to->gather_bytes[way] += from->gather_bytes[way];
+        to->chains[way] += from->chains[way];
+        to->chain_bytes[way] += from->chain_bytes[way];
+        to->links[way] += from->links[way];
+        to->link_bytes[way] += from->link_bytes[way];
+        to->linked[way] += from->linked[way] * (way == 0 ? time->forward.token : time->input.token) * slowness;
+    }
+    to->divided += from->divided;
+}
+
 /* Adds units [begin, end) to a stage, `slowness` times slower than these times; again: they
    recompute. */
 static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int again,
@@ -1439,6 +1593,7 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
         to->attentions += kind->attentions;
         to->query += kind->query;
         to->key += kind->key;
+        heti_s_add_moves(&to->columns, &kind->moves, time, slowness);
         if (!again || kind->loss) continue;
         heti_s_add_curve(&to->backward, time->recompute, slowness);
         heti_s_add_curve(&to->input, time->recompute, slowness);
@@ -1868,13 +2023,15 @@ struct heti_s_key {
     const char *name;
     heti_s_read read;
     size_t at;                        /* of the field in its struct; of parts of a struct 0 */
-    int64_t most;                     /* of an integer, which is 1 at least; of words and quantities: of which kind */
+    int64_t most;                     /* of an integer, which is 1 at least; of numbers: how many; of words
+                                         and quantities: of which kind */
     het_result (*each)(heti_s_reader *r); /* of a list: reads an element */
     int of;                           /* of a cluster's member: HETI_S_OF_ */
 };
 
 #define HETI_S_KEY(type, field, read) { #field, read, offsetof(type, field), 0, NULL, 0 }
 #define HETI_S_NUMBER(type, field) HETI_S_KEY(type, field, heti_s_read_real)
+#define HETI_S_NUMBERS(type, field, count) { #field, heti_s_read_reals, offsetof(type, field), count, NULL, 0 }
 #define HETI_S_LAST_KEY { NULL, NULL, 0, 0, NULL, 0 }
 
 /* An object of a file: its keys, what is said of others, which must be there and what is said if
@@ -1976,6 +2133,18 @@ static het_result heti_s_read_real(heti_s_reader *r, const heti_s_key *key, void
     return heti_s_bad_number(r, at, key->name, *value, "from 0 to 1e30");
 }
 
+/* So many numbers as the key says, in an array. */
+static het_result heti_s_read_reals(heti_s_reader *r, const heti_s_key *key, void *to) {
+    double *value = HETI_T_CAST(double *, to);
+    int64_t n = 0;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); n++) {
+        if (n == key->most) return heti_s_bad(r, key->name, "too many numbers");
+        HETI_T_TRY(heti_s_read_real(r, key, &value[n]));
+    }
+    return r->json.rule == NULL && n == key->most ? HET_OK : heti_s_bad(r, key->name, "too few numbers");
+}
+
 static het_result heti_s_read_truth(heti_s_reader *r, const heti_s_key *key, void *to) {
     int truth = 0;
     (void)key;
@@ -2023,10 +2192,19 @@ static const heti_s_key heti_s_kind_keys[] = {
     HETI_S_NUMBER(het_unit_kind, divided_call), HETI_S_NUMBER(het_unit_kind, divided_input),
     HETI_S_NUMBER(het_unit_kind, divided_weight), HETI_S_NUMBER(het_unit_kind, divided_gradient),
     HETI_S_NUMBER(het_unit_kind, head_call), HETI_S_NUMBER(het_unit_kind, head_input),
-    HETI_S_NUMBER(het_unit_kind, head_carry), HETI_S_NUMBER(het_unit_kind, head_carry_gradient), HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_unit_kind, head_carry), HETI_S_NUMBER(het_unit_kind, head_carry_gradient),
+    HETI_S_NUMBER(het_unit_kind, half_workspace), HETI_S_NUMBERS(het_unit_kind, columns, 24), HETI_S_NUMBERS(het_unit_kind, moves, 15), HETI_S_LAST_KEY
 };
 
 static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to);
+static het_result heti_s_read_uses(heti_s_reader *r, const heti_s_key *key, void *to);
+
+static const heti_s_key heti_s_block_keys[] = {
+    { "elements", heti_s_read_integer, offsetof(het_block_profile, elements), INT64_C(1) << 56, NULL, 0 },
+    { "units", heti_s_read_uses, offsetof(het_block_profile, uses), 0, NULL, 0 },
+    HETI_S_KEY(het_block_profile, frozen, heti_s_read_truth), HETI_S_NUMBER(het_block_profile, by_heads),
+    HETI_S_NUMBER(het_block_profile, by_share), HETI_S_LAST_KEY
+};
 
 static const heti_s_key heti_s_device_keys[] = {
     HETI_S_KEY(het_device_profile, name, heti_s_read_name), HETI_S_KEY(het_device_profile, alone, heti_s_read_times),
@@ -2044,19 +2222,26 @@ static const heti_s_key heti_s_link_keys[] = {
 
 static const char *const heti_s_call_names[] = { "forward", "backward", "input", "weight", "recompute" };
 
-static double heti_s_field_get(const void *base, const heti_s_key *field) {
+/* Number i of a field. */
+static double heti_s_field_get(const void *base, const heti_s_key *field, int64_t i) {
     double value;
-    memcpy(&value, HETI_T_CAST(const char *, base) + field->at, sizeof value);
+    memcpy(&value, HETI_T_CAST(const char *, base) + field->at + HETI_T_CAST(size_t, i) * sizeof value, sizeof value);
     return value;
 }
 
 /* Numbers as fields of the object that is open; those that are 0 are left out. */
 static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_key *field) {
     for (; field->name != NULL; field++) {
-        const double value = field->read == heti_s_read_real ? heti_s_field_get(base, field) : 0;
-        if (!(value < 0) && !(value > 0)) continue;
-        heti_t_format(out, ", \"%s\": ", field->name);
-        heti_t_real(out, value);
+        const int64_t count = field->read == heti_s_read_real ? 1 : field->read == heti_s_read_reals ? field->most : 0;
+        int64_t i, last = -1;
+        for (i = 0; i < count; i++)
+            if (heti_s_field_get(base, field, i) > 0) last = i;
+        for (i = 0; i < count && last >= 0; i++) {
+            if (i == 0) heti_t_format(out, ", \"%s\": %s", field->name, count > 1 ? "[" : "");
+            else heti_t_put(out, ", ");
+            heti_t_real(out, heti_s_field_get(base, field, i));
+        }
+        if (count > 1 && last >= 0) heti_t_char(out, ']');
     }
 }
 
@@ -2107,7 +2292,9 @@ static void heti_s_out_chain(heti_t_text *out, const het_profile *profile) {
         heti_t_format(out, "%s{\"elements\": %d, \"units\": [", i > 0 ? ",\n  " : "\n  ", block->elements);
         for (k = 0; k < block->uses; k++)
             heti_t_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
-        heti_t_put(out, block->frozen ? "], \"frozen\": true}" : "]}");
+        heti_t_char(out, ']');
+        heti_s_out_fields(out, block, heti_s_block_keys);
+        heti_t_put(out, block->frozen ? ", \"frozen\": true}" : "}");
     }
     heti_t_char(out, ']');
 }
@@ -2201,12 +2388,7 @@ static het_result heti_s_read_uses(heti_s_reader *r, const heti_s_key *key, void
 }
 
 static het_result heti_s_read_block(heti_s_reader *r) {
-    static const heti_s_key heti_s_keys[] = {
-        { "elements", heti_s_read_integer, offsetof(het_block_profile, elements), INT64_C(1) << 56, NULL, 0 },
-        { "units", heti_s_read_uses, offsetof(het_block_profile, uses), 0, NULL, 0 },
-        HETI_S_KEY(het_block_profile, frozen, heti_s_read_truth), HETI_S_LAST_KEY
-    };
-    static const heti_s_form heti_s_block = { heti_s_keys, "no such key in a block", 3,
+    static const heti_s_form heti_s_block = { heti_s_block_keys, "no such key in a block", 3,
                                               "a block needs elements and units" };
     het_block_profile block;
     memset(&block, 0, sizeof block);
@@ -2374,7 +2556,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
 static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *field, int fields, const char **name) {
     int i;
     for (i = 0; i < fields; i++) {
-        const double x = heti_s_field_get(a, &field[i]), y = heti_s_field_get(b, &field[i]);
+        const double x = heti_s_field_get(a, &field[i], 0), y = heti_s_field_get(b, &field[i], 0);
         *name = field[i].name;
         if (heti_s_unequal(x, y)) return 0;
     }
