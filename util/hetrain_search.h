@@ -382,9 +382,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * store: for each device's stages all activations stay, or those of one micro-batch do
      (het_search_desc.store; moves also try two and three)
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
-     pairs, fours and so on, up to 4 devices in every way there is, each team by context or by
-     heads, with the shares of het_team_divide; over fused devices the search below is done again. A
-     plan with teams is only returned where it is better than the best without
+     pairs, fours and so on, up to 4 devices in every way there is, each team by context, by heads or
+     by columns, with the shares of het_team_divide; over fused devices the search below is done
+     again. A plan with teams is only returned where it is better than the best without
    * state shares, of all devices at work: 1 each; the speed of the device's optimizer, where all
      need time for it; or the bytes that its memory limit leaves beside everything else, where all
      have a limit
@@ -6759,9 +6759,11 @@ static void heti_s_seek_run(heti_s_seek *s) {
 typedef struct heti_s_fusion {
     int64_t teams, granules;          /* granules of a micro-batch */
     int64_t *first, *device;          /* team t has device[first[t]] .. device[first[t + 1] - 1] */
-    int64_t by_heads;                 /* bit t: team t is by heads; of many teams bit 0 says it of all */
+    int64_t ways;                     /* digit t, to the base of 3: team t is by context, heads or columns;
+                                         of many teams digit 0 says it of all */
     het_team_member *member;          /* [ranks] as device: shares */
     double heads, attentions;         /* key/value heads; attentions of the chain */
+    int columns;                      /* teams may be by columns */
     double memory;                    /* of the members' together */
     het_profile profile;
     het_cluster cluster;
@@ -6797,17 +6799,28 @@ static int heti_s_can_fuse(const heti_s_seek *s) {
     return s->d.teams != HET_NO && s->ranks > 1 && attentions > 0;
 }
 
-static int heti_s_by_heads(const heti_s_fusion *f, int64_t team) {
-    return (f->by_heads >> (f->teams > 4 ? 0 : team) & 1) != 0;
+enum { HETI_S_BY_CONTEXT, HETI_S_BY_HEADS, HETI_S_BY_COLUMNS, HETI_S_TEAM_WAYS };
+
+static int64_t heti_s_team_way(const heti_s_fusion *f, int64_t team) {
+    int64_t ways = f->ways;
+    for (team = f->teams > 4 ? 0 : team; team > 0; team--) ways /= HETI_S_TEAM_WAYS;
+    return ways % HETI_S_TEAM_WAYS;
 }
 
 /* Units of a device by themselves, without an action's own time; again: and recomputed. */
 static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
                              int again, het_stage_cost *to) {
+    int way;
     memset(to, 0, sizeof *to);
     heti_s_add_units(s->d.profile, begin, end, again, heti_s_unit_times(s, s->times[s->kind_of[device]]),
                      1 / s->d.cluster->device[device].speed, to);
     to->attentions *= f->attentions;
+    to->columns.divided *= f->attentions;
+    for (way = 0; way < 2; way++) {
+        to->columns.gathers[way] *= f->attentions;
+        to->columns.chains[way] *= f->attentions;
+        to->columns.links[way] *= f->attentions;
+    }
 }
 
 /* Of one unit in the team with these lists: way 0: F and B, 1: F, I and W, 2: B recomputed. */
@@ -6901,8 +6914,10 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     desc.tokens = heti_s_real(f->granules * s->d.granule_tokens);
     desc.pairs = heti_s_real(f->granules) * s->d.granule_pairs;
     desc.sequences = heti_s_real(f->granules) * s->granule_sequences;
-    if (heti_s_by_heads(f, team)) desc.heads = HETI_T_CAST(int64_t, f->heads);
-    return het_team_divide(&desc, f->member + first, NULL, s->error);
+    if (heti_s_team_way(f, team) != HETI_S_BY_CONTEXT) desc.heads = HETI_T_CAST(int64_t, f->heads);
+    HETI_T_TRY(het_team_divide(&desc, f->member + first, NULL, s->error));
+    for (i = 0; i < count; i++) f->member[first + i].columns = heti_s_team_way(f, team) == HETI_S_BY_COLUMNS;
+    return HET_OK;
 }
 
 /* A team like one before it: the same kinds of devices in the same order over the same links. */
@@ -6910,7 +6925,7 @@ static int heti_s_fused_alike(const heti_s_seek *s, const heti_s_fusion *f, int6
     const int64_t *one = f->device + f->first[a], *other = f->device + f->first[b];
     const int64_t count = f->first[a + 1] - f->first[a];
     int64_t i;
-    if (f->first[b + 1] - f->first[b] != count || heti_s_by_heads(f, a) != heti_s_by_heads(f, b)) return 0;
+    if (f->first[b + 1] - f->first[b] != count || heti_s_team_way(f, a) != heti_s_team_way(f, b)) return 0;
     for (i = 0; i < count; i++) {
         const het_group *x = heti_s_link_of(s, one[0], one[i]), *y = heti_s_link_of(s, other[0], other[i]);
         if (s->kind_of[one[i]] != s->kind_of[other[i]] || heti_s_unequal(x->latency, y->latency) ||
@@ -7093,24 +7108,37 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     return HET_OK;
 }
 
-/* These teams with all sizes of micro-batches, by context and by heads. */
+/* Whether these teams can be so; *columns: some are by columns. */
+static int heti_s_can_fuse_so(const heti_s_seek *s, const heti_s_fusion *f, int *columns) {
+    int64_t t;
+    *columns = 0;
+    for (t = 0; t < f->teams; t++) {
+        const int64_t size = f->first[t + 1] - f->first[t], way = heti_s_team_way(f, t);
+        if (size == 1 && way != HETI_S_BY_CONTEXT && f->teams <= 4) return 0; /* it is no team, and no way is another */
+        if (size > 1 && (way == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads)) return 0;
+        *columns |= size > 1 && way == HETI_S_BY_COLUMNS;
+    }
+    return !*columns || f->columns;
+}
+
+/* These teams with all sizes of micro-batches, in all ways. */
 static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
-    int64_t g, t, most = 1, bits, way;
+    const het_shard shard = s->d.shard;
+    int64_t g, t, most = 1, ways = 1;
+    int columns;
     for (t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
     if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
-    bits = f->teams > 4 ? 1 : f->teams;
+    for (t = 0; t < (f->teams > 4 ? 1 : f->teams); t++) ways *= HETI_S_TEAM_WAYS;
     for (g = s->ranks <= 4 ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
-        for (way = 0; way < INT64_C(1) << bits; way++) {
-            int possible = 1;
-            for (t = 0; t < f->teams; t++) {
-                const int64_t size = f->first[t + 1] - f->first[t];
-                const int heads = (way >> (f->teams > 4 ? 0 : t) & 1) != 0;
-                possible &= size == 1 ? !heads || f->teams > 4 : heads ? heti_s_real(size) <= f->heads : !s->whole;
-            }
-            f->by_heads = way;
+        for (f->ways = 0; f->ways < ways; f->ways++) {
+            het_result result = HET_OK;
+            if (!heti_s_can_fuse_so(s, f, &columns) || heti_s_is_over(s)) continue;
             f->granules = g;
-            if (possible && !heti_s_is_over(s)) HETI_T_TRY(heti_s_fuse_try(s, f));
+            if (columns && shard == HET_SHARD_WEIGHTS) s->d.shard = HET_SHARD_GRADIENTS; /* they are divided already */
+            result = heti_s_fuse_try(s, f);
+            s->d.shard = shard;
+            HETI_T_TRY(result);
         }
     return HET_OK;
 }
@@ -7184,6 +7212,7 @@ static het_result heti_s_fuse(heti_s_seek *s) {
         f.attentions += k->attentions;
         if (k->attentions > 0) f.heads = f.heads > 0 ? heti_s_smaller(f.heads, k->heads) : k->heads;
         s->whole |= k->whole > 0;
+        f.columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce == HET_REDUCE_EXACT;
     }
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
