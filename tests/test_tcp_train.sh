@@ -51,6 +51,7 @@ same 3 --devices cpu:1 --plan cp:2,1,1
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp2xhp2 --schedule zb-h1 --shard-gradients
 same 2 --devices cpu:1 --plan hp:1,2
 same 2 --devices cpu:1 --plan tp:2,1
+same 2 --devices cpu:1 --replan '2:tp2,5:pp,7:tp2'
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xtp2 --shard gradients
 same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5
 same 2 --devices cpu:1 --plan auto --plan-seconds 1 --adapt --slow 4:1@0.3

@@ -154,6 +154,34 @@ static void by_heads(void **state)
     done(&m);
 }
 
+/* Two halves of 64 rows in four blocks: rows are gathered, a chain of one product goes forward, of three backward. */
+static void by_columns(void **state)
+{
+    const het_column_moves moves = { { 1, 1 }, { 8, 8 }, { 1, 1 }, { 8, 8 }, { 1, 3 }, { 8, 24 }, { 0.5, 1 }, 1 };
+    double forward, backward;
+    made m;
+    (void)state;
+    make(&m, "tp2", 1, 2, 2, 1, 1);
+    m.costs.every_link.latency = 3;
+    m.costs.every_link.bandwidth = 2;
+    m.tokens[0] = 64;
+    m.stage[0].columns = moves;
+    /* own work 32 + 32; gathered 3 + 64 x 8 / 2 / 2; B + R - 2 = 4 times a block of 128 bytes; half of the rows go on; the second member waits
+       for one block of 16. */
+    forward = 64 + (3 + 128) + 4 * (3 + 64) + (3 + 128) + 4;
+    backward = 128 + (3 + 128) + 4 * (3 * 3 + 192) + (3 + 128) + 8;
+    NEARLY(makespan(&m), forward + backward);
+    /* recomputed: all of the forward's exchanges once more */
+    m.plan->stage[0].recompute = 1;
+    NEARLY(makespan(&m), forward + backward + forward - 64);
+    m.plan->stage[0].recompute = 0;
+    /* 3:1 by shares: the first one's rows are what most leaves, and all that the last one has not */
+    m.plan->member[0].share = 3;
+    m.plan->member[0].heads = 3;
+    NEARLY(makespan(&m), 48 + 48 + (3 + 192) + 4 * 67 + (3 + 192) + 6 + 192 + (3 + 192) + 4 * 201 + (3 + 192) + 12);
+    done(&m);
+}
+
 /* Groups of rows 1/4 + 1/4 and 1/2, heads 1:3 in the first. */
 static void by_both(void **state)
 {
@@ -829,7 +857,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_context), cmocka_unit_test(by_context_of_three),
-        cmocka_unit_test(by_heads), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
+        cmocka_unit_test(by_heads), cmocka_unit_test(by_columns), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
         cmocka_unit_test(best_fusion), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),

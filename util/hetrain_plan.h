@@ -3443,7 +3443,7 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
     const het_column_moves *moves = &stage->cost->columns;
     const double tokens = heti_p_sim_tokens(s, stage, a, 1), members = HETI_T_CAST(double, stage->members);
     const int recompute = s->plan->stage[stage - s->stage].recompute != 0;
-    double latency = 0, slow = 0, busiest = 0, blocks = tokens / 16;
+    double latency = 0, slow = 0, busiest = 0, away = 0, blocks = tokens / 16;
     int64_t i, j, wires;
     int way;
     if (a->kind == HET_ACTION_W) return HET_OK;
@@ -3451,6 +3451,7 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
         const double own = (share[i].row[1] - share[i].row[0]) / (share[stage->members - 1].row[1] - share[0].row[0]);
         heti_p_at_least(&busiest, own * (members - 1));
         heti_p_at_least(&busiest, 1 - own);
+        if (i + 1 == stage->members) away = 1 - own; /* rows that the last one has not */
         for (j = 0; j < stage->members; j++) {
             het_link_cost link;
             if (i == j) continue;
@@ -3469,7 +3470,7 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
         }
         *sum += moves->gathers[way] * latency + tokens * moves->gather_bytes[way] * busiest * slow;
         *sum += (blocks + members - 2) * (moves->links[way] * latency + tokens * moves->link_bytes[way] / blocks * slow);
-        *sum += moves->chains[way] * latency + tokens * moves->chain_bytes[way] * slow;
+        *sum += moves->chains[way] * latency + tokens * moves->chain_bytes[way] * away * slow;
         *sum += linked * (stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1) * (members - 1) / blocks;
     }
     return HET_OK;
