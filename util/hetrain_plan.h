@@ -210,8 +210,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that was ready first, then the lower block. Rings share buses and uplinks with rings, the one
      that starts first being served first, and messages with messages; a ring and a message do not
      slow each other: a network that carries both at once does worse.
-   * Where blocks have keepers, or the plan divides sums or weights (het_plan.shard), holders send
-     each other what each owns: REDUCE and GATHER take a latency and what the busiest sends or gets
+   * Where blocks have keepers or teams by columns, or the plan divides sums or weights
+     (het_plan.shard), holders send each other what each owns, of columns what the other has of it: REDUCE and GATHER take a latency and what the busiest sends or gets
      on the slowest link. Sums that leave behind their calls need no REDUCE, weights that come
      before theirs no GATHER, but between near sets.
    * VERDICT waits for every REDUCE and every rank that has a stage.
@@ -276,6 +276,7 @@ typedef struct het_block_cost {
     double windows;                   /* the whole block's elements over HETRAIN_RING_WINDOW; 0: a
                                          ring's message never waits for its own beginning */
     double step;                      /* of the update of the whole block, or its elements: het_rank_cost.step */
+    double columns;                   /* part of it that teams by columns divide */
 } het_block_cost;
 
 /* A rank's own time, beside its stages. All 0 but step 1: none. */
@@ -3031,15 +3032,31 @@ static int heti_p_keeps(const het_plan *plan, int64_t rank) { return plan->keepe
 /* What each part of a block's REDUCE or GATHER sends or gets, the more of both, where holders send
    what they own straight to who owns or holds it (hetrain.h, >>flow): all of it but their own or,
    between near sets, what one holds of its set's. */
+/* What part of a block a rank has sums of, and uses weights of. */
+static double heti_p_used(const heti_p_sim *s, int64_t rank, double columns) {
+    int64_t count, m = 0;
+    const het_team_member *team = het_plan_team(s->plan, rank, &count);
+    double row[2];
+    if (heti_p_keeps(s->plan, rank)) return 0;
+    if (team == NULL || team->columns == 0) return 1;
+    while (team[m].rank != rank) m++;
+    heti_p_rows(team, count, m, row);
+    return 1 - columns * (1 - (row[1] - row[0]));
+}
+
 static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double bytes) {
+    const double columns = s->costs->block[ring->block].columns;
     const het_plan *plan = s->plan;
     heti_p_part *part = s->part + ring->first;
     const int weights = plan->shard == HET_SHARD_WEIGHTS;
     const int64_t n = ring->wanted;
-    double workers = 0, sets = 0;
+    double workers = 0, used = 0, sets = 0;
     int64_t i, k;
-    for (i = 0; i < n; i++) workers += !heti_p_keeps(plan, part[i].rank);
-    ring->direct = weights || workers < HETI_T_CAST(double, n) || (!ring->gather && plan->shard == HET_SHARD_GRADIENTS);
+    for (i = 0; i < n; i++) {
+        workers += !heti_p_keeps(plan, part[i].rank);
+        used += heti_p_used(s, part[i].rank, columns);
+    }
+    ring->direct = weights || used < HETI_T_CAST(double, n) || (!ring->gather && plan->shard == HET_SHARD_GRADIENTS);
     if (!ring->direct || (!ring->gather && plan->shard >= HET_SHARD_GRADIENTS)) return; /* it left behind the calls */
     for (i = 0; i < n && weights && plan->near != NULL; i++) {
         for (k = 0; k < i && (plan->near[part[k].rank] != plan->near[part[i].rank] ||
@@ -3049,8 +3066,8 @@ static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double by
     if (weights && sets < 2) return; /* it comes before the next calls */
     for (i = 0; i < n; i++) {
         const int keeps = heti_p_keeps(plan, part[i].rank);
-        const double own = part[i].share / ring->sum;
-        double others = workers - !keeps, held = keeps ? 0 : 1 - own, set = 0;
+        const double own = part[i].share / ring->sum, uses = heti_p_used(s, part[i].rank, columns);
+        double others = used - uses, held = uses * (1 - own), set = 0;
         for (k = 0; k < n && weights; k++)
             if (plan->near[part[k].rank] == plan->near[part[i].rank] && !heti_p_keeps(plan, part[k].rank))
                 set += part[k].share;

@@ -1737,6 +1737,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
         c->block[b].windows = elements / HETRAIN_RING_WINDOW;
         c->block[b].step = elements;
+        c->block[b].columns = elements > 0 ? (c->profile->block[b].by_heads + c->profile->block[b].by_share) / elements : 0;
     }
     costs->transfer = HET_TRANSFER_POSTED;
     costs->stage = c->to.stage;
@@ -6799,6 +6800,8 @@ static int heti_s_can_fuse(const heti_s_seek *s) {
     return s->d.teams != HET_NO && s->ranks > 1 && attentions > 0;
 }
 
+/* columns are cut finer than rows */
+enum { HETI_S_COLUMN_PARTS = 64 };
 enum { HETI_S_BY_CONTEXT, HETI_S_BY_HEADS, HETI_S_BY_COLUMNS, HETI_S_TEAM_WAYS };
 
 static int64_t heti_s_team_way(const heti_s_fusion *f, int64_t team) {
@@ -6910,7 +6913,7 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     memset(&desc, 0, sizeof desc);
     desc.member = f->cost;
     desc.members = count;
-    desc.granules = f->granules * s->pieces;
+    desc.granules = heti_s_team_way(f, team) == HETI_S_BY_COLUMNS ? HETI_S_COLUMN_PARTS : f->granules * s->pieces;
     desc.tokens = heti_s_real(f->granules * s->d.granule_tokens);
     desc.pairs = heti_s_real(f->granules) * s->d.granule_pairs;
     desc.sequences = heti_s_real(f->granules) * s->granule_sequences;
@@ -7129,7 +7132,7 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
     for (t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
     if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
     for (t = 0; t < (f->teams > 4 ? 1 : f->teams); t++) ways *= HETI_S_TEAM_WAYS;
-    for (g = s->ranks <= 4 ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
+    for (g = s->ranks <= 4 || f->columns ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
         for (f->ways = 0; f->ways < ways; f->ways++) {
             het_result result = HET_OK;
@@ -7212,7 +7215,7 @@ static het_result heti_s_fuse(heti_s_seek *s) {
         f.attentions += k->attentions;
         if (k->attentions > 0) f.heads = f.heads > 0 ? heti_s_smaller(f.heads, k->heads) : k->heads;
         s->whole |= k->whole > 0;
-        f.columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce == HET_REDUCE_EXACT;
+        f.columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce != HET_REDUCE_FAST;
     }
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
