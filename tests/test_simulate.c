@@ -1535,6 +1535,297 @@ static void published_bubbles(void **state)
     }
 }
 
+/* ---- schedules for given times ---- */
+
+static het_schedule *timed(const made *m)
+{
+    het_schedule *schedule = NULL;
+    het_error error;
+    error.text[0] = 0;
+    EXPECT_ERROR(het_schedule_timed(&m->plan, m->micro_batches, &m->costs, NULL, &schedule, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_schedule_check(&m->plan, NULL, schedule, NULL, &error), HET_OK, error.text, "");
+    return schedule;
+}
+
+/* Makespan, and the most that a rank keeps, of a schedule: by name, or NULL: the one for these times. */
+static het_simulation *run_named(made *m, const char *name)
+{
+    het_schedule *schedule = NULL, own = m->schedule;
+    het_simulation *s;
+    het_error error;
+    error.text[0] = 0;
+    strcpy(m->plan.schedule, name != NULL ? name : "");
+    if (name == NULL) schedule = timed(m);
+    else EXPECT_ERROR(het_schedule_make(&m->plan, m->micro_batches, NULL, &schedule, &error), HET_OK, error.text, "");
+    m->schedule = *schedule;
+    s = run(m, 0);
+    m->schedule = own;
+    het_schedule_free(schedule);
+    return s;
+}
+
+static double most_kept(const het_simulation *s)
+{
+    double most = 0;
+    int64_t r;
+    for (r = 0; r < s->ranks; r++) most = s->rank[r].peak > most ? s->rank[r].peak : most;
+    return most;
+}
+
+/* The paper's automatic schedules, ZB-1p and ZB-2p, whose limits are 1F1B's activations and twice as many. They count what W needs, 32 of
+   34 + 5 a s / h, until W: a heads, sequences of s = 1024, width h. */
+static void automatic_bubbles(void **state)
+{
+    static const struct { int64_t ranks, micro_batches; double f, b, w, link, heads, width, bubble[2]; } cases[] = {
+        { 8, 24, 18522, 18086, 9337, 601, 24, 2304, { 0.1585, 0.0433 } },  { 8, 32, 18513, 18086, 9331, 626, 24, 2304, { 0.1242, 0.0039 } },
+        { 8, 64, 18546, 18097, 9321, 762, 24, 2304, { 0.0674, 0.0026 } },  { 8, 24, 29718, 29444, 19927, 527, 32, 4096, { 0.1323, 0.0029 } },
+        { 8, 32, 29802, 29428, 19530, 577, 32, 4096, { 0.1045, 0.0022 } }, { 8, 64, 29935, 29621, 19388, 535, 32, 4096, { 0.0554, 0.0010 } },
+        { 16, 48, 11347, 11248, 8132, 377, 40, 5120, { 0.1397, 0.0066 } }, { 16, 64, 11307, 11254, 8101, 379, 40, 5120, { 0.1088, 0.0054 } },
+        { 32, 96, 10419, 10207, 7715, 408, 48, 6144, { 0.1421, 0.0038 } },
+    };
+    double worst = 0;
+    size_t c;
+    int limit, r;
+    (void)state;
+    for (c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (limit = 0; limit < 2; limit++) {
+            made *m = chain(cases[c].ranks, cases[c].micro_batches, cases[c].f, cases[c].b, cases[c].w);
+            const double kept = 34 + 5 * 1024 * cases[c].heads / cases[c].width;
+            het_simulation *s;
+            m->costs.every_link.latency = cases[c].link;
+            m->plan.memory_limit = (double)((limit + 1) * cases[c].ranks);
+            for (r = 0; r < cases[c].ranks; r++) m->stage_cost[r].keep_input = kept - 32, m->stage_cost[r].keep_weight = 32;
+            s = run_named(m, NULL);
+            if (fabs(s->span_bubble - cases[c].bubble[limit]) > worst) worst = fabs(s->span_bubble - cases[c].bubble[limit]);
+            for (r = 0; r < cases[c].ranks; r++) assert_true(s->rank[r].peak_bytes <= m->plan.memory_limit * kept * (1 + 1e-9));
+            het_simulation_free(s);
+            free(m);
+        }
+    print_message("bubbles within %.4f of ZB-1p and ZB-2p, %d cases\n", worst, 2 * (int)c);
+    assert_true(worst < 0.001);
+}
+
+/* The shortest of all orders, one stage a rank, by branch and bound (Giffler and Thompson): of all actions that could begin the one that would
+   end first names a rank, and one of those that this rank could begin before that end comes next. What is not earlier in anything than what
+   was met with the same actions done is left. */
+#define ORDER_ITEMS 7
+#define ORDER_RANKS 4
+typedef struct order {
+    int64_t done[ORDER_RANKS][3];
+    double clock[ORDER_RANKS], there[ORDER_RANKS][2][ORDER_ITEMS]; /* inputs, gradients */
+} order;
+typedef struct order_search {
+    const made *m;
+    double best;
+    order *met;
+    int64_t count, room;
+} order_search;
+
+static double order_cost(const made *m, int64_t g, int k)
+{
+    const het_stage_cost *c = &m->stage_cost[g];
+    return k == 0 ? c->forward.token : k == 1 ? c->input.token : c->weight.token;
+}
+
+static double order_link(const made *m, int64_t from, int64_t to)
+{
+    const het_link_cost *link = &m->link[from * m->plan.ranks + to];
+    return link->latency;
+}
+
+static int order_met(order_search *s, const order *now)
+{
+    const int64_t p = s->m->plan.ranks, items = s->m->micro_batches[0];
+    int64_t i, g, n;
+    for (i = 0; i < s->count; i++) {
+        const order *met = &s->met[i];
+        int earlier = memcmp(met->done, now->done, sizeof now->done) == 0;
+        for (g = 0; g < p && earlier; g++) {
+            earlier = met->clock[g] <= now->clock[g];
+            for (n = now->done[g][0]; n < items; n++) earlier &= met->there[g][0][n] <= fmax(now->there[g][0][n], now->clock[g]);
+            for (n = now->done[g][1]; n < items; n++) earlier &= met->there[g][1][n] <= fmax(now->there[g][1][n], now->clock[g]);
+        }
+        if (earlier) return 1;
+    }
+    if (s->count == s->room) {
+        s->room = 2 * s->room + 64;
+        s->met = (order *)realloc(s->met, (size_t)s->room * sizeof *s->met);
+        assert_non_null(s->met);
+    }
+    s->met[s->count++] = *now;
+    return 0;
+}
+
+/* What is left to do on some rank, or on the way of what it has not yet sent, is too much. */
+static int order_hopeless(const order_search *s, const order *now, int *done)
+{
+    const made *m = s->m;
+    const int64_t p = m->plan.ranks, items = m->micro_batches[0];
+    int64_t g, u;
+    int k;
+    *done = 1;
+    for (g = 0; g < p; g++) {
+        double left = now->clock[g], way = left;
+        for (k = 0; k < 3; k++) {
+            left += (double)(items - now->done[g][k]) * order_cost(m, g, k);
+            if (k < 2) way = left;
+        }
+        if (now->done[g][2] < items) *done = 0;
+        for (u = g; u > 0 && now->done[g][1] < items; u--) way += order_link(m, u, u - 1) + order_cost(m, u - 1, 1);
+        if (now->done[g][1] < items) way += order_cost(m, 0, 2);
+        if (left >= s->best - 1e-9 || way >= s->best - 1e-9) return 1;
+    }
+    return 0;
+}
+
+static void order_next(order_search *s, const order *now)
+{
+    const made *m = s->m;
+    const int64_t p = m->plan.ranks, items = m->micro_batches[0];
+    double begin[ORDER_RANKS][3], end = 1e300;
+    int64_t g, rank = -1;
+    int k, done;
+    if (order_hopeless(s, now, &done)) return;
+    if (done) {
+        for (s->best = 0, g = 0; g < p; g++) s->best = fmax(s->best, now->clock[g]);
+        return;
+    }
+    if (order_met(s, now)) return;
+    for (g = 0; g < p; g++) {
+        const int64_t *n = now->done[g];
+        begin[g][0] = n[0] < items && (double)(n[0] - n[2] + 1) <= m->plan.memory_limit ? fmax(now->clock[g], now->there[g][0][n[0]]) : 1e300;
+        begin[g][1] = n[1] < n[0] ? fmax(now->clock[g], now->there[g][1][n[1]]) : 1e300;
+        begin[g][2] = n[2] < n[1] ? now->clock[g] : 1e300;
+        for (k = 0; k < 3; k++)
+            if (begin[g][k] + order_cost(m, g, k) < end) end = begin[g][k] + order_cost(m, g, k), rank = g;
+    }
+    for (k = 0; k < 3 && rank >= 0; k++) {
+        order next = *now;
+        const int64_t n = next.done[rank][k]++;
+        if (begin[rank][k] >= end) continue;
+        next.clock[rank] = begin[rank][k] + order_cost(m, rank, k);
+        if (k == 0 && rank + 1 < p) next.there[rank + 1][0][n] = next.clock[rank] + order_link(m, rank, rank + 1);
+        if (k == 0 && rank + 1 == p) next.there[rank][1][n] = next.clock[rank];
+        if (k == 1 && rank > 0) next.there[rank - 1][1][n] = next.clock[rank] + order_link(m, rank, rank - 1);
+        order_next(s, &next);
+    }
+}
+
+/* No longer than `known`. */
+static double shortest_order(const made *m, double known)
+{
+    order_search s;
+    order start;
+    int64_t g, n;
+    memset(&s, 0, sizeof s);
+    memset(&start, 0, sizeof start);
+    for (g = 0; g < m->plan.ranks; g++)
+        for (n = 0; n < m->micro_batches[0]; n++) start.there[g][0][n] = g == 0 ? 0 : 1e300, start.there[g][1][n] = 1e300;
+    s.m = m;
+    s.best = known + 1e-6;
+    order_next(&s, &start);
+    free(s.met);
+    return fmin(s.best, known);
+}
+
+/* Two sites: nothing, half a forward or two forwards between two neighbouring ranks. At every limit within a tenth of the shortest order,
+   and never longer than 1f1b and zb-h1 where these keep to the limit. In random cases all times differ. */
+static void near_the_shortest_order(void **state)
+{
+    static const double costs[4][3] = { { 2, 2, 2 }, { 2, 2, 1 }, { 2, 3, 2 }, { 4, 5, 3 } }, delays[3] = { 0, 0.5, 2 };
+    uint64_t random = 117;
+    double worst = 1, sum = 0;
+    int round, optimal = 0;
+    (void)state;
+    for (round = 0; round < 1200; round++) {
+        const int drawn = round >= 600;
+        const int64_t p = 2 + support_below(&random, 3), items = 2 + support_below(&random, p == 2 ? 6 : 6 - p), site = support_below(&random, p - 1);
+        const double *c = costs[round % 4];
+        made *m = chain(p, items, c[0], c[1], c[2]);
+        het_simulation *s, *other;
+        double shortest;
+        int64_t g;
+        int which;
+        m->costs.link = m->link;
+        for (g = 0; g < p; g++) {
+            const double scale = drawn ? 1 + 0.5 * support_uniform(&random) : round % 8 >= 4 && g == site ? 1.5 : 1;
+            m->stage_cost[g].forward.token *= scale;
+            m->stage_cost[g].input.token *= scale;
+            m->stage_cost[g].weight.token *= drawn ? 1 + 0.9 * support_uniform(&random) : scale;
+            m->stage_cost[g].backward.token = m->stage_cost[g].input.token + m->stage_cost[g].weight.token;
+            if (g + 1 < p && (drawn || g == site))
+                m->link[g * p + g + 1].latency = m->link[(g + 1) * p + g].latency =
+                    c[0] * (drawn ? 1.25 + 1.25 * support_uniform(&random) : delays[round / 8 % 3]);
+        }
+        m->plan.memory_limit = (double)(1 + support_below(&random, 2 * p));
+        s = run_named(m, NULL);
+        assert_true(most_kept(s) <= m->plan.memory_limit);
+        for (which = 0; which < 2; which++) {
+            other = run_named(m, which == 0 ? "1f1b" : "zb-h1");
+            if (most_kept(other) <= m->plan.memory_limit) assert_true(s->makespan <= other->makespan * (1 + 1e-8));
+            het_simulation_free(other);
+        }
+        shortest = shortest_order(m, s->makespan);
+        sum += s->makespan / shortest;
+        optimal += s->makespan <= shortest * (1 + 1e-6);
+        if (s->makespan > worst * shortest) worst = s->makespan / shortest;
+        het_simulation_free(s);
+        free(m);
+    }
+    print_message("%d of %d as short as the shortest order, on average %.4f, at most %.4f of it\n", optimal, round, sum / round, worst);
+    assert_true(worst < 1.1);
+}
+
+/* Drawn plans that no order can be looked for in: unequal stages, several a rank, slow links, slices, stores and unequal micro-batches. Never
+   longer than any schedule that suits the plan and keeps to the limit; the same every time. */
+static void never_longer_than_named(void **state)
+{
+    uint64_t random = 20261125;
+    int round;
+    (void)state;
+    for (round = 0; round < 60; round++) {
+        const int64_t ranks = 2 + support_below(&random, 6), stages = ranks * (1 + (round % 3 == 2)), items = support_below(&random, 20);
+        made *m = make(ranks);
+        const het_schedule_kind *kind;
+        het_schedule *one, *two;
+        het_simulation *s;
+        int64_t g, i;
+        add_pipeline(m, items);
+        for (g = 0; g < stages; g++)
+            add_stage(m, round % 2 && g >= ranks ? stages - 1 - g : g % ranks, 2 + support_uniform(&random), 2 + support_uniform(&random), 1.1 + support_uniform(&random));
+        for (g = 0; g < stages; g++) m->stage_cost[g].bytes = 3, m->stage[g].store = round % 10 == 9 ? 2 : 0;
+        m->plan.slices = round % 4 == 3 ? 2 : 1;
+        m->slice_share[1] = 1;
+        for (i = 0; i < items; i++) m->tokens[i] = 1.5 + support_uniform(&random);
+        m->costs.tokens = m->tokens;
+        m->costs.every_link.latency = support_uniform(&random) + 1;
+        m->costs.every_link.bandwidth = 2 + support_uniform(&random);
+        m->plan.memory_limit = round % 5 == 0 ? 0 : (double)(1 + support_below(&random, 2 * ranks));
+        s = run_named(m, NULL);
+        assert_true(m->plan.memory_limit < 1 || most_kept(s) <= m->plan.memory_limit + 1e-9);
+        for (i = 0; (kind = het_schedule_kind_at(i)) != NULL; i++) {
+            het_schedule *schedule = NULL;
+            het_simulation *other;
+            het_error error;
+            strcpy(m->plan.schedule, kind->name);
+            if (het_schedule_make(&m->plan, m->micro_batches, NULL, &schedule, &error) != HET_OK) continue;
+            het_schedule_free(schedule);
+            other = run_named(m, kind->name);
+            if ((m->plan.memory_limit < 1 || most_kept(other) <= m->plan.memory_limit) && s->makespan > other->makespan * (1 + 1e-8))
+                fail_msg("round %d: %.6f, %s %.6f", round, s->makespan, kind->name, other->makespan);
+            het_simulation_free(other);
+        }
+        one = timed(m);
+        two = timed(m);
+        assert_int_equal(one->start[ranks], two->start[ranks]);
+        assert_memory_equal(one->action, two->action, (size_t)one->start[ranks] * sizeof *one->action);
+        het_schedule_free(one);
+        het_schedule_free(two);
+        het_simulation_free(s);
+        free(m);
+    }
+}
+
 /* ---- pairs, idle ranks, empty schedules ---- */
 
 /* A pair sends when both are done, so 1F1 waits for the end of 0B0: 10, and not 7. */
@@ -2368,6 +2659,7 @@ int main(void)
         cmocka_unit_test(shared_wires), cmocka_unit_test(rings_in_two_levels),
         cmocka_unit_test(rings_share_wires),
         cmocka_unit_test(pairs_of_slices), cmocka_unit_test(large_rings), cmocka_unit_test(published_bubbles),
+        cmocka_unit_test(automatic_bubbles), cmocka_unit_test(near_the_shortest_order), cmocka_unit_test(never_longer_than_named),
             cmocka_unit_test(same_as_the_slow_simulator),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
             cmocka_unit_test(rings_that_wait), cmocka_unit_test(verdicts_cost_what_they_must),

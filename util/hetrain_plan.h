@@ -50,7 +50,7 @@
        >>plan_text_api   het_plan_read het_plan_write
        >>list_api        het_schedule_make het_schedule_read het_schedule_write
                          het_schedule_kind_at
-       >>simulate_api    het_simulate het_simulation_free het_slice_lengths
+       >>simulate_api    het_simulate het_simulation_free het_schedule_timed het_slice_lengths
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
@@ -66,6 +66,7 @@
        >>plans           plans as text
        >>lists           schedules as text
        >>simulate        the simulator
+       >>timed           a schedule for given times
        >>trace           Chrome traces
        >>svg             pictures
 */
@@ -169,7 +170,7 @@ typedef struct het_schedule_kind {
 /* The schedules there are; NULL behind the last. Threads: any. */
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
-   greedy, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take
+   greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take
    slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in K
    slices keeps 1 + (p - 1 - r) / K micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K,
    which hides slow links. counts: [pipelines]. Threads: any. */
@@ -376,6 +377,19 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, con
                                                        het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
 
+/* Compute lists for these costs, the shortest that are found: of a grid of list schedulers, which
+   know times, latencies and plan->memory_limit, and of all named schedules that suit the plan and
+   keep to the limit, as the simulator judges them with free transfers; so never longer than one of
+   those. The same arguments give the same lists. The limit counts a slice from F until I as one
+   kept and from I until W as what the stage's costs say it still keeps then, keep_weight and
+   keep_gradient of keep_input and keep_weight, or as one where they say nothing. Time: some 5 ms
+   for 8 stages and 32 micro-batches, in proportion to actions and to ranks. The allocator is also
+   the lists'. het_schedule_make makes the lists of "timed" with F, I and W of 1 and free messages.
+   Errors: HET_ERR_INVALID, HET_ERR_OOM, as het_simulate and het_schedule_make. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_timed(const het_plan *plan, const int64_t *counts,
+                                                             const het_costs *costs, const het_allocator *allocator,
+                                                             het_schedule **schedule, het_error *error);
+
 /* Lengths of a causal sequence's slices in a pipeline of `stages` stages, of which the slowest
    takes `cost` for a slice (F and B): sum t_i + (stages - 1) max t_i becomes as small as it can be
    (TeraPipe, arXiv 2102.07988): dynamic programming for the least sum below a bound of the largest,
@@ -461,7 +475,7 @@ static int64_t heti_p_max(int64_t a, int64_t b) { return a > b ? a : b; }
 /* ---- what a name means ---- */
 
 typedef enum heti_p_given {
-    HETI_P_FREE, HETI_P_INTERLEAVED, HETI_P_DUALPIPEV, HETI_P_BLOCK
+    HETI_P_FREE, HETI_P_INTERLEAVED, HETI_P_DUALPIPEV, HETI_P_BLOCK, HETI_P_TIMED
 } heti_p_given;
 
 /* Limits in micro-batches, all 0: none. Of one stage: forwards whose gradient has not come back yet
@@ -499,6 +513,7 @@ static const heti_p_rule heti_p_schedules[] = {
     { { "v-half",        HET_PLACE_V,     1, 0, 0,  8, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  2, 2,  2, 1, 1 },
     { { "v-min",         HET_PLACE_V,     1, 0, 0,  9, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  4, 3,  1, 1, 0 },
     { { "greedy",        HET_PLACE_ANY,   1, 0, 1,  5, 1 }, HETI_P_FREE,        1,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { { "timed",         HET_PLACE_ANY,   1, 0, 1,  0, 0 }, HETI_P_TIMED,       0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
     { { "bidirectional", HET_PLACE_BOTH,  0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
     { { "bitpipe",       HET_PLACE_BOTH_V, 0, 0, 0, 0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 1,  0, 0, 0 },
     { { "dualpipev",     HET_PLACE_V,     1, 0, 0, 10, 0 }, HETI_P_DUALPIPEV,   0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
@@ -1072,6 +1087,7 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
     memset(&make, 0, sizeof make);
     HETI_T_TRY(heti_t_choose(allocator, &make.allocator, error, "het_schedule_make"));
+    if (strcmp(plan->schedule, "timed") == 0) return het_schedule_timed(plan, counts, NULL, allocator, schedule, error);
     rule.where = "het_schedule_make";
     rule.user = &make;
     rule.start = heti_p_make_start;
@@ -2531,6 +2547,7 @@ typedef struct heti_p_sim {
     int64_t hops, hop_room;
     het_simulation *result;
     het_record *record;
+    void *user;
 } heti_p_sim;
 
 static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
@@ -4348,34 +4365,41 @@ static het_result heti_p_sim_loop(heti_p_sim *s) {
     return HET_OK;
 }
 
+/* On the tables made from what was given, heti_p_sim_loop or another. s->result is the result. */
+static het_result heti_p_sim_with(heti_p_sim *s, const het_plan *plan, const het_schedule *schedule,
+                                  const het_costs *costs, het_result (*loop)(heti_p_sim *s)) {
+    het_result result;
+    size_t size;
+    s->plan = plan;
+    s->schedule = schedule;
+    s->costs = costs;
+    HETI_T_TRY(heti_p_sim_given(s));
+    HETI_T_TRY(heti_p_sim_allocate(s, heti_p_result_cut, &size));
+    s->result->allocator = s->allocator;
+    s->result->size = size;
+    HETI_T_TRY(heti_p_sim_allocate(s, heti_p_sim_cut, &s->scratch_size));
+    result = loop(s);
+    s->allocator.free(s->allocator.user, s->stage, s->scratch_size);
+    if (s->hop_room > 0)
+        s->allocator.free(s->allocator.user, s->hop, HETI_T_CAST(size_t, s->hop_room) * sizeof *s->hop);
+    return result;
+}
+
 HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs,
                                     het_choice timeline, const het_allocator *allocator, het_simulation **simulation,
                                     het_error *error) {
     heti_p_sim s;
     het_result result;
-    size_t size;
     if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || schedule == NULL || costs == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL", plan == NULL ? "plan" :
                            schedule == NULL ? "schedule" : "costs");
     memset(&s, 0, sizeof s);
-    s.plan = plan;
-    s.schedule = schedule;
-    s.costs = costs;
     s.error = error;
     s.keep = timeline == HET_YES;
     HETI_T_TRY(heti_t_need_allocator(allocator, &s.allocator, "het_simulate", error));
-    HETI_T_TRY(heti_p_sim_given(&s));
-    HETI_T_TRY(heti_p_sim_allocate(&s, heti_p_result_cut, &size));
-    s.result->allocator = s.allocator;
-    s.result->size = size;
-    result = heti_p_sim_allocate(&s, heti_p_sim_cut, &s.scratch_size);
-    if (result == HET_OK) {
-        result = heti_p_sim_loop(&s);
-        s.allocator.free(s.allocator.user, s.stage, s.scratch_size);
-        if (s.hop_room > 0) s.allocator.free(s.allocator.user, s.hop, HETI_T_CAST(size_t, s.hop_room) * sizeof *s.hop);
-    }
+    result = heti_p_sim_with(&s, plan, schedule, costs, heti_p_sim_loop);
     if (result != HET_OK) het_simulation_free(s.result);
     else *simulation = s.result;
     return result;
@@ -4471,6 +4495,306 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
     *seconds = best;
     own.free(own.user, block, size);
     return HET_OK;
+}
+
+/* =================================================================================================
+   >>timed  A schedule for given times: list scheduling. The simulator runs lists while they are
+   made: the rank that can begin first takes an action that is there, or waits for one that it knows
+   to be coming. No rule for that is best everywhere: a grid of rules is tried, as in section 3.1 of
+   Zero Bubble Pipeline Parallelism (arXiv 2401.10241); that they know latencies is CrossPipe's idea
+   (ATC 2025). Then named schedules compete. Nothing waits for ever, for the reasons of >>generate: a
+   lane keeps room for its later chunks, and a rank that knows of nothing to come does a W.
+   ============================================================================================== */
+
+typedef struct heti_p_timed_stage {
+    int64_t next, lane;               /* next stage of the rank, `stages`: none; its first one in this pipeline */
+    int64_t open, begun[3];           /* forwards at most whose I has not begun; F, I, W so far */
+    double kept, room;                /* of a slice from I until W, from F until I it is 1; of the
+                                         lane up to this chunk */
+    double seconds[3], trip;          /* of F, I, W; from an F's begin until its gradient is there */
+} heti_p_timed_stage;
+
+/* Its first stage, `stages`: none; what it does next, when (HETI_P_NEVER: nothing is known to come),
+   F, I or W as 0 to 2, and whether to look again. */
+typedef struct heti_p_timed_rank { int64_t first, stage; double due; int32_t kind, again; } heti_p_timed_rank;
+
+typedef struct heti_p_timed {
+    heti_p_sim sim;
+    het_costs costs;                  /* with free transfers: the lists have no SEND and RECV */
+    heti_p_timed_stage *stage;        /* [stages] */
+    heti_p_timed_rank *rank;          /* [ranks] */
+    het_schedule *list, *best;        /* with room for the grid's; the shortest, with its times */
+    double end, span;
+    int gap, backward_first, drain;   /* the rule */
+} heti_p_timed;
+
+#define HETI_P_NEVER 1e301
+
+/* Rule n of the grid. Forwards away at most: those that keep the rank busy for a trip, or fill no,
+   one, ... four quarters of it, or all; perhaps one more. A W begins where the next arrival is not
+   before its begin, its half or its end. Backward or forward first where both are there. A W before
+   both where a forward only lacks room, or not. */
+enum { HETI_P_TIMED_FILLS = 6, HETI_P_TIMED_RULES = HETI_P_TIMED_FILLS * 2 * 3 * 2 * 2 };
+
+static void heti_p_timed_rule(heti_p_timed *t, int n) {
+    const int fill = n % HETI_P_TIMED_FILLS, grid = n / (2 * HETI_P_TIMED_FILLS);
+    int64_t g, u;
+    t->gap = grid % 3;
+    t->backward_first = grid / 3 % 2;
+    t->drain = grid / 6;
+    for (g = 0; g < t->sim.stages; g++) {
+        heti_p_timed_stage *s = &t->stage[g];
+        const double most = fill < HETI_P_TIMED_FILLS - 1 ? 1e9 : 0; /* 0: of the two below one is more */
+        double work = 0, open = 1;
+        for (u = s->lane; u < t->sim.stages && t->stage[u].lane == s->lane; u = t->stage[u].next)
+            work += t->stage[u].seconds[0] + t->stage[u].seconds[1] + t->stage[u].seconds[2];
+        if (s->trip > 0) open = s->trip / work + 1 - 1e-9; /* rounded up */
+        if (s->trip > 0) heti_p_at_least(&open, fill * 0.25 * s->trip / s->seconds[0] + 1e-9);
+        s->open = open < most ? HETI_T_CAST(int64_t, open) : INT32_MAX;
+        s->open += n / HETI_P_TIMED_FILLS % 2 + t->sim.slices - 1;
+    }
+}
+
+/* Memory for one slice more, as in heti_p_make_room. */
+static int heti_p_timed_room(const heti_p_timed *t, int64_t g) {
+    const heti_p_timed_stage *c;
+    double kept = 1;
+    int64_t u;
+    for (u = t->stage[g].lane; u < t->sim.stages && t->stage[u].lane == t->stage[g].lane; u = c->next) {
+        c = &t->stage[u];
+        kept += HETI_T_CAST(double, c->begun[0] - c->begun[1]);
+        kept += HETI_T_CAST(double, c->begun[1] - c->begun[2]) * c->kept;
+        if (u >= g && kept > c->room) return 0;
+    }
+    return 1;
+}
+
+/* When what the stage's next F, I or W needs is there. */
+static double heti_p_timed_there(const heti_p_timed *t, int64_t g, int k) {
+    const heti_p_timed_stage *s = &t->stage[g];
+    const heti_p_stage *stage = &t->sim.stage[g];
+    const int64_t n = s->begun[k], whole = n - n % t->sim.slices + t->sim.slices;
+    double there = 0;
+    if (n == stage->micro_batches * t->sim.slices || (k == 2 && n == s->begun[1])) return HETI_P_NEVER;
+    if (k == 0 && s->begun[0] - s->begun[1] >= s->open) return HETI_P_NEVER;
+    if (k == 1 && s->begun[0] < whole) return HETI_P_NEVER; /* of a micro-batch all forwards come first */
+    if (k == 0 && stage->before >= 0) there = t->sim.cell[stage->cell + n].input;
+    if (k == 1 && stage->after >= 0) there = t->sim.cell[stage->cell + whole - 1 - n % t->sim.slices].gradient;
+    return there < 0 ? HETI_P_NEVER : there;
+}
+
+/* What the rank does at `now`. 0: nothing; then due is when the next thing known to come is there.
+   Of several actions of a kind the oldest, of forwards then the one nearer to the last stage. */
+static int heti_p_timed_choose(heti_p_timed *t, heti_p_timed_rank *rank, double now) {
+    int64_t g, found[3] = { -1, -1, -1 };
+    double soon = HETI_P_NEVER;
+    int k, full = 0;
+    for (g = rank->first; g < t->sim.stages; g = t->stage[g].next)
+        for (k = 0; k < 3; k++) {
+            const double there = heti_p_timed_there(t, g, k);
+            const int64_t older = found[k] < 0 ? 1 : t->stage[found[k]].begun[k] - t->stage[g].begun[k];
+            if (there >= HETI_P_NEVER) continue;
+            if (k == 0 && !heti_p_timed_room(t, g)) full |= there <= now;
+            else if (there > now) soon = there < soon ? there : soon;
+            else if (older > 0 || (older == 0 && k == 0)) found[k] = g;
+        }
+    full = full && t->drain && found[2] >= 0;
+    k = full || (found[0] < 0 && found[1] < 0) ? 2 : found[1] >= 0 && (t->backward_first || found[0] < 0);
+    rank->kind = k;
+    rank->stage = g = found[k];
+    rank->due = now;
+    if (k < 2 || full || (g >= 0 && soon >= now + 0.5 * t->gap * t->stage[g].seconds[2])) return 1;
+    rank->due = soon;
+    return 0;
+}
+
+/* The rank does it. The first run has one slice at a time under way, and measures. */
+static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
+    static const int32_t heti_p_kinds[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
+    const heti_p_stage *at = &t->sim.stage[rank->stage];
+    const int64_t slices = t->sim.slices, k = rank->kind, n = t->stage[rank->stage].begun[k]++;
+    heti_p_timed_stage *s = &t->stage[rank->stage];
+    heti_p_rank *r = &t->sim.rank[at->rank];
+    het_action *a = &t->list->action[r->at];
+    int waits = 0;
+    memset(a, 0, sizeof *a);
+    a->kind = heti_p_kinds[k];
+    a->pipeline = HETI_T_CAST(int32_t, t->sim.plan->stage[rank->stage].pipeline);
+    a->stage = HETI_T_CAST(int32_t, rank->stage - t->sim.plan->first_stage[a->pipeline]);
+    a->micro_batch = HETI_T_CAST(int32_t, n / slices);
+    a->slice = HETI_T_CAST(int32_t, k == 0 ? n % slices : slices - 1 - n % slices);
+    r->clock = rank->due;
+    HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a, &waits));
+    r->at++;
+    s->seconds[k] = r->clock - rank->due;
+    if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
+    if (at->after >= 0) t->rank[at->after].again = 1;
+    if (at->before >= 0) t->rank[at->before].again = 1;
+    rank->again = 1;
+    return HET_OK;
+}
+
+/* 1: these times are shorter by more than rounding, or as long with a shorter span of the longest
+   rank; then they are taken. */
+static int heti_p_timed_shorter(heti_p_timed *t, double end, double span) {
+    if (!(end < t->end * (1 - 1e-9) || (end <= t->end * (1 + 1e-9) && span < t->span * (1 - 1e-9)))) return 0;
+    t->end = end;
+    t->span = span;
+    return 1;
+}
+
+/* Lists by rule n. *shorter: they are the shortest yet. */
+static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
+    heti_p_sim *s = &t->sim;
+    double end = 0, span = 0;
+    int64_t r, next;
+    HETI_T_TRY(heti_p_sim_start(s));
+    s->hops = 0;
+    heti_p_timed_rule(t, n);
+    for (r = 0; r < s->stages; r++) memset(t->stage[r].begun, 0, sizeof t->stage[r].begun);
+    for (r = 0; r < s->ranks; r++) t->rank[r].again = 1;
+    for (;;) {
+        for (next = 0, r = 0; r < s->ranks; r++) {
+            heti_p_timed_rank *rank = &t->rank[r];
+            if (rank->again && !heti_p_timed_choose(t, rank, s->rank[r].clock) && rank->due < HETI_P_NEVER)
+                (void)heti_p_timed_choose(t, rank, rank->due);
+            rank->again = 0;
+            if (rank->due < t->rank[next].due) next = r;
+        }
+        if (s->hops > 0 && s->hop[0].time <= t->rank[next].due) {
+            t->rank[s->stage[s->hop[0].stage].rank].again = 1;
+            HETI_T_TRY(heti_p_sim_pass(s));
+        } else if (t->rank[next].due < HETI_P_NEVER) HETI_T_TRY(heti_p_timed_begin(t, &t->rank[next]));
+        else break;
+    }
+    for (r = 0; r < s->ranks; r++) {
+        if (t->rank[r].first == s->stages) continue;
+        heti_p_at_least(&end, s->rank[r].at < s->rank[r].until ? HETI_P_NEVER : s->result->rank[r].end);
+        heti_p_at_least(&span, s->result->rank[r].end - s->result->rank[r].start);
+    }
+    *shorter = end < HETI_P_NEVER && heti_p_timed_shorter(t, end, span);
+    return HET_OK;
+}
+
+/* In place of heti_p_sim_loop: t->list becomes the shortest of the grid. */
+static het_result heti_p_timed_search(heti_p_sim *s) {
+    heti_p_timed *t = HETI_T_CAST(heti_p_timed *, s->user);
+    const het_stage *at = s->plan->stage;
+    const double limit = s->plan->memory_limit > 0 ? s->plan->memory_limit * (1 + 1e-12) : 1e300;
+    int64_t g, u;
+    int n, best = 0, shorter;
+    HETI_T_CLEAR(t->list->start, s->ranks + 1);
+    HETI_T_TRY(heti_p_sim_start(s));
+    for (g = 0; g < s->ranks; g++) t->rank[g].first = s->stages;
+    for (g = s->stages - 1; g >= 0; g--) {
+        const het_stage_cost *c = s->stage[g].cost;
+        heti_p_timed_stage *stage = &t->stage[g];
+        int64_t chunks = 0, behind = 0;
+        for (u = s->plan->first_stage[at[g].pipeline + 1] - 1; u >= s->plan->first_stage[at[g].pipeline]; u--) {
+            if (at[u].rank != at[g].rank) continue;
+            chunks++;
+            behind += u > g;
+            stage->lane = u;
+        }
+        stage->next = t->rank[at[g].rank].first;
+        t->rank[at[g].rank].first = g;
+        stage->kept = c->keep_gradient < c->keep_input ? (c->keep_weight + c->keep_gradient) /
+            (c->keep_weight + c->keep_input) : 1;
+        stage->room = (limit * HETI_T_CAST(double, chunks) - HETI_T_CAST(double, behind)) *
+            HETI_T_CAST(double, s->slices);
+        for (u = at[g].rank + 1; u <= s->ranks; u++) t->list->start[u] += 3 * s->stage[g].micro_batches * s->slices;
+    }
+    HETI_T_TRY(heti_p_timed_run(t, 0, &shorter));
+    for (n = 0; n < HETI_P_TIMED_RULES; n++) {
+        HETI_T_TRY(heti_p_timed_run(t, n, &shorter));
+        if (shorter) best = n;
+    }
+    return heti_p_timed_run(t, best, &shorter);
+}
+
+/* The shorter of these lists, whose ranks keep no more than `limit` as het_schedule_check counts,
+   and of t->best becomes t->best; the other is freed. */
+static het_result heti_p_timed_compete(heti_p_timed *t, het_schedule *list, double limit) {
+    const het_plan *plan = t->sim.plan;
+    het_schedule *other = t->best;
+    het_simulation *simulation = NULL;
+    int64_t r = 0;
+    const het_result result = het_simulate(plan, list, &t->costs, HET_NO, &t->sim.allocator, &simulation, t->sim.error);
+    while (result == HET_OK && r < plan->ranks && simulation->rank[r].peak <= limit) r++;
+    if (result == HET_OK && r == plan->ranks && heti_p_timed_shorter(t, simulation->makespan, simulation->span)) {
+        t->best = list;
+        list = other;
+    }
+    het_schedule_free(list);
+    het_simulation_free(simulation);
+    return result;
+}
+
+/* The shortest of the grid's lists and of those that names mean on this plan. */
+static het_result heti_p_timed_lists(heti_p_timed *t, het_plan *plan, const int64_t *counts) {
+    const double limit = plan->memory_limit > 0 ? plan->memory_limit * (1 + 1e-12) : HETI_P_NEVER;
+    het_error elsewhere = { HET_OK, "" };
+    het_schedule *list = NULL;
+    int64_t i;
+    t->end = t->span = HETI_P_NEVER;
+    HETI_T_TRY(heti_p_sim_with(&t->sim, plan, t->list, &t->costs, heti_p_timed_search));
+    HETI_T_TRY(het_schedule_store(plan, &t->list, t->sim.error));
+    t->end = t->span = HETI_P_NEVER;
+    list = t->list;
+    t->list = NULL;
+    HETI_T_TRY(heti_p_timed_compete(t, list, HETI_P_NEVER));
+    for (i = 0; i < HETI_P_RULES; i++) {
+        const char *name = heti_p_schedules[i].kind.name;
+        het_result result = HET_ERR_INVALID;
+        memcpy(plan->schedule, name, strlen(name) + 1);
+        if (heti_p_schedules[i].order != HETI_P_TIMED)
+            result = het_schedule_make(plan, counts, &t->sim.allocator, &list, &elsewhere);
+        if (result == HET_ERR_INVALID) continue; /* its stages lie elsewhere */
+        if (result != HET_OK) return heti_t_fail(t->sim.error, result, "%s", elsewhere.text);
+        HETI_T_TRY(heti_p_timed_compete(t, list, limit));
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *counts, const het_costs *costs,
+                                          const het_allocator *allocator, het_schedule **schedule, het_error *error) {
+    heti_p_timed t;
+    heti_t_arena arena;
+    het_stage_cost *ones = NULL;
+    het_plan named;
+    het_result result;
+    int64_t i;
+    if (schedule != NULL) *schedule = NULL;
+    if (plan == NULL || counts == NULL || schedule == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_timed: plan, counts and schedule must not be NULL");
+    memset(&t, 0, sizeof t);
+    memset(&arena, 0, sizeof arena);
+    HETI_T_TRY(heti_t_choose(allocator, &t.sim.allocator, error, "het_schedule_timed"));
+    named = *plan;
+    memcpy(named.schedule, "greedy", 7); /* checks what is given; of its lists only the room is used */
+    result = het_schedule_make(&named, counts, allocator, &t.list, error);
+    for (i = 0; i < 2 && result == HET_OK; i++) {
+        t.stage = HETI_T_TAKE(&arena, heti_p_timed_stage, plan->stages);
+        t.rank = HETI_T_TAKE(&arena, heti_p_timed_rank, plan->ranks);
+        ones = HETI_T_TAKE(&arena, het_stage_cost, costs == NULL ? plan->stages : 0);
+        if (i == 0) result = heti_t_arena_start(&arena, &t.sim.allocator, "het_schedule_timed", error);
+    }
+    for (i = 0; result == HET_OK && i < plan->stages && costs == NULL; i++)
+        ones[i].forward.base = ones[i].input.base = ones[i].weight.base = 0.5 * (ones[i].backward.base = 2);
+    if (costs != NULL) t.costs = *costs;
+    else t.costs.stage = ones;
+    t.costs.transfer = HET_TRANSFER_FREE;
+    t.costs.blocks = 0;
+    t.costs.block = NULL;
+    t.sim.user = &t;
+    t.sim.error = error;
+    if (result == HET_OK) result = heti_p_timed_lists(&t, &named, counts);
+    if (result == HET_OK) *schedule = t.best;
+    else het_schedule_free(t.best);
+    het_schedule_free(t.list);
+    het_simulation_free(t.sim.result);
+    if (arena.base != NULL) t.sim.allocator.free(t.sim.allocator.user, arena.base, arena.size);
+    return result;
 }
 
 /* =================================================================================================
