@@ -301,7 +301,7 @@ systems:
 	@$(MAKE) --no-print-directory -j$(JOBS) programs $(SYSTEMS_SUITES:%=$(BUILD)/tests/%)
 	@BUILD=$(BUILD) bash tests/systems.sh $(ROWS)
 
-SYSTEMS_SUITES = test_systems test_search test_groups test_model test_pack test_memory test_adapt test_plan test_bad_steps test_team test_team_plan test_shard test_experts test_store
+SYSTEMS_SUITES = test_systems test_simulate test_search test_groups test_model test_pack test_memory test_adapt test_plan test_bad_steps test_team test_team_plan test_shard test_experts test_store
 
 check-header:
 	@bash tests/tools/house.sh --rooms

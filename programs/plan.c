@@ -25,7 +25,7 @@ typedef struct settings {
 static const option options[] = {
     OPTION_TITLE("The plan and its schedule"),
     { "--simulate", "NAME|FILE.csv", OPTION_TEXT, AT(simulate), 0, 0,
-        "gpipe, 1f1b, interleaved, zb-h1, zb-v, ... or lists of actions, a line a rank" },
+        "gpipe, 1f1b, interleaved, zb-h1, zb-v, ...; timed: the shortest that is found for the costs; or lists of actions, a line a rank" },
     { "--ranks", "N", OPTION_INTEGER, AT(ranks), 1, 4096, "ranks" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
@@ -33,7 +33,7 @@ static const option options[] = {
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
       "dp, pp, dp2xpp4, ... or a plan as JSON; alone: simulated as it is, with its schedule and micro-batches" },
     { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
-    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy: micro-batches of its layers a rank may keep; 0: no limit" },
+    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy and timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
     { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
     OPTION_TITLE("What things cost, as numbers"),
@@ -248,6 +248,19 @@ static int make_lists(const settings *s, problem *p) {
     result = het_schedule_make(p->plan, counts, NULL, &p->schedule, &error);
     free(counts);
     return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", p->plan->schedule, error.text);
+}
+
+/* The lists of "timed" for these costs, in place of those for times of 1. */
+static int time_lists(problem *p, const het_costs *costs) {
+    het_error error = { HET_OK, "" };
+    het_schedule *timed = NULL;
+    het_result result;
+    if (strcmp(p->plan->schedule, "timed") != 0) return 0;
+    result = het_schedule_timed(p->plan, p->schedule->micro_batches, costs, NULL, &timed, &error);
+    if (result != HET_OK) return fail(status_of(result), "--simulate timed: %s", error.text);
+    het_schedule_free(p->schedule);
+    p->schedule = timed;
+    return 0;
 }
 
 /* ---- costs ---- */
@@ -577,8 +590,9 @@ static int simulate(settings *s, problem *p) {
     if (lists && s->plan != NULL && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--plan %s needs it)", s->plan);
     if (!lists || s->plan != NULL) status = read_plan(s, p, !lists);
     if (status == 0) status = lists ? read_lists(s, p) : make_lists(s, p);
-    if (status == 0 && s->complete && !p->schedule->complete) status = complete_lists(p);
     if (status == 0) status = read_costs(s, p);
+    if (status == 0 && !lists) status = time_lists(p, &p->costs);
+    if (status == 0 && s->complete && !p->schedule->complete) status = complete_lists(p);
     if (status != 0) return status;
     result = het_simulate(p->plan, p->schedule, &p->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
     if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
@@ -756,12 +770,16 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     memset(&shape, 0, sizeof shape);
     shape.sequences = (int64_t)p->sequences[0], shape.tokens = shape.sequences * s->tokens;
     result = status != 0 ? HET_ERR_OOM : het_profile_costs(profile, p->plan, p->cluster, s->alone ? HET_NO : HET_YES, NULL, &costs, &error);
-    if (result == HET_OK) result = het_schedule_needs(p->plan, p->schedule, 0, p->plan->ranks, 0, NULL, needs, &error);
-    if (result == HET_OK) result = het_profile_memory(profile, p->plan, needs, &shape, memory, &error);
     if (result == HET_OK) {
         costs->costs.tokens = value, costs->costs.pairs = value + p->micro_batches, costs->costs.sequences = p->sequences;
-        result = het_simulate_costs(p->plan, p->schedule, costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
+        if (!are_lists(s)) status = time_lists(p, &costs->costs);
+        if (status == 0) status = price_lists(p, profile);
+        if (status != 0) result = HET_ERR_INVALID;
     }
+    if (result == HET_OK) result = het_schedule_needs(p->plan, p->schedule, 0, p->plan->ranks, 0, NULL, needs, &error);
+    if (result == HET_OK) result = het_profile_memory(profile, p->plan, needs, &shape, memory, &error);
+    if (result == HET_OK)
+        result = het_simulate_costs(p->plan, p->schedule, costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
     if (status == 0 && result != HET_OK) status = fail(status_of(result), "--profile %s: %s", s->profile, error.text);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) status = write_pictures(s, p, simulation);
     if (status == 0 && s->json) price_json(s, p, simulation, memory);
@@ -828,7 +846,7 @@ static int price_read(settings *s, problem *p, const unsigned char *given, het_p
     int status = price_model(s, p, profile);
     if (status == 0) status = price_step(s, p, given);
     if (status == 0 && s->simulate == NULL) s->simulate = p->plan->schedule;
-    return status == 0 ? price_lists(p, *profile) : status;
+    return status;
 }
 
 static int price(settings *s, problem *p, const unsigned char *given) {
@@ -940,7 +958,8 @@ static int check_options(const settings *s, const unsigned char *given) {
         { looked_for, "--chunks --slices --memory-limit", "where a plan is looked for" },
         { lists, "--chunks --memory-limit", "on lists of actions" },
         { lists && s->plan == NULL, "--units --slices", "on lists of actions without --plan" },
-        { s->simulate != NULL && strcmp(s->simulate, "greedy") != 0, "--memory-limit", "but with --simulate greedy" },
+        { s->simulate != NULL && strcmp(s->simulate, "greedy") != 0 && strcmp(s->simulate, "timed") != 0, "--memory-limit",
+          "but with --simulate greedy or timed" },
         { s->simulate != NULL && strcmp(s->simulate, "interleaved") != 0, "--chunks", "but with --simulate interleaved" },
         { s->trace == NULL && s->svg == NULL && s->cluster == NULL, "--unit", "without --trace, --svg or --cluster" },
         { s->svg == NULL, "--title --dark", "without --svg" },

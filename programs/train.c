@@ -39,7 +39,7 @@ typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
     const char *replan, *slow, *profile, *tokenizer, *experts, *lora_target, *init_adapter, *export_to, *world, *world_secret;
     int64_t save_dtype;
-    double adapt, plan_seconds;
+    double adapt, plan_seconds, memory_limit;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet,
             on_bad_step, verify,
@@ -119,7 +119,10 @@ static const option options[] = {
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp2xcp2 (teams by context, hp2 by heads), pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: "
      "the best there is [dp]" },
-    { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
+    { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0,
+      "gpipe, 1f1b, interleaved, zb-h1, zb-v, ...; timed: for measured times; or a FILE.csv of lists [1f1b]" },
+    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9,
+      "for --schedule greedy and timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), OWN, 0, "recompute activations in the backward pass: less memory" },
@@ -134,7 +137,7 @@ static const option options[] = {
      "goes over to another plan where a device or link became so much slower or faster, and that helps" },
     { "--adapt-shares", NULL, OPTION_FLAG, AT(adapt_shares), 0, 0, "with --adapt: only pipelines' shares of the micro-batches change" },
     { "--profile", "FILE,...", OPTION_TEXT, AT(profile), FOUND, 0,
-     "what units cost, for --plan auto and --adapt; default: measured first, some seconds" },
+     "what units cost, for --plan auto, --schedule timed and --adapt; default: measured first, some seconds" },
     { "--plan-seconds", "X", OPTION_REAL, AT(plan_seconds), 0.01, 1e6, "how long to look for a plan" },
     { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), FOUND, 0, "writes the plan as JSON" },
     { "--save-profile", "FILE", OPTION_TEXT, AT(save_profile), FOUND, 0, "measures the devices for this model first, and writes what units cost" },
@@ -179,7 +182,7 @@ static void settings_default(settings *s) {
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--dropout", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule",
-                                        "--links",
+                                        "--memory-limit", "--links",
                                          "--devices", "--save-plan", "--save-profile", "--trace", "--timeline", "--replan", "--slow",
                                          "--profile", "--plan-seconds", "--adapt", "--adapt-shares", "--tokenizer",
                                          "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite",
@@ -738,29 +741,72 @@ static int spread_plan(job *j, int64_t *granules) {
     return status;
 }
 
-/* --plan auto, --adapt and --save-profile: what units cost, what there is, and the plan that is best for it. */
+/* --schedule timed: process 0 makes the lists for what the profile says, the others get them as text. */
+static int time_schedule(job *j) {
+    const het_plan *plan = j->ranks.plan;
+    const step_feed *f = &j->feed;
+    het_error error = { HET_OK, "" };
+    het_plan_costs *costs = NULL;
+    het_schedule **to = &j->ranks.schedule;
+    grown_text g;
+    het_writer writer;
+    double *size = (double *)calloc((size_t)f->micro_batches, 3 * sizeof *size);
+    int64_t *counts = (int64_t *)calloc((size_t)plan->pipelines, sizeof *counts), i, p;
+    int status = size == NULL || counts == NULL ? fail(FAILED, "out of memory") : 0;
+    het_result result = HET_OK;
+    memset(&g, 0, sizeof g);
+    writer.write = grown_write, writer.user = &g, writer.name = "schedule";
+    if (status == 0 && j->process == 0) {
+        for (i = 0; i < f->micro_batches; i++) { /* sequences, tokens, pairs of tokens */
+            size[i] = (double)((i < f->micro_batches - 1 ? f->most : f->items - i * f->most) * f->item_sequences);
+            size[f->micro_batches + i] = size[i] * (double)f->length;
+            size[2 * f->micro_batches + i] = size[f->micro_batches + i] * ((double)f->length + 1) / 2;
+        }
+        het_plan_micro_batches(plan, f->micro_batches, counts);
+        result = het_profile_costs(j->planner->profile, plan, &j->planner->cluster, HET_YES, NULL, &costs, &error);
+        if (result == HET_OK) {
+            costs->costs.sequences = size, costs->costs.tokens = size + f->micro_batches, costs->costs.pairs = size + 2 * f->micro_batches;
+            result = het_schedule_timed(plan, counts, &costs->costs, NULL, to, &error);
+        }
+        if (result == HET_OK && j->processes > 1) result = het_schedule_write(*to, &writer);
+        if (result != HET_OK) status = fail(status_of(result), "--schedule timed: %s", error.text);
+    }
+    for (p = 1; p < j->processes && status == 0; p++)
+        if (j->process == 0 || j->process == p) status = move_text(j, j->process == 0 ? p : -1, j->process == 0 ? -1 : 0, &g);
+    if (status == 0 && j->process > 0 && het_schedule_read(plan, g.text, g.length, NULL, to, &error) != HET_OK)
+        status = fail(FAILED, "%s", error.text);
+    het_plan_costs_free(costs);
+    free(g.text), free(size), free(counts);
+    j->desc.layout.schedule = *to;
+    return status;
+}
+
+/* --plan auto, --schedule timed, --adapt and --save-profile: what units cost, what there is, and the plan that is best for it. */
 static int configure_plan(job *j) {
     const settings *s = &j->set;
     const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
+    const int timed = !automatic && j->ranks.plan != NULL && j->ranks.schedule == NULL && strcmp(j->ranks.plan->schedule, "timed") == 0;
     const size_t name = s->schedule != NULL ? strlen(s->schedule) : 0;
     const int lists = name > 4 && strcmp(s->schedule + name - 4, ".csv") == 0;
     het_link_cost between = { 0, 0 };
     double start;
     int64_t granules = j->feed.most;
     int status;
-    if (!automatic && s->adapt <= 0 && s->save_profile == NULL) return 0;
+    if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL) return 0;
+    if (timed && s->experts != NULL) return fail(BAD_INPUT, "--experts: profiles, and so --schedule timed, know no experts");
     if (automatic && s->experts != NULL) return fail(BAD_INPUT, "--experts: profiles, and so --plan auto, know no experts");
     if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);
     if ((j->planner = (auto_planner *)calloc(1, sizeof(auto_planner))) == NULL) return fail(FAILED, "out of memory");
-    if ((status = get_profile(j)) != 0 || (!automatic && s->adapt <= 0)) return status;
+    if ((status = get_profile(j)) != 0 || (!automatic && !timed && s->adapt <= 0)) return status;
     if (j->processes > 1 && (status = measure_transport(j, &between)) != 0) return status;
     start = seconds_now();
     if (j->process == 0) {
         status = planner_cluster(j->planner, &j->ranks, j->processes, &between);
-        if (status == 0)
+        if (status == 0 && (automatic || s->adapt > 0))
             status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule,
                                     s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard, s->plan_seconds, automatic);
     }
+    if (status == 0 && timed) status = time_schedule(j);
     if (status != 0 || !automatic) return status;
     if (j->process == 0) {
         if (!s->quiet) found_table(j->planner->found, j->planner->profile, &j->planner->cluster, seconds_now() - start);
@@ -889,6 +935,7 @@ static int configure_context(job *j) {
     if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store);
         if (status != 0) return status;
+        if (s->memory_limit > 0) j->ranks.plan->memory_limit = s->memory_limit;
         d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;
         if ((status = follow_plan(j)) != 0) return status;
     }
@@ -1197,14 +1244,16 @@ static int scale(job *j) {
 /* Options that would be ignored. */
 static int check_idle_options(const job *j) {
     const settings *s = &j->set;
-    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
+    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0, timed = s->schedule != NULL && strcmp(s->schedule, "timed") == 0;
     const struct { int idle; const char *names, *because; } rule[] = {
         { s->steps == 0, "--out --export --log --trace --timeline --hash --save-plan --checkpoint-every --replan --slow --adapt --resume --verify "
           "--evaluate-every --evaluate-batches", "with --steps 0, which only measures a profile" },
         { s->steps == 0 && !automatic, "--plan --schedule", "with --steps 0, which only measures a profile" },
         { j->ranks.world == 1, "--links", "with one rank" },
         { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
-        { !automatic && s->adapt <= 0, "--profile --plan-seconds", "without --plan auto or --adapt" },
+        { !automatic && s->adapt <= 0, timed ? "--plan-seconds" : "--profile --plan-seconds", "without --plan auto or --adapt" },
+        { automatic || (!timed && (s->schedule == NULL || strcmp(s->schedule, "greedy") != 0)), "--memory-limit",
+          "but with --schedule greedy or timed" },
         { s->adapt <= 0, "--adapt-shares", "without --adapt" },
         { automatic, "--recompute --store --slices", "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
@@ -1919,7 +1968,7 @@ static void print_launch(const job *j) {
 /* The command that goes on after a stop: how many processes, and the options that no checkpoint keeps; behind # what the other processes need. */
 static void print_way_on(const job *j) {
     static const char *const names[] = { "--world", "--world-secret", "--insecure-world", "--devices", "--links", "--slow", "--plan", "--schedule",
-                                        "--replan", "--adapt", "--adapt-shares", "--profile",
+                                        "--memory-limit", "--replan", "--adapt", "--adapt-shares", "--profile",
                                          "--plan-seconds", "--export", "--save-dtype" };
     const char *world = j->set.world, *launcher = j->launch.launcher;
     char buffer[64];

@@ -1574,7 +1574,7 @@ static double most_kept(const het_simulation *s)
 
 /* The paper's automatic schedules, ZB-1p and ZB-2p, whose limits are 1F1B's activations and twice as many. They count what W needs, 32 of
    34 + 5 a s / h, until W: a heads, sequences of s = 1024, width h. */
-static void automatic_bubbles(void **state)
+static void timed_reaches_published_bubbles(void **state)
 {
     static const struct { int64_t ranks, micro_batches; double f, b, w, link, heads, width, bubble[2]; } cases[] = {
         { 8, 24, 18522, 18086, 9337, 601, 24, 2304, { 0.1585, 0.0433 } },  { 8, 32, 18513, 18086, 9331, 626, 24, 2304, { 0.1242, 0.0039 } },
@@ -1730,7 +1730,7 @@ static double shortest_order(const made *m, double known)
 
 /* Two sites: nothing, half a forward or two forwards between two neighbouring ranks. At every limit within a tenth of the shortest order,
    and never longer than 1f1b and zb-h1 where these keep to the limit. In random cases all times differ. */
-static void near_the_shortest_order(void **state)
+static void timed_is_near_the_shortest_order(void **state)
 {
     static const double costs[4][3] = { { 2, 2, 2 }, { 2, 2, 1 }, { 2, 3, 2 }, { 4, 5, 3 } }, delays[3] = { 0, 0.5, 2 };
     uint64_t random = 117;
@@ -1778,7 +1778,7 @@ static void near_the_shortest_order(void **state)
 
 /* Drawn plans that no order can be looked for in: unequal stages, several a rank, slow links, slices, stores and unequal micro-batches. Never
    longer than any schedule that suits the plan and keeps to the limit; the same every time. */
-static void never_longer_than_named(void **state)
+static void timed_is_never_longer_than_named(void **state)
 {
     uint64_t random = 20261125;
     int round;
@@ -1792,7 +1792,8 @@ static void never_longer_than_named(void **state)
         int64_t g, i;
         add_pipeline(m, items);
         for (g = 0; g < stages; g++)
-            add_stage(m, round % 2 && g >= ranks ? stages - 1 - g : g % ranks, 2 + support_uniform(&random), 2 + support_uniform(&random), 1.1 + support_uniform(&random));
+            add_stage(m, round % 2 && g >= ranks ? stages - 1 - g : g % ranks, 2 + support_uniform(&random), 2 + support_uniform(&random),
+                1.1 + support_uniform(&random));
         for (g = 0; g < stages; g++) m->stage_cost[g].bytes = 3, m->stage[g].store = round % 10 == 9 ? 2 : 0;
         m->plan.slices = round % 4 == 3 ? 2 : 1;
         m->slice_share[1] = 1;
@@ -2659,7 +2660,8 @@ int main(void)
         cmocka_unit_test(shared_wires), cmocka_unit_test(rings_in_two_levels),
         cmocka_unit_test(rings_share_wires),
         cmocka_unit_test(pairs_of_slices), cmocka_unit_test(large_rings), cmocka_unit_test(published_bubbles),
-        cmocka_unit_test(automatic_bubbles), cmocka_unit_test(near_the_shortest_order), cmocka_unit_test(never_longer_than_named),
+        cmocka_unit_test(timed_reaches_published_bubbles), cmocka_unit_test(timed_is_near_the_shortest_order),
+        cmocka_unit_test(timed_is_never_longer_than_named),
             cmocka_unit_test(same_as_the_slow_simulator),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
             cmocka_unit_test(rings_that_wait), cmocka_unit_test(verdicts_cost_what_they_must),

@@ -4520,7 +4520,8 @@ typedef struct heti_p_timed_rank { int64_t first, stage; double due; int32_t kin
 
 typedef struct heti_p_timed {
     heti_p_sim sim;
-    het_costs costs;                  /* with free transfers: the lists have no SEND and RECV */
+    het_costs costs;
+    het_transfer transfer;
     heti_p_timed_stage *stage;        /* [stages] */
     heti_p_timed_rank *rank;          /* [ranks] */
     het_schedule *list, *best;        /* with room for the grid's; the shortest, with its times */
@@ -4625,6 +4626,11 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     a->slice = HETI_T_CAST(int32_t, k == 0 ? n % slices : slices - 1 - n % slices);
     r->clock = rank->due;
     HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a, &waits));
+    while (waits && t->sim.hops > 0) { /* what its buffer holds is on its way */
+        HETI_T_TRY(heti_p_sim_pass(&t->sim));
+        waits = 0;
+        HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a, &waits));
+    }
     r->at++;
     s->seconds[k] = r->clock - rank->due;
     if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
@@ -4684,6 +4690,7 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
     int64_t g, u;
     int n, best = 0, shorter;
     HETI_T_CLEAR(t->list->start, s->ranks + 1);
+    s->transfer = t->transfer; /* of which without SEND and RECV only the buffers are left */
     HETI_T_TRY(heti_p_sim_start(s));
     for (g = 0; g < s->ranks; g++) t->rank[g].first = s->stages;
     for (g = s->stages - 1; g >= 0; g--) {
@@ -4716,10 +4723,17 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
    and of t->best becomes t->best; the other is freed. */
 static het_result heti_p_timed_compete(heti_p_timed *t, het_schedule *list, double limit) {
     const het_plan *plan = t->sim.plan;
-    het_schedule *other = t->best;
+    het_schedule *other = t->best, *whole = NULL;
     het_simulation *simulation = NULL;
+    het_result result = HET_OK;
     int64_t r = 0;
-    const het_result result = het_simulate(plan, list, &t->costs, HET_NO, &t->sim.allocator, &simulation, t->sim.error);
+    t->costs.transfer = t->transfer;
+    if (t->transfer != HET_TRANSFER_FREE)
+        result = het_schedule_complete(plan, NULL, list, &t->sim.allocator, &whole, t->sim.error);
+    if (result == HET_OK)
+        result = het_simulate(plan, whole != NULL ? whole : list, &t->costs, HET_NO, &t->sim.allocator, &simulation,
+                              t->sim.error);
+    het_schedule_free(whole);
     while (result == HET_OK && r < plan->ranks && simulation->rank[r].peak <= limit) r++;
     if (result == HET_OK && r == plan->ranks && heti_p_timed_shorter(t, simulation->makespan, simulation->span)) {
         t->best = list;
@@ -4783,7 +4797,8 @@ HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *c
         ones[i].forward.base = ones[i].input.base = ones[i].weight.base = 0.5 * (ones[i].backward.base = 2);
     if (costs != NULL) t.costs = *costs;
     else t.costs.stage = ones;
-    t.costs.transfer = HET_TRANSFER_FREE;
+    t.transfer = t.costs.transfer;
+    t.costs.transfer = HET_TRANSFER_FREE; /* the grid's lists have no SEND and RECV */
     t.costs.blocks = 0;
     t.costs.block = NULL;
     t.sim.user = &t;
