@@ -1213,6 +1213,179 @@ static void row_3_21(void **state)
     het_cluster_free(c);
 }
 
+/* ---- clusters that are counted, not measured ---- */
+
+/* A model on cards of so many FLOP/s, nodes of 8: times are operations over speed, an update 24 bytes an element over 2 TB/s. */
+typedef struct priced {
+    het_profile profile, *described;
+    het_device_profile device;
+    het_unit_time time[8];
+    het_cluster *cluster;
+} priced;
+
+static void price(priced *to, const char *model, int64_t nodes, double flops, const char *links)
+{
+    het_description *d = NULL;
+    char cluster[400];
+    het_error error;
+    het_desc desc;
+    int64_t u;
+    memset(to, 0, sizeof *to);
+    memset(&desc, 0, sizeof desc);
+    EXPECT_ERROR(het_model_parse(model, &desc.model, &error), HET_OK, error.text, "");
+    desc.limits.max_tokens = desc.model.context;
+    EXPECT_ERROR(het_describe(&desc, &d, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_profile_describe(&desc, model, NULL, &to->described, &error), HET_OK, error.text, "");
+    to->profile = *to->described;
+    to->profile.devices = 1;
+    to->profile.device = &to->device;
+    snprintf(to->device.name, sizeof to->device.name, "card");
+    to->device.alone = to->device.together = to->time;
+    to->device.step_element = 24 / 2e12;
+    to->device.action = 2e-6;
+    for (u = 0; u < d->units; u++) {
+        const het_unit_info *info = &d->unit[u].info;
+        het_unit_time *t = &to->time[to->profile.unit[u]];
+        const double pair = 4.0 * (double)(d->desc.model.heads * d->desc.model.head_size) / flops;
+        t->forward.token = t->recompute.token = info->flops_forward / flops;
+        t->input.token = info->flops_input / flops;
+        t->weight.token = info->flops_weight / flops;
+        t->backward.token = t->input.token + t->weight.token;
+        if (to->profile.kind[to->profile.unit[u]].attentions <= 0) continue;
+        t->forward.pair = t->recompute.pair = pair;
+        t->input.pair = t->backward.pair = 2.5 * pair;
+    }
+    het_description_free(d);
+    snprintf(cluster, sizeof cluster, "{%s,\"members\":[{\"name\":\"node\",\"count\":%d,\"link\":{\"latency\":3e-6,\"bandwidth\":3e11},"
+        "\"members\":[{\"device\":\"card\",\"count\":8}]}]}", links, (int)nodes);
+    EXPECT_ERROR(het_cluster_read(cluster, strlen(cluster), NULL, &to->cluster, &error), HET_OK, error.text, "");
+}
+
+static void price_end(priced *p)
+{
+    het_profile_free(p->described);
+    het_cluster_free(p->cluster);
+}
+
+/* Seconds of a step of a plan by its shorthand: micro-batches of so many sequences as long as the model's context. */
+static double seconds_of(priced *p, const char *text, het_shard shard, int64_t micro_batches, double length, double each)
+{
+    het_schedule *compute = NULL, *lists = NULL;
+    het_plan_costs *costs = NULL;
+    het_simulation *result = NULL;
+    het_plan *plan = support_plan_for(text, "1f1b", p->profile.units, p->cluster->ranks, 1, 8);
+    int64_t *counts = support_alloc((size_t)plan->pipelines, sizeof *counts), *start, i;
+    double *tokens = support_alloc((size_t)micro_batches, sizeof *tokens), *pairs = support_alloc((size_t)micro_batches, sizeof *pairs), seconds;
+    het_blocks blocks;
+    het_error error;
+    plan->shard = shard;
+    het_plan_micro_batches(plan, micro_batches, counts);
+    start = support_alloc((size_t)p->profile.blocks + 1, sizeof *start);
+    for (i = 0; i < p->profile.blocks; i++) start[i + 1] = start[i] + p->profile.block[i].uses;
+    blocks.count = p->profile.blocks, blocks.start = start, blocks.unit = p->profile.use;
+    EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &compute, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_schedule_complete(plan, &blocks, compute, NULL, &lists, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_profile_costs(&p->profile, plan, p->cluster, HET_YES, NULL, &costs, &error), HET_OK, error.text, "");
+    for (i = 0; i < micro_batches; i++) tokens[i] = each * length, pairs[i] = each * length * (length + 1) / 2;
+    costs->costs.tokens = tokens, costs->costs.pairs = pairs;
+    EXPECT_ERROR(het_simulate_costs(plan, lists, costs, HET_NO, NULL, &result, &error), HET_OK, error.text, "");
+    seconds = result->makespan;
+    het_simulation_free(result);
+    het_plan_costs_free(costs);
+    het_schedule_free(lists);
+    het_schedule_free(compute);
+    het_plan_free(plan);
+    free(counts), free(start), free(tokens), free(pairs);
+    return seconds;
+}
+
+/* SuperMUC-NG's recipe: teams by columns stay in nodes of 8, and stages and micro-batches grow together, a layer and 32 micro-batches a stage. */
+static void row_3_5(void **state)
+{
+    static const char *const schedules[] = { "1f1b" };
+    double first = 0, least = 1, each;
+    int64_t stages, crossing = 0, columns = 0, members = 0, i;
+    het_search *search = NULL;
+    het_search_desc desc;
+    het_error error;
+    priced p;
+    (void)state;
+    for (stages = 4; stages <= 128; stages *= 2) {
+        char model[160], plan[4000] = "pp:0-2";
+        size_t at = strlen(plan);
+        for (i = 1; i < stages; i++) /* a layer each; the embedding with the first, the head with the last */
+            at += (size_t)snprintf(plan + at, sizeof plan - at, "|%d-%d", (int)(2 * i + 1), (int)(2 * i + 2 + (i + 1 == stages)));
+        snprintf(plan + at, sizeof plan - at, "xtp8");
+        snprintf(model, sizeof model, "llama:layers=%d,width=4096,heads=32,kv_heads=8,mlp_width=14336,vocab=1024,context=2048", (int)stages);
+        price(&p, model, stages, 4e14, "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
+        /* tokens times layers, a second and device */
+        each = 32.0 * (double)stages * 2048 * (double)stages / seconds_of(&p, plan, HET_SHARD_STATE, 32 * stages, 2048, 1) / (double)(8 * stages);
+        if (stages == 4) first = each;
+        least = fmin(least, each / first);
+        price_end(&p);
+    }
+    /* an MLP alone would take 14 GB, and 9 with whole weights and divided state */
+    price(&p, "llama:layers=2,width=8192,heads=64,kv_heads=8,mlp_width=28672,vocab=8000,context=2048", 2, 4e14,
+        "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
+    for (i = 0; i < p.cluster->ranks; i++) p.cluster->device[i].memory = 8e9;
+    memset(&desc, 0, sizeof desc);
+    desc.profile = &p.profile, desc.cluster = p.cluster, desc.granules = 4, desc.granule_tokens = 2048, desc.granule_sequences = 1;
+    desc.schedules = schedules, desc.schedule_count = 1, desc.evaluations = 1500, desc.most_granules = 1;
+    EXPECT_ERROR(het_plan_search(&desc, &search, &error), HET_OK, error.text, "");
+    members = search->found[0].plan->members;
+    for (i = 0; i < members; i++) {
+        crossing += search->found[0].plan->member[i].rank / 8 != search->found[0].plan->member[i].leader / 8;
+        columns += search->found[0].plan->member[i].columns != 0;
+    }
+    met(crossing == 0 && columns > 0 && least > 0.95,
+        "two nodes of 8 with slower links between them: %d members of teams, %d of them by columns, %d across nodes; from 32 to 1024 devices, a stage of 8 "
+        "by columns a node, simulated layers of tokens a second and device stay within %.1f %%", (int)members,
+        (int)columns, (int)crossing, 100 * (1 - least));
+    het_search_free(search);
+    price_end(&p);
+}
+
+/* Diminishing returns: 2,048 sequences a step on 8 to 2,048 cards, with all weights sharded among data-parallel ranks, and with columns in a
+   node, stages across nodes and the state divided. Where the second overtakes, and what a further card brings. */
+static void row_2_5(void **state)
+{
+    double sharded = 0, hybrid = 0, before = 0, marginal = 0, last = 1e30;
+    int64_t ranks, overtaken = 0, stages, columns;
+    char table[600] = "";
+    int falls = 1;
+    (void)state;
+    for (ranks = 8; ranks <= 2048; ranks *= 4) {
+        double each, best;
+        priced p;
+        price(&p, "llama:layers=30,width=4096,heads=32,kv_heads=8,mlp_width=11008,vocab=32000,context=2048", ranks / 8, 4e14,
+            "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
+        sharded = hybrid = 0;
+        for (each = 1; each <= 64; each *= 4) {
+            const int64_t micro_batches = 2048 / (int64_t)each;
+            if (micro_batches >= ranks)
+                sharded = fmax(sharded, 2048 * 2048.0 / seconds_of(&p, "dp", HET_SHARD_WEIGHTS, micro_batches, 2048, each));
+            for (stages = 1; stages <= 16; stages *= 4)
+                for (columns = 2; columns <= 8; columns *= 2) {
+                    const int64_t pipelines = ranks / columns / stages;
+                    char plan[40];
+                    if (pipelines < 1 || micro_batches < pipelines) continue;
+                    snprintf(plan, sizeof plan, "dp%dxpp%dxtp%d", (int)pipelines, (int)stages, (int)columns);
+                    hybrid = fmax(hybrid, 2048 * 2048.0 / seconds_of(&p, plan, HET_SHARD_STATE, micro_batches, 2048, each));
+                }
+        }
+        best = fmax(sharded, hybrid);
+        if (hybrid > sharded && overtaken == 0) overtaken = ranks;
+        marginal = ranks > 8 ? (best - before) / (double)(ranks - ranks / 4) : best / 8;
+        falls = falls && marginal < last;
+        last = marginal, before = best;
+        snprintf(table + strlen(table), sizeof table - strlen(table), "%s%d: %.0f and %.0f thousand, %.0f more a card", *table ? "; " : "", (int)ranks,
+            sharded / 1e3, hybrid / 1e3, marginal);
+        price_end(&p);
+    }
+    met(overtaken > 8 && falls, "tokens/s with weights sharded and with columns x stages x data, and what each card that came brings: %s; columns "
+        "and stages overtake at %d cards", table, (int)overtaken);
+}
+
 /* FlexPipe: named schedules as text, read again, checked and run. */
 static void row_1_11(void **state)
 {
@@ -1531,7 +1704,7 @@ static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_un
     cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21),
     cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13),
-    cmocka_unit_test(row_2_19) };
+    cmocka_unit_test(row_2_19), cmocka_unit_test(row_3_5), cmocka_unit_test(row_2_5) };
 
 int main(int argc, char **argv)
 {

@@ -6760,8 +6760,8 @@ static void heti_s_seek_run(heti_s_seek *s) {
 typedef struct heti_s_fusion {
     int64_t teams, granules;          /* granules of a micro-batch */
     int64_t *first, *device;          /* team t has device[first[t]] .. device[first[t + 1] - 1] */
-    int64_t ways;                     /* digit t, to the base of 3: team t is by context, heads or columns;
-                                         of many teams digit 0 says it of all */
+    int64_t ways;                     /* digit t, to the base of 3: team t is by context, heads or columns */
+    int alike;                        /* there are many: digit 0 says it of all */
     het_team_member *member;          /* [ranks] as device: shares */
     double heads, attentions;         /* key/value heads; attentions of the chain */
     int columns;                      /* teams may be by columns */
@@ -6806,7 +6806,7 @@ enum { HETI_S_BY_CONTEXT, HETI_S_BY_HEADS, HETI_S_BY_COLUMNS, HETI_S_TEAM_WAYS }
 
 static int64_t heti_s_team_way(const heti_s_fusion *f, int64_t team) {
     int64_t ways = f->ways;
-    for (team = f->teams > 4 ? 0 : team; team > 0; team--) ways /= HETI_S_TEAM_WAYS;
+    for (team = f->alike ? 0 : team; team > 0; team--) ways /= HETI_S_TEAM_WAYS;
     return ways % HETI_S_TEAM_WAYS;
 }
 
@@ -7117,7 +7117,7 @@ static int heti_s_can_fuse_so(const heti_s_seek *s, const heti_s_fusion *f, int 
     *columns = 0;
     for (t = 0; t < f->teams; t++) {
         const int64_t size = f->first[t + 1] - f->first[t], way = heti_s_team_way(f, t);
-        if (size == 1 && way != HETI_S_BY_CONTEXT && f->teams <= 4) return 0; /* it is no team, and no way is another */
+        if (size == 1 && way != HETI_S_BY_CONTEXT && !f->alike) return 0; /* it is no team, and no way is another */
         if (size > 1 && (way == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads)) return 0;
         *columns |= size > 1 && way == HETI_S_BY_COLUMNS;
     }
@@ -7131,7 +7131,8 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
     int columns;
     for (t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
     if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
-    for (t = 0; t < (f->teams > 4 ? 1 : f->teams); t++) ways *= HETI_S_TEAM_WAYS;
+    f->alike = f->teams > (s->ranks <= 4 ? 4 : 2);
+    for (t = 0; t < (f->alike ? 1 : f->teams); t++) ways *= HETI_S_TEAM_WAYS;
     for (g = s->ranks <= 4 || f->columns ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
         for (f->ways = 0; f->ways < ways; f->ways++) {
