@@ -926,18 +926,14 @@ static void heti_s_kind_name(const het_description *d, const int64_t *first, int
     if (number > 1) heti_t_format(&name, "#%d", number);
 }
 
-/* Elements of the tables of cosines and sines together: T x columns of a head that rotate, int(E
-   fraction). */
-static int64_t heti_s_rotary_table(const het_model_desc *m) {
-    const double columns = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
-    return m->position == HET_ROTARY ? m->context * (HETI_T_CAST(int64_t, columns) / 2 * 2) : 0;
-}
-
 /* A rank's tables are described in hetrain.h's manual: rotary tables, maximum (4), exponent (4) and
    grid (8) of each parameter, logits of one token, scalars and two sums; a micro-batch has five
    arrays of 4 bytes and one of 8 a token, two of 8 a sequence. */
 static void heti_s_fill_totals(het_profile *profile, const het_description *d, const char *model) {
     const int exact = d->desc.reduce == HET_REDUCE_EXACT;
+    const het_model_desc *m = &d->desc.model;
+    /* of a head's columns int(E fraction) rotate, a whole number of pairs */
+    const double rotating = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
     size_t length = strlen(model);
     if (length >= sizeof profile->model) length = sizeof profile->model - 1;
     memcpy(profile->model, model, length);
@@ -946,7 +942,8 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     profile->weight_bytes = profile->gather_bytes = 4;
     profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
     profile->state_bytes = 4 * heti_s_real(d->desc.optimizer.iface->slots);
-    profile->rank_weights = 4 * heti_s_real(heti_s_rotary_table(&d->desc.model));
+    profile->rank_weights =
+        m->position == HET_ROTARY ? 4 * heti_s_real(m->context * (HETI_T_CAST(int64_t, rotating) / 2 * 2)) : 0;
     profile->rank_gradients = 16 * heti_s_real(het_parameter_count(d->ctx));
     profile->rank_workspace = 4 * heti_s_real(d->desc.model.vocab) +
         heti_s_real(sizeof(het_step_scalars) + 2 * sizeof(het_sum));
@@ -2237,11 +2234,9 @@ static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_k
         int64_t i, last = -1;
         for (i = 0; i < count; i++)
             if (heti_s_field_get(base, field, i) > 0) last = i;
-        for (i = 0; i < count && last >= 0; i++) {
-            if (i == 0) heti_t_format(out, ", \"%s\": %s", field->name, count > 1 ? "[" : "");
-            else heti_t_put(out, ", ");
-            heti_t_real(out, heti_s_field_get(base, field, i));
-        }
+        if (last >= 0) heti_t_format(out, ", \"%s\": %s", field->name, count > 1 ? "[" : "");
+        for (i = 0; i < count && last >= 0; i++)
+            heti_t_format(out, i > 0 ? ", %r" : "%r", heti_s_field_get(base, field, i));
         if (count > 1 && last >= 0) heti_t_char(out, ']');
     }
 }
@@ -2249,8 +2244,7 @@ static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_k
 /* Object number i of a list, with its name and numbers; it stays open. */
 static void heti_s_out_named(heti_t_text *out, int64_t i, const char *name, const void *base,
                              const heti_s_key *field) {
-    heti_t_put(out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
-    heti_t_json(out, name, strlen(name));
+    heti_t_format(out, i > 0 ? ",\n  {\"name\": %j" : "\n  {\"name\": %j", name);
     heti_s_out_fields(out, base, field);
 }
 
@@ -2261,19 +2255,12 @@ static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, cons
     heti_t_format(out, ",\n   \"%s\": {", name);
     for (k = 0; k < profile->kinds; k++) {
         int written = 0;
-        heti_t_put(out, k > 0 ? ",\n    " : "\n    ");
-        heti_t_json(out, profile->kind[k].name, strlen(profile->kind[k].name));
-        heti_t_put(out, ": {");
+        heti_t_format(out, k > 0 ? ",\n    %j: {" : "\n    %j: {", profile->kind[k].name);
         for (f = 0; f < HETI_S_CALLS; f++) {
             const het_cost curve = heti_s_curve(&time[k], f);
             if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
-            heti_t_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", heti_s_call_names[f]);
-            heti_t_real(out, curve.base);
-            heti_t_put(out, ", ");
-            heti_t_real(out, curve.token);
-            heti_t_put(out, ", ");
-            heti_t_real(out, curve.pair);
-            heti_t_char(out, ']');
+            heti_t_format(out, "%s\"%s\": [%r, %r, %r]", written++ > 0 ? ", " : "", heti_s_call_names[f], curve.base,
+                          curve.token, curve.pair);
         }
         heti_t_char(out, '}');
     }
@@ -2283,10 +2270,8 @@ static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, cons
 static void heti_s_out_chain(heti_t_text *out, const het_profile *profile) {
     int64_t i, k;
     heti_t_put(out, ",\n \"units\": [");
-    for (i = 0; i < profile->units; i++) {
-        heti_t_put(out, i == 0 ? "" : i % 12 == 0 ? ",\n  " : ", ");
-        heti_t_json(out, profile->kind[profile->unit[i]].name, strlen(profile->kind[profile->unit[i]].name));
-    }
+    for (i = 0; i < profile->units; i++)
+        heti_t_format(out, i == 0 ? "%j" : i % 12 == 0 ? ",\n  %j" : ", %j", profile->kind[profile->unit[i]].name);
     heti_t_put(out, "],\n \"blocks\": [");
     for (i = 0; i < profile->blocks; i++) {
         const het_block_profile *block = &profile->block[i];
@@ -2311,13 +2296,10 @@ HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_w
     int64_t i;
     if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
     out = heti_t_text_to(to, room, sizeof room);
-    heti_t_put(&out, "{\"hetrain_profile\": 1, \"model\": ");
-    heti_t_json(&out, profile->model, strlen(profile->model));
-    heti_t_format(&out, ", \"dtype\": \"%s\", \"reduce\": \"%s\"", heti_s_dtype_name(profile->dtype),
-                      heti_s_reduce_name(profile->reduce));
+    heti_t_format(&out, "{\"hetrain_profile\": 1, \"model\": %j, \"dtype\": %j, \"reduce\": %j", profile->model,
+                  heti_s_dtype_name(profile->dtype), heti_s_reduce_name(profile->reduce));
     if (profile->granule > 0) heti_t_format(&out, ", \"granule\": %d", profile->granule);
-    heti_t_put(&out, ",\n \"bytes\": {\"weight\": ");
-    heti_t_real(&out, profile->weight_bytes);
+    heti_t_format(&out, ",\n \"bytes\": {\"weight\": %r", profile->weight_bytes);
     heti_s_out_fields(&out, profile, heti_s_byte_keys + 1);
     heti_t_put(&out, "},\n \"kinds\": [");
     for (i = 0; i < profile->kinds; i++) {
@@ -3049,17 +3031,15 @@ static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double 
     het_step_info info;
     int64_t r, round;
     double start = heti_s_now(m), now;
-    m->learning = 1;
-    if (het_step(ctx, m->batch, batches, &info) != HET_OK)
-        return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
-    m->learning = 0;
-    for (round = 0; round < HETI_S_ROUNDS; round++) {
+    for (round = -1; round < HETI_S_ROUNDS; round++) {
+        m->learning = round < 0;
         for (r = 0; r < m->ranks; r++) {
             HETI_T_CLEAR(m->watch[r].now, cells);
             m->watch[r].backward = 0;
         }
         if (het_step(ctx, m->batch, batches, &info) != HET_OK)
             return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+        if (m->learning) continue;
         if (info.repeated) { round--; continue; }
         heti_s_read_cells(m, round);
         heti_s_read_step(m, ctx, round);
@@ -4001,19 +3981,14 @@ static int heti_s_same_members(const het_cluster *c, int64_t g, int64_t rank, in
 
 /* ,"key":value, where it is not 0. */
 static void heti_s_out_key(heti_t_text *out, const char *key, double value) {
-    if (!(value > 0)) return;
-    heti_t_format(out, ",\"%s\":", key);
-    heti_t_real(out, value);
+    if (value > 0) heti_t_format(out, ",\"%s\":%r", key, value);
 }
 
 static void heti_s_out_member(heti_t_text *out, const char *name, size_t length, int64_t count) {
     char base[48];
     memcpy(base, name, length);
     base[length] = 0;
-    if (length > 0) {
-        heti_t_put(out, ",\"name\":");
-        heti_t_json(out, base, strlen(base));
-    }
+    if (length > 0) heti_t_format(out, ",\"name\":%j", base);
     if (count > 1) heti_t_format(out, ",\"count\":%d", count);
 }
 
@@ -4021,8 +3996,7 @@ static void heti_s_out_member(heti_t_text *out, const char *name, size_t length,
 static void heti_s_write_device(heti_t_text *out, const het_cluster_device *device, int64_t n) {
     size_t length = strlen(device->name);
     if (n > 1) (void)heti_s_name_number(device->name, &length);
-    heti_t_put(out, "{\"device\":");
-    heti_t_json(out, device->profile, strlen(device->profile));
+    heti_t_format(out, "{\"device\":%j", device->profile);
     if (strlen(device->profile) == length && memcmp(device->name, device->profile, length) == 0) length = 0;
     heti_s_out_member(out, device->name, length, n);
     if (device->speed < 1 || device->speed > 1) heti_s_out_key(out, "speed", device->speed);
@@ -4044,8 +4018,7 @@ static void heti_s_write_devices(heti_s_cluster_writer *w) {
 static void heti_s_write_link(heti_t_text *out, const het_group *group, int64_t n) {
     size_t length = strlen(group->name);
     if (n > 1) (void)heti_s_name_number(group->name, &length);
-    heti_t_put(out, "{\"link\":{\"latency\":");
-    heti_t_real(out, group->latency);
+    heti_t_format(out, "{\"link\":{\"latency\":%r", group->latency);
     heti_s_out_key(out, "bandwidth", group->bandwidth);
     heti_t_char(out, '}');
     heti_s_out_member(out, group->name, length, n);
@@ -4113,18 +4086,12 @@ static int64_t heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, 
     return devices;
 }
 
-static int heti_s_write_nothing(void *user, const void *from, size_t size) {
-    (void)user, (void)from, (void)size;
-    return 0;
-}
-
 /* Whether the devices and groups are in a file's order, or all of them somewhere. */
 static int heti_s_cluster_is(const het_cluster *cluster, int any) {
-    static const het_writer heti_s_nothing = { heti_s_write_nothing, NULL, NULL };
     heti_s_cluster_writer w;
     memset(&w, 0, sizeof w);
     w.cluster = cluster;
-    w.out = heti_t_text_to(&heti_s_nothing, w.room, sizeof w.room);
+    w.out = heti_t_text_in(w.room, sizeof w.room); /* what is behind its end is dropped */
     if (any) (void)heti_s_write_any(&w, 0, 0, 1);
     else heti_s_write_group(&w, 0);
     return !w.bad && w.rank == cluster->ranks && (any || w.group == cluster->groups);
@@ -5584,13 +5551,9 @@ static void heti_s_beginnings(heti_s_seek *s) {
 /* ---- moves ---- */
 
 static int heti_s_twins(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t q) {
-    const int64_t chunks = heti_s_chunks(s, c), n = heti_s_places(c, p);
-    int64_t i;
-    if (heti_s_places(c, q) != n) return 0;
-    for (i = 0; i < n; i++)
-        if (s->kind_of[c->device[c->first[p] + i]] != s->kind_of[c->device[c->first[q] + i]]) return 0;
-    return memcmp(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[q]],
-                  HETI_T_CAST(size_t, chunks * n) * sizeof *c->end) == 0;
+    const int64_t chunks = heti_s_chunks(s, c);
+    return heti_s_alike(s, c, p, q) && memcmp(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[q]],
+               HETI_T_CAST(size_t, heti_s_stages(s, c, p)) * sizeof *c->end) == 0;
 }
 
 /* Moves the end of a stage in a pipeline and, where asked, in all like it. */
@@ -6029,15 +5992,6 @@ static double heti_s_choose(int64_t n, int64_t k) {
     return n < k ? 0 : ways;
 }
 
-/* Schedules with a placement, each limit counting, times state shares. */
-static double heti_s_space_settings(const heti_s_seek *s, int32_t place) {
-    double total = 0;
-    int64_t o;
-    for (o = 0; o < s->orders; o++)
-        if (s->order[o]->placement == place) total += s->order[o]->limited ? 1 + heti_s_real(s->ranks) : 1;
-    return (s->d.uneven_state == HET_YES ? heti_s_real(HETI_S_STATES) : 1) * heti_s_real(s->d.shard) * total;
-}
-
 /* About how many plans there are. ways[n][p]: of n devices in p pipelines, or idle, each pipeline
    begun by the lowest device left: their orders, cuts and recomputations; times the ways to share
    micro-batches among p. */
@@ -6049,7 +6003,10 @@ static double heti_s_space(const heti_s_seek *s) {
     if (s->ranks > 8) return HETI_S_NONE;
     for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
         const int64_t chunks = place == HET_PLACE_ANY ? 1 : 2;
-        const double settings = heti_s_space_settings(s, place);
+        double settings = 0; /* schedules, each limit counting, times state shares */
+        for (g = 0; g < s->orders; g++)
+            if (s->order[g]->placement == place) settings += s->order[g]->limited ? 1 + heti_s_real(s->ranks) : 1;
+        settings *= (s->d.uneven_state == HET_YES ? heti_s_real(HETI_S_STATES) : 1) * heti_s_real(s->d.shard);
         memset(ways, 0, sizeof ways);
         ways[0][0] = 1;
         for (n = 1; n <= s->ranks; n++)
@@ -7392,7 +7349,7 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
 typedef struct heti_s_watched {
     double past[HETI_S_WINDOW];       /* slowness; or seconds more than nominal */
     double bytes;                     /* of a group: of the message that said so */
-    double seen;                      /* in the present step; negative: nothing */
+    double seen;                      /* of a group: in the present step; HETI_S_NONE: nothing */
     int64_t steps, lasting;           /* observed; with a change, one behind the other */
 } heti_s_watched;
 
@@ -7680,35 +7637,30 @@ static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
 }
 
 /* A group's link is as fast as the fastest boundary or ring over it. */
+static void heti_s_link_seen(het_adapt *a, int64_t group, double delay, double bytes) {
+    if (group < 0 || group >= a->nominal.groups || a->link[group].seen <= delay) return;
+    a->link[group].seen = delay;
+    a->link[group].bytes = bytes;
+}
+
 static void heti_s_observe_links(het_adapt *a) {
     const het_plan *plan = a->plan;
     int64_t g, s, b;
-    for (g = 0; g < a->nominal.groups; g++) {
-        heti_s_watched *link = &a->link[g];
-        int found = 0;
-        for (s = 0; s + 1 < plan->stages; s++) {
-            const heti_s_way *there = &a->way[s], *back = &a->way[plan->stages + s];
-            double delay;
-            if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (!there->seen && !back->seen)) continue;
-            if (heti_s_common_group(&a->nominal, plan->stage[s].rank, plan->stage[s + 1].rank) != g) continue;
-            delay = there->seen && back->seen ? (there->delay + back->delay) / 2 : there->seen ? there->delay :
-                back->delay;
-            if (found && link->seen <= delay) continue;
-            found = 1;
-            link->seen = delay;
-            link->bytes = there->seen ? there->bytes : back->bytes;
-        }
-        for (b = 0; b < a->search.profile->blocks; b++) {
-            const heti_s_ring *ring = &a->ring[b];
-            const double delay = ring->trips > 0 ? (ring->seconds - ring->nominal) / ring->trips : 0;
-            if (ring->group != g || !(ring->trips > 0) || !(ring->seconds > 0)) continue;
-            if (found && link->seen <= delay) continue;
-            found = 1;
-            link->seen = delay;
-            link->bytes = ring->bytes;
-        }
-        if (found) link->past[link->steps++ % a->window] = link->seen;
+    for (g = 0; g < a->nominal.groups; g++) a->link[g].seen = HETI_S_NONE;
+    for (s = 0; s + 1 < plan->stages; s++) {
+        const heti_s_way *there = &a->way[s], *back = &a->way[plan->stages + s];
+        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (!there->seen && !back->seen)) continue;
+        heti_s_link_seen(a, heti_s_common_group(&a->nominal, plan->stage[s].rank, plan->stage[s + 1].rank),
+                         there->seen && back->seen ? (there->delay + back->delay) / 2 :
+                         there->seen ? there->delay : back->delay, there->seen ? there->bytes : back->bytes);
     }
+    for (b = 0; b < a->search.profile->blocks; b++) {
+        const heti_s_ring *ring = &a->ring[b];
+        const double delay = ring->trips > 0 ? (ring->seconds - ring->nominal) / ring->trips : 0;
+        if (ring->trips > 0 && ring->seconds > 0) heti_s_link_seen(a, ring->group, delay, ring->bytes);
+    }
+    for (g = 0; g < a->nominal.groups; g++)
+        if (a->link[g].seen < HETI_S_NONE) a->link[g].past[a->link[g].steps++ % a->window] = a->link[g].seen;
 }
 
 HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error) {
@@ -7786,18 +7738,15 @@ static int heti_s_link_differs(const het_adapt *a, int64_t g) {
 
 /* Counts how long changes last; 1: one has lasted long enough. */
 static int heti_s_adapt_due(het_adapt *a) {
+    const int64_t ranks = a->believed.ranks;
     int64_t i;
     int due = 0;
-    for (i = 0; i < a->believed.ranks; i++) {
-        heti_s_watched *w = &a->rank[i];
-        const int differs = 2 * w->steps > a->window && heti_s_differs(heti_s_rank_speed(a, i),
-                                                                       a->believed.device[i].speed, a->change);
+    for (i = 0; i < ranks + a->believed.groups; i++) {
+        heti_s_watched *w = i < ranks ? &a->rank[i] : &a->link[i - ranks];
+        const int differs = 2 * w->steps > a->window &&
+            (i < ranks ? heti_s_differs(heti_s_rank_speed(a, i), a->believed.device[i].speed, a->change)
+                       : heti_s_link_differs(a, i - ranks));
         w->lasting = differs ? w->lasting + 1 : 0;
-        due |= w->lasting >= a->steps;
-    }
-    for (i = 0; i < a->believed.groups; i++) {
-        heti_s_watched *w = &a->link[i];
-        w->lasting = 2 * w->steps > a->window && heti_s_link_differs(a, i) ? w->lasting + 1 : 0;
         due |= w->lasting >= a->steps;
     }
     return due;
@@ -8818,15 +8767,6 @@ static het_result heti_s_pack_probe(heti_s_pack *s) {
     return HET_OK;
 }
 
-static het_result heti_s_pack_nothing(const heti_s_pack *s) {
-    const char *tokens = s->d.max_tokens > 0 ? "" : " (no limit)",
-                *sequences = s->d.max_sequences > 0 ? "" : " (no limit)";
-    return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d sequences "
-                       "into at most %d micro-batches was found with max_tokens %d%s and max_sequences %d%s",
-                       s->granules, HETI_T_CAST(int64_t, s->all.tokens), HETI_T_CAST(int64_t, s->all.sequences),
-                       s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
-}
-
 static het_result heti_s_pack_search(heti_s_pack *s) {
     double tokens; /* what a micro-batch may have beside memory */
     int64_t k, orders = 1;
@@ -8845,7 +8785,13 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     }
     HETI_T_TRY(heti_s_pack_judge_plain(s));
     HETI_T_TRY(heti_s_pack_judge_groupings(s));
-    if (s->best_grouping == NULL) return heti_s_pack_nothing(s);
+    if (s->best_grouping == NULL)
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d "
+                           "sequences into at most %d micro-batches was found with max_tokens %d%s and max_sequences "
+                           "%d%s", s->granules, HETI_T_CAST(int64_t, s->all.tokens),
+                           HETI_T_CAST(int64_t, s->all.sequences), s->most,
+                           s->d.max_tokens, s->d.max_tokens > 0 ? "" : " (no limit)",
+                           s->d.max_sequences, s->d.max_sequences > 0 ? "" : " (no limit)");
     heti_s_pack_amounts(s, s->best_grouping);
     for (k = 2; k <= s->best_grouping->count && orders <= s->d.evaluations - s->evaluations; k++) orders *= k;
     HETI_T_TRY(orders <= s->d.evaluations - s->evaluations ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s));

@@ -301,10 +301,11 @@ static inline void heti_t_json(heti_t_text *t, const char *from, size_t length) 
 }
 
 static inline void heti_t_general(heti_t_text *t, double value);
+static inline void heti_t_real(heti_t_text *t, double value);
 
 /* Parts of a line: %s text, %d int64_t, %u and %x uint64_t, %g double with 3 decimals, %e double
-   with 6 digits, %b double bytes, %q const char * and size_t, %j text as a JSON string. Arguments
-   must have exactly these types. */
+   with 6 digits, %r double that reads back the same, %b double bytes, %q const char * and size_t,
+   %j text as a JSON string. Arguments must have exactly these types. */
 static inline void heti_t_format_list(heti_t_text *t, const char *format, va_list arguments) {
     const char *from;
     for (; *format != 0; format++) {
@@ -316,6 +317,7 @@ static inline void heti_t_format_list(heti_t_text *t, const char *format, va_lis
         case 'x': heti_t_digits(t, va_arg(arguments, uint64_t), 16); break;
         case 'g': heti_t_fixed(t, va_arg(arguments, double), 3); break;
         case 'e': heti_t_general(t, va_arg(arguments, double)); break;
+        case 'r': heti_t_real(t, va_arg(arguments, double)); break;
         case 'b': heti_t_bytes(t, va_arg(arguments, double)); break;
         case 'q':
             from = va_arg(arguments, const char *);
