@@ -3591,10 +3591,10 @@ enum { HETI_S_MOST_RANKS = 1 << 20 };
 
 /* One member as it stands in the text; what it lacks is 0. */
 typedef struct heti_s_member {
-    char name[48], device[48];
+    char name[48];
     int64_t count;
-    double speed, memory, latency, bandwidth, bus, uplink;
-    int32_t process;
+    het_cluster_device device;        /* the one or */
+    het_group group;                  /* the other */
     het_json members, ranks;          /* at the arrays */
 } heti_s_member;
 
@@ -3648,8 +3648,9 @@ static het_result heti_s_read_speed(heti_s_reader *r, const heti_s_key *key, voi
 /* The link of a member. */
 static het_result heti_s_read_between(heti_s_reader *r, const heti_s_key *key, void *to) {
     static const heti_s_key heti_s_keys[] = {
-        { "latency", heti_s_read_quantity, offsetof(heti_s_member, latency), HETI_S_SECONDS, NULL, 0 },
-        { "bandwidth", heti_s_read_quantity, offsetof(heti_s_member, bandwidth), HETI_S_SIZE, NULL, 0 }, HETI_S_LAST_KEY
+        { "latency", heti_s_read_quantity, offsetof(heti_s_member, group.latency), HETI_S_SECONDS, NULL, 0 },
+        { "bandwidth", heti_s_read_quantity, offsetof(heti_s_member, group.bandwidth), HETI_S_SIZE, NULL, 0 },
+        HETI_S_LAST_KEY
     };
     static const heti_s_form heti_s_link = { heti_s_keys, "no such key in \"link\": latency, bandwidth", 0, "" };
     return heti_s_read_object(r, &heti_s_link, key->name, to, NULL);
@@ -3665,19 +3666,19 @@ static het_result heti_s_read_later(heti_s_reader *r, const heti_s_key *key, voi
     return HET_OK;
 }
 
-#define HETI_S_MEMBER(field, read, most, of) { #field, read, offsetof(heti_s_member, field), most, NULL, of }
+#define HETI_S_MEMBER(key, field, read, most, of) { key, read, offsetof(heti_s_member, field), most, NULL, of }
 static const heti_s_key heti_s_member_keys[] = {
-    HETI_S_MEMBER(device, heti_s_read_name, 0, HETI_S_OF_DEVICE),
-    HETI_S_MEMBER(name, heti_s_read_name, 0, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
-    HETI_S_MEMBER(count, heti_s_read_integer, HETI_S_MOST_RANKS, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
-    HETI_S_MEMBER(speed, heti_s_read_speed, 0, HETI_S_OF_DEVICE),
-    HETI_S_MEMBER(memory, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_DEVICE),
-    HETI_S_MEMBER(process, heti_s_read_truth, 0, HETI_S_OF_GROUP),
+    HETI_S_MEMBER("device", device.profile, heti_s_read_name, 0, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER("name", name, heti_s_read_name, 0, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
+    HETI_S_MEMBER("count", count, heti_s_read_integer, HETI_S_MOST_RANKS, HETI_S_OF_DEVICE | HETI_S_OF_GROUP),
+    HETI_S_MEMBER("speed", device.speed, heti_s_read_speed, 0, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER("memory", device.memory, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_DEVICE),
+    HETI_S_MEMBER("process", group.process, heti_s_read_truth, 0, HETI_S_OF_GROUP),
     { "link", heti_s_read_between, 0, 0, NULL, HETI_S_OF_GROUP },
-    HETI_S_MEMBER(bus, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
-    HETI_S_MEMBER(uplink, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
-    HETI_S_MEMBER(ranks, heti_s_read_later, 0, HETI_S_OF_ROOT),
-    HETI_S_MEMBER(members, heti_s_read_later, 0, HETI_S_OF_GROUP), HETI_S_LAST_KEY
+    HETI_S_MEMBER("bus", group.bus, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
+    HETI_S_MEMBER("uplink", group.uplink, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
+    HETI_S_MEMBER("ranks", ranks, heti_s_read_later, 0, HETI_S_OF_ROOT),
+    HETI_S_MEMBER("members", members, heti_s_read_later, 0, HETI_S_OF_GROUP), HETI_S_LAST_KEY
 };
 
 /* Of the keys that were seen, each belongs to what the member is. */
@@ -3686,7 +3687,7 @@ static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int roo
     const int group = m->members.text != NULL, is = group ? HETI_S_OF_GROUP | (root ? HETI_S_OF_ROOT : 0) :
               HETI_S_OF_DEVICE;
     const heti_s_key *key;
-    if (m->device[0] == 0 && !group)
+    if (m->device.profile[0] == 0 && !group)
         return heti_s_bad_at(r, at, "members", "is missing, and so is \"device\": which is it?");
     for (key = heti_s_member_keys; key->name != NULL; key++, seen >>= 1)
         if ((seen & 1u) != 0 && (key->of & is) == 0)
@@ -3708,7 +3709,7 @@ static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_membe
     uint32_t seen = 0;
     memset(m, 0, sizeof *m);
     m->count = 1;
-    m->speed = 1;
+    m->device.speed = 1;
     if (het_json_peek(&r->json) != HET_JSON_OBJECT)
         return heti_s_bad_at(r, start, "members", "a device or a group is an object");
     HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "members", m, &seen));
@@ -3749,11 +3750,10 @@ static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti
         het_cluster_device *device;
         if (r->ordered) HETI_T_TRY(heti_s_cluster_next_rank(r, &rank));
         device = &r->cluster->device[rank];
-        HETI_T_TRY(heti_s_cluster_number(r, at, m->name[0] != 0 ? m->name : m->device, m->count, i, device->name));
-        memcpy(device->profile, m->device, sizeof device->profile);
-        device->speed = m->speed;
-        device->memory = m->memory;
+        *device = m->device;
         device->group = group;
+        HETI_T_TRY(heti_s_cluster_number(r, at, m->name[0] != 0 ? m->name : device->profile, m->count, i,
+                                         device->name));
     }
     r->ranks += m->count;
     return HET_OK;
@@ -3773,7 +3773,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
         r->ordered = 1;
         het_json_enter(&r->order, HET_JSON_ARRAY);
     }
-    if (m.process && process) return heti_s_bad_at(r, at, "process", "is inside another process");
+    if (m.group.process && process) return heti_s_bad_at(r, at, "process", "is inside another process");
     behind = r->json;
     for (i = 0; i < m.count; i++) {
         const int64_t g = r->groups++, ranks = r->ranks;
@@ -3781,17 +3781,14 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
             return heti_s_bad_at(r, at, "count", "more than 1048576 groups in the cluster");
         if (r->cluster != NULL) {
             het_group *group = &r->cluster->group[g];
-            HETI_T_TRY(heti_s_cluster_number(r, at, m.name, m.count, i, group->name));
+            *group = m.group;
             group->parent = parent;
-            group->latency = m.latency;
-            group->bandwidth = m.bandwidth;
-            group->bus = m.bus;
-            group->uplink = m.uplink;
-            group->process = m.process;
+            HETI_T_TRY(heti_s_cluster_number(r, at, m.name, m.count, i, group->name));
         }
         r->json = m.members;
         het_json_enter(&r->json, HET_JSON_ARRAY);
-        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_s_cluster_read(r, g, process || m.process));
+        while (het_json_next(&r->json, NULL, 0, NULL))
+            HETI_T_TRY(heti_s_cluster_read(r, g, process || m.group.process));
         if (r->json.rule != NULL) return heti_s_bad(r, "members", "");
         if (r->ranks == ranks)
             return heti_s_bad_at(r, m.members.at, "members", "a group has at least one device");
