@@ -585,8 +585,7 @@ static uint64_t heti_f_little(const unsigned char *from, int bytes) {
 }
 
 static void heti_f_store(unsigned char *to, uint64_t value, int bytes) {
-    int i;
-    for (i = 0; i < bytes; i++, value >>= 8) to[i] = HETI_T_CAST(unsigned char, value & 255u);
+    for (int i = 0; i < bytes; i++, value >>= 8) to[i] = HETI_T_CAST(unsigned char, value & 255u);
 }
 
 /* ---- a table in one block ---- */
@@ -701,10 +700,9 @@ HETRAIN_API void het_safetensors_free(het_safetensors *file) {
 
 /* Sorts by name; *twice: the number of a tensor whose name came before, or -1. */
 static void heti_f_table_names(heti_f_table *t, int64_t *twice) {
-    int64_t i;
     *twice = -1;
     heti_f_order(t->tensor, t->by_name, t->file->tensors, HETI_F_BY_NAME);
-    for (i = 1; i < t->file->tensors; i++) {
+    for (int64_t i = 1; i < t->file->tensors; i++) {
         const het_safetensor *a = &t->tensor[t->by_name[i - 1]], *b = &t->tensor[t->by_name[i]];
         if (heti_f_name_order(a->name, a->name_length, b->name, b->name_length) != 0) continue;
         *twice = a->at > b->at ? t->by_name[i - 1] : t->by_name[i];
@@ -717,8 +715,7 @@ static void heti_f_table_names(heti_f_table *t, int64_t *twice) {
 static const char *heti_f_tensor_bytes(const het_safetensor *t, uint64_t *bytes) {
     uint64_t elements = 1;
     const uint64_t bits = HETI_T_CAST(uint64_t, heti_f_elements[t->element].bits);
-    int i;
-    for (i = 0; i < t->rank; i++) {
+    for (int i = 0; i < t->rank; i++) {
         const uint64_t dimension = HETI_T_CAST(uint64_t, t->shape[i]);
         if (dimension != 0 && elements > HETI_T_CAST(uint64_t, INT64_MAX) / dimension)
             return "the product of the dimensions overflows";
@@ -797,9 +794,8 @@ static het_result heti_f_header_type(const heti_f_header *h, het_json *j, het_sa
     const size_t at = j->at;
     char type[24];
     size_t length = 0;
-    int i;
     if (!het_json_string(j, type, sizeof type, &length)) return heti_f_header_json(h, j, t);
-    for (i = 0; i < HET_ELEMENTS; i++) {
+    for (int i = 0; i < HET_ELEMENTS; i++) {
         if (!heti_t_is(type, length, heti_f_elements[i].name)) continue;
         t->element = HETI_T_CAST(het_element, i);
         return HET_OK;
@@ -906,9 +902,9 @@ static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, he
 static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, const het_safetensor *list) {
     const uint64_t data = h->from->size - 8 - HETI_T_CAST(uint64_t, h->size);
     uint64_t end = 0;
-    int64_t i, twice;
+    int64_t twice;
     heti_f_order(list, t->by_name, h->tensors, HETI_F_BY_PLACE);
-    for (i = 0; i < h->tensors; i++) {
+    for (int64_t i = 0; i < h->tensors; i++) {
         const het_safetensor *s = &list[t->by_name[i]];
         if (s->begin != end)
             return heti_f_header_bad(h, s->at, s, "its data start at byte %u, those before them end at %u", s->begin,
@@ -1001,8 +997,7 @@ HETRAIN_API const het_safetensor *het_safetensors_find(const het_safetensors *fi
 }
 
 HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const char *key, size_t *length) {
-    int64_t i;
-    for (i = file->pairs; i-- > 0;) {
+    for (int64_t i = file->pairs; i-- > 0;) {
         if (!heti_t_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
         if (length != NULL) *length = file->pair[i].value_length;
         return file->pair[i].value;
@@ -1014,17 +1009,15 @@ HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const
 
 static int heti_f_is_utf8(const char *text, size_t length) {
     const unsigned char *bytes = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, text));
-    size_t at, size;
-    for (at = 0; at < length; at += size)
+    size_t size;
+    for (size_t at = 0; at < length; at += size)
         if (heti_t_point(bytes, length, at, &size) == HETI_T_INVALID) return 0;
     return 1;
 }
 
 static void heti_f_text_header(heti_t_text *text, const het_safetensors *file) {
-    int64_t i;
-    int k;
     heti_t_char(text, '{');
-    for (i = 0; i < file->pairs; i++) {
+    for (int64_t i = 0; i < file->pairs; i++) {
         const het_pair *p = &file->pair[i];
         heti_t_put(text, i == 0 ? "\"__metadata__\":{" : ",");
         heti_t_json(text, p->key, p->key_length);
@@ -1032,12 +1025,12 @@ static void heti_f_text_header(heti_t_text *text, const het_safetensors *file) {
         heti_t_json(text, p->value, p->value_length);
     }
     if (file->pairs > 0) heti_t_char(text, '}');
-    for (i = 0; i < file->tensors; i++) {
+    for (int64_t i = 0; i < file->tensors; i++) {
         const het_safetensor *t = &file->tensor[i];
         if (i > 0 || file->pairs > 0) heti_t_char(text, ',');
         heti_t_json(text, t->name, t->name_length);
         heti_t_format(text, ":{\"dtype\":\"%s\",\"shape\":[", heti_f_elements[t->element].name);
-        for (k = 0; k < t->rank; k++) heti_t_format(text, k > 0 ? ",%d" : "%d", t->shape[k]);
+        for (int k = 0; k < t->rank; k++) heti_t_format(text, k > 0 ? ",%d" : "%d", t->shape[k]);
         heti_t_format(text, "],\"data_offsets\":[%u,%u]}", t->begin, t->end);
     }
     heti_t_char(text, '}');
@@ -1049,7 +1042,6 @@ static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het
     static const char heti_f_who[] = "het_safetensors_make";
     const char *rule;
     uint64_t bytes = 0;
-    int i;
     if (t->name == NULL || t->name_length > 255 || !heti_f_is_utf8(t->name, t->name_length) ||
         heti_t_is(t->name, t->name_length, "__metadata__"))
         return heti_t_fail(error, HET_ERR_INVALID,
@@ -1058,7 +1050,7 @@ static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het
     if (het_element_bits(t->element) == 0 || t->rank < 0 || t->rank > HETRAIN_FILE_DIMENSIONS)
         return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: type %d, rank %d", heti_f_who, t->name,
                            t->name_length, HETI_T_CAST(int64_t, t->element), HETI_T_CAST(int64_t, t->rank));
-    for (i = 0; i < t->rank; i++)
+    for (int i = 0; i < t->rank; i++)
         if (t->shape[i] < 0 || t->shape[i] >= HETI_F_DIMENSION_LIMIT)
             return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: dimension %d is %d, must be 0 .. 2^48 - 1",
                                heti_f_who, t->name, t->name_length, HETI_T_CAST(int64_t, i), t->shape[i]);
@@ -1073,9 +1065,9 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
     het_safetensors *file = t->file;
     heti_t_text text = heti_t_text_in(NULL, 0);
     uint64_t end = 0;
-    int64_t i, twice;
+    int64_t twice;
     heti_f_order(tensor, t->by_name, file->tensors, HETI_F_BY_TYPE);
-    for (i = 0; i < file->tensors; i++) {
+    for (int64_t i = 0; i < file->tensors; i++) {
         het_safetensor *own = &t->tensor[i];
         uint64_t bytes = 0;
         *own = tensor[t->by_name[i]];
@@ -1088,7 +1080,7 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
             return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: 2^62 bytes of data or more");
         own->end = end += bytes;
     }
-    for (i = 0; i < file->pairs; i++) {
+    for (int64_t i = 0; i < file->pairs; i++) {
         t->pair[i] = pair[i];
         t->pair[i].key = heti_f_table_text(t, pair[i].key, pair[i].key_length);
         t->pair[i].value = heti_f_table_text(t, pair[i].value, pair[i].value_length);
@@ -1114,15 +1106,14 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
     het_allocator own;
     het_result result;
     size_t text = 0;
-    int64_t i;
     if (file == NULL || tensors < 0 || pairs < 0 || (tensor == NULL && tensors > 0) || (pair == NULL && pairs > 0))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: a pointer is NULL, or a count is negative", heti_f_who);
     HETI_T_TRY(heti_t_choose(allocator, &own, error, heti_f_who));
-    for (i = 0; i < tensors; i++) {
+    for (int64_t i = 0; i < tensors; i++) {
         HETI_T_TRY(heti_f_made_check(&tensor[i], i, error));
         text += tensor[i].name_length + 1;
     }
-    for (i = 0; i < pairs; i++) {
+    for (int64_t i = 0; i < pairs; i++) {
         const het_pair *p = &pair[i];
         if (p->key == NULL || p->value == NULL || !heti_f_is_utf8(p->key, p->key_length) ||
             !heti_f_is_utf8(p->value, p->value_length))
@@ -1277,15 +1268,15 @@ static het_result heti_f_get_all(const het_ctx *ctx, const het_safetensors *file
 HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count,
                                            het_error *error) {
     unsigned char bytes[4096];
-    int64_t done, i, n;
+    int64_t n;
     const int size = element == HET_ELEMENT_F32 ? 4 : 2;
     if (to == NULL || to->write == NULL || (from == NULL && count > 0) || count < 0 || !heti_f_is_float(element))
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_safetensors_put: a pointer is NULL, count is negative, or the type is not "
                            "F32, F16 or BF16");
-    for (done = 0; done < count; done += n) {
+    for (int64_t done = 0; done < count; done += n) {
         n = count - done < 1024 ? count - done : 1024;
-        for (i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             uint32_t bits;
             memcpy(&bits, from + done + i, sizeof bits);
             if (element == HET_ELEMENT_F16) bits = heti_f_half_of_bits(bits);
@@ -1446,16 +1437,14 @@ static const heti_f_family heti_f_families[] = {
 
 /* The setting of this name as a model has it. Returns its number; -1: there is none. */
 static int64_t heti_f_setting(const het_model_desc *model, const char *name, het_setting *s) {
-    int64_t n;
-    for (n = 0; het_model_get(model, n, s); n++)
+    for (int64_t n = 0; het_model_get(model, n, s); n++)
         if (strcmp(s->name, name) == 0) return n;
     return -1;
 }
 
 /* The key that is written for a setting. */
 static const char *heti_f_key_of(int in, const char *setting) {
-    int i;
-    for (i = 0; i < HETI_F_CONFIG_KEYS; i++)
+    for (int i = 0; i < HETI_F_CONFIG_KEYS; i++)
         if ((heti_f_config_keys[i].written & in) != 0 && strcmp(heti_f_config_keys[i].setting, setting) == 0)
             return heti_f_config_keys[i].key;
     return setting;
@@ -1593,11 +1582,10 @@ static het_result heti_f_config_say(heti_f_config *c, const heti_f_config_key *k
 
 static het_result heti_f_config_activation(heti_f_config *c, const heti_f_config_key *k) {
     heti_f_value value;
-    int i;
     const het_json_kind kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
     HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) return HET_OK;
-    for (i = 0; i < HETI_F_ACTS; i++) {
+    for (int i = 0; i < HETI_F_ACTS; i++) {
         if (kind != HET_JSON_STRING || strcmp(heti_f_acts[i].name, value.text) != 0 ||
             (heti_f_acts[i].families & c->in) == 0)
             continue;
@@ -1729,7 +1717,7 @@ static het_result heti_f_config_family(heti_f_config *c) {
     char key[64], type[64] = "";
     const char *base = type;
     size_t length = 0;
-    int i, count = 0;
+    int count = 0;
     het_json_enter(&c->json, HET_JSON_OBJECT);
     while (het_json_next(&c->json, key, sizeof key, &length)) {
         if (heti_t_is(key, length, "model_type") && het_json_peek(&c->json) == HET_JSON_STRING) {
@@ -1745,7 +1733,7 @@ static het_result heti_f_config_family(heti_f_config *c) {
         return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_f_config_where,
                            count > 0 ? "model_type occurs twice" : "model_type is missing");
     if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
-    for (i = 0; i < HETI_F_FAMILIES; i++)
+    for (int i = 0; i < HETI_F_FAMILIES; i++)
         if (strcmp(heti_f_families[i].type, base) == 0) c->family = &heti_f_families[i];
     if (c->family == NULL)
         return heti_f_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
@@ -1795,10 +1783,9 @@ static het_result heti_f_config_rope(heti_f_config *c) {
     static const char *const heti_f_scaling[] = { "rotary_factor", "rotary_low", "rotary_high", "rotary_original" };
     const size_t part = *heti_f_config_place(c, "rotary_fraction");
     const heti_f_value fraction = heti_f_config_value(c, part);
-    int i;
     if ((c->in & HETI_F_IN_GATED) != 0 && part != 0 && !heti_f_same_value(fraction.text, "1"))
         return heti_f_config_unsupported(c, "partial_rotary_factor", fraction.text, "1");
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         if (c->said[HETI_F_ROPE_TYPE] != HETI_F_ROPE_LLAMA3) *heti_f_config_place(c, heti_f_scaling[i]) = 0;
         else if (i < 3 && *heti_f_config_place(c, heti_f_scaling[i]) == 0)
             return heti_t_fail(c->error, HET_ERR_FORMAT,
@@ -1813,8 +1800,7 @@ static het_result heti_f_config_rope(heti_f_config *c) {
 static het_result heti_f_config_defaults(heti_f_config *c) {
     static const char *const heti_f_needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
     het_model_desc *m = &c->model;
-    int i;
-    for (i = 0; i < (c->in == HETI_F_IN_GPT2 ? 5 : 6); i++)
+    for (int i = 0; i < (c->in == HETI_F_IN_GPT2 ? 5 : 6); i++)
         if (*heti_f_config_place(c, heti_f_needed[i]) == 0)
             return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where,
                                heti_f_key_of(c->in, heti_f_needed[i]));
@@ -1855,8 +1841,7 @@ static het_result heti_f_config_own(heti_f_config *c) {
 /* What the file says goes over the defaults; then the model is completed. */
 static het_result heti_f_config_model(heti_f_config *c) {
     het_error why;
-    int64_t n;
-    for (n = 0; n < HETI_F_SETTINGS; n++) {
+    for (int64_t n = 0; n < HETI_F_SETTINGS; n++) {
         const heti_f_value value = heti_f_config_value(c, c->at[n]);
         if (c->at[n] != 0) HETI_T_TRY(het_model_put(&c->model, n, value.text, heti_f_config_where, c->error));
     }
@@ -1975,8 +1960,7 @@ static void heti_f_text_keys(heti_t_text *t, const het_model_desc *m, int in) {
 /* Keys that are no plain copy of a setting. */
 static void heti_f_text_specials(heti_t_text *t, const het_model_desc *m, int in) {
     const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false";
-    int i;
-    for (i = 0; i < HETI_F_ACTS; i++) {
+    for (int i = 0; i < HETI_F_ACTS; i++) {
         if (heti_f_acts[i].activation != m->activation || (heti_f_acts[i].families & in) == 0) continue;
         heti_f_text_pair(t, in == HETI_F_IN_GPT2 ? "activation_function" : "hidden_act", "");
         heti_t_json(t, heti_f_acts[i].name, strlen(heti_f_acts[i].name));
@@ -2090,7 +2074,6 @@ static het_result heti_f_model_json(const het_model_desc *model, het_element ele
     het_model_desc m = *model, back;
     const het_model_desc *read = &back;
     het_setting s;
-    int64_t n;
     int own = 0, foreign = 0;
     if (base != NULL && (het_json_peek(&j) != HET_JSON_OBJECT || !het_json_skip(&j) || !het_json_end(&j)))
         return HET_ERR_FORMAT;
@@ -2099,11 +2082,11 @@ static het_result heti_f_model_json(const het_model_desc *model, het_element ele
     heti_t_put(&t, "\n}\n");
     if (t.length >= sizeof plain) return HET_ERR_LIMIT;
     if (het_model_from_json(plain, t.length, &back, NULL) != HET_OK) read = NULL;
-    for (n = 0; het_model_get(&m, n, &s); n++)
+    for (int64_t n = 0; het_model_get(&m, n, &s); n++)
         foreign |= strcmp(s.name, "dropout") != 0 && heti_f_setting_lost(&m, read, n);
     t = heti_t_text_in(text, capacity);
     heti_f_text_config(&t, &m, foreign ? "hetrain_" : "", element, base, base_length);
-    for (n = 0; het_model_get(&m, n, &s); n++) {
+    for (int64_t n = 0; het_model_get(&m, n, &s); n++) {
         if (!heti_f_setting_lost(&m, read, n)) continue;
         heti_t_format(&t, own++ == 0 ? ",\n  \"hetrain\": {\"%s\": " : ", \"%s\": ", s.name);
         if (s.kind == HET_SETTING_WORD) heti_t_format(&t, "%j", s.word);
@@ -2126,9 +2109,9 @@ HETRAIN_API het_result het_model_to_config(const het_model_desc *model, het_elem
 
 /* One id of eos_token_id. */
 static void heti_f_end_add(het_json *j, int64_t vocab, int32_t *id, int64_t capacity, int64_t *count) {
-    int64_t value = 0, i;
+    int64_t value = 0;
     if (!het_json_integer(j, &value) || value < 0 || value >= vocab || value > INT32_MAX) return;
-    for (i = 0; i < *count && i < capacity; i++)
+    for (int64_t i = 0; i < *count && i < capacity; i++)
         if (id[i] == value) return;
     if (*count < capacity) id[*count] = HETI_T_CAST(int32_t, value);
     ++*count;
@@ -2166,9 +2149,8 @@ HETRAIN_API het_result het_ends_from_json(const char *text, size_t length, int64
    ============================================================================================== */
 
 HETRAIN_API int het_folder_is_name(const char *name, size_t length) {
-    size_t i;
     if (length < 1 || length > 255 || name[0] == '.') return 0;
-    for (i = 0; i < length; i++)
+    for (size_t i = 0; i < length; i++)
         if (name[i] < ' ' || name[i] > '~' || name[i] == '/' || name[i] == '\\' || name[i] == ':') return 0;
     return 1;
 }
@@ -2381,8 +2363,7 @@ static het_parameter_info heti_f_parameter(const het_ctx *ctx, int64_t index) {
 
 /* The parameter called `name` in the same unit as parameter p, or -1. */
 static int64_t heti_f_neighbour(const het_ctx *ctx, int64_t p, const char *name) {
-    int64_t i;
-    for (i = p - HETRAIN_MAX_UNIT_PARAMETERS; i < p + HETRAIN_MAX_UNIT_PARAMETERS; i++) {
+    for (int64_t i = p - HETRAIN_MAX_UNIT_PARAMETERS; i < p + HETRAIN_MAX_UNIT_PARAMETERS; i++) {
         const het_parameter_info info = heti_f_parameter(ctx, i);
         if (info.rows > 0 && strcmp(info.name, name) == 0) return i;
     }
@@ -2398,14 +2379,13 @@ static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
     const het_parameter_info own = heti_f_parameter(ctx, p);
     const char *end = strstr(own.name, ".lora_B.weight"), *letter = NULL;
     char name[96];
-    int i;
     if (end == NULL) end = strrchr(own.name, '.');
     if (end != NULL && end - own.name >= 2 && end[-2] == '.') letter = strchr(heti_f_letters, end[-1]);
     if ((!neox && !gpt2) || letter == NULL || strlen(own.name) >= sizeof name) return -1;
     if (!heti_f_ends_with(own.name, HETI_T_CAST(size_t, end - own.name) - 2,
                           neox ? ".attention.query_key_value" : ".attn.c_attn"))
         return -1;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         het_parameter_info other;
         memcpy(name, own.name, strlen(own.name) + 1);
         name[end - own.name - 1] = heti_f_letters[i];
@@ -2444,10 +2424,9 @@ static void heti_f_stored_plain(const het_parameter_info *own, int64_t p, heti_f
 
 /* Makes *s of three parts, those of `joint` or the parameters `before` them, with these rows. */
 static void heti_f_stored_join(const het_ctx *ctx, heti_f_stored *s, const heti_f_stored *joint, int64_t before) {
-    int i;
     s->parts = 3;
     s->shape[0] = 0;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         s->part[i] = joint->part[i] - before;
         s->rows[i] = heti_f_parameter(ctx, s->part[i]).rows;
         s->shape[0] += s->rows[i];
@@ -2500,13 +2479,13 @@ static int heti_f_factors_at(const het_ctx *ctx, int64_t p, heti_f_stored s[2]) 
     heti_f_stored joint;
     char module[96];
     size_t length;
-    int i, third;
+    int third;
     if (!own.adapter || !heti_f_ends_with(own.name, strlen(own.name), ".lora_A.weight")) return 0;
     third = heti_f_third(ctx, p + 1, &joint);
     if (third > 0) return 0;
     length = strlen(own.name) - strlen(".lora_A.weight") - (third == 0 ? 2 : 0);
     heti_f_copy(module, sizeof module, own.name, length);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         const het_parameter_info factor = heti_f_parameter(ctx, p + i);
         heti_t_text name;
         heti_f_stored_plain(&factor, p + i, &s[i]);
@@ -2528,9 +2507,8 @@ static int heti_f_is_plain(const heti_f_stored *s) { return s->parts == 1 && !s-
 
 /* The row of the file where a row of a part stands. */
 static int64_t heti_f_stored_row(const heti_f_stored *s, int64_t part, int64_t row) {
-    int64_t i;
     if (s->head > 0) return (row / s->head * 3 + part) * s->head + row % s->head;
-    for (i = 0; i < part; i++) row += s->rows[i];
+    for (int64_t i = 0; i < part; i++) row += s->rows[i];
     return row;
 }
 
@@ -2538,12 +2516,11 @@ static int64_t heti_f_stored_row(const heti_f_stored *s, int64_t part, int64_t r
    */
 static void heti_f_stored_move(const heti_f_stored *s, int part, float *values, float *file, int to_file) {
     const int64_t width = s->diagonal ? s->parts * s->columns : s->columns, step = s->transposed ? s->count / width : 1;
-    int64_t row, column;
-    for (row = 0; row < s->rows[part]; row++) {
+    for (int64_t row = 0; row < s->rows[part]; row++) {
         const int64_t there = heti_f_stored_row(s, part, row);
         float *at = file + (s->transposed ? there : there * width + (s->diagonal ? part * s->columns : 0));
         float *own = values + row * s->columns;
-        for (column = 0; column < s->columns; column++) {
+        for (int64_t column = 0; column < s->columns; column++) {
             if (to_file) at[column * step] = own[column];
             else own[column] = at[column * step];
         }
@@ -2553,8 +2530,7 @@ static void heti_f_stored_move(const heti_f_stored *s, int part, float *values, 
 /* Floats that one part may need beside the tensor itself. */
 static int64_t heti_f_stored_largest(const heti_f_stored *s) {
     int64_t most = 0;
-    int i;
-    for (i = 0; i < s->parts && !heti_f_is_plain(s); i++) most = s->rows[i] > most ? s->rows[i] : most;
+    for (int i = 0; i < s->parts && !heti_f_is_plain(s); i++) most = s->rows[i] > most ? s->rows[i] : most;
     return most * s->columns;
 }
 
@@ -2562,7 +2538,6 @@ static int64_t heti_f_stored_largest(const heti_f_stored *s) {
    floats. */
 static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
                                      float *scratch) {
-    int i;
     if (heti_f_is_plain(s)) return het_parameter_read(ctx, s->part[0], what, values);
     if (s->stack > 0) {
         HETI_T_TRY(het_parameter_read(ctx, s->part[0], what, scratch));
@@ -2570,7 +2545,7 @@ static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_a
         return HET_OK;
     }
     if (s->diagonal) HETI_T_CLEAR(values, s->count);
-    for (i = 0; i < s->parts; i++) {
+    for (int i = 0; i < s->parts; i++) {
         HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
         heti_f_stored_move(s, i, scratch, values, 1);
     }
@@ -2579,14 +2554,13 @@ static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_a
 
 static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
                                       float *scratch) {
-    int i;
     if (heti_f_is_plain(s)) return het_parameter_write(ctx, s->part[0], what, values);
     if (s->stack > 0) {
         HETI_T_TRY(het_parameter_read(ctx, s->part[0], what, scratch));
         HETI_T_COPY(scratch + s->first, values, s->count);
         return het_parameter_write(ctx, s->part[0], what, scratch);
     }
-    for (i = 0; i < s->parts; i++) {
+    for (int i = 0; i < s->parts; i++) {
         heti_f_stored_move(s, i, scratch, values, 0);
         HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
     }
@@ -2632,8 +2606,8 @@ static void heti_f_floats_free(const het_allocator *a, float *pointer, int64_t c
 
 /* Tensor number `index` in table order; 0: there is none. */
 static int heti_f_stored_find(const het_ctx *ctx, int64_t index, heti_f_stored *s) {
-    int64_t p, count;
-    for (p = 0; p < het_parameter_count(ctx); p++, index -= count) {
+    int64_t count;
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++, index -= count) {
         count = heti_f_stored_at(ctx, p, 0, s);
         if (index < count) return heti_f_stored_at(ctx, p, index, s) > 0;
     }
@@ -2642,8 +2616,8 @@ static int heti_f_stored_find(const het_ctx *ctx, int64_t index, heti_f_stored *
 
 HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx) {
     heti_f_stored s;
-    int64_t p, count = 0;
-    for (p = 0; ctx != NULL && p < het_parameter_count(ctx); p++) count += heti_f_stored_at(ctx, p, 0, &s);
+    int64_t count = 0;
+    for (int64_t p = 0; ctx != NULL && p < het_parameter_count(ctx); p++) count += heti_f_stored_at(ctx, p, 0, &s);
     return count;
 }
 
@@ -2716,15 +2690,13 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
                                         het_error *error) {
     const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
     heti_f_stored first;
-    int64_t p, i;
-    int slot;
-    for (p = 0; p < het_parameter_count(ctx); p++) {
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info own = heti_f_parameter(ctx, p);
         const int64_t tensors = contents == HETI_F_WEIGHTS ? heti_f_stored_at(ctx, p, 0, &first) : 0;
-        for (i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
+        for (int64_t i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
         if (contents == HETI_F_FACTORS)
             all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
-        for (slot = 0; slot < optimizer->slots && contents == HETI_F_STATE && !own.frozen; slot++) {
+        for (int slot = 0; slot < optimizer->slots && contents == HETI_F_STATE && !own.frozen; slot++) {
             heti_f_stored *s = &all->stored[all->count++];
             heti_t_text name;
             heti_f_stored_plain(&own, p, s);
@@ -2742,7 +2714,6 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
 static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, const het_allocator *a,
                                         heti_f_inventory *all, het_error *error) {
     const int slots = contents == HETI_F_STATE ? het_get_desc(ctx)->optimizer.iface->slots : 1;
-    size_t i;
     memset(all, 0, sizeof *all);
     all->allocator = a;
     all->capacity = HETI_T_CAST(size_t, contents == HETI_F_WEIGHTS ? het_tensor_count(ctx) :
@@ -2751,7 +2722,7 @@ static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents cont
                                                              "descriptions of tensors", error));
     if (all->stored == NULL) return HET_ERR_OOM;
     HETI_T_TRY(heti_f_inventory_fill(ctx, contents, all, error));
-    for (i = 0; i < all->count; i++) {
+    for (size_t i = 0; i < all->count; i++) {
         const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
         if (floats > all->floats) all->floats = floats;
     }
@@ -2768,7 +2739,7 @@ static void heti_f_inventory_close(heti_f_inventory *all) {
 /* The fewest digits that read back as the same float. */
 static void heti_f_text_float(heti_t_text *t, float value) {
     double x = HETI_T_CAST(double, value);
-    int exponent = 0, i;
+    int exponent = 0;
     uint64_t number = 0;
     if (!(x >= -3.5e38 && x <= 3.5e38)) {
         heti_t_put(t, x > 0.0 ? "inf" : x < 0.0 ? "-inf" : "nan");
@@ -2779,7 +2750,7 @@ static void heti_f_text_float(heti_t_text *t, float value) {
     if (x > 0.0) number = heti_t_shortest_float(x, &exponent);
     if (exponent < 0 && exponent >= -12) {
         uint64_t unit = 1;
-        for (i = exponent; i < 0; i++) unit *= 10;
+        for (int i = exponent; i < 0; i++) unit *= 10;
         heti_t_unsigned(t, number / unit);
         heti_t_char(t, '.');
         for (unit /= 10; unit > 0; unit /= 10) heti_t_char(t, "0123456789"[number / unit % 10]);
@@ -2827,8 +2798,7 @@ static void heti_f_pairs_float(heti_f_pairs *p, const char *key, float value) {
 static void heti_f_pairs_table(heti_f_pairs *p, const het_ctx *ctx) {
     char line[160];
     uint64_t hash = 0;
-    int64_t i;
-    for (i = 0; i < het_parameter_count(ctx); i++) {
+    for (int64_t i = 0; i < het_parameter_count(ctx); i++) {
         const het_parameter_info own = heti_f_parameter(ctx, i);
         heti_t_text t = heti_t_text_in(line, sizeof line);
         heti_t_format(&t, "%s %d %d", own.name, own.rows, own.columns);
@@ -2846,7 +2816,6 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     const het_optimizer_desc *a = &d->optimizer;
     het_model_desc model = d->model;
     het_setting s;
-    int i;
     heti_f_pairs_integer(p, "seed", HETI_T_CAST(int64_t, d->seed), 1);
     heti_f_pairs_integer(p, "granule", d->granule, 0);
     heti_f_pairs_integer(p, "units", d->unit_count, 0);
@@ -2872,7 +2841,7 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
         p->result = heti_t_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
     if (p->result != HET_OK) return;
     heti_f_pairs_add(p, "model.family", heti_f_families[model.family - HET_GPT2].name);
-    for (i = 0; het_model_get(&model, i, &s); i++) {
+    for (int i = 0; het_model_get(&model, i, &s); i++) {
         char key[48], value[64];
         heti_t_text k = heti_t_text_in(key, sizeof key), v = heti_t_text_in(value, sizeof value);
         heti_t_format(&k, "model.%s", s.name);
@@ -2884,10 +2853,9 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
 /* "n,-3,12": one exponent a parameter, n where there is none yet. */
 static void heti_f_pairs_exponents(heti_f_pairs *p, const het_ctx *ctx) {
     char number[16];
-    int64_t i;
     if (p->result == HET_OK)
         p->result = heti_t_list_add(&p->text, "exponents", sizeof "exponents", &p->allocator, p->error);
-    for (i = 0; i < het_parameter_count(ctx) && p->result == HET_OK; i++) {
+    for (int64_t i = 0; i < het_parameter_count(ctx) && p->result == HET_OK; i++) {
         const int32_t x = heti_f_parameter(ctx, i).exponent;
         heti_t_text t = heti_t_text_in(number, sizeof number);
         if (i > 0) heti_t_char(&t, ',');
@@ -2903,10 +2871,9 @@ static void heti_f_pairs_recent(heti_f_pairs *p, const het_ctx *ctx) {
     char text[2 * HETRAIN_LOSS_HISTORY * 16 + 1];
     het_loss_history recent;
     heti_t_text t;
-    int64_t i;
     het_get_loss_history(ctx, &recent);
     t = heti_t_text_in(text, sizeof text);
-    for (i = 0; i < 2 * recent.count; i++) {
+    for (int64_t i = 0; i < 2 * recent.count; i++) {
         uint64_t bits;
         memcpy(&bits, i % 2 == 0 ? &recent.loss[i / 2] : &recent.norm[i / 2], sizeof bits);
         heti_t_hex(&t, bits);
@@ -2945,8 +2912,7 @@ static void heti_f_pairs_free(heti_f_pairs *p) {
 /* Finite values that F16 cannot hold are refused. */
 static het_result heti_f_holds(het_element element, const float *values, int64_t count, const char *name,
                                het_error *error) {
-    int64_t i;
-    for (i = 0; i < count && element == HET_ELEMENT_F16; i++)
+    for (int64_t i = 0; i < count && element == HET_ELEMENT_F16; i++)
         if ((values[i] >= 65520.0f || values[i] <= -65520.0f) && values[i] - values[i] >= 0.0f)
             return heti_t_fail(error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16", name,
                                i);
@@ -2968,13 +2934,12 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
     const het_pair *pair = HETI_T_ITEMS(pairs->list, const het_pair);
     het_safetensors *file = NULL;
     het_safetensor *list;
-    size_t i;
     het_result result;
     list = HETI_T_CAST(het_safetensor *, heti_f_memory(all->allocator, last - first, sizeof *list,
                                                        "descriptions of tensors", error));
     if (list == NULL) return HET_ERR_OOM;
     memset(list, 0, (last - first) * sizeof *list);
-    for (i = first; i < last; i++) {
+    for (size_t i = first; i < last; i++) {
         het_safetensor *t = &list[i - first];
         t->name = all->stored[i].name;
         t->name_length = strlen(t->name);
@@ -2987,7 +2952,7 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
                                   error);
     if (result == HET_OK && size != NULL) *size = file->size;
     if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, error);
-    for (i = 0; result == HET_OK && size == NULL && i < last - first; i++)
+    for (size_t i = 0; result == HET_OK && size == NULL && i < last - first; i++)
         result = heti_f_save_tensor(ctx, all, &all->stored[first + HETI_T_CAST(size_t, file->tensor[i].number)],
                                     element, to, error);
     het_safetensors_free(file);
@@ -3111,8 +3076,7 @@ static void heti_f_use(const heti_f_located *at) {
 
 /* The tensor called `name`: GPT-2 files of the hub have no "transformer." before their names. */
 static int heti_f_find(const heti_f_saved *f, const char *name, heti_f_located *found) {
-    size_t i;
-    for (i = 0; i < f->parts; i++) {
+    for (size_t i = 0; i < f->parts; i++) {
         found->part = &f->part[i];
         found->tensor = het_safetensors_find(f->part[i].file, name, strlen(name));
         if (found->tensor == NULL && het_get_desc(f->ctx)->model.family == HET_GPT2 &&
@@ -3127,9 +3091,8 @@ static int heti_f_find(const heti_f_saved *f, const char *name, heti_f_located *
 static const char *heti_f_shape(char *to, size_t capacity, const char *before, const int64_t *shape, int32_t rank,
                                 const char *behind) {
     heti_t_text t = heti_t_text_behind(to, capacity);
-    int i;
     heti_t_format(&t, "%s[", before);
-    for (i = 0; i < rank; i++) heti_t_format(&t, i > 0 ? ", %d" : "%d", shape[i]);
+    for (int i = 0; i < rank; i++) heti_t_format(&t, i > 0 ? ", %d" : "%d", shape[i]);
     heti_t_format(&t, "]%s", behind);
     return to;
 }
@@ -3153,8 +3116,7 @@ static int heti_f_may_ignore(const het_safetensor *t) {
     static const char *const heti_f_buffers[] = {
         ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"
     };
-    size_t i;
-    for (i = 0; i < sizeof heti_f_buffers / sizeof heti_f_buffers[0]; i++)
+    for (size_t i = 0; i < sizeof heti_f_buffers / sizeof heti_f_buffers[0]; i++)
         if (heti_f_ends_with(t->name, t->name_length, heti_f_buffers[i])) return 1;
     return 0;
 }
@@ -3171,14 +3133,13 @@ static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located 
     const het_family family = het_get_desc(f->ctx)->model.family;
     float a[1024], b[1024];
     heti_f_located embedding;
-    int64_t first, count, elements = 1;
-    int i;
+    int64_t count, elements = 1;
     if (!heti_f_find(f, family == HET_GPT2 ? "transformer.wte.weight" : family == HET_NEOX ?
                      "gpt_neox.embed_in.weight" : "model.embed_tokens.weight", &embedding))
         return heti_f_located_fail(f, head, HET_ERR_FORMAT, "the model has no such tensor");
     HETI_T_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
-    for (i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
-    for (first = 0; first < elements; first += count) {
+    for (int i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
+    for (int64_t first = 0; first < elements; first += count) {
         count = elements - first < 1024 ? elements - first : 1024;
         HETI_T_TRY(het_safetensors_get(embedding.part->file, &embedding.part->from, embedding.tensor, first, count, a,
                                        f->error));
@@ -3197,8 +3158,7 @@ static int heti_f_is_quantised(const het_safetensor *t) {
             ".weight_scale",
         ".weight_scale_inv"
     };
-    size_t i;
-    for (i = 0; i < sizeof heti_f_ends / sizeof heti_f_ends[0]; i++)
+    for (size_t i = 0; i < sizeof heti_f_ends / sizeof heti_f_ends[0]; i++)
         if (heti_f_ends_with(t->name, t->name_length, heti_f_ends[i])) return 1;
     return strstr(t->name, ".quant_state.") != NULL;
 }
@@ -3213,13 +3173,11 @@ static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *al
     const het_model_desc *model = &het_get_desc(f->ctx)->model;
     heti_f_located at;
     char text[128] = "";
-    size_t i;
-    int64_t k;
-    for (i = 0; i < f->parts && contents == HETI_F_WEIGHTS; i++)
-        for (k = 0; k < f->part[i].file->tensors; k++)
+    for (size_t i = 0; i < f->parts && contents == HETI_F_WEIGHTS; i++)
+        for (int64_t k = 0; k < f->part[i].file->tensors; k++)
             if (heti_f_is_quantised(&f->part[i].file->tensor[k]))
                 return heti_f_refuse_quantised(&f->part[i].file->tensor[k], f->error);
-    for (i = 0; i < all->count; i++) {
+    for (size_t i = 0; i < all->count; i++) {
         const heti_f_stored *s = &all->stored[i];
         if (!heti_f_find(f, s->name, &at))
             return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from),
@@ -3227,9 +3185,9 @@ static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *al
         HETI_T_TRY(heti_f_fits(f, &at, s->shape, s->rank, contents));
         heti_f_use(&at);
     }
-    for (i = 0; i < f->parts; i++) {
+    for (size_t i = 0; i < f->parts; i++) {
         at.part = &f->part[i];
-        for (k = 0; k < at.part->file->tensors; k++) {
+        for (int64_t k = 0; k < at.part->file->tensors; k++) {
             at.tensor = &at.part->file->tensor[k];
             if (at.part->used[k] != 0 || (contents == HETI_F_WEIGHTS && heti_f_may_ignore(at.tensor))) continue;
             if (contents == HETI_F_WEIGHTS && heti_f_is_tied_head(model, at.tensor))
@@ -3259,10 +3217,9 @@ static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory 
     het_result result;
     heti_f_located at;
     uint64_t base = 0;
-    size_t i;
     HETI_T_TRY(het_restore_begin(f->ctx, HETI_T_CAST(int32_t, contents)));
     result = HET_OK;
-    for (i = 0; i < all->count && result == HET_OK; i++) {
+    for (size_t i = 0; i < all->count && result == HET_OK; i++) {
         const heti_f_stored *s = &all->stored[i];
         if (!heti_f_find(f, s->name, &at)) return HET_ERR_STATE;
         result = heti_f_get_all(f->ctx, at.part->file, &at.part->from, at.tensor, s->count, all->values, f->error);
@@ -3279,9 +3236,8 @@ static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory 
 
 static het_result heti_f_state_value(const heti_f_saved *f, const char *key, const char **value) {
     const het_safetensors *file = f->part[0].file;
-    int64_t i;
     *value = NULL;
-    for (i = 0; i < file->pairs; i++) {
+    for (int64_t i = 0; i < file->pairs; i++) {
         if (!heti_t_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
         if (*value != NULL || strlen(file->pair[i].value) != file->pair[i].value_length) {
             *value = NULL;
@@ -3299,7 +3255,6 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
     const char *value;
     heti_f_pairs pairs;
     het_result result;
-    size_t i;
     HETI_T_TRY(heti_f_state_value(f, "hetrain_state", &value));
     if (strcmp(value, HETI_F_STATE_VERSION) != 0)
         return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, "
@@ -3309,7 +3264,7 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
     heti_f_pairs_start(&pairs, heti_f_own(f->ctx), f->error);
     heti_f_pairs_options(&pairs, f->ctx);
     result = heti_f_pairs_finish(&pairs);
-    for (i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
+    for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
         const het_pair *own = &HETI_T_ITEMS(pairs.list, const het_pair)[i];
         result = heti_f_state_value(f, own->key, &value);
         if (result == HET_OK && strcmp(value, own->value) != 0)
@@ -3595,12 +3550,11 @@ static het_result heti_f_index_walk(heti_f_index *x, int check) {
 static het_result heti_f_index_open(heti_f_index *x) {
     const heti_f_shard_name *names = HETI_T_ITEMS(x->names, const heti_f_shard_name);
     const size_t shards = HETI_T_COUNT(x->names, heti_f_shard_name);
-    size_t i;
     x->saved.part = HETI_T_CAST(heti_f_part *, heti_f_memory(&x->allocator, shards, sizeof(heti_f_part), "files",
                                                              x->saved.error));
     if (x->saved.part == NULL) return HET_ERR_OOM;
     memset(x->saved.part, 0, shards * sizeof(heti_f_part));
-    for (i = 0; i < shards; i++) {
+    for (size_t i = 0; i < shards; i++) {
         HETI_T_TRY(x->folder->open(x->folder->user, names[i].text, &x->saved.part[i].from, x->saved.error));
         x->saved.parts++;
         HETI_T_TRY(heti_f_part_open(x->saved.ctx, &x->saved.part[i], x->saved.error));
@@ -3612,11 +3566,9 @@ static het_result heti_f_index_open(heti_f_index *x) {
    model. */
 static het_result heti_f_index_complete(heti_f_index *x) {
     heti_f_located at;
-    size_t i;
-    int64_t k;
-    for (i = 0; i < x->saved.parts; i++) {
+    for (size_t i = 0; i < x->saved.parts; i++) {
         at.part = &x->saved.part[i];
-        for (k = 0; k < at.part->file->tensors; k++) {
+        for (int64_t k = 0; k < at.part->file->tensors; k++) {
             at.tensor = &at.part->file->tensor[k];
             if (at.part->used[k] == 0)
                 return heti_f_located_fail(&x->saved, &at, HET_ERR_FORMAT, "is not in model.safetensors.index.json");
@@ -3637,7 +3589,6 @@ static het_result heti_f_load_index(heti_f_index *x) {
 static het_result heti_f_load_shards(het_ctx *ctx, const het_folder *folder, het_error *error) {
     heti_f_index x;
     het_result result;
-    size_t i;
     memset(&x, 0, sizeof x);
     x.folder = folder;
     x.allocator = het_get_desc(ctx)->host.allocator;
@@ -3645,7 +3596,7 @@ static het_result heti_f_load_shards(het_ctx *ctx, const het_folder *folder, het
     x.saved.error = error;
     result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, error);
     if (result == HET_OK) result = heti_f_load_index(&x);
-    for (i = 0; i < x.saved.parts; i++) {
+    for (size_t i = 0; i < x.saved.parts; i++) {
         heti_f_part_close(ctx, &x.saved.part[i]);
         folder->close(folder->user, &x.saved.part[i].from);
     }
@@ -3809,8 +3760,7 @@ static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t
 static het_result heti_f_sizing_file(heti_f_sizing *s, const het_reader *from, const het_allocator *allocator) {
     het_safetensors *file = NULL;
     het_result result = het_safetensors_read(from, 0, allocator, &file, s->error);
-    int64_t i;
-    for (i = 0; result == HET_OK && i < file->tensors; i++) result = heti_f_sizing_tensor(s, &file->tensor[i]);
+    for (int64_t i = 0; result == HET_OK && i < file->tensors; i++) result = heti_f_sizing_tensor(s, &file->tensor[i]);
     het_safetensors_free(file);
     return result;
 }
@@ -3842,8 +3792,7 @@ static int heti_f_is_needed(const het_model_desc *m, heti_f_need need) {
 static het_result heti_f_sizing_end(const heti_f_sizing *s) {
     char text[64];
     heti_t_text t;
-    int i;
-    for (i = 0; i < HETI_F_MATRICES; i++) {
+    for (int i = 0; i < HETI_F_MATRICES; i++) {
         const heti_f_sized *m = &heti_f_matrices[i];
         const int layers = strchr(m->name, '#') != NULL;
         if ((m->families & s->in) == 0 || s->seen[i] == (layers ? s->model.layers : 1) ||
@@ -3870,14 +3819,13 @@ static het_result heti_f_sizing_shards(heti_f_sizing *s, const het_folder *folde
     heti_f_index x;
     het_reader from;
     het_result result;
-    size_t i;
     memset(&x, 0, sizeof x);
     x.folder = folder;
     x.saved.error = s->error;
     HETI_T_TRY(heti_t_choose(allocator, &x.allocator, s->error, "het_model_fits_folder"));
     result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, s->error);
     if (result == HET_OK) result = heti_f_index_walk(&x, 0);
-    for (i = 0; result == HET_OK && i < HETI_T_COUNT(x.names, heti_f_shard_name); i++) {
+    for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(x.names, heti_f_shard_name); i++) {
         result = folder->open(folder->user, HETI_T_ITEMS(x.names, const heti_f_shard_name)[i].text, &from, s->error);
         if (result != HET_OK) break;
         result = heti_f_sizing_file(s, &from, &x.allocator);
@@ -3932,13 +3880,11 @@ static size_t heti_f_export_end(const heti_f_export *e, size_t first) {
 /* model-00001-of-00002.safetensors, or model.safetensors where there is one. */
 static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[64]) {
     heti_t_text t;
-    int64_t unit;
-    int i;
     t = heti_t_text_in(name, 64);
     heti_t_put(&t, "model");
-    for (i = 0; i < 2 && e->shards > 1; i++) {
+    for (int i = 0; i < 2 && e->shards > 1; i++) {
         heti_t_put(&t, i == 0 ? "-" : "-of-");
-        for (unit = 10000; unit > 0; unit /= 10)
+        for (int64_t unit = 10000; unit > 0; unit /= 10)
             heti_t_char(&t, "0123456789"[(i == 0 ? shard + 1 : e->shards) / unit % 10]);
     }
     heti_t_put(&t, ".safetensors");
@@ -3973,15 +3919,15 @@ static het_result heti_f_export_shard(heti_f_export *e, int64_t shard, size_t fi
 static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
     char name[64];
     uint64_t bytes = 0;
-    size_t i, first, last;
+    size_t last;
     int64_t shard = 0;
-    for (i = 0; i < e->all.count; i++)
+    for (size_t i = 0; i < e->all.count; i++)
         bytes += HETI_T_CAST(uint64_t, e->all.stored[i].count * (heti_f_elements[e->element].bits / 8));
     heti_t_format(t, "{\n  \"metadata\": {\n    \"total_size\": %u\n  },\n  \"weight_map\": {", bytes);
-    for (first = 0; first < e->all.count; first = last, shard++) {
+    for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
         heti_f_export_name(e, shard, name);
-        for (i = first; i < last; i++)
+        for (size_t i = first; i < last; i++)
             heti_t_format(t, i == 0 ? "\n    %j: %j" : ",\n    %j: %j", e->all.stored[i].name, name);
     }
     heti_t_put(t, "\n  }\n}\n");
@@ -3989,14 +3935,14 @@ static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
 
 static het_result heti_f_export_weights(heti_f_export *e) {
     heti_t_text t = heti_t_text_in(NULL, 0);
-    size_t first, last, size;
+    size_t last, size;
     int64_t shard = 0;
     char *index;
     het_result result;
-    for (first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
+    for (size_t first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
     if (e->shards > 99999)
         return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 99999", e->shards);
-    for (first = 0; first < e->all.count; first = last, shard++) {
+    for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
         HETI_T_TRY(heti_f_export_shard(e, shard, first, last));
     }
@@ -4227,8 +4173,7 @@ static het_result heti_f_gguf_model(const heti_f_gguf *g) {
     const het_model_desc *m = g->model;
     const int in = 1 << (m->family - HET_GPT2);
     char text[64];
-    size_t i;
-    for (i = 0; i < sizeof heti_f_gguf_rules / sizeof heti_f_gguf_rules[0]; i++) {
+    for (size_t i = 0; i < sizeof heti_f_gguf_rules / sizeof heti_f_gguf_rules[0]; i++) {
         const heti_f_gguf_rule *rule = &heti_f_gguf_rules[i];
         heti_t_text value = heti_t_text_in(text, sizeof text);
         het_setting s;
@@ -4261,8 +4206,7 @@ static const char *heti_f_gguf_split(const het_tokenizer_info *info) {
 
 static het_result heti_f_gguf_tokenizer(const heti_f_gguf *g) {
     const het_tokenizer_info *info = &g->info;
-    int64_t i;
-    for (i = 0; i < g->desc.ends; i++)
+    for (int64_t i = 0; i < g->desc.ends; i++)
         if (g->desc.end == NULL || g->desc.end[i] < 0 || g->desc.end[i] >= g->model->vocab)
             return heti_t_fail(g->error, HET_ERR_INVALID, "het_save_gguf: end[%d] is %d, must be 0 .. %d", i,
                                HETI_T_CAST(int64_t, g->desc.end != NULL ? g->desc.end[i] : -1), g->model->vocab - 1);
@@ -4357,11 +4301,10 @@ static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index) {
     const het_allocator *allocator = &het_get_desc(g->ctx)->host.allocator;
     int32_t id[2] = { 0, 0 };
     size_t length[2];
-    int i;
     if (!het_tokenizer_get_merge(g->desc.tokenizer, index, &id[0], &id[1])) return;
-    for (i = 0; i < 2; i++) length[i] = het_tokenizer_spell(g->desc.tokenizer, id[i], NULL, 0);
+    for (int i = 0; i < 2; i++) length[i] = het_tokenizer_spell(g->desc.tokenizer, id[i], NULL, 0);
     heti_f_gguf_number(g, length[0] + 1 + length[1], 8);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         if (g->result == HET_OK) g->result = heti_t_list_room(&g->head, length[i] + 1, allocator, g->error);
         if (g->result == HET_OK)
             g->head.used += het_tokenizer_spell(g->desc.tokenizer, id[i], g->head.data + g->head.used, length[i] + 1);
@@ -4372,7 +4315,6 @@ static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index) {
 static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
     const het_tokenizer_info *info = &g->info;
     const int64_t vocab = g->model->vocab, ends = g->desc.ends;
-    int64_t i;
     if (g->desc.tokenizer == NULL && vocab != 256) {
         heti_f_gguf_text(g, "tokenizer.ggml.model", "no_vocab");
         return;
@@ -4380,11 +4322,11 @@ static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
     heti_f_gguf_text(g, "tokenizer.ggml.model", "gpt2");
     heti_f_gguf_text(g, "tokenizer.ggml.pre", g->desc.tokenizer != NULL ? heti_f_gguf_split(info) : "gpt-2");
     heti_f_gguf_array(g, "tokenizer.ggml.tokens", HETI_F_GGUF_STRING, vocab);
-    for (i = 0; i < vocab && g->result == HET_OK; i++) heti_f_gguf_token(g, HETI_T_CAST(int32_t, i));
+    for (int64_t i = 0; i < vocab && g->result == HET_OK; i++) heti_f_gguf_token(g, HETI_T_CAST(int32_t, i));
     heti_f_gguf_array(g, "tokenizer.ggml.token_type", HETI_F_GGUF_I32, vocab);
-    for (i = 0; i < vocab; i++) heti_f_gguf_number(g, heti_f_gguf_token_type(g, HETI_T_CAST(int32_t, i)), 4);
+    for (int64_t i = 0; i < vocab; i++) heti_f_gguf_number(g, heti_f_gguf_token_type(g, HETI_T_CAST(int32_t, i)), 4);
     heti_f_gguf_array(g, "tokenizer.ggml.merges", HETI_F_GGUF_STRING, info->merges);
-    for (i = 0; i < info->merges && g->result == HET_OK; i++) heti_f_gguf_merge(g, i);
+    for (int64_t i = 0; i < info->merges && g->result == HET_OK; i++) heti_f_gguf_merge(g, i);
     if (info->prefixes > 0) heti_f_gguf_u32(g, "tokenizer.ggml.bos_token_id", info->prefix[0]);
     if (info->suffixes > 0 || ends > 0)
         heti_f_gguf_u32(g, "tokenizer.ggml.eos_token_id", info->suffixes > 0 ? info->suffix[0] : g->desc.end[0]);
@@ -4451,8 +4393,7 @@ static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
 
 static void heti_f_gguf_tensors(heti_f_gguf *g) {
     heti_f_gguf_tensor t;
-    int64_t p;
-    for (p = 0; p < het_parameter_count(g->ctx); p++) heti_f_gguf_tensor_of(g, p);
+    for (int64_t p = 0; p < het_parameter_count(g->ctx); p++) heti_f_gguf_tensor_of(g, p);
     if (g->model->rotary_factor <= 0.0f) return;
     memset(&t, 0, sizeof t);
     heti_f_copy(t.name, sizeof t.name, "rope_freqs.weight", 17);
@@ -4475,8 +4416,7 @@ static void heti_f_gguf_descriptions(heti_f_gguf *g) {
     const heti_f_gguf_tensor *tensor = HETI_T_ITEMS(g->tensors, const heti_f_gguf_tensor);
     const size_t count = HETI_T_COUNT(g->tensors, heti_f_gguf_tensor);
     uint64_t offset = 0;
-    size_t i;
-    for (i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const heti_f_gguf_tensor *t = &tensor[i];
         heti_f_gguf_string(g, t->name, strlen(t->name));
         heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->stored.rank), 4);
@@ -4487,7 +4427,7 @@ static void heti_f_gguf_descriptions(heti_f_gguf *g) {
         offset += heti_f_gguf_bytes(t);
         offset += heti_f_gguf_rest(offset);
     }
-    for (i = HETI_T_CAST(size_t, heti_f_gguf_rest(g->head.used)); i > 0; i--) heti_f_gguf_number(g, 0, 1);
+    for (size_t i = HETI_T_CAST(size_t, heti_f_gguf_rest(g->head.used)); i > 0; i--) heti_f_gguf_number(g, 0, 1);
     if (g->result != HET_OK) return;
     memcpy(g->head.data, "GGUF", 4);
     heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, g->head.data)) + 4, 3, 4);
@@ -4503,9 +4443,8 @@ static double heti_f_gguf_root(double theta, int64_t n) {
     for (;;) {
         const double middle = 0.5 * (low + high);
         double power = 1.0, square = middle;
-        int64_t k;
         if (middle <= low || middle >= high) return high;
-        for (k = n; k > 0; k >>= 1, square *= square) power *= (k & 1) != 0 ? square : 1.0;
+        for (int64_t k = n; k > 0; k >>= 1, square *= square) power *= (k & 1) != 0 ? square : 1.0;
         if (power * theta < 1.0) low = middle;
         else high = middle;
     }
@@ -4520,8 +4459,7 @@ static void heti_f_gguf_divisors(const het_model_desc *m, float *to) {
     const double low = HETI_T_CAST(double, m->rotary_low), high = HETI_T_CAST(double, m->rotary_high);
     const double root = heti_f_gguf_root(HETI_T_CAST(double, m->rotary_theta), m->head_size / 2);
     double frequency = 1.0;
-    int64_t i;
-    for (i = 0; i < m->head_size / 2; i++, frequency *= root) {
+    for (int64_t i = 0; i < m->head_size / 2; i++, frequency *= root) {
         const double turns = original * frequency / pi2; /* original / wavelength */
         const double s = (turns - low) / (high - low);
         to[i] = HETI_T_CAST(float, turns > high ? 1.0 : turns < low ? factor : 1.0 / ((1.0 - s) / factor + s));
@@ -4538,11 +4476,10 @@ static int64_t heti_f_gguf_row(const het_model_desc *m, int64_t row) {
 static het_result heti_f_gguf_part(const heti_f_gguf *g, const heti_f_gguf_tensor *t, const float *values,
                                    int64_t count, const het_writer *to) {
     const int64_t columns = t->stored.columns;
-    int64_t i;
     HETI_T_TRY(heti_f_holds(t->element, values, count, t->name, g->error));
     if (to == NULL) return HET_OK;
     if (!t->paired) return het_safetensors_put(to, t->element, values, count, g->error);
-    for (i = 0; i < count / columns; i++)
+    for (int64_t i = 0; i < count / columns; i++)
         HETI_T_TRY(het_safetensors_put(to, t->element, values + heti_f_gguf_row(g->model, i) * columns, columns,
                                        g->error));
     return HET_OK;
@@ -4551,8 +4488,7 @@ static het_result heti_f_gguf_part(const heti_f_gguf *g, const heti_f_gguf_tenso
 static het_result heti_f_gguf_tensor_data(const heti_f_gguf *g, const heti_f_gguf_tensor *t, float *values,
                                           const het_writer *to) {
     static const unsigned char heti_f_zeros[HETI_F_GGUF_ALIGN] = { 0 };
-    int i;
-    for (i = 0; i < t->stored.parts; i++) {
+    for (int i = 0; i < t->stored.parts; i++) {
         HETI_T_TRY(het_parameter_read(g->ctx, t->stored.part[i], HET_WEIGHT, values));
         HETI_T_TRY(heti_f_gguf_part(g, t, values, t->stored.rows[i] * t->stored.columns, to));
     }
@@ -4570,12 +4506,11 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
     int64_t largest = 0;
     float *values;
     het_result result = HET_OK;
-    size_t i;
-    for (i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         if (tensor[i].stored.count > largest) largest = tensor[i].stored.count;
     HETI_T_TRY(heti_f_floats_of(heti_f_own(g->ctx), largest, &values, g->error));
     if (to != NULL) result = heti_f_write(to, g->head.data, g->head.used, g->error);
-    for (i = 0; result == HET_OK && i < count; i++) result = heti_f_gguf_tensor_data(g, &tensor[i], values, to);
+    for (size_t i = 0; result == HET_OK && i < count; i++) result = heti_f_gguf_tensor_data(g, &tensor[i], values, to);
     heti_f_floats_free(heti_f_own(g->ctx), values, largest);
     return result;
 }
@@ -4704,8 +4639,7 @@ static int64_t heti_f_peft_targets(const het_model_desc *model, const char *targ
     const heti_f_target *all = heti_f_family_targets(model);
     const char *inside = heti_f_in_layer(model, target);
     int64_t targets = 0;
-    int i;
-    for (i = 0; all[i].name != NULL; i++) {
+    for (int i = 0; all[i].name != NULL; i++) {
         if (inside != NULL ? strcmp(all[i].name, inside) != 0 : !heti_f_meant(all[i].name, target, length)) continue;
         targets |= all[i].targets;
         named[i] += inside != NULL;
@@ -4801,7 +4735,7 @@ static het_result heti_f_peft_value(heti_f_peft *p, const char *key, size_t leng
         "layer_replication", "lora_bias", "use_qalora", "use_bdlora", "trainable_token_indices", "target_parameters",
         "alora_invocation_tokens" };
     char text[16];
-    size_t i, size = 0;
+    size_t size = 0;
     if (heti_t_is(key, length, "peft_type")) {
         if (het_json_string(&p->json, text, sizeof text, &size) && (size != 4 || memcmp(text, "LORA", 4) != 0))
             return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: peft_type is %q, known is \"LORA\"",
@@ -4820,7 +4754,7 @@ static het_result heti_f_peft_value(heti_f_peft *p, const char *key, size_t leng
                het_json_peek(&p->json) == HET_JSON_STRING) {
         het_json_string(&p->json, p->base, p->capacity, &size);
     } else {
-        for (i = 0; i < sizeof heti_f_unset / sizeof heti_f_unset[0]; i++)
+        for (size_t i = 0; i < sizeof heti_f_unset / sizeof heti_f_unset[0]; i++)
             if (heti_t_is(key, length, heti_f_unset[i])) return heti_f_peft_unset(p, heti_f_unset[i]);
         het_json_skip(&p->json);
     }
@@ -4836,13 +4770,12 @@ static int heti_f_real_near(double a, double b) { return a >= b * (1 - 1e-6) && 
 static het_result heti_f_peft_check(const heti_f_peft *p) {
     const double rank = HETI_T_CAST(double, p->rank), joint = p->ranks.joint > 0 ? p->ranks.joint : rank;
     const double joint_alpha = p->alphas.joint > 0 ? p->alphas.joint : p->alpha;
-    int i;
     if (p->rank < 1 || !(p->alpha > 0))
         return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: r is %d; r and lora_alpha must be there and above 0",
                            heti_f_peft_name, p->rank);
     if (p->targets == 0)
         return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: target_modules is missing or empty", heti_f_peft_name);
-    for (i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++)
         if (p->named[i] != 0 && p->named[i] != p->model->layers)
             return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules names %s in %d layers of %d",
                                heti_f_peft_name, heti_f_family_targets(p->model)[i].name, p->named[i],
@@ -4946,9 +4879,8 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
 /* A context with factors. */
 static het_result heti_f_adapter_check(const het_ctx *ctx, const char *name, het_error *error) {
     heti_f_stored s[2];
-    int64_t p;
     if (ctx == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
-    for (p = 0; p < het_parameter_count(ctx); p++)
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++)
         if (heti_f_factors_at(ctx, p, s)) return HET_OK;
     return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
                        het_get_desc(ctx)->model.lora_rank);
@@ -4973,8 +4905,7 @@ typedef struct heti_f_adapter {
 static het_result heti_f_module_find(const heti_f_adapter *x, const heti_f_stored s[2], const het_safetensor *t[2],
                                      int64_t *rank) {
     const int64_t own = s[0].rows[0];
-    int i;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         t[i] = het_safetensors_find(x->file, s[i].name, strlen(s[i].name));
         if (t[i] == NULL) return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", s[i].name);
         if (!heti_f_is_float(t[i]->element))
@@ -4986,7 +4917,7 @@ static het_result heti_f_module_find(const heti_f_adapter *x, const heti_f_store
     if (*rank != own && *rank != s[0].parts * own)
         return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s has rank %d; here it is %d", t[0]->at,
                            s[0].name, *rank, own);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         const int64_t rows = i == 0 ? *rank : s[1].shape[0], columns = i == 0 ? s[0].columns : *rank;
         if (t[i]->rank != 2 || t[i]->shape[0] != rows || t[i]->shape[1] != columns)
             return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %u: tensor %s is %d x %d; it must be %d x %d",
@@ -4998,10 +4929,9 @@ static het_result heti_f_module_find(const heti_f_adapter *x, const heti_f_store
 
 /* Off the diagonal the blocks of B must be 0. */
 static het_result heti_f_module_apart(const heti_f_adapter *x, const heti_f_stored *b, int64_t rank) {
-    int64_t part, row, k;
-    for (part = 0; part < b->parts; part++)
-        for (row = 0; row < b->rows[part]; row++)
-            for (k = 0; k < rank; k++) {
+    for (int64_t part = 0; part < b->parts; part++)
+        for (int64_t row = 0; row < b->rows[part]; row++)
+            for (int64_t k = 0; k < rank; k++) {
                 const int64_t there = heti_f_stored_row(b, part, row);
                 if (k / b->columns != part && !heti_f_real_is(HETI_T_CAST(double, x->all.values[there * rank + k]), 0))
                     return heti_t_fail(x->error, HET_ERR_UNSUPPORTED,
@@ -5016,16 +4946,16 @@ static het_result heti_f_module_load(const heti_f_adapter *x, const heti_f_store
     float *values = x->all.values;
     const het_safetensor *t[2];
     int64_t rank = 0;
-    int i, k, shared;
+    int shared;
     HETI_T_TRY(heti_f_module_find(x, s, t, &rank));
     shared = rank != s[0].shape[0];
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         const int64_t count = t[i]->shape[0] * t[i]->shape[1];
         heti_f_stored own = s[i];
         HETI_T_TRY(heti_f_get_all(x->ctx, x->file, x->from, t[i], count, values, x->error));
         if (i == 1 && !shared) HETI_T_TRY(heti_f_module_apart(x, &own, rank));
         if (shared) own.diagonal = 0;
-        for (k = 0; k < own.parts && write && shared && i == 0; k++)
+        for (int k = 0; k < own.parts && write && shared && i == 0; k++)
             HETI_T_TRY(het_parameter_write(x->ctx, own.part[k], HET_WEIGHT, values));
         if (write && (!shared || i == 1))
             HETI_T_TRY(heti_f_stored_write(x->ctx, &own, HET_WEIGHT, values, values + s[i].count));
@@ -5045,9 +4975,8 @@ static het_result heti_f_adapter_known(const heti_f_adapter *x) {
 
 /* Every tensor of the file must be one of a module. */
 static het_result heti_f_adapter_strange(const heti_f_adapter *x) {
-    int64_t k;
     size_t i;
-    for (k = 0; k < x->file->tensors; k++) {
+    for (int64_t k = 0; k < x->file->tensors; k++) {
         const het_safetensor *t = &x->file->tensor[k];
         for (i = 0; i < x->all.count && strcmp(t->name, x->all.stored[i].name) != 0; i++) {}
         if (i == x->all.count)
@@ -5058,10 +4987,8 @@ static het_result heti_f_adapter_strange(const heti_f_adapter *x) {
 }
 
 static het_result heti_f_adapter_read(const heti_f_adapter *x) {
-    size_t i;
-    int write;
-    for (write = 0; write < 2; write++) {
-        for (i = 0; i < x->all.count; i += 2) HETI_T_TRY(heti_f_module_load(x, &x->all.stored[i], write));
+    for (int write = 0; write < 2; write++) {
+        for (size_t i = 0; i < x->all.count; i += 2) HETI_T_TRY(heti_f_module_load(x, &x->all.stored[i], write));
         if (x->file->tensors != HETI_T_CAST(int64_t, x->all.count)) return heti_f_adapter_strange(x);
     }
     return HET_OK;
@@ -5115,8 +5042,7 @@ HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_
 static int64_t heti_f_adapter_base(const het_ctx *ctx, const char *factor) {
     const size_t stem = strlen(factor) - 14;
     het_parameter_info info;
-    int64_t p;
-    for (p = 0; het_parameter_get_info(ctx, p, &info) == HET_OK; p++)
+    for (int64_t p = 0; het_parameter_get_info(ctx, p, &info) == HET_OK; p++)
         if (strncmp(info.name, factor, stem) == 0 && strcmp(info.name + stem, ".weight") == 0) return p;
     return -1;
 }
@@ -5127,14 +5053,13 @@ static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, floa
     const double scale = HETI_T_CAST(double, model->lora_alpha) / HETI_T_CAST(double, model->lora_rank);
     const het_parameter_info first = heti_f_parameter(ctx, p), second = heti_f_parameter(ctx, p + 1);
     const int64_t rank = first.rows, columns = first.columns;
-    int64_t i, j, k;
     HETI_T_TRY(het_parameter_read(ctx, p, HET_WEIGHT, a));
     HETI_T_TRY(het_parameter_read(ctx, p + 1, HET_WEIGHT, b));
     HETI_T_TRY(het_parameter_read(ctx, base, HET_WEIGHT, w));
-    for (i = 0; i < second.rows; i++)
-        for (j = 0; j < columns; j++) {
+    for (int64_t i = 0; i < second.rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
             double sum = 0;
-            for (k = 0; k < rank; k++) /* exact products: whether they are fused with the sum changes nothing */
+            for (int64_t k = 0; k < rank; k++) /* exact products: whether they are fused with the sum changes nothing */
                 sum += HETI_T_CAST(double, b[i * rank + k]) * HETI_T_CAST(double, a[k * columns + j]);
             w[i * columns + j] += HETI_T_CAST(float, scale * sum);
         }
@@ -5144,8 +5069,7 @@ static het_result heti_f_adapter_add(het_ctx *ctx, int64_t p, int64_t base, floa
 }
 
 static het_result heti_f_adapter_merge(het_ctx *ctx, float *factors, int64_t largest, het_error *error) {
-    int64_t p;
-    for (p = 0; p < het_parameter_count(ctx); p++) {
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info info = heti_f_parameter(ctx, p);
         int64_t base;
         if (!info.adapter || !heti_f_ends_with(info.name, strlen(info.name), ".lora_A.weight")) continue;
@@ -5313,10 +5237,10 @@ static het_result heti_f_disk_put(const het_disk *d, const char *path, const het
                                   het_error *error) {
     void *file = NULL;
     het_result result = HET_OK;
-    size_t at, part;
+    size_t part;
     int number;
     HETI_F_DISK_TRY(d, d->open(d->user, path, 1, &file), "make", path, error);
-    for (at = 0; at < from->used && result == HET_OK; at += part) {
+    for (size_t at = 0; at < from->used && result == HET_OK; at += part) {
         part = from->used - at < HETI_F_SAVED_BLOCK ? from->used - at : HETI_F_SAVED_BLOCK;
         if (hash != NULL) hash[at / HETI_F_SAVED_BLOCK] = het_xxh64(from->data + at, part, 0);
         result = heti_f_disk_write(d, file, path, from->data + at, part, error);
@@ -5378,10 +5302,9 @@ typedef struct heti_f_step_name { char text[32]; } heti_f_step_name;
 static heti_f_step_name heti_f_step_name_of(int64_t step, const char *behind) {
     heti_f_step_name name;
     heti_t_text t;
-    int64_t limit;
     t = heti_t_text_in(name.text, sizeof name.text);
     heti_t_put(&t, "step-");
-    for (limit = 10000000; limit > step && limit > 1; limit /= 10) heti_t_char(&t, '0');
+    for (int64_t limit = 10000000; limit > step && limit > 1; limit /= 10) heti_t_char(&t, '0');
     heti_t_unsigned(&t, HETI_T_CAST(uint64_t, step));
     heti_t_put(&t, behind);
     return name;
@@ -5390,11 +5313,11 @@ static heti_f_step_name heti_f_step_name_of(int64_t step, const char *behind) {
 /* The step of such a name, -1: it is another. *old: it has ".old" behind. */
 static int64_t heti_f_step_of(const char *name, int *old) {
     int64_t step = 0;
-    size_t i, digits;
+    size_t digits;
     if (strncmp(name, "step-", 5) != 0) return -1;
     digits = strspn(name + 5, "0123456789");
     if (digits < 8 || digits > 18 || (digits > 8 && name[5] == '0')) return -1;
-    for (i = 0; i < digits; i++) step = 10 * step + (name[5 + i] - '0');
+    for (size_t i = 0; i < digits; i++) step = 10 * step + (name[5 + i] - '0');
     *old = strcmp(name + 5 + digits, ".old") == 0;
     return name[5 + digits] == 0 || *old ? step : -1;
 }
@@ -5441,13 +5364,12 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
 }
 
 static void heti_f_text_option(heti_t_text *t, const char *value, size_t length) {
-    size_t i;
     if (heti_f_is_utf8(value, length)) {
         heti_t_json(t, value, length);
         return;
     }
     heti_t_char(t, '"');
-    for (i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         const int plain = value[i] >= ' ' && value[i] <= '~' && value[i] != '"' && value[i] != '\\';
         heti_t_char(t, HETI_T_CAST(char, plain ? value[i] : '?'));
     }
@@ -5457,11 +5379,10 @@ static void heti_f_text_option(heti_t_text *t, const char *value, size_t length)
 /* state.json up to the list of files. */
 static void heti_f_text_head(heti_t_text *t, const het_ctx *ctx, const het_pair *option, int64_t options) {
     const het_desc *d = het_get_desc(ctx);
-    int64_t i;
     heti_t_format(t, "{\"format\":1,\n\"version\":%d,\n\"step\":%d,\n\"seed\":\"%u\",\n\"granule\":%d,\n",
                   HETI_T_CAST(int64_t, het_version()), het_get_step(ctx), d->seed, d->granule);
     heti_t_put(t, "\"exponents\":{");
-    for (i = 0; i < het_parameter_count(ctx); i++) {
+    for (int64_t i = 0; i < het_parameter_count(ctx); i++) {
         het_parameter_info info;
         if (het_parameter_get_info(ctx, i, &info) != HET_OK) continue;
         heti_t_format(t, i > 0 ? ",\n%j:" : "\n%j:", info.name);
@@ -5469,7 +5390,7 @@ static void heti_f_text_head(heti_t_text *t, const het_ctx *ctx, const het_pair 
         else heti_t_integer(t, info.exponent);
     }
     heti_t_put(t, "},\n\"options\":{");
-    for (i = 0; i < options; i++) {
+    for (int64_t i = 0; i < options; i++) {
         heti_t_put(t, i > 0 ? ",\n" : "\n");
         heti_f_text_option(t, option[i].key, option[i].key_length);
         heti_t_char(t, ':');
@@ -5490,14 +5411,13 @@ static size_t heti_f_blocks(uint64_t size) {
    blocks. */
 static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash) {
     heti_t_text t = heti_f_text_over(&c->blob[HETI_F_SAVED_TEXT]);
-    size_t i, k;
-    for (i = 0; i < c->blob[HETI_F_SAVED_HEAD].used; i++)
+    for (size_t i = 0; i < c->blob[HETI_F_SAVED_HEAD].used; i++)
         heti_t_char(&t, HETI_T_CAST(char, c->blob[HETI_F_SAVED_HEAD].data[i]));
     heti_t_put(&t, ",\n\"files\":{");
-    for (i = 0; i < HETI_T_CAST(size_t, c->files); i++) {
+    for (size_t i = 0; i < HETI_T_CAST(size_t, c->files); i++) {
         heti_t_format(&t, "%s\n%j:{\"size\":%u,\"xxh64\":[", i > 0 ? "," : "", c->name[i],
                       HETI_T_CAST(uint64_t, c->blob[i].used));
-        for (k = 0; k < heti_f_blocks(c->blob[i].used); k++) {
+        for (size_t k = 0; k < heti_f_blocks(c->blob[i].used); k++) {
             heti_t_put(&t, k > 0 ? ",\"" : "\"");
             heti_t_hex(&t, hash != NULL ? *hash++ : 0);
             heti_t_char(&t, '"');
@@ -5537,9 +5457,8 @@ static het_result heti_f_room_needs(het_checkpoint *c, het_ctx *ctx, int keeps, 
     const size_t rest = 4096 + 64 * HETI_T_CAST(size_t, het_parameter_count(ctx));
     heti_t_text head = heti_t_text_in(NULL, 0);
     size_t work = 0, blocks = 0;
-    int i;
     memset(need, 0, HETI_F_SAVED_BLOBS * sizeof *need);
-    for (i = 0; i < c->files; i++) {
+    for (int i = 0; i < c->files; i++) {
         uint64_t size = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].size : 0;
         size_t length = 0;
         het_result result = HET_OK;
@@ -5566,7 +5485,7 @@ static het_result heti_f_room_needs(het_checkpoint *c, het_ctx *ctx, int keeps, 
         need[HETI_F_SAVED_HASH] = blocks * sizeof(uint64_t);
         need[HETI_F_SAVED_TEXT] = head.length + heti_f_state_text(c, NULL) + HETI_F_STATE_TAIL + 1;
     }
-    for (i = 0; i < HETI_F_SAVED_BLOBS; i++)
+    for (int i = 0; i < HETI_F_SAVED_BLOBS; i++)
         if (need[i] <= c->blob[i].size) need[i] = 0; /* it is there */
         else need[i] += i == HETI_F_SAVED_WEIGHTS || (i >= HETI_F_SAVED_CONFIG && i < HETI_F_SAVED_HEAD) ? 0 : rest;
     return HET_OK;
@@ -5578,10 +5497,9 @@ static het_result heti_f_room(het_checkpoint *c, het_ctx *ctx, int keeps, const 
                               const het_beside *beside, het_error *error) {
     const het_allocator *a = &c->allocator;
     size_t need[HETI_F_SAVED_BLOBS], missing = 0;
-    int i;
     HETI_T_TRY(heti_f_room_needs(c, ctx, keeps, option, options, beside, need, error));
-    for (i = 0; i < HETI_F_SAVED_BLOBS; i++) missing += need[i];
-    for (i = 0; i < HETI_F_SAVED_BLOBS; i++) {
+    for (int i = 0; i < HETI_F_SAVED_BLOBS; i++) missing += need[i];
+    for (int i = 0; i < HETI_F_SAVED_BLOBS; i++) {
         heti_f_blob *blob = &c->blob[i];
         if (need[i] == 0) continue;
         if (blob->data != NULL) a->free(a->user, blob->data, blob->size);
@@ -5631,10 +5549,9 @@ HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, he
 
 HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint) {
     het_allocator a;
-    int i;
     if (checkpoint == NULL) return;
     a = checkpoint->allocator;
-    for (i = 0; i < HETI_F_SAVED_BLOBS; i++)
+    for (int i = 0; i < HETI_F_SAVED_BLOBS; i++)
         if (checkpoint->blob[i].data != NULL) a.free(a.user, checkpoint->blob[i].data, checkpoint->blob[i].size);
     a.free(a.user, checkpoint, sizeof *checkpoint);
 }
@@ -5642,8 +5559,7 @@ HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint) {
 /* Names of files, which must be good and different. */
 static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const char *function,
                                     const het_beside *beside, int64_t files, het_error *error) {
-    int64_t i, k;
-    for (i = 0; i < HETI_F_SAVED_OWN + files; i++) {
+    for (int64_t i = 0; i < HETI_F_SAVED_OWN + files; i++) {
         const char *name = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].name : heti_f_saved_names[i];
         if (i == HETI_F_SAVED_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0) name = heti_f_saved_adapter;
         if (name == NULL || !het_folder_is_name(name, strlen(name)) || strlen(name) >= sizeof c->name[0] ||
@@ -5651,7 +5567,7 @@ static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const
             return heti_t_fail(error, HET_ERR_INVALID, "%s: file %d is called %s, no name for one of at most 63 bytes",
                                function, i - HETI_F_SAVED_OWN, name != NULL ? name : "NULL");
         heti_f_copy(c->name[i], sizeof c->name[0], name, strlen(name));
-        for (k = 0; k < i; k++)
+        for (int64_t k = 0; k < i; k++)
             if (strcmp(c->name[k], name) == 0)
                 return heti_t_fail(error, HET_ERR_INVALID, "%s: two files are called %s", function, name);
     }
@@ -5691,8 +5607,7 @@ HETRAIN_API het_result het_checkpoint_reserve(het_checkpoint *checkpoint, het_ct
 
 HETRAIN_API size_t het_checkpoint_bytes(const het_checkpoint *checkpoint) {
     size_t bytes = 0;
-    int i;
-    for (i = 0; checkpoint != NULL && i < HETI_F_SAVED_BLOBS; i++) bytes += checkpoint->blob[i].size;
+    for (int i = 0; checkpoint != NULL && i < HETI_F_SAVED_BLOBS; i++) bytes += checkpoint->blob[i].size;
     return bytes;
 }
 
@@ -5702,15 +5617,15 @@ HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *
     het_error own;
     heti_t_text head;
     size_t length;
-    int keeps, i;
+    int keeps;
     if (error == NULL) error = &own;
     HETI_T_TRY(heti_f_reserve("het_checkpoint_take", c, ctx, option, options, beside, files, error));
     keeps = heti_f_process(ctx) == 0;
-    for (i = 0; i < HETI_F_SAVED_CONFIG; i++) HETI_T_TRY(heti_f_take_file(c, ctx, i, keeps, NULL, error));
+    for (int i = 0; i < HETI_F_SAVED_CONFIG; i++) HETI_T_TRY(heti_f_take_file(c, ctx, i, keeps, NULL, error));
     c->step = het_get_step(ctx);
     if (!keeps) return HET_OK;
     HETI_T_TRY(heti_f_take_config(c, ctx, &c->blob[HETI_F_SAVED_CONFIG], &length, error));
-    for (i = HETI_F_SAVED_OWN; i < c->files; i++)
+    for (int i = HETI_F_SAVED_OWN; i < c->files; i++)
         if (c->blob[i].used > 0) memcpy(c->blob[i].data, beside[i - HETI_F_SAVED_OWN].data, c->blob[i].used);
     head = heti_f_text_over(&c->blob[HETI_F_SAVED_HEAD]);
     heti_f_text_head(&head, ctx, option, options);
@@ -5725,8 +5640,7 @@ static het_result heti_f_write_files(het_checkpoint *c, const char *directory, h
     uint64_t *hash = HETI_T_CAST(uint64_t *, HETI_T_CAST(void *, c->blob[HETI_F_SAVED_HASH].data)), *first = hash;
     heti_f_blob *text = &c->blob[HETI_F_SAVED_TEXT];
     heti_f_path path;
-    int i;
-    for (i = 0; i < c->files; i++) {
+    for (int i = 0; i < c->files; i++) {
         path = heti_f_path_of(directory, c->name[i]);
         HETI_T_TRY(heti_f_disk_put(&c->disk, path.text, &c->blob[i], hash, error));
         hash += heti_f_blocks(c->blob[i].used);
@@ -5847,10 +5761,9 @@ HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_erro
 }
 
 HETRAIN_API het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error) {
-    int i;
     if (checkpoint == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_export: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
-    for (i = 0; i < checkpoint->files; i++)
+    for (int i = 0; i < checkpoint->files; i++)
         if (i != HETI_F_SAVED_OPTIMIZER)
             HETI_T_TRY(heti_f_write_beside(checkpoint, checkpoint->name[i], &checkpoint->blob[i], error));
     return heti_f_disk_sync(&checkpoint->disk, checkpoint->directory, error);
@@ -5975,14 +5888,12 @@ static het_result heti_f_open_saved(const het_disk *d, const het_saved_file *f, 
 static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, het_error *error) {
     const het_disk *d = s->disk;
     het_result result = HET_OK;
-    int64_t i;
-    for (i = 0; i < saved->files && result == HET_OK; i++) {
+    for (int64_t i = 0; i < saved->files && result == HET_OK; i++) {
         const het_saved_file *f = &saved->file[i];
         const heti_f_path path = heti_f_path_of(saved->path, f->name);
         void *file = NULL;
-        uint64_t at;
         HETI_T_TRY(heti_f_open_saved(d, f, path.text, &file, error));
-        for (at = 0; at < f->size && result == HET_OK; at += HETI_F_SAVED_BLOCK) {
+        for (uint64_t at = 0; at < f->size && result == HET_OK; at += HETI_F_SAVED_BLOCK) {
             const size_t part =
                          HETI_T_CAST(size_t, f->size - at < HETI_F_SAVED_BLOCK ? f->size - at : HETI_F_SAVED_BLOCK);
             result = heti_f_disk_read(d, file, path.text, at, s->block, part, error);
@@ -6074,20 +5985,20 @@ static void heti_f_state_file(heti_f_state *s, het_json *j, const char *name) {
 static void heti_f_state_files(heti_f_state *s, het_json *j) {
     char key[64], seen[HETRAIN_CHECKPOINT_FILES][64];
     size_t length = 0;
-    int i, needed = 0;
+    int needed = 0;
     het_json_enter(j, HET_JSON_OBJECT);
     for (s->files = 0; het_json_next(j, key, sizeof key, &length); s->files++) {
         char *name = s->text != NULL ? s->text + s->bytes : NULL;
         if (s->files == HETRAIN_CHECKPOINT_FILES) het_json_fail(j, "more than 16 files");
         else if (length >= sizeof key || !het_folder_is_name(key, length))
             het_json_fail(j, "not a name for a file of a checkpoint");
-        for (i = 0; i < s->files && j->rule == NULL; i++)
+        for (int i = 0; i < s->files && j->rule == NULL; i++)
             if (strcmp(seen[i], key) == 0) het_json_fail(j, "a file comes twice");
         if (j->rule != NULL) return;
         memcpy(seen[s->files], key, length + 1);
         if (name != NULL) memcpy(name, key, length + 1);
         s->bytes += length + 1;
-        for (i = 0; i < HETI_F_SAVED_OWN; i++)
+        for (int i = 0; i < HETI_F_SAVED_OWN; i++)
             if (strcmp(key, heti_f_saved_names[i]) == 0 || (i == 0 && strcmp(key, heti_f_saved_adapter) == 0))
                 needed += 1 << 4 * i;
         heti_f_state_file(s, j, name);
@@ -6125,7 +6036,6 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     heti_f_state state;
     heti_t_arena arena;
     het_json j;
-    int pass;
     char tail[HETI_F_STATE_TAIL + 1];
     const size_t path_size = strlen(path) + 1, length = size - HETI_F_STATE_TAIL;
     void *block = NULL;
@@ -6139,7 +6049,7 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
                            "%s/state.json: its last line is not the checksum of what stands before", path);
     memset(&state, 0, sizeof state);
     memset(&arena, 0, sizeof arena);
-    for (pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2; pass++) {
         j = het_json_start(text, size);
         heti_f_state_walk(&state, &j);
         if (j.rule != NULL)
@@ -6201,11 +6111,11 @@ static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offe
 
 static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, het_error *error) {
     heti_f_offer *c;
-    size_t left, i, best;
+    size_t i, best;
     het_error first = { HET_OK, "" }, own = { HET_OK, "" };
     HETI_T_TRY(heti_f_seek(s, error));
     c = HETI_T_CAST(heti_f_offer *, HETI_T_CAST(void *, s->found.data));
-    for (left = s->found.used / sizeof *c; left > 0; left--) {
+    for (size_t left = s->found.used / sizeof *c; left > 0; left--) {
         het_result result;
         for (best = 0, i = 1; i < left; i++)
             if (heti_f_offer_before(s, &c[i], &c[best])) best = i;
@@ -6254,8 +6164,7 @@ HETRAIN_API void het_checkpoint_free(het_saved *saved) {
 }
 
 HETRAIN_API const char *het_checkpoint_option(const het_saved *saved, const char *key) {
-    int64_t i;
-    for (i = 0; saved != NULL && key != NULL && i < saved->options; i++)
+    for (int64_t i = 0; saved != NULL && key != NULL && i < saved->options; i++)
         if (strcmp(saved->option[i].key, key) == 0) return saved->option[i].value;
     return NULL;
 }
