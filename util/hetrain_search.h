@@ -654,6 +654,12 @@ static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
 static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
 static int heti_s_unequal(double a, double b) { return a < b || b < a; }
 
+static void heti_s_exchange(int64_t *a, int64_t *b) {
+    const int64_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
 /* Which of `count` structs of `size` bytes, each with its name at the beginning, is called so;
    `count`: none. */
 static int64_t heti_s_named(const void *list, size_t size, int64_t count, const char *name) {
@@ -4152,10 +4158,8 @@ static void heti_s_place_judge(heti_s_place *p) {
 
 /* Exchanges the devices of two ranks; 0: they are not alike. */
 static int heti_s_place_swap(heti_s_place *p, int64_t a, int64_t b) {
-    const int64_t device = p->device[a];
-    if (!heti_s_same_device(&p->cluster->device[device], &p->cluster->device[p->device[b]])) return 0;
-    p->device[a] = p->device[b];
-    p->device[b] = device;
+    if (!heti_s_same_device(&p->cluster->device[p->device[a]], &p->cluster->device[p->device[b]])) return 0;
+    heti_s_exchange(&p->device[a], &p->device[b]);
     return 1;
 }
 
@@ -5583,13 +5587,11 @@ static int64_t heti_s_pipeline_of(const heti_s_choice *c, int64_t place) {
 
 /* Devices change places; those of other pipelines get other cuts. */
 static int heti_s_move_swap(heti_s_seek *s, heti_s_choice *c) {
-    const int64_t total = c->first[c->pipelines], i = heti_s_below(s, total), j = heti_s_below(s, total),
-                  device = c->device[i];
+    const int64_t total = c->first[c->pipelines], i = heti_s_below(s, total), j = heti_s_below(s, total);
     if (i == j || (s->kind_of[c->device[i]] == s->kind_of[c->device[j]] && s->d.cluster->device[c->device[i]].group ==
         s->d.cluster->device[c->device[j]].group))
         return 0;
-    c->device[i] = c->device[j];
-    c->device[j] = device;
+    heti_s_exchange(&c->device[i], &c->device[j]);
     if (heti_s_below(s, 4) == 0) return 1; /* as they are cut */
     return heti_s_refit(s, c);
 }
@@ -5806,11 +5808,7 @@ static int heti_s_drawn(heti_s_seek *s) {
                   length = 1 + heti_s_below(s, devices);
     int64_t i, j;
     for (i = 0; i < s->ranks; i++) c->device[i] = i;
-    for (i = 0; i < devices; i++) {
-        const int64_t from = i + heti_s_below(s, s->ranks - i), device = c->device[from];
-        c->device[from] = c->device[i];
-        c->device[i] = device;
-    }
+    for (i = 0; i < devices; i++) heti_s_exchange(&c->device[i], &c->device[i + heti_s_below(s, s->ranks - i)]);
     for (j = c->pipelines = c->first[0] = 0; j < devices; c->first[++c->pipelines] = j)
         j = heti_s_min(devices, j + length);
     c->order = heti_s_below(s, s->orders);
@@ -8257,16 +8255,20 @@ static double heti_s_pack_work(heti_s_pack *s, int64_t m) {
     return work;
 }
 
+/* Of every number of micro-batches; those with the least bounds come first, of equals the lower
+   number. */
 static void heti_s_pack_bounds(heti_s_pack *s) {
     const double largest = s->key[s->sorted[0]];
-    int64_t i;
+    int64_t i, j;
     for (i = 0; i < s->count_count; i++) {
-        heti_s_count *c = &s->count[i];
+        heti_s_count c = s->count[i];
         heti_s_amount mean = s->all;
-        mean.tokens /= heti_s_real(c->count);
-        mean.pairs /= heti_s_real(c->count);
-        c->work = heti_s_pack_work(s, c->count);
-        c->bound = c->work + s->spread * heti_s_larger(largest, heti_s_pack_cost(s, &mean));
+        mean.tokens /= heti_s_real(c.count);
+        mean.pairs /= heti_s_real(c.count);
+        c.work = heti_s_pack_work(s, c.count);
+        c.bound = c.work + s->spread * heti_s_larger(largest, heti_s_pack_cost(s, &mean));
+        for (j = i; j > 0 && c.bound < s->count[j - 1].bound; j--) s->count[j] = s->count[j - 1];
+        s->count[j] = c;
     }
 }
 
@@ -8389,23 +8391,14 @@ static void heti_s_pack_keep(heti_s_pack *s, heti_s_grouping *best, int64_t room
     s->spare_grouping = last;
 }
 
-/* The best grouping of each number of micro-batches, those with the least bounds first, until none
-   can be among the best any more. */
+/* The best grouping of each number of micro-batches, until none can be among the best any more. */
 static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best) {
-    double last = -1;
-    int64_t last_count = 0, i;
-    for (;;) {
-        const heti_s_count *next = NULL;
+    int64_t i;
+    for (i = 0; i < s->count_count; i++) {
+        const heti_s_count *next = &s->count[i];
         double largest, spread;
         int found;
-        for (i = 0; i < s->count_count; i++) {
-            const heti_s_count *c = &s->count[i];
-            if (c->bound < last || (c->bound <= last && c->count <= last_count)) continue;
-            if (next == NULL || c->bound < next->bound) next = c;
-        }
-        if (next == NULL || (best[HETI_S_KEPT - 1].count > 0 && next->bound >= best[HETI_S_KEPT - 1].estimate)) return;
-        last = next->bound;
-        last_count = next->count;
+        if (best[HETI_S_KEPT - 1].count > 0 && next->bound >= best[HETI_S_KEPT - 1].estimate) return;
         found = heti_s_pack_tightest(s, next->count, cap, s->spare_grouping.group, &largest);
         s->spare_grouping.count = next->count;
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
@@ -8610,18 +8603,12 @@ static int64_t heti_s_pack_clusters(heti_s_pack *s, int64_t m) {
 
 /* The next permutation in lexicographic order; 0: that was the last. */
 static int heti_s_next(int64_t *a, int64_t n) {
-    int64_t i = n - 1, j = n - 1, swap;
+    int64_t i = n - 1, j = n - 1;
     while (i > 0 && a[i - 1] >= a[i]) i--;
     if (i <= 0) return 0;
     while (a[j] <= a[i - 1]) j--;
-    swap = a[i - 1];
-    a[i - 1] = a[j];
-    a[j] = swap;
-    for (j = n - 1; i < j; i++, j--) {
-        swap = a[i];
-        a[i] = a[j];
-        a[j] = swap;
-    }
+    heti_s_exchange(&a[i - 1], &a[j]);
+    for (j = n - 1; i < j; i++, j--) heti_s_exchange(&a[i], &a[j]);
     return 1;
 }
 
@@ -8704,8 +8691,7 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
         b = &s->amount[s->order[j]];
         if (memcmp(a, b, sizeof *a) == 0) continue;
         if (heti_s_pack_spent(s)) return HET_OK;
-        s->order[i] = s->best_order[j];
-        s->order[j] = s->best_order[i];
+        heti_s_exchange(&s->order[i], &s->order[j]);
         HETI_T_TRY(heti_s_pack_judge(s, g, &score));
         if (memcmp(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order) == 0) since = -1;
     }
