@@ -199,12 +199,12 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    gradients, optimizer, activations, communication, stored, device and saving. Arrays begin at
    multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements:
    where tokens are a multiple of 16 it is exact but for that at the tokens the profile was
-   described for; of others, and of other shares of columns than halves, the workspace is taken from
-   a line through two points (found up to 5 % of the whole too low). It is an upper bound where I and W come apart in some of a rank's stages,
-   for `stored` where not all of them store, for slots where devices with and without `beside` are
-   mixed, and for gradients where het_desc.limits.max_micro_batches is 1: they may take less, and
-   lie where activations were (het_gradient.final). Allocates a table from profile->allocator and
-   frees it. Threads: any. */
+   described for; of others, and of other shares of columns than halves, the workspace is taken
+   from a line through two points (found up to 5 % of the whole too low). It is an upper bound
+   where I and W come apart in some of a rank's stages, for `stored` where not all of them store,
+   for slots where devices with and without `beside` are mixed, and for gradients where
+   het_desc.limits.max_micro_batches is 1: they may take less, and lie where activations were
+   (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
                                                              het_memory *memory, het_error *error);
@@ -884,7 +884,10 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
     kind->alone = !unit->info.teams;
     if (kind->alone > 0 || unit->info.is_loss) return HET_OK;
     memset(columns, 0, sizeof columns);
-    for (i = 0; i < 2; i++) columns[i].share = 1, columns[i].heads = heti_s_max((unit->unit.model->kv_heads + 1 - i) / 2, 1);
+    for (i = 0; i < 2; i++) {
+        columns[i].share = 1;
+        columns[i].heads = heti_s_max((unit->unit.model->kv_heads + 1 - i) / 2, 1);
+    }
     for (by_columns = 0; by_columns < 2; by_columns++) {
         memset(&info, 0, sizeof info);
         info.max_tokens = unit->info.max_tokens;
@@ -913,8 +916,8 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
         if (program.nodes == 0 || !by_columns) continue;
         heti_s_count_columns(kind, &info);
         heti_s_count_moves(kind, &info);
-        kind->half_workspace = (HETI_T_CAST(double, info.workspace) - kind->workspace_base) / heti_s_real(info.max_tokens);
-        if (kind->half_workspace < 0) kind->half_workspace = 0;
+        kind->half_workspace = heti_s_larger(0, (HETI_T_CAST(double, info.workspace) - kind->workspace_base) /
+                                                heti_s_real(info.max_tokens));
     }
     if (kind->attentions > 0 || kind->moves.gathers[0] > 0)
         kind->packed = info.device == NULL || !info.device->iface->host_memory;
@@ -1086,7 +1089,8 @@ typedef struct heti_s_rows {
 static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r) {
     const double part = k->heads > 0 ? r->heads / k->heads : 0;
     if (r->columns > 0 && k->moves.divided >= k->attentions)
-        return k->packed <= 0 ? 0 : (k->moves.gather_bytes[0] + k->moves.gather_bytes[1]) / 2 * heti_s_larger(r->own * (r->members - 1), r->group);
+        return k->packed <= 0 ? 0 : (k->moves.gather_bytes[0] + k->moves.gather_bytes[1]) / 2 *
+            heti_s_larger(r->own * (r->members - 1), r->group);
     if (k->attentions <= 0 || r->members < 2) return 0;
     if (r->heads <= 0) return k->packed > 0 ? k->key * heti_s_larger(r->own * r->members, r->kept) : 0;
     return heti_s_larger(k->key * heti_s_larger(r->own * r->groups, r->kept * part),
@@ -1245,7 +1249,6 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
     if (bandwidth > 0) heti_s_most(slowness, 1 / bandwidth);
 }
 
-/* Adds up what a block's holders have of it. */
 /* Elements of a block that a rank uses in a team by columns, beside what it owns; negative: it is in
    none, or all of the block is used. */
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
@@ -1261,6 +1264,7 @@ static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_
     return heti_s_real(block->elements) - block->by_heads * (1 - own / heads) - block->by_share * (1 - share / all);
 }
 
+/* Adds up what a block's holders have of it. */
 static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const het_plan *plan = h->plan;
     const het_block_profile *block = &h->profile->block[b];
@@ -1740,7 +1744,8 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
         c->block[b].windows = elements / HETRAIN_RING_WINDOW;
         c->block[b].step = elements;
-        c->block[b].columns = elements > 0 ? (c->profile->block[b].by_heads + c->profile->block[b].by_share) / elements : 0;
+        c->block[b].columns =
+            elements > 0 ? (c->profile->block[b].by_heads + c->profile->block[b].by_share) / elements : 0;
     }
     costs->transfer = HET_TRANSFER_POSTED;
     costs->stage = c->to.stage;
@@ -2197,7 +2202,8 @@ static const heti_s_key heti_s_kind_keys[] = {
     HETI_S_NUMBER(het_unit_kind, divided_weight), HETI_S_NUMBER(het_unit_kind, divided_gradient),
     HETI_S_NUMBER(het_unit_kind, head_call), HETI_S_NUMBER(het_unit_kind, head_input),
     HETI_S_NUMBER(het_unit_kind, head_carry), HETI_S_NUMBER(het_unit_kind, head_carry_gradient),
-    HETI_S_NUMBER(het_unit_kind, half_workspace), HETI_S_NUMBERS(het_unit_kind, columns, 24), HETI_S_NUMBERS(het_unit_kind, moves, 15), HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_unit_kind, half_workspace), HETI_S_NUMBERS(het_unit_kind, columns, 24),
+    HETI_S_NUMBERS(het_unit_kind, moves, 15), HETI_S_LAST_KEY
 };
 
 static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to);
@@ -6865,7 +6871,8 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     memset(&desc, 0, sizeof desc);
     desc.member = f->cost;
     desc.members = count;
-    desc.granules = heti_s_team_way(f, team) == HETI_S_BY_COLUMNS ? HETI_S_COLUMN_PARTS : f->granules * s->pieces;
+    desc.granules = f->granules * s->pieces;
+    if (heti_s_team_way(f, team) == HETI_S_BY_COLUMNS) desc.granules = HETI_S_COLUMN_PARTS;
     desc.tokens = heti_s_real(f->granules * s->d.granule_tokens);
     desc.pairs = heti_s_real(f->granules) * s->d.granule_pairs;
     desc.sequences = heti_s_real(f->granules) * s->granule_sequences;
