@@ -6720,7 +6720,7 @@ typedef struct heti_s_fusion {
     int64_t *first, *device;          /* team t has device[first[t]] .. device[first[t + 1] - 1] */
     int64_t ways;                     /* digit t, to the base of 3: team t is by context, heads or columns */
     int alike;                        /* there are many: digit 0 says it of all */
-    het_team_member *member;          /* [ranks] as device: shares */
+    het_team_member *member;          /* [ranks] as device: shares; ranks and leaders are filled in later */
     double heads, attentions;         /* key/value heads; attentions of the chain */
     int columns;                      /* teams may be by columns */
     double memory;                    /* of the members' together */
@@ -6863,11 +6863,7 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
     het_divide_desc desc;
     int64_t i;
-    for (i = 0; i < count; i++) {
-        heti_s_unit_cost(s, f, f->device[first + i], 0, s->units, 0, &f->cost[i]);
-        f->member[first + i].rank = f->device[first + i];
-        f->member[first + i].leader = f->device[first];
-    }
+    for (i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], 0, s->units, 0, &f->cost[i]);
     memset(&desc, 0, sizeof desc);
     desc.member = f->cost;
     desc.members = count;
@@ -6951,11 +6947,7 @@ static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
         if (k == t) HETI_T_TRY(heti_s_fused_device(s, f, t));
         else {
             f->profile.device[t] = f->profile.device[k];
-            for (i = 0; i < count; i++) {
-                f->member[f->first[t] + i] = f->member[f->first[k] + i];
-                f->member[f->first[t] + i].rank = device[i];
-                f->member[f->first[t] + i].leader = device[0];
-            }
+            HETI_T_COPY(f->member + f->first[t], f->member + f->first[k], count);
         }
         memcpy(to->profile, f->profile.device[t].name, sizeof to->profile);
         to->speed = 1;
@@ -6991,8 +6983,12 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
         for (i = f->first[t]; i < f->first[t + 1]; i++)
             to->state_share[f->device[i]] = uneven ? from->state_share[t] / heti_s_real(count) : 1;
         for (g = 0; g < from->stages && from->stage[g].rank != t; g++) {}
-        for (i = f->first[t]; i < f->first[t + 1] && count > 1 && g < from->stages; i++)
-            to->member[to->members++] = f->member[i];
+        for (i = f->first[t]; i < f->first[t + 1] && count > 1 && g < from->stages; i++) {
+            het_team_member *member = &to->member[to->members++];
+            *member = f->member[i];
+            member->rank = f->device[i];
+            member->leader = f->device[f->first[t]];
+        }
     }
     return HET_OK;
 }
