@@ -377,15 +377,14 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, con
                                                        het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
 
-/* Compute lists for these costs, the shortest that are found: of a grid of list schedulers, which
-   know times, latencies and plan->memory_limit, and of all named schedules that suit the plan and
-   keep to the limit, as the simulator judges them with free transfers; so never longer than one of
-   those. The same arguments give the same lists. The limit counts a slice from F until I as one
-   kept and from I until W as what the stage's costs say it still keeps then, keep_weight and
-   keep_gradient of keep_input and keep_weight, or as one where they say nothing. Time: some 5 ms
-   for 8 stages and 32 micro-batches, in proportion to actions and to ranks. The allocator is also
-   the lists'. het_schedule_make makes the lists of "timed" with F, I and W of 1 and free messages.
-   Errors: HET_ERR_INVALID, HET_ERR_OOM, as het_simulate and het_schedule_make. Threads: any. */
+/* The shortest compute lists that are found for these costs: of a grid of list schedulers, which know
+   times, latencies and plan->memory_limit, and of all named schedules that suit the plan and keep to
+   the limit, as het_simulate judges them; never longer than one of these. costs: NULL: F, I and W
+   take 1, B 2, messages nothing. The limit counts a slice from F until I as one, from I until W as
+   what its stage still keeps then, keep_weight and keep_gradient of keep_input and keep_weight (one,
+   where they are 0). Blocks are not looked at. Some 6 ms for 8 stages and 32 micro-batches, in
+   proportion to actions and ranks. Errors: those of het_simulate and het_schedule_make.
+   Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_timed(const het_plan *plan, const int64_t *counts,
                                                              const het_costs *costs, const het_allocator *allocator,
                                                              het_schedule **schedule, het_error *error);
@@ -455,6 +454,9 @@ static const char *heti_p_print(heti_p_printable *p, const char *from, size_t le
     p->text[i] = 0;
     return p->text;
 }
+
+/* HET_ERR_INVALID with a message, into what has an `error`. */
+#define HETI_P_BAD(at, ...) heti_t_fail((at)->error, HET_ERR_INVALID, __VA_ARGS__)
 
 static int64_t heti_p_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t heti_p_max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -646,10 +648,7 @@ static void heti_p_make_offer(const heti_p_make *make, int64_t s, int32_t kind, 
     const int what = kind == HET_ACTION_F ? HETI_P_MAKE_F :
         kind == HET_ACTION_W ? HETI_P_MAKE_W : HETI_P_MAKE_I;
     heti_p_make_choice choice;
-    choice.lane = make->stage[s].lane;
-    choice.stage = s;
-    choice.kind = kind;
-    choice.group = group;
+    choice.lane = make->stage[s].lane, choice.stage = s, choice.kind = kind, choice.group = group;
     choice.micro_batch = stage->begun[what] / make->play->plan->slices;
     choice.stages_after = stage->after;
     if (heti_p_make_better(&choice, best)) *best = choice;
@@ -751,9 +750,7 @@ static void heti_p_pattern_add(heti_p_make *make, int64_t stage, int32_t kind, i
     if (micro_batch >= make->play->counts[make->play->stage[stage].pipeline]) return;
     for (k = 0; k < make->play->plan->slices; k++) {
         heti_p_make_item *item = &make->item[make->items++];
-        item->stage = stage;
-        item->kind = kind;
-        item->overlap = 0;
+        item->stage = stage, item->kind = kind, item->overlap = 0;
     }
 }
 
@@ -887,8 +884,7 @@ static void heti_p_dual_phases(heti_p_dual *dual, int64_t ranks, int64_t r, int6
 
 static void heti_p_pattern_dualpipev(heti_p_make *make, const heti_p_make_lane *lane, int64_t position) {
     const het_plan *plan = make->play->plan;
-    const int64_t first = plan->first_stage[lane->pipeline],
-                  stages = plan->first_stage[lane->pipeline + 1] - first;
+    const int64_t first = plan->first_stage[lane->pipeline], stages = plan->first_stage[lane->pipeline + 1] - first;
     heti_p_dual dual;
     memset(&dual, 0, sizeof dual);
     dual.make = make;
@@ -953,19 +949,16 @@ static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p
     case HET_PLACE_ROUND:
         for (s = ranks; s < stages && stage[s].rank == stage[s - ranks].rank; s++) {}
         if (s >= stages && stages % ranks == 0) return HET_OK;
-        return heti_t_fail(make->error, HET_ERR_INVALID,
-                           "het_schedule_make: %s needs the same number of stages on each rank, dealt out in turn "
-                           "(stages s and s + %d on one rank); pipeline %d has %d stages on %d ranks",
-                           make->rule->kind.name, ranks, p, stages, ranks);
+        return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs the same number of stages on "
+                           "each rank, dealt out in turn (stages s and s + %d on one rank); pipeline %d has %d stages "
+                           "on %d ranks", make->rule->kind.name, ranks, p, stages, ranks);
     case HET_PLACE_V:
     case HET_PLACE_BOTH_V:
         for (s = 0; s < stages && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
         if (s == stages && stages == 2 * ranks) break;
-        return heti_t_fail(make->error, HET_ERR_INVALID,
-                           "het_schedule_make: %s needs two stages a rank in V shape (the first and the last, the "
-                           "second and the second last, ...); pipeline %d has %d stages on %d ranks, stage %d on rank "
-                           "%d",
-                           make->rule->kind.name, p, stages, ranks,
+        return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs two stages a rank in V shape "
+                           "(the first and the last, the second and the second last, ...); pipeline %d has %d stages "
+                           "on %d ranks, stage %d on rank %d", make->rule->kind.name, p, stages, ranks,
                            heti_p_min(s, stages - 1), stage[heti_p_min(s, stages - 1)].rank);
     default: break;
     }
@@ -976,9 +969,8 @@ static het_result heti_p_make_check_placement(const heti_p_make *make, int64_t p
         for (s = 0; s < stages && stage[s].rank == other[(stages - 1 - s + half) % stages].rank; s++) {}
         if (s == stages) return HET_OK;
     }
-    return heti_t_fail(make->error, HET_ERR_INVALID,
-                       "het_schedule_make: %s needs pipelines in twos, the second with the ranks of the first in "
-                       "opposite order; pipeline %d has no such partner", make->rule->kind.name, p);
+    return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs pipelines in twos, the second with "
+        "the ranks of the first in opposite order; pipeline %d has no such partner", make->rule->kind.name, p);
 }
 
 /* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
@@ -997,9 +989,7 @@ static void heti_p_make_pipeline(heti_p_make *make, int64_t p, int64_t *ranks) {
         stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
         if (l < 0 || make->lane[l].pipeline != p) {
             l = make->lanes++;
-            make->lane[l].pipeline = p;
-            make->lane[l].next_lane = -1;
-            make->lane[l].first_stage = s;
+            make->lane[l].pipeline = p, make->lane[l].next_lane = -1, make->lane[l].first_stage = s;
             if (rank->last_lane < 0) rank->first_lane = l;
             else make->lane[rank->last_lane].next_lane = l;
             rank->last_lane = l;
@@ -1020,9 +1010,8 @@ static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks)
     const double limit = make->play->plan->memory_limit;
     int64_t l;
     if (rule->kind.limited && limit != 0 && !(limit >= 1))
-        return heti_t_fail(make->error, HET_ERR_INVALID,
-                           "het_schedule_make: memory_limit is %e; %s needs room for 1 micro-batch in pipeline %d, "
-                           "or 0: no limit", limit, rule->kind.name, p);
+        return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %e; %s needs room for 1 "
+                           "micro-batch in pipeline %d, or 0: no limit", limit, rule->kind.name, p);
     for (l = make->lanes - ranks; l < make->lanes; l++) {
         heti_p_make_lane *lane = &make->lane[l];
         lane->limit = INT64_MAX;
@@ -1031,10 +1020,8 @@ static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks)
             lane->limit = HETI_T_CAST(int64_t, limit * HETI_T_CAST(double, lane->stages * slices) * (1 + 1e-12));
         lane->next_item = make->items;
         if (rule->order == HETI_P_BLOCK) heti_p_block_times(rule, lane, ranks, l - (make->lanes - ranks), slices);
-        if (rule->order == HETI_P_INTERLEAVED)
-            heti_p_pattern_interleaved(make, lane, l - (make->lanes - ranks));
-        if (rule->order == HETI_P_DUALPIPEV)
-            heti_p_pattern_dualpipev(make, lane, l - (make->lanes - ranks));
+        if (rule->order == HETI_P_INTERLEAVED) heti_p_pattern_interleaved(make, lane, l - (make->lanes - ranks));
+        if (rule->order == HETI_P_DUALPIPEV) heti_p_pattern_dualpipev(make, lane, l - (make->lanes - ranks));
         lane->end_item = make->items;
     }
     return HET_OK;
@@ -1088,10 +1075,8 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     memset(&make, 0, sizeof make);
     HETI_T_TRY(heti_t_choose(allocator, &make.allocator, error, "het_schedule_make"));
     if (strcmp(plan->schedule, "timed") == 0) return het_schedule_timed(plan, counts, NULL, allocator, schedule, error);
-    rule.where = "het_schedule_make";
-    rule.user = &make;
-    rule.start = heti_p_make_start;
-    rule.choose = heti_p_make_next;
+    rule.where = "het_schedule_make", rule.user = &make;
+    rule.start = heti_p_make_start, rule.choose = heti_p_make_next;
     result = het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
     if (make.arena.base != NULL) make.allocator.free(make.allocator.user, make.arena.base, make.arena.size);
     return result;
@@ -1157,15 +1142,15 @@ static het_result heti_p_plans_key(heti_p_plans *r, const char *const *names, in
 /* A share or limit: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
 static het_result heti_p_plans_real(heti_p_plans *r, const char *what, int64_t number, double least, double *value) {
     if (!het_json_real(&r->json, value) && strcmp(r->json.rule, "a number beyond double") == 0)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is not finite", what, number);
+        return HETI_P_BAD(r, "het_plan_read: %s %d is not finite", what, number);
     HETI_T_TRY(heti_p_plans_syntax(r));
     if (*value <= 0.0 && *value >= 0.0 && least <= 0.0) {
         *value = 0.0;
         return HET_OK;
     }
     if (*value >= HETI_P_PLANS_LEAST && *value <= HETI_P_PLANS_MOST) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is %e, not %sfrom 1e-30 to 1e30", what, number,
-                       *value, least <= 0.0 ? "0 or " : "");
+    return HETI_P_BAD(r, "het_plan_read: %s %d is %e, not %sfrom 1e-30 to 1e30", what, number, *value,
+                      least <= 0.0 ? "0 or " : "");
 }
 
 /* An array of them, stored where `to` is not NULL. */
@@ -1176,8 +1161,7 @@ static het_result heti_p_plans_reals(heti_p_plans *r, const char *what, double l
     while (het_json_next(&r->json, NULL, 0, NULL)) {
         double value = 0.0;
         HETI_T_TRY(heti_p_plans_real(r, what, *count, least, &value));
-        if (*count == most)
-            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: more than %d values of %s", most, what);
+        if (*count == most) return HETI_P_BAD(r, "het_plan_read: more than %d values of %s", most, what);
         if (to != NULL) to[*count] = value;
         ++*count;
     }
@@ -1224,11 +1208,10 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     }
     HETI_T_TRY(heti_p_plans_syntax(r));
     if ((seen & 3u) != 3u)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline,
-                           number, heti_p_keys[(seen & 1u) != 0]);
+        return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number,
+                          heti_p_keys[(seen & 1u) != 0]);
     if (store < 0 || store > INT32_MAX)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: \"store\" is %d", pipeline,
-                           number, store);
+        return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d: \"store\" is %d", pipeline, number, store);
     stage.pipeline = pipeline;
     stage.store = HETI_T_CAST(int32_t, store);
     stage.recompute = (seen & 4u) != 0 ? truth : heti_p_plans_recompute(r, &stage);
@@ -1256,8 +1239,7 @@ static het_result heti_p_plans_pipeline(heti_p_plans *r) {
         while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_p_plans_stage(r, r->count.stages - first));
     }
     HETI_T_TRY(heti_p_plans_syntax(r));
-    if (r->count.stages == first)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d has no stages", pipeline);
+    if (r->count.stages == first) return HETI_P_BAD(r, "het_plan_read: pipeline %d has no stages", pipeline);
     if (r->plan != NULL) {
         r->plan->share[pipeline] = share;
         r->plan->first_stage[pipeline + 1] = r->count.stages;
@@ -1276,8 +1258,7 @@ static het_result heti_p_plans_slices(heti_p_plans *r) {
         HETI_T_TRY(heti_p_plans_syntax(r));
     }
     if (count < 1 || count > HETI_P_PLANS_SLICES)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d slices, not 1 to %d", count,
-                           HETI_T_CAST(int64_t, HETI_P_PLANS_SLICES));
+        return HETI_P_BAD(r, "het_plan_read: %d slices, not 1 to %d", count, HETI_T_CAST(int64_t, HETI_P_PLANS_SLICES));
     r->count.slices = count;
     return HET_OK;
 }
@@ -1287,8 +1268,7 @@ static het_result heti_p_plans_state(heti_p_plans *r) {
     HETI_T_TRY(heti_p_plans_reals(r, "the state share of rank", 0.0, r->count.ranks,
                                   r->plan != NULL ? r->plan->state_share : NULL, &count));
     if (count != r->count.ranks)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d state shares for %d ranks", count,
-                           r->count.ranks);
+        return HETI_P_BAD(r, "het_plan_read: %d state shares for %d ranks", count, r->count.ranks);
     return HET_OK;
 }
 
@@ -1300,15 +1280,14 @@ static het_result heti_p_plans_ranks(heti_p_plans *r, int near) {
         het_json_integer(&r->json, &value);
         HETI_T_TRY(heti_p_plans_syntax(r));
         if (value < 0 || value >= r->count.ranks || count == r->count.ranks)
-            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s: number %d is %d; there are %d ranks",
-                               near ? "near" : "keepers", count, value, r->count.ranks);
+            return HETI_P_BAD(r, "het_plan_read: %s: number %d is %d; there are %d ranks", near ? "near" : "keepers",
+                              count, value, r->count.ranks);
         if (r->plan != NULL && near) r->plan->near[count] = value;
         if (r->plan != NULL && !near) r->plan->keeper[value] = 1;
     }
     HETI_T_TRY(heti_p_plans_syntax(r));
     if (near && count != r->count.ranks)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: near: %d sets for %d ranks", count,
-                           r->count.ranks);
+        return HETI_P_BAD(r, "het_plan_read: near: %d sets for %d ranks", count, r->count.ranks);
     return HET_OK;
 }
 
@@ -1322,8 +1301,7 @@ static het_result heti_p_plans_shard(heti_p_plans *r) {
     HETI_T_TRY(heti_p_plans_syntax(r));
     for (i = 0; i < 3 && strcmp(name, heti_p_shards[i]) != 0; i++) {}
     if (i == 3 || length != strlen(name))
-        return heti_t_fail(r->error, HET_ERR_INVALID,
-                           "het_plan_read: \"shard\" is \"%s\", not \"state\", \"gradients\" or \"weights\"", name);
+        return HETI_P_BAD(r, "het_plan_read: \"shard\" is \"%s\", not \"state\", \"gradients\" or \"weights\"", name);
     r->count.shard = HETI_T_CAST(het_shard, HET_SHARD_STATE + i);
     return HET_OK;
 }
@@ -1334,8 +1312,7 @@ static het_result heti_p_plans_name(heti_p_plans *r) {
     het_json_string(&r->json, name, sizeof name, &length);
     HETI_T_TRY(heti_p_plans_syntax(r));
     if (length != strlen(name))
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes",
-                           HETI_T_CAST(int64_t, length));
+        return HETI_P_BAD(r, "het_plan_read: a schedule's name of %d bytes", HETI_T_CAST(int64_t, length));
     HETI_T_TRY(heti_p_rule_check(name, "het_plan_read", r->error));
     memcpy(r->count.schedule, name, sizeof name);
     return HET_OK;
@@ -1356,11 +1333,10 @@ static het_result heti_p_plans_step(heti_p_plans *r) {
     HETI_T_TRY(heti_p_plans_syntax(r));
     for (found = 0; found < 4; found++)
         if (value[found] < 1 || value[found] > HETI_P_PLANS_COUNT)
-            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: step: \"%s\" is %d, not 1 to %d",
-                               heti_p_keys[found], value[found], HETI_T_CAST(int64_t, HETI_P_PLANS_COUNT));
+            return HETI_P_BAD(r, "het_plan_read: step: \"%s\" is %d, not 1 to %d", heti_p_keys[found], value[found],
+                              HETI_T_CAST(int64_t, HETI_P_PLANS_COUNT));
     if (value[3] > value[0])
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: step: a micro-batch of %d granules, a step of %d",
-                           value[3], value[0]);
+        return HETI_P_BAD(r, "het_plan_read: step: a micro-batch of %d granules, a step of %d", value[3], value[0]);
     r->count.step.granules = value[0], r->count.step.sequences = value[1];
     r->count.step.length = value[2], r->count.step.micro_batch = value[3];
     return HET_OK;
@@ -1373,8 +1349,7 @@ static het_result heti_p_plans_split(heti_p_plans *r, int *columns) {
     HETI_T_TRY(heti_p_plans_syntax(r));
     *columns = strcmp(name, "columns") == 0;
     if (*columns || strcmp(name, "rows") == 0) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: \"split\" is \"%s\", not \"rows\" or \"columns\"",
-                       name);
+    return HETI_P_BAD(r, "het_plan_read: \"split\" is \"%s\", not \"rows\" or \"columns\"", name);
 }
 
 /* A team's key/value heads by its members' shares, one at least. */
@@ -1382,8 +1357,7 @@ static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *te
     const int64_t heads = r->desc.heads;
     double all = 0.0;
     int64_t m, given = 0;
-    if (count > heads)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d ranks for %d key/value heads", count, heads);
+    if (count > heads) return HETI_P_BAD(r, "het_plan_read: %d ranks for %d key/value heads", count, heads);
     for (m = 0; m < count; m++) all += team[m].share;
     for (m = 0; m < count; m++) {
         const int64_t wanted = HETI_T_CAST(int64_t, team[m].share / all * HETI_T_CAST(double, heads) + 0.5);
@@ -1432,8 +1406,8 @@ static het_result heti_p_plans_team(heti_p_plans *r) {
     }
     HETI_T_TRY(heti_p_plans_syntax(r));
     if (ranks == 0 || ((seen & 2u) != 0 && shares != ranks) || ((seen & 4u) != 0 && divided != ranks))
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: a team of %d ranks has %d shares and divides "
-                                                      "heads among %d", ranks, shares, divided);
+        return HETI_P_BAD(r, "het_plan_read: a team of %d ranks has %d shares and divides heads among %d", ranks,
+                          shares, divided);
     for (i = 0; i < ranks; i++) {
         het_team_member *m = r->plan != NULL ? &r->plan->member[r->count.members + i] : NULL;
         if (m == NULL) continue;
@@ -1476,7 +1450,7 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
     }
     het_json_end(&r->json);
     HETI_T_TRY(heti_p_plans_syntax(r));
-    if (r->count.pipelines == 0) return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: no pipelines");
+    if (r->count.pipelines == 0) return HETI_P_BAD(r, "het_plan_read: no pipelines");
     return HET_OK;
 }
 
@@ -1522,8 +1496,7 @@ static int heti_p_short_word(heti_p_plans *r, const char *word) {
 
 /* Ends the stage [begin, unit) of the first pipeline. */
 static het_result heti_p_short_close(heti_p_plans *r, heti_p_shorthand *s, int64_t begin) {
-    if (begin == s->unit)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline 0, stage %d is empty", s->stages);
+    if (begin == s->unit) return HETI_P_BAD(r, "het_plan_read: pipeline 0, stage %d is empty", s->stages);
     if (r->plan != NULL) {
         r->plan->stage[s->stages].unit_begin = begin;
         r->plan->stage[s->stages].unit_end = s->unit;
@@ -1541,8 +1514,8 @@ static het_result heti_p_short_ranges(heti_p_plans *r, heti_p_shorthand *s) {
         if (last < 0 || (r->at < r->length && heti_p_short_byte(r) != '|'))
             return heti_p_short_fail(r, at, "no range of units such as 0-5");
         if (last < begin || last >= r->desc.units)
-            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: stage %d: units %d-%d of a chain of %d",
-                               s->stages, begin, last, r->desc.units);
+            return HETI_P_BAD(r, "het_plan_read: stage %d: units %d-%d of a chain of %d", s->stages, begin, last,
+                              r->desc.units);
         s->unit = last + 1;
         HETI_T_TRY(heti_p_short_close(r, s, begin));
     } while (heti_p_short_word(r, "|"));
@@ -1560,16 +1533,13 @@ static het_result heti_p_short_letter(heti_p_plans *r, heti_p_shorthand *s, char
         return times > 1 ? heti_p_short_close(r, s, *begin) : HET_OK; /* between two bars nothing is held */
     }
     if (letter == 'E' && (s->unit != 0 || times != 1))
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
-    if (letter == 't' && s->unit == 0)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come before the first t");
+        return HETI_P_BAD(r, "het_plan_read: layout: E must come first, and once");
+    if (letter == 't' && s->unit == 0) return HETI_P_BAD(r, "het_plan_read: layout: E must come before the first t");
     if (letter == 't' && s->unit + 2 * times > last)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: more than %d layers, the model has no "
-                                                       "more", (last - 1) / 2);
+        return HETI_P_BAD(r, "het_plan_read: layout: more than %d layers, the model has no more", (last - 1) / 2);
     if (letter == 'L' && (s->unit != last || times != 1))
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: L must come once, after all %d "
-                                                    "layers; here after %d", (last - 1) / 2,
-                                                    heti_p_max(s->unit - 1, 0) / 2);
+        return HETI_P_BAD(r, "het_plan_read: layout: L must come once, after all %d layers; here after %d",
+                          (last - 1) / 2, heti_p_max(s->unit - 1, 0) / 2);
     s->unit += letter == 't' ? 2 * times : 1;
     return HET_OK;
 }
@@ -1589,8 +1559,8 @@ static het_result heti_p_short_times(heti_p_plans *r, int64_t *times) {
     *times = heti_p_short_number(r);
     if (*times < 0) return heti_p_short_fail(r, at, "no number behind '*'");
     if (*times < 1 || *times > r->desc.units)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: byte %d: *%d, not 1 to %d",
-                           HETI_T_CAST(int64_t, at), *times, r->desc.units);
+        return HETI_P_BAD(r, "het_plan_read: layout: byte %d: *%d, not 1 to %d", HETI_T_CAST(int64_t, at), *times,
+                          r->desc.units);
     heti_p_short_blanks(r);
     return HET_OK;
 }
@@ -1602,9 +1572,8 @@ static het_result heti_p_short_letters(heti_p_plans *r, heti_p_shorthand *s, siz
     while (r->at < end) {
         const char letter = heti_p_short_byte(r);
         if (letter == 'm')
-            return heti_t_fail(r->error, HET_ERR_UNSUPPORTED,
-                               "het_plan_read: byte %d: layout: m (multi-token prediction) is not supported",
-                               HETI_T_CAST(int64_t, r->at));
+            return heti_t_fail(r->error, HET_ERR_UNSUPPORTED, "het_plan_read: byte %d: layout: m (multi-token "
+                               "prediction) is not supported", HETI_T_CAST(int64_t, r->at));
         if (letter == 0 || strchr("EtL|", letter) == NULL)
             return heti_p_short_fail(r, r->at, "no letter of a layout (E t L | (..)*n)");
         r->at++;
@@ -1618,9 +1587,8 @@ static het_result heti_p_short_letters(heti_p_plans *r, heti_p_shorthand *s, siz
 static het_result heti_p_short_layout(heti_p_plans *r, heti_p_shorthand *s) {
     int64_t begin = 0, times, i;
     if (r->desc.units % 2 != 0)
-        return heti_t_fail(r->error, HET_ERR_INVALID,
-                           "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this "
-                           "chain has %d units", r->desc.units);
+        return HETI_P_BAD(r, "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this chain "
+                          "has %d units", r->desc.units);
     while (heti_p_short_blanks(r), r->at < r->length) {
         const size_t open = r->at;
         size_t close = open;
@@ -1644,8 +1612,7 @@ static het_result heti_p_short_layout(heti_p_plans *r, heti_p_shorthand *s) {
     }
     HETI_T_TRY(heti_p_short_close(r, s, begin));
     if (s->unit != r->desc.units)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: %d of %d units; it must end in L",
-                           s->unit, r->desc.units);
+        return HETI_P_BAD(r, "het_plan_read: layout: %d of %d units; it must end in L", s->unit, r->desc.units);
     return HET_OK;
 }
 
@@ -1680,8 +1647,8 @@ static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
     else {
         s->team = heti_p_short_number(r);
         if (s->team < 1 || s->team > HETRAIN_MAX_TEAM)
-            return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: byte %d: teams of 1 to %d ranks",
-                               HETI_T_CAST(int64_t, at), HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
+            return HETI_P_BAD(r, "het_plan_read: byte %d: teams of 1 to %d ranks", HETI_T_CAST(int64_t, at),
+                              HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
         for (i = 0; i < s->team; i++) s->share[i] = 1.0;
     }
     if (r->at < r->length) return heti_p_short_fail(r, r->at, "unexpected text");
@@ -1738,27 +1705,22 @@ static het_result heti_p_short_head(heti_p_plans *r, heti_p_shorthand *s) {
 static het_result heti_p_short_shape(heti_p_plans *r, heti_p_shorthand *s) {
     const int64_t ranks = r->desc.ranks / s->team;
     if (r->desc.ranks % s->team != 0)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: teams of %d ranks, there are %d", s->team,
-                           r->desc.ranks);
+        return HETI_P_BAD(r, "het_plan_read: teams of %d ranks, there are %d", s->team, r->desc.ranks);
     if (s->cut != HETI_P_CUT_EVEN) {
         s->pipe = s->stages / s->each;
         if (s->stages % s->each != 0)
-            return heti_t_fail(r->error, HET_ERR_INVALID,
-                               "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages,
-                               r->count.schedule, s->each);
+            return HETI_P_BAD(r, "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages,
+                              r->count.schedule, s->each);
     }
-    if (s->data == 0 && s->pipe == 0)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: dpxpp needs one number");
+    if (s->data == 0 && s->pipe == 0) return HETI_P_BAD(r, "het_plan_read: dpxpp needs one number");
     if (s->pipe == 0) s->pipe = ranks / s->data;
     if (s->data == 0) s->data = ranks / s->pipe;
     if (s->data * s->pipe != ranks || s->pipe == 0)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d pipelines over %d ranks each make %d "
-                                                    "ranks, there are %d", s->data, s->pipe * s->team,
-                           s->data * s->pipe * s->team, r->desc.ranks);
+        return HETI_P_BAD(r, "het_plan_read: %d pipelines over %d ranks each make %d ranks, there are %d", s->data,
+                          s->pipe * s->team, s->data * s->pipe * s->team, r->desc.ranks);
     if (s->cut == HETI_P_CUT_EVEN) s->stages = s->pipe * s->each;
     if (s->stages > r->desc.units)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_read: too many stages: %d for %d units", s->stages,
-                           r->desc.units);
+        return HETI_P_BAD(r, "het_plan_read: too many stages: %d for %d units", s->stages, r->desc.units);
     return HET_OK;
 }
 
@@ -1829,8 +1791,8 @@ static het_result heti_p_plans_range(const char *what, int64_t value, int64_t mo
 static het_result heti_p_plans_desc(heti_p_plans *r, const het_plan_desc *desc) {
     het_plan_desc *d = &r->desc;
     if (desc->start_canary != 0 || desc->end_canary != 0)
-        return heti_t_fail(r->error, HET_ERR_INVALID, "het_plan_desc was not zeroed: canaries are %x and %x",
-                           HETI_T_CAST(uint64_t, desc->start_canary), HETI_T_CAST(uint64_t, desc->end_canary));
+        return HETI_P_BAD(r, "het_plan_desc was not zeroed: canaries are %x and %x",
+                          HETI_T_CAST(uint64_t, desc->start_canary), HETI_T_CAST(uint64_t, desc->end_canary));
     *d = *desc;
     if (d->schedule == NULL) d->schedule = "1f1b";
     if (d->chunks == 0) d->chunks = 2;
@@ -1871,12 +1833,10 @@ HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text
     het_result result;
     if (plan != NULL) *plan = NULL;
     if (desc == NULL || plan == NULL || (text == NULL && length > 0))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_plan_read: %s is NULL", desc == NULL ? "desc" : plan == NULL ?
-                           "plan" : "text");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_plan_read: %s is NULL",
+                           desc == NULL ? "desc" : plan == NULL ? "plan" : "text");
     memset(&r, 0, sizeof r);
-    r.text = text;
-    r.length = length;
-    r.error = error;
+    r.text = text, r.length = length, r.error = error;
     HETI_T_TRY(heti_p_plans_desc(&r, desc));
     result = heti_p_plans_read(&r);
     if (result == HET_OK) *plan = r.plan;
@@ -1975,9 +1935,8 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     heti_t_put(&out, ",\n  \"memory_limit\": ");
     heti_p_plans_number(&out, plan->memory_limit);
     if (plan->step.length > 0)
-        heti_t_format(&out, ",\n  \"step\": {\"granules\": "
-                              "%d, \"sequences\": %d, \"length\": %d, \"micro_batch\": %d}", plan->step.granules,
-                              plan->step.sequences, plan->step.length, plan->step.micro_batch);
+        heti_t_format(&out, ",\n  \"step\": {\"granules\": %d, \"sequences\": %d, \"length\": %d, \"micro_batch\": %d}",
+                      plan->step.granules, plan->step.sequences, plan->step.length, plan->step.micro_batch);
     heti_t_put(&out, "\n}\n");
     return heti_t_end(&out);
 }
@@ -2030,8 +1989,7 @@ static het_result heti_p_lines_fail(const heti_p_lines *r, het_result code, size
                                     const char *what) {
     heti_p_printable print;
     return heti_t_fail(r->error, code, "het_schedule_read: line %d, column %d: '%s': %s", r->line,
-                       HETI_T_CAST(int64_t, begin - r->line_at + 1), heti_p_print(&print, r->text + begin, end - begin),
-                         what);
+        HETI_T_CAST(int64_t, begin - r->line_at + 1), heti_p_print(&print, r->text + begin, end - begin), what);
 }
 
 /* Digits at *at before `end`: below 2^31 - 1, or -1 for none, or -2 for more. */
@@ -2065,13 +2023,11 @@ static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size
     for (i = 0; i < 3; i++) {
         if (behind - word == strlen(heti_p_foreign_words[i]) && memcmp(r->text + word, heti_p_foreign_words[i],
                                                                        behind - word) == 0)
-            return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end,
-                                     "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not supported (REDUCE and GATHER "
-                                     "take their place)");
+            return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD "
+                                     "are not supported (REDUCE and GATHER take their place)");
     }
-    return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
-                             "no action: after the stage comes F, B, BW, I, W, PUT, TAKE, SEND_F, RECV_F, SEND_B or "
-                             "RECV_B");
+    return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "no action: after the stage comes F, B, BW, I, W, PUT, "
+                             "TAKE, SEND_F, RECV_F, SEND_B or RECV_B");
 }
 
 /* ".slice@pipeline/version" at `at`, each only where not 0 (a written 0 is fine). */
@@ -2088,12 +2044,11 @@ static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t begin, siz
                                      "a number is not below 2^31 - 1");
     }
     if (at < end && r->text[at] == '_')
-        return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end,
-                                 "PyTorch's batched transfers are not supported: write two actions");
+        return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's batched transfers are not supported: "
+                                 "write two actions");
     if (at < end)
-        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
-                                 "unexpected text behind an action (suffixes are .slice @pipeline /version, "
-                                 "in this order)");
+        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action (suffixes are .slice "
+                                 "@pipeline /version, in this order)");
     if (a->version != 0)
         return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "weight versions other than 0 are not supported");
     return HET_OK;
@@ -2122,8 +2077,8 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
     if (a->stage == -2) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a number is not below 2^31 - 1");
     if (a->stage == -1) {
         if (name < HET_ACTION_REDUCE || name == HETI_P_LINES_BW)
-            return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end,
-                                     "no action: neither a stage's number nor REDUCE, VERDICT, STEP or GATHER");
+            return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "no action: neither a stage's number nor REDUCE, "
+                                     "VERDICT, STEP or GATHER");
         a->kind = name;
         a->stage = 0;
         if (a->kind != HET_ACTION_COMMIT) a->stage = heti_p_lines_number(r, &at, end);
@@ -2274,8 +2229,7 @@ static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *a
     if (r->bare == 0 && r->weights == 0) return HET_OK;
     if (r->micro_batches > INT64_MAX / r->plan->stages / r->plan->slices)
         return heti_t_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are "
-                                                    "more than can be counted", r->plan->stages, r->micro_batches,
-                           r->plan->slices);
+                           "more than can be counted", r->plan->stages, r->micro_batches, r->plan->slices);
     HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_read", &block, r->error));
     key = HETI_T_CAST(uint64_t *, block);
     for (i = 0; i < r->actions; i++)
@@ -2288,9 +2242,8 @@ static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *a
         if (a->kind != HET_ACTION_B || !heti_p_sorted_find(key, n, heti_p_lines_key(r, a))) continue;
         if (bare) a->kind = HET_ACTION_I;
         else result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: stage %d, micro-batch %d, slice %d of "
-                                                            "pipeline %d: a full backward (BW) and a W",
-                                  HETI_T_CAST(int64_t, a->stage), HETI_T_CAST(int64_t, a->micro_batch),
-                                  HETI_T_CAST(int64_t, a->slice), HETI_T_CAST(int64_t, a->pipeline));
+            "pipeline %d: a full backward (BW) and a W", HETI_T_CAST(int64_t, a->stage),
+            HETI_T_CAST(int64_t, a->micro_batch), HETI_T_CAST(int64_t, a->slice), HETI_T_CAST(int64_t, a->pipeline));
     }
     allocator->free(allocator->user, block, size > 0 ? size : 1);
     return result;
@@ -2304,15 +2257,12 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
     het_result result;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || text == NULL || schedule == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_p_where, plan == NULL ? "plan" :
-                           text == NULL ? "the input" : "schedule");
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_p_where,
+                           plan == NULL ? "plan" : text == NULL ? "the input" : "schedule");
     HETI_T_TRY(het_plan_check(plan, heti_p_where, error));
     HETI_T_TRY(heti_t_choose(allocator, &memory, error, heti_p_where));
     memset(&r, 0, sizeof r);
-    r.plan = plan;
-    r.text = text;
-    r.length = length;
-    r.error = error;
+    r.plan = plan, r.text = text, r.length = length, r.error = error;
     HETI_T_TRY(heti_p_lines_lines(&r));
     HETI_T_TRY(het_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, heti_p_where, &r.schedule, error));
     result = heti_p_lines_lines(&r); /* found no error before: stores */
@@ -2576,8 +2526,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
 static void heti_p_result_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->result = HETI_T_TAKE(arena, het_simulation, 1);
     if (s->result != NULL) memset(s->result, 0, sizeof *s->result);
-    if (s->result != NULL)
-        s->result->rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
+    if (s->result != NULL) s->result->rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
     else (void)heti_t_take(arena, s->ranks, sizeof *s->result->rank);
     s->record = HETI_T_TAKE(arena, het_record, s->keep ? s->records : 0);
 }
@@ -2603,9 +2552,9 @@ static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, 
 /* "het_simulate: rank 2, action 17 (2F3): " and what is wrong with it. */
 static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at, const char *what) {
     char action[80];
-    return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%s): %s", rank,
-                       at - s->schedule->start[heti_p_leader(s->plan, rank)],
-                       heti_t_action_text(action, &s->schedule->action[at]), what);
+    return HETI_P_BAD(s, "het_simulate: rank %d, action %d (%s): %s", rank,
+                      at - s->schedule->start[heti_p_leader(s->plan, rank)],
+                      heti_t_action_text(action, &s->schedule->action[at]), what);
 }
 
 static void heti_p_at_least(double *value, double other) {
@@ -2617,41 +2566,37 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
     int64_t p, g;
     if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL ||
         plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a plan with %d ranks, %d pipelines, %d "
-                                                      "stages, %d slices", plan->ranks, plan->pipelines, plan->stages,
-                                                      plan->slices);
+        return HETI_P_BAD(s, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks,
+                          plan->pipelines, plan->stages, plan->slices);
     if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: plan->first_stage does not go from 0 to %d",
-                           plan->stages);
+        return HETI_P_BAD(s, "het_simulate: plan->first_stage does not go from 0 to %d", plan->stages);
     for (p = 0; p < plan->pipelines; p++)
         if (plan->first_stage[p] >= plan->first_stage[p + 1])
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: pipeline %d has no stage", p);
+            return HETI_P_BAD(s, "het_simulate: pipeline %d has no stage", p);
     for (g = 0; g < plan->stages; g++)
         if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: stage %d is on rank %d of %d", g,
-                               plan->stage[g].rank, plan->ranks);
+            return HETI_P_BAD(s, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
     if (plan->members > 0) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
     s->slice_sum = 0;
     for (p = 0; p < plan->slices && plan->slices > 1; p++) {
         if (!heti_t_is_time(plan->slice_share[p]))
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: slice %d has share %g", p,
-                               plan->slice_share[p]);
+            return HETI_P_BAD(s, "het_simulate: slice %d has share %g", p, plan->slice_share[p]);
         s->slice_sum += plan->slice_share[p];
     }
     if (plan->slices > 1 && !(s->slice_sum > 0 && s->slice_sum <= 1e300))
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: the shares of %d slices are all 0", plan->slices);
+        return HETI_P_BAD(s, "het_simulate: the shares of %d slices are all 0", plan->slices);
     return HET_OK;
 }
 
-static int heti_p_is_curve(const het_cost *c) {
-    return heti_t_is_time(c->base) && heti_t_is_time(c->token) && heti_t_is_time(c->pair);
-}
-
-static int heti_p_is_stage(const het_stage_cost *c) {
-    return heti_p_is_curve(&c->forward) && heti_p_is_curve(&c->backward) && heti_p_is_curve(&c->input) &&
-        heti_p_is_curve(&c->weight) && heti_t_is_time(c->bytes) && heti_t_is_time(c->keep_input) &&
-        heti_t_is_time(c->keep_weight) && heti_t_is_time(c->keep_gradient) && heti_t_is_time(c->attentions) &&
-        heti_t_is_time(c->query) && heti_t_is_time(c->key);
+/* Whether the doubles that are the first `size` bytes of a struct are times. */
+static int heti_p_are_times(const void *costs, size_t size) {
+    double value;
+    size_t i;
+    for (i = 0; i < size; i += sizeof value) {
+        memcpy(&value, HETI_T_CAST(const char *, costs) + i, sizeof value);
+        if (!heti_t_is_time(value)) return 0;
+    }
+    return 1;
 }
 
 static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
@@ -2660,36 +2605,29 @@ static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
     s->count_bytes = 0;
     for (i = 0; i < s->plan->stages; i++) {
         const het_stage_cost *c = &s->costs->stage[i];
-        int valid = heti_p_is_stage(c);
+        int valid = heti_p_are_times(c, sizeof *c);
         (void)het_plan_team(s->plan, s->plan->stage[i].rank, &count);
         for (; count > 1 && member != NULL; member += count, count = 1) {
             int64_t k;
-            for (k = 0; k < count; k++) valid &= heti_p_is_stage(&member[k]);
+            for (k = 0; k < count; k++) valid &= heti_p_are_times(&member[k], sizeof *member);
         }
-        if (!valid)
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite",
-                               i);
+        if (!valid) return HETI_P_BAD(s, "het_simulate: a cost of stage %d is negative or not finite", i);
         if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0) s->count_bytes = 1;
     }
     return HET_OK;
 }
 
 static het_result heti_p_sim_sizes(heti_p_sim *s) {
-    const het_costs *costs = s->costs;
+    static const char *const heti_p_names[3] = { "tokens", "pairs", "sequences" };
+    const double *const sizes[3] = { s->costs->tokens, s->costs->pairs, s->costs->sequences };
     int64_t i, n = 0;
+    int k;
     for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
-    for (i = 0; i < n; i++) {
-        if (costs->tokens != NULL && !heti_t_is_time(costs->tokens[i]))
-            return heti_t_fail(s->error, HET_ERR_INVALID,
-                               "het_simulate: the tokens of micro-batch %d are negative or not finite", i);
-        if (costs->pairs != NULL && !heti_t_is_time(costs->pairs[i]))
-            return heti_t_fail(s->error, HET_ERR_INVALID,
-                               "het_simulate: the pairs of micro-batch %d are negative or not finite", i);
-        if (costs->sequences != NULL && !(costs->sequences[i] > 0 && costs->sequences[i] <= 1e15))
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: micro-batch %d has %g sequences", i,
-                               costs->sequences[i]);
-        if (costs->tokens == NULL && costs->pairs == NULL && costs->sequences == NULL) break;
-    }
+    for (k = 0; k < 3; k++)
+        for (i = 0; i < n && sizes[k] != NULL; i++)
+            if (!heti_t_is_time(sizes[k][i]) || (k == 2 && !(sizes[k][i] > 0 && sizes[k][i] <= 1e15)))
+                return HETI_P_BAD(s, "het_simulate: micro-batch %d has %g %s: negative, not finite or no size", i,
+                                  sizes[k][i], heti_p_names[k]);
     return HET_OK;
 }
 
@@ -2701,29 +2639,25 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
     s->groups = s->most_wires = s->shared = 0;
     if (costs->group == NULL || costs->link != NULL) return HET_OK;
     if (costs->groups < 1 || costs->rank_group == NULL)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: %d groups, and rank_group is %s", costs->groups,
-            costs->rank_group != NULL ? "given" : "NULL");
+        return HETI_P_BAD(s, "het_simulate: %d groups, and rank_group is %s", costs->groups,
+                          costs->rank_group != NULL ? "given" : "NULL");
     for (i = 0; i < costs->groups; i++) {
         const het_group *g = &costs->group[i];
         int64_t depth = 1, up = g->parent;
         if (g->parent >= i || g->parent < -1)
-            return heti_t_fail(s->error, HET_ERR_INVALID,
-                               "het_simulate: group %d has parent %d, which does not come before it", i, g->parent);
-        if (!heti_t_is_time(g->latency) || !heti_t_is_time(g->bandwidth) || !heti_t_is_time(g->bus) ||
-            !heti_t_is_time(g->uplink))
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of group %d is negative or not finite",
-                               i);
+            return HETI_P_BAD(s, "het_simulate: group %d has parent %d, which does not come before it", i, g->parent);
+        if (!heti_p_are_times(&g->latency, 4 * sizeof g->latency)) /* and bandwidth, bus, uplink */
+            return HETI_P_BAD(s, "het_simulate: a cost of group %d is negative or not finite", i);
         for (; up >= 0 && depth <= HETRAIN_COMMUNICATOR_DEPTH; depth++) up = costs->group[up].parent;
         if (depth > HETRAIN_COMMUNICATOR_DEPTH)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i,
-                HETI_T_CAST(int64_t, HETRAIN_COMMUNICATOR_DEPTH));
+                               HETI_T_CAST(int64_t, HETRAIN_COMMUNICATOR_DEPTH));
         if (depth > deepest) deepest = depth;
         if (g->bus > 0 || g->uplink > 0) s->shared = 1;
     }
     for (i = 0; i < s->ranks; i++)
         if (costs->rank_group[i] < 0 || costs->rank_group[i] >= costs->groups)
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d is in group %d of %d", i,
-                               costs->rank_group[i], costs->groups);
+            return HETI_P_BAD(s, "het_simulate: rank %d is in group %d of %d", i, costs->rank_group[i], costs->groups);
     s->groups = costs->groups;
     s->most_wires = 2 * deepest + 1;
     return HET_OK;
@@ -2733,31 +2667,25 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
     const het_costs *costs = s->costs;
     int64_t i;
     if (costs->start_canary != 0 || costs->end_canary != 0)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
+        return HETI_P_BAD(s, "het_simulate: het_costs was not cleared");
     if (costs->stage == NULL || costs->blocks < 0)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks",
-                           costs->blocks);
+        return HETI_P_BAD(s, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
     s->transfer = costs->transfer;
     if (s->transfer < HET_TRANSFER_FREE || s->transfer > HET_TRANSFER_BLOCKING || !heti_t_is_time(costs->eager))
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: no such transfer: %d, or eager is %g",
-                           HETI_T_CAST(int64_t, s->transfer), costs->eager);
+        return HETI_P_BAD(s, "het_simulate: no such transfer: %d, or eager is %g", HETI_T_CAST(int64_t, s->transfer),
+                          costs->eager);
     if (s->transfer != HET_TRANSFER_FREE && !s->schedule->complete)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: transfer %d needs lists with SEND and RECV",
-                           HETI_T_CAST(int64_t, s->transfer));
+        return HETI_P_BAD(s, "het_simulate: transfer %d needs lists with SEND and RECV",
+                          HETI_T_CAST(int64_t, s->transfer));
     HETI_T_TRY(heti_p_sim_stage_costs(s));
     HETI_T_TRY(heti_p_sim_sizes(s));
     for (i = 0; i < s->ranks && costs->rank != NULL; i++) {
-        const het_rank_cost *c = &costs->rank[i];
-        if (!heti_t_is_time(c->begin) || !heti_t_is_time(c->ring_byte) || !heti_t_is_time(c->verdict) ||
-            !heti_t_is_time(c->step_base) || !heti_t_is_time(c->step) || !heti_t_is_time(c->host_byte))
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of rank %d is negative or not finite",
-                               i);
+        if (!heti_p_are_times(&costs->rank[i], offsetof(het_rank_cost, beside)))
+            return HETI_P_BAD(s, "het_simulate: a cost of rank %d is negative or not finite", i);
     }
     for (i = 0; i < costs->blocks && costs->block != NULL; i++)
-        if (!heti_t_is_time(costs->block[i].reduce_bytes) || !heti_t_is_time(costs->block[i].gather_bytes) ||
-            !heti_t_is_time(costs->block[i].windows) || !heti_t_is_time(costs->block[i].step))
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite",
-                               i);
+        if (!heti_p_are_times(&costs->block[i], sizeof *costs->block))
+            return HETI_P_BAD(s, "het_simulate: a cost of block %d is negative or not finite", i);
     return heti_p_sim_groups(s);
 }
 
@@ -2771,8 +2699,7 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
     if (s->groups == 0) {
         *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
         if (heti_t_is_time(cost->latency) && heti_t_is_time(cost->bandwidth)) return HET_OK;
-        return heti_t_fail(s->error, HET_ERR_INVALID,
-                           "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
+        return HETI_P_BAD(s, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
     }
     for (a = s->costs->rank_group[from], b = s->costs->rank_group[to]; a != b && a >= 0 && b >= 0;) {
         if (a > b) {
@@ -2780,9 +2707,7 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
             a = group[a].parent;
         } else b = group[b].parent;
     }
-    if (a < 0 || b < 0)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: ranks %d and %d have no group in common", from,
-                           to);
+    if (a < 0 || b < 0) return HETI_P_BAD(s, "het_simulate: ranks %d and %d have no group in common", from, to);
     cost->latency = group[a].latency;
     cost->bandwidth = group[a].bandwidth;
     if (path == NULL) return HET_OK;
@@ -2819,15 +2744,13 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
         int done = 0;
         for (i = schedule->start[r]; i < schedule->start[r + 1] && leader != r; i++)
             if (schedule->action[i].kind != HET_ACTION_COMMIT)
-                return heti_t_fail(s->error, HET_ERR_INVALID,
-                                   "het_simulate: rank %d has a list, and its team that of rank %d", r, leader);
+                return HETI_P_BAD(s, "het_simulate: rank %d has a list, and its team that of rank %d", r, leader);
         for (i = schedule->start[leader]; i < schedule->start[leader + 1]; i++) {
             const het_action *a = &schedule->action[i];
             int64_t stages;
             if (a->kind < 0 || a->kind >= HETI_T_KINDS)
-                return heti_t_fail(s->error, HET_ERR_INVALID,
-                                   "het_simulate: rank %d, action %d: no such kind of action: %d", r,
-                                   i - schedule->start[leader], HETI_T_CAST(int64_t, a->kind));
+                return HETI_P_BAD(s, "het_simulate: rank %d, action %d: no such kind of action: %d", r,
+                                  i - schedule->start[leader], HETI_T_CAST(int64_t, a->kind));
             s->records += heti_p_record_room(s, a->kind);
             done |= a->kind == HET_ACTION_COMMIT;
             if (a->kind == HET_ACTION_COMMIT) continue;
@@ -2869,9 +2792,8 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
     s->slices = s->plan->slices;
     if (schedule->ranks != s->ranks || schedule->pipelines != s->plan->pipelines || schedule->micro_batches == NULL ||
         schedule->start == NULL)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a schedule for %d ranks and %d pipelines, a "
-                                                      "plan for %d and %d", schedule->ranks, schedule->pipelines,
-                                                      s->ranks, s->plan->pipelines);
+        return HETI_P_BAD(s, "het_simulate: a schedule for %d ranks and %d pipelines, a plan for %d and %d",
+                          schedule->ranks, schedule->pipelines, s->ranks, s->plan->pipelines);
     s->cells = 0;
     for (p = 0; p < s->plan->pipelines; p++) {
         int64_t n = schedule->micro_batches[p], stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
@@ -2882,10 +2804,9 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
     }
     for (r = 0; r < s->ranks; r++)
         if (schedule->start[0] != 0 || schedule->start[r + 1] < schedule->start[r])
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->start[%d] is %d", r + 1,
-                               schedule->start[r + 1]);
+            return HETI_P_BAD(s, "het_simulate: schedule->start[%d] is %d", r + 1, schedule->start[r + 1]);
     if (schedule->start[s->ranks] > 0 && schedule->action == NULL)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->action is NULL");
+        return HETI_P_BAD(s, "het_simulate: schedule->action is NULL");
     if (schedule->start[s->ranks] > INT64_MAX / 4)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: %d actions", schedule->start[s->ranks]);
     HETI_T_TRY(heti_p_sim_costs(s));
@@ -3129,8 +3050,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
     int64_t r, i, b, first = 0;
     for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
         if (!heti_t_is_time(s->plan->state_share[r]))
-            return heti_t_fail(s->error, HET_ERR_INVALID,
-                               "het_simulate: the state share of rank %d is negative or not finite", r);
+            return HETI_P_BAD(s, "het_simulate: the state share of rank %d is negative or not finite", r);
     for (r = 0; r < s->ranks; r++) {
         const int64_t leader = heti_p_leader(s->plan, r);
         for (i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
@@ -3541,11 +3461,8 @@ static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, 
     het_record *record;
     if (!s->keep) return -1;
     record = &s->record[s->rank[r].record];
-    record->action = *a;
-    record->action.kind = kind;
-    record->rank = HETI_T_CAST(int32_t, r);
-    record->start = start;
-    record->end = end;
+    record->action = *a, record->action.kind = kind;
+    record->rank = HETI_T_CAST(int32_t, r), record->start = start, record->end = end;
     record->bytes = bytes < 9e18 ? HETI_T_CAST(int64_t, bytes + 0.5) : INT64_MAX;
     record->exchange = 0;
     return s->rank[r].record++;
@@ -3639,18 +3556,9 @@ static het_result heti_p_sim_launch(heti_p_sim *s, int64_t at, int64_t g, int fo
         heti_p_sim_arrive(s, to, cell, forward, link->free + link->latency);
         return HET_OK;
     }
-    hop.time = starts;
-    hop.last = link->free;
-    hop.bytes = bytes;
-    hop.rank = stage->rank;
-    hop.at = at;
-    hop.link = l;
-    hop.wire = 0;
-    hop.record = record;
-    hop.stage = to;
-    hop.cell = cell;
-    hop.forward = forward;
-    hop.unused = 0;
+    hop.time = starts, hop.last = link->free, hop.bytes = bytes;
+    hop.rank = stage->rank, hop.at = at, hop.link = l, hop.wire = 0, hop.record = record;
+    hop.stage = to, hop.cell = cell, hop.forward = forward, hop.unused = 0;
     return heti_p_push_hop(s, &hop);
 }
 
@@ -3832,8 +3740,8 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
     int64_t i;
     if (((cell->done & HETI_P_AWAY) != 0) != takes || (cell->done & HETI_P_DID_F) == 0 ||
         (cell->done & HETI_P_DID_W) != 0)
-        return heti_p_sim_fail(s, r, rank->at, takes ? "its PUT does not come before it" :
-                               "what it puts is not on the device");
+        return heti_p_sim_fail(s, r, rank->at,
+                               takes ? "its PUT does not come before it" : "what it puts is not on the device");
     for (i = 0; stage->team != NULL && i < stage->members; i++) {
         heti_p_at_least(&share, stage->team[i].share);
         all += stage->team[i].share;
@@ -3861,8 +3769,8 @@ static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action
               receives = heti_t_is_receive(a->kind);
     if (receives && s->transfer == HET_TRANSFER_FREE) return HET_OK; /* is recorded where it is waited for */
     if (!receives && (cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
-        return heti_p_sim_fail(s, r, s->rank[r].at, forward ? "its F does not come before it" :
-                               "its B or I does not come before it");
+        return heti_p_sim_fail(s, r, s->rank[r].at,
+                               forward ? "its F does not come before it" : "its B or I does not come before it");
     if ((forward != receives ? s->stage[g].after : s->stage[g].before) == r) return HET_OK;
     return s->transfer == HET_TRANSFER_FREE ? heti_p_sim_send(s, r, a, g, forward) : heti_p_sim_meet(s, r, a, g,
         forward, waits);
@@ -3911,8 +3819,7 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
         het_record *record = &s->record[first + i];
         *record = s->record[twin->first_record + i];
         record->rank = HETI_T_CAST(int32_t, r);
-        if (record->action.kind < HET_ACTION_REDUCE && own >= 0)
-            record->action.pipeline = HETI_T_CAST(int32_t, own);
+        if (record->action.kind < HET_ACTION_REDUCE && own >= 0) record->action.pipeline = HETI_T_CAST(int32_t, own);
     }
     for (i = at; i < rank->at; i++) {
         const het_action *a = &s->schedule->action[i];
@@ -4018,12 +3925,10 @@ static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int
     for (j = i + 1; j < end; j++) {
         const double own = bytes * part[j].share / ring->sum;
         double latency, time;
-        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency,
-                                        &time));
+        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
         latencies[0] += latency;
         seconds[0] += time;
-        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency,
-                                        &time));
+        HETI_T_TRY(heti_p_ring_transfer(s, ring, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency, &time));
         latencies[1] += latency;
         seconds[1] += time;
     }
@@ -4191,8 +4096,7 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
     for (first = 0; first < members; first = i) {
         for (i = first, k = *count; i < members && s->process[member[i]] == s->process[member[first]]; i++)
             place[k++].rank = member[i];
-        if (k - *count <= HETRAIN_TREE_MOST)
-            HETI_T_TRY(heti_p_tree_seconds(s, place + *count, k - *count, seconds));
+        if (k - *count <= HETRAIN_TREE_MOST) HETI_T_TRY(heti_p_tree_seconds(s, place + *count, k - *count, seconds));
         het_tree_grow(place + *count, k - *count, k - *count <= HETRAIN_TREE_MOST ? seconds : NULL);
         for (; *count + 1 < k; ++*count) place[*count] = place[*count + 1]; /* the root stands there already */
     }
@@ -4241,10 +4145,9 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     }
     for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: %s of block %d waits for ever: %d of %d ranks "
-                                                          "have reached it", b < s->blocks ? "REDUCE" : "GATHER",
-                                                          HETI_T_CAST(int64_t, s->ring[b].block), s->ring[b].reached,
-                                                          s->ring[b].wanted);
+            return HETI_P_BAD(s, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it",
+                              b < s->blocks ? "REDUCE" : "GATHER", HETI_T_CAST(int64_t, s->ring[b].block),
+                              s->ring[b].reached, s->ring[b].wanted);
     if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_T_TRY(heti_p_sim_join(s));
     for (r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
@@ -4393,11 +4296,10 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || schedule == NULL || costs == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL", plan == NULL ? "plan" :
-                           schedule == NULL ? "schedule" : "costs");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL",
+                           plan == NULL ? "plan" : schedule == NULL ? "schedule" : "costs");
     memset(&s, 0, sizeof s);
-    s.error = error;
-    s.keep = timeline == HET_YES;
+    s.error = error, s.keep = timeline == HET_YES;
     HETI_T_TRY(heti_t_need_allocator(allocator, &s.allocator, "het_simulate", error));
     result = heti_p_sim_with(&s, plan, schedule, costs, heti_p_sim_loop);
     if (result != HET_OK) het_simulation_free(s.result);
@@ -4471,10 +4373,9 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
         return heti_t_fail(error, HET_ERR_INVALID, "het_slice_lengths: cost, length, slices or seconds is NULL");
     if (granules < 1 || granules > 4096 || granule_tokens < 1 || granule_tokens > 1 << 20 || stages < 1 || most < 1 ||
         !heti_t_is_time(cost->base) || !heti_t_is_time(cost->token) || !heti_t_is_time(cost->pair))
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_slice_lengths: %d granules (1 to 4096) of %d tokens, %d stages, %d slices, "
-                           "cost %g, %g, %g", granules, granule_tokens, stages, most, cost->base, cost->token,
-                           cost->pair);
+        return heti_t_fail(error, HET_ERR_INVALID, "het_slice_lengths: %d granules (1 to 4096) of %d tokens, %d "
+                           "stages, %d slices, cost %g, %g, %g", granules, granule_tokens, stages, most, cost->base,
+                           cost->token, cost->pair);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_slice_lengths", error));
     s.cost = *cost, s.granules = granules, s.granule_tokens = granule_tokens, s.most = heti_p_min(most, granules);
     cells = HETI_T_CAST(size_t, (s.most + 1) * (granules + 1));
@@ -4540,18 +4441,15 @@ enum { HETI_P_TIMED_FILLS = 6, HETI_P_TIMED_RULES = HETI_P_TIMED_FILLS * 2 * 3 *
 static void heti_p_timed_rule(heti_p_timed *t, int n) {
     const int fill = n % HETI_P_TIMED_FILLS, grid = n / (2 * HETI_P_TIMED_FILLS);
     int64_t g, u;
-    t->gap = grid % 3;
-    t->backward_first = grid / 3 % 2;
-    t->drain = grid / 6;
+    t->gap = grid % 3, t->backward_first = grid / 3 % 2, t->drain = grid / 6;
     for (g = 0; g < t->sim.stages; g++) {
         heti_p_timed_stage *s = &t->stage[g];
-        const double most = fill < HETI_P_TIMED_FILLS - 1 ? 1e9 : 0; /* 0: of the two below one is more */
         double work = 0, open = 1;
         for (u = s->lane; u < t->sim.stages && t->stage[u].lane == s->lane; u = t->stage[u].next)
             work += t->stage[u].seconds[0] + t->stage[u].seconds[1] + t->stage[u].seconds[2];
         if (s->trip > 0) open = s->trip / work + 1 - 1e-9; /* rounded up */
         if (s->trip > 0) heti_p_at_least(&open, fill * 0.25 * s->trip / s->seconds[0] + 1e-9);
-        s->open = open < most ? HETI_T_CAST(int64_t, open) : INT32_MAX;
+        s->open = fill < HETI_P_TIMED_FILLS - 1 && open < INT32_MAX ? HETI_T_CAST(int64_t, open) : INT32_MAX;
         s->open += n / HETI_P_TIMED_FILLS % 2 + t->sim.slices - 1;
     }
 }
@@ -4576,9 +4474,9 @@ static double heti_p_timed_there(const heti_p_timed *t, int64_t g, int k) {
     const heti_p_stage *stage = &t->sim.stage[g];
     const int64_t n = s->begun[k], whole = n - n % t->sim.slices + t->sim.slices;
     double there = 0;
-    if (n == stage->micro_batches * t->sim.slices || (k == 2 && n == s->begun[1])) return HETI_P_NEVER;
-    if (k == 0 && s->begun[0] - s->begun[1] >= s->open) return HETI_P_NEVER;
-    if (k == 1 && s->begun[0] < whole) return HETI_P_NEVER; /* of a micro-batch all forwards come first */
+    if (n == stage->micro_batches * t->sim.slices || (k == 2 && n == s->begun[1]) || (k == 1 && s->begun[0] < whole) ||
+        (k == 0 && s->begun[0] - s->begun[1] >= s->open))
+        return HETI_P_NEVER; /* of a micro-batch all forwards come before the first I */
     if (k == 0 && stage->before >= 0) there = t->sim.cell[stage->cell + n].input;
     if (k == 1 && stage->after >= 0) there = t->sim.cell[stage->cell + whole - 1 - n % t->sim.slices].gradient;
     return there < 0 ? HETI_P_NEVER : there;
@@ -4601,9 +4499,7 @@ static int heti_p_timed_choose(heti_p_timed *t, heti_p_timed_rank *rank, double 
         }
     full = full && t->drain && found[2] >= 0;
     k = full || (found[0] < 0 && found[1] < 0) ? 2 : found[1] >= 0 && (t->backward_first || found[0] < 0);
-    rank->kind = k;
-    rank->stage = g = found[k];
-    rank->due = now;
+    rank->kind = k, rank->stage = g = found[k], rank->due = now;
     if (k < 2 || full || (g >= 0 && soon >= now + 0.5 * t->gap * t->stage[g].seconds[2])) return 1;
     rank->due = soon;
     return 0;
@@ -4625,12 +4521,11 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     a->micro_batch = HETI_T_CAST(int32_t, n / slices);
     a->slice = HETI_T_CAST(int32_t, k == 0 ? n % slices : slices - 1 - n % slices);
     r->clock = rank->due;
-    HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a, &waits));
-    while (waits && t->sim.hops > 0) { /* what its buffer holds is on its way */
-        HETI_T_TRY(heti_p_sim_pass(&t->sim));
+    do {
+        if (waits) HETI_T_TRY(heti_p_sim_pass(&t->sim)); /* what its buffer holds is on its way */
         waits = 0;
         HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a, &waits));
-    }
+    } while (waits && t->sim.hops > 0);
     r->at++;
     s->seconds[k] = r->clock - rank->due;
     if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
@@ -4644,8 +4539,7 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
    rank; then they are taken. */
 static int heti_p_timed_shorter(heti_p_timed *t, double end, double span) {
     if (!(end < t->end * (1 - 1e-9) || (end <= t->end * (1 + 1e-9) && span < t->span * (1 - 1e-9)))) return 0;
-    t->end = end;
-    t->span = span;
+    t->end = end, t->span = span;
     return 1;
 }
 
@@ -4699,9 +4593,7 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
         int64_t chunks = 0, behind = 0;
         for (u = s->plan->first_stage[at[g].pipeline + 1] - 1; u >= s->plan->first_stage[at[g].pipeline]; u--) {
             if (at[u].rank != at[g].rank) continue;
-            chunks++;
-            behind += u > g;
-            stage->lane = u;
+            chunks++, behind += u > g, stage->lane = u;
         }
         stage->next = t->rank[at[g].rank].first;
         t->rank[at[g].rank].first = g;
@@ -4711,10 +4603,9 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
             HETI_T_CAST(double, s->slices);
         for (u = at[g].rank + 1; u <= s->ranks; u++) t->list->start[u] += 3 * s->stage[g].micro_batches * s->slices;
     }
-    HETI_T_TRY(heti_p_timed_run(t, 0, &shorter));
-    for (n = 0; n < HETI_P_TIMED_RULES; n++) {
-        HETI_T_TRY(heti_p_timed_run(t, n, &shorter));
-        if (shorter) best = n;
+    for (n = -1; n < HETI_P_TIMED_RULES; n++) { /* at first to measure */
+        HETI_T_TRY(heti_p_timed_run(t, n < 0 ? 0 : n, &shorter));
+        if (shorter) best = n < 0 ? 0 : n;
     }
     return heti_p_timed_run(t, best, &shorter);
 }
@@ -4735,10 +4626,8 @@ static het_result heti_p_timed_compete(heti_p_timed *t, het_schedule *list, doub
                               t->sim.error);
     het_schedule_free(whole);
     while (result == HET_OK && r < plan->ranks && simulation->rank[r].peak <= limit) r++;
-    if (result == HET_OK && r == plan->ranks && heti_p_timed_shorter(t, simulation->makespan, simulation->span)) {
-        t->best = list;
-        list = other;
-    }
+    if (result == HET_OK && r == plan->ranks && heti_p_timed_shorter(t, simulation->makespan, simulation->span))
+        t->best = list, list = other;
     het_schedule_free(list);
     het_simulation_free(simulation);
     return result;
@@ -4753,9 +4642,7 @@ static het_result heti_p_timed_lists(heti_p_timed *t, het_plan *plan, const int6
     t->end = t->span = HETI_P_NEVER;
     HETI_T_TRY(heti_p_sim_with(&t->sim, plan, t->list, &t->costs, heti_p_timed_search));
     HETI_T_TRY(het_schedule_store(plan, &t->list, t->sim.error));
-    t->end = t->span = HETI_P_NEVER;
-    list = t->list;
-    t->list = NULL;
+    list = t->list, t->list = NULL, t->end = t->span = HETI_P_NEVER;
     HETI_T_TRY(heti_p_timed_compete(t, list, HETI_P_NEVER));
     for (i = 0; i < HETI_P_RULES; i++) {
         const char *name = heti_p_schedules[i].kind.name;
@@ -4773,42 +4660,40 @@ static het_result heti_p_timed_lists(heti_p_timed *t, het_plan *plan, const int6
 HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *counts, const het_costs *costs,
                                           const het_allocator *allocator, het_schedule **schedule, het_error *error) {
     heti_p_timed t;
-    heti_t_arena arena;
-    het_stage_cost *ones = NULL;
+    het_stage_cost *ones;
     het_plan named;
     het_result result;
-    int64_t i;
+    void *block = NULL;
+    size_t size;
+    int64_t g;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || schedule == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_timed: plan, counts and schedule must not be NULL");
     memset(&t, 0, sizeof t);
-    memset(&arena, 0, sizeof arena);
     HETI_T_TRY(heti_t_choose(allocator, &t.sim.allocator, error, "het_schedule_timed"));
-    named = *plan;
+    named = *plan, t.sim.user = &t, t.sim.error = error;
     memcpy(named.schedule, "greedy", 7); /* checks what is given; of its lists only the room is used */
-    result = het_schedule_make(&named, counts, allocator, &t.list, error);
-    for (i = 0; i < 2 && result == HET_OK; i++) {
-        t.stage = HETI_T_TAKE(&arena, heti_p_timed_stage, plan->stages);
-        t.rank = HETI_T_TAKE(&arena, heti_p_timed_rank, plan->ranks);
-        ones = HETI_T_TAKE(&arena, het_stage_cost, costs == NULL ? plan->stages : 0);
-        if (i == 0) result = heti_t_arena_start(&arena, &t.sim.allocator, "het_schedule_timed", error);
+    HETI_T_TRY(het_schedule_make(&named, counts, allocator, &t.list, error));
+    size = HETI_T_CAST(size_t, plan->stages) * (sizeof *t.stage + sizeof *ones) +
+        HETI_T_CAST(size_t, plan->ranks) * sizeof *t.rank;
+    result = heti_t_block(&t.sim.allocator, size, "het_schedule_timed", &block, error);
+    if (result == HET_OK) {
+        t.stage = HETI_T_CAST(heti_p_timed_stage *, block);
+        t.rank = HETI_T_CAST(heti_p_timed_rank *, HETI_T_CAST(void *, t.stage + plan->stages));
+        ones = HETI_T_CAST(het_stage_cost *, HETI_T_CAST(void *, t.rank + plan->ranks));
+        for (g = 0; g < plan->stages; g++)
+            ones[g].forward.base = ones[g].input.base = ones[g].weight.base = 1, ones[g].backward.base = 2;
+        if (costs != NULL) t.costs = *costs;
+        else t.costs.stage = ones;
+        t.transfer = t.costs.transfer, t.costs.transfer = HET_TRANSFER_FREE; /* first lists without SEND and RECV */
+        t.costs.blocks = 0, t.costs.block = NULL;
+        result = heti_p_timed_lists(&t, &named, counts);
+        t.sim.allocator.free(t.sim.allocator.user, block, size);
     }
-    for (i = 0; result == HET_OK && i < plan->stages && costs == NULL; i++)
-        ones[i].forward.base = ones[i].input.base = ones[i].weight.base = 0.5 * (ones[i].backward.base = 2);
-    if (costs != NULL) t.costs = *costs;
-    else t.costs.stage = ones;
-    t.transfer = t.costs.transfer;
-    t.costs.transfer = HET_TRANSFER_FREE; /* the grid's lists have no SEND and RECV */
-    t.costs.blocks = 0;
-    t.costs.block = NULL;
-    t.sim.user = &t;
-    t.sim.error = error;
-    if (result == HET_OK) result = heti_p_timed_lists(&t, &named, counts);
     if (result == HET_OK) *schedule = t.best;
     else het_schedule_free(t.best);
     het_schedule_free(t.list);
     het_simulation_free(t.sim.result);
-    if (arena.base != NULL) t.sim.allocator.free(t.sim.allocator.user, arena.base, arena.size);
     return result;
 }
 
@@ -4930,10 +4815,8 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
     int64_t i, rank = 0;
     if (to == NULL || to->write == NULL || !heti_p_timeline_valid(timeline)) return HET_ERR_INVALID;
     t.out = heti_t_text_to(to, t.room, sizeof t.room);
-    t.timeline = timeline;
-    t.plan = plan;
-    t.stages = t.micro_batches = t.slices = 1;
-    t.events = 0;
+    t.timeline = timeline, t.plan = plan;
+    t.stages = t.micro_batches = t.slices = 1, t.events = 0;
     for (i = 0; i < timeline->records; i++) {
         const het_action *a = &timeline->record[i].action;
         if (a->stage + 2 > t.stages) t.stages = HETI_T_CAST(int64_t, a->stage) + 2;
@@ -5481,11 +5364,9 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
         !(desc->row_height == 0 || (desc->row_height >= 2 && desc->row_height <= 200))) return HET_ERR_INVALID;
     memset(&s, 0, sizeof s);
     s.out = heti_t_text_to(to, s.room, sizeof s.room);
-    s.timeline = timeline;
-    s.plan = plan;
+    s.timeline = timeline, s.plan = plan;
     s.title = desc->title != NULL ? desc->title : "Timeline of one step";
-    s.dark = desc->dark == HET_YES;
-    s.shades = 1;
+    s.dark = desc->dark == HET_YES, s.shades = 1;
     for (i = 0; i < timeline->records; i++) {
         if (!heti_t_is_send(timeline->record[i].action.kind)) s.used[timeline->record[i].action.kind] = 1;
         if (heti_p_exchange(&timeline->record[i]) > 0) s.used[HET_ACTION_SEND_F] = 1;
