@@ -170,9 +170,9 @@ typedef struct het_schedule_kind {
 /* The schedules there are; NULL behind the last. Threads: any. */
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
-   greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take
-   slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in K
-   slices keeps 1 + (p - 1 - r) / K micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K,
+   greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All
+   take slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in
+   K slices keeps 1 + (p - 1 - r) / K micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K,
    which hides slow links. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
@@ -377,14 +377,14 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, con
                                                        het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
 
-/* The shortest compute lists that are found for these costs: of a grid of list schedulers, which know
-   times, latencies and plan->memory_limit, and of all named schedules that suit the plan and keep to
-   the limit, as het_simulate judges them; never longer than one of these. costs: NULL: F, I and W
-   take 1, B 2, messages nothing. The limit counts a slice from F until I as one, from I until W as
-   what its stage still keeps then, keep_weight and keep_gradient of keep_input and keep_weight (one,
-   where they are 0). Blocks are not looked at. Some 6 ms for 8 stages and 32 micro-batches, in
-   proportion to actions and ranks. Errors: those of het_simulate and het_schedule_make.
-   Threads: any. */
+/* The shortest compute lists that are found for these costs: of a grid of list schedulers, which
+   know times, latencies and plan->memory_limit, and of all named schedules that suit the plan and
+   keep to the limit, as het_simulate judges them; never longer than one of these. costs: NULL: F, I
+   and W take 1, B 2, messages nothing; blocks are not looked at. The limit counts a slice from F
+   until I as one, from I until W as what its stage still keeps then, keep_weight and keep_gradient
+   of keep_input and keep_weight (one, where these are 0). Some 6 ms for 8 stages and 32
+   micro-batches, in proportion to actions and ranks. Errors: those of het_simulate and
+   het_schedule_make. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_timed(const het_plan *plan, const int64_t *counts,
                                                              const het_costs *costs, const het_allocator *allocator,
                                                              het_schedule **schedule, het_error *error);
@@ -4403,8 +4403,8 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
    made: the rank that can begin first takes an action that is there, or waits for one that it knows
    to be coming. No rule for that is best everywhere: a grid of rules is tried, as in section 3.1 of
    Zero Bubble Pipeline Parallelism (arXiv 2401.10241); that they know latencies is CrossPipe's idea
-   (ATC 2025). Then named schedules compete. Nothing waits for ever, for the reasons of >>generate: a
-   lane keeps room for its later chunks, and a rank that knows of nothing to come does a W.
+   (ATC 2025). Then named schedules compete. Nothing waits for ever, for the reasons of >>generate:
+   a lane keeps room for its later chunks, and a rank that knows of nothing to come does a W.
    ============================================================================================== */
 
 typedef struct heti_p_timed_stage {
