@@ -4415,7 +4415,7 @@ typedef struct heti_p_timed_stage {
     double seconds[3], trip;          /* of F, I, W; from an F's begin until its gradient is there */
 } heti_p_timed_stage;
 
-/* Its first stage, `stages`: none; what it does next, when (HETI_P_NEVER: nothing is known to come),
+/* Its first stage, `stages`: none; what it does next, when (HETI_P_NEVER: it knows of nothing),
    F, I or W as 0 to 2, and whether to look again. */
 typedef struct heti_p_timed_rank { int64_t first, stage; double due; int32_t kind, again; } heti_p_timed_rank;
 
