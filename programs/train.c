@@ -793,6 +793,7 @@ static int configure_plan(job *j) {
     int64_t granules = j->feed.most;
     int status;
     if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL) return 0;
+    if (timed && s->adapt > 0) return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
     if (timed && s->experts != NULL) return fail(BAD_INPUT, "--experts: profiles, and so --schedule timed, know no experts");
     if (automatic && s->experts != NULL) return fail(BAD_INPUT, "--experts: profiles, and so --plan auto, know no experts");
     if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);

@@ -104,6 +104,8 @@ refuses 'links[0]|0 and 5 of 2' train --data text --devices cpu:1,cpu:1 --links 
 refuses '--plan auto|csv' train --data text --plan auto --schedule lists.csv "${tiny[@]}"
 refuses '--profile|nothere' train --data text --plan auto --profile nothere "${tiny[@]}"
 refuses '--adapt|-3' train --data text --adapt=-3 "${tiny[@]}"
+refuses '--adapt|--schedule timed' train --data text --devices cpu:1,cpu:1 --plan pp --schedule timed --adapt "${tiny[@]}"
+refuses '--memory-limit|greedy or timed' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-h1 --memory-limit 2 "${tiny[@]}"
 refuses '--plan|pp3' train --data text --devices cpu:1,cpu:1 --plan pp3 "${tiny[@]}"
 refuses '--plan|unit' train --data text --devices cpu:1,cpu:1 --plan 'pp:0-1|3-5' "${tiny[@]}"
 refuses '--schedule|zb-9' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-9 "${tiny[@]}"

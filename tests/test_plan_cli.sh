@@ -98,7 +98,7 @@ gives '{"makespan":18,"span":18,' --simulate two.csv --cost costs.csv
 gives '{"makespan":18,"span":18,' --simulate two.csv --cost fused.csv
 gives '{"makespan":27,"span":27,"bubble":0.3333333333333333' --simulate two.csv --cost activations.csv
 report "$("$plan" --simulate two.csv --cost activations.csv --json | grep -q '"peak":\[20,20\]'; echo $?)" 'activations of a file'
-for schedule in interleaved zb-h1 zb-h2 zb-v v-half v-min greedy bidirectional bitpipe dualpipev terapipe sliced-1f1b; do
+for schedule in interleaved zb-h1 zb-h2 zb-v v-half v-min greedy timed bidirectional bitpipe dualpipev terapipe sliced-1f1b; do
     slices=1
     case $schedule in terapipe | sliced*) slices=4 ;; esac
     "$plan" --simulate $schedule --ranks 4 --micro-batches 16 --slices $slices --cost F=4,B=4,W=4,link=1 --json > out 2> err
