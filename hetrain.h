@@ -943,8 +943,12 @@ typedef struct het_parameter_desc {
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are
                                frozen, and no part of saved weights */
     int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
-    int32_t divide;         /* 1: a team by columns divides its rows, 2: its columns; 0: members have all of it */
-    int32_t by_heads;       /* 1: as it divides key/value heads; 0: by share */
+    /* What a team by columns divides of it: 1: rows, 2: columns, 3: both; 0: members have all of it */
+    int32_t divide;
+    int32_t by_heads;       /* 1: as key/value heads are divided; 0: by share, */
+    int32_t piece;          /*   in pieces of so many rows or columns, one at least; 0: of up to 64 */
+    int32_t grid[4];        /* 3: rows are cut into grid[0] equal parts, columns into grid[1]; member m has part
+                               m / grid[2] % grid[0] of the rows, m / grid[3] % grid[1] of the columns */
     int32_t product;        /* 1: the unit adds to its gradient by the device's
                                linear_backward_weight alone, as dw: the sum need not be cleared; 2:
                                and by one call for all rows of a slice: where a step has one slice,
@@ -4982,13 +4986,14 @@ static int heti_divides(const het_program *p, const het_node *n) {
 }
 
 /* The columns [range[0], range[1]) of `width` that a member of a team has: those of its heads or, by
-   share, wholes of 64 where there are four a member, at least one. */
+   share, wholes of 64 where there are four a member, or of `piece`, at least one. */
 static void heti_member_columns(const het_team_member *team, int64_t members, int64_t member, int by_heads,
-                                int64_t width, int64_t range[2]) {
+                                int64_t piece, int64_t width, int64_t range[2]) {
     double before = 0.0, all = 0.0;
     int64_t whole = 64, wholes, m;
     while (whole > 2 && (width % whole != 0 || width / whole < 4 * members)) whole /= 2;
     if (width % whole != 0) whole = 1;
+    if (piece > 0) whole = piece;
     for (m = 0; m < members; m++) all += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
     if (by_heads) whole = heti_max(1, width / HETI_CAST(int64_t, all));
     wholes = width / whole;
@@ -5066,7 +5071,7 @@ static void heti_divide_columns(het_program *p) {
         v->divided = team && team->plan ? kind[i] : 0;
         if (!v->divided) continue;
         heti_require(p, v->width >= team->members);
-        heti_member_columns(team->plan, team->members, team->member, v->divided == 1, v->width, range);
+        heti_member_columns(team->plan, team->members, team->member, v->divided == 1, 0, v->width, range);
         v->own = range[1] - range[0];
     }
 }
@@ -7796,7 +7801,7 @@ typedef struct heti_parameter {
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter, bf16, product, hidden, divide, by_heads;
+    int32_t decay, frozen, uses, adapter, bf16, product, hidden, divide, by_heads, piece, grid[4];
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
@@ -9716,6 +9721,12 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     size_t count, bytes;
     for (i = 0; i < ctx->chain.parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
     *index = i;
+    if (p->divide < 0 || p->divide > 3 || p->piece < 0 || (p->piece > 0 && (p->divide == 1 ? p->rows : p->columns) %
+        p->piece != 0) || (p->divide == 3 && (p->grid[0] < 1 || p->grid[1] < 1 || p->grid[2] < 1 || p->grid[3] < 1 ||
+        p->rows % p->grid[0] != 0 || p->columns % p->grid[1] != 0)))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s, %d x %d, cannot be divided so: divide is "
+                         "%d, piece %d", unit, p->name, p->rows, p->columns, HETI_CAST(int64_t, p->divide),
+                         HETI_CAST(int64_t, p->piece));
     if (p->rows < 1 || p->columns < 1 || !heti_mul(HETI_CAST(size_t, p->rows), HETI_CAST(size_t, p->columns), &count) ||
         !heti_mul(count, 64, &bytes))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name,
@@ -9725,7 +9736,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in "
                                                            "an earlier unit", unit, p->name, p->rows, p->columns,
                                                            to[i].rows, to[i].columns);
-        if (to[i].divide != p->divide || to[i].by_heads != p->by_heads) to[i].divide = -1;
+        if (to[i].divide != p->divide || to[i].by_heads != p->by_heads || to[i].piece != p->piece) to[i].divide = -1;
         to[i].uses++;
         to[i].bf16 = to[i].bf16 && p->bf16;
         to[i].hidden = to[i].hidden && hidden;
@@ -9747,6 +9758,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].product = p->product;
     to[i].divide = p->divide;
     to[i].by_heads = p->by_heads;
+    to[i].piece = p->piece;
+    memcpy(to[i].grid, p->grid, sizeof p->grid);
     to[i].hidden = hidden;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to[i].name) != 0);
@@ -10061,7 +10074,15 @@ static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const heti_paramete
     box.column_end = p->columns;
     if (!team || !team->columns || p->divide < 1) return box;
     while (team[member].rank != rank) member++;
-    heti_member_columns(team, count, member, p->by_heads, p->divide == 1 ? p->rows : p->columns, range);
+    if (p->divide == 3) {
+        const int64_t row = member / p->grid[2] % p->grid[0], column = member / p->grid[3] % p->grid[1];
+        box.row_begin = p->rows / p->grid[0] * row;
+        box.row_end = box.row_begin + p->rows / p->grid[0];
+        box.column_begin = p->columns / p->grid[1] * column;
+        box.column_end = box.column_begin + p->columns / p->grid[1];
+        return box;
+    }
+    heti_member_columns(team, count, member, p->by_heads, p->piece, p->divide == 1 ? p->rows : p->columns, range);
     if (p->divide == 1) { box.row_begin = range[0]; box.row_end = range[1]; }
     else { box.column_begin = range[0]; box.column_end = range[1]; }
     return box;
