@@ -649,6 +649,7 @@ static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_u
         heti_t_text t;
         if (at[i] < 0) continue;
         *to = i == 3 ? *last : *first;
+        to->divide = 0; /* members of a team have all experts */
         if ((end = strstr(to->name, ".mlp.")) == NULL) return HET_ERR_UNSUPPORTED;
         end[5] = 0;
         t = heti_t_text_behind(to->name, sizeof to->name);
