@@ -943,7 +943,7 @@ typedef struct het_parameter_desc {
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are
                                frozen, and no part of saved weights */
     int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
-    /* What a team by columns divides of it: 1: rows, 2: columns, 3: both; 0: members have all of it */
+    /* What a team by columns divides of it: 1: rows, 2: columns, 3: both; 0: nothing */
     int32_t divide;
     int32_t by_heads;       /* 1: as key/value heads are divided; 0: by share, */
     int32_t piece;          /*   in pieces of so many rows or columns, one at least; 0: of up to 64 */
@@ -1041,8 +1041,9 @@ typedef struct het_node {
 
 /* A value and its gradient, [0] and [1]. */
 typedef struct het_value {
-    int64_t width, own;           /* own: columns that the rank has, where it has them of all its team's rows */
-    int32_t divided;              /* 0: the rank's rows, all columns; the team's rows, columns 1: by heads, 2: by share */
+    int64_t width, own;           /* own: columns that the rank has */
+    int32_t divided;              /* 0: the rank's rows, all columns; 1, 2: the team's rows, columns by
+                                     heads, by share */
     int32_t node;                 /* that makes it; -1: it is an input stream */
     int32_t uses;                 /* nodes that read it */
     int32_t in, out;              /* which input stream, which output stream it is; -1: none */
@@ -1502,8 +1503,8 @@ typedef struct het_transport_iface {
     const char *name;
     int64_t (*processes)(void *self);
     int64_t (*process)(void *self);   /* this one's number */
-    /* channel < 2^24; HETRAIN_CALLERS_CHANNEL is left to the caller. A message longer or shorter than the
-       receiver expects is an error. */
+    /* channel < 2^24; HETRAIN_CALLERS_CHANNEL is left to the caller. A message longer or shorter
+       than the receiver expects is an error. */
     het_result (*isend)(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request);
     het_result (*irecv)(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request);
     het_result (*test)(void *self, het_request *request, int32_t *done);
@@ -4985,8 +4986,8 @@ static int heti_divides(const het_program *p, const het_node *n) {
            heti_divided_value(p, n) < 0;
 }
 
-/* The columns [range[0], range[1]) of `width` that a member of a team has: those of its heads or, by
-   share, wholes of 64 where there are four a member, or of `piece`, at least one. */
+/* The columns [range[0], range[1]) of `width` that a member of a team has: those of its heads or,
+   by share, wholes of 64 where there are four a member, or of `piece`, at least one. */
 static void heti_member_columns(const het_team_member *team, int64_t members, int64_t member, int by_heads,
                                 int64_t piece, int64_t width, int64_t range[2]) {
     double before = 0.0, all = 0.0;
@@ -5001,7 +5002,8 @@ static void heti_member_columns(const het_team_member *team, int64_t members, in
     for (m = 0; m <= member; m++) {
         before += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
         range[0] = range[1];
-        range[1] = heti_min(HETI_CAST(int64_t, before / all * HETI_CAST(double, wholes) + 0.5), wholes - (members - m - 1));
+        range[1] = heti_min(HETI_CAST(int64_t, before / all * HETI_CAST(double, wholes) + 0.5),
+                            wholes - (members - m - 1));
         range[1] = heti_max(range[1], range[0] + 1);
     }
     range[0] *= whole;
@@ -5563,8 +5565,8 @@ static het_result heti_gather_rows(const het_unit_call *c, float *own, int64_t w
     return c->team->move(c, own, have, width, all, want, width);
 }
 
-/* Rows of block b of a chain, all columns; none where there is no such block. Blocks are wholes of 16
-   rows, at most 8. */
+/* Rows of block b of a chain, all columns; none where there is no such block. Blocks are wholes of
+   16 rows, at most 8. */
 static het_box heti_chain_block(const het_unit_call *c, int64_t b, int64_t blocks, int64_t width) {
     const int64_t first = c->team->view->row_begin, rows = heti_view_rows(c->team->view);
     het_box box;
@@ -5597,10 +5599,11 @@ static het_result heti_run_link(const het_unit_call *c, const het_op *whole, int
     return heti_unit_run(c, &op);
 }
 
-/* A product whose k lies with several members, or products whose sum it is, one round of all members
-   each: the member at a place goes on where the one before has stopped, from the first place to the
-   last. The sums are those of one rank, because each stays one chain. In step t place p has block
-   t - p of the rows, and then hands it on; the last one's rows go to the members they belong to. */
+/* A product whose k lies with several members, or products whose sum it is, one round of all
+   members each: the member at a place goes on where the one before has stopped, from the first
+   place to the last. The sums are those of one rank, because each stays one chain. In step t place
+   p has block t - p of the rows, and then hands it on; the last one's rows go to the members they
+   belong to. */
 static het_result heti_run_chain(const het_unit_call *c, const het_node *n, const het_op *op, float *to) {
     const het_team *t = c->team;
     const het_linear_args *a = &op->u.linear;
@@ -6297,9 +6300,9 @@ static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const 
         return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d; groups follow each "
                                                  "other from 0 on", where, m->leader, m->rank, m->group);
     if ((before && m->columns != before->columns) || (m->columns != 0 && (m->columns != 1 || m->group > 0)))
-        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d and has columns %d; a "
-                                                 "team by columns is one group, and all its members are in it", where,
-                         m->leader, m->rank, m->group, m->columns);
+        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d and has columns %d; "
+                                                 "a team by columns is one group, and all its members are in it",
+                         where, m->leader, m->rank, m->group, m->columns);
     if (m->heads < shares || m->heads > INT32_MAX)
         return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d has %d key/value heads", where,
                          m->leader, m->rank, m->heads);
@@ -9724,8 +9727,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     if (p->divide < 0 || p->divide > 3 || p->piece < 0 || (p->piece > 0 && (p->divide == 1 ? p->rows : p->columns) %
         p->piece != 0) || (p->divide == 3 && (p->grid[0] < 1 || p->grid[1] < 1 || p->grid[2] < 1 || p->grid[3] < 1 ||
         p->rows % p->grid[0] != 0 || p->columns % p->grid[1] != 0)))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s, %d x %d, cannot be divided so: divide is "
-                         "%d, piece %d", unit, p->name, p->rows, p->columns, HETI_CAST(int64_t, p->divide),
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s, %d x %d, cannot be divided so: divide "
+                         "is %d, piece %d", unit, p->name, p->rows, p->columns, HETI_CAST(int64_t, p->divide),
                          HETI_CAST(int64_t, p->piece));
     if (p->rows < 1 || p->columns < 1 || !heti_mul(HETI_CAST(size_t, p->rows), HETI_CAST(size_t, p->columns), &count) ||
         !heti_mul(count, 64, &bytes))
@@ -9955,8 +9958,9 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
                              ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
     for (i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++)
         if (ctx->chain.parameter[i].divide < 0)
-            return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d is by columns, and units divide "
-                             "parameter %s in different ways", ctx->call, stage->rank, ctx->chain.parameter[i].name);
+            return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d is by columns, and units "
+                             "divide parameter %s in different ways", ctx->call, stage->rank,
+                             ctx->chain.parameter[i].name);
     if (several && model->causal == HET_NO)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                          "%s: the team of rank %d divides the rows of attention; a bidirectional model's can be "
@@ -10143,8 +10147,8 @@ static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *
     return 1;
 }
 
-/* The next run of what a rank uses of a block behind the one before, before element `end`; all of it
-   at once where it uses the block whole. */
+/* The next run of what a rank uses of a block behind the one before, before element `end`; all of
+   it at once where it uses the block whole. */
 static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t end, heti_box_run *run) {
     const int begun = run->begun;
     if (!begun) {
@@ -10644,8 +10648,9 @@ static het_result heti_check_chains(heti_rank *r) {
     if (!r->part->limits.plan || (heti_supports(&r->device, HETI_OP(LINEAR_FORWARD, &a)) &&
                                   heti_supports(&r->device, HETI_OP(LINEAR_BACKWARD_INPUT, &a))))
         return HET_OK;
-    return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d is in a team by columns, and its device %s cannot "
-                     "go on with a product that another one began", r->ctx->call, r->rank, r->device.iface->name);
+    return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d is in a team by columns, and its device %s "
+                     "cannot go on with a product that another one began", r->ctx->call, r->rank,
+                     r->device.iface->name);
 }
 
 /* How much of a micro-batch the largest slice can hold. */

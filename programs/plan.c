@@ -33,7 +33,7 @@ static const option options[] = {
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
       "dp, pp, dp2xpp4, ... or a plan as JSON; alone: simulated as it is, with its schedule and micro-batches" },
     { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
-    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy and timed: micro-batches of its layers a rank may keep; 0: no limit" },
+    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy, timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
     { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
     OPTION_TITLE("What things cost, as numbers"),

@@ -117,7 +117,7 @@ static const option options[] = {
      "STEP:RANK@SPEED or STEP:A-B:LATENCY[:BYTES],...: ranks and links of --links that change before these steps" },
     OPTION_TITLE("How the work is divided, with the same bits"),
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
-     "dp, pp, dp2xpp2, pp2xcp2 (teams by context, hp2 by heads), pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: "
+     "dp, pp, dp2xpp2, pp2xcp2 (teams by context, hp2 by heads, tp2 by columns), pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: "
      "the best there is [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0,
       "gpipe, 1f1b, interleaved, zb-h1, zb-v, ...; timed: for measured times; or a FILE.csv of lists [1f1b]" },

@@ -641,7 +641,8 @@ static void layouts_do_not_show(void **state)
 {
     static const layout layouts[] = {
         { "dp", NULL, 1, 2 }, { "dp", NULL, 1, 3 }, { "dp3", NULL, 3, 1 }, { "pp2", "1f1b", 2, 1 }, { "pp2", "zb-h1", 2, 3 },
-        { "cp2", NULL, 2, 1 }, { "cp:3,1", NULL, 2, 1 }, { "hp:3,1", NULL, 2, 2 }, { "cp:1,0,2", NULL, 3, 1 }, { "pp2xcp2", "1f1b", 4, 1 }, { "tp2", NULL, 2, 1 },
+        { "cp2", NULL, 2, 1 }, { "cp:3,1", NULL, 2, 1 }, { "hp:3,1", NULL, 2, 2 }, { "cp:1,0,2", NULL, 3, 1 }, { "pp2xcp2", "1f1b", 4, 1 },
+        { "tp2", NULL, 2, 1 },
         { "dp2xpp2", "interleaved", 4, 1 },
     };
     static const het_family families[] = { HET_LLAMA, HET_GPT2, HET_QWEN3, HET_NEOX };

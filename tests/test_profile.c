@@ -226,8 +226,8 @@ static void bytes_of_teams_by_columns_agree(void **state)
         "neox:layers=3,width=192,heads=8,vocab=1000,context=64" };
     static const struct { const char *plan, *schedule; int64_t ranks, slices; } plans[] = { { "tp2", "1f1b", 2, 1 }, { "dp2xtp2", "1f1b", 4, 1 },
         { "pp2xtp:3,1", "zb-h1", 4, 1 }, { "tp4", "gpipe", 4, 2 }, { "tp:1,3", "gpipe", 2, 1 },
-        { "{\"teams\": [{\"ranks\": [1, 2], \"split\": \"columns\"}], \"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 8]}]}, {\"stages\": ["
-          "{\"rank\": 1, \"units\": [0, 5]}, {\"rank\": 3, \"units\": [5, 8]}]}]}", "1f1b", 4, 1 } };
+        { "{\"teams\": [{\"ranks\": [1, 2], \"split\": \"columns\"}], \"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 8]}]}, "
+          "{\"stages\": [{\"rank\": 1, \"units\": [0, 5]}, {\"rank\": 3, \"units\": [5, 8]}]}]}", "1f1b", 4, 1 } };
     size_t m, p;
     int64_t wrong = 0;
     int round;

@@ -1003,7 +1003,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dualpipev_of_pytorch), cmocka_unit_test(order_of_1f1b),     cmocka_unit_test(order_of_interleaved),
-        cmocka_unit_test(memory),               cmocka_unit_test(memory_of_slices),  cmocka_unit_test(memory_of_greedy), cmocka_unit_test(timed_on_a_v),
+        cmocka_unit_test(memory),               cmocka_unit_test(memory_of_slices),  cmocka_unit_test(memory_of_greedy),
+        cmocka_unit_test(timed_on_a_v),
         cmocka_unit_test(time_of_unsplit),      cmocka_unit_test(time_of_split),     cmocka_unit_test(time_of_both_ways),
         cmocka_unit_test(random_plans),         cmocka_unit_test(small_counts),      cmocka_unit_test(rendezvous),
         cmocka_unit_test(divide),               cmocka_unit_test(misfits),           cmocka_unit_test(out_of_memory),

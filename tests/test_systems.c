@@ -726,8 +726,8 @@ static void row_3_15(void **state)
         }
         support_run_end(&run);
     }
-    met(same, "2 and 4 ranks by columns, %d rows, 1 and 2 layers: %d and %d messages a layer forward, which are two sums, two more backward, and none "
-        "for embedding and head; loss, norm and weights of one rank", ROWS, (int)sums[0], (int)sums[1]);
+    met(same, "2 and 4 ranks by columns, %d rows, 1 and 2 layers: %d and %d messages a layer forward, which are two sums, two more backward, and "
+        "none for embedding and head; loss, norm and weights of one rank", ROWS, (int)sums[0], (int)sums[1]);
 }
 
 /* Megatron-LM on clusters: columns x pipeline x data = 2 x 2 x 2, interleaved; and how long two chunks a rank leave a pipeline idle, in a step that
@@ -771,8 +771,8 @@ static void row_2_19(void **state)
         if (step > 0) bubble = fmin(bubble, idle);
     }
     same = bubble > 1.0 / 16 - 0.05 && bubble < 1.0 / 16 + 0.05;
-    met(same, "columns x pipeline x data = 2 x 2 x 2, interleaved: loss, norm and weights of one rank; two chunks a rank, 2 ranks, 8 micro-batches: idle "
-        "for %.3f of the time that is computed, (p - 1) / (v m) = %.3f", bubble, 1.0 / 16);
+    met(same, "columns x pipeline x data = 2 x 2 x 2, interleaved: loss, norm and weights of one rank; two chunks a rank, 2 ranks, 8 micro-batches: "
+        "idle for %.3f of the time that is computed, (p - 1) / (v m) = %.3f", bubble, 1.0 / 16);
     het_destroy(ctx);
     support_run_end(&run);
 }
@@ -1338,8 +1338,8 @@ static void row_3_5(void **state)
         columns += search->found[0].plan->member[i].columns != 0;
     }
     met(crossing == 0 && columns > 0 && least > 0.95,
-        "two nodes of 8 with slower links between them: %d members of teams, %d of them by columns, %d across nodes; from 32 to 1024 devices, a stage of 8 "
-        "by columns a node, simulated layers of tokens a second and device stay within %.1f %%", (int)members,
+        "two nodes of 8 with slower links between them: %d members of teams, %d of them by columns, %d across nodes; from 32 to 1024 devices, a "
+        "stage of 8 by columns a node, simulated layers of tokens a second and device stay within %.1f %%", (int)members,
         (int)columns, (int)crossing, 100 * (1 - least));
     het_search_free(search);
     price_end(&p);
@@ -1378,8 +1378,8 @@ static void row_2_5(void **state)
         marginal = ranks > 8 ? (best - before) / (double)(ranks - ranks / 4) : best / 8;
         falls = falls && marginal < last;
         last = marginal, before = best;
-        snprintf(table + strlen(table), sizeof table - strlen(table), "%s%d: %.0f and %.0f thousand, %.0f more a card", *table ? "; " : "", (int)ranks,
-            sharded / 1e3, hybrid / 1e3, marginal);
+        snprintf(table + strlen(table), sizeof table - strlen(table), "%s%d: %.0f and %.0f thousand, %.0f more a card", *table ? "; " : "",
+            (int)ranks, sharded / 1e3, hybrid / 1e3, marginal);
         price_end(&p);
     }
     met(overtaken > 8 && falls, "tokens/s with weights sharded and with columns x stages x data, and what each card that came brings: %s; columns "

@@ -99,7 +99,8 @@ static void columns_have_the_bits_of_one_rank(void **state)
 /* The orthogonal updates of whole matrices, whose sums and weights lie in boxes; and a rank that keeps the state. */
 static void columns_under_muon_and_keepers(void **state)
 {
-    static const char *const plans[] = { "tp2", BESIDE, "{\"teams\":[{\"ranks\":[0,1],\"split\":\"columns\"}],\"keepers\":[2],\"state_shares\":[1,0,2],"
+    static const char *const plans[] = { "tp2", BESIDE,
+        "{\"teams\":[{\"ranks\":[0,1],\"split\":\"columns\"}],\"keepers\":[2],\"state_shares\":[1,0,2],"
         "\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}" };
     const het_model_desc model = team_model(HET_LLAMA, 48);
     support_result base;
@@ -686,6 +687,60 @@ static void refuse_context(het_family family, const char *text, int64_t ranks, i
     support_run_end(&run);
 }
 
+/* Two units that read one matrix, the first one's result divided in the one, its x in the other; and a device that only begins chains. */
+static het_result crossed_describe(const het_unit *unit, het_unit_info *info)
+{
+    const int64_t d = unit->model->width;
+    const char *const name[2] = { "crossed.one", "crossed.other" };
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, d), first = het_node_linear(p, x, name[unit->settings != NULL], d, 0.05f);
+    het_node_output(p, het_node_residual(p, x, het_node_linear(p, first, name[unit->settings == NULL], d, 0.05f)));
+    return het_program_end(p);
+}
+static const het_unit_iface crossed = { HETRAIN_UNIT_VERSION, "crossed", crossed_describe, het_program_forward, het_program_backward_input,
+                                        het_program_backward_weight };
+static int32_t only_begins(void *self, const het_op *op)
+{
+    const int linear = op->kind == HET_OP_LINEAR_FORWARD || op->kind == HET_OP_LINEAR_BACKWARD_INPUT;
+    return !(linear && op->u.linear.continues) && het_cpu_device()->supports(self, op);
+}
+
+static void columns_that_cannot_be_are_refused(void **state)
+{
+    const het_model_desc model = team_model(HET_LLAMA, 48);
+    het_device_iface begins = *het_cpu_device();
+    het_unit units[10];
+    het_error error;
+    support_run run;
+    het_plan *plan;
+    int64_t count;
+    het_ctx *ctx;
+    (void)state;
+    support_run_start(&run, &model, 1, SUPPORT_SHORT);
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "tp2", NULL, 1);
+    begins.supports = only_begins;
+    run.device[1].iface = &begins;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "rank 1 is in a team by columns, and its device cpu cannot go on");
+    run.device[1].iface = NULL;
+    run.desc.reduce = HET_REDUCE_FAST;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "teams by columns need reduce = exact");
+    run.desc.reduce = HET_REDUCE_EXACT;
+    EXPECT_ERROR(het_model_units(&run.desc.model, units, 8, &count, &error), HET_OK, error.text, "");
+    units[9] = units[7];
+    units[7] = units[8] = units[6];
+    units[7].iface = units[8].iface = &crossed;
+    units[8].settings = &crossed;
+    run.desc.units = units;
+    run.desc.unit_count = 10;
+    plan = support_plan_for("tp2", NULL, 10, 2, 1, 2);
+    run.desc.layout.plan = plan;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "units divide parameter crossed.o");
+    het_plan_free(plan);
+    run.desc.layout.plan = NULL;
+    support_run_end(&run);
+}
+
 #define ONE_STAGE ",\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}"
 static void bad_teams_are_refused(void **state)
 {
@@ -820,7 +875,7 @@ int main(void)
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
         cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say),
         cmocka_unit_test(memory_is_what_was_estimated),
-        cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
+        cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(columns_that_cannot_be_are_refused), cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

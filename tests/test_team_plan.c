@@ -788,7 +788,8 @@ static void best_fusion(void **state)
             NEARLY(seconds_of(w, search->found[0].plan, search->found[0].granules), search->found[0].seconds);
         } else NEARLY(search->found[0].seconds, without->found[0].seconds);
         if (without->found[0].seconds < least) least = without->found[0].seconds;
-        if (search->found[0].seconds < least * (i < 24 ? 1 - 1e-9 : 0.9)) fail_msg("instance %d: %.9g, brute force %.9g", i, search->found[0].seconds, least);
+        if (search->found[0].seconds < least * (i < 24 ? 1 - 1e-9 : 0.9))
+            fail_msg("instance %d: %.9g, brute force %.9g", i, search->found[0].seconds, least);
         if (search->found[0].seconds > worst * least) worst = search->found[0].seconds / least;
         exact += search->found[0].seconds <= least * (1 + 1e-9);
         het_search_free(search);

@@ -212,9 +212,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that starts first being served first, and messages with messages; a ring and a message do not
      slow each other: a network that carries both at once does worse.
    * Where blocks have keepers or teams by columns, or the plan divides sums or weights
-     (het_plan.shard), holders send each other what each owns, of columns what the other has of it: REDUCE and GATHER take a latency and what the busiest sends or gets
-     on the slowest link. Sums that leave behind their calls need no REDUCE, weights that come
-     before theirs no GATHER, but between near sets.
+     (het_plan.shard), holders send each other what each owns, of columns what the other has of it:
+     REDUCE and GATHER take a latency and what the busiest sends or gets on the slowest link. Sums
+     that leave behind their calls need no REDUCE, weights that come before theirs no GATHER, but
+     between near sets.
    * VERDICT waits for every REDUCE and every rank that has a stage.
    * PUT and TAKE move what the slice keeps over the rank's link to its host, one after the other.
      They take the rank's own time or, with het_rank_cost.beside, run beside what it computes: then
@@ -1361,7 +1362,8 @@ static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *te
     for (m = 0; m < count; m++) all += team[m].share;
     for (m = 0; m < count; m++) {
         const int64_t wanted = HETI_T_CAST(int64_t, team[m].share / all * HETI_T_CAST(double, heads) + 0.5);
-        team[m].heads = m + 1 == count ? heads - given : heti_p_max(1, heti_p_min(wanted, heads - given - (count - m - 1)));
+        const int64_t left = heads - given - (count - m - 1); /* the others have one at least */
+        team[m].heads = m + 1 == count ? heads - given : heti_p_max(1, heti_p_min(wanted, left));
         given += team[m].heads;
     }
     return HET_OK;
@@ -3423,7 +3425,8 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
             heti_p_at_least(&linked, own->columns.linked[way] * (share[i].row[1] - share[i].row[0]));
         }
         *sum += moves->gathers[way] * latency + tokens * moves->gather_bytes[way] * busiest * slow;
-        *sum += (blocks + members - 2) * (moves->links[way] * latency + tokens * moves->link_bytes[way] / blocks * slow);
+        *sum += (blocks + members - 2) *
+            (moves->links[way] * latency + tokens * moves->link_bytes[way] / blocks * slow);
         *sum += moves->chains[way] * latency + tokens * moves->chain_bytes[way] * away * slow;
         *sum += linked * (stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1) * (members - 1) / blocks;
     }

@@ -104,8 +104,8 @@ typedef struct het_unit_kind {
        and of the carries, which are then those of a head ... */
     double divided_call, divided_input, divided_weight, divided_gradient;
     double head_call, head_input, head_carry, head_carry_gradient; /* ... of a token of the group */
-    /* In a team by columns, by het_keep: of a token of the rank's own, of the team's; of the team's, a
-       head's part, and of what is divided by share all of it */
+    /* In a team by columns, by het_keep: of a token of the rank's own, of the team's; of the
+       team's, a head's part, and of what is divided by share all of it */
     double columns[6][4];
     double half_workspace;            /* `workspace` where two members divide the columns evenly; of other
                                          shares by a line */
@@ -382,8 +382,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * store: for each device's stages all activations stay, or those of one micro-batch do
      (het_search_desc.store; moves also try two and three)
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
-     pairs, fours and so on, up to 4 devices in every way there is, each team by context, by heads or
-     by columns, with the shares of het_team_divide; over fused devices the search below is done
+     pairs, fours and so on, up to 4 devices in every way there is, each team by context, by heads
+     or by columns, with the shares of het_team_divide; over fused devices the search below is done
      again. A plan with teams is only returned where it is better than the best without
    * state shares, of all devices at work: 1 each; the speed of the device's optimizer, where all
      need time for it; or the bytes that its memory limit leaves beside everything else, where all
@@ -1001,8 +1001,8 @@ HETRAIN_API void het_profile_free(het_profile *profile) {
     if (profile != NULL) heti_s_give_back(&profile->allocator, profile, profile->size);
 }
 
-/* Elements of a block that teams by columns divide: those of its first unit's parameters with as many
-   uses. */
+/* Elements of a block that teams by columns divide: those of its first unit's parameters with as
+   many uses. */
 static void heti_s_fill_boxes(const het_description *d, int64_t b, het_block_profile *to) {
     const het_described_unit *unit = &d->unit[d->use[d->block[b].first_use]];
     int64_t i;
@@ -1249,8 +1249,8 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
     if (bandwidth > 0) heti_s_most(slowness, 1 / bandwidth);
 }
 
-/* Elements of a block that a rank uses in a team by columns, beside what it owns; negative: it is in
-   none, or all of the block is used. */
+/* Elements of a block that a rank uses in a team by columns, beside what it owns; negative: it is
+   in none, or all of the block is used. */
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
     int64_t count, m;
     const het_team_member *team = het_plan_team(h->plan, rank, &count);
@@ -5191,8 +5191,8 @@ static double heti_s_pipeline_seconds(heti_s_seek *s, const heti_s_choice *c, in
     return memo->at + heti_s_real(count - memo->count) * memo->each;
 }
 
-/* Seconds of a pipeline's further micro-batches, and what the first takes longer. Without simulating
-   it: the busiest device's work, and that of the others. */
+/* Seconds of a pipeline's further micro-batches, and what the first takes longer. Without
+   simulating it: the busiest device's work, and that of the others. */
 static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     const int64_t many = 3 * heti_s_places(c, p);
     double sum = 0, most = 0;

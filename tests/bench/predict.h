@@ -63,7 +63,8 @@ static const declared predict_slow[] = {
 static const declared predict_divided[] = {
     { "cpu:1,cpu:1", "cp2", "1f1b", 2, NULL }, { "cpu:1,cpu:1", "cp:5,3", "1f1b", 3, NULL }, { "cpu:1,cpu:1", "hp2", "1f1b", 2, NULL },
     { "cpu:1,cpu:1", "tp2", "1f1b", 2, NULL }, { "cpu:1,cpu:1", "tp:5,3", "1f1b", 3, NULL },
-    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "pp2xcp2", "1f1b", 2, NULL }, { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "dp2xhp2", "1f1b", 2, NULL },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "pp2xcp2", "1f1b", 2, NULL },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "dp2xhp2", "1f1b", 2, NULL },
     { "cpu:1,cpu:1", PREDICT_DATA "\"shard\":\"gradients\"}", "1f1b", 2, NULL },
     { "cpu:1,cpu:1", PREDICT_DATA "\"shard\":\"weights\"}", "1f1b", 2, NULL },
     { "cpu:1,cpu:1", PREDICT_DATA "\"shard\":\"weights\"}", "1f1b", 3, NULL },
