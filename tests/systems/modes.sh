@@ -34,6 +34,8 @@ mode 'the same, near sets' --devices $four --plan ./near.json
 mode 'the same, a keeper of three' --devices $four --plan ./keeper.json
 mode 'team, by context' --devices $four --plan cp4
 mode 'team, by heads, x data' --devices $four --plan dp2xhp2
+mode 'team, by columns' --devices $four --plan tp4
+mode 'the same, x data' --devices $four --plan dp2xtp2
 mode 'pipeline, gpipe' --devices $four --plan pp --schedule gpipe
 mode 'pipeline, 1f1b' --devices $four --plan pp
 mode 'pipeline, 1f1b, recompute' --devices $four --plan pp --recompute
@@ -52,5 +54,6 @@ mode 'data' --devices $four --plan dp
 mode 'data, weights sharded' --devices $four --plan dp --shard weights
 mode 'pipeline, 1f1b' --devices $four --plan pp
 mode 'team, by context' --devices $four --plan cp4
+mode 'team, by columns' --devices $four --plan tp4
 alike 'one with 2 of 8 experts'
 works "$modes modes: $said"
