@@ -10102,14 +10102,15 @@ static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
     return 0;
 }
 
-/* Where a parameter's box begins among a rank's of its block, elements; -1: how many all are. */
+/* Where a parameter's box begins among a rank's of its block, in floats; -1: how many all take. */
 static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64_t parameter) {
     int64_t p, sum = 0;
     for (p = 0; p < ctx->chain.parameter_count && p != parameter; p++) {
         const heti_parameter *other = &ctx->chain.parameter[p];
         const het_box box = heti_box_of(ctx, rank, other);
         if (other->block == b)
-            sum += heti_ceil_div((box.row_end - box.row_begin) * (box.column_end - box.column_begin), 32) * 32;
+            sum += heti_ceil_div((box.row_end - box.row_begin) * (box.column_end - box.column_begin),
+                                 other->bf16 ? 64 : 32) * 32;
     }
     return sum;
 }
@@ -10143,7 +10144,8 @@ static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *
     if (row >= box->row_end || p->offset + row * p->columns + column >= end) return 0;
     run->first = p->offset + row * p->columns + column;
     run->count = heti_min(end, stop) - run->first;
-    run->place = run->box_place + (row - box->row_begin) * width + column - box->column_begin;
+    run->place = (row - box->row_begin) * width + column - box->column_begin;
+    run->place = run->box_place + (p->bf16 ? run->place / 2 : run->place);
     return 1;
 }
 
@@ -10835,9 +10837,9 @@ static int heti_owns_apart(const heti_rank *r, int64_t b) {
     return heti_has_near(r->ctx->share.plan) && heti_has_sharded_weights(r->ctx, b);
 }
 
-/* Where the rank has, of what it uses of a block, the elements from `place` on. */
+/* Where the rank has, of what it uses of a block, the floats from `place` on. */
 static float *heti_box_weight(const heti_rank *r, const heti_parameter *p, int64_t place) {
-    return r->part->weights + r->part->box_at[p->block] + (p->bf16 ? place / 2 : place);
+    return r->part->weights + r->part->box_at[p->block] + place;
 }
 
 /* Whether the rank has some of a parameter's elements [first, first + count). */
@@ -11076,7 +11078,7 @@ static void heti_layout_blocks(heti_rank *r) {
             part->own_at[b] = heti_layout_weights(r, b, owners->cut[place], owners->cut[place + 1]);
         if (heti_is_boxed(r->ctx, r->rank, b)) {
             part->box_at[b] = part->weight_elements;
-            part->weight_elements += heti_box_place(r->ctx, r->rank, b, -1); /* bf16: half of it would do */
+            part->weight_elements += heti_box_place(r->ctx, r->rank, b, -1);
         }
         if (block->frozen) continue;
         heti_layout_sums(r, b);

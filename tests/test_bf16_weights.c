@@ -117,6 +117,10 @@ static void training_beside_them_has_the_bits_of_rounded_weights(void **state)
             support_run_plan(&run, form % 2 ? "pp" : "dp", "1f1b", 1);
             other = train(&run, SUPPORT_APART, 1);
             same(&wide, &other);
+            support_run_ranks(&run, 2);
+            support_run_plan(&run, form % 2 ? "tp2" : "tp:1,2", "1f1b", 1); /* the halves of a matrix, by columns, in bf16 */
+            other = train(&run, SUPPORT_APART, 1);
+            same(&wide, &other);
             support_run_end(&run);
         }
 }
