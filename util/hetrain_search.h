@@ -752,17 +752,16 @@ static int heti_s_same_streams(int64_t count, const int64_t *width, int64_t othe
 /* Whether two units differ in nothing that costs. */
 static int heti_s_same_kind(const het_described_unit *unit, const het_described_unit *other) {
     const het_unit_info *a = &unit->info, *b = &other->info;
-    int64_t i;
     if (unit->unit.iface != other->unit.iface) return 0;
     if (!heti_s_same_streams(a->in_streams, a->in_width, b->in_streams, b->in_width)) return 0;
     if (!heti_s_same_streams(a->out_streams, a->out_width, b->out_streams, b->out_width)) return 0;
     if (a->parameters != b->parameters || a->tensors != b->tensors || a->workspace != b->workspace ||
         a->is_loss != b->is_loss)
         return 0;
-    for (i = 0; i < a->parameters; i++)
+    for (int64_t i = 0; i < a->parameters; i++)
         if (a->parameter[i].rows != b->parameter[i].rows || a->parameter[i].columns != b->parameter[i].columns)
             return 0;
-    for (i = 0; i < a->tensors; i++)
+    for (int64_t i = 0; i < a->tensors; i++)
         if (a->tensor[i].width != b->tensor[i].width || a->tensor[i].keep != b->tensor[i].keep) return 0;
     return !heti_s_unequal(a->flops_forward, b->flops_forward);
 }
@@ -776,8 +775,7 @@ static int64_t heti_s_kind_of(const het_description *d, int64_t u, const int64_t
 
 static double heti_s_widths(int64_t count, const int64_t *width) {
     double sum = 0;
-    int64_t s;
-    for (s = 0; s < count; s++) sum += heti_s_real(width[s]) * 4;
+    for (int64_t s = 0; s < count; s++) sum += heti_s_real(width[s]) * 4;
     return sum;
 }
 
@@ -791,8 +789,7 @@ static void heti_s_count_tensors(het_unit_kind *kind, const het_unit_info *info,
         { &kind->keep_gradient, &kind->divided_gradient, &kind->divided_gradient },
         { &kind->carry, &kind->head_carry, &kind->head_carry },
         { &kind->carry_gradient, &kind->head_carry_gradient, &kind->head_carry_gradient } }; /* as het_keep */
-    int64_t t;
-    for (t = 0; t < info->tensors; t++) {
+    for (int64_t t = 0; t < info->tensors; t++) {
         const het_tensor_desc *tensor = &info->tensor[t];
         const unsigned known = HETI_T_CAST(unsigned, tensor->keep),
                        how = known <= HET_KEEP_MICRO_BATCH_GRADIENT ? known : HETI_T_CAST(unsigned, HET_KEEP_WEIGHT);
@@ -844,18 +841,17 @@ static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
     const het_program *p = info->program;
     het_column_moves *to = &kind->moves;
     double products[2] = { 0, 0 }, all = 0;
-    int i, j, way;
-    for (i = 0; i < p->nodes; i++) {
+    for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         const int spreads = n->outputs > 0 && p->value[n->y[0]].divided != 0;
         double in, out = 0;
         if (n->kind == HET_NODE_ATTENTION) to->divided += spreads;
         if (n->kind != HET_NODE_LINEAR) continue;
         in = heti_s_real(p->value[n->x[0]].width);
-        for (j = 0; j < n->outputs; j++) out += heti_s_real(p->value[n->y[j]].width);
+        for (int j = 0; j < n->outputs; j++) out += heti_s_real(p->value[n->y[j]].width);
         all += in * out;
         if (!spreads && p->value[n->x[0]].divided == 0) continue;
-        for (way = 0; way < 2; way++) {
+        for (int way = 0; way < 2; way++) {
             const double width = 4 * (spreads ? in : out), parts = spreads ? n->outputs : 1;
             if (spreads == (way == 0)) {
                 to->gathers[way] += 1;
@@ -869,7 +865,7 @@ static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
             products[way] += in * out;
         }
     }
-    for (way = 0; way < 2; way++) to->linked[way] = all > 0 ? products[way] / all : 0;
+    for (int way = 0; way < 2; way++) to->linked[way] = all > 0 ? products[way] / all : 0;
 }
 
 /* What the unit keeps and moves in teams: described again for a member with one head of a team that
@@ -879,16 +875,14 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
     het_team_member columns[2];
     het_program program;
     het_unit_info info;
-    int64_t i;
-    int by_columns;
     kind->alone = !unit->info.teams;
     if (kind->alone > 0 || unit->info.is_loss) return HET_OK;
     memset(columns, 0, sizeof columns);
-    for (i = 0; i < 2; i++) {
+    for (int64_t i = 0; i < 2; i++) {
         columns[i].share = 1;
         columns[i].heads = heti_s_max((unit->unit.model->kv_heads + 1 - i) / 2, 1);
     }
-    for (by_columns = 0; by_columns < 2; by_columns++) {
+    for (int by_columns = 0; by_columns < 2; by_columns++) {
         memset(&info, 0, sizeof info);
         info.max_tokens = unit->info.max_tokens;
         info.max_granule_tokens = unit->info.max_granule_tokens;
@@ -896,14 +890,14 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
         info.compute = unit->info.compute;
         info.device = unit->info.device;
         info.in_streams = unit->info.in_streams;
-        for (i = 0; i < info.in_streams; i++) info.in_width[i] = unit->info.in_width[i];
+        for (int64_t i = 0; i < info.in_streams; i++) info.in_width[i] = unit->info.in_width[i];
         program.nodes = program.values = 0; /* the unit may be no program */
         info.program = &program;
         info.team = &team;
         team.plan = by_columns ? columns : NULL;
         if (by_columns) team.heads = columns[0].heads;
         if (unit->unit.iface->describe(&unit->unit, &info) != HET_OK) return by_columns ? HET_OK : HET_ERR_INVALID;
-        for (i = 0; i < program.nodes && !by_columns; i++) {
+        for (int64_t i = 0; i < program.nodes && !by_columns; i++) {
             const het_node *n = &program.node[i];
             if (n->kind != HET_NODE_ATTENTION) continue;
             kind->query += 4 * heti_s_real(program.value[n->x[0]].width);
@@ -928,8 +922,8 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
 static void heti_s_kind_name(const het_description *d, const int64_t *first, int64_t k, het_unit_kind *kind) {
     const char *table = d->unit[first[k]].unit.iface->name;
     heti_t_text name = heti_t_text_in(kind->name, 41);
-    int64_t i, number = 1;
-    for (i = 0; i < k; i++) number += strcmp(d->unit[first[i]].unit.iface->name, table) == 0;
+    int64_t number = 1;
+    for (int64_t i = 0; i < k; i++) number += strcmp(d->unit[first[i]].unit.iface->name, table) == 0;
     heti_t_put(&name, table);
     name = heti_t_text_behind(kind->name, sizeof kind->name);
     if (number > 1) heti_t_format(&name, "#%d", number);
@@ -962,7 +956,6 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
 
 static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     het_profile *p = HETI_T_CAST(het_profile *, self);
-    int64_t i;
     (void)HETI_S_ROOM(het_profile, 1);
     p->kind = HETI_S_ROOM(het_unit_kind, p->kinds);
     p->unit = HETI_S_ROOM(int32_t, p->units);
@@ -970,7 +963,7 @@ static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     p->use = HETI_S_ROOM(int64_t, p->uses);
     p->device = HETI_S_ROOM(het_device_profile, p->devices);
     p->link = HETI_S_ROOM(het_link_profile, p->links);
-    for (i = 0; i < p->devices; i++) {
+    for (int64_t i = 0; i < p->devices; i++) {
         het_unit_time *alone = HETI_S_ROOM(het_unit_time, p->kinds);
         het_unit_time *together = HETI_S_ROOM(het_unit_time, p->kinds);
         if (arena->base == NULL) continue;
@@ -1005,8 +998,7 @@ HETRAIN_API void het_profile_free(het_profile *profile) {
    many uses. */
 static void heti_s_fill_boxes(const het_description *d, int64_t b, het_block_profile *to) {
     const het_described_unit *unit = &d->unit[d->use[d->block[b].first_use]];
-    int64_t i;
-    for (i = 0; i < unit->info.parameters; i++) {
+    for (int64_t i = 0; i < unit->info.parameters; i++) {
         const het_parameter_desc *p = &unit->info.parameter[i];
         het_parameter_info info;
         if (p->divide == 0 || het_parameter_get_info(d->ctx, unit->parameter[i], &info) != HET_OK ||
@@ -1101,9 +1093,8 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
                                             const heti_s_rows *r, double tokens) {
     const double rows = r->own;
     het_stage_memory m;
-    int64_t u;
     memset(&m, 0, sizeof m);
-    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+    for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         const het_unit_kind *k = &profile->kind[profile->unit[u]];
         const int again = stage->recompute && !k->loss, divided = r->heads > 0 && k->attentions > 0;
         const double core = r->group * r->heads, kept = divided ? r->kept * r->heads : r->kept;
@@ -1115,8 +1106,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
         double call = divided ? rows * k->divided_call + core * k->head_call : rows * k->call, space = k->workspace;
         if (r->columns > 0 && !k->loss) {
             double keep[6];
-            int how;
-            for (how = 0; how < 6; how++) {
+            for (int how = 0; how < 6; how++) {
                 const double *bytes = k->columns[how];
                 keep[how] = (how >= HET_KEEP_MICRO_BATCH ? r->kept : r->group) *
                     (bytes[1] + r->heads * bytes[2] + r->columns * bytes[3]) +
@@ -1198,10 +1188,9 @@ static int heti_s_keeps(const het_plan *plan, int64_t rank) { return plan->keepe
 static double heti_s_held_part(const heti_s_holding *h, int64_t holders, int64_t i, double elements, double own) {
     const het_plan *plan = h->plan;
     double all = 0, count = 0;
-    int64_t k;
     if (heti_s_keeps(plan, h->rank[i])) return own;
     if (plan->shard != HET_SHARD_WEIGHTS || holders < 2) return elements;
-    for (k = 0; k < holders && h->near; k++) {
+    for (int64_t k = 0; k < holders && h->near; k++) {
         if (plan->near[h->rank[k]] != plan->near[h->rank[i]] || heti_s_keeps(plan, h->rank[k])) continue;
         all += plan->state_share[h->rank[k]];
         count += 1;
@@ -1214,8 +1203,8 @@ static double heti_s_held_part(const heti_s_holding *h, int64_t holders, int64_t
 static int64_t heti_s_find_holders(const heti_s_holding *h, int64_t b, double *share) {
     const het_plan *plan = h->plan;
     const het_block_profile *block = &h->profile->block[b];
-    int64_t g, k, i, holders = 0, count;
-    for (g = 0; g < plan->stages; g++) {
+    int64_t k, i, holders = 0, count;
+    for (int64_t g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
         const int64_t *use = h->profile->use + block->first_use;
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
@@ -1252,11 +1241,11 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
 /* Elements of a block that a rank uses in a team by columns, beside what it owns; negative: it is
    in none, or all of the block is used. */
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
-    int64_t count, m;
+    int64_t count;
     const het_team_member *team = het_plan_team(h->plan, rank, &count);
     double all = 0, heads = 0, share = 0, own = 0;
     if (team == NULL || team->columns == 0 || !(block->by_heads + block->by_share > 0)) return -1;
-    for (m = 0; m < count; m++) {
+    for (int64_t m = 0; m < count; m++) {
         heads += heti_s_real(team[m].heads);
         all += team[m].share;
         if (team[m].rank == rank) own = heti_s_real(team[m].heads), share = team[m].share;
@@ -1275,11 +1264,10 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
               weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1;
     double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 }, owned = 0;
     int direct = weights;
-    int64_t i, w;
-    for (i = 0; i < 2 * holders && (sums || weights); i++)
+    for (int64_t i = 0; i < 2 * holders && (sums || weights); i++)
         heti_s_hold_link(h, holders, i / 2, h->near && i % 2 == 0, &latency[i % 2], &slowness[i % 2]);
     HETI_T_CLEAR(h->both, h->words);
-    for (i = 0; i < holders; i++) {
+    for (int64_t i = 0; i < holders; i++) {
         heti_s_held *to = &h->held[h->rank[i]];
         const int keeps = heti_s_keeps(plan, h->rank[i]);
         const double own = share > 0 ? elements * plan->state_share[h->rank[i]] / share
@@ -1290,7 +1278,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         if (weights) to->come += elements - heti_s_held_part(h, holders, i, elements, h->near ? 0 : own);
         if (weights) to->of += elements;
         if (sums) to->leave += elements - own, to->all += elements;
-        for (w = 0; w < 2; w++) {
+        for (int64_t w = 0; w < 2; w++) {
             heti_s_most(&to->latency[w], latency[w]);
             heti_s_most(&to->slowness[w], slowness[w]);
         }
@@ -1302,9 +1290,9 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     }
     if (direct) heti_s_most(&h->largest, elements);
     if (sums || direct) heti_s_most(&h->owned, owned);
-    for (i = 0; i < holders && (sums || direct); i++)
-        for (w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
-    for (i = block->first_use; i < block->first_use + block->uses; i++) {
+    for (int64_t i = 0; i < holders && (sums || direct); i++)
+        for (int64_t w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
+    for (int64_t i = block->first_use; i < block->first_use + block->uses; i++) {
         if (weights) h->fetched[h->profile->use[i]] += elements;
         if (sums) h->terms[h->profile->use[i]] += elements;
     }
@@ -1335,9 +1323,8 @@ static double heti_s_share_rows(const het_shape *shape, double rows, double shar
 /* Rows of the largest slice. */
 static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
     double total = 0, largest = 0;
-    int64_t k;
     if (plan->slices == 1) return heti_s_real(shape->tokens);
-    for (k = 0; k < plan->slices; k++) {
+    for (int64_t k = 0; k < plan->slices; k++) {
         total += plan->slice_share[k];
         if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
     }
@@ -1350,8 +1337,7 @@ typedef struct heti_s_shares { double all, before, group, heads; int64_t members
 
 static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t me) {
     heti_s_shares shares = { 0, 0, 0, 0, 0 };
-    int64_t i;
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         shares.all += team[i].share;
         if (team[i].group < team[me].group) shares.before += team[i].share;
         if (team[i].group != team[me].group) continue;
@@ -1404,19 +1390,19 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
     const het_plan *plan = h->plan;
     const double most = h->boxes ? HETI_S_BOX_PIECE : HETI_S_PIECE;
     double piece = 8 * heti_s_smaller(h->owned, most);
-    int64_t r, i, g, u;
+    int64_t i;
     for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
     if (h->boxes)
         piece = 2 * piece + 2 * heti_s_smaller(h->largest * h->profile->weight_bytes, 4 * most);
     else if (i < h->profile->kinds)
         piece = 2 * piece + 4 * heti_s_smaller(h->largest * h->profile->weight_bytes, HETI_S_PIECE);
-    for (r = 0; r < plan->ranks; r++) {
+    for (int64_t r = 0; r < plan->ranks; r++) {
         heti_s_held *to = &h->held[r];
         for (i = 0; i < plan->ranks && h->words > 0; i++)
             if (i != r && (h->peer[r * h->words + i / 64] >> i % 64 & 1u) != 0) to->pieces += piece;
     }
-    for (g = 0; g < plan->stages; g++)
-        for (u = plan->stage[g].unit_begin; u < plan->stage[g].unit_end; u++) {
+    for (int64_t g = 0; g < plan->stages; g++)
+        for (int64_t u = plan->stage[g].unit_begin; u < plan->stage[g].unit_end; u++) {
             heti_s_held *to = &h->held[plan->stage[g].rank];
             if (h->fetched[u] > to->fetched) to->fetched = h->fetched[u];
             if (h->terms[u] > to->terms) to->terms = h->terms[u];
@@ -1429,30 +1415,30 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
     const het_profile *profile = h->profile;
     const het_plan *plan = h->plan;
     const double tokens = heti_s_real(shape->tokens);
-    int64_t g, b, r, count, other;
-    for (r = 0; r < plan->ranks; r++) {
+    int64_t count, other;
+    for (int64_t r = 0; r < plan->ranks; r++) {
         const het_team_member *team = het_plan_team(plan, r, &count);
         if (team != NULL && team->columns != 0) h->boxes = 1;
         if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r) || h->boxes) h->words = (plan->ranks + 63) / 64;
         if (plan->near != NULL && plan->near[r] != plan->near[0]) h->near = 1;
     }
     HETI_T_TRY(heti_s_arrays(&h->arena, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
-    for (r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &h->held[r]);
-    for (g = 0; g < plan->stages; g++) {
+    for (int64_t r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &h->held[r]);
+    for (int64_t g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
-        for (r = 0; r < count; r++) {
+        for (int64_t r = 0; r < count; r++) {
             heti_s_held *to = &h->held[team != NULL ? team[r].rank : stage->rank];
             heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, tokens, to);
             to->stages++;
-            for (b = -1; b <= 1; b += 2) {
+            for (int64_t b = -1; b <= 1; b += 2) {
                 if (g + b < 0 || g + b >= plan->stages || stage[b].pipeline != stage->pipeline) continue;
                 (void)het_plan_team(plan, stage[b].rank, &other);
                 heti_s_most(&to->rows.crossings, heti_s_real(other));
             }
         }
     }
-    for (b = 0; b < profile->blocks; b++) heti_s_hold_block(h, b);
+    for (int64_t b = 0; b < profile->blocks; b++) heti_s_hold_block(h, b);
     heti_s_hold_pieces(h);
     return HET_OK;
 }
@@ -1467,8 +1453,7 @@ static size_t heti_s_bytes(double bytes) { return bytes < 9e18 ? HETI_T_CAST(siz
 /* Weights and state as files have them: of a model with frozen weights its factors alone. */
 static size_t heti_s_saved(const het_profile *p) {
     double all = 0, trained = 0;
-    int64_t b;
-    for (b = 0; b < p->blocks; b++) {
+    for (int64_t b = 0; b < p->blocks; b++) {
         all += heti_s_real(p->block[b].elements);
         if (!p->block[b].frozen) trained += heti_s_real(p->block[b].elements);
     }
@@ -1482,9 +1467,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                                const het_shape *shape, het_memory *memory) {
     const int others = ranks > 1;
     double beside = 0;
-    int64_t r;
-    for (r = 0; r < p->devices; r++) heti_s_most(&beside, p->device[r].beside);
-    for (r = 0; r < ranks; r++) {
+    for (int64_t r = 0; r < p->devices; r++) heti_s_most(&beside, p->device[r].beside);
+    for (int64_t r = 0; r < ranks; r++) {
         const heti_s_held *h = &held[r];
         const het_stage_memory *m = &h->most;
         const het_needs *of = &needs[h->leader];
@@ -1572,8 +1556,7 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
 /* Adds what a unit moves in a team by columns. */
 static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from, const het_unit_time *time,
                              double slowness) {
-    int way;
-    for (way = 0; way < 2; way++) {
+    for (int way = 0; way < 2; way++) {
         to->gathers[way] += from->gathers[way];
         to->gather_bytes[way] += from->gather_bytes[way];
         to->chains[way] += from->chains[way];
@@ -1589,12 +1572,10 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
    recompute. */
 static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int again,
                              const het_unit_time *times, double slowness, het_stage_cost *to) {
-    int64_t u;
-    int what;
-    for (u = begin; u < end; u++) {
+    for (int64_t u = begin; u < end; u++) {
         const het_unit_time *time = &times[profile->unit[u]];
         const het_unit_kind *kind = &profile->kind[profile->unit[u]];
-        for (what = 0; what < HETI_S_STAGE_CALLS; what++)
+        for (int what = 0; what < HETI_S_STAGE_CALLS; what++)
             heti_s_add_curve(heti_s_stage_curve_of(to, what), heti_s_curve(time, what), slowness);
         to->keep_gradient += kind->keep_gradient;
         to->attentions += kind->attentions;
@@ -1646,10 +1627,8 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
     const double part[2] = { held->of > 0 ? held->come / held->of * c->profile->weight_bytes : 0,
                              held->all > 0 ? held->leave / held->all * c->profile->gradient_bytes : 0 },
                  own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
-    int64_t u;
-    int k;
-    for (u = stage->unit_begin; u < stage->unit_end; u++)
-        for (k = 0; k < 2; k++) { /* weights, sums */
+    for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
+        for (int k = 0; k < 2; k++) { /* weights, sums */
             const double bytes = part[k] * (k == 0 ? c->held.fetched : c->held.terms)[u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || c->profile->kind[c->profile->unit[u]].loss; /* its F is part of B */
@@ -1692,12 +1671,10 @@ static void heti_s_member_part(const het_team_member *team, int64_t count, int64
 static void heti_s_team_cost(const het_team_member *team, int64_t count, const het_stage_cost *member,
                              het_stage_cost *to) {
     double rows, pairs;
-    int64_t m;
-    int k;
-    for (k = 0; k < HETI_S_STAGE_CALLS; k++) memset(heti_s_stage_curve_of(to, k), 0, sizeof(het_cost));
-    for (m = 0; m < count; m++) {
+    for (int k = 0; k < HETI_S_STAGE_CALLS; k++) memset(heti_s_stage_curve_of(to, k), 0, sizeof(het_cost));
+    for (int64_t m = 0; m < count; m++) {
         heti_s_member_part(team, count, m, &rows, &pairs);
-        for (k = 0; k < HETI_S_STAGE_CALLS; k++) {
+        for (int k = 0; k < HETI_S_STAGE_CALLS; k++) {
             const het_cost own = heti_s_stage_curve(&member[m], k);
             het_cost *slowest = heti_s_stage_curve_of(to, k);
             heti_s_most(&slowest->base, own.base);
@@ -1711,14 +1688,13 @@ static void heti_s_team_cost(const het_team_member *team, int64_t count, const h
 /* Of all stages, and of the members of teams behind them. */
 static void heti_s_all_stages(const heti_s_costing *c) {
     het_stage_cost *const curves[3] = { c->to.stage, c->to.alone, c->to.together };
-    int64_t g, m, count, at = c->plan->stages;
-    int i;
-    for (g = 0; g < c->plan->stages; g++) {
+    int64_t count, at = c->plan->stages;
+    for (int64_t g = 0; g < c->plan->stages; g++) {
         const het_team_member *team = het_plan_team(c->plan, c->plan->stage[g].rank, &count);
         heti_s_stage_costs(c, g, c->plan->stage[g].rank, g);
         if (count == 1) continue;
-        for (m = 0; m < count; m++) heti_s_stage_costs(c, g, team[m].rank, at + m);
-        for (i = 0; i < 3; i++) heti_s_team_cost(team, count, curves[i] + at, curves[i] + g);
+        for (int64_t m = 0; m < count; m++) heti_s_stage_costs(c, g, team[m].rank, at + m);
+        for (int i = 0; i < 3; i++) heti_s_team_cost(team, count, curves[i] + at, curves[i] + g);
         at += count;
     }
 }
@@ -1727,8 +1703,8 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     het_costs *costs = &c->to.costs;
     const het_plan *plan = c->plan;
     double slowness;
-    int64_t r, b, device;
-    for (r = 0; r < plan->ranks; r++) {
+    int64_t device;
+    for (int64_t r = 0; r < plan->ranks; r++) {
         device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
             return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device "
@@ -1738,7 +1714,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
     }
     heti_s_all_stages(c);
-    for (b = 0; b < c->profile->blocks; b++) {
+    for (int64_t b = 0; b < c->profile->blocks; b++) {
         const double elements = c->profile->block[b].frozen ? 0 : heti_s_real(c->profile->block[b].elements);
         c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
@@ -1811,12 +1787,11 @@ HETRAIN_API void het_plan_costs_free(het_plan_costs *costs) {
    whether that differs from all of the time. */
 static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
     const het_cost none = { 0, 0, 0 };
-    int64_t g;
-    int differs = 0, k;
-    for (g = 0; g < costs->curves; g++) {
+    int differs = 0;
+    for (int64_t g = 0; g < costs->curves; g++) {
         const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
         if (memcmp(alone, together, sizeof *alone) == 0) continue;
-        for (k = 0; k < HETI_S_STAGE_CALLS; k++) {
+        for (int k = 0; k < HETI_S_STAGE_CALLS; k++) {
             het_cost *between = heti_s_stage_curve_of(&costs->stage[g], k);
             *between = none;
             heti_s_add_curve(between, heti_s_stage_curve(alone, k), 1 - beside);
@@ -1890,8 +1865,7 @@ static int heti_s_divide_within(heti_s_divide *s, double bound) {
 
 static double heti_s_divide_slowest(const heti_s_divide *s, int64_t *which) {
     double most = -1;
-    int64_t m;
-    for (m = 0; m < s->d->members; m++) {
+    for (int64_t m = 0; m < s->d->members; m++) {
         const double seconds = heti_s_member_seconds(s, m, s->cut[m], s->cut[m + 1]);
         if (seconds > most) *which = m;
         heti_s_most(&most, seconds);
@@ -1904,8 +1878,8 @@ static double heti_s_divide_slowest(const heti_s_divide *s, int64_t *which) {
 static int heti_s_divide_rows(heti_s_divide *s) {
     double low = 0, high = s->best;
     int64_t which;
-    int better = 0, turn;
-    for (turn = 0; turn < 200 && high - low > 1e-13 * high; turn++) {
+    int better = 0;
+    for (int turn = 0; turn < 200 && high - low > 1e-13 * high; turn++) {
         const double middle = turn == 0 ? high * (1 - 1e-12) : low + (high - low) / 2;
         if (!heti_s_divide_within(s, middle)) {
             if (turn == 0) break;
@@ -1939,12 +1913,12 @@ static void heti_s_divide_heads(heti_s_divide *s, int64_t m, int64_t left) {
 static void heti_s_divide_many(heti_s_divide *s) {
     const het_divide_desc *d = s->d;
     double part[HETRAIN_MAX_TEAM], sum = 0;
-    int64_t m, k, left = d->heads;
-    for (m = 0; m < d->members; m++) {
+    int64_t left = d->heads;
+    for (int64_t m = 0; m < d->members; m++) {
         const double pair = d->member[m].forward.pair + d->member[m].backward.pair;
         sum += part[m] = pair > 0 ? 1 / pair : 1;
     }
-    for (m = 0; m < d->members; m++) {
+    for (int64_t m = 0; m < d->members; m++) {
         part[m] *= heti_s_real(d->heads) / sum;
         s->heads[m] = heti_s_max(1, HETI_T_CAST(int64_t, part[m]));
         left -= s->heads[m];
@@ -1952,15 +1926,15 @@ static void heti_s_divide_many(heti_s_divide *s) {
     for (; left != 0; left += left < 0 ? 1 : -1) {
         const int64_t step = left > 0 ? 1 : -1;
         int64_t best = -1;
-        for (m = 0; m < d->members; m++)
+        for (int64_t m = 0; m < d->members; m++)
             if (s->heads[m] + step >= 1 && (best < 0 || heti_s_real(step) * (part[m] - heti_s_real(s->heads[m]) -
                                                         part[best] + heti_s_real(s->heads[best])) > 0))
                 best = m;
         s->heads[best] += step;
     }
     (void)heti_s_divide_rows(s);
-    for (m = 0; m < d->members; m++)
-        for (k = 0; k < d->members; k++) {
+    for (int64_t m = 0; m < d->members; m++)
+        for (int64_t k = 0; k < d->members; k++) {
             HETI_T_COPY(s->heads, s->best_heads, d->members);
             if (m == k || s->heads[m] == 1) continue;
             s->heads[m]--;
@@ -1973,7 +1947,6 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
                                        het_error *error) {
     const double sequences = desc != NULL && desc->sequences > 0 ? desc->sequences : 1;
     heti_s_divide s;
-    int64_t m;
     if (desc == NULL || member == NULL || desc->member == NULL || desc->start_canary != 0 || desc->end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_team_divide: a pointer is NULL, or a struct was not cleared");
     if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 || desc->heads < 0 ||
@@ -1989,7 +1962,7 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     if (desc->heads == 0) (void)heti_s_divide_rows(&s);
     else if (desc->members > 4) heti_s_divide_many(&s);
     else heti_s_divide_heads(&s, 0, desc->heads);
-    for (m = 0; m < desc->members; m++) {
+    for (int64_t m = 0; m < desc->members; m++) {
         member[m].share = heti_s_real(s.best_cut[m + 1] - s.best_cut[m]);
         member[m].group = desc->heads > 0 ? 0 : m;
         member[m].heads = s.best_heads[m];
@@ -2098,7 +2071,6 @@ static het_result heti_s_read_object(heti_s_reader *r, const heti_s_form *form, 
     char name[64] = "";
     size_t length;
     uint32_t there = 0;
-    int i;
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, name, sizeof name, &length)) {
         const heti_s_key *key = form->key;
@@ -2110,7 +2082,7 @@ static het_result heti_s_read_object(heti_s_reader *r, const heti_s_form *form, 
     }
     if (seen != NULL) *seen = there;
     if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : what, "");
-    for (i = 0; i < 32; i++)
+    for (int i = 0; i < 32; i++)
         if ((form->needed & ~there) >> i & 1u)
             return form->lacks != NULL ? heti_s_bad(r, what, form->lacks)
                                        : heti_s_bad(r, form->key[i].name, "is missing");
@@ -2243,11 +2215,11 @@ static double heti_s_field_get(const void *base, const heti_s_key *field, int64_
 static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_key *field) {
     for (; field->name != NULL; field++) {
         const int64_t count = field->read == heti_s_read_real ? 1 : field->read == heti_s_read_reals ? field->most : 0;
-        int64_t i, last = -1;
-        for (i = 0; i < count; i++)
+        int64_t last = -1;
+        for (int64_t i = 0; i < count; i++)
             if (heti_s_field_get(base, field, i) > 0) last = i;
         if (last >= 0) heti_t_format(out, ", \"%s\": %s", field->name, count > 1 ? "[" : "");
-        for (i = 0; i < count && last >= 0; i++)
+        for (int64_t i = 0; i < count && last >= 0; i++)
             heti_t_format(out, i > 0 ? ", %r" : "%r", heti_s_field_get(base, field, i));
         if (count > 1 && last >= 0) heti_t_char(out, ']');
     }
@@ -2262,13 +2234,11 @@ static void heti_s_out_named(heti_t_text *out, int64_t i, const char *name, cons
 
 static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, const het_unit_time *time,
                               const char *name) {
-    int64_t k;
-    int f;
     heti_t_format(out, ",\n   \"%s\": {", name);
-    for (k = 0; k < profile->kinds; k++) {
+    for (int64_t k = 0; k < profile->kinds; k++) {
         int written = 0;
         heti_t_format(out, k > 0 ? ",\n    %j: {" : "\n    %j: {", profile->kind[k].name);
-        for (f = 0; f < HETI_S_CALLS; f++) {
+        for (int f = 0; f < HETI_S_CALLS; f++) {
             const het_cost curve = heti_s_curve(&time[k], f);
             if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
             heti_t_format(out, "%s\"%s\": [%r, %r, %r]", written++ > 0 ? ", " : "", heti_s_call_names[f], curve.base,
@@ -2280,15 +2250,14 @@ static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, cons
 }
 
 static void heti_s_out_chain(heti_t_text *out, const het_profile *profile) {
-    int64_t i, k;
     heti_t_put(out, ",\n \"units\": [");
-    for (i = 0; i < profile->units; i++)
+    for (int64_t i = 0; i < profile->units; i++)
         heti_t_format(out, i == 0 ? "%j" : i % 12 == 0 ? ",\n  %j" : ", %j", profile->kind[profile->unit[i]].name);
     heti_t_put(out, "],\n \"blocks\": [");
-    for (i = 0; i < profile->blocks; i++) {
+    for (int64_t i = 0; i < profile->blocks; i++) {
         const het_block_profile *block = &profile->block[i];
         heti_t_format(out, "%s{\"elements\": %d, \"units\": [", i > 0 ? ",\n  " : "\n  ", block->elements);
-        for (k = 0; k < block->uses; k++)
+        for (int64_t k = 0; k < block->uses; k++)
             heti_t_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
         heti_t_char(out, ']');
         heti_s_out_fields(out, block, heti_s_block_keys);
@@ -2305,7 +2274,6 @@ static const char *heti_s_reduce_name(het_reduce r) { return heti_s_words[HETI_S
 HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to) {
     char room[4096];
     heti_t_text out;
-    int64_t i;
     if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
     out = heti_t_text_to(to, room, sizeof room);
     heti_t_format(&out, "{\"hetrain_profile\": 1, \"model\": %j, \"dtype\": %j, \"reduce\": %j", profile->model,
@@ -2314,21 +2282,21 @@ HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_w
     heti_t_format(&out, ",\n \"bytes\": {\"weight\": %r", profile->weight_bytes);
     heti_s_out_fields(&out, profile, heti_s_byte_keys + 1);
     heti_t_put(&out, "},\n \"kinds\": [");
-    for (i = 0; i < profile->kinds; i++) {
+    for (int64_t i = 0; i < profile->kinds; i++) {
         heti_s_out_named(&out, i, profile->kind[i].name, &profile->kind[i], heti_s_kind_keys);
         heti_t_put(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
     }
     heti_t_char(&out, ']');
     heti_s_out_chain(&out, profile);
     heti_t_put(&out, ",\n \"devices\": [");
-    for (i = 0; i < profile->devices; i++) {
+    for (int64_t i = 0; i < profile->devices; i++) {
         heti_s_out_named(&out, i, profile->device[i].name, &profile->device[i], heti_s_device_keys);
         heti_s_out_curves(&out, profile, profile->device[i].alone, "alone");
         heti_s_out_curves(&out, profile, profile->device[i].together, "together");
         heti_t_char(&out, '}');
     }
     heti_t_put(&out, "],\n \"links\": [");
-    for (i = 0; i < profile->links; i++) {
+    for (int64_t i = 0; i < profile->links; i++) {
         heti_s_out_named(&out, i, profile->link[i].name, &profile->link[i], heti_s_link_keys);
         heti_t_char(&out, '}');
     }
@@ -2507,8 +2475,7 @@ static het_result heti_s_read_all(heti_s_reader *r, const char *text, size_t len
         HETI_S_KEY(het_profile, model, heti_s_read_model), HETI_S_LAST_KEY
     };
     static const heti_s_form heti_s_file = { heti_s_keys, "no such key of a profile", 7, NULL };
-    int pass;
-    for (pass = 0; pass < 3; pass++) {
+    for (int pass = 0; pass < 3; pass++) {
         memset(&r->count, 0, sizeof r->count);
         r->count.dtype = HET_F32;
         r->count.reduce = HET_REDUCE_EXACT;
@@ -2549,8 +2516,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
 
 /* The first `fields` fields; *name: the last one compared. */
 static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *field, int fields, const char **name) {
-    int i;
-    for (i = 0; i < fields; i++) {
+    for (int i = 0; i < fields; i++) {
         const double x = heti_s_field_get(a, &field[i], 0), y = heti_s_field_get(b, &field[i], 0);
         *name = field[i].name;
         if (heti_s_unequal(x, y)) return 0;
@@ -2561,7 +2527,6 @@ static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *fie
 /* Both must be of one model and the same options: times of another mean nothing here. */
 static het_result heti_s_merge_check(const het_profile *a, const het_profile *b, het_error *error) {
     const char *name = "";
-    int64_t i;
     if (strcmp(a->model, b->model) != 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"",
                            a->model, b->model);
@@ -2580,21 +2545,21 @@ static het_result heti_s_merge_check(const het_profile *a, const het_profile *b,
                                                    b->kinds, b->blocks);
     if (!heti_s_same_bytes(a, b, heti_s_byte_keys, 10, &name))
         return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
-    for (i = 0; i < a->kinds; i++) /* but for scratch, the last two: that is the device's own business */
+    for (int64_t i = 0; i < a->kinds; i++) /* but for scratch, the last two: that is the device's own business */
         if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
             !heti_s_same_bytes(&a->kind[i], &b->kind[i], heti_s_kind_keys + 2, 8, &name))
             return heti_t_fail(error, HET_ERR_INVALID,
                 "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name, name);
-    for (i = 0; i < a->units; i++)
+    for (int64_t i = 0; i < a->units; i++)
         if (a->unit[i] != b->unit[i])
             return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
-    for (i = 0; i < a->blocks; i++)
+    for (int64_t i = 0; i < a->blocks; i++)
         if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses ||
             a->block[i].frozen != b->block[i].frozen)
             return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: block %d has %d elements in one and "
                                                        "%d in the other", i, a->block[i].elements,
                                                        b->block[i].elements);
-    for (i = 0; i < a->uses; i++)
+    for (int64_t i = 0; i < a->uses; i++)
         if (a->use[i] != b->use[i])
             return heti_t_fail(error, HET_ERR_INVALID,
                                "het_profile_merge: use %d of a block is of another unit in each", i);
@@ -2712,9 +2677,8 @@ static const heti_s_probe *heti_s_probe_of(const het_unit *unit) {
 
 static heti_s_watch *heti_s_watch_of(const heti_s_probe *probe, const het_unit_call *call) {
     heti_s_measure *m = probe->measure;
-    int64_t r;
     if (m->learning || !call->training) return NULL;
-    for (r = 0; r < m->ranks; r++)
+    for (int64_t r = 0; r < m->ranks; r++)
         if (m->watch[r].device == call->device) return &m->watch[r];
     return NULL;
 }
@@ -2731,8 +2695,7 @@ static het_result heti_s_settle(const het_unit_call *call, heti_s_watch *watch) 
 static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het_unit_call *call, int what,
                        double seconds) {
     const heti_s_measure *m = probe->measure;
-    int64_t s;
-    for (s = 0; s < m->shapes; s++)
+    for (int64_t s = 0; s < m->shapes; s++)
         if (m->sample[s].tokens == call->view->tokens && m->sample[s].tokens == call->view->sequences *
             m->sample[s].length) {
             heti_s_cell_time *cell = &watch->now[(probe->kind * HETI_S_CALLS + what) *
@@ -2799,11 +2762,11 @@ static int heti_s_frozen(void *user, const char *parameter) {
 /* The longest run of units whose kinds repeat with a period of at most 8: [*first, *first + *period
    *times). */
 static void heti_s_repetition(const het_profile *profile, int64_t *first, int64_t *period, int64_t *times) {
-    int64_t p, a, run;
+    int64_t run;
     *first = *period = 0;
     *times = 1;
-    for (p = 1; p <= 8 && p < profile->units; p++)
-        for (a = 0; a + p < profile->units; a += run + 1) {
+    for (int64_t p = 1; p <= 8 && p < profile->units; p++)
+        for (int64_t a = 0; a + p < profile->units; a += run + 1) {
             for (run = 0; a + run + p < profile->units && profile->unit[a + run] == profile->unit[a + run + p]; run++) {
             }
             if (run < p || run / p + 1 <= *times * *period / p) continue;
@@ -2815,8 +2778,8 @@ static void heti_s_repetition(const het_profile *profile, int64_t *first, int64_
 
 /* Elements of the parameters of a unit alone. */
 static int64_t heti_s_unit_elements(const het_profile *profile, int64_t unit) {
-    int64_t b, sum = 0;
-    for (b = 0; b < profile->blocks; b++)
+    int64_t sum = 0;
+    for (int64_t b = 0; b < profile->blocks; b++)
         if (profile->use[profile->block[b].first_use] == unit) sum += profile->block[b].elements;
     return sum;
 }
@@ -2825,13 +2788,13 @@ static int64_t heti_s_unit_elements(const het_profile *profile, int64_t unit) {
    elements, but not below two repetitions. */
 static void heti_s_choose_units(heti_s_measure *m) {
     const het_profile *profile = m->profile;
-    int64_t first, period, times, keep, u, elements = 0, one = 0;
+    int64_t first, period, times, keep, elements = 0, one = 0;
     heti_s_repetition(profile, &first, &period, &times);
-    for (u = 0; u < profile->units; u++) elements += heti_s_unit_elements(profile, u);
-    for (u = first; u < first + period; u++) one += heti_s_unit_elements(profile, u);
+    for (int64_t u = 0; u < profile->units; u++) elements += heti_s_unit_elements(profile, u);
+    for (int64_t u = first; u < first + period; u++) one += heti_s_unit_elements(profile, u);
     for (keep = times; keep > 2 && elements > HETI_S_MEASURED; keep--) elements -= one;
     m->probes = 0;
-    for (u = 0; u < profile->units; u++) {
+    for (int64_t u = 0; u < profile->units; u++) {
         if (u >= first + keep * period && u < first + times * period) continue;
         m->record[m->probes].unit = m->original[u];
         m->record[m->probes].measure = m;
@@ -2846,9 +2809,8 @@ static void heti_s_choose_units(heti_s_measure *m) {
 
 static void heti_s_add_shape(heti_s_measure *m, int64_t tokens, int64_t length, int64_t granule) {
     heti_s_sample *s = &m->sample[m->shapes];
-    int64_t i;
     if (length < 1 || tokens % length != 0 || m->shapes == HETI_S_SHAPES) return;
-    for (i = 0; i < m->shapes; i++)
+    for (int64_t i = 0; i < m->shapes; i++)
         if (m->sample[i].tokens == tokens && m->sample[i].length == length) return;
     s->tokens = tokens;
     s->length = length;
@@ -2898,8 +2860,8 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
 static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
     const heti_s_sample *sample = &m->sample[s];
     const int64_t room = m->context.limits.max_tokens + 1;
-    int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, i, r, at = 0, count = 0;
-    for (i = 0; i <= sample->tokens / sample->length; i++) sequence[i] = i * sample->length;
+    int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, at = 0, count = 0;
+    for (int64_t i = 0; i <= sample->tokens / sample->length; i++) sequence[i] = i * sample->length;
     if (sample->length > sample->granule) /* cut anew in every sequence */
         while (at < sample->tokens) {
             const int64_t left = sample->length - at % sample->length;
@@ -2909,7 +2871,7 @@ static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
     else
         for (; at < sample->tokens; at += sample->granule / sample->length * sample->length) granule[count++] = at;
     granule[count] = sample->tokens;
-    for (r = 0; r < m->desc->desc->layout.device_count || r == 0; r++) {
+    for (int64_t r = 0; r < m->desc->desc->layout.device_count || r == 0; r++) {
         het_batch *batch = &m->batch[r * m->shapes + s];
         batch->tokens = sample->tokens;
         batch->sequences = sample->tokens / sample->length;
@@ -2925,8 +2887,8 @@ static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
 
 /* The middle of count values, which are sorted in place. */
 static double heti_s_median(double *value, int64_t count) {
-    int64_t i, j;
-    for (i = 1; i < count; i++) {
+    int64_t j;
+    for (int64_t i = 1; i < count; i++) {
         const double moved = value[i];
         for (j = i; j > 0 && moved < value[j - 1]; j--) value[j] = value[j - 1];
         value[j] = moved;
@@ -2937,8 +2899,7 @@ static double heti_s_median(double *value, int64_t count) {
 /* Straight line through (x, y): slope and what is left at 0, neither negative. */
 static void heti_s_line(const double *x, const double *y, int64_t count, double *base, double *slope) {
     double n = heti_s_real(count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
-    int64_t i;
-    for (i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
+    for (int64_t i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
     d = n * sxx - sx * sx;
     *slope = d > 0 ? (n * sxy - sx * sy) / d : sxx > 0 ? sxy / sxx : 0;
     if (*slope < 0) *slope = 0;
@@ -2951,12 +2912,11 @@ static void heti_s_line(const double *x, const double *y, int64_t count, double 
 /* What VERDICT takes of itself: that of the rank that comes last waits for nobody. */
 static double heti_s_verdict_time(const het_ctx *ctx, int64_t ranks) {
     double least = 1e300;
-    int64_t r, i;
-    for (r = 0; r < ranks; r++) {
+    for (int64_t r = 0; r < ranks; r++) {
         double reduced = 0;
         het_timeline timeline;
         het_get_timeline(ctx, r, &timeline);
-        for (i = 0; i < timeline.records; i++) {
+        for (int64_t i = 0; i < timeline.records; i++) {
             const het_record *record = &timeline.record[i];
             const double from = record->start > reduced ? record->start : reduced;
             if (record->action.kind == HET_ACTION_REDUCE && record->end > reduced) reduced = record->end;
@@ -2970,8 +2930,7 @@ static double heti_s_verdict_time(const het_ctx *ctx, int64_t ranks) {
 /* What the timelines of a step say about updates and overheads. */
 static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t round) {
     const double verdict = heti_s_verdict_time(ctx, m->ranks);
-    int64_t r, i;
-    for (r = 0; r < m->ranks; r++) {
+    for (int64_t r = 0; r < m->ranks; r++) {
         heti_s_watch *watch = &m->watch[r];
         double step = 0, held, owned, actions = 0, calls = 0;
         het_timeline timeline;
@@ -2980,8 +2939,8 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
         het_get_memory(ctx, r, &memory);
         held = HETI_T_CAST(double, memory.gradients) / m->profile->gradient_bytes;
         owned = HETI_T_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
-        for (i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) calls += watch->now[i].sum;
-        for (i = 0; i < timeline.records; i++) {
+        for (int64_t i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) calls += watch->now[i].sum;
+        for (int64_t i = 0; i < timeline.records; i++) {
             const double seconds = timeline.record[i].end - timeline.record[i].start;
             if (timeline.record[i].action.kind == HET_ACTION_STEP) step += seconds;
             if (timeline.record[i].action.kind > HET_ACTION_W) continue;
@@ -2997,10 +2956,9 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
 
 /* Means over a step's calls become one value a round. */
 static void heti_s_read_cells(heti_s_measure *m, int64_t round) {
-    int64_t r, i;
-    for (r = 0; r < m->ranks; r++) {
+    for (int64_t r = 0; r < m->ranks; r++) {
         m->watch[r].all[round] = 0;
-        for (i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
+        for (int64_t i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
             heti_s_cell_time *cell = &m->watch[r].now[i];
             if (cell->count > 0)
                 m->watch[r].round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
@@ -3014,10 +2972,9 @@ static void heti_s_read_cells(heti_s_measure *m, int64_t round) {
    ranks beside each other take from one another stays in. */
 static double heti_s_typical(const double *value, const double *order, int64_t rounds) {
     double sum = 0;
-    int64_t i, n;
-    for (i = 0; i < rounds; i++) {
+    for (int64_t i = 0; i < rounds; i++) {
         int64_t faster = 0;
-        for (n = 0; n < rounds; n++) faster += order[n] < order[i] || (n < i && !(order[i] < order[n]));
+        for (int64_t n = 0; n < rounds; n++) faster += order[n] < order[i] || (n < i && !(order[i] < order[n]));
         if (faster < (rounds + 1) / 2) sum += value[i];
     }
     return sum / heti_s_real((rounds + 1) / 2);
@@ -3026,8 +2983,8 @@ static double heti_s_typical(const double *value, const double *order, int64_t r
 /* Whether there are enough rounds: of every rank, half of them and HETI_S_LEAST_ROUNDS lie within 2
    % of the mean of those that count. */
 static int heti_s_settled(const heti_s_measure *m, int64_t rounds) {
-    int64_t r, n, near;
-    for (r = 0; r < m->ranks; r++) {
+    int64_t n, near;
+    for (int64_t r = 0; r < m->ranks; r++) {
         const heti_s_watch *watch = &m->watch[r];
         const double mean = heti_s_typical(watch->all, watch->all, rounds);
         for (n = near = 0; n < rounds; n++) near += watch->all[n] >= 0.98 * mean && watch->all[n] <= 1.02 * mean;
@@ -3041,11 +2998,11 @@ static int heti_s_settled(const heti_s_measure *m, int64_t rounds) {
 static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double until) {
     const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES, batches = m->ranks * m->shapes;
     het_step_info info;
-    int64_t r, round;
+    int64_t round;
     double start = heti_s_now(m), now;
     for (round = -1; round < HETI_S_ROUNDS; round++) {
         m->learning = round < 0;
-        for (r = 0; r < m->ranks; r++) {
+        for (int64_t r = 0; r < m->ranks; r++) {
             HETI_T_CLEAR(m->watch[r].now, cells);
             m->watch[r].backward = 0;
         }
@@ -3069,8 +3026,7 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
     het_desc desc = m->context;
     het_ctx *ctx = NULL;
     het_result result;
-    int64_t r;
-    for (r = 0; r < m->ranks; r++) {
+    for (int64_t r = 0; r < m->ranks; r++) {
         m->watch[r].device = NULL;
         m->watch[r].event = NULL;
         HETI_T_CLEAR(m->watch[r].round, cells * HETI_S_ROUNDS);
@@ -3087,7 +3043,7 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
     desc.layout.recompute = split ? HET_YES : HET_NO;
     result = het_create(&desc, &ctx, m->error);
     if (result == HET_OK) result = heti_s_measure_rounds(m, ctx, until);
-    for (r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
+    for (int64_t r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
         if (m->watch[r].event != NULL)
             m->watch[r].device->iface->queues->event_destroy(m->watch[r].device->self, m->watch[r].event);
     het_destroy(ctx);
@@ -3101,14 +3057,14 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
 static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int terms, double *coefficient,
                             double *residual) {
     double a[3][4], x[3];
-    int64_t s, n = 0;
+    int64_t n = 0;
     int i, j, k, used[3], count = 0;
     memset(a, 0, sizeof a);
     for (i = 0; i < 3; i++) {
         coefficient[i] = 0;
         if ((terms >> i & 1) != 0) used[count++] = i;
     }
-    for (s = 0; s < m->shapes; s++) {
+    for (int64_t s = 0; s < m->shapes; s++) {
         if (!(seconds[s] > 0)) continue;
         x[0] = 1 / seconds[s];
         x[1] = heti_s_real(m->sample[s].tokens) / seconds[s];
@@ -3134,7 +3090,7 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
         coefficient[used[i]] = a[i][3];
     }
     *residual = 0;
-    for (s = 0; s < m->shapes; s++)
+    for (int64_t s = 0; s < m->shapes; s++)
         if (seconds[s] > 0) {
             const double error = (coefficient[0] + coefficient[1] * heti_s_real(m->sample[s].tokens) +
                                   coefficient[2] * m->sample[s].pairs)
@@ -3149,9 +3105,8 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
 static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
     double best = 1e300, coefficient[3], residual;
     het_cost curve;
-    int terms;
     memset(&curve, 0, sizeof curve);
-    for (terms = 1; terms < 8; terms++) {
+    for (int terms = 1; terms < 8; terms++) {
         if (!heti_s_fit_terms(m, seconds, terms, coefficient, &residual) || residual >= best) continue;
         best = residual;
         curve.base = heti_t_short(coefficient[0]);
@@ -3167,13 +3122,12 @@ static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
    of full speed that divided by v gives this sum. */
 static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, int what, const het_unit_time *alone) {
     double seconds[HETI_S_SHAPES];
-    int64_t s, r;
-    for (s = 0; s < m->shapes; s++) {
+    for (int64_t s = 0; s < m->shapes; s++) {
         const het_cost own = heti_s_curve(&alone[kind], what);
         const double by_itself = own.base + own.token * heti_s_real(m->sample[s].tokens) +
                                  own.pair * m->sample[s].pairs;
         double sum = 0, ranks = 0;
-        for (r = 0; r < m->ranks; r++) {
+        for (int64_t r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
             const double *round = m->watch[r].round + ((kind * HETI_S_CALLS + what) *
                                                        HETI_S_SHAPES + s) * HETI_S_ROUNDS;
@@ -3187,10 +3141,8 @@ static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, 
 }
 
 static void heti_s_take_times(heti_s_measure *m, int64_t group, const het_unit_time *alone, het_unit_time *time) {
-    int64_t k;
-    int call;
-    for (k = 0; k < m->profile->kinds; k++)
-        for (call = 0; call < HETI_S_CALLS; call++)
+    for (int64_t k = 0; k < m->profile->kinds; k++)
+        for (int call = 0; call < HETI_S_CALLS; call++)
             if (m->split == (call >= HETI_S_INPUT))
                 *heti_s_curve_of(&time[k], call) = heti_s_fit_call(m, group, k, call, alone);
 }
@@ -3199,8 +3151,7 @@ static void heti_s_take_times(heti_s_measure *m, int64_t group, const het_unit_t
    some. */
 static void heti_s_take_rest(heti_s_measure *m, int64_t group, het_device_profile *device) {
     double step = 0, verdict = 0, begin = 0, action = 0, ranks = 0;
-    int64_t r;
-    for (r = 0; r < m->ranks; r++) {
+    for (int64_t r = 0; r < m->ranks; r++) {
         heti_s_watch *watch = &m->watch[r];
         double speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
         if (m->ranks > 1 && m->group[r] != group) continue;
@@ -3261,8 +3212,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
     heti_s_measure *m = s->m;
     het_plan_desc plan_desc;
     het_desc desc = m->context;
-    int64_t i;
-    for (i = 0; i < 2; i++) {
+    for (int64_t i = 0; i < 2; i++) {
         m->device[i] = m->desc->desc->layout.devices[i];
         m->device[i].speed = 0;
         m->device[i].memory_limit = 0;
@@ -3273,7 +3223,7 @@ static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_
         s->unit[i].iface = &heti_s_idle_table;
         s->unit[i].settings = &s->idle[i];
     }
-    for (i = 0; i <= HETI_S_IDLE_ROWS; i++) s->bounds[i] = i;
+    for (int64_t i = 0; i <= HETI_S_IDLE_ROWS; i++) s->bounds[i] = i;
     memset(s->token, 0, sizeof s->token);
     memset(&plan_desc, 0, sizeof plan_desc);
     plan_desc.units = plan_desc.ranks = 2;
@@ -3301,9 +3251,8 @@ static void heti_s_idlers_end(heti_s_idlers *s) {
 
 static het_result heti_s_idlers_step(heti_s_idlers *s, int64_t rows, int64_t count) {
     het_batch batch[2];
-    int64_t i;
     memset(batch, 0, sizeof batch);
-    for (i = 0; i < 2; i++) {
+    for (int64_t i = 0; i < 2; i++) {
         batch[i].tokens = batch[i].sequences = rows;
         batch[i].token = batch[i].target = s->token;
         batch[i].sequence_start = s->bounds;
@@ -3316,11 +3265,10 @@ static het_result heti_s_idlers_step(heti_s_idlers *s, int64_t rows, int64_t cou
 static het_record heti_s_idlers_record(const heti_s_idlers *s, int64_t rank, int32_t kind) {
     het_record found;
     het_timeline timeline;
-    int64_t i;
     memset(&found, 0, sizeof found);
     found.bytes = -1;
     het_get_timeline(s->ctx, rank, &timeline);
-    for (i = 0; i < timeline.records; i++)
+    for (int64_t i = 0; i < timeline.records; i++)
         if (timeline.record[i].action.kind == kind && timeline.record[i].bytes > found.bytes)
             found = timeline.record[i];
     return found;
@@ -3330,11 +3278,11 @@ static het_record heti_s_idlers_record(const heti_s_idlers *s, int64_t rank, int
    rank does in between; half of it is one way. Each rank's clock is only compared with itself. */
 static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, double *bandwidth, double *message_byte) {
     double bytes[HETI_S_IDLE_SIZES], way[HETI_S_IDLE_SIZES], pack[HETI_S_IDLE_SIZES], ignored, slope;
-    int64_t size, step, rows = 4;
+    int64_t rows = 4;
     HETI_T_TRY(heti_s_idlers_start(s, "pp", 16));
-    for (size = 0; size < HETI_S_IDLE_SIZES; size++, rows *= 6) {
+    for (int64_t size = 0; size < HETI_S_IDLE_SIZES; size++, rows *= 6) {
         double there[HETI_S_IDLE_STEPS], packing[HETI_S_IDLE_STEPS];
-        for (step = -2; step < HETI_S_IDLE_STEPS; step++) {
+        for (int64_t step = -2; step < HETI_S_IDLE_STEPS; step++) {
             het_record f0, f1, send, b0, b1, back;
             HETI_T_TRY(heti_s_idlers_step(s, rows, 1));
             if (step < 0) continue;
@@ -3365,17 +3313,15 @@ static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, dou
    that a rank sends, all work on it included. Two of three bytes of a step are of reductions. */
 static het_result heti_s_measure_rings(heti_s_idlers *s, double *ring_byte, double *verdict) {
     double seconds[2][2], bytes[2][2], judged[HETI_S_IDLE_STEPS];
-    int size, kind;
-    int64_t step, r;
-    for (size = 0; size < 2; size++) {
+    for (int size = 0; size < 2; size++) {
         double took[2][HETI_S_IDLE_STEPS];
         HETI_T_TRY(heti_s_idlers_start(s, "dp", size == 0 ? 4096 : 1 << 21));
-        for (step = -1; step < HETI_S_IDLE_STEPS; step++) {
+        for (int64_t step = -1; step < HETI_S_IDLE_STEPS; step++) {
             HETI_T_TRY(heti_s_idlers_step(s, 1, 2));
             if (step < 0) continue;
-            for (kind = 0; kind < 2; kind++) {
+            for (int kind = 0; kind < 2; kind++) {
                 took[kind][step] = 1e300;
-                for (r = 0; r < 2; r++) {
+                for (int64_t r = 0; r < 2; r++) {
                     const het_record record = heti_s_idlers_record(s, r, kind == 0 ? HET_ACTION_REDUCE :
                                                                    HET_ACTION_GATHER);
                     if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
@@ -3384,12 +3330,12 @@ static het_result heti_s_measure_rings(heti_s_idlers *s, double *ring_byte, doub
             }
             if (size == 0) judged[step] = heti_s_verdict_time(s->ctx, 2);
         }
-        for (kind = 0; kind < 2; kind++) seconds[kind][size] = heti_s_median(took[kind], HETI_S_IDLE_STEPS);
+        for (int kind = 0; kind < 2; kind++) seconds[kind][size] = heti_s_median(took[kind], HETI_S_IDLE_STEPS);
         heti_s_idlers_end(s);
     }
     *verdict = heti_t_short(heti_s_median(judged, HETI_S_IDLE_STEPS));
     *ring_byte = 0;
-    for (kind = 0; kind < 2; kind++)
+    for (int kind = 0; kind < 2; kind++)
         if (seconds[kind][1] > seconds[kind][0] && bytes[kind][1] > bytes[kind][0])
             *ring_byte += (seconds[kind][1] - seconds[kind][0]) / (bytes[kind][1] - bytes[kind][0]) * (kind == 0 ?
                 2.0 / 3 : 1.0 / 3);
@@ -3404,7 +3350,6 @@ static het_result heti_s_measure_links(heti_s_measure *m) {
     double message_byte = 0, ring_byte = 0, verdict = 0;
     het_result result;
     void *block;
-    int64_t i;
     HETI_T_TRY(heti_t_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
     s = HETI_T_CAST(heti_s_idlers *, block);
     s->m = m;
@@ -3414,7 +3359,7 @@ static het_result heti_s_measure_links(heti_s_measure *m) {
     m->allocator.free(m->allocator.user, block, sizeof *s);
     HETI_T_TRY(result);
     memcpy(link->name, "threads", 8);
-    for (i = 0; i < profile->devices; i++) {
+    for (int64_t i = 0; i < profile->devices; i++) {
         profile->device[i].message_byte = message_byte;
         profile->device[i].ring_byte = ring_byte;
         profile->device[i].verdict_base = verdict;
@@ -3428,7 +3373,6 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     heti_s_measure *m = HETI_T_CAST(heti_s_measure *, self);
     const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
                   room = m->context.limits.max_tokens + 1;
-    int64_t r;
     m->original = HETI_S_ROOM(het_unit, m->profile->units);
     m->probe = HETI_S_ROOM(het_unit, m->profile->units);
     m->record = HETI_S_ROOM(heti_s_probe, m->profile->units);
@@ -3438,7 +3382,7 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     m->token = HETI_S_ROOM(int32_t, room);
     m->bounds = HETI_S_ROOM(int64_t, 2 * HETI_S_SHAPES * room);
     m->device = HETI_S_ROOM(het_device_desc, devices > 2 ? devices : 2);
-    for (r = 0; r < devices; r++) {
+    for (int64_t r = 0; r < devices; r++) {
         heti_s_cell_time *now = HETI_S_ROOM(heti_s_cell_time, cells);
         double *round = HETI_S_ROOM(double, cells * HETI_S_ROUNDS);
         if (arena->base == NULL) continue;
@@ -3451,8 +3395,8 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
    of i's. Returns how many there are. */
 static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group) {
     const het_device_desc *device = desc->layout.devices;
-    int64_t i, k, kinds = 0;
-    for (i = 0; i < desc->layout.device_count; i++) {
+    int64_t k, kinds = 0;
+    for (int64_t i = 0; i < desc->layout.device_count; i++) {
         for (k = 0; k < i && device != NULL; k++)
             if (device[k].iface == device[i].iface && device[k].threads == device[i].threads &&
                 device[k].isa == device[i].isa)
@@ -3512,19 +3456,17 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
     const double seconds = m->desc->seconds > 0 ? m->desc->seconds : 3,
                  parts = heti_s_real(2 * (m->profile->devices + (together ? 1 : 0)));
     double end = heti_s_now(m);
-    int64_t k, g;
-    int split;
-    for (k = 0; k <= m->profile->devices; k++) {
+    for (int64_t k = 0; k <= m->profile->devices; k++) {
         const int all = k == m->profile->devices;
         int64_t first = 0;
         if (all && !together) break;
         while (!all && m->group[first] != k) first++;
         m->ranks = all ? devices : 1;
-        for (split = 0; split < 2; split++) {
+        for (int split = 0; split < 2; split++) {
             const double now = heti_s_now(m);
             end = (end > now ? end : now) + seconds * heti_s_real(m->profile->devices) / parts;
             HETI_T_TRY(heti_s_measure_context(m, first, split, end));
-            for (g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
+            for (int64_t g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
                 het_device_profile *device = &m->profile->device[g];
                 heti_s_take_times(m, g, device->alone, all ? device->together : device->alone);
                 if (!all)
@@ -3538,7 +3480,7 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 
 static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
     het_profile count = *described;
-    int64_t i, n, s;
+    int64_t i, n;
     count.devices = heti_s_device_kinds(&m->context, NULL);
     count.links = m->context.layout.device_count > 1 ? 1 : 0;
     HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
@@ -3559,7 +3501,7 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
         m->token[i] =
         HETI_T_CAST(int32_t, HETI_T_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_T_CAST(
             uint64_t, m->context.model.vocab));
-    for (s = 0; s < m->shapes; s++) heti_s_fill_batch(m, s);
+    for (int64_t s = 0; s < m->shapes; s++) heti_s_fill_batch(m, s);
     HETI_T_TRY(heti_s_measure_devices(m));
     return m->profile->links > 0 ? heti_s_measure_links(m) : HET_OK;
 }
@@ -3754,10 +3696,9 @@ static het_result heti_s_cluster_next_rank(heti_s_reader *r, int64_t *rank) {
 }
 
 static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti_s_member *m, int64_t group) {
-    int64_t i;
     if (m->count > HETI_S_MOST_RANKS - r->ranks)
         return heti_s_bad_at(r, at, "count", "more than 1048576 devices in the cluster");
-    for (i = 0; i < m->count && r->cluster != NULL; i++) {
+    for (int64_t i = 0; i < m->count && r->cluster != NULL; i++) {
         int64_t rank = r->ranks + i;
         het_cluster_device *device;
         if (r->ordered) HETI_T_TRY(heti_s_cluster_next_rank(r, &rank));
@@ -3777,7 +3718,6 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
     const size_t at = r->json.at;
     heti_s_member m;
     het_json behind;
-    int64_t i;
     HETI_T_TRY(heti_s_cluster_member(r, parent < 0, &m));
     if (m.members.text == NULL) return heti_s_cluster_devices(r, at, &m, parent);
     if (parent < 0 && m.ranks.text != NULL) {
@@ -3787,7 +3727,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
     }
     if (m.group.process && process) return heti_s_bad_at(r, at, "process", "is inside another process");
     behind = r->json;
-    for (i = 0; i < m.count; i++) {
+    for (int64_t i = 0; i < m.count; i++) {
         const int64_t g = r->groups++, ranks = r->ranks;
         if (g >= HETI_S_MOST_RANKS)
             return heti_s_bad_at(r, at, "count", "more than 1048576 groups in the cluster");
@@ -3867,14 +3807,13 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
                                         double bandwidth, const het_allocator *allocator, het_cluster **cluster,
                                         het_error *error) {
     het_allocator own;
-    int64_t i;
     if (cluster == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: cluster is NULL");
     *cluster = NULL;
     if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
         return heti_t_fail(error, HET_ERR_INVALID,
             "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency, bandwidth);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
-    for (i = 0; i < ranks && device != NULL; i++)
+    for (int64_t i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
             return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most "
                                                        "1e6) and memory %g", i, device[i].speed, device[i].memory);
@@ -3883,7 +3822,7 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
     (*cluster)->group[0].latency = latency;
     (*cluster)->group[0].bandwidth = bandwidth;
     (*cluster)->group[0].process = 1;
-    for (i = 0; i < ranks; i++) {
+    for (int64_t i = 0; i < ranks; i++) {
         het_cluster_device *to = &(*cluster)->device[i];
         if (device != NULL) *to = device[i];
         else {
@@ -3973,14 +3912,13 @@ static int heti_s_same_group(const het_group *a, const het_group *b) {
    name of the outermost. */
 static int heti_s_same_members(const het_cluster *c, int64_t g, int64_t rank, int64_t h, int64_t other) {
     const int64_t end = heti_s_groups_end(c, g), count = end - g, ranks = heti_s_devices_end(c, rank, g, end) - rank;
-    int64_t i;
     if (heti_s_groups_end(c, h) - h != count || heti_s_devices_end(c, other, h, h + count) - other != ranks) return 0;
-    for (i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (!heti_s_same_group(&c->group[g + i], &c->group[h + i]) ||
             (i > 0 && (c->group[g + i].parent - g != c->group[h + i].parent - h ||
                        strcmp(c->group[g + i].name, c->group[h + i].name) != 0)))
             return 0;
-    for (i = 0; i < ranks; i++)
+    for (int64_t i = 0; i < ranks; i++)
         if (!heti_s_same_device(&c->device[rank + i], &c->device[other + i]) ||
             c->device[rank + i].group - g != c->device[other + i].group - h || strcmp(c->device[rank + i].name,
                 c->device[other + i].name) != 0)
@@ -4071,10 +4009,10 @@ static void heti_s_write_group(heti_s_cluster_writer *w, int depth) {
    there were. */
 static int64_t heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, int ranks) {
     const het_cluster *c = w->cluster;
-    int64_t i, devices = 0;
+    int64_t devices = 0;
     int more = 0;
     if (!ranks) heti_s_write_link(&w->out, &c->group[g], 1);
-    for (i = 0; i < c->ranks; i++) {
+    for (int64_t i = 0; i < c->ranks; i++) {
         if (c->device[i].group != g) continue;
         if (ranks) heti_t_format(&w->out, w->rank > 0 ? ",%d" : "%d", i);
         else {
@@ -4084,7 +4022,7 @@ static int64_t heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, 
         devices++;
         w->rank++;
     }
-    for (i = g + 1; i < c->groups && depth < HETRAIN_COMMUNICATOR_DEPTH; i++) {
+    for (int64_t i = g + 1; i < c->groups && depth < HETRAIN_COMMUNICATOR_DEPTH; i++) {
         if (c->group[i].parent != g) continue;
         if (!ranks) heti_s_write_next(&w->out, more++, depth);
         devices += heti_s_write_any(w, i, depth + 1, ranks);
@@ -4108,10 +4046,9 @@ static int heti_s_cluster_is(const het_cluster *cluster, int any) {
 
 HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_writer *to) {
     heti_s_cluster_writer w;
-    int64_t i;
     if (cluster == NULL || to == NULL || to->write == NULL || cluster->ranks < 1 || cluster->groups < 1)
         return HET_ERR_INVALID;
-    for (i = 0; i < cluster->groups; i++)
+    for (int64_t i = 0; i < cluster->groups; i++)
         if (cluster->group[i].parent >= i || (cluster->group[i].parent < 0) != (i == 0)) return HET_ERR_INVALID;
     memset(&w, 0, sizeof w);
     w.cluster = cluster;
@@ -4143,11 +4080,11 @@ typedef struct heti_s_place {
 static double heti_s_spread(const heti_s_place *p) {
     const het_cluster *c = p->cluster;
     double sum = 0;
-    int64_t i, k, g;
-    for (i = 0; i < p->talk->count; i++) {
+    int64_t g;
+    for (int64_t i = 0; i < p->talk->count; i++) {
         const int64_t all = p->talk->start[i + 1] - p->talk->start[i];
         HETI_T_CLEAR(p->members, c->groups);
-        for (k = p->talk->start[i]; k < p->talk->start[i + 1]; k++)
+        for (int64_t k = p->talk->start[i]; k < p->talk->start[i + 1]; k++)
             for (g = c->device[p->device[p->talk->unit[k]]].group; g >= 0; g = c->group[g].parent) p->members[g]++;
         for (g = 0; g < c->groups; g++)
             if (p->members[g] > 0 && p->members[g] < all) sum += p->weight[i];
@@ -4171,9 +4108,8 @@ static int heti_s_place_swap(heti_s_place *p, int64_t a, int64_t b) {
 
 /* All orders of the ranks from `at` on. */
 static void heti_s_place_all(heti_s_place *p, int64_t at) {
-    int64_t i;
     if (at == p->cluster->ranks) heti_s_place_judge(p);
-    for (i = at; i < p->cluster->ranks; i++) {
+    for (int64_t i = at; i < p->cluster->ranks; i++) {
         if (!heti_s_place_swap(p, at, i)) continue;
         heti_s_place_all(p, at + 1);
         (void)heti_s_place_swap(p, at, i);
@@ -4183,13 +4119,13 @@ static void heti_s_place_all(heti_s_place *p, int64_t at) {
 /* Any exchange that helps is made until none does, again and again from another beginning. */
 static void heti_s_place_some(heti_s_place *p, int64_t evaluations, uint64_t seed) {
     const int64_t n = p->cluster->ranks;
-    int64_t a, b, done = 0;
+    int64_t a, done = 0;
     while (done < evaluations) {
         double now = heti_s_spread(p), tried;
         int helped = 1;
         while (helped && done < evaluations)
             for (a = 0, helped = 0; a < n; a++)
-                for (b = a + 1; b < n && done < evaluations; b++) {
+                for (int64_t b = a + 1; b < n && done < evaluations; b++) {
                     if (!heti_s_place_swap(p, a, b)) continue;
                     tried = heti_s_spread(p);
                     done++;
@@ -4212,14 +4148,13 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     het_allocator own;
     void *block;
     size_t size;
-    int64_t i;
     if (cluster == NULL || talk == NULL || weight == NULL || device == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: cluster, talk, weight or device is NULL");
-    for (i = 0; i < talk->start[talk->count]; i++)
+    for (int64_t i = 0; i < talk->start[talk->count]; i++)
         if (talk->unit[i] < 0 || talk->unit[i] >= cluster->ranks)
             return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: rank %d of %d talks", talk->unit[i],
                                cluster->ranks);
-    for (i = 0; i < talk->count; i++)
+    for (int64_t i = 0; i < talk->count; i++)
         if (!heti_t_is_time(weight[i]))
             return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: weight %d is %g", i, weight[i]);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_place", error));
@@ -4229,7 +4164,7 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     p.device = HETI_T_CAST(int64_t *, block);
     p.best = p.device + cluster->ranks;
     p.members = p.best + cluster->ranks;
-    for (i = 0; i < cluster->ranks; i++) p.device[i] = i;
+    for (int64_t i = 0; i < cluster->ranks; i++) p.device[i] = i;
     heti_s_place_judge(&p);
     if (cluster->ranks <= 8) heti_s_place_all(&p, 0);
     else heti_s_place_some(&p, evaluations > 0 ? evaluations : 20000, seed);
@@ -4381,8 +4316,8 @@ static int64_t heti_s_below(heti_s_seek *s, int64_t n) {
 
 static int64_t heti_s_places(const heti_s_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
 static int64_t heti_s_longest(const heti_s_choice *c) {
-    int64_t p, longest = 0;
-    for (p = 0; p < c->pipelines; p++) longest = heti_s_max(longest, heti_s_places(c, p));
+    int64_t longest = 0;
+    for (int64_t p = 0; p < c->pipelines; p++) longest = heti_s_max(longest, heti_s_places(c, p));
     return longest;
 }
 static int64_t heti_s_chunks(const heti_s_seek *s, const heti_s_choice *c) {
@@ -4466,10 +4401,9 @@ static const het_group *heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t 
 static const double *heti_s_least_times(heti_s_seek *s, int64_t kind, int64_t begin, int64_t end, int64_t granules) {
     const int64_t key = 1 + granules + s->d.granules * (end + (s->units + 1) * (begin + s->units * kind));
     heti_s_times *t = &s->least_time[(HETI_T_CAST(uint64_t, key) * 0x9E3779B97F4A7C15u >> 32) % HETI_S_TIMES];
-    int call;
     if (t->key == key) return t->seconds;
     t->key = key;
-    for (call = 0; call < HETI_S_CALLS; call++)
+    for (int call = 0; call < HETI_S_CALLS; call++)
         t->seconds[call] = call == HETI_S_AGAIN ? heti_s_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules)
             : heti_s_stage_seconds(s, kind, HETI_S_LEAST + call, begin, end, granules);
     return t->seconds;
@@ -4551,21 +4485,21 @@ static void heti_s_put_order(const heti_s_seek *s, const heti_s_choice *c, het_p
 
 static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     het_plan *plan = &s->plan;
-    int64_t p, g = 0, i;
+    int64_t g = 0;
     *plan = c->team != NULL ? *c->team : s->own;
     if (c->team != NULL) return;
     plan->shard = c->shard;
     plan->pipelines = c->pipelines;
-    for (p = 0; p < c->pipelines; p++) {
+    for (int64_t p = 0; p < c->pipelines; p++) {
         plan->first_stage[p] = g;
         plan->share[p] = heti_s_real(c->count[p]);
-        for (i = 0; i < heti_s_stages(s, c, p); i++, g++) {
+        for (int64_t i = 0; i < heti_s_stages(s, c, p); i++, g++) {
             const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
             heti_s_put_stage(&plan->stage[g], p, spot.device, &spot, c->recompute[spot.at]);
         }
     }
     plan->stages = plan->first_stage[c->pipelines] = g;
-    for (i = 0; i < s->ranks; i++) plan->state_share[i] = 1;
+    for (int64_t i = 0; i < s->ranks; i++) plan->state_share[i] = 1;
     heti_s_put_order(s, c, plan);
     plan->step.granules = s->d.granules, plan->step.micro_batch = c->granules;
     plan->step.sequences = s->d.granule_sequences, plan->step.length = s->d.granule_tokens / s->d.granule_sequences;
@@ -4582,9 +4516,8 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
     const double divided = (s->plan.shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
                            (s->plan.shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
-    int64_t i;
     double sum = 0;
-    for (i = 0; i < c->first[c->pipelines] && c->state != HETI_S_STATE_EVEN; i++) {
+    for (int64_t i = 0; i < c->first[c->pipelines] && c->state != HETI_S_STATE_EVEN; i++) {
         const int64_t r = c->device[i];
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
@@ -4603,9 +4536,8 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
 
 /* Sets missing: bytes over the limit of the rank that needs the most too many. */
 static void heti_s_memory_missing(heti_s_seek *s) {
-    int64_t r;
     s->missing = 0;
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         const double limit = s->d.cluster->device[r].memory;
         const double over = heti_s_limited(&s->memory[r]) - limit;
         if (limit <= 0 || !s->used[r] || over <= s->missing) continue;
@@ -4625,8 +4557,7 @@ static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, he
 /* Sizes of all micro-batches, pipeline by pipeline: only the last of the step may be smaller. */
 static void heti_s_choice_sizes(heti_s_seek *s, const heti_s_choice *c) {
     const int64_t micro_batches = heti_s_micro_batches(s, c->granules);
-    int64_t i;
-    for (i = 0; i < micro_batches; i++) {
+    for (int64_t i = 0; i < micro_batches; i++) {
         const double granules = heti_s_real(i + 1 < micro_batches ? c->granules : heti_s_rest(s, c->granules));
         s->tokens[i] = granules * heti_s_real(s->d.granule_tokens);
         s->pairs[i] = granules * s->d.granule_pairs;
@@ -4651,10 +4582,9 @@ static het_result heti_s_choice_needs(heti_s_seek *s, const het_schedule *lists)
 /* Bytes of every rank, with s->needs. */
 static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c) {
     het_shape shape;
-    int64_t i;
     heti_s_choice_shape(s, c, &shape);
     HETI_T_CLEAR(s->used, s->ranks);
-    for (i = 0; i < c->first[c->pipelines]; i++) s->used[c->device[i]] = 1;
+    for (int64_t i = 0; i < c->first[c->pipelines]; i++) s->used[c->device[i]] = 1;
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
     s->impossible = !heti_s_state_shares(s, c);
     if (c->state == HETI_S_STATE_EVEN || s->impossible) return HET_OK;
@@ -4663,8 +4593,7 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c) {
 
 /* Whether every rank has room for all that is not divided. */
 static int heti_s_shares_help(const heti_s_seek *s) {
-    int64_t r;
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         const double limit = s->d.cluster->device[r].memory;
         const het_memory *m = &s->memory[r];
         if (limit > 0 && s->used[r] && heti_s_limited(m) - HETI_T_CAST(double, m->optimizer +
@@ -4675,9 +4604,9 @@ static int heti_s_shares_help(const heti_s_seek *s) {
 }
 
 static void heti_s_note_missing(heti_s_seek *s) {
-    int64_t g, begin = s->units, end = 0;
+    int64_t begin = s->units, end = 0;
     if (s->missing >= s->least_missing) return;
-    for (g = 0; g < s->plan.stages; g++)
+    for (int64_t g = 0; g < s->plan.stages; g++)
         if (s->plan.stage[g].rank == s->missing_rank) {
             begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
             end = heti_s_max(end, s->plan.stage[g].unit_end);
@@ -4738,8 +4667,7 @@ static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation 
    state out takes less. 0 where a device needs no time. */
 static double heti_s_bound_step(const heti_s_seek *s, const int64_t *device, int64_t devices) {
     double speed = 0;
-    int64_t i;
-    for (i = 0; i < devices; i++) {
+    for (int64_t i = 0; i < devices; i++) {
         const int64_t r = device != NULL ? device[i] : i;
         const double element = s->times[s->kind_of[r]]->step_element;
         if (!(element > 0)) return 0;
@@ -4751,16 +4679,16 @@ static double heti_s_bound_step(const heti_s_seek *s, const int64_t *device, int
 /* Ranks that hold a block, ascending, as s->scratch. */
 static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_block_profile *block) {
     const int64_t chunks = heti_s_chunks(s, c), *use = s->d.profile->use + block->first_use;
-    int64_t p, i, g, r, count = 0;
-    for (r = 0; r < s->ranks; r++) s->used[r] = 0;
-    for (p = 0; p < c->pipelines; p++) {
+    int64_t i, g, count = 0;
+    for (int64_t r = 0; r < s->ranks; r++) s->used[r] = 0;
+    for (int64_t p = 0; p < c->pipelines; p++) {
         const int64_t *end = &c->end[chunks * c->first[p]];
         for (i = g = 0; i < block->uses; i++) {
             while (end[g] <= use[i]) g++;
             s->used[heti_s_spot_of(s, c, p, g).device] = 1;
         }
     }
-    for (r = 0; r < s->ranks; r++)
+    for (int64_t r = 0; r < s->ranks; r++)
         if (s->used[r]) s->scratch[count++] = r;
     return count;
 }
@@ -4771,25 +4699,25 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
     double most = 0, *gathers = s->pipeline_time;
-    int64_t b, i, n;
-    for (i = 0; i < s->ranks; i++) s->ring[i] = gathers[i] = 0;
-    for (i = 0; i < s->d.cluster->groups; i++)
+    int64_t n;
+    for (int64_t i = 0; i < s->ranks; i++) s->ring[i] = gathers[i] = 0;
+    for (int64_t i = 0; i < s->d.cluster->groups; i++)
         if (s->d.cluster->group[i].process) return 0;
-    for (b = 0; b < p->blocks; b++) {
+    for (int64_t b = 0; b < p->blocks; b++) {
         double reduce = 0, gather = 0, elements = heti_s_real(p->block[b].elements);
         if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
-        for (i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             const het_group *g = heti_s_link_of(s, s->scratch[i], s->scratch[(i + 1) % n]);
             const double each = g->bandwidth > 0 ? elements / (heti_s_real(n) * g->bandwidth) : 0;
             reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (g->latency + each * p->reduce_bytes));
             gather = heti_s_larger(gather, heti_s_real(n - 1) * (g->latency + each * p->gather_bytes));
         }
-        for (i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
+        for (int64_t i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
             s->ring[s->scratch[i]] += c->shard >= HET_SHARD_GRADIENTS ? 0 : reduce;
             gathers[s->scratch[i]] += c->shard == HET_SHARD_WEIGHTS ? 0 : gather;
         }
     }
-    for (i = 0; i < s->ranks; i++) most = heti_s_larger(most, gathers[i]);
+    for (int64_t i = 0; i < s->ranks; i++) most = heti_s_larger(most, gathers[i]);
     return most;
 }
 
@@ -4808,16 +4736,14 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
     const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
     double reach = 0, back = 0, bound = 0;
-    int64_t i;
-    for (i = 0; i < places; i++) s->work[i] = s->weight_work[i] = 0, s->fill[i] = s->tail[i] = HETI_S_NONE;
-    for (i = 0; i < stages; i++) {
+    for (int64_t i = 0; i < places; i++) s->work[i] = s->weight_work[i] = 0, s->fill[i] = s->tail[i] = HETI_S_NONE;
+    for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         const int64_t place = spot.place;
         const int again = recompute_known && (c->recompute[spot.at] & 1);
         const double n = heti_s_real(full);
         double f[2], b[2], in[2], w[2], r[2];
-        int k;
-        for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
+        for (int k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
             const int64_t g = k == 0 ? c->granules : small;
             const double *t = heti_s_least_times(s, spot.kind, spot.begin, spot.end, g);
             f[k] = t[HETI_S_FORWARD], b[k] = t[HETI_S_BACKWARD], in[k] = t[HETI_S_INPUT], w[k] = t[HETI_S_WEIGHT];
@@ -4844,7 +4770,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
             back += in[1] + r[1] + heti_s_message(s, next, spot.device, spot.end - 1, small);
         }
     }
-    for (i = 0; i < places; i++) {
+    for (int64_t i = 0; i < places; i++) {
         /* those of a device's one stage wait for its last action */
         const double reductions = stages == places ? s->ring[c->device[first + i]] : 0;
         bound = heti_s_larger(bound, s->fill[i] + s->work[i] + reductions);
@@ -4862,10 +4788,9 @@ static double heti_s_bound_after(heti_s_seek *s, const heti_s_choice *c) {
    without recomputation. after, s->ring: of its devices and cuts. */
 static double heti_s_bound_of(heti_s_seek *s, const heti_s_choice *c, int known, double after) {
     double bound = 0;
-    int64_t p;
-    for (p = 0; p < c->pipelines; p++)
+    for (int64_t p = 0; p < c->pipelines; p++)
         if (c->count[p] > 0) s->last_counted = p;
-    for (p = 0; p < c->pipelines; p++)
+    for (int64_t p = 0; p < c->pipelines; p++)
         if (c->count[p] > 0) bound = heti_s_larger(bound, heti_s_bound_pipeline(s, c, p, known, known ? c->order : -1));
     return bound + after;
 }
@@ -4904,9 +4829,8 @@ static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t
 
 /* What the plan needs at least is too much for some device. */
 static int heti_s_too_large(const heti_s_seek *s, const heti_s_choice *c) {
-    int64_t p, i;
-    for (p = 0; p < c->pipelines; p++) /* a device's last stage counts with the one before */
-        for (i = heti_s_stages(s, c, p) - heti_s_places(c, p); i < heti_s_stages(s, c, p); i++)
+    for (int64_t p = 0; p < c->pipelines; p++) /* a device's last stage counts with the one before */
+        for (int64_t i = heti_s_stages(s, c, p) - heti_s_places(c, p); i < heti_s_stages(s, c, p); i++)
             if (!heti_s_has_room(s, c, p, i, c->granules, 1)) return 1;
     return 0;
 }
@@ -4968,16 +4892,15 @@ static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64
                              int32_t *recompute) {
     const het_schedule_kind *order = s->order[c->order];
     const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places;
-    int64_t i, at = 0;
-    int32_t way;
-    for (i = 0; i < places; i++) recompute[i] = 0;
-    for (i = 0; i < stages; i++) {
+    int64_t at = 0;
+    for (int64_t i = 0; i < places; i++) recompute[i] = 0;
+    for (int64_t i = 0; i < stages; i++) {
         const int64_t place = heti_s_place_of(order, places, i), device = c->device[c->first[p] + place];
         const double in_flight = heti_s_in_flight(s, c, p, i, stages);
         int64_t most = s->units - (stages - 1 - i), next;
         if (most <= at) most = heti_s_min(at + 1, s->units);
         next = i >= places && recompute[place] ? at : heti_s_take_units(s, c, device, at, most, 0, in_flight, seconds);
-        for (way = 1; way < 4; way++) { /* recomputation, one micro-batch on the device, both */
+        for (int32_t way = 1; way < 4; way++) { /* recomputation, one micro-batch on the device, both */
             const int may = ((way & 1) == 0 || s->d.recompute == HET_YES) && (way < 2 || s->d.store == HET_YES);
             int64_t more;
             if (!may || next >= most || (i >= places && recompute[place] != way)) continue;
@@ -5000,7 +4923,6 @@ static int heti_s_cut(const heti_s_seek *s, heti_s_choice *c, int64_t p) {
     int64_t *end = &c->end[chunks * first], i;
     int32_t *recompute = &c->recompute[first];
     double low = 0, high = 0;
-    int round;
     if (chunks * places > s->units && chunks == 2) return 0;
     if (!heti_s_give_units(s, c, p, HETI_S_NONE, end, recompute)) return 0;
     for (i = 0; i < places; i++) {
@@ -5010,7 +4932,7 @@ static int heti_s_cut(const heti_s_seek *s, heti_s_choice *c, int64_t p) {
         low += 1 / (whole + 1e-300);
     }
     low = heti_s_smaller(0.3 / low, high); /* below what all of them take together, without recomputation */
-    for (round = 0; round < 40 && high > low * 1.0005; round++) {
+    for (int round = 0; round < 40 && high > low * 1.0005; round++) {
         const double middle = round < 4 && high > 4 * low ? 2 * low : 0.5 * (low + high);
         if (heti_s_give_units(s, c, p, middle, end, recompute)) high = middle;
         else low = middle;
@@ -5023,9 +4945,8 @@ static int heti_s_cut(const heti_s_seek *s, heti_s_choice *c, int64_t p) {
 /* The same devices in the same order, as far as cutting goes. */
 static int heti_s_alike(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t q) {
     const int64_t n = heti_s_places(c, p);
-    int64_t i;
     if (heti_s_places(c, q) != n) return 0;
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const int64_t a = c->device[c->first[p] + i], b = c->device[c->first[q] + i];
         if (s->kind_of[a] != s->kind_of[b] || heti_s_unequal(s->reserve[a], s->reserve[b])) return 0;
     }
@@ -5050,19 +4971,19 @@ static int heti_s_as_before(heti_s_seek *s, heti_s_choice *c, int64_t p, int64_t
 /* Leaves out pipelines that do not fit and, where a device has one stage, devices without units. */
 static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c);
-    int64_t p, i, k, at = 0, pipelines = 0, begin = 0;
-    for (p = 0; p < c->pipelines; p++) {
+    int64_t at = 0, pipelines = 0, begin = 0;
+    for (int64_t p = 0; p < c->pipelines; p++) {
         const int64_t from = begin, until = c->first[p + 1];
         int64_t before = 0;
         begin = until;
         if (!s->fits[p]) continue;
-        for (i = from; i < until; i++) {
+        for (int64_t i = from; i < until; i++) {
             if (chunks == 1 && c->end[i] == before) continue;
             if (chunks == 1) before = c->end[at] = c->end[i];
             c->device[at] = c->device[i];
             c->recompute[at++] = c->recompute[i];
         }
-        for (k = 0; k < 2 * (until - from) && chunks == 2; k++)
+        for (int64_t k = 0; k < 2 * (until - from) && chunks == 2; k++)
             c->end[2 * (at - (until - from)) + k] = c->end[2 * from + k];
         c->first[++pipelines] = at;
     }
@@ -5072,7 +4993,7 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
 /* The plan of one pipeline alone, its costs, and a key of both. */
 static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p);
-    int64_t i, n = 0;
+    int64_t n = 0;
     s->alone.ranks = places;
     s->alone.stages = s->alone.first_stage[1] = stages;
     s->alone_key[n++] = c->order;
@@ -5081,7 +5002,7 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     s->alone_key[n++] = places;
     s->alone_key[n++] = c->state == HETI_S_STATE_EVEN || c->shard > HET_SHARD_STATE ? c->pipelines : 0;
     s->alone_key[n++] = c->shard;
-    for (i = 0; i < stages; i++) {
+    for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         heti_s_put_stage(&s->alone.stage[i], 0, spot.place, &spot, c->recompute[spot.at]);
         s->alone_key[n++] = spot.end + (s->units + 1) * c->recompute[spot.at];
@@ -5095,16 +5016,14 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
 }
 
 static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
-    int64_t i;
     HETI_T_CLEAR(s->alone_stage, s->alone.stages);
-    for (i = 0; i < s->alone.stages; i++) {
+    for (int64_t i = 0; i < s->alone.stages; i++) {
         const het_stage *stage = &s->alone.stage[i];
         const int64_t kind = s->kind_of[c->device[c->first[p] + stage->rank]], begin = stage->unit_begin,
                       end = stage->unit_end, g = c->granules;
         const double again = stage->recompute ? heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, g) : 0;
         het_stage_cost *cost = &s->alone_stage[i];
-        int what;
-        for (what = 0; what < HETI_S_STAGE_CALLS; what++)
+        for (int what = 0; what < HETI_S_STAGE_CALLS; what++)
             heti_s_stage_curve_of(cost, what)->token = heti_s_stage_seconds(s, kind, what, begin, end, g) +
                 (what == HETI_S_BACKWARD || what == HETI_S_INPUT ? again : 0);
         cost->bytes = s->d.profile->kind[s->d.profile->unit[end - 1]].output * heti_s_real(g * s->d.granule_tokens);
@@ -5196,15 +5115,14 @@ static double heti_s_pipeline_seconds(heti_s_seek *s, const heti_s_choice *c, in
 static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     const int64_t many = 3 * heti_s_places(c, p);
     double sum = 0, most = 0;
-    int64_t i;
     if (!s->plain) {
         const double at = heti_s_pipeline_seconds(s, c, p, many);
         s->pipeline_time[p] = heti_s_pipeline_seconds(s, c, p, many + 1) - at; /* where all are kept, of that many */
         s->pipeline_fill[p] = at - heti_s_real(many) * s->pipeline_time[p];
         return;
     }
-    for (i = 0; i < heti_s_places(c, p); i++) s->work[i] = 0;
-    for (i = 0; i < heti_s_stages(s, c, p); i++) {
+    for (int64_t i = 0; i < heti_s_places(c, p); i++) s->work[i] = 0;
+    for (int64_t i = 0; i < heti_s_stages(s, c, p); i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         const double both = heti_s_both(s, spot.kind, s->order[c->order]->split, c->recompute[spot.at], spot.begin,
                                         spot.end, c->granules);
@@ -5220,12 +5138,12 @@ static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
 static void heti_s_share(heti_s_seek *s, heti_s_choice *c) {
     const int64_t micro_batches = heti_s_micro_batches(s, c->granules);
     double sum = 0;
-    int64_t p, left = micro_batches;
-    for (p = 0; p < c->pipelines; p++) {
+    int64_t left = micro_batches;
+    for (int64_t p = 0; p < c->pipelines; p++) {
         heti_s_pace(s, c, p);
         sum += s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_S_MISFIT ? 1 / s->pipeline_time[p] : 0;
     }
-    for (p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
+    for (int64_t p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
         const int runs = sum > 0 && s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_S_MISFIT;
         const double part = runs ? heti_s_real(micro_batches) / s->pipeline_time[p] / sum : 0;
         c->count[p] = heti_s_min(left, part > 4 ? HETI_T_CAST(int64_t, part * 0.75) : 0);
@@ -5234,7 +5152,7 @@ static void heti_s_share(heti_s_seek *s, heti_s_choice *c) {
     while (left-- > 0) {
         int64_t least = 0;
         double best = 2 * HETI_S_NONE;
-        for (p = 0; p < c->pipelines; p++) {
+        for (int64_t p = 0; p < c->pipelines; p++) {
             const double done = s->pipeline_fill[p] + heti_s_real(c->count[p] + 1) * s->pipeline_time[p];
             if (done < best) { best = done; least = p; }
         }
@@ -5250,14 +5168,14 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     const double bytes = (c->shard >= HET_SHARD_GRADIENTS ? 0 : profile->reduce_bytes) +
                          (c->shard == HET_SHARD_WEIGHTS ? 0 : profile->gather_bytes);
     double most = 0;
-    int64_t u, p, i, r;
-    for (r = 0; r < s->ranks; r++) s->ring[r] = 0;
-    for (p = 0; p < c->pipelines; p++) s->scratch[p] = 0;
-    for (u = 0; u < s->units; u++) {
+    int64_t i;
+    for (int64_t r = 0; r < s->ranks; r++) s->ring[r] = 0;
+    for (int64_t p = 0; p < c->pipelines; p++) s->scratch[p] = 0;
+    for (int64_t u = 0; u < s->units; u++) {
         const double elements = s->held[u + 1] - s->held[u], holders = heti_s_real(c->pipelines);
         double latency = 0, slowness = 0, seconds;
         int64_t before = -1;
-        for (p = 0; p < c->pipelines; p++) {
+        for (int64_t p = 0; p < c->pipelines; p++) {
             while (c->end[chunks * c->first[p] + s->scratch[p]] <= u) s->scratch[p]++;
             i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
             if (before >= 0) {
@@ -5268,7 +5186,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
             before = i;
         }
         seconds = (holders - 1) * (2 * latency + slowness * elements * bytes / holders);
-        for (p = 0; p < c->pipelines; p++) {
+        for (int64_t p = 0; p < c->pipelines; p++) {
             i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
             s->ring[i] += seconds + elements / holders * s->times[s->kind_of[i]]->step_element /
                 s->d.cluster->device[i].speed;
@@ -5283,8 +5201,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
    before it is worth a whole micro-batch. */
 static double heti_s_estimate(heti_s_seek *s, const heti_s_choice *c) {
     double slowest = 0, rates = 0, work = heti_s_real(heti_s_micro_batches(s, c->granules));
-    int64_t p;
-    for (p = 0; p < c->pipelines; p++) {
+    for (int64_t p = 0; p < c->pipelines; p++) {
         slowest = heti_s_larger(slowest, heti_s_pipeline_seconds(s, c, p, c->count[p]));
         heti_s_pace(s, c, p);
         if (!(s->pipeline_time[p] > 0) || s->pipeline_fill[p] >= HETI_S_MISFIT) continue;
@@ -5299,12 +5216,11 @@ static double heti_s_estimate(heti_s_seek *s, const heti_s_choice *c) {
 static int heti_s_refit(heti_s_seek *s, heti_s_choice *c) {
     const int64_t micro_batches = heti_s_micro_batches(s, c->granules), chunks = heti_s_chunks(s, c);
     const int as_before = s->climbing && s->now.order == c->order && s->now.granules == c->granules;
-    int64_t p, r;
-    for (r = 0; r < s->ranks; r++) s->scratch[r] = -1;
-    for (p = 0; p < s->now.pipelines && as_before; p++) s->scratch[s->now.device[s->now.first[p]]] = p;
+    for (int64_t r = 0; r < s->ranks; r++) s->scratch[r] = -1;
+    for (int64_t p = 0; p < s->now.pipelines && as_before; p++) s->scratch[s->now.device[s->now.first[p]]] = p;
     /* for what is in flight */
-    for (p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines;
-    for (p = 0; p < c->pipelines; p++) {
+    for (int64_t p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines;
+    for (int64_t p = 0; p < c->pipelines; p++) {
         if (p > 0 && heti_s_alike(s, c, p - 1, p)) {
             const int64_t n = heti_s_places(c, p);
             HETI_T_COPY(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]], chunks * n);
@@ -5322,15 +5238,15 @@ static int heti_s_refit(heti_s_seek *s, heti_s_choice *c) {
 static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c);
     heti_s_choice *to = &s->sorted;
-    int64_t p, i, r, at = 0;
-    for (r = 0; r < s->ranks; r++) s->scratch[r] = -1;
-    for (p = 0; p < c->pipelines; p++) {
+    int64_t at = 0;
+    for (int64_t r = 0; r < s->ranks; r++) s->scratch[r] = -1;
+    for (int64_t p = 0; p < c->pipelines; p++) {
         int64_t lowest = s->ranks;
-        for (i = c->first[p]; i < c->first[p + 1]; i++) lowest = heti_s_min(lowest, c->device[i]);
+        for (int64_t i = c->first[p]; i < c->first[p + 1]; i++) lowest = heti_s_min(lowest, c->device[i]);
         s->scratch[lowest] = p;
     }
     heti_s_choice_copy(s, to, c);
-    for (r = 0, p = 0; r < s->ranks; r++) {
+    for (int64_t r = 0, p = 0; r < s->ranks; r++) {
         const int64_t from = s->scratch[r];
         int64_t n;
         if (from < 0) continue;
@@ -5431,10 +5347,10 @@ static int heti_s_try_once(heti_s_seek *s, heti_s_choice *c) {
    ones together. */
 static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, int64_t length, int way) {
     const int64_t pipelines = (devices + length - 1) / length;
-    int64_t *list = s->scratch, p, i, at = 0;
+    int64_t *list = s->scratch, at = 0;
     HETI_T_CLEAR(s->taken, s->ranks);
-    for (i = 0; i < devices; i++) s->taken[s->by_speed[i]] = 1;
-    for (i = 0; i < s->ranks; i++) {
+    for (int64_t i = 0; i < devices; i++) s->taken[s->by_speed[i]] = 1;
+    for (int64_t i = 0; i < s->ranks; i++) {
         const int64_t device = way < 2 ? s->by_place[i] : s->by_speed[i];
         if (s->taken[device]) list[at++] = device;
     }
@@ -5442,9 +5358,9 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
     at = 0;
     c->pipelines = pipelines;
     c->first[0] = 0;
-    for (p = 0; p < pipelines; p++) {
+    for (int64_t p = 0; p < pipelines; p++) {
         const int64_t n = devices / pipelines + (p < devices % pipelines);
-        for (i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             int64_t from = (way & 1) == 0 ? at : i * pipelines + (way == 3 && (i & 1) ? pipelines - 1 - p : p);
             if (from >= devices) from = devices - 1 - (from - devices); /* the last row of a snake may be short */
             c->device[at++] = list[from];
@@ -5455,9 +5371,8 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
 
 /* A snake over a short last row may name a device twice: 1 if all are different. */
 static int heti_s_all_different(heti_s_seek *s, const heti_s_choice *c) {
-    int64_t i;
     HETI_T_CLEAR(s->used, s->ranks);
-    for (i = 0; i < c->first[c->pipelines]; i++)
+    for (int64_t i = 0; i < c->first[c->pipelines]; i++)
         if (s->used[c->device[i]]++) return 0;
     return 1;
 }
@@ -5476,8 +5391,8 @@ static int64_t heti_s_least_granules(const heti_s_seek *s) {
 /* Finds granules for devices that are arranged, by estimate. 0: nothing fits. */
 static int heti_s_size(heti_s_seek *s, heti_s_choice *c, const heti_s_choice *arranged) {
     double best = HETI_S_NONE;
-    int64_t g, best_size = 0;
-    for (g = heti_s_least_granules(s); g <= s->d.most_granules; g = heti_s_next_size(g)) {
+    int64_t best_size = 0;
+    for (int64_t g = heti_s_least_granules(s); g <= s->d.most_granules; g = heti_s_next_size(g)) {
         double t;
         heti_s_choice_copy(s, c, arranged);
         c->granules = g;
@@ -5498,10 +5413,9 @@ static int heti_s_size(heti_s_seek *s, heti_s_choice *c, const heti_s_choice *ar
 static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
     heti_s_choice *c = &s->next;
     double guess;
-    int round;
     c->seconds = HETI_S_NONE;
     HETI_T_CLEAR(s->reserve, s->ranks);
-    for (round = 0; round < 4; round++) {
+    for (int round = 0; round < 4; round++) {
         if (!heti_s_size(s, c, arranged) || !heti_s_is_plan(s, c)) break;
         guess = heti_s_estimate(s, c);
         if (s->found_count > 0 && guess > 1.2 * s->least_guess) break;
@@ -5527,10 +5441,8 @@ static int64_t heti_s_fewer(const heti_s_seek *s, int64_t devices) {
 /* All lengths and ways for the fastest `devices` devices and a schedule. 0: the search is over. */
 static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) {
     heti_s_choice *c = &s->now;
-    int64_t length;
-    int way;
-    for (length = 1; length <= heti_s_min(devices, s->units); length = heti_s_next_size(length))
-        for (way = 0; way < 4; way++) {
+    for (int64_t length = 1; length <= heti_s_min(devices, s->units); length = heti_s_next_size(length))
+        for (int way = 0; way < 4; way++) {
             if ((length == 1 || length >= devices) && (way & 1)) continue;
             c->order = order;
             c->limit = 0;
@@ -5547,9 +5459,9 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
 
 static void heti_s_beginnings(heti_s_seek *s) {
     int64_t order, devices;
-    int place, fewer;
+    int fewer;
     for (fewer = 0, devices = s->ranks; fewer < 4 && devices > 0; fewer++, devices = heti_s_fewer(s, devices))
-        for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
+        for (int place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
             for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
             if (order < s->orders && !heti_s_beginnings_of(s, order, devices)) return;
         }
@@ -5605,19 +5517,17 @@ static int heti_s_move_swap(heti_s_seek *s, heti_s_choice *c) {
 /* Takes the device at a place out of its pipeline. */
 static void heti_s_take_out(heti_s_choice *c, int64_t place) {
     const int64_t p = heti_s_pipeline_of(c, place), total = c->first[c->pipelines];
-    int64_t i, q;
-    for (i = place; i + 1 < total; i++) c->device[i] = c->device[i + 1];
-    for (q = p + 1; q <= c->pipelines; q++) c->first[q]--;
+    for (int64_t i = place; i + 1 < total; i++) c->device[i] = c->device[i + 1];
+    for (int64_t q = p + 1; q <= c->pipelines; q++) c->first[q]--;
     if (c->first[p] < c->first[p + 1]) return;
-    for (q = p + 1; q < c->pipelines; q++) c->first[q] = c->first[q + 1];
+    for (int64_t q = p + 1; q < c->pipelines; q++) c->first[q] = c->first[q + 1];
     c->pipelines--;
 }
 
 static void heti_s_put_in(heti_s_choice *c, int64_t p, int64_t place, int64_t device) {
-    int64_t i, q;
-    for (i = c->first[c->pipelines]; i > place; i--) c->device[i] = c->device[i - 1];
+    for (int64_t i = c->first[c->pipelines]; i > place; i--) c->device[i] = c->device[i - 1];
     c->device[place] = device;
-    for (q = p + 1; q <= c->pipelines; q++) c->first[q]++;
+    for (int64_t q = p + 1; q <= c->pipelines; q++) c->first[q]++;
 }
 
 /* A device at work, or an idle one, goes to another pipeline, to one of its own, or out. */
@@ -5647,7 +5557,7 @@ static int heti_s_move_device(heti_s_seek *s, heti_s_choice *c) {
 static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
     const int64_t p = heti_s_below(s, c->pipelines), n = heti_s_places(c, p);
     const int64_t total = c->first[c->pipelines];
-    int64_t q, i;
+    int64_t q;
     if (heti_s_below(s, 4) == 0) { /* of each device another length */
         const int64_t length = 1 + heti_s_below(s, heti_s_min(s->units, s->ranks));
         heti_s_arrange(s, c, heti_s_below(s, 2) == 0 ? s->ranks : total, length, HETI_T_CAST(int, heti_s_below(s, 4)));
@@ -5666,8 +5576,8 @@ static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
         const int behind = heti_s_below(s, 2) == 0; /* q behind p; or one device of p and one of q in turn */
         const int64_t m = heti_s_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
         HETI_T_COPY(s->scratch, &c->device[from], m);
-        for (i = 0; i < m; i++) heti_s_take_out(c, from);
-        for (i = 0; i < m; i++)
+        for (int64_t i = 0; i < m; i++) heti_s_take_out(c, from);
+        for (int64_t i = 0; i < m; i++)
             heti_s_put_in(c, r, behind ? c->first[r + 1] : heti_s_min(c->first[r] + 2 * i + 1, c->first[r + 1]),
                           s->scratch[i]);
     }
@@ -5713,11 +5623,10 @@ static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
     const int both = s->d.store == HET_YES, again = s->d.recompute == HET_YES && (!both || heti_s_below(s, 2));
     const int32_t from = c->recompute[at],
                   to = again ? from ^ 1 : !both ? from : (from & 1) + 2 * HETI_T_CAST(int32_t, heti_s_below(s, 4));
-    int64_t i, q;
     if (to == from) return 0;
     if (how == 0) c->recompute[at] = to;
-    for (i = 0; i < total && how == 1; i++) c->recompute[i] = to;
-    for (q = 0; q < c->pipelines && how == 2; q++)
+    for (int64_t i = 0; i < total && how == 1; i++) c->recompute[i] = to;
+    for (int64_t q = 0; q < c->pipelines && how == 2; q++)
         if (heti_s_twins(s, c, p, q)) c->recompute[c->first[q] + at - c->first[p]] = to;
     heti_s_share(s, c);
     return 1;
@@ -5769,10 +5678,9 @@ static int heti_s_accept(heti_s_seek *s, double slack, double *estimate, double 
 /* One to three moves from s->now to s->next. 0: they lead to no plan. */
 static int heti_s_moved(heti_s_seek *s) {
     const int64_t n = 1 + (heti_s_below(s, 3) == 0) + (heti_s_below(s, 6) == 0);
-    int64_t i;
     s->moves++;
     heti_s_choice_copy(s, &s->next, &s->now);
-    for (i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         if (s->next.pipelines == 0 || !heti_s_move(s, &s->next)) return 0;
     return heti_s_is_plan(s, &s->next);
 }
@@ -5795,9 +5703,8 @@ static int heti_s_accept_simulated(heti_s_seek *s, double slack) {
    nothing. Ends after `most` moves. */
 static void heti_s_climb(heti_s_seek *s, int64_t most, double worse, int simulate) {
     double estimate = simulate ? 0 : heti_s_estimate(s, &s->now), least = estimate * (1 - 1e-9);
-    int64_t moves;
     s->plain = simulate;
-    for (moves = 0; moves < most && !heti_s_is_over(s); moves++) {
+    for (int64_t moves = 0; moves < most && !heti_s_is_over(s); moves++) {
         const double left = 1 - heti_s_real(moves) / heti_s_real(most), slack = 1 + worse * left * left;
         if (!heti_s_moved(s)) continue;
         if (simulate ? heti_s_accept_simulated(s, slack) : heti_s_accept(s, slack, &estimate, &least))
@@ -5812,9 +5719,9 @@ static int heti_s_drawn(heti_s_seek *s) {
     heti_s_choice *c = &s->next;
     const int64_t devices = heti_s_below(s, 2) == 0 ? s->ranks : 1 + heti_s_below(s, s->ranks),
                   length = 1 + heti_s_below(s, devices);
-    int64_t i, j;
-    for (i = 0; i < s->ranks; i++) c->device[i] = i;
-    for (i = 0; i < devices; i++) heti_s_exchange(&c->device[i], &c->device[i + heti_s_below(s, s->ranks - i)]);
+    int64_t j;
+    for (int64_t i = 0; i < s->ranks; i++) c->device[i] = i;
+    for (int64_t i = 0; i < devices; i++) heti_s_exchange(&c->device[i], &c->device[i + heti_s_below(s, s->ranks - i)]);
     for (j = c->pipelines = c->first[0] = 0; j < devices; c->first[++c->pipelines] = j)
         j = heti_s_min(devices, j + length);
     c->order = heti_s_below(s, s->orders);
@@ -5854,10 +5761,10 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
     const int64_t places = c->first[c->pipelines], states = s->d.uneven_state == HET_YES ? HETI_S_STATES : 1;
     const uint64_t ways = HETI_T_CAST(uint64_t, heti_s_ways(s));
     het_schedule *lists = NULL;
-    uint64_t mask, masks = 1, left;
+    uint64_t masks = 1, left;
     int64_t i;
     for (i = 0; i < places; i++) masks *= ways;
-    for (mask = 0; mask < masks && !heti_s_is_over(s); mask++) {
+    for (uint64_t mask = 0; mask < masks && !heti_s_is_over(s); mask++) {
         for (i = 0, left = mask; i < places; i++, left /= ways) c->recompute[i] = heti_s_place_way(s, left % ways);
         if (!heti_s_is_plan(s, c)) continue;
         for (i = 0, left = mask; i < places && c->recompute[i] == heti_s_place_way(s, left % ways); i++) left /= ways;
@@ -5891,8 +5798,7 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
 static void heti_s_each_setting(heti_s_seek *s, double after) {
     heti_s_choice *c = &s->now;
     const int64_t before = c->order;
-    int64_t o;
-    for (o = 0; o < s->orders; o++) {
+    for (int64_t o = 0; o < s->orders; o++) {
         if (s->order[o]->placement != s->order[before]->placement) continue;
         c->order = o;
         for (c->limit = 0; c->limit <= (s->order[o]->limited ? heti_s_longest(c) : 0); c->limit++)
@@ -5905,14 +5811,13 @@ static void heti_s_each_setting(heti_s_seek *s, double after) {
 /* Micro-batches of pipelines p and on. after: seconds behind the verdict at least. */
 static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double after) {
     heti_s_choice *c = &s->now;
-    int64_t n;
     if (p + 1 == c->pipelines) {
         c->count[p] = left;
         if (heti_s_hopeless(heti_s_bound_of(s, c, 0, after), heti_s_least_found(s))) s->skipped++;
         else heti_s_each_setting(s, after);
         return;
     }
-    for (n = 0; n <= left && !heti_s_is_over(s); n++) {
+    for (int64_t n = 0; n <= left && !heti_s_is_over(s); n++) {
         c->count[p] = n;
         s->last_counted = p; /* with the smallest micro-batch it takes no longer */
         if (n > 0 && heti_s_hopeless(heti_s_bound_pipeline(s, c, p, 0, -1) + after, heti_s_least_found(s))) {
@@ -5928,10 +5833,9 @@ static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
     heti_s_choice *c = &s->now;
     const int64_t chunks = heti_s_chunks(s, c), stages = chunks * heti_s_places(c, p), first = chunks * c->first[p];
     const int64_t begin = i == 0 ? 0 : c->end[first + i - 1];
-    int64_t end, g, q;
     double after;
     if (i + 1 < stages) {
-        for (end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_s_is_over(s); end++) {
+        for (int64_t end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_s_is_over(s); end++) {
             c->end[first + i] = end;
             if (!heti_s_has_room(s, c, p, i, heti_s_least_granules(s), 0)) break; /* nor for more */
             heti_s_each_end(s, p, i + 1);
@@ -5942,8 +5846,8 @@ static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
     if (begin >= s->units || !heti_s_has_room(s, c, p, i, heti_s_least_granules(s), 0)) return;
     if (p + 1 < c->pipelines) { heti_s_each_end(s, p + 1, 0); return; }
     after = heti_s_bound_after(s, c);
-    for (g = heti_s_least_granules(s); g <= s->d.most_granules && !heti_s_is_over(s); g++) {
-        for (q = 0; q < c->pipelines; q++)
+    for (int64_t g = heti_s_least_granules(s); g <= s->d.most_granules && !heti_s_is_over(s); g++) {
+        for (int64_t q = 0; q < c->pipelines; q++)
             for (i = 0; i < chunks * heti_s_places(c, q); i++)
                 if (!heti_s_has_room(s, c, q, i, g, 0)) return; /* nor for more */
         c->granules = g;
@@ -5988,8 +5892,7 @@ static void heti_s_each_device(heti_s_seek *s, int64_t next) {
 /* n over k */
 static double heti_s_choose(int64_t n, int64_t k) {
     double ways = 1;
-    int64_t i;
-    for (i = 1; i <= k; i++) ways = ways * heti_s_real(n - k + i) / heti_s_real(i);
+    for (int64_t i = 1; i <= k; i++) ways = ways * heti_s_real(n - k + i) / heti_s_real(i);
     return n < k ? 0 : ways;
 }
 
@@ -5999,27 +5902,25 @@ static double heti_s_choose(int64_t n, int64_t k) {
 static double heti_s_space(const heti_s_seek *s) {
     double total = 0, ways[9][9];
     const double recompute = heti_s_real(heti_s_ways(s));
-    int64_t g, n, k, p;
-    int32_t place;
     if (s->ranks > 8) return HETI_S_NONE;
-    for (place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
+    for (int32_t place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
         const int64_t chunks = place == HET_PLACE_ANY ? 1 : 2;
         double settings = 0; /* schedules, each limit counting, times state shares */
-        for (g = 0; g < s->orders; g++)
+        for (int64_t g = 0; g < s->orders; g++)
             if (s->order[g]->placement == place) settings += s->order[g]->limited ? 1 + heti_s_real(s->ranks) : 1;
         settings *= (s->d.uneven_state == HET_YES ? heti_s_real(HETI_S_STATES) : 1) * heti_s_real(s->d.shard);
         memset(ways, 0, sizeof ways);
         ways[0][0] = 1;
-        for (n = 1; n <= s->ranks; n++)
-            for (p = 0; p <= n; p++) {
+        for (int64_t n = 1; n <= s->ranks; n++)
+            for (int64_t p = 0; p <= n; p++) {
                 double each = recompute; /* k devices in k! orders */
                 ways[n][p] = ways[n - 1][p];
-                for (k = 1; p > 0 && k <= n && chunks * k <= s->units; k++, each *= recompute * heti_s_real(k))
+                for (int64_t k = 1; p > 0 && k <= n && chunks * k <= s->units; k++, each *= recompute * heti_s_real(k))
                     ways[n][p] += each * heti_s_choose(n - 1, k - 1) * heti_s_choose(s->units - 1, chunks * k - 1) *
                     ways[n - k][p - 1];
             }
-        for (g = heti_s_least_granules(s); g <= s->d.most_granules; g++)
-            for (p = 1; p <= s->ranks; p++)
+        for (int64_t g = heti_s_least_granules(s); g <= s->d.most_granules; g++)
+            for (int64_t p = 1; p <= s->ranks; p++)
                 total += settings * ways[s->ranks][p] * heti_s_choose(heti_s_micro_batches(s, g) + p - 1, p - 1);
     }
     return total;
@@ -6027,9 +5928,9 @@ static double heti_s_space(const heti_s_seek *s) {
 
 static void heti_s_all(heti_s_seek *s) {
     heti_s_choice *c = &s->now;
-    int32_t way, place;
+    int32_t place;
     int64_t order;
-    for (way = 0; way < 3 * HETI_T_CAST(int32_t, s->d.shard); way++) {
+    for (int32_t way = 0; way < 3 * HETI_T_CAST(int32_t, s->d.shard); way++) {
         place = HET_PLACE_ANY + way % 3;
         for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
         if (order == s->orders) continue;
@@ -6049,8 +5950,7 @@ static void heti_s_all(heti_s_seek *s) {
 /* F and the shorter of the backwards that there are; `weight` 0: of their parts before W. */
 static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, int64_t granules, int weight) {
     double t[HETI_S_CALLS];
-    int call;
-    for (call = 0; call < HETI_S_CALLS; call++)
+    for (int call = 0; call < HETI_S_CALLS; call++)
         t[call] = heti_s_seconds(s, kind, HETI_S_LEAST + call, u, u + 1, granules);
     return t[HETI_S_FORWARD] +
            heti_s_back(s, t[HETI_S_BACKWARD], t[HETI_S_INPUT] + (weight ? t[HETI_S_WEIGHT] : 0));
@@ -6063,14 +5963,13 @@ static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, i
 static double heti_s_bound_work(heti_s_seek *s) {
     const int64_t most = s->d.most_granules;
     double best = 0, *z = s->work, *load = s->fill;
-    int64_t k, u;
-    int round;
+    int64_t k;
     for (k = 0; k < s->kinds; k++) z[k] = s->rate[k];
-    for (round = 0; round < 200; round++) {
+    for (int round = 0; round < 200; round++) {
         double sum = 0, value = 0, mean = 0;
         for (k = 0; k < s->kinds; k++) sum += heti_s_real(s->kind_count[k]) * z[k];
         for (k = 0; k < s->kinds; k++) z[k] /= sum, load[k] = 0;
-        for (u = 0; u < s->units; u++) {
+        for (int64_t u = 0; u < s->units; u++) {
             double least = HETI_S_NONE;
             int64_t chosen = 0;
             for (k = 0; k < s->kinds; k++) {
@@ -6093,10 +5992,9 @@ static double heti_s_bound_work(heti_s_seek *s) {
 static double heti_s_bound_chain(const heti_s_seek *s) {
     const int64_t g = heti_s_least_granules(s);
     double sum = 0;
-    int64_t u, k;
-    for (u = 0; u < s->units; u++) {
+    for (int64_t u = 0; u < s->units; u++) {
         double least = HETI_S_NONE;
-        for (k = 0; k < s->kinds; k++) least = heti_s_smaller(least, heti_s_least_both(s, k, u, g, 0));
+        for (int64_t k = 0; k < s->kinds; k++) least = heti_s_smaller(least, heti_s_least_both(s, k, u, g, 0));
         sum += least;
     }
     return sum;
@@ -6105,16 +6003,16 @@ static double heti_s_bound_chain(const heti_s_seek *s) {
 /* ---- what was asked for ---- */
 
 static het_result heti_s_seek_orders(heti_s_seek *s) {
-    int64_t i, j;
+    int64_t j;
     if (s->d.schedules == NULL) {
-        for (i = 0; heti_s_order_at(i) != NULL; i++)
+        for (int64_t i = 0; heti_s_order_at(i) != NULL; i++)
             if (heti_s_order_at(i)->usual) s->order[s->orders++] = heti_s_order_at(i);
         return HET_OK;
     }
     if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_S_MOST_SCHEDULES)
         return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
             HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
-    for (i = 0; i < s->d.schedule_count; i++) {
+    for (int64_t i = 0; i < s->d.schedule_count; i++) {
         const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
         for (j = 0; heti_s_order_at(j) != NULL && strcmp(name, heti_s_order_at(j)->name) != 0; j++) {}
         if (heti_s_order_at(j) == NULL)
@@ -6191,7 +6089,6 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
     const het_profile *p = s->d.profile;
     const het_cluster_device *device = &s->d.cluster->device[r];
     const int64_t i = heti_s_named(p->device, sizeof *p->device, p->devices, device->profile);
-    int64_t k;
     if (i == p->devices)
         return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'",
                            r, device->name, device->profile);
@@ -6202,7 +6099,7 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
         return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): group %d of %d", r,
                            device->name, device->group, s->d.cluster->groups);
     *times = &p->device[i];
-    for (k = 0; k < p->kinds; k++) {
+    for (int64_t k = 0; k < p->kinds; k++) {
         int call = 0;
         while (call < HETI_S_CALLS && heti_s_curve_valid(heti_s_curve(&heti_s_unit_times(s, *times)[k], call))) call++;
         if (call == HETI_S_CALLS) continue;
@@ -6215,8 +6112,8 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
 
 static het_result heti_s_seek_kinds(heti_s_seek *s) {
     const het_cluster *c = s->d.cluster;
-    int64_t r, k;
-    for (r = 0; r < s->ranks; r++) {
+    int64_t k;
+    for (int64_t r = 0; r < s->ranks; r++) {
         const het_device_profile *times = NULL;
         HETI_T_TRY(heti_s_seek_times(s, r, &times));
         for (k = 0; k < s->kinds && !heti_s_same_device(&c->device[s->kind_device[k]], &c->device[r]); k++) {}
@@ -6242,20 +6139,20 @@ static int heti_s_is_zero(const het_cost *c) { return !(c->base > 0) && !(c->tok
 /* A profile in which some unit has a backward but no times of its two parts knows nothing about
    schedules that split it, and the reverse: those are left out. */
 static het_result heti_s_seek_known(heti_s_seek *s) {
-    int64_t k, u, o, kept = 0;
+    int64_t kept = 0;
     const char *lacks[2] = { NULL, NULL }; /* a unit without B; without I and W */
-    for (k = 0; k < s->kinds; k++)
-        for (u = 0; u < s->d.profile->kinds; u++) {
+    for (int64_t k = 0; k < s->kinds; k++)
+        for (int64_t u = 0; u < s->d.profile->kinds; u++) {
             const het_unit_time *t = &heti_s_unit_times(s, s->times[k])[u];
             const int whole = !heti_s_is_zero(&t->backward),
                       parts = !heti_s_is_zero(&t->input) || !heti_s_is_zero(&t->weight);
             if (parts && !whole) lacks[0] = s->d.profile->kind[u].name;
             if (whole && !parts) lacks[1] = s->d.profile->kind[u].name;
         }
-    for (o = 0; o < s->orders; o++)
+    for (int64_t o = 0; o < s->orders; o++)
         if (lacks[s->order[o]->split ? 1 : 0] == NULL) s->order[kept++] = s->order[o];
     s->orders = kept;
-    for (o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
+    for (int64_t o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
     if (kept > 0) return HET_OK;
     return heti_t_fail(s->error, HET_ERR_INVALID,
                        "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
@@ -6267,13 +6164,11 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
    ranks are at work (het_simulate_costs). */
 static void heti_s_seek_sums(heti_s_seek *s) {
     const het_profile *p = s->d.profile;
-    int64_t k, u;
-    int what;
-    for (k = 0; k < s->kinds; k++) {
+    for (int64_t k = 0; k < s->kinds; k++) {
         const double speed = s->d.cluster->device[s->kind_device[k]].speed;
-        for (what = 0; what < 2 * HETI_S_CALLS; what++) {
+        for (int what = 0; what < 2 * HETI_S_CALLS; what++) {
             het_cost *sum = &s->sum[(k * HETI_S_SUMS + what) * (s->units + 1)];
-            for (u = 0; u < s->units; u++) {
+            for (int64_t u = 0; u < s->units; u++) {
                 const int curve = what % HETI_S_CALLS, least = what >= HETI_S_LEAST;
                 const het_cost one = heti_s_curve(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
                 const het_cost alone = least ? heti_s_curve(&s->times[k]->alone[p->unit[u]], curve) : one;
@@ -6283,10 +6178,10 @@ static void heti_s_seek_sums(heti_s_seek *s) {
                 sum[u + 1].pair = sum[u].pair + part * heti_s_smaller(one.pair, alone.pair);
             }
         }
-        for (what = 0; what < 2; what++) {
+        for (int what = 0; what < 2; what++) {
             const het_cost *all = &s->sum[k * HETI_S_SUMS * (s->units + 1)];
             het_cost *sum = &s->sum[(k * HETI_S_SUMS + HETI_S_BOTH + what) * (s->units + 1)];
-            for (u = 0; u <= s->units; u++) {
+            for (int64_t u = 0; u <= s->units; u++) {
                 heti_s_add_curve(&sum[u], all[HETI_S_FORWARD * (s->units + 1) + u], 1);
                 heti_s_add_curve(&sum[u], all[(what == 0 ? HETI_S_BACKWARD : HETI_S_INPUT) * (s->units + 1) + u], 1);
                 if (what == 1) heti_s_add_curve(&sum[u], all[HETI_S_WEIGHT * (s->units + 1) + u], 1);
@@ -6300,10 +6195,9 @@ static void heti_s_seek_sums(heti_s_seek *s) {
 /* Bytes and elements of units. */
 static void heti_s_seek_bytes(heti_s_seek *s) {
     const het_profile *p = s->d.profile;
-    int64_t u, b, i;
     s->always = p->rank_weights + p->rank_gradients + p->rank_workspace - 4 + /* rounded to bytes */
         (s->ranks > 1 ? heti_s_real(HETI_S_RING_CHUNK + 2 * HETI_S_ENVELOPE) : 0);
-    for (b = 0; b < p->blocks; b++) {
+    for (int64_t b = 0; b < p->blocks; b++) {
         const het_block_profile *block = &p->block[b];
         s->block_start[b] = block->first_use;
         s->block_start[b + 1] = block->first_use + block->uses;
@@ -6314,9 +6208,9 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
         if (block->uses == 1) s->owned[first] += trained * p->state_bytes;
         if (block->uses == 1) s->single[first] += elements * p->weight_bytes + trained * p->gradient_bytes;
         s->tied |= block->uses > 1;
-        for (i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += elements;
+        for (int64_t i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += elements;
     }
-    for (u = 0; u < s->units; u++) {
+    for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = &p->kind[p->unit[u]];
         const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
         const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
@@ -6348,12 +6242,12 @@ static void heti_s_seek_curves_cut(void *self, heti_t_arena *arena) {
 }
 
 static void heti_s_seek_sort(heti_s_seek *s) {
-    int64_t r, i;
-    for (r = 0; r < s->ranks; r++) {
+    int64_t i;
+    for (int64_t r = 0; r < s->ranks; r++) {
         for (i = r; i > 0 && heti_s_before(s, r, s->by_place[i - 1]); i--) s->by_place[i] = s->by_place[i - 1];
         s->by_place[i] = r;
     }
-    for (r = 0; r < s->ranks; r++) { /* by kinds, the fastest first; equal ones as they stand in the cluster */
+    for (int64_t r = 0; r < s->ranks; r++) { /* by kinds, the fastest first; equal ones as they stand in the cluster */
         const int64_t device = s->by_place[r];
         for (i = r; i > 0 && s->rate[s->kind_of[s->by_speed[i - 1]]] < s->rate[s->kind_of[device]]; i--)
             s->by_speed[i] = s->by_speed[i - 1];
@@ -6372,7 +6266,6 @@ static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *arena, heti_s_choice
 static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     heti_s_seek *s = HETI_T_CAST(heti_s_seek *, self);
     const int64_t n = s->ranks, m = s->units + 1;
-    int64_t i;
     s->kind_of = HETI_S_ROOM(int64_t, n);
     s->kind_count = HETI_S_ROOM(int64_t, n);
     s->kind_device = HETI_S_ROOM(int64_t, n);
@@ -6424,7 +6317,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     heti_s_choice_cut(s, arena, &s->next);
     heti_s_choice_cut(s, arena, &s->best);
     heti_s_choice_cut(s, arena, &s->sorted);
-    for (i = 0; i < s->found_room; i++) {
+    for (int64_t i = 0; i < s->found_room; i++) {
         heti_s_choice none;
         memset(&none, 0, sizeof none);
         heti_s_choice_cut(s, arena, &none);
@@ -6471,7 +6364,6 @@ static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const h
     het_costs without;
     het_simulation *simulation = NULL;
     double compute = 0, free_links = 0;
-    int64_t r;
     het_result result;
     heti_s_choice_sizes(s, c);
     HETI_T_TRY(heti_s_choice_costs(s, &costs));
@@ -6497,7 +6389,7 @@ static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const h
     if (result == HET_OK) {
         free_links = simulation->makespan;
         found->work = 0;
-        for (r = 0; r < s->ranks; r++) found->work = heti_s_larger(found->work, simulation->rank[r].busy);
+        for (int64_t r = 0; r < s->ranks; r++) found->work = heti_s_larger(found->work, simulation->rank[r].busy);
         found->fill = free_links - found->work;
         found->transfers = compute - free_links;
         found->update = c->seconds - compute;
@@ -6515,14 +6407,14 @@ static void heti_s_why(const het_found *best, het_found *found, int is_best) {
         "waiting for links", "reductions, optimizer and gathers" };
     double part[4];
     heti_t_text out = heti_t_text_in(found->why, sizeof found->why);
-    int i, round, shown = 0;
+    int shown = 0;
     part[0] = found->work - (is_best ? 0 : best->work);
     part[1] = found->fill - (is_best ? 0 : best->fill);
     part[2] = found->transfers - (is_best ? 0 : best->transfers);
     part[3] = found->update - (is_best ? 0 : best->update);
-    for (round = 0; round < 4 && best->seconds > 0; round++) {
+    for (int round = 0; round < 4 && best->seconds > 0; round++) {
         int most = 0;
-        for (i = 1; i < 4; i++)
+        for (int i = 1; i < 4; i++)
             if ((part[i] < 0 ? -part[i] : part[i]) > (part[most] < 0 ? -part[most] : part[most])) most = i;
         if ((part[most] < 0 ? -part[most] : part[most]) <= 0.0005 * best->seconds) break;
         heti_t_put(&out, shown++ > 0 ? ", " : "");
@@ -6538,13 +6430,12 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
     het_schedule *lists = NULL;
     het_simulation *made = NULL;
     het_result result = heti_s_judge(s, c, &made, &lists);
-    int64_t r;
     s->evaluations--; /* counted when it was found */
     if (result == HET_OK) {
         found->micro_batches = heti_s_micro_batches(s, c->granules);
         found->granules = c->granules;
         found->seconds = c->seconds;
-        for (r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
+        for (int64_t r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
         result = heti_s_explain(s, c, lists, found);
     }
     if (result == HET_OK) result = heti_s_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
@@ -6560,10 +6451,9 @@ typedef struct heti_s_searched { het_search search; int64_t ranks; } heti_s_sear
 static void heti_s_search_cut(void *self, heti_t_arena *arena) {
     const int64_t ranks = HETI_T_CAST(heti_s_searched *, self)->ranks;
     het_search *to = &HETI_T_CAST(heti_s_searched *, self)->search;
-    int64_t i;
     (void)HETI_S_ROOM(het_search, 1);
     to->found = HETI_S_ROOM(het_found, to->found_count);
-    for (i = 0; i < to->found_count; i++) {
+    for (int64_t i = 0; i < to->found_count; i++) {
         double *memory = HETI_S_ROOM(double, ranks);
         if (arena->base != NULL) to->found[i].memory = memory;
     }
@@ -6572,7 +6462,6 @@ static void heti_s_search_cut(void *self, heti_t_arena *arena) {
 static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
     heti_s_searched made;
     het_search *to;
-    int64_t i;
     double work, chain;
     het_result result = HET_OK;
     memset(&made, 0, sizeof made);
@@ -6582,7 +6471,7 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
     to = HETI_T_CAST(het_search *, heti_s_make(&made, sizeof made.search, &made.search.size, heti_s_search_cut,
                                                &s->allocator, "het_plan_search", s->error));
     if (to == NULL) return HET_ERR_OOM;
-    for (i = 0; i < s->found_count && result == HET_OK; i++) {
+    for (int64_t i = 0; i < s->found_count && result == HET_OK; i++) {
         result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
         if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
     }
@@ -6601,9 +6490,8 @@ static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
 }
 
 HETRAIN_API void het_search_free(het_search *search) {
-    int64_t i;
     if (search == NULL) return;
-    for (i = 0; i < search->found_count; i++) het_plan_free(search->found[i].plan);
+    for (int64_t i = 0; i < search->found_count; i++) het_plan_free(search->found[i].plan);
     het_simulation_free(search->simulation);
     heti_s_give_back(&search->allocator, search, search->size);
 }
@@ -6648,16 +6536,15 @@ static het_result heti_s_nothing(heti_s_seek *s) {
 
 /* Lists of so many actions are simulated as quickly as estimated. */
 static int heti_s_is_quick(const heti_s_seek *s, const heti_s_choice *c) {
-    int64_t p, actions = 0;
-    for (p = 0; p < c->pipelines; p++) actions += c->count[p] * heti_s_chunks(s, c) * heti_s_places(c, p);
+    int64_t actions = 0;
+    for (int64_t p = 0; p < c->pipelines; p++) actions += c->count[p] * heti_s_chunks(s, c) * heti_s_places(c, p);
     return s->ranks <= 16 && actions <= 1024;
 }
 
 /* Where a climb begins: from the best forms in turn, the best every second time, or from something
    drawn. 0: nothing can be begun with. */
 static int heti_s_climb_from(heti_s_seek *s, int64_t turn, int drawn) {
-    int round;
-    for (round = 0; drawn && round < 8; round++)
+    for (int round = 0; drawn && round < 8; round++)
         if (heti_s_drawn(s)) return 1;
     if (s->found_count > 0)
         heti_s_choice_copy(s, &s->now, &s->found[(turn & 1) == 0 ? 0 : (turn / 2 + 1) % s->found_count]);
@@ -6690,10 +6577,9 @@ static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
    out more. */
 static void heti_s_seek_run(heti_s_seek *s) {
     const int small = s->d.small > 0 && heti_s_space(s) <= heti_s_real(s->d.small);
-    int shard;
     s->best.seconds = HETI_S_NONE;
     (void)heti_s_give(s, 1);
-    for (shard = HET_SHARD_STATE; shard <= HETI_T_CAST(int, s->d.shard); shard++) {
+    for (int shard = HET_SHARD_STATE; shard <= HETI_T_CAST(int, s->d.shard); shard++) {
         if (s->found_count > 0 || heti_s_is_over(s)) break;
         s->begin_shard = HETI_T_CAST(het_shard, shard);
         heti_s_beginnings(s);
@@ -6750,8 +6636,7 @@ static void heti_s_fusion_cut(void *self, heti_t_arena *arena) {
 static int heti_s_can_fuse(const heti_s_seek *s) {
     const het_profile *p = s->d.profile;
     double attentions = 0;
-    int64_t k;
-    for (k = 0; k < p->kinds; k++) {
+    for (int64_t k = 0; k < p->kinds; k++) {
         if (p->kind[k].alone > 0) return 0;
         attentions += p->kind[k].attentions;
     }
@@ -6771,13 +6656,12 @@ static int64_t heti_s_team_way(const heti_s_fusion *f, int64_t team) {
 /* Units of a device by themselves, without an action's own time; again: and recomputed. */
 static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
                              int again, het_stage_cost *to) {
-    int way;
     memset(to, 0, sizeof *to);
     heti_s_add_units(s->d.profile, begin, end, again, heti_s_unit_times(s, s->times[s->kind_of[device]]),
                      1 / s->d.cluster->device[device].speed, to);
     to->attentions *= f->attentions;
     to->columns.divided *= f->attentions;
-    for (way = 0; way < 2; way++) {
+    for (int way = 0; way < 2; way++) {
         to->columns.gathers[way] *= f->attentions;
         to->columns.chains[way] *= f->attentions;
         to->columns.links[way] *= f->attentions;
@@ -6823,7 +6707,6 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     het_stage stage;
     het_plan plan;
     het_costs costs;
-    int way;
     memset(&plan, 0, sizeof plan);
     memset(&stage, 0, sizeof stage);
     memset(&costs, 0, sizeof costs);
@@ -6848,7 +6731,7 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     costs.group = f->group;
     costs.groups = s->d.cluster->groups;
     costs.rank_group = f->member_group;
-    for (way = 0; way < 3; way++) {
+    for (int way = 0; way < 3; way++) {
         stage.recompute = way == 2;
         for (i = 0; i < count; i++)
             heti_s_unit_cost(s, f, f->device[first + i], unit, unit + 1, way == 2, &f->cost[i]);
@@ -6862,8 +6745,7 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
 static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t team) {
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
     het_divide_desc desc;
-    int64_t i;
-    for (i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], 0, s->units, 0, &f->cost[i]);
+    for (int64_t i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], 0, s->units, 0, &f->cost[i]);
     memset(&desc, 0, sizeof desc);
     desc.member = f->cost;
     desc.members = count;
@@ -6874,7 +6756,7 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     desc.sequences = heti_s_real(f->granules) * s->granule_sequences;
     if (heti_s_team_way(f, team) != HETI_S_BY_CONTEXT) desc.heads = HETI_T_CAST(int64_t, f->heads);
     HETI_T_TRY(het_team_divide(&desc, f->member + first, NULL, s->error));
-    for (i = 0; i < count; i++) f->member[first + i].columns = heti_s_team_way(f, team) == HETI_S_BY_COLUMNS;
+    for (int64_t i = 0; i < count; i++) f->member[first + i].columns = heti_s_team_way(f, team) == HETI_S_BY_COLUMNS;
     return HET_OK;
 }
 
@@ -6882,9 +6764,8 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
 static int heti_s_fused_alike(const heti_s_seek *s, const heti_s_fusion *f, int64_t a, int64_t b) {
     const int64_t *one = f->device + f->first[a], *other = f->device + f->first[b];
     const int64_t count = f->first[a + 1] - f->first[a];
-    int64_t i;
     if (f->first[b + 1] - f->first[b] != count || heti_s_team_way(f, a) != heti_s_team_way(f, b)) return 0;
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const het_group *x = heti_s_link_of(s, one[0], one[i]), *y = heti_s_link_of(s, other[0], other[i]);
         if (s->kind_of[one[i]] != s->kind_of[other[i]] || heti_s_unequal(x->latency, y->latency) ||
             heti_s_unequal(x->bandwidth, y->bandwidth)) return 0;
@@ -6898,10 +6779,9 @@ static het_result heti_s_fused_device(heti_s_seek *s, heti_s_fusion *f, int64_t 
     het_unit_time *time = f->time + team * s->d.profile->kinds;
     heti_t_text name = heti_t_text_in(to->name, sizeof to->name);
     double steps = 0, all = 0;
-    int64_t i, u;
     HETI_T_TRY(heti_s_fused_shares(s, f, team));
-    for (i = f->first[team]; i < f->first[team + 1]; i++) all += f->member[i].share;
-    for (i = f->first[team]; i < f->first[team + 1]; i++) {
+    for (int64_t i = f->first[team]; i < f->first[team + 1]; i++) all += f->member[i].share;
+    for (int64_t i = f->first[team]; i < f->first[team + 1]; i++) {
         const het_device_profile *from = s->times[s->kind_of[f->device[i]]];
         const double speed = s->d.cluster->device[f->device[i]].speed;
         steps += from->step_element > 0 ? speed / from->step_element : HETI_S_NONE;
@@ -6916,8 +6796,8 @@ static het_result heti_s_fused_device(heti_s_seek *s, heti_s_fusion *f, int64_t 
     to->step_element = 1 / steps;
     to->alone = to->together = time;
     heti_t_format(&name, "team %d", team);
-    for (u = s->units - 1; u >= 0; u--) time[s->d.profile->unit[u]].forward.base = -1; /* not known yet */
-    for (u = 0; u < s->units; u++)
+    for (int64_t u = s->units - 1; u >= 0; u--) time[s->d.profile->unit[u]].forward.base = -1; /* not known yet */
+    for (int64_t u = 0; u < s->units; u++)
         if (time[s->d.profile->unit[u]].forward.base < 0)
             HETI_T_TRY(heti_s_fused_unit(s, f, team, u, &time[s->d.profile->unit[u]]));
     return HET_OK;
@@ -6926,16 +6806,16 @@ static het_result heti_s_fused_device(heti_s_seek *s, heti_s_fusion *f, int64_t 
 /* Composite devices, as a profile and a cluster. */
 static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
     const het_cluster *c = s->d.cluster;
-    int64_t t, i, k;
+    int64_t k;
     HETI_T_CLEAR(f->profile.device, s->ranks);
     HETI_T_CLEAR(f->time, s->ranks * s->d.profile->kinds);
     f->profile.devices = f->cluster.ranks = f->teams;
-    for (t = 0; t < f->teams; t++) {
+    for (int64_t t = 0; t < f->teams; t++) {
         const int64_t *device = f->device + f->first[t], count = f->first[t + 1] - f->first[t];
         het_cluster_device *to = &f->cluster.device[t];
         double memory = 0;
         *to = c->device[device[0]];
-        for (i = 0; i < count; i++) {
+        for (int64_t i = 0; i < count; i++) {
             to->group = heti_s_min(to->group, heti_s_common_group(c, device[0], device[i]));
             memory += c->device[device[i]].memory;
             if (!(c->device[device[i]].memory > 0)) memory = -HETI_S_NONE;
@@ -6959,7 +6839,7 @@ static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
 /* A plan over composite devices becomes one with teams. */
 static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, const het_plan *from, het_plan **plan) {
     het_plan shape = *from, *to;
-    int64_t g, t, i, uneven = 0;
+    int64_t g, t, uneven = 0;
     shape.ranks = s->ranks;
     shape.members = 0;
     for (t = 0; t < f->teams; t++) {
@@ -6980,10 +6860,10 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
     for (g = 0; g < to->stages; g++) to->stage[g].rank = f->device[f->first[from->stage[g].rank]];
     for (to->members = t = 0; t < f->teams; t++) {
         const int64_t count = f->first[t + 1] - f->first[t];
-        for (i = f->first[t]; i < f->first[t + 1]; i++)
+        for (int64_t i = f->first[t]; i < f->first[t + 1]; i++)
             to->state_share[f->device[i]] = uneven ? from->state_share[t] / heti_s_real(count) : 1;
         for (g = 0; g < from->stages && from->stage[g].rank != t; g++) {}
-        for (i = f->first[t]; i < f->first[t + 1] && count > 1 && g < from->stages; i++) {
+        for (int64_t i = f->first[t]; i < f->first[t + 1] && count > 1 && g < from->stages; i++) {
             het_team_member *member = &to->member[to->members++];
             *member = f->member[i];
             member->rank = f->device[i];
@@ -6997,7 +6877,7 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
    the limit of some rank, in parts of it. */
 static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t granules, double *missing) {
     heti_s_choice *c = &s->next;
-    int64_t p, r, g, count;
+    int64_t g, count;
     c->pipelines = plan->pipelines;
     c->granules = granules;
     c->state = HETI_S_STATE_EVEN;
@@ -7005,8 +6885,8 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     for (c->order = 0; c->order + 1 < s->orders && strcmp(s->order[c->order]->name, plan->schedule) != 0; c->order++) {}
     c->limit = HETI_T_CAST(int64_t, plan->memory_limit);
     HETI_T_CLEAR(c->first, plan->pipelines + 1);
-    for (p = 0; p < plan->pipelines; p++) c->count[p] = HETI_T_CAST(int64_t, plan->share[p]);
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t p = 0; p < plan->pipelines; p++) c->count[p] = HETI_T_CAST(int64_t, plan->share[p]);
+    for (int64_t r = 0; r < s->ranks; r++) {
         const het_team_member *team = het_plan_team(plan, r, &count);
         for (g = 0; g < plan->stages && plan->stage[g].rank != (team != NULL ? team->leader : r); g++) {}
         if (g < plan->stages) c->device[c->first[c->pipelines]++] = r;
@@ -7028,15 +6908,13 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
 static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     const int64_t micro_batches = (s->d.granules + f->granules - 1) / f->granules;
     het_search_desc desc = s->d;
-    int round;
     if (f->granules < 1 || f->granules > s->d.most_granules || micro_batches > s->d.most_micro_batches) return HET_OK;
     f->memory = 1;
-    for (round = 0; round < 4 && !heti_s_is_over(s); round++) {
+    for (int round = 0; round < 4 && !heti_s_is_over(s); round++) {
         het_search *made = NULL;
         het_error ignored;
         het_result result;
         double least = 1, missing = 0;
-        int64_t i;
         HETI_T_TRY(heti_s_fused_devices(s, f));
         desc.profile = &f->profile;
         desc.cluster = &f->cluster;
@@ -7052,7 +6930,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
         if (result != HET_OK) return HET_OK;
         s->evaluations += made->evaluations;
-        for (i = 0; i < made->found_count && result == HET_OK; i++) {
+        for (int64_t i = 0; i < made->found_count && result == HET_OK; i++) {
             het_plan *plan;
             result = heti_s_unfuse(s, f, made->found[i].plan, &plan);
             if (result == HET_OK) result = heti_s_judge_fused(s, plan, f->granules, &missing);
@@ -7068,9 +6946,8 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
 
 /* Whether these teams can be so; *columns: some are by columns. */
 static int heti_s_can_fuse_so(const heti_s_seek *s, const heti_s_fusion *f, int *columns) {
-    int64_t t;
     *columns = 0;
-    for (t = 0; t < f->teams; t++) {
+    for (int64_t t = 0; t < f->teams; t++) {
         const int64_t size = f->first[t + 1] - f->first[t], way = heti_s_team_way(f, t);
         if (size == 1 && way != HETI_S_BY_CONTEXT && !f->alike) return 0; /* it is no team, and no way is another */
         if (size > 1 && (way == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads)) return 0;
@@ -7082,13 +6959,13 @@ static int heti_s_can_fuse_so(const heti_s_seek *s, const heti_s_fusion *f, int 
 /* These teams with all sizes of micro-batches, in all ways. */
 static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
     const het_shard shard = s->d.shard;
-    int64_t g, t, most = 1, ways = 1;
+    int64_t most = 1, ways = 1;
     int columns;
-    for (t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
+    for (int64_t t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
     if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
     f->alike = f->teams > (s->ranks <= 4 ? 4 : 2);
-    for (t = 0; t < (f->alike ? 1 : f->teams); t++) ways *= HETI_S_TEAM_WAYS;
-    for (g = s->ranks <= 4 || f->columns ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
+    for (int64_t t = 0; t < (f->alike ? 1 : f->teams); t++) ways *= HETI_S_TEAM_WAYS;
+    for (int64_t g = s->ranks <= 4 || f->columns ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
         for (f->ways = 0; f->ways < ways; f->ways++) {
             het_result result = HET_OK;
@@ -7104,7 +6981,7 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
 
 /* Every way to put up to 4 devices into teams: device i into team in[i], new or an earlier one. */
 static het_result heti_s_fuse_every(heti_s_seek *s, heti_s_fusion *f, int64_t *in, int64_t at, int64_t teams) {
-    int64_t t, i;
+    int64_t t;
     if (at < s->ranks) {
         for (in[at] = 0; in[at] < teams; in[at]++) HETI_T_TRY(heti_s_fuse_every(s, f, in, at + 1, teams));
         return heti_s_fuse_every(s, f, in, at + 1, teams + 1);
@@ -7112,7 +6989,7 @@ static het_result heti_s_fuse_every(heti_s_seek *s, heti_s_fusion *f, int64_t *i
     f->teams = teams;
     for (f->first[0] = t = 0; t < teams; t++) {
         f->first[t + 1] = f->first[t];
-        for (i = 0; i < s->ranks; i++)
+        for (int64_t i = 0; i < s->ranks; i++)
             if (in[i] == t) f->device[f->first[t + 1]++] = i;
     }
     return heti_s_fuse_ways(s, f);
@@ -7128,10 +7005,10 @@ static int64_t heti_s_group_above(const heti_s_seek *s, int64_t device, int64_t 
 /* Teams of `size` devices that follow each other in a group of this level; what is left over is
    alone. Returns whether there are teams that a level lower would not have. */
 static int heti_s_fuse_groups(const heti_s_seek *s, heti_s_fusion *f, int64_t size, int64_t level) {
-    int64_t i, k;
+    int64_t k;
     int differs = 0;
     f->teams = f->first[0] = 0;
-    for (i = 0; i < s->ranks; i += k) {
+    for (int64_t i = 0; i < s->ranks; i += k) {
         for (k = 1; k < size && i + k < s->ranks && heti_s_group_above(s, s->by_place[i + k], level) ==
              heti_s_group_above(s, s->by_place[i], level); k++) {}
         if (k < size) k = 1;
@@ -7161,12 +7038,11 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     heti_t_arena arena;
     heti_s_fusion f;
     het_result result;
-    int64_t u, g;
     memset(&f, 0, sizeof f);
     f.profile = *s->d.profile;
     f.cluster = *s->d.cluster;
     HETI_T_TRY(heti_s_arrays(&arena, heti_s_fusion_cut, &f, &s->allocator, "het_plan_search", s->error));
-    for (u = 0; u < s->units; u++) {
+    for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = &s->d.profile->kind[s->d.profile->unit[u]];
         f.attentions += k->attentions;
         if (k->attentions > 0) f.heads = f.heads > 0 ? heti_s_smaller(f.heads, k->heads) : k->heads;
@@ -7175,7 +7051,7 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     }
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
-    for (g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
+    for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
     s->until = 2 * s->d.evaluations;
     s->until_seconds = s->started + s->d.seconds;
     result = heti_s_fuse_all(s, &f);
@@ -7267,17 +7143,17 @@ static void heti_s_predict_sizes(heti_s_predict *p) {
     const het_plan *plan = p->plan;
     const double pairs = heti_s_granule_pairs(d),
                  sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
-    int64_t i, left = d->granules;
+    int64_t left = d->granules;
     het_plan_micro_batches(plan, p->micro_batches, p->count);
-    for (i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
-    for (i = 0; i < p->micro_batches; i++) {
+    for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
+    for (int64_t i = 0; i < p->micro_batches; i++) {
         const double granules = heti_s_real(left < p->granules ? left : p->granules);
         p->tokens[i] = granules * heti_s_real(d->granule_tokens);
         p->pairs[i] = granules * pairs;
         p->sequences[i] = granules * sequences;
         left -= p->granules;
     }
-    for (i = 0; i < d->profile->blocks; i++)
+    for (int64_t i = 0; i < d->profile->blocks; i++)
         p->block_start[i + 1] = d->profile->block[i].first_use + d->profile->block[i].uses;
 }
 
@@ -7436,7 +7312,6 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
     het_adapt made, *a;
     const het_cluster *cluster;
-    int64_t r;
     if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
     *adapt = NULL;
     HETI_T_TRY(heti_s_adapt_check(desc, error));
@@ -7451,7 +7326,7 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     heti_s_adapt_cluster(&a->believed, cluster);
     heti_s_adapt_cluster(&a->nominal, cluster);
     a->search.cluster = &a->believed;
-    for (r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = 1;
+    for (int64_t r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = 1;
     a->change = desc->change > 0 ? desc->change : 0.2;
     a->gain = desc->gain > 0 ? desc->gain : 0.05;
     a->window = desc->window > 0 ? desc->window : 5;
@@ -7474,9 +7349,8 @@ static void heti_s_way_cut(void *self, heti_t_arena *arena) {
 
 /* The least seconds of every block's REDUCE, and which ranks have one. */
 static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
-    int64_t i;
-    for (i = 0; i < a->search.profile->blocks; i++) a->ring[i].seconds = 0, a->ring[i].ranks = 0;
-    for (i = 0; i < t->records; i++) {
+    for (int64_t i = 0; i < a->search.profile->blocks; i++) a->ring[i].seconds = 0, a->ring[i].ranks = 0;
+    for (int64_t i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         heti_s_ring *ring;
         if (r->action.kind != HET_ACTION_REDUCE || r->action.stage < 0 ||
@@ -7493,9 +7367,8 @@ static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
 /* What reductions take where links are as given: each of a ring's N - 1 rounds moves an N-th of the
    block, one window at a time (hetrain_plan.h). */
 static void heti_s_expect_reductions(het_adapt *a, const het_timeline *t) {
-    int64_t i;
     heti_s_observe_reductions(a, t);
-    for (i = 0; i < a->search.profile->blocks; i++) {
+    for (int64_t i = 0; i < a->search.profile->blocks; i++) {
         heti_s_ring *ring = &a->ring[i];
         const het_block_cost *block = &a->predict.costs->costs.block[i];
         const double windows = ring->ranks > 0 ? block->windows / heti_s_real(ring->ranks) : 0;
@@ -7543,24 +7416,24 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
     const het_action *action = &r->action;
     const int64_t g = plan->first_stage[action->pipeline] + action->stage;
     const het_stage_cost *cost = &a->predict.costs->costs.stage[g], *member = a->predict.costs->costs.member;
-    int64_t count, i;
+    int64_t count;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
     const het_team_member *team;
     double rows = 1, pairs = 1, total = 0, from = 0, to = 1;
     het_cost curve;
-    for (i = 0; i < g; i++) {
+    for (int64_t i = 0; i < g; i++) {
         (void)het_plan_team(plan, plan->stage[i].rank, &count);
         if (count > 1) member += count;
     }
     team = het_plan_team(plan, plan->stage[g].rank, &count);
-    for (i = 0; i < count && count > 1; i++) {
+    for (int64_t i = 0; i < count && count > 1; i++) {
         if (team[i].rank != r->rank) continue;
         cost = &member[i];
         heti_s_member_part(team, count, i, &rows, &pairs);
     }
-    for (i = 0; i < plan->slices; i++) total += plan->slice_share[i];
+    for (int64_t i = 0; i < plan->slices; i++) total += plan->slice_share[i];
     if (plan->slices > 1) {
-        for (i = 0; i < action->slice; i++) from += plan->slice_share[i] / total;
+        for (int64_t i = 0; i < action->slice; i++) from += plan->slice_share[i] / total;
         to = from + plan->slice_share[action->slice] / total;
     }
     curve = heti_s_stage_curve(cost, action->kind);
@@ -7595,9 +7468,9 @@ static double *heti_s_arrival_of(const het_adapt *a, int way, int64_t s, const h
 #define HETI_S_WAIT 1e-4
 
 static void heti_s_observe_receives(het_adapt *a, const het_timeline *t) {
-    int64_t i, cells = 2 * a->plan->stages * a->most * a->plan->slices;
-    for (i = 0; i < cells; i++) a->arrival[i] = -1;
-    for (i = 0; i < t->records; i++) {
+    int64_t cells = 2 * a->plan->stages * a->most * a->plan->slices;
+    for (int64_t i = 0; i < cells; i++) a->arrival[i] = -1;
+    for (int64_t i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         const int backward = r->action.kind == HET_ACTION_RECV_B;
         int64_t s;
@@ -7610,9 +7483,8 @@ static void heti_s_observe_receives(het_adapt *a, const het_timeline *t) {
 /* The least delay of every boundary, each way: that of a message which found the link free and its
    receive posted. */
 static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
-    int64_t i;
     HETI_T_CLEAR(a->way, 2 * a->plan->stages);
-    for (i = 0; i < t->records; i++) {
+    for (int64_t i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         const int backward = r->action.kind == HET_ACTION_SEND_B;
         const double *arrival;
@@ -7643,37 +7515,36 @@ static void heti_s_link_seen(het_adapt *a, int64_t group, double delay, double b
 
 static void heti_s_observe_links(het_adapt *a) {
     const het_plan *plan = a->plan;
-    int64_t g, s, b;
-    for (g = 0; g < a->nominal.groups; g++) a->link[g].seen = HETI_S_NONE;
-    for (s = 0; s + 1 < plan->stages; s++) {
+    for (int64_t g = 0; g < a->nominal.groups; g++) a->link[g].seen = HETI_S_NONE;
+    for (int64_t s = 0; s + 1 < plan->stages; s++) {
         const heti_s_way *there = &a->way[s], *back = &a->way[plan->stages + s];
         if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (!there->seen && !back->seen)) continue;
         heti_s_link_seen(a, heti_s_common_group(&a->nominal, plan->stage[s].rank, plan->stage[s + 1].rank),
                          there->seen && back->seen ? (there->delay + back->delay) / 2 :
                          there->seen ? there->delay : back->delay, there->seen ? there->bytes : back->bytes);
     }
-    for (b = 0; b < a->search.profile->blocks; b++) {
+    for (int64_t b = 0; b < a->search.profile->blocks; b++) {
         const heti_s_ring *ring = &a->ring[b];
         const double delay = ring->trips > 0 ? (ring->seconds - ring->nominal) / ring->trips : 0;
         if (ring->trips > 0 && ring->seconds > 0) heti_s_link_seen(a, ring->group, delay, ring->bytes);
     }
-    for (g = 0; g < a->nominal.groups; g++)
+    for (int64_t g = 0; g < a->nominal.groups; g++)
         if (a->link[g].seen < HETI_S_NONE) a->link[g].past[a->link[g].steps++ % a->window] = a->link[g].seen;
 }
 
 HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error) {
     char action[80];
-    int64_t i, next;
+    int64_t next;
     if (adapt == NULL || timeline == NULL || adapt->plan == NULL || (timeline->records > 0 && timeline->record == NULL))
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
-    for (i = 0; i < timeline->records; i++)
+    for (int64_t i = 0; i < timeline->records; i++)
         if (!heti_s_record_fits(adapt, &timeline->record[i]))
             return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_observe: record %d, %s of rank %d, is not of the "
                                "plan in use", i, heti_t_action_text(action, &timeline->record[i].action),
                                HETI_T_CAST(int64_t, timeline->record[i].rank));
     adapt->step_seconds = heti_t_timeline_end(timeline);
-    for (i = 0; i < timeline->records; i = next) {
+    for (int64_t i = 0; i < timeline->records; i = next) {
         const int32_t rank = timeline->record[i].rank;
         double measured = 0, expected = 0;
         for (next = i; next < timeline->records && timeline->record[next].rank == rank; next++) {
@@ -7737,9 +7608,8 @@ static int heti_s_link_differs(const het_adapt *a, int64_t g) {
 /* Counts how long changes last; 1: one has lasted long enough. */
 static int heti_s_adapt_due(het_adapt *a) {
     const int64_t ranks = a->believed.ranks;
-    int64_t i;
     int due = 0;
-    for (i = 0; i < ranks + a->believed.groups; i++) {
+    for (int64_t i = 0; i < ranks + a->believed.groups; i++) {
         heti_s_watched *w = i < ranks ? &a->rank[i] : &a->link[i - ranks];
         const int differs = 2 * w->steps > a->window &&
             (i < ranks ? heti_s_differs(heti_s_rank_speed(a, i), a->believed.device[i].speed, a->change)
@@ -7752,8 +7622,8 @@ static int heti_s_adapt_due(het_adapt *a) {
 
 /* What is seen becomes what is believed; changes are named, the first three of them. */
 static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
-    int64_t i, named = 0;
-    for (i = 0; i < a->believed.ranks; i++) {
+    int64_t named = 0;
+    for (int64_t i = 0; i < a->believed.ranks; i++) {
         heti_s_watched *w = &a->rank[i];
         double now;
         if (w->steps == 0) continue;
@@ -7764,7 +7634,7 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
         a->believed.device[i].speed = now;
         w->lasting = 0;
     }
-    for (i = 0; i < a->believed.groups; i++) {
+    for (int64_t i = 0; i < a->believed.groups; i++) {
         heti_s_watched *w = &a->link[i];
         if (w->lasting > 0) {
             const het_group now = heti_s_link_now(a, i);
@@ -7792,15 +7662,15 @@ static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan,
    [pipelines] (=) the best found. */
 static het_result heti_s_adapt_shares(const het_adapt *a, double *share, double *seconds, het_error *error) {
     het_plan plan = *a->plan;
-    int64_t p, q, best_p, best_q;
+    int64_t best_p, best_q;
     plan.share = share;
-    for (p = 0; p < plan.pipelines; p++) share[p] = heti_s_real(a->predict.count[p]);
+    for (int64_t p = 0; p < plan.pipelines; p++) share[p] = heti_s_real(a->predict.count[p]);
     HETI_T_TRY(heti_s_adapt_seconds(a, &plan, seconds, error));
     do {
         double best = *seconds, tried;
         best_p = best_q = -1;
-        for (p = 0; p < plan.pipelines; p++)
-            for (q = 0; q < plan.pipelines; q++) {
+        for (int64_t p = 0; p < plan.pipelines; p++)
+            for (int64_t q = 0; q < plan.pipelines; q++) {
                 if (p == q || share[p] < 1) continue;
                 share[p] -= 1;
                 share[q] += 1;
@@ -7852,7 +7722,6 @@ static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, do
 /* "3 pipelines, 4 stages, 1f1b, shares 5 2 1, 2 granules a micro-batch" */
 static void heti_s_adapt_tell(const het_adapt *a, const het_advice *advice, heti_t_text *out) {
     const het_plan *plan = advice->plan;
-    int64_t p;
     if (plan == NULL) {
         heti_t_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->gain);
         return;
@@ -7861,7 +7730,7 @@ static void heti_s_adapt_tell(const het_adapt *a, const het_advice *advice, heti
     if (advice->only_shares) heti_t_put(out, "the same stages");
     else heti_t_format(out, "%d pipelines, %d stages, %s", plan->pipelines, plan->stages, plan->schedule);
     if (plan->pipelines > 1) heti_t_put(out, ", shares");
-    for (p = 0; p < plan->pipelines && p < 16 && plan->pipelines > 1; p++)
+    for (int64_t p = 0; p < plan->pipelines && p < 16 && plan->pipelines > 1; p++)
         heti_t_format(out, " %g", plan->share[p]);
     if (!advice->only_shares) heti_t_format(out, ", %d granules a micro-batch", advice->granules);
 }
@@ -7977,8 +7846,7 @@ typedef struct heti_s_pack {
 
 static het_result heti_s_pack_granules(const heti_s_pack *s) {
     const het_pack_desc *d = &s->d;
-    int64_t i;
-    for (i = 0; i < d->granules; i++) {
+    for (int64_t i = 0; i < d->granules; i++) {
         const int64_t sequences = d->sequences != NULL ? d->sequences[i] : 1;
         if (d->tokens[i] < 0 || d->tokens[i] > INT64_C(1) << 40)
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
@@ -7999,7 +7867,6 @@ static het_result heti_s_pack_granules(const heti_s_pack *s) {
 
 static het_result heti_s_pack_check(heti_s_pack *s) {
     const het_pack_desc *d = &s->d;
-    int64_t r;
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: the description was not cleared");
     if (d->plan == NULL || d->costs == NULL || d->costs->stage == NULL || d->tokens == NULL)
@@ -8014,7 +7881,7 @@ static het_result heti_s_pack_check(heti_s_pack *s) {
         return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: %d granules, max_tokens %d, max_sequences %d, "
                            "max_micro_batches %d, plain %d, evaluations %d", d->granules, d->max_tokens,
                            d->max_sequences, d->max_micro_batches, d->plain, d->evaluations);
-    for (r = 0; d->memory != NULL && r < d->plan->ranks; r++)
+    for (int64_t r = 0; d->memory != NULL && r < d->plan->ranks; r++)
         if (!heti_t_is_time(d->memory[r]))
             return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: memory[%d] is negative or not finite", r);
     return heti_s_pack_granules(s);
@@ -8026,7 +7893,7 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
     het_schedule *compute = NULL;
     const het_schedule *from = d->schedule;
     het_result result = HET_OK;
-    int64_t p, sum = 0;
+    int64_t sum = 0;
     if (from == NULL) {
         void *counts;
         const size_t size = HETI_T_CAST(size_t, d->plan->pipelines > 0 ? d->plan->pipelines : 1) * sizeof(int64_t);
@@ -8046,7 +7913,7 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
     }
     het_schedule_free(compute);
     if (result != HET_OK) return result;
-    for (p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
+    for (int64_t p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
     if (d->max_micro_batches == 0) d->max_micro_batches = sum;
     if (sum != d->max_micro_batches)
         return heti_t_fail(s->error, HET_ERR_INVALID,
@@ -8057,7 +7924,6 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
 static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     heti_s_pack *s = HETI_T_CAST(heti_s_pack *, self);
     const int64_t n = s->granules, m = s->most;
-    int64_t i;
     s->sorted = HETI_S_ROOM(int64_t, n);
     s->spare = HETI_S_ROOM(int64_t, n);
     s->before = HETI_S_ROOM(heti_s_amount, n + 1);
@@ -8069,8 +7935,8 @@ static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     s->pipeline_full = HETI_S_ROOM(int64_t, s->plan->pipelines);
     s->pipeline_amount = HETI_S_ROOM(heti_s_amount, s->plan->pipelines);
     s->count = HETI_S_ROOM(heti_s_count, s->count_count);
-    for (i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_ROOM(int64_t, n);
-    for (i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_ROOM(int64_t, n);
+    for (int64_t i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_ROOM(int64_t, n);
+    for (int64_t i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_ROOM(int64_t, n);
     s->spare_grouping.group = HETI_S_ROOM(int64_t, n);
     s->amount = HETI_S_ROOM(heti_s_amount, m);
     s->cost = HETI_S_ROOM(double, m);
@@ -8122,14 +7988,14 @@ static het_result heti_s_pack_room(heti_s_pack *s) {
 /* How the executor shares m micro-batches among the pipelines (hetrain.h: never more than the
    schedule has). */
 static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts) {
-    int64_t p, left = 0;
+    int64_t left = 0;
     het_plan_micro_batches(s->plan, m, counts);
-    for (p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
         const int64_t room = s->schedule->micro_batches[p];
         if (counts[p] > room) left += counts[p] - room;
         if (counts[p] > room) counts[p] = room;
     }
-    for (p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
         const int64_t more = heti_s_min(left, s->schedule->micro_batches[p] - counts[p]);
         counts[p] += more;
         left -= more;
@@ -8143,17 +8009,16 @@ static double heti_s_at(const het_cost *c, const heti_s_amount *a, double calls)
 /* max w t */
 static double heti_s_pack_cost(const heti_s_pack *s, const heti_s_amount *a) {
     double cost = 0;
-    int64_t i;
-    for (i = 0; i < s->curves; i++) cost = heti_s_larger(cost, heti_s_at(&s->curve[i], a, 1));
+    for (int64_t i = 0; i < s->curves; i++) cost = heti_s_larger(cost, heti_s_at(&s->curve[i], a, 1));
     return cost;
 }
 
 /* Keeps a curve unless another is nowhere below it. */
 static void heti_s_pack_add_curve(heti_s_pack *s, const het_cost *c) {
-    int64_t i, kept = 0;
-    for (i = 0; i < s->curves; i++)
+    int64_t kept = 0;
+    for (int64_t i = 0; i < s->curves; i++)
         if (s->curve[i].base >= c->base && s->curve[i].token >= c->token && s->curve[i].pair >= c->pair) return;
-    for (i = 0; i < s->curves; i++)
+    for (int64_t i = 0; i < s->curves; i++)
         if (s->curve[i].base > c->base || s->curve[i].token > c->token || s->curve[i].pair > c->pair)
             s->curve[kept++] = s->curve[i];
     s->curve[kept++] = *c;
@@ -8162,10 +8027,10 @@ static void heti_s_pack_add_curve(heti_s_pack *s, const het_cost *c) {
 
 /* Ranks of a pipeline; marks them in s->load. */
 static int64_t heti_s_pack_ranks(heti_s_pack *s, int64_t pipeline) {
-    int64_t g, ranks = 0;
-    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
+    int64_t ranks = 0;
+    for (int64_t g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
         s->load[s->plan->stage[g].rank] = 0;
-    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++) {
+    for (int64_t g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++) {
         ranks += s->load[s->plan->stage[g].rank] < 1;
         s->load[s->plan->stage[g].rank] = 1;
     }
@@ -8174,17 +8039,17 @@ static int64_t heti_s_pack_ranks(heti_s_pack *s, int64_t pipeline) {
 
 static void heti_s_pack_curves(heti_s_pack *s) {
     const het_schedule *schedule = s->schedule;
-    int64_t i, p, g, active = 0, ranks = 0;
+    int64_t active = 0, ranks = 0;
     int split = 0;
-    for (i = 0; i < schedule->start[schedule->ranks]; i++) split |= schedule->action[i].kind == HET_ACTION_I;
-    for (p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++) split |= schedule->action[i].kind == HET_ACTION_I;
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
         active += schedule->micro_batches[p] > 0;
         if (schedule->micro_batches[p] > 0) ranks = heti_s_pack_ranks(s, p) > ranks ? heti_s_pack_ranks(s, p) : ranks;
     }
     s->spread = active > 1 || ranks > 1 ? 1 : 0;
-    for (p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
         const double w = s->spread > 0 ? heti_s_real(heti_s_pack_ranks(s, p) - 1 + (active > 1)) : 1;
-        for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++) {
+        for (int64_t g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++) {
             const het_stage_cost *c = &s->d.costs->stage[g];
             het_cost weighted = { 0, 0, 0 };
             heti_s_add_curve(&s->stage[g], c->forward, 1);
@@ -8218,25 +8083,24 @@ static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
 /* Merges runs of 1, 2, 4, ... */
 static void heti_s_pack_sort(heti_s_pack *s) {
     const int64_t n = s->granules;
-    int64_t i, width;
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const heti_s_amount a = heti_s_pack_amount(s, i);
         s->key[i] = heti_s_pack_cost(s, &a);
         s->sorted[i] = i;
     }
-    for (width = 1; width < n; width *= 2) {
-        int64_t *swap = s->sorted, begin;
-        for (begin = 0; begin < n; begin += 2 * width) {
+    for (int64_t width = 1; width < n; width *= 2) {
+        int64_t *swap = s->sorted;
+        for (int64_t begin = 0; begin < n; begin += 2 * width) {
             const int64_t middle = heti_s_min(n, begin + width), end = heti_s_min(n, begin + 2 * width);
             int64_t a = begin, b = middle;
-            for (i = begin; i < end; i++)
+            for (int64_t i = begin; i < end; i++)
                 s->spare[i] = b == end || (a < middle && heti_s_pack_before(s, s->sorted[a], s->sorted[b])) ?
                 s->sorted[a++] : s->sorted[b++];
         }
         s->sorted = s->spare;
         s->spare = swap;
     }
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const heti_s_amount a = heti_s_pack_amount(s, s->sorted[i]);
         s->before[i + 1] = s->before[i];
         heti_s_add(&s->before[i + 1], &a);
@@ -8247,14 +8111,13 @@ static void heti_s_pack_sort(heti_s_pack *s) {
 /* Work of the busiest rank with m micro-batches: what it does does not depend on the grouping. */
 static double heti_s_pack_work(heti_s_pack *s, int64_t m) {
     double work = 0;
-    int64_t p, g;
     heti_s_pack_divide(s, m, s->pipeline_count);
-    for (g = 0; g < s->plan->stages; g++) s->load[s->plan->stage[g].rank] = 0;
-    for (p = 0; p < s->plan->pipelines; p++)
-        for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++)
+    for (int64_t g = 0; g < s->plan->stages; g++) s->load[s->plan->stage[g].rank] = 0;
+    for (int64_t p = 0; p < s->plan->pipelines; p++)
+        for (int64_t g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++)
             s->load[s->plan->stage[g].rank] += heti_s_real(s->pipeline_count[p]) / heti_s_real(m) *
             heti_s_at(&s->stage[g], &s->all, heti_s_real(m));
-    for (g = 0; g < s->plan->stages; g++) work = heti_s_larger(work, s->load[s->plan->stage[g].rank]);
+    for (int64_t g = 0; g < s->plan->stages; g++) work = heti_s_larger(work, s->load[s->plan->stage[g].rank]);
     return work;
 }
 
@@ -8262,8 +8125,8 @@ static double heti_s_pack_work(heti_s_pack *s, int64_t m) {
    number. */
 static void heti_s_pack_bounds(heti_s_pack *s) {
     const double largest = s->key[s->sorted[0]];
-    int64_t i, j;
-    for (i = 0; i < s->count_count; i++) {
+    int64_t j;
+    for (int64_t i = 0; i < s->count_count; i++) {
         heti_s_count c = s->count[i];
         heti_s_amount mean = s->all;
         mean.tokens /= heti_s_real(c.count);
@@ -8317,13 +8180,13 @@ static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t 
    costs. */
 static int heti_s_pack_runs(const heti_s_pack *s, int64_t m, double bound, double cap, int64_t *group,
                             double *largest) {
-    int64_t begin = 0, j, i;
+    int64_t begin = 0;
     *largest = 0;
-    for (j = 0; j < m; j++) {
+    for (int64_t j = 0; j < m; j++) {
         double cost;
         const int64_t end = heti_s_pack_longest(s, begin, s->granules - (m - 1 - j), bound, cap, &cost);
         if (end == begin) return 0;
-        for (i = begin; i < end && group != NULL; i++) group[i] = j;
+        for (int64_t i = begin; i < end && group != NULL; i++) group[i] = j;
         *largest = heti_s_larger(*largest, cost);
         begin = end;
     }
@@ -8348,17 +8211,17 @@ static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int
 /* The largest granules first, each to the micro-batch that costs least with it; none may stay
    empty. */
 static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
-    int64_t i, j, empty = m;
+    int64_t empty = m;
     if (s->granules > (INT64_C(1) << 22) / m) return 0;
     HETI_T_CLEAR(s->amount, m);
     HETI_T_CLEAR(s->cost, m);
     HETI_T_CLEAR(s->cluster, m);
     *largest = 0;
-    for (i = 0; i < s->granules; i++) {
+    for (int64_t i = 0; i < s->granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
         int64_t to = -1;
         double least = 0;
-        for (j = 0; j < m; j++) {
+        for (int64_t j = 0; j < m; j++) {
             heti_s_amount with = s->amount[j];
             double cost;
             if (s->cluster[j] && s->granules - i <= empty) continue;
@@ -8383,21 +8246,20 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
 
 /* Puts the spare grouping among the best, of which there are `room`, and one more place. */
 static void heti_s_pack_keep(heti_s_pack *s, heti_s_grouping *best, int64_t room) {
-    int64_t i, at = room;
+    int64_t at = room;
     heti_s_grouping last;
     while (at > 0 && (best[at - 1].count == 0 || best[at - 1].estimate > s->spare_grouping.estimate ||
         (best[at - 1].estimate >= s->spare_grouping.estimate && best[at - 1].count > s->spare_grouping.count))) at--;
     if (at == room) return;
     last = best[room - 1];
-    for (i = room - 1; i > at; i--) best[i] = best[i - 1];
+    for (int64_t i = room - 1; i > at; i--) best[i] = best[i - 1];
     best[at] = s->spare_grouping;
     s->spare_grouping = last;
 }
 
 /* The best grouping of each number of micro-batches, until none can be among the best any more. */
 static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best) {
-    int64_t i;
-    for (i = 0; i < s->count_count; i++) {
+    for (int64_t i = 0; i < s->count_count; i++) {
         const heti_s_count *next = &s->count[i];
         double largest, spread;
         int found;
@@ -8418,11 +8280,11 @@ static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best)
 /* Granules in their own order, equal numbers in each micro-batch, the first have those left over: m
    of them, where limits allow. */
 static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
-    int64_t i, j = 0, end = 0;
+    int64_t j = 0, end = 0;
     heti_s_amount sum;
     memset(&sum, 0, sizeof sum);
     *largest = 0;
-    for (i = 0; i < s->granules; i++) {
+    for (int64_t i = 0; i < s->granules; i++) {
         const heti_s_amount own = heti_s_pack_amount(s, i);
         if (i == end) {
             memset(&sum, 0, sizeof sum);
@@ -8434,13 +8296,12 @@ static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
         if (!heti_s_pack_fits(s, &sum, 0)) return 0;
         if (i + 1 == end) *largest = heti_s_larger(*largest, heti_s_pack_cost(s, &sum));
     }
-    for (i = 0; i < s->granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
+    for (int64_t i = 0; i < s->granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
     return 1;
 }
 
 static void heti_s_pack_plain(heti_s_pack *s) {
-    int64_t i;
-    for (i = 0; i < (s->d.plain > 0 ? 1 : s->count_count); i++) {
+    for (int64_t i = 0; i < (s->d.plain > 0 ? 1 : s->count_count); i++) {
         double largest;
         const int64_t m = s->d.plain > 0 ? s->d.plain : s->count[i].count;
         if (m > s->most || !heti_s_pack_equal(s, m, &largest)) continue;
@@ -8453,25 +8314,24 @@ static void heti_s_pack_plain(heti_s_pack *s) {
 /* ---- judging: orders of micro-batches, by the simulator ---- */
 
 static void heti_s_pack_amounts(heti_s_pack *s, const heti_s_grouping *g) {
-    int64_t i, j;
     HETI_T_CLEAR(s->amount, g->count);
-    for (i = 0; i < s->granules; i++) {
+    for (int64_t i = 0; i < s->granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
         heti_s_add(&s->amount[g->group[i]], &own);
     }
-    for (j = 0; j < g->count; j++) s->cost[j] = heti_s_pack_cost(s, &s->amount[j]);
+    for (int64_t j = 0; j < g->count; j++) s->cost[j] = heti_s_pack_cost(s, &s->amount[j]);
 }
 
 /* The lists without the micro-batches that are not there. */
 static void heti_s_pack_leave_out(heti_s_pack *s, int64_t m) {
     const het_schedule *from = s->schedule;
-    int64_t r, i, n = 0;
+    int64_t n = 0;
     if (s->lists_for == m) return;
     s->lists_for = m;
     heti_s_pack_divide(s, m, s->lists.micro_batches);
-    for (r = 0; r < from->ranks; r++) {
+    for (int64_t r = 0; r < from->ranks; r++) {
         s->lists.start[r] = n;
-        for (i = from->start[r]; i < from->start[r + 1]; i++) {
+        for (int64_t i = from->start[r]; i < from->start[r + 1]; i++) {
             const het_action *a = &from->action[i];
             const int there = a->kind >= HET_ACTION_REDUCE || a->micro_batch < s->lists.micro_batches[a->pipeline];
             if (!there) continue;
@@ -8501,9 +8361,8 @@ static int heti_s_better(const heti_s_score *a, const heti_s_score *b) {
 /* Runs s->order of m micro-batches of s->amount. */
 static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *score) {
     het_simulation *simulation;
-    int64_t i, r;
     heti_s_pack_leave_out(s, m);
-    for (i = 0; i < m; i++) {
+    for (int64_t i = 0; i < m; i++) {
         const heti_s_amount *a = &s->amount[s->order[i]];
         s->tokens[i] = a->tokens;
         s->pairs[i] = a->pairs;
@@ -8512,7 +8371,7 @@ static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *sco
     HETI_T_TRY(heti_s_pack_simulate(s, &s->lists, &simulation));
     memset(score, 0, sizeof *score);
     score->seconds = simulation->makespan;
-    for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++) {
+    for (int64_t r = 0; r < s->plan->ranks && s->d.memory != NULL; r++) {
         const double excess = simulation->rank[r].peak_bytes - s->d.memory[r];
         if (!(s->d.memory[r] > 0) || excess <= score->excess) continue;
         score->excess = excess;
@@ -8535,8 +8394,8 @@ static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_s
 
 /* s->by_cost: the micro-batches, the largest first, of equals the lower number. */
 static void heti_s_pack_by_cost(heti_s_pack *s, int64_t m) {
-    int64_t i, j;
-    for (i = 0; i < m; i++) {
+    int64_t j;
+    for (int64_t i = 0; i < m; i++) {
         for (j = i; j > 0 && s->cost[s->by_cost[j - 1]] < s->cost[i]; j--) s->by_cost[j] = s->by_cost[j - 1];
         s->by_cost[j] = i;
     }
@@ -8545,8 +8404,7 @@ static void heti_s_pack_by_cost(heti_s_pack *s, int64_t m) {
 /* When the slowest stage of a pipeline has done `calls` micro-batches with `a` together. */
 static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a, double calls) {
     double seconds = 0;
-    int64_t g;
-    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
+    for (int64_t g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
         seconds = heti_s_larger(seconds, heti_s_at(&s->stage[g], a, calls));
     return seconds;
 }
@@ -8554,15 +8412,14 @@ static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const
 /* s->dealt: the largest first to the pipeline that ends first with it and has room; in each the
    largest stand first. */
 static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
-    int64_t i, p;
     heti_s_pack_divide(s, m, s->pipeline_count);
-    for (p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
+    for (int64_t p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
     HETI_T_CLEAR(s->pipeline_amount, s->plan->pipelines);
-    for (i = 0; i < m; i++) {
+    for (int64_t i = 0; i < m; i++) {
         const int64_t j = s->by_cost[i];
         int64_t first = 0, to = -1, at = 0;
         double least = 0;
-        for (p = 0; p < s->plan->pipelines; first += s->pipeline_count[p++]) {
+        for (int64_t p = 0; p < s->plan->pipelines; first += s->pipeline_count[p++]) {
             heti_s_amount with = s->pipeline_amount[p];
             double seconds;
             if (s->pipeline_full[p] == s->pipeline_count[p]) continue;
@@ -8625,7 +8482,7 @@ static int heti_s_pack_spent(heti_s_pack *s) {
    least is kept at once. */
 static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
     heti_s_score mixed;
-    int64_t i, p, begin = 0;
+    int64_t begin = 0;
     heti_s_pack_amounts(s, g);
     heti_s_pack_by_cost(s, g->count);
     heti_s_pack_deal(s, g->count);
@@ -8633,8 +8490,8 @@ static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_s
     HETI_T_COPY(s->order, s->dealt, g->count);
     HETI_T_TRY(heti_s_pack_judge(s, g, score));
     if (!(score->excess > 0) || heti_s_pack_spent(s)) return HET_OK;
-    for (p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
-        for (i = 0; i < s->pipeline_count[p]; i++)
+    for (int64_t p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
+        for (int64_t i = 0; i < s->pipeline_count[p]; i++)
             s->order[begin + i] = s->dealt[begin + (i % 2 == 0 ? i / 2 : s->pipeline_count[p] - 1 - i / 2)];
     HETI_T_TRY(heti_s_pack_judge(s, g, &mixed));
     if (heti_s_better(&mixed, score)) *score = mixed;
@@ -8669,8 +8526,7 @@ static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
 static het_result heti_s_pack_every_order(heti_s_pack *s) {
     heti_s_grouping *g = s->best_grouping;
     heti_s_score score;
-    int64_t i;
-    for (i = 0; i < g->count; i++) s->order[i] = i;
+    for (int64_t i = 0; i < g->count; i++) s->order[i] = i;
     do {
         HETI_T_TRY(heti_s_pack_judge(s, g, &score));
     } while (heti_s_next(s->order, g->count));
@@ -8681,9 +8537,9 @@ static het_result heti_s_pack_every_order(heti_s_pack *s) {
 static het_result heti_s_pack_exchange(heti_s_pack *s) {
     heti_s_grouping *g = s->best_grouping;
     const int64_t m = g->count;
-    int64_t i, j, since = 0; /* exchanges tried since the last that helped */
+    int64_t since = 0; /* exchanges tried since the last that helped */
     heti_s_score score;
-    for (i = 0, j = 0; since < m * (m - 1) / 2; since++) {
+    for (int64_t i = 0, j = 0; since < m * (m - 1) / 2; since++) {
         const heti_s_amount *a, *b;
         if (++j >= m) {
             i = i + 2 < m ? i + 1 : 0;
@@ -8703,11 +8559,10 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
 
 /* Plain orders first: nothing else counts as found without them. */
 static het_result heti_s_pack_judge_plain(heti_s_pack *s) {
-    int64_t k, i;
-    for (k = 0; k < HETI_S_PLAIN && s->plain[k].count > 0; k++) {
+    for (int64_t k = 0; k < HETI_S_PLAIN && s->plain[k].count > 0; k++) {
         heti_s_score score;
         heti_s_pack_amounts(s, &s->plain[k]);
-        for (i = 0; i < s->plain[k].count; i++) s->order[i] = i;
+        for (int64_t i = 0; i < s->plain[k].count; i++) s->order[i] = i;
         HETI_T_TRY(heti_s_pack_judge(s, &s->plain[k], &score));
         if (score.excess > 0 || (s->plain_count > 0 && score.seconds >= s->plain_seconds)) continue;
         s->plain_seconds = score.seconds;
@@ -8719,14 +8574,13 @@ static het_result heti_s_pack_judge_plain(heti_s_pack *s) {
 /* The six best of each kind in a first order, then two of them in all orders of their clusters. */
 static het_result heti_s_pack_judge_groupings(heti_s_pack *s) {
     heti_s_score score[2 * HETI_S_KEPT];
-    int64_t k, round;
-    for (k = 0; k < 2 * HETI_S_KEPT; k++) {
+    for (int64_t k = 0; k < 2 * HETI_S_KEPT; k++) {
         score[k].excess = -1; /* not looked at */
         if (s->grouping[k].count > 0) HETI_T_TRY(heti_s_pack_first(s, &s->grouping[k], &score[k]));
     }
-    for (round = 0; round < 2; round++) {
+    for (int64_t round = 0; round < 2; round++) {
         int64_t least = -1;
-        for (k = 0; k < 2 * HETI_S_KEPT; k++)
+        for (int64_t k = 0; k < 2 * HETI_S_KEPT; k++)
             if (score[k].excess >= 0 && (least < 0 || heti_s_better(&score[k], &score[least]))) least = k;
         if (least < 0) return HET_OK;
         score[least].excess = -1;
@@ -8740,13 +8594,12 @@ static het_result heti_s_pack_judge_groupings(heti_s_pack *s) {
 /* One token in each micro-batch: checks what was given, and says how the peaks grow with tokens. */
 static het_result heti_s_pack_probe(heti_s_pack *s) {
     het_simulation *simulation;
-    int64_t i, r;
-    for (i = 0; i < s->d.max_micro_batches; i++) {
+    for (int64_t i = 0; i < s->d.max_micro_batches; i++) {
         s->tokens[i] = s->sequences[i] = 1;
         s->pairs[i] = 0;
     }
     HETI_T_TRY(heti_s_pack_simulate(s, s->schedule, &simulation));
-    for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++)
+    for (int64_t r = 0; r < s->plan->ranks && s->d.memory != NULL; r++)
         if (s->d.memory[r] > 0)
             s->bytes_a_token = heti_s_larger(s->bytes_a_token, simulation->rank[r].peak_bytes / s->d.memory[r]);
     het_simulation_free(simulation);
@@ -8802,7 +8655,6 @@ static void heti_s_packing_cut(void *self, heti_t_arena *arena) {
 static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     const heti_s_grouping *g = s->best_grouping;
     het_packing made, *k;
-    int64_t i, j;
     memset(&made, 0, sizeof made);
     made.granules = s->granules;
     made.micro_batches = g->count;
@@ -8819,10 +8671,10 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     if (k == NULL) return HET_ERR_OOM;
     heti_s_pack_divide(s, g->count, k->counts);
     heti_s_pack_amounts(s, g);
-    for (i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
-    for (i = 0; i < s->granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
-    for (i = 0; i < s->granules; i++) k->start[s->spare[i] + 1]++;
-    for (j = 0; j < g->count; j++) {
+    for (int64_t i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
+    for (int64_t i = 0; i < s->granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
+    for (int64_t i = 0; i < s->granules; i++) k->start[s->spare[i] + 1]++;
+    for (int64_t j = 0; j < g->count; j++) {
         const heti_s_amount *a = &s->amount[s->best_order[j]];
         k->start[j + 1] += k->start[j];
         k->tokens[j] = a->tokens;
@@ -8830,7 +8682,7 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
         k->sequences[j] = a->sequences;
         s->order[j] = k->start[j];
     }
-    for (i = 0; i < s->granules; i++) k->order[s->order[s->spare[i]]++] = i;
+    for (int64_t i = 0; i < s->granules; i++) k->order[s->order[s->spare[i]]++] = i;
     *packing = k;
     return HET_OK;
 }
