@@ -2229,10 +2229,10 @@ static void heti_text_unsigned(heti_text *text, uint64_t value, uint64_t base, i
 
 /* d.ddd 10^exponent from `digits` digits, without trailing zeros, as printf's %g lays it out. */
 static void heti_text_digits(heti_text *text, const char *digit, int digits, int exponent) {
-    int i, point, count = digits;
+    int point, count = digits;
     while (count > 1 && digit[count - 1] == '0') count--;
     if (exponent < -4 || exponent >= digits) {
-        for (i = 0; i < count; i++) {
+        for (int i = 0; i < count; i++) {
             heti_text_char(text, digit[i]);
             if (i == 0 && count > 1) heti_text_char(text, '.');
         }
@@ -2243,28 +2243,28 @@ static void heti_text_digits(heti_text *text, const char *digit, int digits, int
     }
     point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
     if (exponent < 0) heti_text_char(text, '0');
-    for (i = 0; i < point; i++) heti_text_char(text, i < count ? digit[i] : '0');
+    for (int i = 0; i < point; i++) heti_text_char(text, i < count ? digit[i] : '0');
     if (count <= point) return;
     heti_text_char(text, '.');
-    for (i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
-    for (i = point; i < count; i++) heti_text_char(text, digit[i]);
+    for (int i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
+    for (int i = point; i < count; i++) heti_text_char(text, digit[i]);
 }
 
 /* `digits` significant decimal digits, laid out as printf's %g. Scaling by 10 errs below 1e-13. */
 static void heti_text_double(heti_text *text, double value, int digits) {
     char digit[20];
     uint64_t number, limit = 1;
-    int exponent = 0, i;
+    int exponent = 0;
     if (value != value) { heti_text_string(text, "nan"); return; }
     if (value < 0) { heti_text_char(text, '-'); value = -value; }
     if (value > 1.7976931348623157e308) { heti_text_string(text, "inf"); return; }
     if (value == 0) { heti_text_char(text, '0'); return; }
     for (; value >= 10; exponent++) value /= 10; /* value 10^exponent, 1 <= value < 10 */
     for (; value < 1; exponent--) value *= 10;
-    for (i = 1; i < digits; i++) { value *= 10; limit *= 10; }
+    for (int i = 1; i < digits; i++) { value *= 10; limit *= 10; }
     number = HETI_CAST(uint64_t, value + 0.5);
     if (number >= 10 * limit) { number /= 10; exponent++; } /* 9.9999996 was rounded up to 10.0000 */
-    for (i = digits; i-- > 0; number /= 10) digit[i] = "0123456789"[number % 10];
+    for (int i = digits; i-- > 0; number /= 10) digit[i] = "0123456789"[number % 10];
     heti_text_digits(text, digit, digits, exponent);
 }
 
@@ -2327,8 +2327,7 @@ HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *for
 
 /* Appends bytes as they are; what is there always ends in 0. */
 static void heti_text_put(heti_text *t, const char *from, size_t length) {
-    size_t i;
-    for (i = 0; i < length; i++) heti_text_char(t, from[i]);
+    for (size_t i = 0; i < length; i++) heti_text_char(t, from[i]);
     if (t->capacity) t->to[t->length < t->capacity ? t->length : t->capacity - 1] = 0;
 }
 
@@ -2659,12 +2658,11 @@ HETI_UNUSED static het_result heti_read(const het_reader *reader, uint64_t offse
    Users keep apart by the high half of the counter, or by what they put into the low one. */
 HETI_UNUSED static void heti_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]) {
     uint32_t key0 = HETI_CAST(uint32_t, key & 0xffffffffu), key1 = HETI_CAST(uint32_t, key >> 32);
-    int round;
     out[0] = HETI_CAST(uint32_t, counter_low & 0xffffffffu);
     out[1] = HETI_CAST(uint32_t, counter_low >> 32);
     out[2] = HETI_CAST(uint32_t, counter_high & 0xffffffffu);
     out[3] = HETI_CAST(uint32_t, counter_high >> 32);
-    for (round = 0; round < 10; round++) {
+    for (int round = 0; round < 10; round++) {
         uint64_t a = UINT64_C(0xD2511F53) * out[0], b = UINT64_C(0xCD9E8D57) * out[2];
         out[0] = HETI_CAST(uint32_t, b >> 32) ^ out[1] ^ key0;
         out[1] = HETI_CAST(uint32_t, b & 0xffffffffu);
@@ -2690,8 +2688,7 @@ static double heti_uniform_double(uint32_t high, uint32_t low) {
    undone whatever f is. Small domains need more rounds than the usual four. */
 static uint64_t heti_feistel(uint64_t value, int half_bits, uint64_t key) {
     uint64_t mask = (UINT64_C(1) << half_bits) - 1, left = value >> half_bits, right = value & mask;
-    uint64_t round;
-    for (round = 0; round < 8; round++) {
+    for (uint64_t round = 0; round < 8; round++) {
         uint32_t bits[4];
         uint64_t next;
         heti_philox(key, right, round, bits);
@@ -2746,8 +2743,7 @@ HETI_UNUSED static void heti_xxh64_start(heti_xxh64 *hash, uint64_t seed) {
 
 /* 32 bytes: lane i takes bytes [8 i, 8 i + 8). */
 static void heti_xxh64_stripe(heti_xxh64 *hash, const unsigned char *from) {
-    int i;
-    for (i = 0; i < 4; i++) hash->lane[i] = heti_xxh64_round(hash->lane[i], heti_load_u64(from + 8 * i));
+    for (int i = 0; i < 4; i++) hash->lane[i] = heti_xxh64_round(hash->lane[i], heti_load_u64(from + 8 * i));
 }
 
 /* Adds bytes in pieces of any size: whole stripes are hashed from where they lie, the rest
@@ -2775,12 +2771,11 @@ HETI_UNUSED static void heti_xxh64_add(heti_xxh64 *hash, const void *data, size_
 HETI_UNUSED static uint64_t heti_xxh64_end(const heti_xxh64 *hash) {
     const unsigned char *from = hash->stripe, *end = hash->stripe + hash->held;
     uint64_t value = hash->seed + HETI_XXH_PRIME5;
-    int i;
     if (hash->total >= 32) {
         value = heti_rotate_left(hash->lane[0], 1) + heti_rotate_left(hash->lane[1],
                                                                       7) + heti_rotate_left(hash->lane[2], 12)
               + heti_rotate_left(hash->lane[3], 18);
-        for (i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++)
             value = (value ^ heti_xxh64_round(0, hash->lane[i])) * HETI_XXH_PRIME1 + HETI_XXH_PRIME4;
     }
     value += hash->total; /* then the bytes that wait, fewer than 32 */
@@ -2842,16 +2837,14 @@ HETI_UNUSED static void heti_sum_add(het_sum *sum, double term) {
 
 /* to += from. A transport may as well add the 20 limbs as int64. */
 HETI_UNUSED static void heti_sum_join(het_sum *to, const het_sum *from) {
-    int i;
-    for (i = 0; i <= HETI_SUM_LIMBS; i++) to->limb[i] += from->limb[i];
+    for (int i = 0; i <= HETI_SUM_LIMBS; i++) to->limb[i] += from->limb[i];
 }
 
 /* Writes sign * limbs as digits of 32 bits, the topmost one larger; returns 0 where the number is
    negative. */
 static int heti_sum_digits(const het_sum *sum, int64_t sign, uint64_t digit[HETI_SUM_LIMBS + 1]) {
     int64_t carry = 0;
-    int i;
-    for (i = 0; i < HETI_SUM_LIMBS; i++) {
+    for (int i = 0; i < HETI_SUM_LIMBS; i++) {
         int64_t value = sign * sum->limb[i] + carry;
         digit[i] = HETI_CAST(uint64_t, value) & 0xffffffffu;
         carry = (value - HETI_CAST(int64_t, digit[i])) / (INT64_C(1) << 32);
@@ -2863,7 +2856,7 @@ static int heti_sum_digits(const het_sum *sum, int64_t sign, uint64_t digit[HETI
 /* The exact sum, rounded once to nearest even. */
 HETI_UNUSED static double heti_sum_value(const het_sum *sum) {
     uint64_t digit[HETI_SUM_LIMBS + 1], top, rest, half;
-    int negative = 0, high = HETI_SUM_LIMBS, i, shift, sticky = 0;
+    int negative = 0, high = HETI_SUM_LIMBS, shift, sticky = 0;
     if (sum->limb[HETI_SUM_LIMBS] != 0) return HETI_CAST(double, NAN);
     if (!heti_sum_digits(sum, 1, digit)) { negative = 1; (void)heti_sum_digits(sum, -1, digit); }
     while (high > 0 && digit[high] == 0) high--;
@@ -2874,7 +2867,7 @@ HETI_UNUSED static double heti_sum_value(const het_sum *sum) {
     for (shift = 0; top >> 63 == 0; shift++) top <<= 1;
     if (high > 1 && shift > 0) top |= digit[high - 2] >> (32 - shift);
     if (high > 1 && (digit[high - 2] << shift & 0xffffffffu) != 0) sticky = 1;
-    for (i = 0; i < high - 2; i++) sticky |= digit[i] != 0;
+    for (int i = 0; i < high - 2; i++) sticky |= digit[i] != 0;
     rest = top & 0x7ff;
     half = 0x400;
     top >>= 11;
@@ -3535,9 +3528,9 @@ static void heti_ref_embedding_forward(const het_embedding_args *a) {
    slice] */
 static void heti_ref_scatter(const het_embedding_args *a, const het_gradient *gradient, const int32_t *id) {
     for (int64_t g = a->view->granule_begin; heti_ref_trains(gradient) && g < a->view->granule_end; g++) {
-        int64_t first, last, r, other;
+        int64_t first, last, other;
         heti_ref_granule(a->view, g, &first, &last);
-        for (r = first; r < last; r++) {
+        for (int64_t r = first; r < last; r++) {
             for (other = first; other < r && id[other] != id[r]; other++) {}
             if (other < r) continue; /* the entry's chain began at that row */
             for (int64_t i = 0; i < a->width; i++) {
@@ -4017,7 +4010,6 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
     const int64_t integer = is_real ? 0 : heti_field_integer(desc, f);
     const double real = is_real ? heti_field_real(desc, f) : 0.0;
     const double value = is_real ? real : HETI_CAST(double, integer);
-    int i;
     if (((raw || f->zero) && value >= 0.0 && value <= 0.0) || f->kind == HETI_UNSIGNED) return HET_OK;
     if (f->kind == HETI_INTEGER || f->kind == HETI_ENUM) {
         if (value >= f->least && value <= f->most) return HET_OK;
@@ -4032,7 +4024,7 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
         return heti_fail(error, HET_ERR_INVALID, "%s: %s is %g, must be %g .. %g", where, f->name, real, f->least,
                          f->most);
     }
-    for (i = 0; i < HETI_WORDS; i++) {
+    for (int i = 0; i < HETI_WORDS; i++) {
         if (heti_words[i].kind == f->kind && heti_words[i].value == integer) return HET_OK;
     }
     return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, which is no value of its type", where, f->name, integer);
@@ -4061,8 +4053,8 @@ HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, cons
     int64_t integer = value->integer;
     char list[96];
     heti_text t = heti_text_in(list, sizeof list);
-    int i, found = f->kind == HETI_INTEGER || f->kind == HETI_FLOAT;
-    for (i = 0; i < HETI_WORDS && !found; i++) {
+    int found = f->kind == HETI_INTEGER || f->kind == HETI_FLOAT;
+    for (int i = 0; i < HETI_WORDS && !found; i++) {
         if (heti_words[i].kind != f->kind) continue;
         heti_text_write(&t, t.length ? " %s" : "%s", heti_words[i].name);
         found = strcmp(heti_words[i].name, value->word) == 0;
@@ -4143,8 +4135,7 @@ HETI_UNUSED static void heti_rotary_frequencies(const het_model_desc *m, float *
     const int64_t rotary = heti_rotary_size(m);
     const double factor = HETI_CAST(double, m->rotary_factor), low = HETI_CAST(double, m->rotary_low),
                  high = HETI_CAST(double, m->rotary_high);
-    int64_t i;
-    for (i = 0; i < rotary / 2; i++) {
+    for (int64_t i = 0; i < rotary / 2; i++) {
         double f = heti_pow(HETI_CAST(double, m->rotary_theta), -HETI_CAST(double, 2 * i) / HETI_CAST(double, rotary));
         if (factor > 0.0) {
             /* original / wavelength */
@@ -4221,7 +4212,6 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
                                              0.0, 0 };
     het_model_desc m;
     int32_t kind = 0;
-    int i;
     if (!model) return heti_fail(error, HET_ERR_INVALID, "%s: model is NULL", where);
     if (model->start_canary || model->end_canary) {
         return heti_fail(error, HET_ERR_INVALID,
@@ -4233,9 +4223,9 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
         return heti_fail(error, HET_ERR_INVALID, "%s: family is %d, which is no value of its type", where,
                          HETI_CAST(int64_t, kind));
     m = *model;
-    for (i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
+    for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
     heti_model_defaults(&m);
-    for (i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 0, where, error));
+    for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 0, where, error));
     HETI_TRY(heti_model_agree(&m, model->head_size != 0, where, error));
     *model = m;
     return HET_OK;
@@ -4326,8 +4316,7 @@ static const heti_field heti_desc_fields[] = {
 
 /* What is 0 gets its default. NaN stays, to be refused. */
 static void heti_desc_fallbacks(het_desc *d) {
-    int i;
-    for (i = 0; i < HETI_DESC_FIELDS; i++) {
+    for (int i = 0; i < HETI_DESC_FIELDS; i++) {
         const heti_field *f = &heti_desc_fields[i];
         const double value = heti_field_is_real(f) ? heti_field_real(d, f)
                                                    : HETI_CAST(double, heti_field_integer(d, f));
@@ -4345,15 +4334,14 @@ static het_result heti_desc_check_fields(const het_desc *d, het_error *error) {
 static void heti_desc_agreed(const het_desc *d, heti_text *t) {
     het_model_desc model = d->model;
     het_setting s;
-    int i;
     heti_text_write(t, "family=%d", HETI_CAST(int64_t, model.family));
     /* with units of one's own the parameters tell */
-    for (i = 0; het_model_complete(&model, NULL) == HET_OK && het_model_get(&model, i, &s); i++) {
+    for (int i = 0; het_model_complete(&model, NULL) == HET_OK && het_model_get(&model, i, &s); i++) {
         if (s.kind == HET_SETTING_INTEGER) heti_text_write(t, ",%s=%d", s.name, s.integer);
         else if (s.kind == HET_SETTING_REAL) heti_text_write(t, ",%s=%G", s.name, s.real);
         else heti_text_write(t, ",%s=%s", s.name, s.word);
     }
-    for (i = 0; i < HETI_DESC_FIELDS; i++) {
+    for (int i = 0; i < HETI_DESC_FIELDS; i++) {
         const heti_field *f = &heti_desc_fields[i];
         const int64_t value = heti_field_is_real(f) ? 0 : heti_field_integer(d, f);
         if (!f->agreed) continue;
@@ -4389,16 +4377,15 @@ static int64_t heti_width(const het_program *p, int v) { return v >= 0 && v < p-
 /* Appends a node that reads `inputs` values. One too many goes to where nobody looks. */
 static het_node *heti_new_node(het_program *p, het_node_kind kind, int inputs, int x0, int x1, int x2) {
     het_node *n = &p->node[p->nodes];
-    int i;
     memset(n, 0, sizeof *n);
     n->kind = kind;
     n->inputs = inputs;
     n->x[0] = x0;
     n->x[1] = x1;
     n->x[2] = x2;
-    for (i = 0; i < 3; i++) n->weight[i] = n->bias[i] = -1;
-    for (i = 0; i < 8; i++) n->core[i] = -1;
-    for (i = 0; i < inputs; i++) {
+    for (int i = 0; i < 3; i++) n->weight[i] = n->bias[i] = -1;
+    for (int i = 0; i < 8; i++) n->core[i] = -1;
+    for (int i = 0; i < inputs; i++) {
         heti_require(p, n->x[i] >= 0 && n->x[i] < p->values);
         if (p->result == HET_OK) p->value[n->x[i]].uses++;
     }
@@ -4410,14 +4397,13 @@ static het_node *heti_new_node(het_program *p, het_node_kind kind, int inputs, i
 /* A value that node n makes; NULL: an input stream. */
 static int heti_new_value(het_program *p, het_node *n, int64_t width) {
     het_value *v = &p->value[p->values];
-    int i;
     heti_require(p, p->values < HETRAIN_MAX_VALUES && width > 0);
     if (p->result != HET_OK) return -1;
     memset(v, 0, sizeof *v);
     v->width = width;
     v->node = n ? HETI_CAST(int32_t, n - p->node) : -1;
     v->in = v->out = v->factor = -1;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         v->home[i] = p->values;
         v->tensor[i] = -1;
     }
@@ -4432,7 +4418,6 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
     het_unit_info *info = p->info;
     het_parameter_desc *to = &info->parameter[info->parameters];
     heti_text t;
-    int64_t i;
     heti_require(p, pattern && rows > 0 && info->parameters < HETRAIN_MAX_UNIT_PARAMETERS);
     if (p->result != HET_OK) return -1;
     memset(to, 0, sizeof *to);
@@ -4442,7 +4427,7 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
         else heti_text_put(&t, pattern, 1);
     }
     heti_text_add(&t, end);
-    for (i = 0; i < info->parameters; i++) heti_require(p, strcmp(info->parameter[i].name, to->name) != 0);
+    for (int64_t i = 0; i < info->parameters; i++) heti_require(p, strcmp(info->parameter[i].name, to->name) != 0);
     heti_require(p, t.length < sizeof to->name);
     to->rows = rows;
     to->columns = columns;
@@ -4540,9 +4525,8 @@ static void heti_new_factors(het_program *p, int x, int count, const het_matrix 
 
 HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_matrix *matrix, int *y) {
     het_node *n = heti_new_node(p, HET_NODE_LINEAR, 1, x, -1, -1);
-    int i;
     heti_require(p, count <= 3);
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const het_matrix *m = &matrix[i];
         const int w = heti_new_parameter(p, m->name, ".weight", m->out, heti_width(p, x), HET_INIT_NORMAL,
                                          HETI_CAST(double, m->init_std));
@@ -4885,17 +4869,16 @@ static int heti_node_op(const het_unit_call *c, const het_node *n, int way, floa
     const het_program *p = c->info->program;
     const int first = n->inputs > 0 ? n->x[0] : n->y[0], divided = heti_divided_value(p, n);
     heti_rows r;
-    int i;
     if (heti_rule_of(n)->op[way] < 0) return 0;
     memset(&r, 0, sizeof r);
     r.forward = way == HETI_FORWARD;
     r.view = heti_view_of(c, divided < 0 ? first : divided);
     r.count = divided < 0 ? c->rows : heti_view_rows(r.view);
     r.width = p->value[first].own;
-    for (i = 0; i < n->inputs; i++) r.x[i] = heti_rows_of(c, n->x[i], HETI_VALUE);
-    for (i = 0; i < n->inputs && dx; i++) r.dx[i] = dx[i];
-    for (i = 0; i < n->outputs; i++) r.y[i] = heti_rows_of(c, n->y[i], HETI_VALUE);
-    for (i = 0; i < n->outputs; i++) r.dy[i] = heti_rows_of(c, n->y[i], HETI_GRADIENT);
+    for (int i = 0; i < n->inputs; i++) r.x[i] = heti_rows_of(c, n->x[i], HETI_VALUE);
+    for (int i = 0; i < n->inputs && dx; i++) r.dx[i] = dx[i];
+    for (int i = 0; i < n->outputs; i++) r.y[i] = heti_rows_of(c, n->y[i], HETI_VALUE);
+    for (int i = 0; i < n->outputs; i++) r.dy[i] = heti_rows_of(c, n->y[i], HETI_GRADIENT);
     memset(op, 0, sizeof *op);
     op->kind = HETI_CAST(het_op_kind, heti_rule_of(n)->op[way]);
     op->bf16 = heti_node_bf16(c->info, n, way);
@@ -4911,15 +4894,14 @@ static int heti_is_inner(const het_value *v) { return v->uses == 1 && v->in < 0 
 /* All is read that must be: input streams, values; keys, values and logits by one node alone. */
 static void heti_check_program(het_program *p) {
     int64_t streams = 0;
-    int i, j;
-    for (i = 0; i < p->values; i++) {
+    for (int i = 0; i < p->values; i++) {
         streams += p->value[i].in >= 0;
         heti_require(p, p->value[i].uses > 0 || p->value[i].out >= 0);
     }
     heti_require(p, streams == p->info->in_streams && (p->logits < 0 || p->info->out_streams == 0));
-    for (i = 0; p->result == HET_OK && i < p->nodes; i++) {
+    for (int i = 0; p->result == HET_OK && i < p->nodes; i++) {
         const het_node *n = &p->node[i];
-        for (j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++)
+        for (int j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++)
             heti_require(p, p->logits < 0 && heti_is_inner(&p->value[n->x[j]]));
         if (n->kind == HET_NODE_LOSS) heti_require(p, heti_is_inner(&p->value[n->x[0]]));
     }
@@ -4930,17 +4912,15 @@ static void heti_factors_last(het_program *p) {
     het_unit_info *info = p->info;
     het_parameter_desc sorted[HETRAIN_MAX_UNIT_PARAMETERS];
     int32_t at[HETRAIN_MAX_UNIT_PARAMETERS], next = 0, adapter;
-    int64_t i;
-    int j;
     for (adapter = 0; adapter < 2; adapter++)
-        for (i = 0; i < info->parameters; i++) {
+        for (int64_t i = 0; i < info->parameters; i++) {
             if (info->parameter[i].adapter != adapter) continue;
             sorted[next] = info->parameter[i];
             at[i] = next++;
         }
-    for (i = 0; i < info->parameters; i++) info->parameter[i] = sorted[i];
-    for (i = 0; i < p->nodes; i++)
-        for (j = 0; j < 3; j++) {
+    for (int64_t i = 0; i < info->parameters; i++) info->parameter[i] = sorted[i];
+    for (int64_t i = 0; i < p->nodes; i++)
+        for (int j = 0; j < 3; j++) {
             het_node *n = &p->node[i];
             if (n->weight[j] >= 0) n->weight[j] = at[n->weight[j]];
             if (n->bias[j] >= 0) n->bias[j] = at[n->bias[j]];
@@ -4949,10 +4929,9 @@ static void heti_factors_last(het_program *p) {
 
 /* A value that one node alone reads may lie where that node's result does; so may its gradient. */
 static void heti_find_homes(het_program *p) {
-    int i, which;
-    for (i = p->nodes - 1; i >= 0; i--) {
+    for (int i = p->nodes - 1; i >= 0; i--) {
         const het_node *n = &p->node[i];
-        for (which = HETI_VALUE; which <= HETI_GRADIENT; which++) {
+        for (int which = HETI_VALUE; which <= HETI_GRADIENT; which++) {
             const het_value *y = &p->value[n->y[0]];
             if (!heti_rule_of(n)->in_place[which] || !heti_is_inner(&p->value[n->x[0]])) continue;
             if (which == HETI_GRADIENT ? y->out >= 0 : n->kind == HET_NODE_RESIDUAL && n->inputs == 2) continue;
@@ -4975,9 +4954,8 @@ static int heti_again(const het_unit_info *info, const het_node *n) {
 /* A backward call reads value v: it is kept until then, or what it is made again from is. */
 static void heti_need(het_program *p, int v, het_keep keep) {
     const het_node *maker = p->value[v].node < 0 ? NULL : &p->node[p->value[v].node];
-    int i;
     if (keep != HET_KEEP_WEIGHT || !maker || !heti_again(p->info, maker)) heti_keep_until(p, v, HETI_VALUE, keep);
-    else for (i = 0; i < maker->inputs; i++) heti_need(p, maker->x[i], keep);
+    else for (int i = 0; i < maker->inputs; i++) heti_need(p, maker->x[i], keep);
 }
 
 /* Whether a team divides the heads of an attention node. */
@@ -4991,15 +4969,15 @@ static int heti_divides(const het_program *p, const het_node *n) {
 static void heti_member_columns(const het_team_member *team, int64_t members, int64_t member, int by_heads,
                                 int64_t piece, int64_t width, int64_t range[2]) {
     double before = 0.0, all = 0.0;
-    int64_t whole = 64, wholes, m;
+    int64_t whole = 64, wholes;
     while (whole > 2 && (width % whole != 0 || width / whole < 4 * members)) whole /= 2;
     if (width % whole != 0) whole = 1;
     if (piece > 0) whole = piece;
-    for (m = 0; m < members; m++) all += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
+    for (int64_t m = 0; m < members; m++) all += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
     if (by_heads) whole = heti_max(1, width / HETI_CAST(int64_t, all));
     wholes = width / whole;
     range[0] = range[1] = 0;
-    for (m = 0; m <= member; m++) {
+    for (int64_t m = 0; m <= member; m++) {
         before += by_heads ? HETI_CAST(double, team[m].heads) : team[m].share;
         range[0] = range[1];
         range[1] = heti_min(HETI_CAST(int64_t, before / all * HETI_CAST(double, wholes) + 0.5),
@@ -5012,9 +4990,9 @@ static void heti_member_columns(const het_team_member *team, int64_t members, in
 
 /* Only rows that all of a node's values have: no value of it may be divided. */
 static int heti_keep_whole(const het_node *n, int *kind) {
-    int i, changed = 0;
-    for (i = 0; i < n->inputs; i++) changed |= kind[n->x[i]], kind[n->x[i]] = 0;
-    for (i = 0; i < n->outputs; i++) changed |= kind[n->y[i]], kind[n->y[i]] = 0;
+    int changed = 0;
+    for (int i = 0; i < n->inputs; i++) changed |= kind[n->x[i]], kind[n->x[i]] = 0;
+    for (int i = 0; i < n->outputs; i++) changed |= kind[n->y[i]], kind[n->y[i]] = 0;
     return changed != 0;
 }
 
@@ -5022,18 +5000,18 @@ static int heti_keep_whole(const het_node *n, int *kind) {
    rows, and what rotations, attention and activations make of such, where a product makes whole
    rows of them again. Others stay whole until nothing changes any more. */
 static void heti_find_divided(const het_program *p, int *kind) {
-    int i, j, changed;
+    int i, changed;
     for (i = 0; i < p->values; i++) kind[i] = p->value[i].node >= 0 && p->value[i].out < 0 ? 2 : 0;
     do for (changed = 0, i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         int all = 1;
-        for (j = 0; j < n->outputs; j++) all &= kind[n->y[j]] > 0;
+        for (int j = 0; j < n->outputs; j++) all &= kind[n->y[j]] > 0;
         if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_NONE) {
             if (kind[n->x[0]] && n->outputs == 1) changed |= kind[n->y[0]], kind[n->y[0]] = 0;
             else if (kind[n->x[0]] || !all) changed |= heti_keep_whole(n, kind);
             continue;
         }
-        for (j = 0; j < n->inputs; j++) all &= kind[n->x[j]] > 0;
+        for (int j = 0; j < n->inputs; j++) all &= kind[n->x[j]] > 0;
         if (!all || (n->kind != HET_NODE_ROTARY && n->kind != HET_NODE_ATTENTION && n->kind != HET_NODE_ACTIVATION))
             changed |= heti_keep_whole(n, kind);
     } while (changed);
@@ -5041,9 +5019,9 @@ static void heti_find_divided(const het_program *p, int *kind) {
         const het_node *n = &p->node[i];
         int by_heads = n->kind == HET_NODE_ATTENTION && kind[n->x[0]];
         if (n->kind == HET_NODE_LINEAR || n->inputs < 1 || n->outputs < 1 || !kind[n->y[0]]) continue;
-        for (j = 0; j < n->inputs; j++) by_heads |= kind[n->x[j]] == 1;
+        for (int j = 0; j < n->inputs; j++) by_heads |= kind[n->x[j]] == 1;
         by_heads |= kind[n->y[0]] == 1;
-        for (j = 0; j < n->inputs && by_heads; j++) changed |= kind[n->x[j]] != 1, kind[n->x[j]] = 1;
+        for (int j = 0; j < n->inputs && by_heads; j++) changed |= kind[n->x[j]] != 1, kind[n->x[j]] = 1;
         if (by_heads) changed |= kind[n->y[0]] != 1, kind[n->y[0]] = 1;
     } while (changed);
 }
@@ -5081,21 +5059,20 @@ static void heti_divide_columns(het_program *p) {
 /* How long values and gradients are kept. Keys and values are read by later slices, which also add
    to their gradients. */
 static void heti_find_keeps(het_program *p) {
-    int i, j;
-    for (i = 0; i < p->nodes; i++) {
+    for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         const int divided = heti_divides(p, n), spreads = heti_spreads(p, n); /* its core has what must be kept */
-        for (j = 0; j < n->inputs && !divided && spreads < 1; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
-        for (j = 0; j < n->outputs; j++) {
+        for (int j = 0; j < n->inputs && !divided && spreads < 1; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
+        for (int j = 0; j < n->outputs; j++) {
             if (!divided) heti_keep_until(p, n->y[j], HETI_VALUE, heti_rule_of(n)->result);
             if (heti_has_parameters(n) && spreads >= 0) heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
         }
-        for (j = 1; n->kind == HET_NODE_ATTENTION && !divided && j < 3; j++) {
+        for (int j = 1; n->kind == HET_NODE_ATTENTION && !divided && j < 3; j++) {
             heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_MICRO_BATCH);
             heti_keep_until(p, n->x[j], HETI_GRADIENT, HET_KEEP_MICRO_BATCH_GRADIENT);
         }
     }
-    for (i = 0; i < p->values; i++)
+    for (int i = 0; i < p->values; i++)
         if (p->value[i].in >= 0 && p->value[i].keep[HETI_VALUE] > p->info->input_keep)
             p->info->input_keep = p->value[i].keep[HETI_VALUE];
 }
@@ -5115,8 +5092,7 @@ static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, 
    in one, each behind the others' rows. */
 static void heti_new_tensors(het_program *p, int which) {
     int32_t factors = -1;
-    int i;
-    for (i = 0; i < p->values; i++) {
+    for (int i = 0; i < p->values; i++) {
         het_value *v = &p->value[i];
         const int passing = which == HETI_VALUE || v->keep[which] == HET_KEEP_CALL;
         const char *name = which == HETI_VALUE ? "value" : "gradient";
@@ -5137,23 +5113,21 @@ static void heti_new_core(het_program *p, het_node *n) {
                                       HET_KEEP_CALL }; /* q k v o dq dk dv do */
     const int64_t head_size = p->unit->model->head_size, own = p->info->team->heads * head_size,
                   own_q = heti_width(p, n->x[0]) / heti_width(p, n->x[1]) * own;
-    int i;
     heti_require(p, own <= heti_width(p, n->x[1]));
-    for (i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++)
         n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, heti_keep[i]);
-    for (i = 0; i < 2; i++) n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT);
-    for (i = 0; i < 8 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
-    for (i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->statistic[i]].group = 1;
+    for (int i = 0; i < 2; i++) n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT);
+    for (int i = 0; i < 8 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
+    for (int i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->statistic[i]].group = 1;
 }
 
 /* A linear node of a team by columns: what it gathers, and where its chain comes by. */
 static void heti_new_chain(het_program *p, het_node *n, int spreads) {
     const int64_t width = heti_width(p, spreads > 0 ? n->x[0] : n->y[0]);
     const het_team_limits *team = p->info->team;
-    int i;
     n->core[0] = heti_new_tensor(p, "gathered", width, spreads > 0 ? HET_KEEP_WEIGHT : HET_KEEP_GRADIENT);
     n->core[1] = heti_new_tensor(p, "chain", width, HET_KEEP_CALL);
-    for (i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
+    for (int i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
     if (p->info->device && p->info->device->iface->host_memory) return;
     p->info->exchange = heti_max_size(p->info->exchange, sizeof(float) * HETI_CAST(size_t, width *
                                       heti_max(team->rows * (team->members - 1), team->group_rows)));
@@ -5212,21 +5186,20 @@ static void heti_new_scratch(het_program *p) {
 static int heti_takes_bf16(const het_program *p) {
     const het_unit_info *info = p->info;
     het_op op;
-    int i, j, way;
     if (info->compute != HET_BF16 || !info->device || info->team || p->factors > 0) return 0; /* teams move floats */
-    for (i = 0; i < p->values; i++)
+    for (int i = 0; i < p->values; i++)
         if (p->value[i].in < 0 && p->value[i].out < 0 && i != p->logits &&
             (p->value[i].uses != 1 || p->value[i].width % 8))
             return 0;
-    for (i = 0; i < p->nodes; i++) {
+    for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         const int first = n->inputs > 0 ? heti_is_bf16(info, n->x[0], HETI_VALUE) : 0;
-        for (j = 1; j < n->inputs; j++)
+        for (int j = 1; j < n->inputs; j++)
             if (heti_is_bf16(info, n->x[j], HETI_VALUE) != (n->kind == HET_NODE_RESIDUAL ? 0 : first)) return 0;
-        for (j = 0; j < n->outputs; j++)
+        for (int j = 0; j < n->outputs; j++)
             if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE)) return 0;
         if (n->kind == HET_NODE_ATTENTION && info->slices > 1) return 0;
-        for (way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++) {
+        for (int way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++) {
             memset(&op, 0, sizeof op);
             op.bf16 = heti_node_bf16(info, n, way);
             if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
@@ -5261,7 +5234,6 @@ static void heti_program_workspace(const het_program *p, int64_t rows) {
     het_unit_call shape;
     het_view view;
     het_op op;
-    int i, way;
     memset(&view, 0, sizeof view);
     memset(&shape, 0, sizeof shape);
     view.tokens = view.row_end = rows;
@@ -5271,8 +5243,8 @@ static void heti_program_workspace(const het_program *p, int64_t rows) {
     shape.view = &view;
     shape.compute = info->compute;
     shape.rows = rows;
-    for (i = 0; i < p->nodes; i++)
-        for (way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++)
+    for (int i = 0; i < p->nodes; i++)
+        for (int way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++)
             if (info->device && heti_node_op(&shape, &p->node[i], way, NULL, &op))
                 info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
 }
@@ -5281,8 +5253,7 @@ static void heti_program_workspace(const het_program *p, int64_t rows) {
    Returns their bytes. */
 static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **tensor) {
     size_t used = 0;
-    int t;
-    for (t = 0; t < HETRAIN_MAX_UNIT_TENSORS && info->tensor[t].width > 0; t++) {
+    for (int t = 0; t < HETRAIN_MAX_UNIT_TENSORS && info->tensor[t].width > 0; t++) {
         if (base) tensor[t] = HETI_CAST(float *, HETI_CAST(void *, base + used));
         used += heti_round_up(HETI_CAST(size_t, info->loss_rows * info->tensor[t].width) * sizeof(float), 64);
     }
@@ -5291,7 +5262,6 @@ static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **t
 
 HETRAIN_API het_result het_program_end(het_program *p) {
     het_unit_info *info = p->info;
-    int64_t i;
     heti_check_program(p);
     if (p->result != HET_OK) return p->result;
     heti_factors_last(p);
@@ -5312,7 +5282,7 @@ HETRAIN_API het_result het_program_end(het_program *p) {
         info->input_keep = HET_KEEP_INPUT;
         info->flops_input = 3.0 * info->flops_forward;
         info->flops_forward = info->flops_weight = 0.0;
-        for (i = 0; i < info->parameters; i++)
+        for (int64_t i = 0; i < info->parameters; i++)
             if (info->parameter[i].product > 1) info->parameter[i].product = 1;
     }
     p->unit = NULL;
@@ -5347,13 +5317,12 @@ static het_result heti_unit_move(const het_unit_call *c, int adds, float *to, co
 static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int which) {
     const het_model_desc *m = c->unit->model;
     het_op op;
-    int i;
     op.bf16 = 0;
     op.kind = HET_OP_SCALE;
     op.u.elements.squares = NULL;
     op.u.elements.count = c->rows * m->lora_rank;
     op.u.elements.factor = HETI_CAST(float, HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank));
-    for (i = 0; i < n->outputs; i++) {
+    for (int i = 0; i < n->outputs; i++) {
         op.u.elements.y = heti_rows_of(c, n->y[i], which);
         HETI_TRY(heti_unit_run(c, &op));
     }
@@ -5420,8 +5389,8 @@ static int64_t heti_first_key(const het_unit_call *c, int64_t row) {
 /* Columns of a tensor `width` wide that a member's heads have. */
 static void heti_head_columns(const het_unit_call *c, int64_t member, int64_t width, het_box *box) {
     const het_team *t = c->team;
-    int64_t before = 0, all = 0, m;
-    for (m = 0; m < t->members; m++) {
+    int64_t before = 0, all = 0;
+    for (int64_t m = 0; m < t->members; m++) {
         if (t->plan[m].group != t->plan[member].group) continue;
         if (m < member) before += t->plan[m].heads;
         all += t->plan[m].heads;
@@ -5432,8 +5401,7 @@ static void heti_head_columns(const het_unit_call *c, int64_t member, int64_t wi
 
 /* What the members have of a tensor by rows, all its columns. */
 static void heti_row_boxes(const het_unit_call *c, int64_t width, het_box *box) {
-    int64_t m;
-    for (m = 0; m < c->team->members; m++) {
+    for (int64_t m = 0; m < c->team->members; m++) {
         box[m].row_begin = c->team->row[m];
         box[m].row_end = c->team->row[m + 1];
         box[m].column_begin = 0;
@@ -5519,9 +5487,8 @@ static het_result heti_attention_forward(const het_unit_call *c, const het_node 
     const int divided = n->core[0] >= 0;
     float *q = heti_rows_of(c, n->x[0], HETI_VALUE), *o = a->o;
     het_view view = *c->view;
-    int i;
     if (divided) heti_fill_core(c, n, &view, a);
-    for (i = 1; i <= 2 && !c->again; i++)
+    for (int i = 1; i <= 2 && !c->again; i++)
         HETI_TRY(heti_move_core(c, n, i, 1, heti_rows_of(c, n->x[i], HETI_VALUE)));
     if (divided) HETI_TRY(heti_move_core(c, n, HETI_CORE_Q, 1, q));
     HETI_TRY(heti_unit_run(c, op));
@@ -5535,9 +5502,8 @@ static het_result heti_attention_backward(const het_unit_call *c, const het_node
     const int divided = n->core[0] >= 0;
     float *to[3];
     het_view view = *c->view;
-    int i;
     to[0] = a->dq;
-    for (i = 1; i <= 2; i++) to[i] = heti_rows_of(c, n->x[i], HETI_GRADIENT);
+    for (int i = 1; i <= 2; i++) to[i] = heti_rows_of(c, n->x[i], HETI_GRADIENT);
     if (divided) {
         float *d_o = heti_rows_of(c, n->y[0], HETI_GRADIENT);
         heti_fill_core(c, n, &view, a);
@@ -5546,7 +5512,7 @@ static het_result heti_attention_backward(const het_unit_call *c, const het_node
     if (group < t->plan[t->members - 1].group) HETI_TRY(heti_hand_chain(c, n, a, group));
     HETI_TRY(heti_unit_run(c, op));
     if (group > 0) HETI_TRY(heti_hand_chain(c, n, a, group - 1));
-    for (i = 0; i < 3 && divided; i++) HETI_TRY(heti_move_core(c, n, HETI_CORE_GRADIENT + i, 0, to[i]));
+    for (int i = 0; i < 3 && divided; i++) HETI_TRY(heti_move_core(c, n, HETI_CORE_GRADIENT + i, 0, to[i]));
     return HET_OK;
 }
 
@@ -5555,9 +5521,8 @@ static het_result heti_attention_backward(const het_unit_call *c, const het_node
 /* All rows of a tensor of which each member has its own. */
 static het_result heti_gather_rows(const het_unit_call *c, float *own, int64_t width, float *all) {
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    int64_t m;
     heti_row_boxes(c, width, have);
-    for (m = 0; m < c->team->members; m++) {
+    for (int64_t m = 0; m < c->team->members; m++) {
         want[m] = have[m];
         want[m].row_begin = c->team->view->row_begin;
         want[m].row_end = c->team->view->row_end;
@@ -5612,14 +5577,13 @@ static het_result heti_run_chain(const het_unit_call *c, const het_node *n, cons
                   blocks = heti_max(1, heti_min(8, heti_view_rows(t->view) / 16)), last = rounds * t->members - 1;
     float *chain = c->tensor[n->core[1]];
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    int64_t step, j, m;
-    for (step = 0; step < blocks + last; step++)
-        for (j = 0; j < rounds; j++) {
+    for (int64_t step = 0; step < blocks + last; step++)
+        for (int64_t j = 0; j < rounds; j++) {
             const int64_t place = j * t->members + t->member;
             const het_box own = heti_chain_block(c, step - place, blocks, width);
             if (own.row_begin < own.row_end)
                 HETI_TRY(heti_run_link(c, op, j, &own, chain, place > 0, place == last));
-            for (m = 0; m < t->members; m++) {
+            for (int64_t m = 0; m < t->members; m++) {
                 const int64_t from = j * t->members + m, before = m > 0 ? from - 1 : from + t->members - 1;
                 have[m] = heti_chain_block(c, from < last ? step - from : -1, blocks, width);
                 want[m] = heti_chain_block(c, before < last ? step - before : -1, blocks, width);
@@ -5680,8 +5644,7 @@ static het_result heti_node_forward(const het_unit_call *c, const het_node *n) {
 static het_result heti_forward_nodes(const het_unit_call *c) {
     const het_program *p = c->info->program;
     het_op op;
-    int i;
-    for (i = 0; i < p->nodes; i++) {
+    for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         if (i + 1 < p->nodes && heti_fused_op(c, n, n + 1, HETI_FORWARD, &op)) {
             HETI_TRY(heti_unit_run(c, &op));
@@ -5747,32 +5710,30 @@ static het_result heti_backward_nodes(const het_unit_call *c) {
     const het_program *p = c->info->program;
     heti_pending flow;
     het_op op;
-    int i, j;
     memset(&flow, 0, sizeof flow);
-    for (i = 0; i < p->values; i++) {
+    for (int i = 0; i < p->values; i++) {
         const het_value *v = &p->value[i];
         if (v->out < 0) continue;
         flow.written[i] = 1;
         if (v->tensor[HETI_GRADIENT] >= 0) /* kept longer than the stream's gradient is there */
             HETI_TRY(heti_unit_move(c, 0, heti_rows_of(c, i, HETI_GRADIENT), c->d_out[v->out], c->rows * v->width));
     }
-    for (i = p->nodes - 1; i >= 0; i--) {
+    for (int i = p->nodes - 1; i >= 0; i--) {
         const het_node *n = &p->node[i];
-        for (j = 0; j < n->outputs; j++) HETI_TRY(heti_settle(c, &flow, n->y[j]));
+        for (int j = 0; j < n->outputs; j++) HETI_TRY(heti_settle(c, &flow, n->y[j]));
         if (i > 0 && heti_fused_op(c, n - 1, n, HETI_BACKWARD_INPUT, &op)) {
             HETI_TRY(heti_unit_run(c, &op));
             flow.written[p->node[--i].x[0]] = 1;
         } else HETI_TRY(heti_node_backward(c, n, &flow));
     }
-    for (i = 0; i < p->values; i++)
+    for (int i = 0; i < p->values; i++)
         if (p->value[i].in >= 0) HETI_TRY(heti_settle(c, &flow, i));
     return HET_OK;
 }
 
 /* Whether any of a node's parameters is trained. */
 static int heti_trains_node(const het_unit_call *c, const het_node *n) {
-    int i;
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         if ((n->weight[i] >= 0 && c->gradient[n->weight[i]].sum) || (n->bias[i] >= 0 && c->gradient[n->bias[i]].sum))
             return 1;
     return 0;
@@ -5782,11 +5743,10 @@ static int heti_trains_node(const het_unit_call *c, const het_node *n) {
 static het_result heti_make_again(const het_unit_call *c, int value, int *made) {
     const het_program *p = c->info->program;
     const int maker = p->value[value].node;
-    int i;
     if (c->info->is_loss) return HET_OK; /* the same call has made it */
     if (maker < 0 || made[maker] || !heti_again(c->info, &p->node[maker])) return HET_OK;
     made[maker] = 1;
-    for (i = 0; i < p->node[maker].inputs; i++) HETI_TRY(heti_make_again(c, p->node[maker].x[i], made));
+    for (int i = 0; i < p->node[maker].inputs; i++) HETI_TRY(heti_make_again(c, p->node[maker].x[i], made));
     return heti_node_forward(c, &p->node[maker]);
 }
 
@@ -5810,7 +5770,6 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
     het_unit_call own = *c;
     het_view view = *c->view;
     const size_t used = heti_loss_tensors(c->info, HETI_CAST(char *, c->workspace), own.tensor);
-    int64_t i;
     own.view = &view;
     view.row_begin = begin;
     view.row_end = end;
@@ -5821,11 +5780,11 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
     own.workspace_size -= used;
     if (c->row_loss) own.row_loss += first;
     if (c->logits) own.tensor[c->info->program->value[c->info->program->logits].tensor[HETI_VALUE]] = c->logits;
-    for (i = 0; i < c->info->in_streams; i++) {
+    for (int64_t i = 0; i < c->info->in_streams; i++) {
         own.in[i] += first * c->info->in_width[i];
         if (c->d_in[i]) own.d_in[i] += first * c->info->in_width[i];
     }
-    for (i = 0; i < c->info->parameters && g > c->view->granule_begin; i++)
+    for (int64_t i = 0; i < c->info->parameters && g > c->view->granule_begin; i++)
         own.gradient[i].beta = 1; /* the first granules have written */
     HETI_TRY(heti_forward_nodes(&own));
     if (!c->training) return HET_OK;
@@ -5836,10 +5795,10 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
 static het_result heti_loss(const het_unit_call *c) {
     const het_view *v = c->view;
     const int64_t *start = v->host_granule_start;
-    int64_t g, next;
+    int64_t next;
     if (c->logits)
         return heti_loss_rows(c, v->row_begin + c->logits_from, v->row_end, v->granule_begin, v->granule_begin + 1);
-    for (g = v->granule_begin; g < v->granule_end; g = next) {
+    for (int64_t g = v->granule_begin; g < v->granule_end; g = next) {
         for (next = g + 1; next < v->granule_end && start[next + 1] - start[g] <= c->info->loss_rows;) next++;
         HETI_TRY(heti_loss_rows(c, start[g], start[next], g, next));
     }
@@ -5886,8 +5845,7 @@ static void heti_layer(het_program *p, int x, int first, int count, int *y) {
     const het_model_desc *m = p->unit->model;
     const int64_t q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
     het_matrix matrix[3];
-    int i;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const int role = first + i, qkv = role <= HETI_ROLE_V;
         const int residual = role == HETI_ROLE_ATTENTION_OUT || role == HETI_ROLE_DOWN;
         matrix[i].name = heti_role_name(m, role);
@@ -5986,7 +5944,7 @@ static het_unit heti_model_unit(const het_model_desc *model, int64_t index) {
 
 HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count,
                                        het_error *error) {
-    int64_t u, needed;
+    int64_t needed;
     if (!model || !count || (!units && capacity != 0))
         return heti_fail(error, HET_ERR_INVALID, "het_model_units: model, units and count must not be NULL");
     if (model->layers < 1 || model->layers > INT32_MAX / 4)
@@ -5997,7 +5955,7 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
     if (capacity < needed)
         return heti_fail(error, HET_ERR_LIMIT, "het_model_units: room for %d units, the model has %d", capacity,
                          needed);
-    for (u = 0; u < needed; u++) units[u] = heti_model_unit(model, u);
+    for (int64_t u = 0; u < needed; u++) units[u] = heti_model_unit(model, u);
     *count = needed;
     return HET_OK;
 }
@@ -6091,8 +6049,8 @@ HETRAIN_API void het_plan_free(het_plan *plan) {
 /* ---- teams ---- */
 
 HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count) {
-    int64_t i, leader = -1, first = 0;
-    for (i = 0; i < plan->members && leader < 0; i++)
+    int64_t leader = -1, first = 0;
+    for (int64_t i = 0; i < plan->members && leader < 0; i++)
         if (plan->member[i].rank == rank) leader = plan->member[i].leader;
     *count = 1;
     if (leader < 0) return NULL;
@@ -6133,8 +6091,8 @@ static double heti_divide_quota(const het_plan *plan, int64_t pipeline, double t
 /* How many quotas have a fraction above `level`. */
 static int64_t heti_divide_above(const het_plan *plan, const int64_t *counts, double total, int64_t micro_batches,
                                  double level) {
-    int64_t p, above = 0;
-    for (p = 0; p < plan->pipelines; p++)
+    int64_t above = 0;
+    for (int64_t p = 0; p < plan->pipelines; p++)
         above += heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]) > level;
     return above;
 }
@@ -6144,28 +6102,28 @@ static int64_t heti_divide_above(const het_plan *plan, const int64_t *counts, do
    of the shares decides nothing. */
 HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batches, int64_t *counts) {
     double total = 0, low = -1, high = 1, level;
-    int64_t p, left = micro_batches, round;
+    int64_t left = micro_batches;
     const double near = 9.3132257461547852e-10; /* 2^-30 */
-    for (p = 0; p < plan->pipelines; p++) total += plan->share[p];
-    for (p = 0; p < plan->pipelines; p++) {
+    for (int64_t p = 0; p < plan->pipelines; p++) total += plan->share[p];
+    for (int64_t p = 0; p < plan->pipelines; p++) {
         counts[p] = heti_min(left, HETI_CAST(int64_t, heti_divide_quota(plan, p, total, micro_batches) + near));
         left -= counts[p];
     }
-    for (round = 0; round < 32; round++) { /* more than `left` lie above low, at most `left` above high */
+    for (int64_t round = 0; round < 32; round++) { /* more than `left` lie above low, at most `left` above high */
         level = 0.5 * (low + high);
         if (heti_divide_above(plan, counts, total, micro_batches, level) > left) low = level;
         else high = level;
     }
     /* first those above the level, then those on it, the lower pipeline first */
-    for (round = 0; round < 2 && left > 0; round++) {
-        for (p = 0; p < plan->pipelines && left > 0; p++) {
+    for (int64_t round = 0; round < 2 && left > 0; round++) {
+        for (int64_t p = 0; p < plan->pipelines && left > 0; p++) {
             double rest = heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]);
             if (rest <= (round == 0 ? high : low) || rest <= 0) continue;
             counts[p]++;
             left--;
         }
     }
-    for (p = 0; p < plan->pipelines && left > 0; p++) { /* beyond 2^53 micro-batches quotas are not exact */
+    for (int64_t p = 0; p < plan->pipelines && left > 0; p++) { /* beyond 2^53 micro-batches quotas are not exact */
         if (total > 0 && plan->share[p] <= 0) continue;
         counts[p] += left;
         left = 0;
@@ -6211,7 +6169,6 @@ HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const doubl
 /* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
    exist. */
 static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
-    int64_t p, s;
     if (plan->stage == NULL || plan->first_stage == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
     if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
@@ -6223,11 +6180,11 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
     if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
         return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where,
                          plan->first_stage[0], plan->first_stage[plan->pipelines], plan->stages);
-    for (p = 0; p < plan->pipelines; p++)
+    for (int64_t p = 0; p < plan->pipelines; p++)
         if (plan->first_stage[p + 1] <= plan->first_stage[p])
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
-    for (p = 0; p < plan->pipelines; p++)
-        for (s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
+    for (int64_t p = 0; p < plan->pipelines; p++)
+        for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
             if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
                 return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks",
                                  where, p, s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
@@ -6238,8 +6195,8 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
 
 /* A pipeline's stages hold every unit once, in order. */
 static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, const char *where, het_error *error) {
-    int64_t next = 0, i;
-    for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+    int64_t next = 0;
+    for (int64_t i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
         const int64_t number = i - plan->first_stage[p], begin = plan->stage[i].unit_begin,
                       end = plan->stage[i].unit_end;
         if (begin >= end)
@@ -6267,9 +6224,9 @@ static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, cons
 /* Shares are in [1e-30, 1e30], some of them may be 0 where `zeros`. */
 static het_result heti_plan_check_shares(const double *share, int64_t count, int zeros, const char *what,
                                          const char *where, het_error *error) {
-    int64_t i, used = 0;
+    int64_t used = 0;
     if (share == NULL) return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shares of %s are NULL", where, what);
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const int is_zero = zeros && share[i] <= 0.0 && share[i] >= 0.0;
         if (!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST))
             return heti_fail(error, HET_ERR_INVALID, "%s: of the shares of %s, number %d is %g", where, what, i,
@@ -6285,11 +6242,10 @@ static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const 
     const het_team_member *m = &plan->member[i], *before = i > 0 && m[-1].leader == m->leader ? m - 1 : NULL,
                           *behind = i + 1 < plan->members && m[1].leader == m->leader ? m + 1 : NULL;
     const int shares = (before && before->group == m->group) || (behind && behind->group == m->group);
-    int64_t k;
     if (m->rank < 0 || m->rank >= plan->ranks)
         return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d; there are %d ranks", where,
                          m->leader, m->rank, plan->ranks);
-    for (k = 0; k < i; k++)
+    for (int64_t k = 0; k < i; k++)
         if (plan->member[k].rank == m->rank || (!before && plan->member[k].leader == m->leader))
             return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is in the team of rank %d and in that of rank %d",
                              where, m->rank, plan->member[k].leader, m->leader);
@@ -6310,11 +6266,11 @@ static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const 
 }
 
 static het_result heti_plan_check_teams(const het_plan *plan, const char *where, het_error *error) {
-    int64_t i, count, s;
+    int64_t count;
     if (plan->members < 0 || (plan->members > 0 && !plan->member))
         return heti_fail(error, HET_ERR_INVALID, "%s: %d members of teams at %s", where, plan->members,
                          plan->member ? "an address" : "NULL");
-    for (i = 0; i < plan->members; i += count) {
+    for (int64_t i = 0; i < plan->members; i += count) {
         const het_team_member *team = &plan->member[i];
         double share[HETRAIN_MAX_TEAM];
         for (count = 0; i + count < plan->members && team[count].leader == team->leader; count++) {
@@ -6326,7 +6282,7 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
         }
         HETI_TRY(heti_plan_check_shares(share, count, 1, "members of a team", where, error));
     }
-    for (s = 0; s < plan->stages; s++)
+    for (int64_t s = 0; s < plan->stages; s++)
         if (heti_leader(plan, plan->stage[s].rank) != plan->stage[s].rank)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: rank %d has a stage, but does not lead the team "
                                                      "it is in", where, plan->stage[s].pipeline, plan->stage[s].rank);
@@ -6334,10 +6290,10 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
 }
 
 static het_result heti_plan_check_keepers(const het_plan *plan, const char *where, het_error *error) {
-    int64_t r, s;
+    int64_t s;
     if (plan->shard < HET_SHARD_DEFAULT || plan->shard > HET_SHARD_WEIGHTS)
         return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shard is %d", where, HETI_CAST(int64_t, plan->shard));
-    for (r = 0; r < plan->ranks; r++) {
+    for (int64_t r = 0; r < plan->ranks; r++) {
         if (plan->near && plan->near[r] < 0)
             return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is near set %d", where, r, plan->near[r]);
         if (!heti_keeps(plan, r)) continue;
@@ -6351,9 +6307,8 @@ static het_result heti_plan_check_keepers(const het_plan *plan, const char *wher
 }
 
 HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
-    int64_t p;
     HETI_TRY(heti_plan_check_shape(plan, where, error));
-    for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
+    for (int64_t p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
     HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
     HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
     HETI_TRY(heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error));
@@ -6446,8 +6401,8 @@ static void heti_player_push(heti_player *player, int64_t rank, int64_t cost) {
 static int64_t heti_player_pop(heti_player *player) {
     heti_busy *heap = player->busy;
     const heti_busy first = heap[0], last = heap[--player->working];
-    int64_t i = 0, child;
-    for (child = 1; child < player->working; child = 2 * i + 1) {
+    int64_t i = 0;
+    for (int64_t child = 1; child < player->working; child = 2 * i + 1) {
         if (child + 1 < player->working && heti_busy_earlier(&heap[child + 1], &heap[child])) child++;
         if (!heti_busy_earlier(&heap[child], &last)) break;
         heap[i] = heap[child];
@@ -6537,13 +6492,12 @@ static int64_t heti_rule_begin(void *user, int64_t rank) {
     int64_t stage[2], cost = 0;
     int32_t kind[2];
     const int count = m->rule->choose(m->rule->user, &m->play, rank, stage, kind);
-    int i;
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         const het_play_stage *at = &m->play.stage[stage[i]];
         HETRAIN_ASSERT(het_play_ready(&m->play, stage[i], kind[i]));
         if (m->play.plan->stage[stage[i]].rank != rank || at->begun[heti_rule_what(kind[i])] >= at->items) return 0;
     }
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         heti_rule_add(m, &m->action[m->end[rank]++], stage[i], kind[i], i + 1 < count);
         cost += heti_action_cost(kind[i]);
     }
@@ -6554,8 +6508,7 @@ static int64_t heti_rule_begin(void *user, int64_t rank) {
 static void heti_rule_end(void *user, int64_t rank) {
     heti_rule_play *m = HETI_CAST(heti_rule_play *, user);
     const het_plan *plan = m->play.plan;
-    int64_t i;
-    for (i = m->end[rank] - m->running[rank]; i < m->end[rank]; i++) {
+    for (int64_t i = m->end[rank] - m->running[rank]; i < m->end[rank]; i++) {
         const het_action *a = &m->action[i];
         const int64_t s = plan->first_stage[a->pipeline] + a->stage;
         het_play_stage *stage = &m->play.stage[s];
@@ -6580,9 +6533,9 @@ static void heti_rule_layout(heti_rule_play *m, int64_t items) {
 /* Stages, and where each rank's list begins. */
 static void heti_rule_stages(heti_rule_play *m) {
     const het_plan *plan = m->play.plan;
-    int64_t p, s, r, at = 0;
-    for (p = 0; p < plan->pipelines; p++) {
-        for (s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++) {
+    int64_t at = 0;
+    for (int64_t p = 0; p < plan->pipelines; p++) {
+        for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++) {
             het_play_stage *stage = &m->play.stage[s];
             stage->pipeline = p;
             stage->before = s - plan->first_stage[p];
@@ -6591,7 +6544,7 @@ static void heti_rule_stages(heti_rule_play *m) {
             m->end[plan->stage[s].rank] += 3 * stage->items;
         }
     }
-    for (r = 0; r < plan->ranks; r++) {
+    for (int64_t r = 0; r < plan->ranks; r++) {
         m->first[r] = at;
         at += m->end[r];
         m->end[r] = m->first[r];
@@ -6600,8 +6553,8 @@ static void heti_rule_stages(heti_rule_play *m) {
 
 static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator, het_schedule **schedule) {
     const het_plan *plan = m->play.plan;
-    int64_t p, r, items = 0;
-    for (p = 0; p < plan->pipelines; p++) {
+    int64_t r, items = 0;
+    for (int64_t p = 0; p < plan->pipelines; p++) {
         if (m->play.counts[p] < 0 || m->play.counts[p] > INT32_MAX / plan->slices)
             return heti_fail(m->error, HET_ERR_INVALID, "%s: pipeline %d gets %d micro-batches of %d slices; at least "
                                                         "0, together below 2^31", m->where, p, m->play.counts[p],
@@ -6660,10 +6613,10 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
    for each stage behind it; on one with several, all forwards before all backwards. */
 static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
     const het_plan *plan = play->plan;
-    int64_t s, backward = -1, forwards = 0, stages = 0;
+    int64_t backward = -1, forwards = 0, stages = 0;
     (void)user;
-    for (s = 0; s < plan->stages; s++) stages += plan->stage[s].rank == rank;
-    for (s = 0; s < plan->stages; s++) {
+    for (int64_t s = 0; s < plan->stages; s++) stages += plan->stage[s].rank == rank;
+    for (int64_t s = 0; s < plan->stages; s++) {
         const het_play_stage *at = &play->stage[s];
         const int64_t open = at->begun[HETI_PLAY_F] - at->done[HETI_PLAY_I];
         if (plan->stage[s].rank != rank) continue;
@@ -6831,16 +6784,15 @@ static het_action heti_block_action(int32_t kind, int64_t block) {
 
 static het_result heti_lists_check_blocks(heti_lists *l) {
     const het_blocks *b = l->blocks;
-    int64_t block, i;
     l->block_count = l->uses = l->plan->units;
     if (b == NULL) return HET_OK;
     if (b->count < 0 || b->count > HETI_PLANS_COUNT || b->start == NULL || (b->unit == NULL && b->count > 0) ||
         b->start[0] != 0)
         return heti_fail(l->error, HET_ERR_INVALID, "%s: het_blocks: %d blocks", l->where, b->count);
-    for (block = 0; block < b->count; block++) {
+    for (int64_t block = 0; block < b->count; block++) {
         if (b->start[block + 1] <= b->start[block])
             return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d is used by no unit", l->where, block);
-        for (i = b->start[block]; i < b->start[block + 1]; i++) {
+        for (int64_t i = b->start[block]; i < b->start[block + 1]; i++) {
             if (b->unit[i] < 0 || b->unit[i] >= l->plan->units || (i > b->start[block] && b->unit[i] <= b->unit[i - 1]))
                 return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d: unit %d, of %d units, or not ascending",
                                  l->where, block, b->unit[i], l->plan->units);
@@ -6853,17 +6805,16 @@ static het_result heti_lists_check_blocks(heti_lists *l) {
 
 static het_result heti_lists_check_shape(const heti_lists *l) {
     const het_schedule *s = l->schedule;
-    int64_t r, p;
     if (s->ranks != l->plan->ranks || s->pipelines != l->plan->pipelines)
         return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the "
                                                     "plan %d and %d", l->where, s->ranks, s->pipelines, l->plan->ranks,
                                                     l->plan->pipelines);
-    for (p = 0; p < s->pipelines; p++) {
+    for (int64_t p = 0; p < s->pipelines; p++) {
         if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
             return heti_fail(l->error, HET_ERR_INVALID, "%s: pipeline %d: %d micro-batches", l->where, p,
                              s->micro_batches[p]);
     }
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         if (s->start[0] != 0 || s->start[r + 1] < s->start[r])
             return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: its list begins at %d and ends at %d", l->where,
                              r, s->start[r], s->start[r + 1]);
@@ -6897,10 +6848,9 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
 /* All actions; counts the forward passes of each stage. */
 static het_result heti_lists_check_actions(heti_lists *l) {
     const het_schedule *s = l->schedule;
-    int64_t r, i;
     l->transfers = s->complete != 0;
-    for (r = 0; r < s->ranks; r++) {
-        for (i = s->start[r]; i < s->start[r + 1]; i++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
+        for (int64_t i = s->start[r]; i < s->start[r + 1]; i++) {
             const het_action *a = &s->action[i];
             const char *wrong = heti_lists_wrong(l, r, a, i + 1 == s->start[r + 1]);
             heti_action_text text;
@@ -6932,8 +6882,8 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) 
     const het_schedule *s = l->schedule;
     const int64_t rank = l->plan->stage[g].rank;
     het_action missing;
-    int64_t i, first = 0;
-    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+    int64_t first = 0;
+    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *b = &s->action[i];
         const int64_t entry = b->micro_batch * l->plan->slices + b->slice;
         if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && entry <= l->stage[g].forwards) l->seen[entry] = 1;
@@ -6945,10 +6895,10 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) 
 
 /* No forward pass is missing, so there are no more entries than actions. */
 static het_result heti_lists_check_forwards(heti_lists *l) {
-    int64_t p, g, entries = 0;
+    int64_t p, entries = 0;
     for (p = 0; p < l->plan->pipelines; p++) {
         l->base[p] = entries;
-        for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
+        for (int64_t g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
             const int64_t needed = l->schedule->micro_batches[p] * l->plan->slices;
             if (l->stage[g].forwards < needed) return heti_lists_first_missing(l, p, g);
             entries += needed;
@@ -6980,32 +6930,31 @@ static void heti_lists_layout(heti_lists *l) {
    stages of a pipeline share a rank. */
 static void heti_lists_index(heti_lists *l) {
     const het_plan *plan = l->plan;
-    int64_t *rank = l->rank_start, *unit = l->unit_start, i, k, p;
-    for (i = 0; i < plan->stages; i++) rank[plan->stage[i].rank]++;
-    for (i = 0; i < plan->ranks; i++) rank[i + 1] += rank[i];
-    for (i = plan->stages - 1; i >= 0; i--) l->rank_stage[--rank[plan->stage[i].rank]] = i;
-    for (i = 0; i < l->block_count; i++)
-        for (k = 0; k < heti_lists_unit_count(l, i); k++) unit[heti_lists_unit(l, i, k)]++;
-    for (i = 0; i < plan->units; i++) unit[i + 1] += unit[i];
-    for (i = l->block_count - 1; i >= 0; i--)
-        for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_block[--unit[heti_lists_unit(l, i, k)]] = i;
-    for (p = 0; p < plan->pipelines; p++) {
+    int64_t *rank = l->rank_start, *unit = l->unit_start;
+    for (int64_t i = 0; i < plan->stages; i++) rank[plan->stage[i].rank]++;
+    for (int64_t i = 0; i < plan->ranks; i++) rank[i + 1] += rank[i];
+    for (int64_t i = plan->stages - 1; i >= 0; i--) l->rank_stage[--rank[plan->stage[i].rank]] = i;
+    for (int64_t i = 0; i < l->block_count; i++)
+        for (int64_t k = 0; k < heti_lists_unit_count(l, i); k++) unit[heti_lists_unit(l, i, k)]++;
+    for (int64_t i = 0; i < plan->units; i++) unit[i + 1] += unit[i];
+    for (int64_t i = l->block_count - 1; i >= 0; i--)
+        for (int64_t k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_block[--unit[heti_lists_unit(l, i, k)]] = i;
+    for (int64_t p = 0; p < plan->pipelines; p++) {
         const int64_t begin = plan->first_stage[p], end = plan->first_stage[p + 1];
-        for (i = begin; i < end; i++) l->rank[plan->stage[i].rank].at++;
-        for (i = begin; i < end; i++) l->stage[i].sharing = l->rank[plan->stage[i].rank].at;
-        for (i = begin; i < end; i++) l->rank[plan->stage[i].rank].at = 0;
+        for (int64_t i = begin; i < end; i++) l->rank[plan->stage[i].rank].at++;
+        for (int64_t i = begin; i < end; i++) l->stage[i].sharing = l->rank[plan->stage[i].rank].at;
+        for (int64_t i = begin; i < end; i++) l->rank[plan->stage[i].rank].at = 0;
     }
 }
 
 /* The blocks of a rank into `held`, and behind which position its last use lies. */
 static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
-    int64_t i, unit, k;
     l->held_count = 0;
     l->stamp++;
-    for (i = l->rank_start[rank]; i < l->rank_start[rank + 1]; i++) {
+    for (int64_t i = l->rank_start[rank]; i < l->rank_start[rank + 1]; i++) {
         const int64_t g = l->rank_stage[i];
-        for (unit = l->plan->stage[g].unit_begin; unit < l->plan->stage[g].unit_end; unit++) {
-            for (k = l->unit_start[unit]; k < l->unit_start[unit + 1]; k++) {
+        for (int64_t unit = l->plan->stage[g].unit_begin; unit < l->plan->stage[g].unit_end; unit++) {
+            for (int64_t k = l->unit_start[unit]; k < l->unit_start[unit + 1]; k++) {
                 heti_listed_block *block = &l->block[l->unit_block[k]];
                 if (block->stamp != l->stamp) l->held[l->held_count++] = l->unit_block[k];
                 block->behind = heti_max(block->stamp == l->stamp ? block->behind : 0, l->stage[g].last);
@@ -7014,7 +6963,7 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
             }
         }
     }
-    for (i = 0; i < l->block_count && heti_keeps(l->plan, rank); i++) {
+    for (int64_t i = 0; i < l->block_count && heti_keeps(l->plan, rank); i++) {
         l->block[i].behind = 0;
         l->block[i].stamp = l->stamp;
         l->held[l->held_count++] = i;
@@ -7025,7 +6974,6 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
 static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
                                    const het_schedule *schedule, const het_allocator *allocator, const char *where,
                                    het_error *error) {
-    int64_t i, k;
     memset(l, 0, sizeof *l);
     l->plan = plan;
     l->blocks = blocks;
@@ -7041,9 +6989,9 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     HETI_TRY(heti_lists_check_actions(l));
     HETI_TRY(heti_lists_check_forwards(l));
     heti_lists_index(l);
-    for (i = 0; i < plan->ranks; i++) {
+    for (int64_t i = 0; i < plan->ranks; i++) {
         heti_lists_blocks_of(l, i);
-        for (k = 0; k < l->held_count; k++) {
+        for (int64_t k = 0; k < l->held_count; k++) {
             l->block[l->held[k]].holders++;
             l->block[l->held[k]].ranks += heti_team_size(plan, i);
         }
@@ -7095,8 +7043,7 @@ static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t po
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
     het_action wanted;
     int64_t whose;
-    int sort;
-    for (sort = 0; sort < HETI_WANTS_MESSAGE; sort++)
+    for (int sort = 0; sort < HETI_WANTS_MESSAGE; sort++)
         if (heti_lists_wants(l, a, sort, &wanted, &whose) && !heti_lists_happened(l, &wanted))
             return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
     return HET_OK;
@@ -7125,15 +7072,15 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
     const int64_t count = s->start[rank + 1] - s->start[rank];
     const het_action *list = s->action + s->start[rank];
     double *peak = &l->rank[rank].peak, kept = 0.0;
-    int64_t i, k, number = 0, width;
-    for (i = 0; i < count; i += width) {
+    int64_t number = 0, width;
+    for (int64_t i = 0; i < count; i += width) {
         width = 1 + (list[i].overlap != 0);
         if (list[i].kind >= HET_ACTION_REDUCE) continue;
-        for (k = i; k < i + width; k++) {
+        for (int64_t k = i; k < i + width; k++) {
             HETI_TRY(heti_lists_once(l, rank, k));
             HETI_TRY(heti_lists_needs(l, rank, k));
         }
-        for (k = i; k < i + width; k++) {
+        for (int64_t k = i; k < i + width; k++) {
             const het_action *a = &list[k];
             const int64_t g = heti_lists_stage(l, a);
             const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->stage[g].sharing);
@@ -7158,12 +7105,11 @@ static het_result heti_lists_check_entry(const heti_lists *l, const het_action *
     const int64_t rank = l->plan->stage[stage].rank, next = heti_lists_rank(l, a, 1),
                   previous = heti_lists_rank(l, a, -1);
     unsigned needed = 1u << HET_ACTION_F;
-    int32_t kind;
     if ((seen >> HET_ACTION_I & 1u) != 0) needed |= 1u << HET_ACTION_I | 1u << HET_ACTION_W;
     else needed |= 1u << HET_ACTION_B;
     if (l->transfers && next >= 0 && next != rank) needed |= 1u << HET_ACTION_SEND_F | 1u << HET_ACTION_RECV_B;
     if (l->transfers && previous >= 0 && previous != rank) needed |= 1u << HET_ACTION_RECV_F | 1u << HET_ACTION_SEND_B;
-    for (kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
+    for (int32_t kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
         const het_action missing = heti_lists_other(a, kind, 0);
         if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, rank, &missing);
     }
@@ -7171,10 +7117,9 @@ static het_result heti_lists_check_entry(const heti_lists *l, const het_action *
 }
 
 static het_result heti_lists_check_entries(const heti_lists *l) {
-    int64_t p, g, i;
-    for (p = 0; p < l->plan->pipelines; p++) {
-        for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
-            for (i = 0; i < l->schedule->micro_batches[p] * l->plan->slices; i++) {
+    for (int64_t p = 0; p < l->plan->pipelines; p++) {
+        for (int64_t g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
+            for (int64_t i = 0; i < l->schedule->micro_batches[p] * l->plan->slices; i++) {
                 const het_action a = heti_lists_forward(l, p, g, i);
                 HETI_TRY(heti_lists_check_entry(l, &a, g));
             }
@@ -7236,8 +7181,8 @@ static int heti_action_same(const het_action *a, const het_action *b) {
    is none. Messages of one rank to another keep their order. */
 static const het_action *heti_play_expected(const heti_lists *l, int64_t rank, int64_t from) {
     const het_action *list = &l->schedule->action[l->schedule->start[rank]];
-    int64_t i, whose = -1;
-    for (i = l->rank[rank].open; i < l->rank[rank].at; i++) {
+    int64_t whose = -1;
+    for (int64_t i = l->rank[rank].open; i < l->rank[rank].at; i++) {
         const int receives = list[i].kind == HET_ACTION_RECV_F || list[i].kind == HET_ACTION_RECV_B;
         const het_action send = receives ? heti_play_partner(l, &list[i], &whose) : list[i];
         if (receives && !heti_lists_happened(l, &send)) {
@@ -7278,14 +7223,14 @@ static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block
 static int64_t heti_play_compute(heti_lists *l, int64_t rank, const het_action *a) {
     const int64_t width = 1 + (a->overlap != 0);
     het_action wanted;
-    int64_t whose, i, cost = 0;
-    for (i = 0; i < width; i++) {
+    int64_t whose, cost = 0;
+    for (int64_t i = 0; i < width; i++) {
         if (heti_lists_wants(l, &a[i], HETI_WANTS_MESSAGE, &wanted, &whose) && !heti_lists_happened(l, &wanted))
             return 0;
         cost += heti_action_cost(a[i].kind);
     }
     l->rank[rank].open = l->to != NULL ? l->rank[rank].length : l->rank[rank].open;
-    for (i = 0; i < width && l->to != NULL; i++) heti_complete_add(l, rank, a[i]);
+    for (int64_t i = 0; i < width && l->to != NULL; i++) heti_complete_add(l, rank, a[i]);
     return cost;
 }
 
@@ -7409,18 +7354,16 @@ static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     heti_listed_block *verdict = &l->block[l->block_count];
     het_action action = heti_block_action(HET_ACTION_COMMIT, 0);
-    int64_t i;
-    int32_t kind;
     heti_lists_blocks_of(l, rank);
-    for (i = 0; i < l->held_count; i++) l->block[l->held[i]].happened = 0;
+    for (int64_t i = 0; i < l->held_count; i++) l->block[l->held[i]].happened = 0;
     verdict->happened = 0;
     verdict->stamp = l->stamp;
-    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++)
+    for (int64_t i = 0; i < s->start[rank + 1] - s->start[rank]; i++)
         if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, rank, i));
     if (verdict->happened == 0) return heti_lists_missing(l, rank, &action);
-    for (i = 0; i < l->held_count; i++) {
+    for (int64_t i = 0; i < l->held_count; i++) {
         const heti_listed_block *block = &l->block[l->held[i]];
-        for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
+        for (int32_t kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
             const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || block->ranks > 1);
             action = heti_block_action(kind, l->held[i]);
             if (needed && !heti_tail_happened(block, kind)) return heti_lists_missing(l, rank, &action);
@@ -7449,10 +7392,10 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
 /* Empty lists with room for what the play records, and for what comes behind. */
 static het_result heti_complete_room(heti_lists *l) {
     const int64_t ranks = l->plan->ranks;
-    int64_t r, total = 0;
-    for (r = 0; r < ranks; r++) total += l->rank[r].length = heti_complete_count(l, r);
+    int64_t total = 0;
+    for (int64_t r = 0; r < ranks; r++) total += l->rank[r].length = heti_complete_count(l, r);
     HETI_TRY(het_schedule_new(ranks, l->plan->pipelines, total, &l->allocator, l->where, &l->to, l->error));
-    for (r = 0; r < ranks; r++) {
+    for (int64_t r = 0; r < ranks; r++) {
         l->to->start[r + 1] = l->to->start[r] + l->rank[r].length;
         l->rank[r].length = 0;
     }
@@ -7463,18 +7406,17 @@ static het_result heti_complete_room(heti_lists *l) {
 
 /* Sorts the rank's blocks by number or, before that, by when their last use ends anywhere. */
 static void heti_complete_sort(heti_lists *l, int by_time) {
-    int64_t i;
     l->player.now = 0;
-    for (i = 0; i < l->held_count; i++)
+    for (int64_t i = 0; i < l->held_count; i++)
         heti_player_push(&l->player, -l->held[i], by_time ? l->block[l->held[i]].when : 0);
-    for (i = 0; i < l->held_count; i++) l->held[i] = -heti_player_pop(&l->player);
+    for (int64_t i = 0; i < l->held_count; i++) l->held[i] = -heti_player_pop(&l->player);
 }
 
 /* Where the stages' last backward actions and their SENDs end in the rank's list. */
 static void heti_complete_last(heti_lists *l, int64_t rank) {
     const het_action *list = l->to->action + l->to->start[rank];
-    int64_t i, end;
-    for (i = 0; i < l->rank[rank].length; i++) {
+    int64_t end;
+    for (int64_t i = 0; i < l->rank[rank].length; i++) {
         if (list[i].kind != HET_ACTION_B && list[i].kind != HET_ACTION_W) continue;
         for (end = i + 1; end < l->rank[rank].length && (list[end].kind == HET_ACTION_SEND_F ||
              list[end].kind == HET_ACTION_SEND_B); end++) {}
@@ -7506,9 +7448,8 @@ static void heti_complete_tail(heti_lists *l, int64_t rank) {
 
 static het_result heti_complete_compute_only(const heti_lists *l) {
     const het_schedule *s = l->schedule;
-    int64_t r, i;
-    for (r = 0; r < s->ranks; r++)
-        for (i = s->start[r]; i < s->start[r + 1]; i++)
+    for (int64_t r = 0; r < s->ranks; r++)
+        for (int64_t i = s->start[r]; i < s->start[r + 1]; i++)
             if (s->action[i].kind >= HET_ACTION_SEND_F)
                 return heti_lists_fail(l, r, i - s->start[r], "only compute actions can be completed");
     return HET_OK;
@@ -7518,19 +7459,18 @@ static het_result heti_complete_compute_only(const heti_lists *l) {
 
 static het_result heti_lists_prove(heti_lists *l, int completes) {
     double slices = 0.0;
-    int64_t i;
     if (completes) HETI_TRY(heti_complete_compute_only(l));
-    for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
-    for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices));
+    for (int64_t i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
+    for (int64_t i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices));
     HETI_TRY(heti_lists_check_entries(l));
-    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
+    for (int64_t i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
     if (completes) HETI_TRY(heti_complete_room(l));
     HETI_TRY(heti_play(l, 0));
-    for (i = 0; i < l->plan->ranks && completes; i++) {
+    for (int64_t i = 0; i < l->plan->ranks && completes; i++) {
         heti_complete_last(l, i);
         heti_lists_blocks_of(l, i); /* after all of them `when` is known */
     }
-    for (i = 0; i < l->plan->ranks && completes; i++) {
+    for (int64_t i = 0; i < l->plan->ranks && completes; i++) {
         heti_lists_blocks_of(l, i);
         heti_complete_tail(l, i);
     }
@@ -7544,11 +7484,10 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
     static const char heti_where[] = "het_schedule_check";
     heti_lists l;
     het_result result;
-    int64_t i;
     HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_where, error));
     result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
     if (result == HET_OK) result = heti_lists_prove(&l, 0);
-    for (i = 0; result == HET_OK && peak != NULL && i < plan->ranks; i++) peak[i] = l.rank[i].peak;
+    for (int64_t i = 0; result == HET_OK && peak != NULL && i < plan->ranks; i++) peak[i] = l.rank[i].peak;
     heti_arena_end(&l.arrays, &l.allocator);
     return result;
 }
@@ -7575,8 +7514,8 @@ static int heti_follow_knows(const heti_followed *f, const het_action *a) {
 static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards, het_needs *needs, het_error *error) {
     const het_stage *at = f->plan->stage;
     const int complete = f->schedule->complete;
-    int64_t i, slots = 0, places = 0, batch_slots = 0, messages = 0;
-    for (i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
+    int64_t slots = 0, places = 0, batch_slots = 0, messages = 0;
+    for (int64_t i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
         const het_action *a = &f->schedule->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
         int64_t stage, first, last, *left;
@@ -7619,12 +7558,12 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
 }
 
 static void heti_follow_layout(heti_followed *f) {
-    int64_t p, s, cells = 0;
+    int64_t cells = 0;
     f->base = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
     f->kept = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
     f->apart = HETI_TAKE(&f->arena, uint8_t, f->plan->stages);
-    for (p = 0; p < f->plan->pipelines; p++)
-        for (s = f->plan->first_stage[p]; s < f->plan->first_stage[p + 1]; s++) {
+    for (int64_t p = 0; p < f->plan->pipelines; p++)
+        for (int64_t s = f->plan->first_stage[p]; s < f->plan->first_stage[p + 1]; s++) {
             if (f->arena.base) f->base[s] = cells;
             cells += f->schedule->micro_batches[p] * f->each;
         }
@@ -7678,12 +7617,11 @@ static void heti_store_add(heti_followed *f, int64_t rank, const het_action *a, 
 
 /* TAKE for those of `wanted` that are on the host and find a slot while `now` runs (NULL: now). */
 static void heti_store_take(heti_followed *f, int64_t rank, const het_action *wanted, const het_action *now) {
-    int64_t i, k;
-    for (i = 0; i < 1 + (wanted->overlap != 0); i++) {
+    for (int64_t i = 0; i < 1 + (wanted->overlap != 0); i++) {
         const int64_t stage = heti_store_stage(f, &wanted[i]);
         int64_t most = heti_store_most(f, &wanted[i]);
         if (most == 0 || *heti_store_away(f, &wanted[i]) == 0) continue;
-        for (k = 0; now && k < 1 + (now->overlap != 0); k++)
+        for (int64_t k = 0; now && k < 1 + (now->overlap != 0); k++)
             most -= now[k].kind == HET_ACTION_F && heti_store_stage(f, &now[k]) == stage;
         if (now && f->kept[stage] > most) continue;
         heti_store_add(f, rank, &wanted[i], HET_ACTION_TAKE);
@@ -7692,11 +7630,10 @@ static void heti_store_take(heti_followed *f, int64_t rank, const het_action *wa
 
 /* PUT for what an F or I leaves too much, unless `next`, which may be NULL, works on it. */
 static void heti_store_put(heti_followed *f, int64_t rank, const het_action *a, const het_action *next) {
-    int64_t i;
     if ((a->kind != HET_ACTION_F && a->kind != HET_ACTION_I) || heti_store_most(f, a) == 0 ||
         f->kept[heti_store_stage(f, a)] <= heti_store_most(f, a))
         return;
-    for (i = 0; next && i < 1 + (next->overlap != 0); i++)
+    for (int64_t i = 0; next && i < 1 + (next->overlap != 0); i++)
         if (heti_store_stage(f, &next[i]) == heti_store_stage(f, a) && next[i].micro_batch == a->micro_batch &&
             next[i].slice == a->slice)
             return;
@@ -7706,15 +7643,15 @@ static void heti_store_put(heti_followed *f, int64_t rank, const het_action *a, 
 static void heti_store_rank(heti_followed *f, int64_t rank) {
     const het_action *a = f->schedule->action + f->schedule->start[rank], *next,
                      *end = f->schedule->action + f->schedule->start[rank + 1];
-    int64_t i, width;
+    int64_t width;
     f->to->start[rank + 1] = f->to->start[rank];
     for (a = heti_store_skip(f, a, end); a < end; a = next) {
         width = 1 + (a->overlap != 0);
         next = heti_store_skip(f, a + width, end);
         heti_store_take(f, rank, a, NULL);
         if (next < end) heti_store_take(f, rank, next, a);
-        for (i = 0; i < width; i++) heti_store_add(f, rank, &a[i], a[i].kind);
-        for (i = 0; i < width; i++) heti_store_put(f, rank, &a[i], next < end ? next : NULL);
+        for (int64_t i = 0; i < width; i++) heti_store_add(f, rank, &a[i], a[i].kind);
+        for (int64_t i = 0; i < width; i++) heti_store_put(f, rank, &a[i], next < end ? next : NULL);
     }
 }
 
@@ -7723,19 +7660,19 @@ HETRAIN_API het_result het_schedule_store(const het_plan *plan, het_schedule **s
     het_schedule *from = schedule ? *schedule : NULL;
     heti_followed f;
     het_result result;
-    int64_t i, stored = 0;
+    int64_t stored = 0;
     HETI_TRY(heti_schedule_arguments(plan, from, from, heti_where, error));
-    for (i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
+    for (int64_t i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
     if (stored == 0) return HET_OK;
     HETI_TRY(het_schedule_check(plan, NULL, from, NULL, error));
-    for (i = 0; i < from->start[from->ranks]; i++)
+    for (int64_t i = 0; i < from->start[from->ranks]; i++)
         if (from->action[i].kind >= HET_ACTION_SEND_F)
             return heti_fail(error, HET_ERR_INVALID, "%s: only compute lists get PUT and TAKE", heti_where);
     result = heti_follow_start(&f, plan, from, plan->slices, &from->allocator, heti_where, error);
     if (result == HET_OK) /* an F or I and what is put behind it and taken again: three for one */
         result = het_schedule_new(from->ranks, from->pipelines, 3 * from->start[from->ranks], &from->allocator,
                                   heti_where, &f.to, error);
-    for (i = 0; result == HET_OK && i < from->ranks; i++) heti_store_rank(&f, i);
+    for (int64_t i = 0; result == HET_OK && i < from->ranks; i++) heti_store_rank(&f, i);
     heti_arena_end(&f.arena, &from->allocator);
     if (result != HET_OK) return result;
     HETI_COPY(f.to->micro_batches, from->micro_batches, from->pipelines);
@@ -7753,7 +7690,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     het_allocator own;
     heti_followed f;
     het_result result = HET_OK;
-    int64_t i, s;
+    int64_t i;
     HETI_TRY(heti_schedule_arguments(plan, schedule, needs, heti_where, error));
     if (schedule->ranks != plan->ranks || schedule->pipelines != plan->pipelines || first < 0 || count < 0 ||
         count > plan->ranks - first)
@@ -7763,7 +7700,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     HETI_TRY(heti_follow_start(&f, plan, schedule, 1, &own, heti_where, error));
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) result = heti_follow(&f, first + i, forwards, &needs[i], error);
-    for (s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
+    for (int64_t s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
         const int64_t rank = plan->stage[s].rank;
         if (rank >= first && rank < first + count) needs[rank - first].split |= f.apart[s] ? 2 : 1;
     }
@@ -8369,12 +8306,11 @@ static size_t heti_muon_start(heti_muon *k, const het_optimizer_call *call) {
     const het_sum_squares_args norm = { NULL, call->rows * call->columns, NULL, NULL };
     size_t scratch = heti_op_workspace(call->device, HETI_OP(SUM_SQUARES, &norm));
     heti_arena arena = { HETI_CAST(char *, call->workspace), 0, 0, 0, 0 };
-    int i;
     memset(k, 0, sizeof *k);
     k->call = call;
     k->rows = heti_min(call->rows, call->columns);
     k->columns = heti_max(call->rows, call->columns);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         scratch = heti_max_size(scratch, heti_op_workspace(call->device, heti_muon_product(k, i)));
     k->x = HETI_TAKE(&arena, float, norm.count);
     k->y = HETI_TAKE(&arena, float, norm.count);
@@ -8402,11 +8338,10 @@ static het_result heti_muon_orthogonalise(const heti_muon *k) {
     const het_gradient x = { k->x, 0, 0, 0, NULL, NULL };
     const het_sum_squares_args norm = { &x, k->rows * k->columns, k->squares, k->scratch };
     const het_copy_args clear = { k->squares, NULL, sizeof *k->squares };
-    int i;
     HETI_TRY(heti_muon_run(k, HETI_OP(CLEAR, &clear)));
     HETI_TRY(heti_muon_run(k, HETI_OP(SUM_SQUARES, &norm)));
     HETI_TRY(heti_muon_mix(k, k->columns, k->x, 1.0f, NULL, k->squares));
-    for (i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++) {
         HETI_TRY(heti_muon_run(k, heti_muon_product(k, 0)));
         HETI_TRY(heti_muon_run(k, heti_muon_product(k, 1)));
         HETI_TRY(heti_muon_mix(k, k->rows, k->a, -4.7750f, NULL, NULL));
@@ -8446,8 +8381,7 @@ HETRAIN_API const het_optimizer_iface *het_muon(void) { return &heti_muon_iface;
 
 static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a) {
     const heti_part *part = r->part;
-    int64_t s;
-    for (s = 0; s < part->stage_count; s++)
+    for (int64_t s = 0; s < part->stage_count; s++)
         if (part->stage[s].pipeline == a->pipeline && part->stage[s].index == a->stage) return &part->stage[s];
     return NULL;
 }
@@ -8531,19 +8465,19 @@ static float *heti_weight(const heti_rank *r, const heti_parameter *p, const int
 static het_result heti_move_weight(heti_rank *r, int32_t bf16, float *at, int64_t count, const float *from,
                                    float *to) {
     uint16_t narrow[HETI_NARROW];
-    int64_t done, n, i;
+    int64_t n;
     if (!bf16) {
         HETI_TRY(from ? heti_copy_in(r, at, from, count, sizeof *from) : heti_copy_out(r, to, at, count, sizeof *to));
         return heti_sync(r);
     }
-    for (done = 0; done < count; done += n) {
+    for (int64_t done = 0; done < count; done += n) {
         float *where = at + done / 2;
         n = heti_min(HETI_NARROW, count - done);
-        for (i = 0; i < n && from; i++) narrow[i] = heti_bf16_of(from[done + i]);
+        for (int64_t i = 0; i < n && from; i++) narrow[i] = heti_bf16_of(from[done + i]);
         HETI_TRY(from ? heti_copy_in(r, where, narrow, n, sizeof narrow[0])
                       : heti_copy_out(r, narrow, where, n, sizeof narrow[0]));
         HETI_TRY(heti_sync(r));
-        for (i = 0; i < n && !from; i++) to[done + i] = heti_bf16_value(narrow[i]);
+        for (int64_t i = 0; i < n && !from; i++) to[done + i] = heti_bf16_value(narrow[i]);
     }
     return HET_OK;
 }
@@ -8590,8 +8524,7 @@ static void heti_wake(het_ctx *ctx, int64_t local) {
 }
 
 static void heti_wake_all(het_ctx *ctx) {
-    int64_t i;
-    for (i = 0; i < ctx->world.local_count; i++) heti_wake(ctx, i);
+    for (int64_t i = 0; i < ctx->world.local_count; i++) heti_wake(ctx, i);
     (void)pthread_cond_broadcast(&ctx->threads.finished);
 }
 #else
@@ -8636,8 +8569,7 @@ static het_result heti_check_aborted(const het_ctx *ctx, het_error *error) {
 static het_result heti_check_world(heti_rank *r, double waited) {
     het_ctx *ctx = r->ctx;
     const double now = heti_now();
-    int64_t i;
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_action_text at;
         double since = 0.0;
         HETI_LOCK(ctx);
@@ -8651,7 +8583,7 @@ static het_result heti_check_world(heti_rank *r, double waited) {
     }
     if (!ctx->world.transport.iface) return HET_OK;
     HETI_TRY(heti_check_aborted(ctx, &r->error));
-    for (i = 0; i < ctx->world.processes; i++) {
+    for (int64_t i = 0; i < ctx->world.processes; i++) {
         const het_transport *transport = &ctx->world.transport;
         const double silence = i == ctx->world.process ? 0.0 : transport->iface->silence(transport->self, i);
         if (silence > ctx->desc.layout.deadline && waited > ctx->desc.layout.deadline)
@@ -8669,8 +8601,7 @@ static het_result heti_check_world(heti_rank *r, double waited) {
 /* When a message that starts now can be seen, and the link it takes until then. */
 static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size) {
     const double now = heti_now();
-    int64_t i;
-    for (i = 0; i < ctx->desc.emulate.link_count; i++) {
+    for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
         const het_link *l = &ctx->emulated.link[i];
         const int forth = l->from == from && l->to == to, back = l->from == to && l->to == from;
         double *release = &ctx->emulated.link_free[2 * i + back];
@@ -8824,8 +8755,7 @@ static het_result heti_progress(heti_rank *r);
 /* Whether a group has ops of the rank under way. */
 static int heti_gives_ops(const heti_rank *r) {
     const heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->ends; i++)
+    for (int64_t i = 0; i < part->ends; i++)
         if (part->end[i].finished < part->end[i].given) return 1;
     return 0;
 }
@@ -8867,10 +8797,9 @@ static int heti_flow_left(const heti_flow *f) { return f->begun > f->ended || f-
 static int64_t heti_reduction_peer(const heti_rank *r) {
     const heti_part *part = r->part;
     const heti_move *m = &part->ring.move;
-    int64_t i;
     if (part->ring.running && m->end) return r->ctx->share.group[m->end->group].member[m->end->member == 0];
     if (part->ring.running) return m->from >= 0 ? m->from : m->to;
-    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
+    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
         if (heti_flow_left(heti_flow_at(part, i))) return part->flow.peer[i / (2 * HETI_FLOWS)].rank;
     return -1;
 }
@@ -8910,24 +8839,23 @@ static het_result heti_await_post(heti_rank *r, heti_post *post, const char *wha
 
 /* Forgets what an ended job has left behind; nobody runs. */
 static void heti_forget_mail(het_ctx *ctx) {
-    int64_t i, m;
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
 #ifdef HETI_THREADS
         ctx->threads.posted[i] = NULL;
 #endif
         r->part->ring.planned = r->part->ring.jobs = r->part->ring.done = 0;
         r->part->ring.running = 0;
-        for (m = 0; m < r->part->message_count; m++) r->part->message[m].used = 0;
-        for (m = 0; m < 2; m++) {
+        for (int64_t m = 0; m < r->part->message_count; m++) r->part->message[m].used = 0;
+        for (int64_t m = 0; m < 2; m++) {
             if (r->part->outgoing[m].post) HETI_CLEAR(r->part->outgoing[m].post, r->part->crossings);
             r->part->outgoing[m].action.kind = -1;
         }
         if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
-        for (m = 0; m < HETI_RING_WINDOW; m++)
+        for (int64_t m = 0; m < HETI_RING_WINDOW; m++)
             r->part->ring.send[m].state = r->part->ring.receive[m].state = HETI_POST_IDLE;
         r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
-        for (m = 0; m < 2 * HETI_FLOWS * r->part->flow.peers; m++) {
+        for (int64_t m = 0; m < 2 * HETI_FLOWS * r->part->flow.peers; m++) {
             heti_flow *f = heti_flow_at(r->part, m);
             HETI_CLEAR(f->post, HETI_FLOW_WINDOW);
             f->begun = f->ended = f->next.count = 0;
@@ -8964,12 +8892,11 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post) {
 /* One turn of waiting outside a step, since `start`, for `what`. */
 static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
     const het_transport_iface *iface = ctx->world.transport.iface;
-    int64_t i;
     if (HETI_ATOMIC_LOAD(&ctx->cancelled))
         return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step + 1);
     HETI_TRY(heti_check_aborted(ctx, &ctx->error));
     /* see heti_check_world */
-    for (i = 0; i < ctx->world.processes && heti_now() - start > ctx->desc.layout.deadline; i++)
+    for (int64_t i = 0; i < ctx->world.processes && heti_now() - start > ctx->desc.layout.deadline; i++)
         if (i != ctx->world.process && iface->silence(ctx->world.transport.self, i) > ctx->desc.layout.deadline)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i,
                              ctx->desc.layout.deadline);
@@ -9009,9 +8936,8 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request) {
 static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int64_t end, void *data, size_t size) {
     const het_transport_iface *iface = ctx->world.transport.iface;
     const uint32_t channel = HETI_CHANNEL_SPREAD;
-    int64_t i;
     if (ctx->world.processes == 1) return HET_OK;
-    for (i = first; i < end; i++) {
+    for (int64_t i = first; i < end; i++) {
         het_result result;
         if (i == from || (from != ctx->world.process && i != ctx->world.process)) continue;
         memset(&ctx->world.request, 0, sizeof ctx->world.request);
@@ -9063,24 +8989,22 @@ static void *heti_rank_thread(void *arg) {
 }
 
 static void heti_start_job(het_ctx *ctx, heti_job job) {
-    int64_t i;
     HETI_LOCK(ctx);
     ctx->task.job = job;
     ctx->threads.job_number++;
-    for (i = 0; i < ctx->world.local_count; i++) ctx->threads.running += ctx->rank[i].threaded != 0;
+    for (int64_t i = 0; i < ctx->world.local_count; i++) ctx->threads.running += ctx->rank[i].threaded != 0;
     heti_wake_all(ctx);
     HETI_UNLOCK(ctx);
 }
 
 /* A thread a rank, where there is more than one or a transport. */
 static het_result heti_begin_threads(het_ctx *ctx) {
-    int64_t i;
     if (pthread_mutex_init(&ctx->threads.lock, NULL) != 0)
         return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
     ctx->threads.has_lock = 1;
     (void)pthread_cond_init(&ctx->threads.finished, NULL);
-    for (i = 0; i < ctx->world.local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
-    for (i = 0; i < ctx->world.local_count && (ctx->world.local_count > 1 || ctx->world.transport.iface); i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
+    for (int64_t i = 0; i < ctx->world.local_count && (ctx->world.local_count > 1 || ctx->world.transport.iface); i++) {
         if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
             return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d",
                              ctx->rank[i].rank);
@@ -9090,10 +9014,9 @@ static het_result heti_begin_threads(het_ctx *ctx) {
 }
 
 static void heti_end_threads(het_ctx *ctx) {
-    int64_t i;
     if (!ctx->threads.has_lock) return;
     heti_start_job(ctx, HETI_JOB_END);
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         if (ctx->rank[i].threaded) (void)pthread_join(ctx->rank[i].thread, NULL);
         (void)pthread_cond_destroy(&ctx->rank[i].wake);
     }
@@ -9127,16 +9050,14 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 /* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
 static heti_endpoint *heti_endpoint_of(const heti_rank *r, int64_t group) {
     const heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->ends; i++)
+    for (int64_t i = 0; i < part->ends; i++)
         if (part->end[i].group == group) return &part->end[i];
     return NULL;
 }
 
 static heti_endpoint *heti_direct_link(const heti_rank *r, int64_t from, int64_t to) {
     const heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->ends; i++) {
+    for (int64_t i = 0; i < part->ends; i++) {
         const heti_communicator *group = &r->ctx->share.group[part->end[i].group];
         if (group->lane && group->pair[0] == from && group->pair[1] == to) return &part->end[i];
     }
@@ -9148,8 +9069,7 @@ static het_result heti_find_places(het_ctx *ctx) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
     const uint64_t own = groups->iface ? het_xxh64(groups->iface->name, strlen(groups->iface->name),
                                                    groups->iface->id_bytes) : 0;
-    int64_t i;
-    for (i = 0; groups->iface && i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; groups->iface && i < ctx->world.local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
         const int64_t links = ctx->desc.emulate.link_count;
         char text[HETRAIN_COMMUNICATOR_PLACE];
@@ -9165,7 +9085,7 @@ static het_result heti_find_places(het_ctx *ctx) {
         text[sizeof text - 1] = 0;
         if (text[0]) ctx->world.place[r->rank] = het_xxh64(text, strlen(text), 0) | 1;
     }
-    for (i = 0; i < ctx->world.processes; i++) {
+    for (int64_t i = 0; i < ctx->world.processes; i++) {
         const int64_t first = ctx->world.process_first[i], ranks = ctx->world.process_first[i + 1] - first;
         uint64_t other = own;
         HETI_TRY(heti_broadcast(ctx, i, &other, sizeof other));
@@ -9253,8 +9173,8 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
    borrowed from it; all processes know which. */
 static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
     const int64_t groups = aside ? aside->groups : 0;
-    int64_t g, i, k, e;
-    for (g = 0; g < ctx->share.groups; g++) {
+    int64_t k;
+    for (int64_t g = 0; g < ctx->share.groups; g++) {
         const heti_communicator *group = &ctx->share.group[g];
         unsigned char id[HETRAIN_COMMUNICATOR_ID];
         for (k = 0; k < groups; k++)
@@ -9265,9 +9185,9 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
             HETI_TRY(heti_make_identity(ctx, group, id));
             HETI_TRY(heti_join_group(ctx, g, id));
         }
-        for (i = 0; k < groups && i < ctx->world.local_count; i++) {
+        for (int64_t i = 0; k < groups && i < ctx->world.local_count; i++) {
             heti_endpoint *end = heti_endpoint_of(&ctx->rank[i], g);
-            for (e = 0; end && e < aside->part[i].ends; e++) {
+            for (int64_t e = 0; end && e < aside->part[i].ends; e++) {
                 const heti_endpoint *from = &aside->part[i].end[e];
                 if (from->group != k) continue;
                 end->handle = from->handle;
@@ -9286,12 +9206,11 @@ static het_result heti_open_ends(heti_rank *r) {
     const het_queue_iface *queues = r->device.iface->queues;
     const size_t live = r->ctx->counter.live;
     het_result result = HET_OK;
-    int64_t i;
-    for (i = 0; result == HET_OK && i < part->ends; i++) {
+    for (int64_t i = 0; result == HET_OK && i < part->ends; i++) {
         result = queues->create(r->device.self, &part->end[i].queue);
         if (result == HET_OK) result = queues->event_create(r->device.self, &part->end[i].event);
     }
-    for (i = 0; result == HET_OK && part->lanes > 0 && i < part->message_count + 2; i++) {
+    for (int64_t i = 0; result == HET_OK && part->lanes > 0 && i < part->message_count + 2; i++) {
         heti_message *message = heti_message_at(part, i);
         result = queues->event_create(r->device.self, &message->event);
     }
@@ -9303,8 +9222,7 @@ static het_result heti_open_ends(heti_rank *r) {
 
 /* Ends what is under way in a rank's groups: in all, or in those that are not joined. */
 static void heti_abort_ends(const het_communicators *groups, heti_part *part, int all) {
-    int64_t i;
-    for (i = 0; part->end && i < part->ends; i++) {
+    for (int64_t i = 0; part->end && i < part->ends; i++) {
         heti_endpoint *end = &part->end[i];
         if (!end->handle || end->borrowed || end->aborted || (end->joined && !all)) continue;
         groups->iface->abort(groups->self, end->handle);
@@ -9314,8 +9232,7 @@ static void heti_abort_ends(const het_communicators *groups, heti_part *part, in
 
 /* Leaves a rank's groups, but for borrowed ones. */
 static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
-    int64_t i;
-    for (i = 0; part->end && i < part->ends; i++) {
+    for (int64_t i = 0; part->end && i < part->ends; i++) {
         if (part->end[i].handle && !part->end[i].borrowed) groups->iface->leave(groups->self, part->end[i].handle);
         part->end[i].handle = NULL;
     }
@@ -9325,13 +9242,12 @@ static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
    left, and either the rank's own queue has been waited for or its memory is given back. */
 static void heti_close_ends(heti_rank *r, heti_part *part) {
     const het_queue_iface *queues = r->device.iface->queues;
-    int64_t i;
     if (!part->end) return; /* its tables were never made */
-    for (i = 0; i < part->ends; i++) {
+    for (int64_t i = 0; i < part->ends; i++) {
         if (part->end[i].queue) queues->destroy(r->device.self, part->end[i].queue);
         if (part->end[i].event) queues->event_destroy(r->device.self, part->end[i].event);
     }
-    for (i = 0; i < part->message_count + 2 && part->lanes > 0; i++) {
+    for (int64_t i = 0; i < part->message_count + 2 && part->lanes > 0; i++) {
         heti_message *message = heti_message_at(part, i);
         if (message->event) queues->event_destroy(r->device.self, message->event);
     }
@@ -9417,11 +9333,10 @@ static int heti_link_is_time(const het_link *l) {
 }
 
 static het_result heti_check_links(het_error *e, const het_desc *d) {
-    int64_t i;
     HETI_TRY(heti_check_range(e, "link_count", d->emulate.link_count, 0, 1 << 20));
     if (d->emulate.link_count > 0 && !d->emulate.links)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.link_count is %d, links is NULL", d->emulate.link_count);
-    for (i = 0; i < d->emulate.link_count; i++) {
+    for (int64_t i = 0; i < d->emulate.link_count; i++) {
         const het_link *l = &d->emulate.links[i];
         if (l->from < 0 || l->to < 0 || l->from == l->to)
             return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d", i, l->from, l->to);
@@ -9505,7 +9420,6 @@ static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
 static het_result heti_find_ranks(het_ctx *ctx) {
     const het_transport_iface *iface = ctx->world.transport.iface;
     size_t bytes;
-    int64_t i;
     ctx->world.local_count = ctx->world.ranks = ctx->desc.layout.device_count;
     ctx->world.processes = 1;
     ctx->world.process_first = ctx->world.alone;
@@ -9521,7 +9435,7 @@ static het_result heti_find_ranks(het_ctx *ctx) {
     if (!ctx->world.process_first)
         return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->world.processes);
     ctx->world.process_first[0] = 0;
-    for (i = 0; i < ctx->world.processes; i++) {
+    for (int64_t i = 0; i < ctx->world.processes; i++) {
         int64_t count = ctx->world.local_count;
         HETI_TRY(heti_broadcast(ctx, i, &count, sizeof count));
         ctx->world.process_first[i + 1] = ctx->world.process_first[i] + count;
@@ -9624,19 +9538,18 @@ static het_result heti_open_device(heti_rank *r) {
 /* The ranks of this process, their devices opened. */
 static het_result heti_open_ranks(het_ctx *ctx) {
     const size_t bytes = HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank;
-    int64_t i;
     ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
     if (!ctx->rank)
         return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->call, ctx->world.local_count);
     memset(ctx->rank, 0, bytes);
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
         r->ctx = ctx;
         r->local = i;
         r->rank = ctx->world.first_rank + i;
         if (ctx->desc.layout.devices) r->desc = ctx->desc.layout.devices[i];
     }
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         const size_t live = ctx->counter.live;
         HETI_TRY(heti_open_device(&ctx->rank[i]));
         ctx->rank[i].opened = ctx->counter.live - live;
@@ -9663,7 +9576,6 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     het_program *program = info->program;
     const het_team_limits *team = info->team;
     het_result result;
-    int64_t s;
     memset(info, 0, sizeof *info);
     info->max_tokens = ctx->desc.limits.max_tokens;
     info->max_granule_tokens = ctx->share.max_granule_tokens;
@@ -9676,7 +9588,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     info->team = team;
     if (before) {
         info->in_streams = before->out_streams;
-        for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
+        for (int64_t s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
     }
     if (!unit->iface || unit->iface->version != HETRAIN_UNIT_VERSION)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: its table has version %d, this is %d", index,
@@ -9771,14 +9683,13 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
 }
 
 static het_result heti_build_chain(het_ctx *ctx) {
-    int64_t u, p;
-    for (u = 0; u < ctx->chain.unit_count; u++) {
+    for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_described_unit *unit = &ctx->chain.unit[u];
         unit->unit = heti_chain_unit(ctx, u);
         unit->info.program = &unit->program;
         unit->info.team = NULL;
         HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
-        for (p = 0; p < unit->info.parameters; p++)
+        for (int64_t p = 0; p < unit->info.parameters; p++)
             HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
         if ((u == ctx->chain.unit_count - 1) != (unit->info.is_loss != 0))
             return heti_fail(&ctx->error, HET_ERR_INVALID,
@@ -9797,17 +9708,16 @@ static int heti_unit_uses(const het_described_unit *unit, int64_t parameter) {
 /* Whether exactly the block's units use the parameter. */
 static int heti_block_takes(const het_ctx *ctx, const het_described_block *block, int64_t parameter) {
     const heti_parameter *p = &ctx->chain.parameter[parameter];
-    int64_t i;
     if (block->uses != p->uses || block->frozen != p->frozen) return 0;
-    for (i = 0; i < block->uses; i++)
+    for (int64_t i = 0; i < block->uses; i++)
         if (!heti_unit_uses(&ctx->chain.unit[ctx->chain.use[block->first_use + i]], parameter)) return 0;
     return 1;
 }
 
 /* Sorts parameters into blocks, in table order, and lays them out within. */
 static void heti_build_blocks(het_ctx *ctx) {
-    int64_t p, b, u;
-    for (p = 0; p < ctx->chain.parameter_count; p++) {
+    int64_t b;
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         heti_parameter *parameter = &ctx->chain.parameter[p];
         for (b = 0; b < ctx->chain.block_count && !heti_block_takes(ctx, &ctx->chain.block[b], p); b++) {}
         if (b == ctx->chain.block_count) {
@@ -9815,7 +9725,7 @@ static void heti_build_blocks(het_ctx *ctx) {
             ctx->chain.block[b].parameter = p;
             ctx->chain.block[b].frozen = parameter->frozen;
             ctx->chain.block[b].first_use = ctx->chain.use_count;
-            for (u = 0; u < ctx->chain.unit_count; u++)
+            for (int64_t u = 0; u < ctx->chain.unit_count; u++)
                 if (heti_unit_uses(&ctx->chain.unit[u], p)) ctx->chain.use[ctx->chain.use_count++] = u;
             ctx->chain.block[b].uses = ctx->chain.use_count - ctx->chain.block[b].first_use;
             parameter->uses = HETI_CAST(int32_t, ctx->chain.block[b].uses);
@@ -9834,11 +9744,10 @@ static void heti_build_blocks(het_ctx *ctx) {
 static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
     het_unit_info info[2];
     het_program program; /* of one unit after the other */
-    int64_t u;
     info[0].program = info[1].program = &program;
     info[0].team = info[1].team = NULL;
     *uses = 0;
-    for (u = 0; u < ctx->chain.unit_count; u++) {
+    for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         const het_unit unit = heti_chain_unit(ctx, u);
         HETI_TRY(heti_describe(ctx, u, &unit, NULL, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
         *uses += info[u % 2].parameters;
@@ -9849,12 +9758,11 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
 /* All units once more, with a rank's device. */
 static het_result heti_describe_units(heti_rank *r) {
     het_ctx *ctx = r->ctx;
-    int64_t u, p;
-    for (u = 0; u < ctx->chain.unit_count; u++) {
+    for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_unit_info *info = &ctx->chain.unit[u].info;
         HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device, u ? &ctx->chain.unit[u - 1].info : NULL,
                                info));
-        for (p = 0; p < info->parameters; p++)
+        for (int64_t p = 0; p < info->parameters; p++)
             info->workspace = heti_max_size(info->workspace,
                                             heti_step_workspace(r, ctx->chain.unit[u].parameter[p]));
     }
@@ -9885,19 +9793,19 @@ static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
 
 static het_result heti_build_tables(het_ctx *ctx) {
     uint8_t *recompute;
-    int64_t uses, p, i;
+    int64_t uses;
     HETI_TRY(heti_count_uses(ctx, &uses));
     heti_layout_tables(ctx, &ctx->host, uses, &recompute);
     HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->call, &ctx->error));
     heti_layout_tables(ctx, &ctx->host, uses, &recompute);
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
-    for (p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameters += ctx->chain.parameter[p].count;
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameters += ctx->chain.parameter[p].count;
     if (ctx->desc.layout.recompute_unit) {
         memcpy(recompute, ctx->desc.layout.recompute_unit, HETI_CAST(size_t, ctx->chain.unit_count));
         ctx->desc.layout.recompute_unit = recompute;
     }
-    for (i = 0; i < ctx->desc.emulate.link_count; i++) {
+    for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
         ctx->emulated.link[i] = ctx->desc.emulate.links[i];
         if (ctx->emulated.link[i].from >= ctx->world.ranks || ctx->emulated.link[i].to >= ctx->world.ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d of %d", i,
@@ -9948,15 +9856,15 @@ static het_result heti_plain_plan(het_ctx *ctx) {
 /* Whether a team can share the units of a stage as it is to. */
 static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
     const het_model_desc *model = &ctx->desc.model;
-    int64_t count, i, heads = 0, u;
+    int64_t count, heads = 0;
     const het_team_member *team = het_plan_team(ctx->share.plan, stage->rank, &count);
     const int several = count > 1 && team[count - 1].group > 0;
-    for (u = stage->unit_begin; count > 1 && u < stage->unit_end; u++)
+    for (int64_t u = stage->unit_begin; count > 1 && u < stage->unit_end; u++)
         if (!ctx->chain.unit[u].info.teams)
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                              "%s: the team of rank %d shares unit %d (%s), which is no program and does not know teams",
                              ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
-    for (i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++)
+    for (int64_t i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++)
         if (ctx->chain.parameter[i].divide < 0)
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d is by columns, and units "
                              "divide parameter %s in different ways", ctx->call, stage->rank,
@@ -9969,7 +9877,7 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                          "%s: the team of rank %d divides the rows of attention, and micro-batches have %d slices; "
                          "with slices heads can be divided", ctx->call, stage->rank, ctx->share.plan->slices);
-    for (i = 0; i < count && count > 1; i++) {
+    for (int64_t i = 0; i < count && count > 1; i++) {
         const int first = i == 0 || team[i].group != team[i - 1].group,
                   last = i + 1 == count || team[i].group != team[i + 1].group;
         if (first) heads = 0;
@@ -9983,7 +9891,6 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
 }
 
 static het_result heti_take_plan(het_ctx *ctx) {
-    int64_t s;
     const het_plan *plan = ctx->desc.layout.plan;
     if (!plan) return heti_plain_plan(ctx);
     HETI_TRY(het_plan_check(plan, ctx->call, &ctx->error));
@@ -9992,20 +9899,19 @@ static het_result heti_take_plan(het_ctx *ctx) {
                                                        "units and %d ranks", plan->units, plan->ranks,
                                                        ctx->chain.unit_count, ctx->world.ranks);
     HETI_TRY(heti_copy_plan(ctx, plan));
-    for (s = 0; s < plan->stages; s++) HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
+    for (int64_t s = 0; s < plan->stages; s++) HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
     return HET_OK;
 }
 
 /* What of the model is divided, and by whom. */
 static het_result heti_take_shard(het_ctx *ctx) {
     het_plan *plan = ctx->share.plan;
-    int64_t r;
     if (ctx->desc.layout.shard != HET_SHARD_DEFAULT) plan->shard = ctx->desc.layout.shard;
     if (plan->shard == HET_SHARD_DEFAULT) plan->shard = HET_SHARD_STATE;
     ctx->share.keepers = 0;
-    for (r = 0; r < plan->ranks; r++) ctx->share.keepers += heti_keeps(plan, r);
+    for (int64_t r = 0; r < plan->ranks; r++) ctx->share.keepers += heti_keeps(plan, r);
     ctx->share.boxes = 0;
-    for (r = 0; r < plan->members; r++) ctx->share.boxes |= plan->member[r].columns != 0;
+    for (int64_t r = 0; r < plan->members; r++) ctx->share.boxes |= plan->member[r].columns != 0;
     if (ctx->share.boxes && plan->shard == HET_SHARD_WEIGHTS)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: a team by columns has its part of the weights at hand; "
                          "state and gradients can be divided beside it, not weights", ctx->call);
@@ -10019,8 +9925,7 @@ static het_result heti_take_shard(het_ctx *ctx) {
 }
 
 static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const het_described_block *block) {
-    int64_t i;
-    for (i = 0; i < block->uses; i++) {
+    for (int64_t i = 0; i < block->uses; i++) {
         const int64_t unit = ctx->chain.use[block->first_use + i];
         if (unit >= stage->unit_begin && unit < stage->unit_end) return 1;
     }
@@ -10032,8 +9937,8 @@ static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const het
    matrices. */
 static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) {
     const int64_t end = ctx->chain.block[block].elements;
-    int64_t p, best = 0;
-    for (p = 0; p < ctx->chain.parameter_count; p++) {
+    int64_t best = 0;
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         int64_t inside = target - parameter->offset, cut;
         if (parameter->block != block) continue;
@@ -10051,10 +9956,10 @@ static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
     het_described_block *block = &ctx->chain.block[b];
     heti_owners *owners = &ctx->share.owners[b];
     double total = 0.0;
-    int64_t i, last = owners->holders - 1; /* the last one that gets anything */
-    for (i = 0; i < owners->holders; i++) total += ctx->share.plan->state_share[owners->holder[i]];
+    int64_t last = owners->holders - 1; /* the last one that gets anything */
+    for (int64_t i = 0; i < owners->holders; i++) total += ctx->share.plan->state_share[owners->holder[i]];
     while (total > 0.0 && !(ctx->share.plan->state_share[owners->holder[last]] > 0.0)) last--;
-    for (i = 0; i < owners->holders; i++) {
+    for (int64_t i = 0; i < owners->holders; i++) {
         const double share = total > 0.0 ? ctx->share.plan->state_share[owners->holder[i]] / total :
                      1.0 / HETI_CAST(double, owners->holders);
         const double wanted = HETI_CAST(double, block->elements) * share + owed[owners->holder[i]];
@@ -10094,18 +9999,18 @@ static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const heti_paramete
 
 /* Whether a rank uses a part of a block's matrices only. */
 static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
-    int64_t p, count;
+    int64_t count;
     const het_team_member *team = ctx->share.boxes ? het_plan_team(ctx->share.plan, rank, &count) : NULL;
     if (!team || !team->columns) return 0;
-    for (p = 0; p < ctx->chain.parameter_count; p++)
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
         if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].divide > 0) return 1;
     return 0;
 }
 
 /* Where a parameter's box begins among a rank's of its block, in floats; -1: how many all take. */
 static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64_t parameter) {
-    int64_t p, sum = 0;
-    for (p = 0; p < ctx->chain.parameter_count && p != parameter; p++) {
+    int64_t sum = 0;
+    for (int64_t p = 0; p < ctx->chain.parameter_count && p != parameter; p++) {
         const heti_parameter *other = &ctx->chain.parameter[p];
         const het_box box = heti_box_of(ctx, rank, other);
         if (other->block == b)
@@ -10183,8 +10088,7 @@ static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
 static void heti_find_members(const het_ctx *ctx, heti_owners *owners) {
     const int64_t last = owners->seats - 1, process = heti_process_of(ctx, heti_seat_rank(owners, 0));
     const int spread = heti_process_of(ctx, heti_seat_rank(owners, last)) != process;
-    int64_t s;
-    for (s = 0; s <= last; s++)
+    for (int64_t s = 0; s <= last; s++)
         if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(owners, s)) != heti_process_of(ctx,
             heti_seat_rank(owners, s - 1)))
             owners->member[owners->members++] = s;
@@ -10195,8 +10099,7 @@ static void heti_find_members(const het_ctx *ctx, heti_owners *owners) {
    else. */
 static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated, int64_t count) {
     const uint64_t *place = ctx->world.place;
-    int64_t i;
-    for (i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (place[rank] == 0 || place[seated[i]] == 0 || place[seated[i]] == place[rank]) return 0;
     return 1;
 }
@@ -10211,8 +10114,8 @@ static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) {
    sit. */
 static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
     const int64_t holders = owners->holders;
-    int64_t *rank = owners->by_rank, taken = 0, next, i;
-    for (next = 0; next < holders; next++) {
+    int64_t *rank = owners->by_rank, taken = 0, i;
+    for (int64_t next = 0; next < holders; next++) {
         const int64_t first = taken;
         if (rank[next] < 0) continue; /* has one */
         owners->seat[owners->seats++] = first;
@@ -10241,8 +10144,7 @@ static void heti_add_holder(heti_owners *owners, int64_t *rank, int64_t holder) 
 
 /* Whether weights of a plan are held by sets of near ranks. */
 static int heti_has_near(const het_plan *plan) {
-    int64_t r;
-    for (r = 1; plan->near && r < plan->ranks; r++)
+    for (int64_t r = 1; plan->near && r < plan->ranks; r++)
         if (plan->near[r] != plan->near[0]) return plan->shard == HET_SHARD_WEIGHTS;
     return 0;
 }
@@ -10254,10 +10156,9 @@ static void heti_hold_near(const het_ctx *ctx, int64_t b, int64_t i, int64_t *he
     const heti_owners *owners = &ctx->share.owners[b];
     double total = 0.0, before = 0.0, own = plan->state_share[owners->holder[i]], place = 0.0, ranks = 0.0;
     const double elements = HETI_CAST(double, ctx->chain.block[b].elements);
-    int64_t k;
     held[0] = held[1] = 0;
     if (heti_keeps(plan, owners->holder[i])) return;
-    for (k = 0; k < owners->holders; k++) {
+    for (int64_t k = 0; k < owners->holders; k++) {
         if (plan->near[owners->holder[k]] != plan->near[owners->holder[i]] || heti_keeps(plan, owners->holder[k]))
             continue;
         if (k == i) { before = total; place = ranks; }
@@ -10279,9 +10180,8 @@ static void heti_build_held(const het_ctx *ctx, int64_t b) {
     const het_plan *plan = ctx->share.plan;
     heti_owners *owners = &ctx->share.owners[b];
     const int sharded = heti_has_sharded_weights(ctx, b), near = sharded && heti_has_near(plan);
-    int64_t i;
     owners->direct = sharded;
-    for (i = 0; i < owners->holders; i++) {
+    for (int64_t i = 0; i < owners->holders; i++) {
         const int keeps = heti_keeps(plan, owners->holder[i]), boxed = heti_is_boxed(ctx, owners->holder[i], b);
         owners->direct |= keeps || boxed;
         owners->held[2 * i] = sharded || keeps || boxed ? owners->cut[i] : 0;
@@ -10293,17 +10193,16 @@ static void heti_build_held(const het_ctx *ctx, int64_t b) {
 /* Holders of every block, and who owns which part. table: room for all there will be. */
 static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
     const het_plan *plan = ctx->share.plan;
-    int64_t b, i, s;
-    for (b = 0; b < ctx->chain.block_count; b++) {
+    for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         heti_owners *owners = &ctx->share.owners[b];
         int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
-        for (s = 0; s < plan->stages; s++) {
+        for (int64_t s = 0; s < plan->stages; s++) {
             const int64_t leader = plan->stage[s].rank;
             if (!heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b])) continue;
-            for (i = 0; i < heti_team_size(plan, leader); i++)
+            for (int64_t i = 0; i < heti_team_size(plan, leader); i++)
                 heti_add_holder(owners, rank, heti_team_rank(plan, leader, i));
         }
-        for (i = 0; i < plan->ranks && !ctx->chain.block[b].frozen; i++)
+        for (int64_t i = 0; i < plan->ranks && !ctx->chain.block[b].frozen; i++)
             if (heti_keeps(plan, i)) heti_add_holder(owners, rank, i);
         owners->holder = rank + owners->holders;
         owners->cut = owners->holder + owners->holders;
@@ -10346,19 +10245,18 @@ static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t memb
 static void heti_find_groups(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
     const int trains = ctx->desc.inference != HET_YES;
-    int64_t b, p, s;
     ctx->share.groups = 0;
-    for (b = 0; b < ctx->chain.block_count; b++) {
+    for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         het_described_block *block = &ctx->chain.block[b];
         heti_owners *owners = &ctx->share.owners[b];
-        for (s = 0; s < owners->seats; s++) {
+        for (int64_t s = 0; s < owners->seats; s++) {
             const int64_t members = owners->seat[s + 1] - owners->seat[s];
             owners->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx,
                 owners->holder + owners->seat[s], members, 0) : -1;
         }
     }
-    for (p = 0; p < plan->pipelines; p++)
-        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+    for (int64_t p = 0; p < plan->pipelines; p++)
+        for (int64_t s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
             const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
             if (!heti_on_lane(ctx, forth[0], forth[1])) continue;
             (void)heti_find_group(ctx, forth, 2, 1);
@@ -10368,8 +10266,7 @@ static void heti_find_groups(het_ctx *ctx) {
 
 /* Seconds of a word from one rank of this process to another, and of one back (heti_link_time). */
 static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
-    int64_t i;
-    for (i = 0; i < ctx->desc.emulate.link_count; i++) {
+    for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
         const het_link *l = &ctx->emulated.link[i];
         if ((l->from == a && l->to == b) || (l->from == b && l->to == a)) return 2.0 * (1e-6 + l->latency);
     }
@@ -10379,16 +10276,14 @@ static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
 /* Whether a rank has something of the model. */
 static int heti_works(const het_ctx *ctx, int64_t rank) {
     const int64_t leader = heti_leader(ctx->share.plan, rank);
-    int64_t s;
     if (heti_keeps(ctx->share.plan, rank)) return 1;
-    for (s = 0; s < ctx->share.plan->stages; s++)
+    for (int64_t s = 0; s < ctx->share.plan->stages; s++)
         if (ctx->share.plan->stage[s].rank == leader) return 1;
     return 0;
 }
 
 static int heti_in_tree(const het_ctx *ctx, int64_t rank) {
-    int64_t k;
-    for (k = 0; k < ctx->share.tree.working + ctx->share.tree.watching; k++)
+    for (int64_t k = 0; k < ctx->share.tree.working + ctx->share.tree.watching; k++)
         if (ctx->share.tree.place[k].rank == rank) return 1;
     return 0;
 }
@@ -10399,9 +10294,9 @@ static int heti_in_tree(const het_ctx *ctx, int64_t rank) {
 static void heti_build_tree(het_ctx *ctx) {
     heti_tree *t = &ctx->share.tree;
     double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
-    int64_t p, r, own = -1;
+    int64_t r, own = -1;
     t->working = t->watching = t->speaker = 0;
-    for (p = 0; p < ctx->world.processes; p++) {
+    for (int64_t p = 0; p < ctx->world.processes; p++) {
         for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_works(ctx, r); r++) {}
         if (r == ctx->world.process_first[p + 1]) continue;
         if (p == ctx->world.process) own = r;
@@ -10410,17 +10305,17 @@ static void heti_build_tree(het_ctx *ctx) {
     het_tree_grow(t->place, t->working, NULL);
     if (own >= 0) {
         het_tree_place *place = t->place + t->working;
-        int64_t count = 0, known, i;
+        int64_t count = 0, known;
         for (r = own; r < ctx->world.first_rank + ctx->world.local_count; r++)
             if (heti_works(ctx, r)) place[count++].rank = r;
         known = count <= HETRAIN_TREE_MOST ? count : 0;
-        for (i = 0; i < known * known; i++)
+        for (int64_t i = 0; i < known * known; i++)
             seconds[i] = heti_tree_seconds(ctx, place[i / known].rank, place[i % known].rank);
         het_tree_grow(place, count, known > 0 ? seconds : NULL);
         memmove(place, place + 1, HETI_CAST(size_t, count - 1) * sizeof *place); /* the first one has its place */
         t->working += count - 1;
     }
-    for (p = 0; p < ctx->world.processes; p++) {
+    for (int64_t p = 0; p < ctx->world.processes; p++) {
         for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_works(ctx, r); r++) {}
         if (r == ctx->world.process_first[p + 1])
             t->place[t->working + t->watching++].rank = ctx->world.process_first[p];
@@ -10437,12 +10332,12 @@ static int64_t heti_borders(const het_plan *plan) { return plan->slices + 1 + pl
 static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     heti_share *share = &ctx->share;
     const het_plan *plan = share->plan;
-    int64_t b, s, i, holders = 0, places = 0;
-    for (b = 0; b < ctx->chain.block_count; b++)
-        for (s = 0; s < plan->stages; s++)
+    int64_t holders = 0, places = 0;
+    for (int64_t b = 0; b < ctx->chain.block_count; b++)
+        for (int64_t s = 0; s < plan->stages; s++)
             if (heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b]))
                 holders += heti_team_size(plan, plan->stage[s].rank);
-    for (i = 0; i < ctx->world.ranks; i++) {
+    for (int64_t i = 0; i < ctx->world.ranks; i++) {
         places += ctx->world.place[i] != 0;
         if (heti_keeps(plan, i)) holders += ctx->chain.block_count;
     }
@@ -10460,12 +10355,12 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
 }
 
 static het_result heti_build_owners(het_ctx *ctx) {
-    int64_t *table, i;
+    int64_t *table;
     double *owed;
     heti_layout_share(ctx, &table, &owed);
     HETI_TRY(heti_arena_start(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error));
     heti_layout_share(ctx, &table, &owed);
-    for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
+    for (int64_t i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
     heti_build_holders(ctx, table, owed);
     heti_build_tree(ctx);
     heti_find_groups(ctx);
@@ -10480,14 +10375,14 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
     const het_schedule *from = *schedule;
     const int64_t count = from->start[from->ranks];
     het_schedule *to;
-    int64_t r, i, n = 0, split = 0;
-    for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
+    int64_t n = 0, split = 0;
+    for (int64_t i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
     HETI_TRY(het_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
                                &ctx->error));
     HETI_COPY(to->micro_batches, from->micro_batches, from->pipelines);
-    for (r = 0; r < from->ranks; r++) {
+    for (int64_t r = 0; r < from->ranks; r++) {
         to->start[r] = n;
-        for (i = from->start[r]; i < from->start[r + 1]; i++) {
+        for (int64_t i = from->start[r]; i < from->start[r + 1]; i++) {
             const int fused = from->action[i].kind == HET_ACTION_B;
             to->action[n] = from->action[i];
             if (fused) to->action[n].kind = HET_ACTION_I;
@@ -10496,7 +10391,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
             to->action[n] = from->action[i];
             to->action[n++].kind = HET_ACTION_W;
         }
-        for (i = from->start[r]; i < from->start[r + 1] && deferred; i++) {
+        for (int64_t i = from->start[r]; i < from->start[r + 1] && deferred; i++) {
             if (from->action[i].kind != HET_ACTION_B) continue;
             to->action[n] = from->action[i];
             to->action[n++].kind = HET_ACTION_W;
@@ -10544,7 +10439,7 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
     het_schedule *compute = NULL;
     het_result result;
-    int64_t p, sum = 0;
+    int64_t sum = 0;
     het_plan_micro_batches(plan, ctx->desc.limits.max_micro_batches, ctx->share.batch_count);
     if (ctx->desc.layout.schedule) {
         result = het_schedule_check(plan, NULL, ctx->desc.layout.schedule, NULL, &ctx->error);
@@ -10557,7 +10452,7 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     } else {
         result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &compute, &ctx->error);
     }
-    for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
+    for (int64_t p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
     if (result == HET_OK && (compute->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
                            "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, "
@@ -10586,9 +10481,8 @@ static void heti_find_stages(heti_rank *r) {
     const int64_t leader = heti_leader(plan, r->rank);
     heti_placed *unit = part->placed;
     het_program *program = heti_has_programs(r) ? part->program : NULL;
-    int64_t s;
     part->stage_count = part->placed_count = 0;
-    for (s = 0; s < plan->stages; s++) {
+    for (int64_t s = 0; s < plan->stages; s++) {
         const het_stage *from = &plan->stage[s];
         const int64_t units = from->unit_end - from->unit_begin;
         heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
@@ -10615,14 +10509,13 @@ static het_result heti_place_units(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
     const het_layout *layout = &ctx->desc.layout;
-    int64_t s, u, i;
-    for (i = 0; i < part->actions; i++)
+    for (int64_t i = 0; i < part->actions; i++)
         if (part->action[i].kind == HET_ACTION_I) heti_stage_of(r, &part->action[i])->fused = 0;
-    for (s = 0; s < part->stage_count; s++) {
+    for (int64_t s = 0; s < part->stage_count; s++) {
         heti_stage *stage = &part->stage[s];
         const het_stage *planned =
             &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
-        for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
             /* all ranks', and already there, where it is not the rank's own */
             unit->info.program = stage->program ? &stage->program[u - stage->unit_begin] : &ctx->chain.unit[u].program;
@@ -10659,8 +10552,7 @@ static het_result heti_check_chains(heti_rank *r) {
 static int64_t heti_slice_rows(const het_ctx *ctx) {
     const int64_t most = ctx->desc.limits.max_tokens;
     double total = 0.0, largest = 0.0;
-    int64_t k;
-    for (k = 0; k < ctx->share.plan->slices; k++) {
+    for (int64_t k = 0; k < ctx->share.plan->slices; k++) {
         total += ctx->share.plan->slice_share[k];
         if (ctx->share.plan->slice_share[k] > largest) largest = ctx->share.plan->slice_share[k];
     }
@@ -10675,7 +10567,6 @@ static void heti_find_team(heti_rank *r) {
     het_team_limits *to = &part->limits;
     const het_team_member *team = het_plan_team(plan, r->rank, &part->members);
     double all = 0.0, before = 0.0, group = 0.0;
-    int64_t i;
     part->member = 0;
     part->slice_rows = to->rows = to->group_rows = heti_slice_rows(r->ctx);
     to->kept_rows = r->ctx->desc.limits.max_tokens;
@@ -10688,7 +10579,7 @@ static void heti_find_team(heti_rank *r) {
     part->team.plan = team;
     part->team.members = part->members;
     part->team.member = part->member;
-    for (i = 0; i < part->members; i++) {
+    for (int64_t i = 0; i < part->members; i++) {
         all += team[i].share;
         if (team[i].group < team[part->member].group) before += team[i].share;
         if (team[i].group == team[part->member].group) group += team[i].share;
@@ -10712,17 +10603,16 @@ static het_result heti_find_exchanges(heti_rank *r) {
     const het_plan *plan = ctx->share.plan;
     het_unit_info info;
     het_program program;
-    int64_t s, u, i;
     r->part->exchange_bytes = 0;
     info.program = &program;
     info.team = &r->part->limits;
-    for (s = 0; s < plan->stages && r->part->members > 1; s++)
-        for (u = plan->stage[s].unit_begin; plan->stage[s].rank == heti_leader(plan, r->rank) &&
+    for (int64_t s = 0; s < plan->stages && r->part->members > 1; s++)
+        for (int64_t u = plan->stage[s].unit_begin; plan->stage[s].rank == heti_leader(plan, r->rank) &&
              u < plan->stage[s].unit_end; u++) {
             HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
                                    u ? &ctx->chain.unit[u - 1].info : NULL, &info));
             r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes, info.exchange);
-            for (i = 0; i < info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
+            for (int64_t i = 0; i < info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
                 r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes,
                     HETI_CAST(size_t, heti_slice_rows(ctx) * info.out_width[i]) * sizeof(float));
         }
@@ -10733,8 +10623,8 @@ static het_result heti_find_exchanges(heti_rank *r) {
 static int64_t heti_count_crossings(const heti_rank *r) {
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
-    int64_t s, most = 1;
-    for (s = 0; s + 1 < plan->stages; s++) {
+    int64_t most = 1;
+    for (int64_t s = 0; s + 1 < plan->stages; s++) {
         if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline) continue;
         if (plan->stage[s].rank == leader) most = heti_max(most, heti_team_size(plan, plan->stage[s + 1].rank));
         if (plan->stage[s + 1].rank == leader) most = heti_max(most, heti_team_size(plan, plan->stage[s].rank));
@@ -10747,16 +10637,16 @@ static int64_t heti_count_crossings(const heti_rank *r) {
 static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
-    int64_t p, s, i, widest = 0;
-    for (p = 0; p < plan->pipelines; p++)
-        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+    int64_t widest = 0;
+    for (int64_t p = 0; p < plan->pipelines; p++)
+        for (int64_t s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
             const het_stage *stage = &plan->stage[s];
             const het_unit_info *last = &r->ctx->chain.unit[stage->unit_end - 1].info;
             int64_t width = 0;
             if ((stage->rank != leader && stage[1].rank != leader) || heti_on_lane(r->ctx, stage->rank,
                 stage[1].rank) != on_lane)
                 continue;
-            for (i = 0; i < last->out_streams; i++) width += last->out_width[i];
+            for (int64_t i = 0; i < last->out_streams; i++) width += last->out_width[i];
             widest = heti_max(widest, width);
         }
     return HETI_CAST(size_t, r->part->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
@@ -10786,8 +10676,8 @@ static int heti_flows_of(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
 
 /* The next such block behind number `after` (-1: the first) that a unit uses; -1: there is none. */
 static int64_t heti_next_flowing(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t after) {
-    int64_t i, next = -1;
-    for (i = 0; i < ctx->chain.unit[unit].info.parameters; i++) {
+    int64_t next = -1;
+    for (int64_t i = 0; i < ctx->chain.unit[unit].info.parameters; i++) {
         const int64_t b = ctx->chain.parameter[ctx->chain.unit[unit].parameter[i]].block;
         if (b > after && (next < 0 || b < next) && heti_flows_of(ctx, kind, b)) next = b;
     }
@@ -10797,8 +10687,8 @@ static int64_t heti_next_flowing(const het_ctx *ctx, heti_flow_kind kind, int64_
 /* Where such a block of a unit begins in a buffer that holds them all; with b = -1, how large they
    are together. */
 static int64_t heti_flow_place(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t b) {
-    int64_t other, sum = 0;
-    for (other = heti_next_flowing(ctx, kind, unit, -1); other >= 0 && other != b;
+    int64_t sum = 0;
+    for (int64_t other = heti_next_flowing(ctx, kind, unit, -1); other >= 0 && other != b;
          other = heti_next_flowing(ctx, kind, unit, other))
         sum += kind == HETI_FLOW_WEIGHTS ? ctx->chain.block[other].weight_floats : ctx->chain.block[other].elements;
     return sum;
@@ -10817,8 +10707,8 @@ static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element)
 /* Ranks that share a sharded or direct block with this one, written to `peer` unless it is NULL. */
 static int64_t heti_find_peers(const heti_rank *r, heti_peer *peer) {
     const het_ctx *ctx = r->ctx;
-    int64_t rank, b, count = 0;
-    for (rank = 0; rank < ctx->world.ranks; rank++) {
+    int64_t b, count = 0;
+    for (int64_t rank = 0; rank < ctx->world.ranks; rank++) {
         for (b = 0; b < ctx->chain.block_count; b++) {
             const heti_owners *owners = &ctx->share.owners[b];
             if ((owners->direct || heti_is_sharded(ctx, b)) && heti_holder_of(owners, r->rank) >= 0 &&
@@ -10902,32 +10792,31 @@ static void heti_count_flows(heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     heti_flows *flow = &r->part->flow;
-    int64_t s, u, b, i;
     flow->peers = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers || ctx->share.boxes ?
         heti_find_peers(r, NULL) : 0;
-    for (s = 0; s < ctx->share.plan->stages; s++) {
+    for (int64_t s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
-        for (u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
+        for (int64_t u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
             flow->terms = heti_max(flow->terms, heti_flow_place(ctx, HETI_FLOW_SUMS, u, -1));
             flow->floats = heti_max(flow->floats, heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
         }
     }
-    for (b = 0; b < ctx->chain.block_count && flow->peers > 0; b++) {
+    for (int64_t b = 0; b < ctx->chain.block_count && flow->peers > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
         const int sums = heti_is_sharded(ctx, b) || (owners->direct && !ctx->chain.block[b].frozen);
         if (owners->direct) flow->piece[1] = heti_max(flow->piece[1], ctx->chain.block[b].weight_floats);
-        for (i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
+        for (int64_t i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
             flow->piece[0] = heti_max(flow->piece[0], owners->cut[i + 1] - owners->cut[i]);
     }
-    for (i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], heti_most_piece(ctx));
+    for (int64_t i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], heti_most_piece(ctx));
 }
 
 /* The ends a rank has; with `end` NULL they are only counted. */
 static void heti_find_ends(heti_rank *r, heti_endpoint *end) {
     heti_part *part = r->part;
-    int64_t g, m;
+    int64_t m;
     part->ends = part->lanes = 0;
-    for (g = 0; g < r->ctx->share.groups; g++) {
+    for (int64_t g = 0; g < r->ctx->share.groups; g++) {
         const heti_communicator *group = &r->ctx->share.group[g];
         for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
         if (m == group->members) continue;
@@ -11025,10 +10914,9 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
 static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_arena *activations) {
     heti_arena sums;
     size_t bytes = activations->used, both;
-    int64_t u, q;
     memset(&sums, 0, sizeof sums);
-    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
-        for (q = 0; q < r->ctx->chain.unit[u].info.parameters; q++) {
+    for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+        for (int64_t q = 0; q < r->ctx->chain.unit[u].info.parameters; q++) {
             const int64_t p = r->ctx->chain.unit[u].parameter[q];
             if (r->part->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
             (void)heti_reserve(&sums, heti_sum_floats(r, p), sizeof(float));
@@ -11043,11 +10931,10 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
 
 /* Late sums, or all others, were placed from `from` bytes of the rank's memory on. */
 static void heti_move_sums(heti_rank *r, int late, size_t from) {
-    int64_t p;
-    for (p = 0; p < r->ctx->chain.parameter_count; p++)
+    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
         if (r->part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
             r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
-    for (p = 0; p < r->ctx->chain.block_count && !late; p++)
+    for (int64_t p = 0; p < r->ctx->chain.block_count && !late; p++)
         if (r->part->box_sum_at[p] != HETI_NOWHERE) r->part->box_sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
 }
 
@@ -11062,10 +10949,9 @@ static int64_t heti_layout_weights(heti_rank *r, int64_t b, int64_t low, int64_t
 /* Gives a block its place among weights, gradients and, for the owned part, state. */
 static void heti_layout_blocks(heti_rank *r) {
     heti_part *part = r->part;
-    int64_t b, p;
     part->weight_elements = part->sum_floats = part->state_elements = 0;
-    for (p = 0; p < r->ctx->chain.parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
-    for (b = 0; b < r->ctx->chain.block_count; b++) {
+    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
+    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
         const het_described_block *block = &r->ctx->chain.block[b];
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
@@ -11114,14 +11000,13 @@ static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const
 static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *slot) {
     heti_part *part = r->part;
     heti_placed *unit = &stage->unit[i];
-    int64_t s;
-    for (s = 0; s < unit->info.in_streams; s++) {
+    for (int64_t s = 0; s < unit->info.in_streams; s++) {
         unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
         if (i == 0)
             (void)heti_reserve(slot, part->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
     }
-    for (s = 0; s < unit->info.out_streams; s++) {
+    for (int64_t s = 0; s < unit->info.out_streams; s++) {
         const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
         const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
         unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
@@ -11135,13 +11020,12 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
 static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
     heti_part *part = r->part;
     heti_arena arena[4]; /* by region */
-    int64_t i, t;
     memset(arena, 0, sizeof arena);
-    for (i = 0; i < stage->unit_end - stage->unit_begin; i++) {
+    for (int64_t i = 0; i < stage->unit_end - stage->unit_begin; i++) {
         heti_placed *unit = &stage->unit[i];
         heti_layout_streams(r, stage, i, &arena[HETI_REGION_SLICE]);
         arena[HETI_REGION_SHARED].used = 0;
-        for (t = 0; t < unit->info.tensors; t++) {
+        for (int64_t t = 0; t < unit->info.tensors; t++) {
             const heti_region region = heti_place(r->ctx, stage, unit, unit->info.tensor[t].keep);
             unit->region[t] = region;
             if (region == HETI_REGION_NONE) continue;
@@ -11164,12 +11048,11 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
 
 static int heti_layout_activations(heti_rank *r) {
     heti_part *part = r->part;
-    int64_t s, p;
     int fits = 1;
     part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = 0;
     memset(part->stream_width, 0, sizeof part->stream_width);
-    for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
-    for (p = 0; p < r->ctx->chain.parameter_count; p++)
+    for (int64_t s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
+    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
         if (part->sum_at[p] != HETI_NOWHERE)
             part->shared_bytes = heti_max_size(part->shared_bytes, heti_step_workspace(r, p));
     return fits;
@@ -11178,8 +11061,7 @@ static int heti_layout_activations(heti_rank *r) {
 static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const int64_t rows = r->ctx->desc.limits.max_tokens, sequences = r->ctx->desc.limits.max_sequences;
-    int64_t i;
-    for (i = 0; i < part->batch_slot_count; i++) {
+    for (int64_t i = 0; i < part->batch_slot_count; i++) {
         heti_batch_slot *batch_slot = &part->batch_slot[i];
         batch_slot->device_token = HETI_TAKE(arena, int32_t, rows);
         batch_slot->device_target = HETI_TAKE(arena, int32_t, rows);
@@ -11191,7 +11073,7 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
         batch_slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
         batch_slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->batch_slot_bytes));
     }
-    for (i = 0; i < part->slot_count; i++)
+    for (int64_t i = 0; i < part->slot_count; i++)
         part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
 }
 
@@ -11209,29 +11091,28 @@ static het_result heti_layout(heti_rank *r, char *base) {
     const int64_t table = heti_rotary_rows(desc) * half;
     heti_arena arena;
     size_t mark = 0;
-    int64_t s;
     memset(&arena, 0, sizeof arena);
     arena.base = base;
 #define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
     heti_layout_blocks(r);
     part->weights = HETI_TAKE(&arena, float, part->weight_elements);
-    for (s = 0; s < 2; s++) part->flow.weight[s] = HETI_TAKE(&arena, float, part->flow.floats);
+    for (int64_t s = 0; s < 2; s++) part->flow.weight[s] = HETI_TAKE(&arena, float, part->flow.floats);
     part->cosine = HETI_TAKE(&arena, float, table);
     part->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
     heti_move_sums(r, 0, arena.used);
     part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
-    for (s = 0; s < 2; s++) part->flow.term[s] = HETI_TAKE(&arena, double, part->flow.terms);
+    for (int64_t s = 0; s < 2; s++) part->flow.term[s] = HETI_TAKE(&arena, double, part->flow.terms);
     part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->chain.parameter_count);
     part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->chain.parameter_count);
     part->grid = HETI_TAKE(&arena, double, r->ctx->chain.parameter_count);
     HETI_MARK(gradients);
-    for (s = 0; s < r->ctx->slots; s++) part->state[s] = HETI_TAKE(&arena, float, part->state_elements);
+    for (int64_t s = 0; s < r->ctx->slots; s++) part->state[s] = HETI_TAKE(&arena, float, part->state_elements);
     HETI_MARK(optimizer);
     if (!heti_layout_activations(r)) arena.overflow = 1;
     heti_layout_slots(r, &arena);
     heti_move_sums(r, 1, arena.used); /* behind the only slot */
-    for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
+    for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int64_t width = part->stream_width[s];
         int64_t elements = trains && width ? rows * width : 0;
         if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
@@ -11241,7 +11122,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
         part->whole_stream[s] = HETI_TAKE(&arena, float, part->member == 0 && heti_shows_whole(r)
                                           ? heti_slice_rows(r->ctx) * width : 0);
     }
-    for (s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
+    for (int64_t s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
         heti_message *message = heti_message_at(part, s);
         message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->lane_bytes));
     }
@@ -11267,12 +11148,11 @@ static het_result heti_layout(heti_rank *r, char *base) {
    gradients or a team have something to do on the host in between. */
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
-    int64_t u;
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
         r->part->flow.peers > 0 || r->part->members > 1)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw() && ctx->desc.optimizer.iface != het_muon()) return 0;
-    for (u = 0; u < ctx->chain.unit_count; u++)
+    for (int64_t u = 0; u < ctx->chain.unit_count; u++)
         if (ctx->chain.unit[u].unit.iface->forward != het_program_forward) return 0;
     return 2 * r->part->actions + 16;
 }
@@ -11283,7 +11163,6 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     const het_ctx *ctx = r->ctx;
     const int64_t rows = ctx->desc.limits.max_tokens, sequences = ctx->desc.limits.max_sequences,
                   outgoing = ctx->world.ranks > 1 ? 2 : 0;
-    int64_t i;
     size_t mark;
     part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
@@ -11310,7 +11189,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->ring.reached = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
     part->ring.ready = HETI_TAKE(arena, int64_t, ctx->world.ranks > 1 ? 2 * ctx->chain.block_count : 0);
     part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->world.ranks + 1 : 0);
-    for (i = 0; i < part->batch_slot_count; i++) {
+    for (int64_t i = 0; i < part->batch_slot_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
         if (arena->base) {
             part->batch_slot[i].sequence_start = start;
@@ -11328,21 +11207,21 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
                                                        heti_max(ctx->chain.parameter_count, 2 * ctx->chain.block_count),
                                                        ctx->world.ranks));
     part->empty = HETI_TAKE(arena, int32_t, ctx->chain.parameter_count);
-    for (i = 0; i < part->message_count + outgoing; i++) {
+    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
         heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
         if (arena->base) heti_message_at(part, i)->post = post;
     }
     mark = arena->used;
-    for (i = 0; i < part->message_count + outgoing; i++) {
+    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
         char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE +
                                             HETI_CAST(int64_t, part->message_bytes));
         if (arena->base) heti_message_at(part, i)->data = data;
     }
-    for (i = 0; i < 2; i++)
+    for (int64_t i = 0; i < 2; i++)
         part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
     part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
     part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
-    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++) {
+    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++) {
         char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, heti_flow_data(r, i)));
         if (arena->base) heti_flow_at(part, i)->data = heti_flow_data(r, i) > 0 ? data : NULL;
     }
@@ -11358,8 +11237,7 @@ static size_t heti_stage_bytes(const heti_stage *stage) {
 static het_result heti_open_places(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
-    int64_t i;
-    for (i = 0; i < part->actions && part->place_count > 0; i++)
+    for (int64_t i = 0; i < part->actions && part->place_count > 0; i++)
         if (part->action[i].kind == HET_ACTION_PUT)
             part->place_bytes = heti_max_size(part->place_bytes,
                                               heti_stage_bytes(heti_stage_of(r, &part->action[i])));
@@ -11371,7 +11249,7 @@ static het_result heti_open_places(heti_rank *r) {
     if (!part->places)
         return heti_fail(&ctx->error, HET_ERR_OOM, "%s: rank %d: no memory for %b of activations on the host",
                          ctx->call, r->rank, HETI_CAST(uint64_t, part->sizes.stored));
-    for (i = 0; i < part->place_count; i++)
+    for (int64_t i = 0; i < part->place_count; i++)
         part->place[i].memory = part->places + HETI_CAST(size_t, i) * part->place_bytes;
     return HET_OK;
 }
@@ -11382,11 +11260,10 @@ static het_result heti_open_copies(heti_rank *r) {
     const het_queue_iface *queues = r->device.iface->queues;
     const size_t live = r->ctx->counter.live;
     het_result result;
-    int64_t i;
     if (part->place_count == 0 || !queues) return HET_OK;
     result = queues->create(r->device.self, &part->copies);
     if (result == HET_OK) result = queues->event_create(r->device.self, &part->computed);
-    for (i = 0; result == HET_OK && i < part->slot_count; i++)
+    for (int64_t i = 0; result == HET_OK && i < part->slot_count; i++)
         result = queues->event_create(r->device.self, &part->slot[i].moved);
     part->queue_bytes += r->ctx->counter.live - live;
     if (result == HET_OK) return HET_OK;
@@ -11397,11 +11274,10 @@ static het_result heti_open_copies(heti_rank *r) {
 /* As heti_close_ends does: when the device's memory is given back nothing is under way any more. */
 static void heti_close_copies(heti_rank *r, heti_part *part) {
     const het_queue_iface *queues = r->device.iface->queues;
-    int64_t i;
     if (!queues || !part->slot) return;
     if (part->copies) queues->destroy(r->device.self, part->copies);
     if (part->computed) queues->event_destroy(r->device.self, part->computed);
-    for (i = 0; i < part->slot_count; i++)
+    for (int64_t i = 0; i < part->slot_count; i++)
         if (part->slot[i].moved) queues->event_destroy(r->device.self, part->slot[i].moved);
     part->copies = NULL;
     part->slot = NULL;
@@ -11442,16 +11318,15 @@ static void heti_count_host(het_ctx *ctx) {
     const int trains = ctx->desc.inference != HET_YES, adapts = ctx->desc.model.lora_rank > 0;
     size_t saved = 0, shared = sizeof *ctx + ctx->host.size + ctx->share.arena.size + ctx->share.plan->size +
            ctx->share.schedule->size;
-    int64_t i;
     shared += HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank;
     if (ctx->world.process_first != ctx->world.alone)
         shared += HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first;
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
         r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0) +
             (ctx->desc.host.store.put ? 0 : r->part->sizes.stored);
     }
-    for (i = 0; i < ctx->chain.parameter_count && trains && ctx->world.first_rank == 0; i++) {
+    for (int64_t i = 0; i < ctx->chain.parameter_count && trains && ctx->world.first_rank == 0; i++) {
         const heti_parameter *p = &ctx->chain.parameter[i];
         const int64_t arrays = (!adapts || p->adapter) + (p->frozen ? 0 : ctx->slots);
         saved += HETI_CAST(size_t, arrays * p->count) * sizeof(float);
@@ -11462,7 +11337,6 @@ static void heti_count_host(het_ctx *ctx) {
 /* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and
    limits. */
 static het_result heti_build_share(het_ctx *ctx) {
-    int64_t i;
     HETI_TRY(heti_take_plan(ctx));
     HETI_TRY(heti_take_shard(ctx));
     if (ctx->share.plan->slices > ctx->desc.limits.max_tokens)
@@ -11471,7 +11345,7 @@ static het_result heti_build_share(het_ctx *ctx) {
                                                      ctx->desc.limits.max_tokens);
     HETI_TRY(heti_build_owners(ctx));
     HETI_TRY(heti_take_schedule(ctx));
-    for (i = 0; i < ctx->world.local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
+    for (int64_t i = 0; i < ctx->world.local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
     heti_count_host(ctx);
     ctx->desc.layout.plan = ctx->share.plan;
     ctx->desc.layout.schedule = NULL;
@@ -11483,8 +11357,7 @@ static het_result heti_build_share(het_ctx *ctx) {
 /* Values (2 u - 1) bound, u in [0, 1), from element `first` of a stream on. */
 static void heti_init_uniform(uint64_t seed, uint64_t stream, int64_t first, int64_t count, float bound, float *to) {
     uint32_t bits[4];
-    int64_t i;
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         if (i % 4 == 0) heti_philox(seed, HETI_CAST(uint64_t, (first + i) / 4), stream, bits);
         to[i] = (2.0f * heti_uniform(bits[i % 4]) - 1.0f) * bound;
     }
@@ -11511,7 +11384,6 @@ static het_result heti_init_piece(heti_rank *r, const het_device *drawer, const 
                                   int64_t first, int64_t count) {
     float *to = HETI_CAST(float *, HETI_CAST(void *, r->part->staging));
     het_normal_args a;
-    int64_t i;
     if (p->init == HET_INIT_NORMAL) {
         a.seed = r->ctx->desc.seed;
         a.stream = stream;
@@ -11523,7 +11395,7 @@ static het_result heti_init_piece(heti_rank *r, const het_device *drawer, const 
     } else if (p->init == HET_INIT_UNIFORM) {
         heti_init_uniform(r->ctx->desc.seed, stream, first, count, p->init_std, to);
     } else {
-        for (i = 0; i < count; i++) to[i] = p->init == HET_INIT_ONE ? 1.0f : 0.0f;
+        for (int64_t i = 0; i < count; i++) to[i] = p->init == HET_INIT_ONE ? 1.0f : 0.0f;
     }
     return heti_write_weight(r, p, first, count, to);
 }
@@ -11533,14 +11405,14 @@ static het_result heti_init_weights(heti_rank *r) {
     het_device drawer;
     het_result result = heti_open_drawer(r, &drawer);
     int64_t number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
-    int64_t p, first, n;
+    int64_t n;
     if (result != HET_OK) return heti_fail(&r->error, result, "no device to draw the first weights on");
-    for (p = 0; p < ctx->chain.parameter_count; p++) {
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         const int factor = parameter->adapter != 0;
         const uint64_t stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
         if (r->part->weight_at[parameter->block] == HETI_NOWHERE) continue;
-        for (first = 0; result == HET_OK && first < parameter->count; first += n) {
+        for (int64_t first = 0; result == HET_OK && first < parameter->count; first += n) {
             n = heti_min(2 * HETI_STAGING, parameter->count - first);
             if (heti_has_weight(r, parameter, first, n))
                 result = heti_init_piece(r, &drawer, parameter, stream, first, n);
@@ -11558,14 +11430,13 @@ static het_result heti_init_rotary(heti_rank *r) {
     const int64_t half = heti_rotary_size(model) / 2;
     float *inverse = HETI_CAST(float *, HETI_CAST(void *, part->staging)), *cosine = inverse + half,
           *sine = cosine + half;
-    int64_t t, i;
     if (model->position != HET_ROTARY) return HET_OK;
     if (3 * half > 2 * HETI_STAGING)
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions",
                          model->head_size);
     heti_rotary_frequencies(model, inverse);
-    for (t = 0; t < heti_rotary_rows(&r->ctx->desc); t++) {
-        for (i = 0; i < half; i++) {
+    for (int64_t t = 0; t < heti_rotary_rows(&r->ctx->desc); t++) {
+        for (int64_t i = 0; i < half; i++) {
             const double angle = HETI_CAST(double, HETI_CAST(float, t) * inverse[i]);
             cosine[i] = HETI_CAST(float, heti_cos(angle));
             sine[i] = HETI_CAST(float, heti_sin(angle));
@@ -11580,7 +11451,6 @@ static het_result heti_init_rotary(heti_rank *r) {
 /* The device's block, with everything in it that is neither weight nor state. */
 static het_result heti_open_memory(heti_rank *r) {
     heti_part *part = r->part;
-    int64_t s;
     part->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, part->sizes.device));
     if (!part->memory) {
         const char *text = r->device.iface->last_error(r->device.self);
@@ -11588,16 +11458,15 @@ static het_result heti_open_memory(heti_rank *r) {
                          HETI_CAST(uint64_t, part->sizes.device), text && text[0] ? ": " : "", text ? text : "");
     }
     HETI_TRY(heti_layout(r, part->memory));
-    for (s = 0; s < r->ctx->slots; s++)
+    for (int64_t s = 0; s < r->ctx->slots; s++)
         HETI_TRY(heti_clear(r, part->state[s], HETI_CAST(size_t, part->state_elements) * sizeof(float)));
     HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
     return heti_init_rotary(r);
 }
 
 static het_result heti_open_memories(het_ctx *ctx) {
-    int64_t i;
     ctx->has_gradient = 0;
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
         ctx->error = ctx->rank[i].error;
@@ -11610,8 +11479,7 @@ static het_result heti_open_memories(het_ctx *ctx) {
 
 /* Before the memory that they work on goes. */
 static void heti_drop_graphs(heti_rank *r, heti_part *part) {
-    int64_t i;
-    for (i = 0; part->graph && i < part->graphs; i++)
+    for (int64_t i = 0; part->graph && i < part->graphs; i++)
         if (part->graph[i].graph) r->device.iface->graphs->destroy(r->device.self, r->queue, part->graph[i].graph);
     if (part->graph) HETI_CLEAR(part->graph, part->graphs);
 }
@@ -11634,12 +11502,11 @@ static void heti_release_rank(heti_rank *r) {
 
 /* Gives back what a share has on devices, and leaves its groups. */
 static void heti_close_share(het_ctx *ctx, heti_share *share) {
-    int64_t i;
-    for (i = 0; share->part && i < ctx->world.local_count; i++)
+    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++)
         heti_abort_ends(&ctx->desc.layout.communicators, &share->part[i], ctx->failed != 0);
-    for (i = 0; share->part && i < ctx->world.local_count; i++)
+    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++)
         heti_leave_ends(&ctx->desc.layout.communicators, &share->part[i]);
-    for (i = 0; share->part && i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++) {
         heti_close_memory(&ctx->rank[i], &share->part[i]);
         heti_close_copies(&ctx->rank[i], &share->part[i]);
         heti_close_ends(&ctx->rank[i], &share->part[i]);
@@ -11647,8 +11514,7 @@ static void heti_close_share(het_ctx *ctx, heti_share *share) {
 }
 
 static void heti_free_share(het_ctx *ctx, heti_share *share) {
-    int64_t i;
-    for (i = 0; share->part && i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; share->part && i < ctx->world.local_count; i++) {
         if (share->part[i].places) heti_free(&ctx->allocator, share->part[i].places, share->part[i].sizes.stored);
         heti_arena_end(&share->part[i].host, &ctx->allocator);
     }
@@ -11661,10 +11527,9 @@ static void heti_free_share(het_ctx *ctx, heti_share *share) {
    directly. */
 static void heti_release(het_ctx *ctx) {
     const het_allocator inner = ctx->counter.inner;
-    int64_t i;
     heti_end_threads(ctx);
     heti_close_share(ctx, &ctx->share);
-    for (i = 0; ctx->rank && i < ctx->world.local_count; i++) heti_release_rank(&ctx->rank[i]);
+    for (int64_t i = 0; ctx->rank && i < ctx->world.local_count; i++) heti_release_rank(&ctx->rank[i]);
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank);
     heti_free_share(ctx, &ctx->share);
     heti_arena_end(&ctx->host, &ctx->allocator);
@@ -11678,9 +11543,8 @@ static void heti_release(het_ctx *ctx) {
 static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t *plan_and_schedule) {
     const het_plan *plan = ctx->share.plan;
     heti_xxh64 state;
-    int64_t i;
     heti_xxh64_start(&state, 0);
-    for (i = 0; i < ctx->chain.parameter_count; i++) {
+    for (int64_t i = 0; i < ctx->chain.parameter_count; i++) {
         heti_xxh64_add(&state, ctx->chain.parameter[i].name, strlen(ctx->chain.parameter[i].name));
         heti_xxh64_add(&state, &ctx->chain.parameter[i].rows, sizeof ctx->chain.parameter[i].rows);
         heti_xxh64_add(&state, &ctx->chain.parameter[i].columns, sizeof ctx->chain.parameter[i].columns);
@@ -11713,13 +11577,12 @@ static het_result heti_agree(het_ctx *ctx) {
     uint64_t parameters, plan;
     het_result result = HET_OK;
     size_t at, same;
-    int64_t i;
     heti_text mine = heti_text_in(own, SIZE);
     heti_hash_agreed(ctx, &parameters, &plan);
     heti_desc_agreed(&ctx->desc, &mine);
     heti_text_write(&mine, ",optimizer=%s,hetrain=%d,parameters=%x,plan_and_schedule=%x",
                     ctx->desc.optimizer.iface->name, HETI_CAST(int64_t, het_version()), parameters, plan);
-    for (i = 0; i < ctx->world.processes; i++) { /* all of them, so that each finds what differs by itself */
+    for (int64_t i = 0; i < ctx->world.processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
         HETI_TRY(heti_broadcast(ctx, i, other, SIZE));
         other[SIZE - 1] = 0;
@@ -11794,9 +11657,8 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx *
 }
 
 static het_result heti_start(het_ctx *ctx) {
-    int64_t i;
     HETI_TRY(heti_open_memories(ctx));
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         if (heti_init_weights(&ctx->rank[i]) == HET_OK) continue;
         ctx->error = ctx->rank[i].error;
         return ctx->error.code;
@@ -11934,10 +11796,10 @@ static het_result heti_bounds_put(heti_bounds *bounds, int64_t bound) {
    512 tokens together (1 where one is longer), 0 where lengths differ: then granules are filled up
    to 512 tokens. */
 static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequences) {
-    int64_t length, s, group;
+    int64_t length, group;
     if (sequences == 0) return 0;
     length = sequence_start[1] - sequence_start[0];
-    for (s = 1; s < sequences; s++) {
+    for (int64_t s = 1; s < sequences; s++) {
         if (sequence_start[s + 1] - sequence_start[s] != length) return 0;
     }
     if (length == 0) return 0;
@@ -11952,10 +11814,10 @@ static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequenc
 HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start,
                                     int64_t capacity, int64_t *granules) {
     heti_bounds bounds;
-    int64_t s, group, begin, held = 0; /* the granule being filled: its first token, its sequences */
+    int64_t group, begin, held = 0; /* the granule being filled: its first token, its sequences */
     if (sequence_start == NULL || granules == NULL || sequences < 0 || fixed < 0 || sequence_start[0] < 0)
         return HET_ERR_INVALID;
-    for (s = 0; s < sequences; s++) {
+    for (int64_t s = 0; s < sequences; s++) {
         if (sequence_start[s + 1] < sequence_start[s]) return HET_ERR_INVALID;
     }
     bounds.start = start;
@@ -11964,7 +11826,7 @@ HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t seque
     group = fixed > 0 ? fixed : heti_granule_group(sequence_start, sequences);
     begin = sequence_start[0];
     HETI_TRY(heti_bounds_put(&bounds, begin));
-    for (s = 0; s < sequences; s++) {
+    for (int64_t s = 0; s < sequences; s++) {
         int64_t first = sequence_start[s], end = sequence_start[s + 1], cut;
         int is_long = end - first > HETI_GRANULE_TOKENS;
         int is_full = group > 0 ? held == group : end - begin > HETI_GRANULE_TOKENS;
@@ -11988,8 +11850,7 @@ HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t seque
 
 static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *name, const int64_t *start, int64_t count,
                                     int64_t tokens) {
-    int64_t i;
-    for (i = 0; i <= count; i++) {
+    for (int64_t i = 0; i <= count; i++) {
         const int64_t lowest = i == 0 ? 0 : start[i - 1], highest = i == 0 ? 0 : tokens;
         if (start[i] < lowest || start[i] > highest || (i == count && start[i] != tokens))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d",
@@ -12000,8 +11861,7 @@ static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *nam
 
 static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch *b) {
     const int64_t vocab = ctx->desc.model.vocab;
-    int64_t i;
-    for (i = 0; i < b->tokens; i++) {
+    for (int64_t i = 0; i < b->tokens; i++) {
         if (b->token[i] < 0 || b->token[i] >= vocab)
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index,
                              i, HETI_CAST(int64_t, b->token[i]), vocab);
@@ -12027,19 +11887,19 @@ static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int
 }
 
 static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b) {
-    int64_t g, sequence = 0;
+    int64_t sequence = 0;
     if (b->granules == 0) return HET_OK;
     if (b->granules < 0 || b->granules > ctx->desc.limits.max_tokens || !b->granule_start)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index,
                          b->granules, b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
-    for (g = 0; g < b->granules; g++)
+    for (int64_t g = 0; g < b->granules; g++)
         if (b->granule_start[g + 1] - b->granule_start[g] > ctx->share.max_granule_tokens)
             return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the "
                                                          "longest planned is %d", index, g,
                                                          b->granule_start[g + 1] - b->granule_start[g],
                                                          ctx->share.max_granule_tokens);
-    for (g = 0; g < b->granules; g++)
+    for (int64_t g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole "
                                                         "sequences nor a piece of one", index, g, b->granule_start[g],
@@ -12048,7 +11908,6 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
 }
 
 static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch *b) {
-    int64_t s;
     if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and "
                                                        "sequence_start must not be NULL", index, b->tokens,
@@ -12060,7 +11919,7 @@ static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch 
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index,
                          b->sequences, ctx->desc.limits.max_sequences);
     HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
-    for (s = 0; s < b->sequences; s++)
+    for (int64_t s = 0; s < b->sequences; s++)
         if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
             return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: sequence %d has %d tokens, the "
                                                          "model's context is %d", index, s,
@@ -12093,7 +11952,6 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function) {
 static het_result heti_check_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
     heti_task *task = &ctx->task;
     het_sum sum;
-    int64_t m, i;
     memset(&sum, 0, sizeof sum);
     memset(task, 0, sizeof *task);
     ctx->inferred = 0;
@@ -12101,10 +11959,10 @@ static het_result heti_check_step(het_ctx *ctx, const char *function, const het_
     if (!batches || count < 1)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count,
                          batches ? "an address" : "NULL");
-    for (m = 0; m < count; m++) {
+    for (int64_t m = 0; m < count; m++) {
         const het_batch *b = &batches[m];
         HETI_TRY(heti_check_batch(ctx, m, b));
-        for (i = 0; i < b->tokens; i++)
+        for (int64_t i = 0; i < b->tokens; i++)
             if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
         task->tokens += b->tokens;
     }
@@ -12129,8 +11987,8 @@ static heti_border heti_cut(const int64_t *start, int64_t begin, int64_t end, do
 /* Where the members of the teams begin in a slice. */
 static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t begin, int64_t end, heti_border *cut) {
     double before = 0.0, total = 0.0;
-    int64_t i, k;
-    for (i = 0; i < plan->members; i++) {
+    int64_t k;
+    for (int64_t i = 0; i < plan->members; i++) {
         const het_team_member *m = &plan->member[i];
         if (i == 0 || m->leader != m[-1].leader) {
             before = total = 0.0;
@@ -12171,13 +12029,13 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
 static het_result heti_deal(het_ctx *ctx, const het_batch *batches, int64_t count) {
     heti_share *share = &ctx->share;
     const het_schedule *schedule = share->schedule;
-    int64_t p, m, left = 0, first = 0;
+    int64_t left = 0, first = 0;
     het_plan_micro_batches(share->plan, count, share->batch_count);
-    for (p = 0; p < share->plan->pipelines; p++) {
+    for (int64_t p = 0; p < share->plan->pipelines; p++) {
         left += heti_max(0, share->batch_count[p] - schedule->micro_batches[p]);
         share->batch_count[p] = heti_min(share->batch_count[p], schedule->micro_batches[p]);
     }
-    for (p = 0; p < share->plan->pipelines; p++) {
+    for (int64_t p = 0; p < share->plan->pipelines; p++) {
         const int64_t more = heti_min(left, schedule->micro_batches[p] - share->batch_count[p]);
         share->batch_count[p] += more;
         left -= more;
@@ -12185,7 +12043,7 @@ static het_result heti_deal(het_ctx *ctx, const het_batch *batches, int64_t coun
         first += share->batch_count[p];
     }
     ctx->task.batches = batches;
-    for (m = 0; m < count; m++) HETI_TRY(heti_cut_batch(ctx, m));
+    for (int64_t m = 0; m < count; m++) HETI_TRY(heti_cut_batch(ctx, m));
     return HET_OK;
 }
 
@@ -12223,8 +12081,7 @@ static het_view heti_slice(heti_rank *r, const het_view *whole, const het_action
     const int64_t leader = heti_leader(r->ctx->share.plan, r->rank);
     heti_border border[2];
     het_view v = *whole;
-    int64_t m;
-    for (m = 0; m < part->members && part->members > 1; m++) {
+    for (int64_t m = 0; m < part->members && part->members > 1; m++) {
         heti_member_rows(r->ctx, a, leader, m, border);
         part->team_row[m] = border[0].row;
         part->team_row[m + 1] = border[1].row;
@@ -12376,8 +12233,7 @@ static het_result heti_fill_sum(heti_rank *r, int64_t parameter) {
 
 /* Of a block, or of all (-1). */
 static het_result heti_fill_sums(heti_rank *r, int64_t b) {
-    int64_t p;
-    for (p = 0; p < r->ctx->chain.parameter_count; p++)
+    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
         if (b < 0 || r->ctx->chain.parameter[p].block == b) HETI_TRY(heti_fill_sum(r, p));
     return HET_OK;
 }
@@ -12389,15 +12245,14 @@ static void *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int
 
 /* sum += term, both `count` doubles or floats on the host. */
 static void heti_ring_add(void *sum, const void *term, int64_t count, size_t element) {
-    int64_t i;
     if (element == sizeof(double)) {
         double *s = HETI_CAST(double *, sum);
         const double *t = HETI_CAST(const double *, term);
-        for (i = 0; i < count; i++) s[i] += t[i];
+        for (int64_t i = 0; i < count; i++) s[i] += t[i];
     } else {
         float *s = HETI_CAST(float *, sum);
         const float *t = HETI_CAST(const float *, term);
-        for (i = 0; i < count; i++) s[i] += t[i];
+        for (int64_t i = 0; i < count; i++) s[i] += t[i];
     }
 }
 
@@ -12515,9 +12370,8 @@ static het_result heti_give_parts(heti_rank *r, heti_endpoint *end, const heti_r
     const heti_communicator *group = &r->ctx->share.group[end->group];
     const int64_t first = heti_holder_of(owners, group->member[0]);
     const size_t element = heti_ring_element(r, job);
-    int64_t m;
     HETI_TRY(heti_order_end(r, end, NULL));
-    for (m = 1; m < group->members; m++) {
+    for (int64_t m = 1; m < group->members; m++) {
         const int64_t at = owners->cut[first + m],
                       bytes = (owners->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
         const int receives = (end->member == 0) == (job->gather != 0);
@@ -12536,10 +12390,10 @@ static het_result heti_give_block(heti_rank *r, heti_endpoint *end, const heti_r
     const heti_communicator *group = &r->ctx->share.group[end->group];
     const int64_t first = heti_holder_of(owners, group->member[0]);
     const size_t element = heti_ring_element(r, job);
-    int64_t *start = r->part->ring.start, m;
-    for (m = 0; m <= group->members; m++)
+    int64_t *start = r->part->ring.start;
+    for (int64_t m = 0; m <= group->members; m++)
         start[m] = owners->seats == 1 ? owners->cut[first + m] : m > 0 ? owners->cut[owners->holders] : 0;
-    for (m = 0; m < group->members; m++) {
+    for (int64_t m = 0; m < group->members; m++) {
         const int64_t owner = job->gather ? end->member : m;
         heti_count_sent(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
     }
@@ -12595,8 +12449,8 @@ static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
 static void heti_order_rings(heti_rank *r) {
     heti_part *part = r->part;
     heti_ring *ring = &part->ring;
-    int64_t i, k;
-    for (i = 0; i < part->actions; i++) {
+    int64_t k;
+    for (int64_t i = 0; i < part->actions; i++) {
         const het_action *a = &part->action[i];
         const int32_t gather = a->kind == HET_ACTION_GATHER;
         const int64_t *ready = ring->ready + gather * r->ctx->chain.block_count;
@@ -12617,13 +12471,12 @@ static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
     heti_part *part = r->part;
     heti_ring_job *job = part->ring.job;
     heti_move m;
-    int64_t i;
     if (!heti_has_ring(r->ctx, b, gather)) return;
     while (job->block != b || job->gather != gather) job++;
     job->record = record;
     part->ring.jobs++;
     part->ring.reached[b + gather * r->ctx->chain.block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
-    for (i = 0; heti_move_of(r, job, i, &m); i++)
+    for (int64_t i = 0; heti_move_of(r, job, i, &m); i++)
         part->record[record].bytes += (m.send_end - m.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
 
@@ -12643,8 +12496,8 @@ static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, in
    of all ranks of the tree. */
 static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
     const heti_tree *t = &r->ctx->share.tree;
-    int64_t *own = r->part->joined, *other = r->part->joined + count, from = -1, i, k;
-    for (k = t->working - 1; k >= 0; k--) {
+    int64_t *own = r->part->joined, *other = r->part->joined + count, from = -1, i;
+    for (int64_t k = t->working - 1; k >= 0; k--) {
         if (t->place[k].rank == r->rank) from = t->place[k].from;
         if (t->place[k].from != r->rank) continue;
         HETI_TRY(heti_join_message(r, 1, t->place[k].rank, other, count));
@@ -12652,10 +12505,10 @@ static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
         for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
     }
     if (from >= 0) HETI_TRY(heti_join_message(r, 0, from, own, count));
-    for (k = t->working; k < t->working + t->watching; k++)
+    for (int64_t k = t->working; k < t->working + t->watching; k++)
         if (t->place[k].rank == r->rank) from = t->place[k].from;
     if (from >= 0) HETI_TRY(heti_join_message(r, 1, from, own, count));
-    for (k = 0; k < t->working + t->watching; k++) {
+    for (int64_t k = 0; k < t->working + t->watching; k++) {
         if (t->place[k].from != r->rank) continue;
         if (k != t->working) HETI_TRY(heti_join_message(r, 0, t->place[k].rank, own, count));
         else
@@ -12824,9 +12677,8 @@ static void heti_next_piece(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
 /* The first pieces of a job. */
 static void heti_begin_flows(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
-    int64_t i;
     HETI_CLEAR(flow->call, HETI_FLOWS);
-    for (i = 0; i < 2 * HETI_FLOWS * flow->peers; i++) {
+    for (int64_t i = 0; i < 2 * HETI_FLOWS * flow->peers; i++) {
         const heti_flow_kind kind = HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS);
         const int64_t peer = flow->peer[i / (2 * HETI_FLOWS)].rank, sender = i % 2 ? peer : r->rank,
                       receiver = i % 2 ? r->rank : peer, driver = kind == HETI_FLOW_WEIGHTS ? receiver : sender;
@@ -12895,8 +12747,7 @@ static int heti_may_begin(const heti_rank *r, heti_flow_kind kind, int receives,
 /* A piece has left, or come. */
 static het_result heti_end_piece(heti_rank *r, int64_t peer, heti_flow *f, heti_flow_kind kind, int receives) {
     const heti_flow_piece *p = &f->under_way[f->ended++ % HETI_FLOW_WINDOW];
-    int64_t i;
-    for (i = r->part->records; p->unit < 0 && !receives && i >= 0; i--) { /* the action's record */
+    for (int64_t i = r->part->records; p->unit < 0 && !receives && i >= 0; i--) { /* the action's record */
         het_record *record = &r->part->record[i];
         if (i == r->part->actions || record->action.stage != p->block ||
             record->action.kind != (kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER))
@@ -12943,9 +12794,8 @@ static het_result heti_advance_flow(heti_rank *r, const heti_peer *peer, heti_fl
    rings. */
 static het_result heti_progress(heti_rank *r) {
     heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
-    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
+    for (int64_t i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
+    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
         HETI_TRY(heti_advance_flow(r, &part->flow.peer[i / (2 * HETI_FLOWS)], heti_flow_at(part, i),
                                    HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS), i % 2 != 0));
     return heti_advance_ring(r);
@@ -12954,8 +12804,7 @@ static het_result heti_progress(heti_rank *r) {
 /* Nothing is missing of what the rank has started but flows of a kind. */
 static int heti_over(const heti_rank *r, int64_t but) {
     const heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
+    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
         if (i / 2 % HETI_FLOWS != but && heti_flow_left(heti_flow_at(part, i))) return 0;
     return part->ring.done == part->ring.jobs;
 }
@@ -12964,8 +12813,7 @@ static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
 
 /* All pieces of a kind's calls up to one have come, or left. */
 static int heti_flowed_until(const heti_rank *r, heti_flow_kind kind, int receives, int64_t call) {
-    int64_t i;
-    for (i = 0; i < r->part->flow.peers; i++) {
+    for (int64_t i = 0; i < r->part->flow.peers; i++) {
         const heti_flow *f = &r->part->flow.peer[i].flow[kind][receives];
         const heti_flow_piece *p = f->begun > f->ended ? &f->under_way[f->ended % HETI_FLOW_WINDOW] : &f->next;
         if (p->count > 0 && p->call <= call) return 0;
@@ -12990,8 +12838,8 @@ static het_result heti_keep_own(heti_rank *r, int64_t b, const double *sums) {
     double *staged = r->part->staging + HETI_STAGING / 2;
     heti_box_run run = heti_runs_from(owners->cut[i]);
     while (heti_next_run(r->ctx, r->rank, b, owners->cut[i + 1], &run)) {
-        int64_t done, n;
-        for (done = 0; done < run.count; done += n) {
+        int64_t n;
+        for (int64_t done = 0; done < run.count; done += n) {
             n = heti_min(HETI_STAGING / 2, run.count - done);
             HETI_TRY(heti_copy_out(r, staged, sums + run.place + done, n, sizeof(double)));
             HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, run.first + done), staged, n, sizeof(double),
@@ -13031,10 +12879,10 @@ static het_result heti_start_flow(heti_rank *r, const het_action *a) {
 /* Before an action's call of a unit: all weights that it uses are in a buffer. */
 static het_result heti_open_weights(heti_rank *r, const het_action *a, int64_t unit) {
     heti_part *part = r->part;
-    int64_t b, low, high;
+    int64_t low, high;
     if (part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights", -1));
-    for (b = heti_next_flowing(r->ctx, HETI_FLOW_WEIGHTS, unit, -1); b >= 0;
+    for (int64_t b = heti_next_flowing(r->ctx, HETI_FLOW_WEIGHTS, unit, -1); b >= 0;
          b = heti_next_flowing(r->ctx, HETI_FLOW_WEIGHTS, unit, b)) {
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t i = heti_holder_of(owners, r->rank);
@@ -13059,8 +12907,7 @@ static het_result heti_close_weights(heti_rank *r, const het_action *a, int64_t 
    in the buffer of what is sharded. */
 static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
-    int64_t i;
-    for (i = 0; i < u->info.parameters; i++)
+    for (int64_t i = 0; i < u->info.parameters; i++)
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) < 0) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_terms_free, "a gradient's receive", -1));
@@ -13072,10 +12919,9 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
 static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
     heti_part *part = r->part;
-    int64_t b, i;
-    for (i = 0; i < u->info.parameters && rows > 0; i++)
+    for (int64_t i = 0; i < u->info.parameters && rows > 0; i++)
         if (u->info.parameter[i].product) part->empty[u->parameter[i]] = 0;
-    for (b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1); b >= 0;
+    for (int64_t b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1); b >= 0;
          b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, b))
         HETI_TRY(heti_keep_own(r, b, heti_terms(r, part->flow.call[HETI_FLOW_SUMS], unit, b)));
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) >= 0) {
@@ -13098,9 +12944,8 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows)
 
 /* Position within the sequence and number of the sequence, for rows [first, n). */
 static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequences, int64_t first) {
-    int64_t s, i;
-    for (s = 0; s < sequences; s++)
-        for (i = heti_max(first, start[s]); i < start[s + 1]; i++) {
+    for (int64_t s = 0; s < sequences; s++)
+        for (int64_t i = heti_max(first, start[s]); i < start[s + 1]; i++) {
             r->part->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
             r->part->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
         }
@@ -13112,10 +12957,9 @@ static het_result heti_load_rows(heti_rank *r, heti_batch_slot *batch_slot, cons
     heti_part *part = r->part;
     const int64_t rows = b->tokens - first;
     het_view *v = &batch_slot->view;
-    int64_t i;
     heti_fill_positions(r, batch_slot->sequence_start, b->sequences, first);
-    for (i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
-    for (i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
+    for (int64_t i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
+    for (int64_t i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
     HETI_COPY(part->host_token, b->token, rows);
     HETI_COPY(part->host_target, b->target, rows);
     HETI_TRY(heti_copy_in(r, batch_slot->device_token + first, part->host_token, rows, sizeof *part->host_token));
@@ -13166,8 +13010,7 @@ static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, con
 
 static heti_batch_slot *heti_find_batch_slot(heti_rank *r, int64_t stage, int64_t micro_batch) {
     heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->batch_slot_count; i++)
+    for (int64_t i = 0; i < part->batch_slot_count; i++)
         if (part->batch_slot[i].stage == stage && (stage < 0 || part->batch_slot[i].micro_batch == micro_batch))
             return &part->batch_slot[i];
     return NULL;
@@ -13177,8 +13020,7 @@ static heti_batch_slot *heti_find_batch_slot(heti_rank *r, int64_t stage, int64_
    has left the one left first. */
 static heti_slot *heti_find_slot(heti_slot *slot, int64_t count, int64_t stage, int64_t micro_batch, int64_t slice) {
     heti_slot *found = NULL;
-    int64_t i;
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         heti_slot *s = &slot[i];
         if (s->stage == stage && (stage < 0 ? !found || s->moving < found->moving
                                             : s->micro_batch == micro_batch && s->slice == slice)) found = s;
@@ -13225,10 +13067,9 @@ static void heti_close_slot(heti_slot *slot) {
 
 static void heti_free_slots(heti_rank *r) {
     heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->batch_slot_count; i++) part->batch_slot[i].stage = -1;
-    for (i = 0; i < part->slot_count; i++) part->slot[i].stage = -1;
-    for (i = 0; i < part->place_count; i++) part->place[i].stage = -1;
+    for (int64_t i = 0; i < part->batch_slot_count; i++) part->batch_slot[i].stage = -1;
+    for (int64_t i = 0; i < part->slot_count; i++) part->slot[i].stage = -1;
+    for (int64_t i = 0; i < part->place_count; i++) part->place[i].stage = -1;
 }
 
 /* ---- calling units ---- */
@@ -13279,7 +13120,6 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     heti_part *part = r->part;
     const heti_placed *placed = &stage->unit[index - stage->unit_begin];
     const het_described_unit *unit = &r->ctx->chain.unit[index];
-    int64_t i;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
     c->info = &placed->info;
@@ -13292,15 +13132,15 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->training = heti_trains(r->ctx);
     c->team = heti_call_team(r);
     c->rows = view->row_end - view->row_begin;
-    for (i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(slot->memory, placed->in_offset[i]);
-    for (i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(slot->memory, placed->out_offset[i]);
-    for (i = 0; i < placed->info.tensors; i++) {
+    for (int64_t i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(slot->memory, placed->in_offset[i]);
+    for (int64_t i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(slot->memory, placed->out_offset[i]);
+    for (int64_t i = 0; i < placed->info.tensors; i++) {
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
         c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_BATCH ?
                                slot->batch_slot->memory : slot->memory, placed->offset[i]);
     }
-    for (i = 0; i < placed->info.parameters; i++) {
+    for (int64_t i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
         float *weight = part->box_at[p->block] != HETI_NOWHERE ?
                         heti_box_weight(r, p, heti_box_place(r->ctx, r->rank, p->block, unit->parameter[i]))
@@ -13321,8 +13161,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
 /* The thread that this is: a rank's, or the caller's. */
 static heti_inside *heti_inside_of(const het_ctx *ctx) {
 #ifdef HETI_THREADS
-    int64_t i;
-    for (i = 0; i < ctx->world.local_count; i++)
+    for (int64_t i = 0; i < ctx->world.local_count; i++)
         if (ctx->rank[i].threaded && pthread_equal(ctx->rank[i].thread, pthread_self())) return &ctx->rank[i].inside;
 #endif
     return ctx->inside;
@@ -13345,9 +13184,8 @@ static het_result heti_hook_whole(heti_rank *r, const het_unit_call *c, het_hook
     const het_team *t = c->team;
     het_box own[HETRAIN_MAX_TEAM], whole[HETRAIN_MAX_TEAM];
     float *mine[HETRAIN_MAX_STREAMS];
-    int64_t s;
     memset(whole, 0, sizeof whole);
-    for (s = 0; s < info->streams; s++) {
+    for (int64_t s = 0; s < info->streams; s++) {
         heti_row_boxes(c, info->width[s], own);
         whole[0] = own[0];
         whole[0].row_end = own[t->members - 1].row_end;
@@ -13358,7 +13196,7 @@ static het_result heti_hook_whole(heti_rank *r, const het_unit_call *c, het_hook
     info->row = t->row[0];
     info->rows = t->row[t->members] - t->row[0];
     if (t->member == 0) HETI_TRY(heti_call_hook(r, info));
-    for (s = 0; s < info->streams; s++) {
+    for (int64_t s = 0; s < info->streams; s++) {
         heti_row_boxes(c, info->width[s], own);
         whole[0].column_end = info->width[s];
         HETI_TRY(t->move(c, info->stream[s], whole, info->width[s], mine[s], own, info->width[s]));
@@ -13369,7 +13207,6 @@ static het_result heti_hook_whole(heti_rank *r, const het_unit_call *c, het_hook
 static het_result heti_hook(heti_rank *r, het_direction direction, const het_unit_call *c, const het_action *a) {
     het_ctx *ctx = r->ctx;
     het_hook_info info;
-    int64_t s;
     if (!ctx->desc.host.hook) return HET_OK;
     info.direction = direction;
     info.rank = r->rank;
@@ -13382,7 +13219,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     info.unit_name = c->unit->iface->name;
     info.device = &r->device;
     info.streams = direction == HET_FORWARD ? c->info->out_streams : c->info->in_streams;
-    for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
+    for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int there = s < info.streams;
         info.stream[s] = !there ? NULL : direction == HET_FORWARD ? c->out[s] : c->d_in[s];
         info.width[s] = !there ? 0 : direction == HET_FORWARD ? c->info->out_width[s] : c->info->in_width[s];
@@ -13440,7 +13277,6 @@ static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t ke
     const het_action *a = work->action;
     const het_view *v = work->view;
     int64_t fact[14];
-    uint64_t i;
     memset(fact, 0, sizeof fact);
     fact[0] = a->kind;
     fact[1] = a->stage; /* STEP: the block */
@@ -13458,7 +13294,7 @@ static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t ke
         fact[12] = v->granule_begin;
         fact[13] = v->granule_end;
     }
-    for (i = 0; i < 2; i++) {
+    for (uint64_t i = 0; i < 2; i++) {
         key[i] = het_xxh64(fact, sizeof fact, i + 1);
         if (!v) continue;
         key[i] = het_xxh64(v->host_sequence_start, HETI_CAST(size_t, v->sequences + 1) * sizeof *v->host_sequence_start,
@@ -13475,9 +13311,8 @@ static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2]) {
     heti_part *part = r->part;
     const int64_t grace = 8 * part->graphs;
     heti_graph *victim = part->graph;
-    int64_t i;
     part->works++;
-    for (i = 0; i < part->graphs; i++) {
+    for (int64_t i = 0; i < part->graphs; i++) {
         heti_graph *g = &part->graph[i];
         if (g->key[0] == key[0] && g->key[1] == key[1]) {
             g->used = part->works;
@@ -13525,8 +13360,7 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
 static het_result heti_forward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     het_unit_call c;
-    int64_t u;
-    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+    for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         HETI_TRY(heti_open_weights(r, work->action, u));
@@ -13544,8 +13378,7 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
 
 static het_result heti_clear_kept(heti_rank *r, const het_unit_call *c) {
     const int64_t rows = heti_min(c->view->tokens, r->part->limits.kept_rows);
-    int64_t t;
-    for (t = 0; t < c->info->tensors; t++)
+    for (int64_t t = 0; t < c->info->tensors; t++)
         if (c->info->tensor[t].keep == HET_KEEP_MICRO_BATCH_GRADIENT && c->info->values != HET_BF16)
             HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, rows * c->info->tensor[t].width) * sizeof(float)));
     return HET_OK;
@@ -13555,9 +13388,8 @@ static het_result heti_clear_kept(heti_rank *r, const het_unit_call *c) {
    still there and stay untouched. */
 static het_result heti_recompute(heti_rank *r, const het_unit_call *c) {
     het_unit_call again = *c;
-    int64_t s;
     again.again = 1;
-    for (s = 0; s < c->info->out_streams; s++) again.out[s] = r->part->spare_stream[s];
+    for (int64_t s = 0; s < c->info->out_streams; s++) again.out[s] = r->part->spare_stream[s];
     HETI_DEVICE(r, c->unit->iface->forward(&again), c->unit->iface->name);
     return HET_OK;
 }
@@ -13569,14 +13401,13 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     const het_action *a = work->action;
     het_unit_call c;
-    int64_t u, s;
     int now = 0;
-    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+    for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
-        for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
+        for (int64_t s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
         now = 1 - now;
-        for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->part->gradient_stream[now][s];
+        for (int64_t s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         HETI_TRY(heti_open_weights(r, a, u));
         if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
         if (a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
@@ -13594,8 +13425,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
 static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     het_unit_call c;
-    int64_t u;
-    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+    for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss) continue;
@@ -13623,8 +13453,8 @@ static het_action heti_consumer(const het_action *a, int64_t stage, int forward)
 /* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
 static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) {
     const het_unit_info *info = &ctx->chain.unit[unit - 1].info;
-    int64_t s, width = 0;
-    for (s = 0; s < info->out_streams; s++) width += info->out_width[s];
+    int64_t width = 0;
+    for (int64_t s = 0; s < info->out_streams; s++) width += info->out_width[s];
     return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
 }
 
@@ -13662,8 +13492,7 @@ static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs,
     const char *what = message->end ? "copy of a message" : packs ? "copy from the device" : "copy to the device";
     const het_unit_info *info = &r->ctx->chain.unit[unit - 1].info;
     char *at = message->end ? message->rows : message->data + x->at + HETI_ENVELOPE;
-    int64_t s;
-    for (s = 0; s < info->out_streams; s++) {
+    for (int64_t s = 0; s < info->out_streams; s++) {
         const size_t bytes = HETI_CAST(size_t, x->rows * info->out_width[s]) * sizeof(float);
         void *const there = stream[s] + x->first * info->out_width[s];
         HETI_TRY(heti_copy(r, kind, packs ? at : there, packs ? there : at, bytes, what));
@@ -13676,8 +13505,7 @@ static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs,
 
 static heti_message *heti_find_message(heti_rank *r, const het_action *key) {
     heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->message_count; i++)
+    for (int64_t i = 0; i < part->message_count; i++)
         if (key ? part->message[i].used && heti_action_same(&part->message[i].action, key) : !part->message[i].used)
             return &part->message[i];
     return NULL;
@@ -13695,8 +13523,7 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
 }
 
 static het_result heti_await_message(heti_rank *r, heti_message *message, const char *what) {
-    int64_t i;
-    for (i = 0; i < r->part->crossings; i++) {
+    for (int64_t i = 0; i < r->part->crossings; i++) {
         heti_post *post = &message->post[i];
         HETI_TRY(heti_await_post(r, post, what, post->receives ? post->from : post->to));
     }
@@ -13713,7 +13540,6 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
     heti_message *message;
     heti_envelope envelope;
     heti_crossing x;
-    int64_t i;
     if (to < 0) return HET_OK;
     if (to == heti_leader(r->ctx->share.plan, r->rank)) {
         HETI_TRY(heti_new_message(r, &key, &message));
@@ -13727,7 +13553,7 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
     memset(&envelope, 0, sizeof envelope);
     envelope.step = r->ctx->step;
     envelope.action = key;
-    for (i = 0; heti_next_crossing(r, a, to, unit, i, &x); i++) {
+    for (int64_t i = 0; heti_next_crossing(r, a, to, unit, i, &x); i++) {
         if (x.size == 0) continue;
         envelope.size = HETI_CAST(int64_t, x.size);
         memcpy(message->data + x.at, &envelope, sizeof envelope);
@@ -13769,11 +13595,10 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     const het_action key = heti_consumer(a, stage->index, forward);
     heti_message *message;
     heti_crossing x;
-    int64_t i;
     HETI_TRY(heti_new_message(r, &key, &message));
     message->record = record;
     message->end = heti_direct_link(r, from, r->rank);
-    for (i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++) {
+    for (int64_t i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++) {
         if (x.size == 0) continue;
         record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
         HETI_TRY(heti_start_post(r, &message->post[i], 1, x.rank, HETI_CHANNEL_STAGE, message->data + x.at,
@@ -13817,7 +13642,6 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
     const int away = from != heti_leader(r->ctx->share.plan, r->rank);
     heti_message *message;
     heti_crossing x;
-    int64_t i;
     if (from < 0) return HET_OK;
     message = heti_find_message(r, &key);
     if (!message)
@@ -13825,7 +13649,7 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
                                                    "no action receives", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), from);
     if (away) HETI_TRY(heti_await_message(r, message, what));
-    for (i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
+    for (int64_t i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
         if (x.size > 0) HETI_TRY(heti_check_envelope(r, message, &key, &x));
     if (message->end) { /* the envelope is right: now the rows */
         message->post->end = message->end;
@@ -13838,7 +13662,7 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
         message->record->start = start;
         message->record->end = r->present->start;
     }
-    for (i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
+    for (int64_t i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
         if (x.size > 0) HETI_TRY(heti_copy_rows(r, message, 0, stream, unit, &x));
     return HET_OK;
 }
@@ -13882,9 +13706,8 @@ static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const h
 static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, int packs) {
     const int whole = p->row == p->step;
     const size_t count = whole ? 1 : p->rows, bytes = whole ? p->row * p->rows : p->row;
-    size_t i;
     if (p->data == p->first) return HET_OK;
-    for (i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         char *there = p->first + i * p->step, *here = p->data + i * bytes;
         HETI_TRY(heti_copy(r, packs ? HET_OP_COPY_OUT : HET_OP_COPY_IN, packs ? here : there, packs ? there : here,
                            bytes, "copy of an exchange"));
@@ -13894,8 +13717,7 @@ static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, int packs) 
 
 /* The member's own piece. */
 static het_result heti_keep_piece(heti_rank *r, const heti_piece *from, const heti_piece *to) {
-    size_t i;
-    for (i = 0; i < from->rows && from->first != to->first; i++)
+    for (size_t i = 0; i < from->rows && from->first != to->first; i++)
         HETI_TRY(heti_copy(r, HET_OP_COPY, to->first + i * to->step, from->first + i * from->step, from->row,
                            "copy of an exchange"));
     return HET_OK;
@@ -13911,8 +13733,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
     char *out = r->part->exchange_data[0], *in = r->part->exchange_data[1], *none = NULL;
     heti_piece send[HETRAIN_MAX_TEAM], receive[HETRAIN_MAX_TEAM];
     het_box box;
-    int64_t i;
-    for (i = 0; i < t->members; i++) {
+    for (int64_t i = 0; i < t->members; i++) {
         box = heti_both(&have[me], &want[i]);
         send[i] = heti_piece_of(r, &box, &have[me], from, from_width, i == me ? &none : &out);
         box = heti_both(&have[i], &want[me]);
@@ -13920,7 +13741,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
         if (i != me && send[i].rows > 0) HETI_TRY(heti_copy_piece(r, &send[i], 1));
     }
     HETI_TRY(heti_sync(r));
-    for (i = 0; i < t->members; i++) {
+    for (int64_t i = 0; i < t->members; i++) {
         heti_post *post = &r->part->exchange[2 * i];
         if (i != me && send[i].rows > 0)
             HETI_TRY(heti_start_post(r, post, 0, t->plan[i].rank, HETI_CHANNEL_TEAM, send[i].data,
@@ -13930,9 +13751,9 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
                                      receive[i].row * receive[i].rows));
     }
     HETI_TRY(heti_keep_piece(r, &send[me], &receive[me]));
-    for (i = 0; i < 2 * t->members; i++)
+    for (int64_t i = 0; i < 2 * t->members; i++)
         HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange", t->plan[i / 2].rank));
-    for (i = 0; i < t->members; i++)
+    for (int64_t i = 0; i < t->members; i++)
         if (i != me && receive[i].rows > 0) HETI_TRY(heti_copy_piece(r, &receive[i], 0));
     r->present->exchange += heti_now() - start;
     return heti_sync(r);
@@ -14028,9 +13849,9 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
     heti_inside *inside = heti_inside_of(r->ctx);
     heti_action_text text;
     het_result result;
-    size_t at, n;
+    size_t n;
     HETI_TRY(heti_sync(r));
-    for (at = 0; at < bytes; at += n) {
+    for (size_t at = 0; at < bytes; at += n) {
         char *there = slot->memory + at, *here = seen ? there : HETI_CAST(char *, HETI_CAST(void *, r->part->staging));
         n = seen || bytes - at < HETI_STAGING * sizeof(double) ? bytes - at : HETI_STAGING * sizeof(double);
         if (!takes && !seen) HETI_TRY(heti_copy_out(r, here, there, HETI_CAST(int64_t, n), 1));
@@ -14121,10 +13942,9 @@ static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
 /* Squared norm of the rank's own parts. */
 static het_result heti_square(heti_rank *r, const heti_work *work) {
     heti_part *part = r->part;
-    int64_t b;
     (void)work;
     HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
-    for (b = 0; b < r->ctx->chain.block_count; b++) {
+    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
         heti_owned o;
         if (!heti_is_trained(r, b)) continue;
         for (o.parameter = -1; heti_next_owned(r, b, &o);) {
@@ -14143,17 +13963,17 @@ static het_result heti_join_scalars(heti_rank *r) {
     const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->chain.parameter_count;
     const size_t times = HETI_CAST(size_t, 2 * r->ctx->chain.block_count) * sizeof(int64_t);
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, part->staging));
-    int64_t *ready = part->joined + 2 * limbs + parameters, p;
+    int64_t *ready = part->joined + 2 * limbs + parameters;
     if (r->ctx->world.ranks == 1) return HET_OK;
     HETI_TRY(heti_copy_out_later(r, part->joined, part->loss, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out_later(r, part->joined + limbs, part->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, part->maximum, parameters, sizeof *maximum));
-    for (p = 0; p < parameters; p++)
+    for (int64_t p = 0; p < parameters; p++)
         part->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
     memcpy(ready, part->ring.reached, times);
     HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters + 2 * r->ctx->chain.block_count));
     memcpy(part->ring.ready, ready, times);
-    for (p = 0; p < parameters; p++) {
+    for (int64_t p = 0; p < parameters; p++) {
         maximum[p] = HETI_CAST(uint32_t, part->joined[2 * limbs + p] / HETI_MOST_RANKS);
         if (r->local != r->ctx->share.tree.speaker) continue;
         r->ctx->verdict.maximum_rank[p] =
@@ -14185,7 +14005,6 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
     const int64_t b = work->action->stage;
     het_ctx *ctx = r->ctx;
     heti_owned o;
-    int64_t s;
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
         const heti_parameter *parameter = &ctx->chain.parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
@@ -14196,7 +14015,7 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
         call.count = o.count;
         call.workspace = part->shared;
         call.weight = heti_weight(r, parameter, part->own_at, o.first);
-        for (s = 0; s < ctx->slots; s++) call.state[s] = part->state[s] + o.state;
+        for (int64_t s = 0; s < ctx->slots; s++) call.state[s] = part->state[s] + o.state;
         call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay :
             0.0f;
         HETI_DEVICE(r, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
@@ -14253,9 +14072,8 @@ static het_result heti_execute(heti_rank *r) {
     heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
     const int recorded = heti_trains(ctx);
-    int64_t i;
     if (recorded) part->records = 0;
-    for (i = 0; i < part->actions; i++) {
+    for (int64_t i = 0; i < part->actions; i++) {
         const het_action *a = &part->action[i];
         het_record *record = recorded ? &part->record[part->records] : &r->unrecorded;
         if (!heti_takes_part(ctx, a) || !heti_infers(ctx, r->rank)) continue;
@@ -14280,7 +14098,7 @@ static het_result heti_execute(heti_rank *r) {
     }
     r->doing = NULL;
     HETI_TRY(heti_wait(r, NULL, heti_flowed, "a reduction", -1));
-    for (i = 0; i < 2 && ctx->world.ranks > 1; i++)
+    for (int64_t i = 0; i < 2 && ctx->world.ranks > 1; i++)
         HETI_TRY(heti_await_message(r, &part->outgoing[i], "a receive"));
     return HET_OK;
 }
@@ -14325,9 +14143,9 @@ static het_result heti_begin_sums(heti_rank *r) {
 static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) {
     const heti_parameter *p = &r->ctx->chain.parameter[index];
     heti_xxh64 state;
-    int64_t first, n;
+    int64_t n;
     heti_xxh64_start(&state, 0);
-    for (first = 0; first < p->count; first += n) {
+    for (int64_t first = 0; first < p->count; first += n) {
         n = heti_min(2 * HETI_STAGING, p->count - first);
         HETI_TRY(heti_read_weight(r, p, first, n, HETI_CAST(float *, HETI_CAST(void *, r->part->staging))));
         heti_xxh64_add(&state, r->part->staging, HETI_CAST(size_t, n) * sizeof(float));
@@ -14424,27 +14242,25 @@ static void heti_run_rank(heti_rank *r) {
 /* Nobody outside writes into this rank's buffers any more. */
 static void heti_drain_rank(heti_rank *r) {
     heti_part *part = r->part;
-    int64_t m, i;
-    for (m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
-        for (i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &heti_message_at(part, m)->post[i]);
-    for (m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
-    for (m = 0; m < HETI_RING_WINDOW; m++) {
+    for (int64_t m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
+        for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &heti_message_at(part, m)->post[i]);
+    for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
+    for (int64_t m = 0; m < HETI_RING_WINDOW; m++) {
         heti_drain_post(r->ctx, &part->ring.send[m]);
         heti_drain_post(r->ctx, &part->ring.receive[m]);
     }
     heti_drain_post(r->ctx, &r->join_post);
     heti_drain_post(r->ctx, &r->watch_post);
-    for (m = 0; m < 2 * HETI_FLOWS * part->flow.peers * HETI_FLOW_WINDOW; m++)
+    for (int64_t m = 0; m < 2 * HETI_FLOWS * part->flow.peers * HETI_FLOW_WINDOW; m++)
         heti_drain_post(r->ctx, &heti_flow_at(part, m / HETI_FLOW_WINDOW)->post[m % HETI_FLOW_WINDOW]);
 }
 
 /* Has all local ranks do a job and waits until none touches memory any more. */
 static het_result heti_run(het_ctx *ctx, heti_job job) {
-    int64_t i;
     heti_forget_mail(ctx);
     ctx->stepping = 0;
     if (job != HETI_JOB_VERIFY) ctx->has_gradient = job == HETI_JOB_STEP || job == HETI_JOB_GRADIENTS;
-    for (i = 0; i < ctx->world.local_count; i++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         memset(&ctx->rank[i].inside, 0, sizeof ctx->rank[i].inside);
         if (job != HETI_JOB_INFER || ctx->task.past == 0) heti_free_slots(&ctx->rank[i]);
@@ -14460,7 +14276,7 @@ static het_result heti_run(het_ctx *ctx, heti_job job) {
     heti_run_rank(&ctx->rank[0]);
     if (!ctx->stop) return HET_OK;
     ctx->failed = 1;
-    for (i = 0; i < ctx->world.local_count; i++) heti_drain_rank(&ctx->rank[i]);
+    for (int64_t i = 0; i < ctx->world.local_count; i++) heti_drain_rank(&ctx->rank[i]);
     if (ctx->stepping) ctx->torn = 3;
     return ctx->error.code;
 }
@@ -14489,8 +14305,7 @@ static double heti_grid_of(int32_t exponent, int64_t terms) {
 }
 
 static void heti_set_grid(het_ctx *ctx) {
-    int64_t p;
-    for (p = 0; p < ctx->chain.parameter_count; p++) {
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         ctx->verdict.exponent[p] = parameter->exponent;
         ctx->verdict.grid[p] = heti_grid_of(parameter->exponent, ctx->task.granules * parameter->uses);
@@ -14500,8 +14315,7 @@ static void heti_set_grid(het_ctx *ctx) {
 /* Sets exponents from the maxima of an attempt: those that were too small or unknown (repeat), or
    all (accepted). */
 static void heti_set_exponents(het_ctx *ctx, int repeat) {
-    int64_t p;
-    for (p = 0; p < ctx->chain.parameter_count; p++) {
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         heti_parameter *parameter = &ctx->chain.parameter[p];
         int32_t x;
         if (parameter->frozen || ctx->verdict.maximum[p] == 0) continue;
@@ -14519,8 +14333,8 @@ static void heti_restore_exponents(het_ctx *ctx) {
 
 /* The middle of `count` values, of an even number the mean of the two in the middle. Sorts them. */
 static double heti_median(double *value, int64_t count) {
-    int64_t i, k;
-    for (i = 1; i < count; i++) {
+    int64_t k;
+    for (int64_t i = 1; i < count; i++) {
         const double x = value[i];
         for (k = i; k > 0 && value[k - 1] > x; k--) value[k] = value[k - 1];
         value[k] = x;
@@ -14531,10 +14345,9 @@ static double heti_median(double *value, int64_t count) {
 /* Where values begin to be far outside of HETRAIN_LOSS_HISTORY earlier ones (het_guard.spike). */
 static double heti_spike_limit(const double *recent, double factor) {
     double value[HETRAIN_LOSS_HISTORY], median;
-    int64_t i;
     memcpy(value, recent, sizeof value);
     median = heti_median(value, HETRAIN_LOSS_HISTORY);
-    for (i = 0; i < HETRAIN_LOSS_HISTORY; i++) value[i] = fabs(recent[i] - median);
+    for (int64_t i = 0; i < HETRAIN_LOSS_HISTORY; i++) value[i] = fabs(recent[i] - median);
     return fma(1.4826 * factor, heti_median(value, HETRAIN_LOSS_HISTORY), median);
 }
 
@@ -14558,9 +14371,9 @@ static void heti_remember(het_loss_history *recent, double loss, double norm) {
 /* The parameter with the first term that is not finite or, where all are, whose terms have grown
    most since the last accepted step; -1: none. */
 static int64_t heti_find_culprit(const het_ctx *ctx) {
-    int64_t p, found = -1;
+    int64_t found = -1;
     double most = -HETI_DINFINITY;
-    for (p = 0; p < ctx->chain.parameter_count; p++) {
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const uint32_t maximum = ctx->verdict.maximum[p];
         const int32_t before = ctx->verdict.saved_exponent[p];
         double grown;
@@ -14620,8 +14433,7 @@ static het_result heti_bad_step(het_ctx *ctx, int update, het_step_info *info) {
 
 /* Runs the lists until the verdict is final: at most twice. */
 static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info) {
-    int attempt;
-    for (attempt = 0; attempt < 2; attempt++) {
+    for (int attempt = 0; attempt < 2; attempt++) {
         heti_set_grid(ctx);
         HETI_TRY(heti_run(ctx, job));
         info->loss = heti_sum_value(&ctx->task.loss) / ctx->task.weight;
@@ -14673,15 +14485,15 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
 /* Loss of micro-batches without gradients, as many at a time as the schedule has. */
 static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
     het_sum loss;
-    int64_t first, n, i;
+    int64_t n;
     const int64_t limbs = HETI_SUM_INTEGERS;
     memset(&loss, 0, sizeof loss);
     HETI_TRY(heti_check_step(ctx, "het_evaluate", batches, count));
-    for (first = 0; first < count; first += n) {
+    for (int64_t first = 0; first < count; first += n) {
         n = heti_min(count - first, ctx->desc.limits.max_micro_batches);
         HETI_TRY(heti_deal(ctx, batches + first, n));
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
-        for (i = 0; i < limbs; i++) loss.limb[i] += ctx->task.loss.limb[i];
+        for (int64_t i = 0; i < limbs; i++) loss.limb[i] += ctx->task.loss.limb[i];
     }
     memset(info, 0, sizeof *info);
     info->step = ctx->step;
@@ -14696,8 +14508,8 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
 static int64_t heti_infer_rows(const het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
     const int64_t slice = heti_slice_rows(ctx);
-    int64_t i, k, most = slice;
-    for (i = 0; i < plan->members; i++) {
+    int64_t k, most = slice;
+    for (int64_t i = 0; i < plan->members; i++) {
         double all = 0.0;
         if (i + 1 < plan->members && plan->member[i + 1].leader == plan->member[i].leader) continue;
         for (k = i; k >= 0 && plan->member[k].leader == plan->member[i].leader; k--) all += plan->member[k].share;
@@ -14710,15 +14522,15 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
     const int64_t most = heti_infer_rows(ctx), vocab = ctx->desc.model.vocab;
     heti_rank *head;
     het_result result;
-    int64_t first, p, pipeline = 0, rank;
-    for (p = ctx->share.plan->pipelines - 1; p >= 0; p--)
+    int64_t pipeline = 0, rank;
+    for (int64_t p = ctx->share.plan->pipelines - 1; p >= 0; p--)
         if (ctx->share.schedule->micro_batches[p] > 0) pipeline = p;
-    for (p = 0; p < ctx->share.plan->pipelines; p++) {
+    for (int64_t p = 0; p < ctx->share.plan->pipelines; p++) {
         ctx->share.batch_count[p] = p == pipeline;
         ctx->share.first_batch[p] = 0;
     }
     ctx->task.weight = 1.0;
-    for (first = 0; first < count; first += ctx->task.count) {
+    for (int64_t first = 0; first < count; first += ctx->task.count) {
         ctx->task.past = past + first;
         ctx->task.count = heti_min(most, count - first);
         ctx->task.token = token + first;
@@ -14835,7 +14647,6 @@ HETRAIN_API het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int6
 static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
                                    const float *logits) {
     const int64_t most = heti_min(ctx->desc.limits.max_tokens, ctx->desc.model.context);
-    int64_t i;
     HETI_TRY(heti_check_torn(ctx, "het_infer"));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
@@ -14849,7 +14660,7 @@ static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t c
     if (past > ctx->inferred)
         return heti_fail(&ctx->error, HET_ERR_STATE,
                          "het_infer: past is %d, but only %d tokens of this sequence are kept", past, ctx->inferred);
-    for (i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
             return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i,
                              HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
@@ -14914,7 +14725,7 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
                                   float *to) {
     heti_part *part = r->part;
     const heti_parameter *p = &r->ctx->chain.parameter[index];
-    int64_t done, i, n;
+    int64_t n;
     if (what == HET_WEIGHT) return heti_read_weight(r, p, first, count, to);
     if (what != HET_GRADIENT) {
         const heti_owners *owners = &r->ctx->share.owners[p->block];
@@ -14922,10 +14733,10 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
         return heti_copy_out(r, to, part->state[what - HET_MOMENT0] + at, count, sizeof *to);
     }
     if (heti_sum_width(r, index) == 1) return heti_copy_out(r, to, heti_sum_at(r, index, first), count, sizeof *to);
-    for (done = 0; done < count; done += n) {
+    for (int64_t done = 0; done < count; done += n) {
         n = heti_min(HETI_STAGING, count - done);
         HETI_TRY(heti_copy_out(r, part->staging, heti_sum_at(r, index, first + done), n, sizeof(double)));
-        for (i = 0; i < n; i++) to[done + i] = HETI_CAST(float, part->staging[i]);
+        for (int64_t i = 0; i < n; i++) to[done + i] = HETI_CAST(float, part->staging[i]);
     }
     return HET_OK;
 }
@@ -14933,12 +14744,12 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
 /* Elements [first, first + count) of an array, from wherever they are. */
 static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                    float *to) {
-    int64_t done, n;
+    int64_t n;
     if (what == HET_GRADIENT && ctx->chain.parameter[index].frozen) {
         HETI_CLEAR(to, count);
         return HET_OK;
     }
-    for (done = 0; done < count; done += n) {
+    for (int64_t done = 0; done < count; done += n) {
         const int64_t rank = heti_place_of(ctx, index, what, first + done, &n);
         heti_rank *r = heti_local_rank(ctx, rank);
         n = heti_min(n, count - done);
@@ -14954,8 +14765,7 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what,
                                     const float *from) {
     const heti_parameter *p = &ctx->chain.parameter[index];
     const heti_owners *owners = &ctx->share.owners[p->block];
-    int64_t i;
-    for (i = 0; i < owners->holders; i++) {
+    for (int64_t i = 0; i < owners->holders; i++) {
         heti_rank *r = heti_local_rank(ctx, owners->holder[i]);
         const int64_t low = heti_max(p->offset + first, owners->cut[i]),
                       high = heti_min(p->offset + first + count, owners->cut[i + 1]);
@@ -15038,12 +14848,11 @@ HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts) {
 }
 
 static het_result heti_check_recent(het_error *error, const het_loss_history *recent) {
-    int64_t i;
     if (!recent) return HET_OK;
     if (recent->count < 0 || recent->count > HETRAIN_LOSS_HISTORY)
         return heti_fail(error, HET_ERR_INVALID, "het_restore_end: %d recent steps, must be 0 .. %d", recent->count,
                          HETI_CAST(int64_t, HETRAIN_LOSS_HISTORY));
-    for (i = 0; i < recent->count; i++)
+    for (int64_t i = 0; i < recent->count; i++)
         if (!heti_is_finite(recent->loss[i]) || !(recent->norm[i] >= 0.0 && heti_is_finite(recent->norm[i])))
             return heti_fail(error, HET_ERR_INVALID, "het_restore_end: recent step %d has loss %g and gradient norm %g",
                              i, recent->loss[i], recent->norm[i]);
@@ -15052,19 +14861,18 @@ static het_result heti_check_recent(het_error *error, const het_loss_history *re
 
 static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents,
                                    const het_loss_history *recent) {
-    int64_t p;
     HETI_TRY(heti_check_parts(ctx, "het_restore_end", parts));
     if (parts & HET_STATE_INCOMPLETE) {
         if (step < 0 || !exponents)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step,
                              exponents ? "given" : "NULL");
         HETI_TRY(heti_check_recent(&ctx->error, recent));
-        for (p = 0; p < ctx->chain.parameter_count; p++)
+        for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
                 return heti_fail(&ctx->error, HET_ERR_INVALID,
                                  "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
                                  ctx->chain.parameter[p].name, HETI_CAST(int64_t, exponents[p]));
-        for (p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameter[p].exponent = exponents[p];
+        for (int64_t p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameter[p].exponent = exponents[p];
         ctx->step = step;
         memset(&ctx->verdict.recent, 0, sizeof ctx->verdict.recent);
         if (recent) ctx->verdict.recent = *recent;
@@ -15097,9 +14905,9 @@ static het_result heti_hash_parts(het_ctx *ctx, int64_t index, uint64_t *hash) {
     const int64_t count = ctx->chain.parameter[index].count;
     float part[HETI_NARROW];
     heti_xxh64 state;
-    int64_t first, n;
+    int64_t n;
     heti_xxh64_start(&state, 0);
-    for (first = 0; first < count; first += n) {
+    for (int64_t first = 0; first < count; first += n) {
         n = heti_min(HETI_NARROW, count - first);
         HETI_TRY(heti_read_values(ctx, index, HET_WEIGHT, first, n, part));
         heti_xxh64_add(&state, part, HETI_CAST(size_t, n) * sizeof *part);
@@ -15111,10 +14919,8 @@ static het_result heti_hash_parts(het_ctx *ctx, int64_t index, uint64_t *hash) {
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
     unsigned char digest[8];
     heti_xxh64 all;
-    int64_t p;
-    int i;
     heti_xxh64_start(&all, 0);
-    for (p = 0; p < ctx->chain.parameter_count; p++) {
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         int64_t whole;
         const int64_t rank = heti_place_of(ctx, p, HET_WEIGHT, 0, &whole);
         heti_rank *r = heti_local_rank(ctx, rank);
@@ -15125,7 +14931,7 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
             if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
             HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), &value, sizeof value));
         }
-        for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
+        for (int i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
     }
     *hash = heti_xxh64_end(&all);
@@ -15146,21 +14952,20 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
     const int64_t *hash = ctx->rank[ctx->share.tree.speaker].part->joined;
     char list[2][48];
     heti_text text[2];
-    int64_t i, k, most = 0, first = 0;
-    int other;
-    for (other = 0; other < 2; other++) {
+    int64_t most = 0, first = 0;
+    for (int other = 0; other < 2; other++) {
         text[other].to = list[other];
         text[other].capacity = sizeof list[other];
         text[other].length = 0;
     }
-    for (i = 0; i < owners->holders; i++) {
+    for (int64_t i = 0; i < owners->holders; i++) {
         int64_t equal = 0;
-        for (k = 0; k < owners->holders; k++)
+        for (int64_t k = 0; k < owners->holders; k++)
             equal += hash[owners->holder[k]] == hash[owners->holder[owners->by_rank[i]]];
         if (equal > most) first = owners->by_rank[i];
         most = heti_max(most, equal);
     }
-    for (i = 0; i < owners->holders; i++) {
+    for (int64_t i = 0; i < owners->holders; i++) {
         const int64_t rank = owners->holder[owners->by_rank[i]];
         heti_text *t = &text[hash[rank] != hash[owners->holder[first]]];
         if (t->length + 16 < t->capacity) heti_text_write(t, t->length > 0 ? ", %d" : "%d", rank);
@@ -15258,8 +15063,7 @@ static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_ext
     const heti_parameter *p = &ctx->chain.parameter[extent->parameter];
     const heti_owners *owners = &ctx->share.owners[p->block];
     const int64_t low = p->offset + extent->first, high = low + extent->count;
-    int64_t i;
-    for (i = 0; i < owners->holders; i++)
+    for (int64_t i = 0; i < owners->holders; i++)
         if (heti_process_of(ctx, owners->holder[i]) == process &&
             ((owners->cut[i] < high && owners->cut[i + 1] > low) ||
             (extent->array == 0 && ((owners->held[2 * i] < high && owners->held[2 * i + 1] > low) ||
@@ -15272,12 +15076,11 @@ static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_ext
    walks over all of them. */
 static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, float *staged) {
     heti_extent extent;
-    int64_t q;
     memset(&extent, 0, sizeof extent);
     while (heti_next_extent(ctx, from, &extent)) {
         const int local = heti_local_rank(ctx, extent.rank) != NULL;
         float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].part->staging));
-        for (q = 0; q < ctx->world.processes; q++)
+        for (int64_t q = 0; q < ctx->world.processes; q++)
             if (heti_wants_extent(ctx, q, &extent))
                 HETI_TRY(heti_spread_to(ctx, heti_process_of(ctx, extent.rank), q, q + 1, data,
                                         HETI_CAST(size_t, extent.count) * sizeof *data));
@@ -15292,13 +15095,12 @@ static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, fl
 /* All processes get the same result: that of the first one that failed. */
 static het_result heti_vote(het_ctx *ctx, het_result result) {
     het_error own, other, first;
-    int64_t i;
     if (result != HET_OK && ctx->error.code == HET_OK)
         (void)heti_fail(&ctx->error, result, "%s: %s", ctx->call, het_result_text(result));
     memset(&own, 0, sizeof own);
     memset(&first, 0, sizeof first);
     if (result != HET_OK) own = ctx->error;
-    for (i = 0; i < ctx->world.processes; i++) {
+    for (int64_t i = 0; i < ctx->world.processes; i++) {
         other = own;
         /* one that has heard of a failure may be gone already */
         if (heti_broadcast(ctx, i, &other, sizeof other) != HET_OK) {
@@ -15326,17 +15128,15 @@ static het_result heti_check_replan(het_ctx *ctx, const het_replan_desc *d) {
 }
 
 static void heti_close_memories(het_ctx *ctx) {
-    int64_t i;
-    for (i = 0; i < ctx->world.local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
+    for (int64_t i = 0; i < ctx->world.local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
 }
 
 /* Groups that both shares have belong to the one in use. */
 static void heti_keep_borrowed(het_ctx *ctx, heti_share *aside) {
-    int64_t i, k, e;
-    for (i = 0; i < ctx->world.local_count; i++)
-        for (k = 0; k < ctx->share.part[i].ends; k++) {
+    for (int64_t i = 0; i < ctx->world.local_count; i++)
+        for (int64_t k = 0; k < ctx->share.part[i].ends; k++) {
             heti_endpoint *end = &ctx->share.part[i].end[k];
-            for (e = 0; end->borrowed && e < aside->part[i].ends; e++)
+            for (int64_t e = 0; end->borrowed && e < aside->part[i].ends; e++)
                 if (aside->part[i].end[e].handle == end->handle) aside->part[i].end[e].handle = NULL;
             end->borrowed = 0;
         }
@@ -15510,8 +15310,7 @@ struct het_data {
    where `to` is given. */
 static het_result heti_data_convert(het_data *data, const unsigned char *from, int64_t number, int64_t count,
                                     int32_t *to, het_error *error) {
-    int64_t i;
-    for (i = 0; i < count; i++, from += data->token_bytes) {
+    for (int64_t i = 0; i < count; i++, from += data->token_bytes) {
         uint32_t token = data->token_bytes == 1 ? *from : data->token_bytes == 2 ? heti_load_u16(from) :
                  heti_load_u32(from);
         if (HETI_CAST(int64_t, token) >= data->vocab)
@@ -15536,8 +15335,8 @@ static het_result heti_data_read(het_data *data, int64_t number, int64_t count, 
 /* Tokens [first, first + count) of the file: checked, and converted where `to` is given. */
 static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error) {
     const int64_t block = HETI_CAST(int64_t, data->raw_size / data->token_bytes);
-    int64_t done, some;
-    for (done = 0; done < count; done += some) {
+    int64_t some;
+    for (int64_t done = 0; done < count; done += some) {
         some = heti_min(block, count - done);
         HETI_TRY(heti_data_read(data, first + done, some, data->raw, error));
         HETI_TRY(heti_data_convert(data, data->raw, first + done, some, to != NULL ? to + done : NULL, error));
@@ -15642,7 +15441,6 @@ static void heti_data_arrays(het_data *data, heti_arena *arena) {
 static het_data *heti_data_make(het_data *plan) {
     heti_arena arena;
     het_data *data;
-    int64_t s;
     memset(&arena, 0, sizeof arena);
     (void)HETI_TAKE(&arena, het_data, 1);
     heti_data_arrays(plan, &arena);
@@ -15655,7 +15453,7 @@ static het_data *heti_data_make(het_data *plan) {
     arena.base = HETI_CAST(char *, HETI_CAST(void *, data));
     (void)HETI_TAKE(&arena, het_data, 1);
     heti_data_arrays(data, &arena);
-    for (s = 0; s <= data->sequences; s++) data->sequence_start[s] = s * data->length;
+    for (int64_t s = 0; s <= data->sequences; s++) data->sequence_start[s] = s * data->length;
     return data;
 }
 
@@ -15783,7 +15581,7 @@ static void heti_data_show(const het_data *data, int64_t slot, int64_t sequences
 
 HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches,
                                       int64_t slot, het_batch *batch, het_error *error) {
-    int64_t sample, b;
+    int64_t sample;
     if (data == NULL || batch == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_data_batch: data or batch is NULL");
     if (micro_batches < 1 || micro_batch < 0 || micro_batch >= micro_batches)
@@ -15797,19 +15595,19 @@ HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micr
         return heti_fail(error, HET_ERR_INVALID, "het_data_batch: step %d of %d micro-batches is out of range", step,
                          micro_batches);
     sample = (step * micro_batches + micro_batch) * data->sequences; /* the first of B */
-    for (b = 0; b < data->sequences; b++)
+    for (int64_t b = 0; b < data->sequences; b++)
         HETI_TRY(heti_data_fill(data, slot, b, heti_data_window(data, sample + b), sample + b, error));
     heti_data_show(data, slot, data->sequences, data->granules, data->granule_start, batch);
     return HET_OK;
 }
 
 HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error) {
-    int64_t sequences, granules, b;
+    int64_t sequences, granules;
     if (data == NULL || batch == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: data or batch is NULL");
     if (first < 0) return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: first %d is negative", first);
     sequences = heti_min(data->sequences, heti_max(0, data->info.held_out - first));
-    for (b = 0; b < sequences; b++) {
+    for (int64_t b = 0; b < sequences; b++) {
         int64_t window = data->info.windows + first + b;
         HETI_TRY(heti_data_fill(data, data->slots, b, window, window, error));
     }
@@ -15875,8 +15673,7 @@ static het_result heti_train_settings(het_train_desc *d, het_error *error) {
    memory than training. */
 static het_result heti_train_evaluate(heti_train *t, double *loss) {
     double sum = 0, weight = 0;
-    int64_t i;
-    for (i = 0; i < t->desc.evaluate_batches; i++) {
+    for (int64_t i = 0; i < t->desc.evaluate_batches; i++) {
         het_batch batch;
         het_step_info info;
         het_result result;
@@ -15898,8 +15695,7 @@ static het_result heti_train_step(heti_train *t, int64_t step) {
     het_step_info info;
     het_result result;
     double validation_loss = HETI_CAST(double, NAN);
-    int64_t m;
-    for (m = 0; m < d->micro_batches; m++)
+    for (int64_t m = 0; m < d->micro_batches; m++)
         HETI_TRY(het_data_batch(t->data, step, m, d->micro_batches, m, &t->batch[m], t->error));
     result = het_step(t->ctx, t->batch, d->micro_batches, &info);
     if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
@@ -15919,13 +15715,12 @@ static het_result heti_train_run(heti_train *t) {
     const het_allocator *allocator;
     size_t size = HETI_CAST(size_t, t->desc.micro_batches) * sizeof *t->batch;
     het_result result = HET_OK;
-    int64_t step;
     HETI_TRY(het_create(&t->desc.context, &t->ctx, t->error));
     allocator = &het_get_desc(t->ctx)->host.allocator;
     t->batch = HETI_CAST(het_batch *, allocator->alloc(allocator->user, size, 64));
     if (t->batch == NULL)
         return heti_fail(t->error, HET_ERR_OOM, "het_train: no memory for the micro-batches of a step");
-    for (step = 0; step < t->desc.steps && result == HET_OK; step++) result = heti_train_step(t, step);
+    for (int64_t step = 0; step < t->desc.steps && result == HET_OK; step++) result = heti_train_step(t, step);
     allocator->free(allocator->user, t->batch, size);
     return result;
 }
@@ -15962,18 +15757,17 @@ static void heti_sample_keep(float *p, int64_t count, double wanted, int by_numb
     uint32_t low = 0, high = 0x7f800000u; /* keeping all >= low is enough, keeping all >= high is not */
     double kept = 0;
     float border;
-    int64_t i;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         double worth = 0;
         border = heti_bits_float(middle);
-        for (i = 0; i < count; i++) worth += p[i] < border ? 0.0 : by_number ? 1.0 : HETI_CAST(double, p[i]);
+        for (int64_t i = 0; i < count; i++) worth += p[i] < border ? 0.0 : by_number ? 1.0 : HETI_CAST(double, p[i]);
         if (worth >= wanted) low = middle;
         else high = middle;
     }
     border = heti_bits_float(low);
-    for (i = 0; i < count; i++) kept += p[i] > border ? by_number ? 1.0 : HETI_CAST(double, p[i]) : 0.0;
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) kept += p[i] > border ? by_number ? 1.0 : HETI_CAST(double, p[i]) : 0.0;
+    for (int64_t i = 0; i < count; i++) {
         if (p[i] > border) continue;
         if (p[i] < border || kept >= wanted) { p[i] = 0; continue; }
         kept += by_number ? 1.0 : HETI_CAST(double, p[i]);
@@ -15983,8 +15777,7 @@ static void heti_sample_keep(float *p, int64_t count, double wanted, int by_numb
 /* A chain over ascending indices, in double. */
 static double heti_sample_total(const float *p, int64_t count) {
     double total = 0;
-    int64_t i;
-    for (i = 0; i < count; i++) total += HETI_CAST(double, p[i]);
+    for (int64_t i = 0; i < count; i++) total += HETI_CAST(double, p[i]);
     return total;
 }
 
@@ -15992,10 +15785,10 @@ static double heti_sample_total(const float *p, int64_t count) {
 static int64_t heti_sample_draw(const float *p, int64_t count, uint64_t seed, uint64_t number) {
     uint32_t bits[4];
     double left;
-    int64_t i, last = 0;
+    int64_t last = 0;
     heti_philox(seed, number, 0x73616d70, bits); /* "samp" */
     left = heti_round(heti_uniform_double(bits[0], bits[1]) * heti_sample_total(p, count));
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         if (!(p[i] > 0)) continue;
         last = i;
         left -= HETI_CAST(double, p[i]);
@@ -16008,15 +15801,15 @@ static int64_t heti_sample_draw(const float *p, int64_t count, uint64_t seed, ui
 HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p,
                                uint64_t seed, uint64_t number, float *scratch) {
     heti_fp saved;
-    int64_t i, best = 0;
+    int64_t best = 0;
     if (logits == NULL || vocab < 1 || vocab > INT32_MAX || (temperature > 0 && scratch == NULL)) return -1;
-    for (i = 1; i < vocab; i++) {
+    for (int64_t i = 1; i < vocab; i++) {
         if (logits[i] > logits[best] || logits[best] != logits[best]) best = i;
     }
     /* or all are NaN, or one is infinite */
     if (!(temperature > 0) || !(logits[best] - logits[best] <= 0)) return HETI_CAST(int32_t, best);
     heti_fp_enter(&saved);
-    for (i = 0; i < vocab; i++) { /* exp((l - max) / temperature); NaN counts as 0 */
+    for (int64_t i = 0; i < vocab; i++) { /* exp((l - max) / temperature); NaN counts as 0 */
         float p = heti_expf((logits[i] - logits[best]) / temperature);
         scratch[i] = p > 0 ? p : 0;
     }

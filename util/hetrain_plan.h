@@ -531,8 +531,7 @@ HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i) {
 
 /* NULL: there is none of this name. */
 static const heti_p_rule *heti_p_rule_find(const char *name) {
-    int64_t i;
-    for (i = 0; i < HETI_P_RULES; i++)
+    for (int64_t i = 0; i < HETI_P_RULES; i++)
         if (strcmp(name, heti_p_schedules[i].kind.name) == 0) return &heti_p_schedules[i];
     return NULL;
 }
@@ -600,8 +599,8 @@ static int heti_p_make_ready(const heti_p_make *make, int64_t s, int32_t kind) {
 
 /* Forwards that the lane keeps the activations of. */
 static int64_t heti_p_make_kept(const heti_p_make *make, const heti_p_make_lane *lane) {
-    int64_t s, kept = 0;
-    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+    int64_t kept = 0;
+    for (int64_t s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
         kept += make->play->stage[s].begun[HETI_P_MAKE_F] - make->play->stage[s].done[HETI_P_MAKE_W];
     return kept;
 }
@@ -612,12 +611,12 @@ static int64_t heti_p_make_kept(const heti_p_make *make, const heti_p_make_lane 
 static int heti_p_make_room(const heti_p_make *make, int64_t s) {
     const het_play_stage *stage = &make->play->stage[s];
     const heti_p_make_lane *lane = &make->lane[make->stage[s].lane];
-    int64_t chunk = 0, kept = 0, t;
+    int64_t chunk = 0, kept = 0;
     int reached = 0;
     if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_I] >= make->stage[s].open_limit) return 0;
     if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_W] >= make->stage[s].kept_limit) return 0;
     if (lane->limit == INT64_MAX) return 1;
-    for (t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
+    for (int64_t t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
         kept += make->play->stage[t].begun[HETI_P_MAKE_F] - make->play->stage[t].done[HETI_P_MAKE_W];
         if (t == s) reached = 1;
         if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
@@ -676,8 +675,8 @@ static void heti_p_make_choose_block(const heti_p_make *make, const heti_p_make_
     const het_play_stage *first = &make->play->stage[lane->first_stage];
     const int room = heti_p_make_kept(make, lane) < lane->limit;
     int64_t s, next = -1, when, earliest = 0;
-    int i, chosen = 0;
-    for (i = 0; i < 4; i++) {
+    int chosen = 0;
+    for (int i = 0; i < 4; i++) {
         s = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
         if (make->play->stage[s].begun[heti_p_what[i]] == first->items) continue;
         when = HETI_P_BLOCK_TIME * make->play->stage[s].begun[heti_p_what[i]] + lane->block[i];
@@ -706,10 +705,9 @@ static void heti_p_make_choose(const heti_p_make *make, const heti_p_make_lane *
     const heti_p_rule *rule = make->rule;
     const int32_t backward = rule->kind.split ? HET_ACTION_I : HET_ACTION_B;
     const int32_t first = rule->backward_first ? HETI_P_GROUP_SECOND : HETI_P_GROUP_FIRST;
-    int64_t s;
     if (rule->order == HETI_P_BLOCK) { heti_p_make_choose_block(make, lane, best); return; }
     if (rule->order != HETI_P_FREE) { heti_p_make_choose_listed(make, lane, best); return; }
-    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage) {
+    for (int64_t s = lane->first_stage; s >= 0; s = make->stage[s].next_stage) {
         if (heti_p_make_ready(make, s, backward))
             heti_p_make_offer(make, s, backward, HETI_P_GROUP_FIRST + HETI_P_GROUP_SECOND - first, best);
         if (heti_p_make_ready(make, s, HET_ACTION_F) && heti_p_make_room(make, s))
@@ -725,11 +723,10 @@ static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int6
     heti_p_make_choice best;
     heti_p_make_lane *lane;
     const heti_p_make_item *item;
-    int64_t l;
     (void)play;
     memset(&best, 0, sizeof best);
     best.lane = -1;
-    for (l = make->rank[rank].first_lane; l >= 0; l = make->lane[l].next_lane)
+    for (int64_t l = make->rank[rank].first_lane; l >= 0; l = make->lane[l].next_lane)
         heti_p_make_choose(make, &make->lane[l], &best);
     if (best.lane < 0) return 0;
     stage[0] = best.stage;
@@ -747,9 +744,8 @@ static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int6
 /* Appends an action of every slice of one micro-batch; micro-batches that only fill up the pattern
    (>= count) are left out. Nothing depends on them, so what is left can still be executed. */
 static void heti_p_pattern_add(heti_p_make *make, int64_t stage, int32_t kind, int64_t micro_batch) {
-    int64_t k;
     if (micro_batch >= make->play->counts[make->play->stage[stage].pipeline]) return;
-    for (k = 0; k < make->play->plan->slices; k++) {
+    for (int64_t k = 0; k < make->play->plan->slices; k++) {
         heti_p_make_item *item = &make->item[make->items++];
         item->stage = stage, item->kind = kind, item->overlap = 0;
     }
@@ -828,11 +824,10 @@ static void heti_p_dual_pair(heti_p_dual *dual, int chunk) {
     const int64_t forward = dual->forward[chunk], backward = dual->backward[1 - chunk], at = make->items,
                   slices = make->play->plan->slices;
     const int64_t count = make->play->counts[make->play->stage[dual->stage[0]].pipeline];
-    int64_t k;
     heti_p_dual_forward(dual, chunk);
     heti_p_dual_backward(dual, 1 - chunk, 0);
     if (forward >= count || backward >= count) return;
-    for (k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
+    for (int64_t k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
         heti_p_make_item *item = &make->item[at + k];
         item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
         item->kind = k % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
@@ -845,19 +840,18 @@ static void heti_p_dual_pair(heti_p_dual *dual, int chunk) {
    the middle on (on odd ranks before the one up, on even ranks after it); W and backwards down; the
    W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
 static void heti_p_dual_phases(heti_p_dual *dual, int64_t ranks, int64_t r, int64_t micro_batches) {
-    int64_t i;
     int split = 0;
-    for (i = 0; i < 2 * (ranks - 1 - r); i++) heti_p_dual_forward(dual, 0);
-    for (i = 0; i <= r; i++) {
+    for (int64_t i = 0; i < 2 * (ranks - 1 - r); i++) heti_p_dual_forward(dual, 0);
+    for (int64_t i = 0; i <= r; i++) {
         heti_p_dual_forward(dual, 0);
         heti_p_dual_forward(dual, 1);
     }
-    for (i = 0; i < ranks - 1 - r; i++) {
+    for (int64_t i = 0; i < ranks - 1 - r; i++) {
         heti_p_dual_backward(dual, 1, 1);
         heti_p_dual_weights(dual);
         heti_p_dual_forward(dual, 1);
     }
-    for (i = 0; i < micro_batches - 2 * ranks + r + 1; i++) {
+    for (int64_t i = 0; i < micro_batches - 2 * ranks + r + 1; i++) {
         if (i == 0 && r == ranks - 1) { /* its own forward has just made what this backward needs: nothing to overlap */
             heti_p_dual_forward(dual, 0);
             heti_p_dual_backward(dual, 1, 0);
@@ -866,17 +860,17 @@ static void heti_p_dual_phases(heti_p_dual *dual, int64_t ranks, int64_t r, int6
         }
         heti_p_dual_pair(dual, 1);
     }
-    for (i = 0; i < ranks - 1 - r; i++) {
+    for (int64_t i = 0; i < ranks - 1 - r; i++) {
         heti_p_dual_backward(dual, 1, 0);
         heti_p_dual_pair(dual, 1);
     }
-    for (i = 0; i <= r; i++) {
+    for (int64_t i = 0; i <= r; i++) {
         if (i == (r + 1) / 2 && r % 2 == 1) split = 1;
         heti_p_dual_backward(dual, 1, split);
         if (i == (r + 1) / 2 && r % 2 == 0) split = 1;
         heti_p_dual_backward(dual, 0, split);
     }
-    for (i = 0; i < ranks - 1 - r; i++) {
+    for (int64_t i = 0; i < ranks - 1 - r; i++) {
         heti_p_dual_weights(dual);
         heti_p_dual_backward(dual, 0, 1);
     }
@@ -907,10 +901,8 @@ static void heti_p_pattern_dualpipev(heti_p_make *make, const heti_p_make_lane *
 /* Whether time + step r differs from every times[i] + steps[i] r modulo 6, on all ranks. */
 static int heti_p_block_fits(const int64_t *times, const int64_t *steps, int count, int64_t time, int64_t step,
                              int64_t ranks) {
-    int64_t r;
-    int i;
-    for (r = 0; r < ranks && r < HETI_P_BLOCK_TIME; r++)
-        for (i = 0; i < count; i++)
+    for (int64_t r = 0; r < ranks && r < HETI_P_BLOCK_TIME; r++)
+        for (int i = 0; i < count; i++)
             if ((time + step * r - times[i] - steps[i] * r) % HETI_P_BLOCK_TIME == 0) return 0;
     return 1;
 }
@@ -921,16 +913,15 @@ static void heti_p_block_times(const heti_p_rule *rule, heti_p_make_lane *lane, 
                                int64_t slices) {
     const int64_t way = (rule->down + rule->up) * (ranks - 1) + 1, late = HETI_P_BLOCK_TIME * (slices - 1);
     int64_t times[4], steps[4], ahead;
-    int i;
     steps[0] = steps[2] = rule->down;
     steps[1] = steps[3] = -rule->up;
     times[0] = 0;
-    for (i = 1; i < 4; i++) {
+    for (int i = 1; i < 4; i++) {
         const int64_t earliest = times[i - 1] + (i == 2 ? 1 : way);
         for (times[i] = earliest; times[i] < earliest + HETI_P_BLOCK_TIME; times[i]++)
             if (heti_p_block_fits(times, steps, i, times[i], steps[i], ranks)) break;
     }
-    for (i = 0; i < 4; i++) lane->block[i] = times[i] + steps[i] * r + (i >= 2 ? late : 0);
+    for (int i = 0; i < 4; i++) lane->block[i] = times[i] + steps[i] * r + (i >= 2 ? late : 0);
     /* chunk 1 must always find room for the forwards between its F and its I */
     ahead = lane->limit - (lane->block[2] - lane->block[1] + HETI_P_BLOCK_TIME - 1) / HETI_P_BLOCK_TIME;
     lane->ahead_limit = rule->ahead ? ahead : 0;
@@ -979,9 +970,8 @@ static void heti_p_make_pipeline(heti_p_make *make, int64_t p, int64_t *ranks) {
     const het_plan *plan = make->play->plan;
     const heti_p_rule *rule = make->rule;
     const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
-    int64_t s;
     *ranks = 0;
-    for (s = first; s < end; s++) {
+    for (int64_t s = first; s < end; s++) {
         heti_p_make_stage *stage = &make->stage[s];
         heti_p_make_rank *rank = &make->rank[plan->stage[s].rank];
         int64_t l = rank->last_lane;
@@ -1009,11 +999,10 @@ static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks)
     const heti_p_rule *rule = make->rule;
     const int64_t slices = make->play->plan->slices;
     const double limit = make->play->plan->memory_limit;
-    int64_t l;
     if (rule->kind.limited && limit != 0 && !(limit >= 1))
         return heti_t_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %e; %s needs room for 1 "
                            "micro-batch in pipeline %d, or 0: no limit", limit, rule->kind.name, p);
-    for (l = make->lanes - ranks; l < make->lanes; l++) {
+    for (int64_t l = make->lanes - ranks; l < make->lanes; l++) {
         heti_p_make_lane *lane = &make->lane[l];
         lane->limit = INT64_MAX;
         if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
@@ -1032,8 +1021,8 @@ static het_result heti_p_make_lanes(heti_p_make *make, int64_t p, int64_t ranks)
 static void heti_p_make_cut(heti_p_make *make) {
     const het_play *play = make->play;
     const int listed = make->rule->order == HETI_P_INTERLEAVED || make->rule->order == HETI_P_DUALPIPEV;
-    int64_t s, items = 0, weights = 0;
-    for (s = 0; s < play->plan->stages && listed; s++) {
+    int64_t items = 0, weights = 0;
+    for (int64_t s = 0; s < play->plan->stages && listed; s++) {
         items += play->stage[s].items;
         weights = heti_p_max(weights, heti_p_max(play->counts[play->stage[s].pipeline],
                                                  play->stage[s].before + play->stage[s].after + 1));
@@ -1048,7 +1037,7 @@ static void heti_p_make_cut(heti_p_make *make) {
 /* het_rule.start */
 static het_result heti_p_make_start(void *user, const het_play *play, het_error *error) {
     heti_p_make *make = HETI_T_CAST(heti_p_make *, user);
-    int64_t p, ranks;
+    int64_t ranks;
     make->play = play;
     make->error = error;
     HETI_T_TRY(heti_p_rule_check(play->plan->schedule, "het_schedule_make", error));
@@ -1056,8 +1045,8 @@ static het_result heti_p_make_start(void *user, const het_play *play, het_error 
     heti_p_make_cut(make);
     HETI_T_TRY(heti_t_arena_start(&make->arena, &make->allocator, "het_schedule_make", error));
     heti_p_make_cut(make);
-    for (p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
-    for (p = 0; p < play->plan->pipelines; p++) {
+    for (int64_t p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
+    for (int64_t p = 0; p < play->plan->pipelines; p++) {
         heti_p_make_pipeline(make, p, &ranks);
         HETI_T_TRY(heti_p_make_check_placement(make, p, ranks));
         HETI_T_TRY(heti_p_make_lanes(make, p, ranks));
@@ -1110,11 +1099,10 @@ typedef struct heti_p_plans {
 
 /* Room for what was counted, with every share 1. Counting starts again. */
 static het_result heti_p_plans_room(heti_p_plans *r) {
-    int64_t i;
     HETI_T_TRY(het_plan_new(&r->count, &r->desc.allocator, "het_plan_read", &r->plan, r->error));
-    for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
-    for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
-    for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
+    for (int64_t i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
+    for (int64_t i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
+    for (int64_t i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
     r->count.pipelines = r->count.stages = r->count.members = 0;
     return HET_OK;
 }
@@ -1357,10 +1345,10 @@ static het_result heti_p_plans_split(heti_p_plans *r, int *columns) {
 static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *team, int64_t count) {
     const int64_t heads = r->desc.heads;
     double all = 0.0;
-    int64_t m, given = 0;
+    int64_t given = 0;
     if (count > heads) return HETI_P_BAD(r, "het_plan_read: %d ranks for %d key/value heads", count, heads);
-    for (m = 0; m < count; m++) all += team[m].share;
-    for (m = 0; m < count; m++) {
+    for (int64_t m = 0; m < count; m++) all += team[m].share;
+    for (int64_t m = 0; m < count; m++) {
         const int64_t wanted = HETI_T_CAST(int64_t, team[m].share / all * HETI_T_CAST(double, heads) + 0.5);
         const int64_t left = heads - given - (count - m - 1); /* the others have one at least */
         team[m].heads = m + 1 == count ? heads - given : heti_p_max(1, heti_p_min(wanted, left));
@@ -1587,7 +1575,7 @@ static het_result heti_p_short_letters(heti_p_plans *r, heti_p_shorthand *s, siz
 
 /* Megatron-LM's --pipeline-model-parallel-layout. Groups do not nest there either. */
 static het_result heti_p_short_layout(heti_p_plans *r, heti_p_shorthand *s) {
-    int64_t begin = 0, times, i;
+    int64_t begin = 0, times;
     if (r->desc.units % 2 != 0)
         return HETI_P_BAD(r, "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this chain "
                           "has %d units", r->desc.units);
@@ -1603,7 +1591,7 @@ static het_result heti_p_short_layout(heti_p_plans *r, heti_p_shorthand *s) {
         r->at = close + 1;
         HETI_T_TRY(heti_p_short_times(r, &times));
         if (times == 0) return heti_p_short_fail(r, open, "no *n behind a group");
-        for (i = 0; i < times; i++) {
+        for (int64_t i = 0; i < times; i++) {
             const size_t behind = r->at;
             const int64_t before = s->unit + s->stages;
             r->at = open + 1;
@@ -1635,7 +1623,6 @@ static het_result heti_p_short_shares(heti_p_plans *r, heti_p_shorthand *s) {
 /* "cpN", "hpN", "tpN" and such with ":..." at the end, cut off. */
 static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
     const size_t begin = r->at;
-    int64_t i;
     size_t at = begin;
     s->team = 1;
     while (at + 1 < r->length && (r->text[at + 1] != 'p' || strchr("cht", r->text[at]) == NULL)) at++;
@@ -1651,7 +1638,7 @@ static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
         if (s->team < 1 || s->team > HETRAIN_MAX_TEAM)
             return HETI_P_BAD(r, "het_plan_read: byte %d: teams of 1 to %d ranks", HETI_T_CAST(int64_t, at),
                               HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
-        for (i = 0; i < s->team; i++) s->share[i] = 1.0;
+        for (int64_t i = 0; i < s->team; i++) s->share[i] = 1.0;
     }
     if (r->at < r->length) return heti_p_short_fail(r, r->at, "unexpected text");
     r->at = begin;
@@ -1661,8 +1648,7 @@ static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
 
 /* Every rank's place in its team. Heads go by share as rows do. */
 static het_result heti_p_short_members(heti_p_plans *r, const heti_p_shorthand *s) {
-    int64_t i;
-    for (i = 0; i < r->count.members; i++) {
+    for (int64_t i = 0; i < r->count.members; i++) {
         het_team_member *m = &r->plan->member[i];
         const int64_t member = i % s->team;
         m->rank = i;
@@ -1738,13 +1724,12 @@ static int64_t heti_p_short_rank(const heti_p_shorthand *s, int64_t c, int64_t k
 static void heti_p_short_fill(const heti_p_plans *r, const heti_p_shorthand *s) {
     het_plan *plan = r->plan;
     const int64_t least = plan->units / s->stages, more = plan->units % s->stages;
-    int64_t p, k;
-    for (k = 0; k < s->stages && s->cut == HETI_P_CUT_EVEN; k++) {
+    for (int64_t k = 0; k < s->stages && s->cut == HETI_P_CUT_EVEN; k++) {
         plan->stage[k].unit_begin = k * least + heti_p_min(k, more);
         plan->stage[k].unit_end = (k + 1) * least + heti_p_min(k + 1, more);
     }
-    for (p = 0; p < plan->pipelines; p++) {
-        for (k = 0; k < s->stages; k++) {
+    for (int64_t p = 0; p < plan->pipelines; p++) {
+        for (int64_t k = 0; k < s->stages; k++) {
             het_stage *stage = &plan->stage[p * s->stages + k];
             *stage = plan->stage[k];
             stage->pipeline = p;
@@ -1856,9 +1841,8 @@ static void heti_p_plans_number(heti_t_text *out, double x) {
 }
 
 static void heti_p_plans_put_reals(heti_t_text *out, const char *key, const double *value, int64_t count) {
-    int64_t i;
     heti_t_format(out, ",\n  \"%s\": [", key);
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         if (i > 0) heti_t_put(out, ", ");
         heti_p_plans_number(out, value[i]);
     }
@@ -1867,8 +1851,7 @@ static void heti_p_plans_put_reals(heti_t_text *out, const char *key, const doub
 
 /* One of a team's lists: 0 ranks, 1 shares, 2 heads by group. */
 static void heti_p_plans_put_members(heti_t_text *out, const het_team_member *team, int64_t count, int what) {
-    int64_t i;
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const int next = i > 0 && team[i].group != team[i - 1].group;
         heti_t_put(out, i == 0 ? "" : what == 2 && next ? "], [" : ", ");
         if (what == 1) heti_p_plans_number(out, team[i].share);
@@ -1877,11 +1860,11 @@ static void heti_p_plans_put_members(heti_t_text *out, const het_team_member *te
 }
 
 static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
-    int64_t i, k, count;
-    for (i = 0; i < plan->members; i += count) {
+    int64_t count;
+    for (int64_t i = 0; i < plan->members; i += count) {
         const het_team_member *team = het_plan_team(plan, plan->member[i].rank, &count);
         int heads = 0;
-        for (k = 0; k < count; k++) heads |= team[k].heads > 0;
+        for (int64_t k = 0; k < count; k++) heads |= team[k].heads > 0;
         heti_t_put(out, i > 0 ? ",\n    {\"ranks\": [" : ",\n  \"teams\": [\n    {\"ranks\": [");
         heti_p_plans_put_members(out, team, count, 0);
         heti_t_put(out, "], \"shares\": [");
@@ -1895,14 +1878,14 @@ static void heti_p_plans_put_teams(heti_t_text *out, const het_plan *plan) {
 }
 
 static void heti_p_plans_put_shard(heti_t_text *out, const het_plan *plan) {
-    int64_t r, sets = 0, keepers = 0;
+    int64_t sets = 0, keepers = 0;
     if (plan->shard > HET_SHARD_STATE)
         heti_t_format(out, ",\n  \"shard\": \"%s\"", heti_p_shards[plan->shard - HET_SHARD_STATE]);
-    for (r = 0; plan->near != NULL && r < plan->ranks; r++) sets += plan->near[r] != plan->near[0];
-    for (r = 0; sets > 0 && r < plan->ranks; r++)
+    for (int64_t r = 0; plan->near != NULL && r < plan->ranks; r++) sets += plan->near[r] != plan->near[0];
+    for (int64_t r = 0; sets > 0 && r < plan->ranks; r++)
         heti_t_format(out, r > 0 ? ", %d" : ",\n  \"near\": [%d", plan->near[r]);
     if (sets > 0) heti_t_put(out, "]");
-    for (r = 0; plan->keeper != NULL && r < plan->ranks; r++)
+    for (int64_t r = 0; plan->keeper != NULL && r < plan->ranks; r++)
         if (plan->keeper[r] != 0) heti_t_format(out, keepers++ > 0 ? ", %d" : ",\n  \"keepers\": [%d", r);
     if (keepers > 0) heti_t_put(out, "]");
 }
@@ -1910,16 +1893,15 @@ static void heti_p_plans_put_shard(heti_t_text *out, const het_plan *plan) {
 HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to) {
     char room[4096];
     heti_t_text out;
-    int64_t p, i;
     if (plan == NULL || to == NULL || to->write == NULL || heti_p_rule_find(plan->schedule) == NULL)
         return HET_ERR_INVALID;
     out = heti_t_text_to(to, room, sizeof room);
     heti_t_format(&out, "{\n  \"schedule\": \"%s\",\n  \"pipelines\": [", plan->schedule);
-    for (p = 0; p < plan->pipelines; p++) {
+    for (int64_t p = 0; p < plan->pipelines; p++) {
         heti_t_put(&out, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
         heti_p_plans_number(&out, plan->share[p]);
         heti_t_put(&out, ", \"stages\": [");
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+        for (int64_t i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
             const het_stage *stage = &plan->stage[i];
             heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s",
                           i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
@@ -1951,12 +1933,11 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
 HETRAIN_API het_result het_schedule_write(const het_schedule *schedule, const het_writer *to) {
     char room[4096];
     heti_t_text out;
-    int64_t r, i;
     if (schedule == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
     out = heti_t_text_to(to, room, sizeof room);
-    for (r = 0; r < schedule->ranks; r++) {
+    for (int64_t r = 0; r < schedule->ranks; r++) {
         int32_t pair = 0;
-        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+        for (int64_t i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
             if (i > schedule->start[r]) heti_t_put(&out, pair ? ";" : ",");
             if (schedule->action[i].overlap && !pair) heti_t_put(&out, "(");
             heti_t_action(&out, &schedule->action[i]);
@@ -2007,9 +1988,8 @@ static int32_t heti_p_lines_number(const heti_p_lines *r, size_t *at, size_t end
 /* The word of capitals and '_' at *at, as a kind of action, or HETI_P_LINES_BW; -1: neither. */
 static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at, size_t end) {
     const size_t begin = *at;
-    int32_t kind;
     while (*at < end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
-    for (kind = 0; kind <= HETI_P_LINES_BW; kind++) {
+    for (int32_t kind = 0; kind <= HETI_P_LINES_BW; kind++) {
         const char *word = kind == HETI_P_LINES_BW ? "BW" : heti_t_kind(kind);
         if (strlen(word) == *at - begin && memcmp(word, r->text + begin, *at - begin) == 0) return kind;
     }
@@ -2020,9 +2000,8 @@ static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at, size_t end) 
 static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size_t word, size_t end) {
     static const char *const heti_p_foreign_words[] = { "UNSHARD", "RESHARD", "REDUCE_GRAD" };
     size_t behind = word;
-    int i;
     while (behind < end && ((r->text[behind] >= 'A' && r->text[behind] <= 'Z') || r->text[behind] == '_')) behind++;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         if (behind - word == strlen(heti_p_foreign_words[i]) && memcmp(r->text + word, heti_p_foreign_words[i],
                                                                        behind - word) == 0)
             return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD "
@@ -2036,8 +2015,7 @@ static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size
 static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t begin, size_t at, size_t end, het_action *a) {
     static const char heti_p_marks[] = ".@/";
     int32_t *const to[3] = { &a->slice, &a->pipeline, &a->version };
-    int i;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         if (at == end || r->text[at] != heti_p_marks[i]) continue;
         at++;
         *to[i] = heti_p_lines_number(r, &at, end);
@@ -2189,15 +2167,13 @@ static het_result heti_p_lines_lines(heti_p_lines *r) {
 /* Sorts by radix, 8 bits at a time, in `key` and back from `other`. */
 static void heti_p_sort(uint64_t *key, uint64_t *other, int64_t count) {
     uint64_t all = 0;
-    int64_t i;
-    int shift;
-    for (i = 0; i < count; i++) all |= key[i];
-    for (shift = 0; shift < 64 && (all >> shift) != 0; shift += 8) {
+    for (int64_t i = 0; i < count; i++) all |= key[i];
+    for (int shift = 0; shift < 64 && (all >> shift) != 0; shift += 8) {
         int64_t at[257];
         memset(at, 0, sizeof at);
-        for (i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
-        for (i = 0; i < 256; i++) at[i + 1] += at[i];
-        for (i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
+        for (int64_t i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
+        for (int64_t i = 0; i < 256; i++) at[i + 1] += at[i];
+        for (int64_t i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
         HETI_T_COPY(key, other, count);
     }
 }
@@ -2227,17 +2203,17 @@ static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *a
     het_result result = HET_OK;
     void *block;
     uint64_t *key;
-    int64_t i, n = 0;
+    int64_t n = 0;
     if (r->bare == 0 && r->weights == 0) return HET_OK;
     if (r->micro_batches > INT64_MAX / r->plan->stages / r->plan->slices)
         return heti_t_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are "
                            "more than can be counted", r->plan->stages, r->micro_batches, r->plan->slices);
     HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_read", &block, r->error));
     key = HETI_T_CAST(uint64_t *, block);
-    for (i = 0; i < r->actions; i++)
+    for (int64_t i = 0; i < r->actions; i++)
         if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_p_lines_key(r, &s->action[i]);
     heti_p_sort(key, key + n, n);
-    for (i = 0; i < r->actions && result == HET_OK; i++) {
+    for (int64_t i = 0; i < r->actions && result == HET_OK; i++) {
         het_action *a = &s->action[i];
         const int bare = a->version != 0;
         a->version = 0;
@@ -2320,11 +2296,10 @@ static double heti_p_exchange(const het_record *r) {
 
 /* Everything a picture relies on, so that no later step has to look twice. */
 static int heti_p_timeline_valid(const het_timeline *timeline) {
-    int64_t i;
     if (timeline == NULL || timeline->ranks < 0 || timeline->records < 0 ||
         (timeline->records > 0 && timeline->record == NULL))
         return 0;
-    for (i = 0; i < timeline->records; i++) {
+    for (int64_t i = 0; i < timeline->records; i++) {
         const het_record *r = &timeline->record[i];
         if (r->action.kind < 0 || r->action.kind >= HETI_T_KINDS) return 0;
         if (r->rank < 0 || r->rank >= timeline->ranks || (i > 0 && r->rank < r[-1].rank)) return 0;
@@ -2343,12 +2318,12 @@ static int64_t heti_p_leader(const het_plan *plan, int64_t rank) {
 /* The units of the stages a rank holds, "units 0-2, 9-11"; with more than `most` stages "6 stages".
    0: it holds none. */
 static int heti_p_out_units(heti_t_text *out, const het_plan *plan, int64_t rank, int64_t most, const char *dash) {
-    int64_t s, count = 0, shown = 0;
+    int64_t count = 0, shown = 0;
     rank = heti_p_leader(plan, rank);
-    for (s = 0; s < plan->stages; s++) count += plan->stage[s].rank == rank;
+    for (int64_t s = 0; s < plan->stages; s++) count += plan->stage[s].rank == rank;
     if (count == 0) return 0;
     if (count > most) { heti_t_format(out, "%d stages", count); return 1; }
-    for (s = 0; s < plan->stages; s++) {
+    for (int64_t s = 0; s < plan->stages; s++) {
         const het_stage *stage = &plan->stage[s];
         if (stage->rank != rank) continue;
         heti_t_put(out, shown++ == 0 ? stage->unit_end - stage->unit_begin == 1 && count == 1 ? "unit " :
@@ -2565,22 +2540,21 @@ static void heti_p_at_least(double *value, double other) {
 
 static het_result heti_p_sim_plan(heti_p_sim *s) {
     const het_plan *plan = s->plan;
-    int64_t p, g;
     if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL ||
         plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
         return HETI_P_BAD(s, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks,
                           plan->pipelines, plan->stages, plan->slices);
     if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
         return HETI_P_BAD(s, "het_simulate: plan->first_stage does not go from 0 to %d", plan->stages);
-    for (p = 0; p < plan->pipelines; p++)
+    for (int64_t p = 0; p < plan->pipelines; p++)
         if (plan->first_stage[p] >= plan->first_stage[p + 1])
             return HETI_P_BAD(s, "het_simulate: pipeline %d has no stage", p);
-    for (g = 0; g < plan->stages; g++)
+    for (int64_t g = 0; g < plan->stages; g++)
         if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
             return HETI_P_BAD(s, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
     if (plan->members > 0) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
     s->slice_sum = 0;
-    for (p = 0; p < plan->slices && plan->slices > 1; p++) {
+    for (int64_t p = 0; p < plan->slices && plan->slices > 1; p++) {
         if (!heti_t_is_time(plan->slice_share[p]))
             return HETI_P_BAD(s, "het_simulate: slice %d has share %g", p, plan->slice_share[p]);
         s->slice_sum += plan->slice_share[p];
@@ -2593,8 +2567,7 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
 /* Whether the doubles that are the first `size` bytes of a struct are times. */
 static int heti_p_are_times(const void *costs, size_t size) {
     double value;
-    size_t i;
-    for (i = 0; i < size; i += sizeof value) {
+    for (size_t i = 0; i < size; i += sizeof value) {
         memcpy(&value, HETI_T_CAST(const char *, costs) + i, sizeof value);
         if (!heti_t_is_time(value)) return 0;
     }
@@ -2603,15 +2576,14 @@ static int heti_p_are_times(const void *costs, size_t size) {
 
 static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
     const het_stage_cost *member = s->costs->member;
-    int64_t i, count;
+    int64_t count;
     s->count_bytes = 0;
-    for (i = 0; i < s->plan->stages; i++) {
+    for (int64_t i = 0; i < s->plan->stages; i++) {
         const het_stage_cost *c = &s->costs->stage[i];
         int valid = heti_p_are_times(c, sizeof *c);
         (void)het_plan_team(s->plan, s->plan->stage[i].rank, &count);
         for (; count > 1 && member != NULL; member += count, count = 1) {
-            int64_t k;
-            for (k = 0; k < count; k++) valid &= heti_p_are_times(&member[k], sizeof *member);
+            for (int64_t k = 0; k < count; k++) valid &= heti_p_are_times(&member[k], sizeof *member);
         }
         if (!valid) return HETI_P_BAD(s, "het_simulate: a cost of stage %d is negative or not finite", i);
         if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0) s->count_bytes = 1;
@@ -2622,11 +2594,10 @@ static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
 static het_result heti_p_sim_sizes(heti_p_sim *s) {
     static const char *const heti_p_names[3] = { "tokens", "pairs", "sequences" };
     const double *const sizes[3] = { s->costs->tokens, s->costs->pairs, s->costs->sequences };
-    int64_t i, n = 0;
-    int k;
-    for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
-    for (k = 0; k < 3; k++)
-        for (i = 0; i < n && sizes[k] != NULL; i++)
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
+    for (int k = 0; k < 3; k++)
+        for (int64_t i = 0; i < n && sizes[k] != NULL; i++)
             if (!heti_t_is_time(sizes[k][i]) || (k == 2 && !(sizes[k][i] > 0 && sizes[k][i] <= 1e15)))
                 return HETI_P_BAD(s, "het_simulate: micro-batch %d has %g %s: negative, not finite or no size", i,
                                   sizes[k][i], heti_p_names[k]);
@@ -2637,13 +2608,13 @@ static het_result heti_p_sim_sizes(heti_p_sim *s) {
    other's ancestor. */
 static het_result heti_p_sim_groups(heti_p_sim *s) {
     const het_costs *costs = s->costs;
-    int64_t i, deepest = 0;
+    int64_t deepest = 0;
     s->groups = s->most_wires = s->shared = 0;
     if (costs->group == NULL || costs->link != NULL) return HET_OK;
     if (costs->groups < 1 || costs->rank_group == NULL)
         return HETI_P_BAD(s, "het_simulate: %d groups, and rank_group is %s", costs->groups,
                           costs->rank_group != NULL ? "given" : "NULL");
-    for (i = 0; i < costs->groups; i++) {
+    for (int64_t i = 0; i < costs->groups; i++) {
         const het_group *g = &costs->group[i];
         int64_t depth = 1, up = g->parent;
         if (g->parent >= i || g->parent < -1)
@@ -2657,7 +2628,7 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
         if (depth > deepest) deepest = depth;
         if (g->bus > 0 || g->uplink > 0) s->shared = 1;
     }
-    for (i = 0; i < s->ranks; i++)
+    for (int64_t i = 0; i < s->ranks; i++)
         if (costs->rank_group[i] < 0 || costs->rank_group[i] >= costs->groups)
             return HETI_P_BAD(s, "het_simulate: rank %d is in group %d of %d", i, costs->rank_group[i], costs->groups);
     s->groups = costs->groups;
@@ -2667,7 +2638,6 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
 
 static het_result heti_p_sim_costs(heti_p_sim *s) {
     const het_costs *costs = s->costs;
-    int64_t i;
     if (costs->start_canary != 0 || costs->end_canary != 0)
         return HETI_P_BAD(s, "het_simulate: het_costs was not cleared");
     if (costs->stage == NULL || costs->blocks < 0)
@@ -2681,11 +2651,11 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
                           HETI_T_CAST(int64_t, s->transfer));
     HETI_T_TRY(heti_p_sim_stage_costs(s));
     HETI_T_TRY(heti_p_sim_sizes(s));
-    for (i = 0; i < s->ranks && costs->rank != NULL; i++) {
+    for (int64_t i = 0; i < s->ranks && costs->rank != NULL; i++) {
         if (!heti_p_are_times(&costs->rank[i], offsetof(het_rank_cost, beside)))
             return HETI_P_BAD(s, "het_simulate: a cost of rank %d is negative or not finite", i);
     }
-    for (i = 0; i < costs->blocks && costs->block != NULL; i++)
+    for (int64_t i = 0; i < costs->blocks && costs->block != NULL; i++)
         if (!heti_p_are_times(&costs->block[i], sizeof *costs->block))
             return HETI_P_BAD(s, "het_simulate: a cost of block %d is negative or not finite", i);
     return heti_p_sim_groups(s);
@@ -2696,7 +2666,7 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
 static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost, int64_t *path,
                                    int64_t *wires) {
     const het_group *group = s->costs->group;
-    int64_t a, b, n = 0, back, i;
+    int64_t a, b, n = 0, back;
     *wires = 0;
     if (s->groups == 0) {
         *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
@@ -2717,7 +2687,7 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
     back = n;
     for (b = s->costs->rank_group[to]; b != a; b = group[b].parent)
         if (group[b].uplink > 0) path[n++] = 3 * b + 1;
-    for (i = 0; i < (n - back) / 2; i++) { /* inwards: the outermost first */
+    for (int64_t i = 0; i < (n - back) / 2; i++) { /* inwards: the outermost first */
         b = path[back + i];
         path[back + i] = path[n - 1 - i];
         path[n - 1 - i] = b;
@@ -2738,16 +2708,15 @@ static int64_t heti_p_record_room(const heti_p_sim *s, int32_t kind) {
 static het_result heti_p_sim_actions(heti_p_sim *s) {
     const het_plan *plan = s->plan;
     const het_schedule *schedule = s->schedule;
-    int64_t r, i;
     s->records = s->parts = 0;
     s->blocks = s->costs->block != NULL ? s->costs->blocks : 0;
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         const int64_t leader = heti_p_leader(plan, r);
         int done = 0;
-        for (i = schedule->start[r]; i < schedule->start[r + 1] && leader != r; i++)
+        for (int64_t i = schedule->start[r]; i < schedule->start[r + 1] && leader != r; i++)
             if (schedule->action[i].kind != HET_ACTION_COMMIT)
                 return HETI_P_BAD(s, "het_simulate: rank %d has a list, and its team that of rank %d", r, leader);
-        for (i = schedule->start[leader]; i < schedule->start[leader + 1]; i++) {
+        for (int64_t i = schedule->start[leader]; i < schedule->start[leader + 1]; i++) {
             const het_action *a = &schedule->action[i];
             int64_t stages;
             if (a->kind < 0 || a->kind >= HETI_T_KINDS)
@@ -2787,7 +2756,6 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
 
 static het_result heti_p_sim_given(heti_p_sim *s) {
     const het_schedule *schedule = s->schedule;
-    int64_t p, r;
     HETI_T_TRY(heti_p_sim_plan(s));
     s->ranks = s->plan->ranks;
     s->stages = s->plan->stages;
@@ -2797,14 +2765,14 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
         return HETI_P_BAD(s, "het_simulate: a schedule for %d ranks and %d pipelines, a plan for %d and %d",
                           schedule->ranks, schedule->pipelines, s->ranks, s->plan->pipelines);
     s->cells = 0;
-    for (p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
         int64_t n = schedule->micro_batches[p], stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
         if (n < 0 || n > INT32_MAX || s->slices > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: pipeline %d has %d micro-batches of %d slices",
                                p, n, s->slices);
         s->cells += n * s->slices * stages;
     }
-    for (r = 0; r < s->ranks; r++)
+    for (int64_t r = 0; r < s->ranks; r++)
         if (schedule->start[0] != 0 || schedule->start[r + 1] < schedule->start[r])
             return HETI_P_BAD(s, "het_simulate: schedule->start[%d] is %d", r + 1, schedule->start[r + 1]);
     if (schedule->start[s->ranks] > 0 && schedule->action == NULL)
@@ -2820,11 +2788,10 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
 /* The rows of a rank's place in its team, in parts of the team's; all, where it is alone. */
 static void heti_p_rows(const het_team_member *team, int64_t members, int64_t member, double row[2]) {
     double all = 0, before = 0;
-    int64_t i;
     row[0] = 0;
     row[1] = 1;
     if (team == NULL) return;
-    for (i = 0; i < members; i++) {
+    for (int64_t i = 0; i < members; i++) {
         if (i < member) before += team[i].share;
         all += team[i].share;
     }
@@ -2840,14 +2807,14 @@ static double heti_p_common(const double a[2], const double b[2]) {
 /* The link between two stages as one: as slow as the slowest piece that goes from a member to
    another. */
 static het_result heti_p_team_link(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost) {
-    int64_t senders, receivers, i, j, wires;
+    int64_t senders, receivers, wires;
     const het_team_member *sender = het_plan_team(s->plan, from, &senders),
                           *receiver = het_plan_team(s->plan, to, &receivers);
     double each = 0;
     if (sender == NULL && receiver == NULL) return HET_OK;
     cost->latency = 0;
-    for (i = 0; i < senders; i++)
-        for (j = 0; j < receivers; j++) {
+    for (int64_t i = 0; i < senders; i++)
+        for (int64_t j = 0; j < receivers; j++) {
             het_link_cost link;
             double rows[2], others[2], common;
             heti_p_rows(sender, senders, i, rows);
@@ -2893,12 +2860,11 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
    the sum of slice shares) in the end. */
 static void heti_p_sim_weights(heti_p_sim *s) {
     const int64_t *first = s->plan->first_stage;
-    int64_t p, g;
-    for (g = 0; g < s->ranks; g++) s->rank[g].unit = 1;
-    for (p = 0; p < s->plan->pipelines; p++) {
-        for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank] = 0;
-        for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank]++;
-        for (g = first[p]; g < first[p + 1]; g++) {
+    for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit = 1;
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
+        for (int64_t g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank] = 0;
+        for (int64_t g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank]++;
+        for (int64_t g = first[p]; g < first[p + 1]; g++) {
             heti_p_rank *rank = &s->rank[s->stage[g].rank];
             int64_t n = s->held[s->stage[g].rank], a = n, b = HETI_T_CAST(int64_t, rank->unit);
             s->stage[g].weight = HETI_T_CAST(double, n); /* for now */
@@ -2907,16 +2873,16 @@ static void heti_p_sim_weights(heti_p_sim *s) {
             if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
         }
     }
-    for (g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
-    for (g = 0; g < s->ranks && s->slices > 1; g++) s->rank[g].unit *= s->slice_sum;
+    for (int64_t g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
+    for (int64_t g = 0; g < s->ranks && s->slices > 1; g++) s->rank[g].unit *= s->slice_sum;
 }
 
 static het_result heti_p_sim_stages(heti_p_sim *s) {
     const het_plan *plan = s->plan;
     const het_stage_cost *member = s->costs->member;
-    int64_t p, g, cell = 0, micro_batch = 0;
-    for (p = 0; p < plan->pipelines; p++) {
-        for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
+    int64_t cell = 0, micro_batch = 0;
+    for (int64_t p = 0; p < plan->pipelines; p++) {
+        for (int64_t g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
             heti_p_stage *stage = &s->stage[g];
             stage->rank = plan->stage[g].rank;
             stage->before = g > plan->first_stage[p] ? plan->stage[g - 1].rank : -1;
@@ -2947,10 +2913,10 @@ static int64_t heti_p_ring_index(const heti_p_sim *s, const het_action *a) {
 /* Which process each rank is in: the innermost group that is one; a number of its own where there
    is none; all the same where no group is one. */
 static void heti_p_sim_processes(heti_p_sim *s) {
-    int64_t r, g;
+    int64_t g;
     int any = 0;
     for (g = 0; g < s->groups; g++) any |= s->costs->group[g].process != 0;
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         for (g = any ? s->costs->rank_group[r] : -1; g >= 0 &&
              !s->costs->group[g].process; g = s->costs->group[g].parent) {}
         s->process[r] = g >= 0 ? g : any ? -2 - r : -1;
@@ -2991,20 +2957,20 @@ static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double by
     const int weights = plan->shard == HET_SHARD_WEIGHTS;
     const int64_t n = ring->wanted;
     double workers = 0, used = 0, sets = 0;
-    int64_t i, k;
-    for (i = 0; i < n; i++) {
+    int64_t k;
+    for (int64_t i = 0; i < n; i++) {
         workers += !heti_p_keeps(plan, part[i].rank);
         used += heti_p_used(s, part[i].rank, columns);
     }
     ring->direct = weights || used < HETI_T_CAST(double, n) || (!ring->gather && plan->shard == HET_SHARD_GRADIENTS);
     if (!ring->direct || (!ring->gather && plan->shard >= HET_SHARD_GRADIENTS)) return; /* it left behind the calls */
-    for (i = 0; i < n && weights && plan->near != NULL; i++) {
+    for (int64_t i = 0; i < n && weights && plan->near != NULL; i++) {
         for (k = 0; k < i && (plan->near[part[k].rank] != plan->near[part[i].rank] ||
                               heti_p_keeps(plan, part[k].rank)); k++) {}
         sets += k == i && !heti_p_keeps(plan, part[i].rank);
     }
     if (weights && sets < 2) return; /* it comes before the next calls */
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const int keeps = heti_p_keeps(plan, part[i].rank);
         const double own = part[i].share / ring->sum, uses = heti_p_used(s, part[i].rank, columns);
         double others = used - uses, held = uses * (1 - own), set = 0;
@@ -3024,22 +2990,22 @@ static void heti_p_ring_direct(const heti_p_sim *s, heti_p_ring *ring, double by
 static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
-    int64_t i, j, end, members = 0;
-    for (i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
-    for (i = 0; i < n; i++) {
+    int64_t end, members = 0;
+    for (int64_t i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
+    for (int64_t i = 0; i < n; i++) {
         part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
         part[i].moved = 0;
     }
     if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
     heti_p_ring_direct(s, ring, bytes);
     if (ring->direct) return;
-    for (i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
-    for (i = 0; i < n; i = end) {
+    for (int64_t i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
+    for (int64_t i = 0; i < n; i = end) {
         double own = 0;
         end = heti_p_ring_member(s, ring, i);
-        for (j = i; j < end; j++) own += part[j].share;
+        for (int64_t j = i; j < end; j++) own += part[j].share;
         if (members > 1) part[i].moved += 2 * bytes * (ring->sum - own) / ring->sum;
-        for (j = i + 1; j < end; j++) {
+        for (int64_t j = i + 1; j < end; j++) {
             /* the whole block one way, its part the other */
             part[j].moved += bytes + bytes * part[j].share / ring->sum;
             part[i].moved += bytes + bytes * part[j].share / ring->sum;
@@ -3049,13 +3015,13 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
 
 /* Which ranks a ring or a STEP has: those whose lists name it. */
 static het_result heti_p_sim_rings(heti_p_sim *s) {
-    int64_t r, i, b, first = 0;
-    for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
+    int64_t first = 0;
+    for (int64_t r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
         if (!heti_t_is_time(s->plan->state_share[r]))
             return HETI_P_BAD(s, "het_simulate: the state share of rank %d is negative or not finite", r);
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         const int64_t leader = heti_p_leader(s->plan, r);
-        for (i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
+        for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
             if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
             if (a->kind == HET_ACTION_STEP) {
@@ -3064,16 +3030,16 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
             } else s->ring[heti_p_ring_index(s, a)].wanted++;
         }
     }
-    for (b = 0; b < 2 * s->blocks; b++) {
+    for (int64_t b = 0; b < 2 * s->blocks; b++) {
         s->ring[b].first = first;
         s->ring[b].block = HETI_T_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
         s->ring[b].gather = b >= s->blocks;
         first += s->ring[b].wanted;
         s->ring[b].wanted = 0;
     }
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         const int64_t leader = heti_p_leader(s->plan, r);
-        for (i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
+        for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
             heti_p_ring *ring;
             if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) continue;
@@ -3084,7 +3050,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
             s->part[ring->first + ring->wanted++].time = -1;
         }
     }
-    for (b = 0; b < 2 * s->blocks && s->costs->block != NULL; b++) {
+    for (int64_t b = 0; b < 2 * s->blocks && s->costs->block != NULL; b++) {
         const het_block_cost *cost = &s->costs->block[s->ring[b].block];
         if (s->ring[b].wanted > 0)
             heti_p_ring_parts(s, &s->ring[b], b < s->blocks ? cost->reduce_bytes : cost->gather_bytes);
@@ -3194,21 +3160,20 @@ static void heti_p_sim_twins(heti_p_sim *s) {
 }
 
 static het_result heti_p_sim_start(heti_p_sim *s) {
-    int64_t r, c, record = 0, count;
+    int64_t r, record = 0, count;
     for (r = 0; r < s->ranks; r++) {
         const het_team_member *team = het_plan_team(s->plan, r, &count);
         const int64_t leader = team != NULL ? team->leader : r;
         heti_p_rank *rank = &s->rank[r];
-        int64_t i;
         s->first_link[r] = -1;
         memset(rank, 0, sizeof *rank);
-        for (i = 0; i < count && s->costs->rank != NULL; i++)
+        for (int64_t i = 0; i < count && s->costs->rank != NULL; i++)
             heti_p_at_least(&rank->clock, s->costs->rank[team != NULL ? team[i].rank : r].begin);
         rank->at = s->schedule->start[leader];
         rank->until = s->schedule->start[leader + 1];
         rank->record = rank->first_record = record;
         rank->twin = -1;
-        for (i = rank->at; i < rank->until && s->keep; i++)
+        for (int64_t i = rank->at; i < rank->until && s->keep; i++)
             record += heti_p_record_room(s, s->schedule->action[i].kind);
         rank->out[0] = rank->out[1] = -1;
         memset(&s->result->rank[r], 0, sizeof s->result->rank[r]);
@@ -3217,7 +3182,7 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->result->rank[r].peak_action = s->result->rank[r].peak_bytes_action = -1;
     }
     s->links = 0;
-    for (c = 0; c < s->cells; c++) {
+    for (int64_t c = 0; c < s->cells; c++) {
         s->cell[c].input = s->cell[c].gradient = -1;
         s->cell[c].done = 0;
         s->cell[c].taken = 0;
@@ -3227,12 +3192,12 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         HETI_T_CLEAR(s->step_share, s->blocks);
         HETI_T_CLEAR(s->step_ranks, s->blocks);
     }
-    for (c = 0; c < 3 * s->groups; c++) {
+    for (int64_t c = 0; c < 3 * s->groups; c++) {
         const het_group *group = &s->costs->group[c / 3];
         s->wire[c].bandwidth = c % 3 == 2 ? group->bus : group->uplink;
         s->wire[c].free = s->wire[c].ring_free = s->wire[c].load = 0;
     }
-    for (c = 0; c < s->slices; c++)
+    for (int64_t c = 0; c < s->slices; c++)
         s->slice_end[c] = (c > 0 ? s->slice_end[c - 1] : 0) + (s->slices > 1 ? s->plan->slice_share[c] : 1);
     s->ring_count = 0;
     heti_p_sim_processes(s);
@@ -3240,7 +3205,7 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
     heti_p_sim_weights(s);
     HETI_T_TRY(heti_p_sim_rings(s));
     heti_p_sim_twins(s);
-    for (c = 0; c < s->plan->members; c++) {
+    for (int64_t c = 0; c < s->plan->members; c++) {
         const het_team_member *m = &s->plan->member[c];
         if (m->rank != m->leader) s->rank[m->rank].twin = m->leader;
         s->twins += m->rank != m->leader;
@@ -3292,15 +3257,15 @@ static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, c
     const double all = s->slices > 1 ? s->slice_sum : 1, begin = a->slice > 0 ? s->slice_end[a->slice - 1] / all : 0,
                  part = s->slice_end[a->slice] / all - begin,
                  length = 1 / (stage->sequences != NULL ? stage->sequences[a->micro_batch] : 1);
-    int64_t m, i, k;
-    for (m = 0; m < stage->members; m = k) {
+    int64_t k;
+    for (int64_t m = 0; m < stage->members; m = k) {
         double heads = 0, before = 0, seen;
         for (k = m; k < stage->members && team[k].group == team[m].group; k++) {
             heti_p_rows(team, stage->members, k, share[k].row);
-            for (i = 0; i < 2; i++) share[k].row[i] = begin + part * share[k].row[i];
+            for (int64_t i = 0; i < 2; i++) share[k].row[i] = begin + part * share[k].row[i];
             heads += HETI_T_CAST(double, team[k].heads);
         }
-        for (i = m; i < k; i++) {
+        for (int64_t i = m; i < k; i++) {
             heti_p_share *to = &share[i];
             to->group[0] = share[m].row[0];
             to->group[1] = share[k - 1].row[1];
@@ -3347,11 +3312,11 @@ static double heti_p_piece(const heti_p_stage *stage, const heti_p_share *share,
 static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, const heti_p_share *share, int what,
                               double bytes, int64_t group, double *latency, double *seconds) {
     double ways[2][HETRAIN_MAX_TEAM];
-    int64_t i, j, wires;
+    int64_t wires;
     *latency = *seconds = 0;
     memset(ways, 0, sizeof ways);
-    for (i = 0; i < stage->members; i++)
-        for (j = 0; j < stage->members; j++) {
+    for (int64_t i = 0; i < stage->members; i++)
+        for (int64_t j = 0; j < stage->members; j++) {
             const double piece = i == j ? 0 : bytes * heti_p_piece(stage, share, what, i, j);
             het_link_cost link;
             if (!(piece > 0) || (group >= 0 && stage->team[j].group != group)) continue;
@@ -3361,8 +3326,8 @@ static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, co
             ways[0][i] += piece / link.bandwidth;
             ways[1][j] += piece / link.bandwidth;
         }
-    for (i = 0; i < stage->members; i++)
-        for (j = 0; j < 2; j++) heti_p_at_least(seconds, ways[j][i]);
+    for (int64_t i = 0; i < stage->members; i++)
+        for (int64_t j = 0; j < 2; j++) heti_p_at_least(seconds, ways[j][i]);
     return HET_OK;
 }
 
@@ -3376,14 +3341,13 @@ static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *sta
     const int again = s->plan->stage[stage - s->stage].recompute != 0, forward = a->kind == HET_ACTION_F;
     const int64_t groups = stage->team[stage->members - 1].group + 1;
     double latency, seconds, before = 0, most = 0;
-    int64_t g;
     *sum = 0;
     if (!(count > 0) || a->kind == HET_ACTION_W) return HET_OK;
     HETI_T_TRY(heti_p_move(s, stage, share, 0, query, -1, &latency, &seconds));
     *sum += (forward || !again ? 2 : 4) * (count * latency + seconds);
     HETI_T_TRY(heti_p_move(s, stage, share, forward, key, -1, &latency, &seconds));
     *sum += 2 * (count * latency + seconds);
-    for (g = 0; g + 1 < groups && !forward; g++) {
+    for (int64_t g = 0; g + 1 < groups && !forward; g++) {
         HETI_T_TRY(heti_p_move(s, stage, share, -1, key, g, &latency, &seconds));
         seconds = 2 * (count * latency + seconds);
         heti_p_at_least(&most, before + seconds);
@@ -3400,15 +3364,14 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
     const double tokens = heti_p_sim_tokens(s, stage, a, 1), members = HETI_T_CAST(double, stage->members);
     const int recompute = s->plan->stage[stage - s->stage].recompute != 0;
     double latency = 0, slow = 0, busiest = 0, away = 0, blocks = tokens / 16;
-    int64_t i, j, wires;
-    int way;
+    int64_t wires;
     if (a->kind == HET_ACTION_W) return HET_OK;
-    for (i = 0; i < stage->members; i++) {
+    for (int64_t i = 0; i < stage->members; i++) {
         const double own = (share[i].row[1] - share[i].row[0]) / (share[stage->members - 1].row[1] - share[0].row[0]);
         heti_p_at_least(&busiest, own * (members - 1));
         heti_p_at_least(&busiest, 1 - own);
         if (i + 1 == stage->members) away = 1 - own; /* rows that the last one has not */
-        for (j = 0; j < stage->members; j++) {
+        for (int64_t j = 0; j < stage->members; j++) {
             het_link_cost link;
             if (i == j) continue;
             HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, &wires));
@@ -3417,10 +3380,10 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
         }
     }
     blocks = blocks < 1 ? 1 : blocks > 8 ? 8 : HETI_T_CAST(double, HETI_T_CAST(int64_t, blocks));
-    for (way = 0; way < 2; way++) { /* forward, backward */
+    for (int way = 0; way < 2; way++) { /* forward, backward */
         double linked = 0;
         if (way == 0 ? a->kind != HET_ACTION_F && !recompute : a->kind == HET_ACTION_F) continue;
-        for (i = 0; i < stage->members; i++) {
+        for (int64_t i = 0; i < stage->members; i++) {
             const het_stage_cost *own = stage->member != NULL ? &stage->member[i] : stage->cost;
             heti_p_at_least(&linked, own->columns.linked[way] * (share[i].row[1] - share[i].row[0]));
         }
@@ -3437,11 +3400,10 @@ static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *s
                                       double *seconds) {
     heti_p_share share[HETRAIN_MAX_TEAM];
     double core = 0, slowest = 0, chained = 0;
-    int64_t m;
     heti_p_team_shares(s, stage, a, share);
     HETI_T_TRY(heti_p_team_moves(s, stage, a, share, seconds));
     if (stage->team->columns != 0) HETI_T_TRY(heti_p_column_moves(s, stage, a, share, seconds));
-    for (m = 0; m < stage->members; m++) {
+    for (int64_t m = 0; m < stage->members; m++) {
         const het_stage_cost *cost = stage->member != NULL ? &stage->member[m] : stage->cost;
         heti_p_at_least(&slowest, heti_p_member_seconds(stage, a, m, share));
         heti_p_at_least(&core, heti_p_team_pairs(stage, a, heti_p_curve(cost, a->kind), &share[m]));
@@ -3740,12 +3702,11 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
     const double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
     double bytes = c->keep_weight + ((cell->done & HETI_P_DID_I) != 0 ? c->keep_gradient : c->keep_input), start, end;
     double share = 0, all = 0;
-    int64_t i;
     if (((cell->done & HETI_P_AWAY) != 0) != takes || (cell->done & HETI_P_DID_F) == 0 ||
         (cell->done & HETI_P_DID_W) != 0)
         return heti_p_sim_fail(s, r, rank->at,
                                takes ? "its PUT does not come before it" : "what it puts is not on the device");
-    for (i = 0; stage->team != NULL && i < stage->members; i++) {
+    for (int64_t i = 0; stage->team != NULL && i < stage->members; i++) {
         heti_p_at_least(&share, stage->team[i].share);
         all += stage->team[i].share;
     }
@@ -3795,12 +3756,12 @@ static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a) {
     const double time = s->rank[r].clock;
     const het_team_member *team;
     double most;
-    int64_t i, count = 1;
+    int64_t count = 1;
     heti_p_ring_reach(s, a, part, time, heti_p_sim_record(s, r, a, a->kind, time, time, 0));
     if (s->costs->rank == NULL || s->costs->block == NULL) return;
     most = s->costs->rank[r].ring_byte * part->moved;
     team = s->rank[r].state == HETI_P_READY && !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;
-    for (i = 0; i < count && team != NULL; i++)
+    for (int64_t i = 0; i < count && team != NULL; i++)
         heti_p_at_least(&most, s->costs->rank[team[i].rank].ring_byte * heti_p_ring_part(s, team[i].rank, a)->moved);
     heti_p_sim_spend(s, r, time, most);
 }
@@ -3810,7 +3771,6 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     heti_p_rank *rank = &s->rank[r];
     const int64_t other = rank->twin, at = rank->at, until = rank->until, first = rank->first_record, own = s->ready[r];
     const heti_p_rank *twin = &s->rank[other];
-    int64_t i;
     s->result->rank[r] = s->result->rank[other];
     *rank = *twin;
     rank->twin = -1;
@@ -3818,13 +3778,13 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     rank->until = until;
     rank->first_record = first;
     rank->record = first + twin->record - twin->first_record;
-    for (i = 0; i < twin->record - twin->first_record && s->keep; i++) {
+    for (int64_t i = 0; i < twin->record - twin->first_record && s->keep; i++) {
         het_record *record = &s->record[first + i];
         *record = s->record[twin->first_record + i];
         record->rank = HETI_T_CAST(int32_t, r);
         if (record->action.kind < HET_ACTION_REDUCE && own >= 0) record->action.pipeline = HETI_T_CAST(int32_t, own);
     }
-    for (i = at; i < rank->at; i++) {
+    for (int64_t i = at; i < rank->at; i++) {
         const het_action *a = &s->schedule->action[i];
         const heti_p_part *part;
         if (!heti_p_is_collective(a->kind)) continue;
@@ -3873,10 +3833,10 @@ static int heti_p_ring_before(const heti_p_sim *s, int64_t a, int64_t b) {
 
 /* By shell sort, in place: rings are few. */
 static void heti_p_sort_rings(heti_p_sim *s) {
-    int64_t step = 1, i, j;
+    int64_t step = 1, j;
     while (step < s->ring_count / 3) step = 3 * step + 1;
     for (; step > 0; step /= 3)
-        for (i = step; i < s->ring_count; i++) {
+        for (int64_t i = step; i < s->ring_count; i++) {
             int64_t ring = s->ring_order[i];
             for (j = i; j >= step && heti_p_ring_before(s, ring, s->ring_order[j - step]); j -= step)
                 s->ring_order[j] = s->ring_order[j - step];
@@ -3923,9 +3883,8 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, i
 static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int64_t i, int64_t end, double bytes,
                                      int gather, double latencies[2], double seconds[2]) {
     const heti_p_part *part = s->part + ring->first;
-    int64_t j;
     latencies[0] = latencies[1] = seconds[0] = seconds[1] = 0;
-    for (j = i + 1; j < end; j++) {
+    for (int64_t j = i + 1; j < end; j++) {
         const double own = bytes * part[j].share / ring->sum;
         double latency, time;
         HETI_T_TRY(heti_p_ring_transfer(s, ring, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
@@ -4022,14 +3981,13 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
     heti_p_ring *ring = &s->ring[index];
     const heti_p_part *part = s->part + ring->first;
     double bytes = 0, latency = 0, seconds = 0, end;
-    int64_t j;
     if (s->costs->block != NULL) {
         bytes = ring->gather ? s->costs->block[ring->block].gather_bytes : s->costs->block[ring->block].reduce_bytes;
         HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &latency, &seconds));
     }
     end = heti_p_ring_wires(s, ring->start, latency, seconds);
     heti_p_at_least(&s->result->makespan, end);
-    for (j = 0; j < ring->wanted; j++) {
+    for (int64_t j = 0; j < ring->wanted; j++) {
         s->rank[part[j].rank].ring_free = end;
         if (part[j].record >= 0) {
             s->record[part[j].record].end = end;
@@ -4045,13 +4003,12 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
 /* Each rank does its rings in the order in which they were ready; among those that can start, the
    earliest gets the wires first. */
 static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
-    int64_t i, j;
     heti_p_sort_rings(s);
-    for (i = 0; i < s->ranks && s->ring_count > 0; i++) s->rank[i].last_part = -1;
-    for (i = 0; i < s->ring_count; i++) {
+    for (int64_t i = 0; i < s->ranks && s->ring_count > 0; i++) s->rank[i].last_part = -1;
+    for (int64_t i = 0; i < s->ring_count; i++) {
         heti_p_ring *ring = &s->ring[s->ring_order[i]];
         ring->start = ring->ready;
-        for (j = ring->first; j < ring->first + ring->wanted; j++) {
+        for (int64_t j = ring->first; j < ring->first + ring->wanted; j++) {
             heti_p_rank *rank = &s->rank[s->part[j].rank];
             s->part[j].next = -1;
             if (rank->last_part >= 0) {
@@ -4061,7 +4018,7 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
             rank->last_part = j;
         }
     }
-    for (i = 0; i < s->ring_count; i++)
+    for (int64_t i = 0; i < s->ring_count; i++)
         if (s->ring[s->ring_order[i]].before == 0) heti_p_push_ring(s, s->ring_order[i]);
     while (s->ring_heaped > 0) HETI_T_TRY(heti_p_sim_time_ring(s, heti_p_pop_ring(s)));
     s->ring_count = 0;
@@ -4072,9 +4029,9 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
 static het_result heti_p_tree_seconds(const heti_p_sim *s, const het_tree_place *place, int64_t count,
                                       double *seconds) {
     het_link_cost forth, back;
-    int64_t i, j, wires;
-    for (i = 0; i < count; i++)
-        for (j = 0; j < i; j++) {
+    int64_t wires;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t j = 0; j < i; j++) {
             HETI_T_TRY(heti_p_link_cost(s, place[i].rank, place[j].rank, &forth, NULL, &wires));
             HETI_T_TRY(heti_p_link_cost(s, place[j].rank, place[i].rank, &back, NULL, &wires));
             seconds[i * count + j] = seconds[j * count + i] = forth.latency + back.latency;
@@ -4086,17 +4043,17 @@ static het_result heti_p_tree_seconds(const heti_p_sim *s, const het_tree_place 
 static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
     het_tree_place *place = s->tree;
     double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
-    int64_t *member = s->ready, members = 0, first, i, k, g; /* nobody is ready now */
+    int64_t *member = s->ready, members = 0, i, k; /* nobody is ready now */
     for (i = 0; i < s->ranks; i++) member[i] = 0;
-    for (g = 0; g < s->stages; g++) member[s->stage[g].rank] = 1;
-    for (g = 0; g < s->plan->members; g++) member[s->plan->member[g].rank] = member[s->plan->member[g].leader];
+    for (int64_t g = 0; g < s->stages; g++) member[s->stage[g].rank] = 1;
+    for (int64_t g = 0; g < s->plan->members; g++) member[s->plan->member[g].rank] = member[s->plan->member[g].leader];
     for (i = 0; i < s->ranks; i++)
         if (member[i]) member[members++] = i;
     *count = 0;
     for (i = 0; i < members; i++)
         if (i == 0 || s->process[member[i]] != s->process[member[i - 1]]) place[(*count)++].rank = member[i];
     het_tree_grow(place, *count, NULL);
-    for (first = 0; first < members; first = i) {
+    for (int64_t first = 0; first < members; first = i) {
         for (i = first, k = *count; i < members && s->process[member[i]] == s->process[member[first]]; i++)
             place[k++].rank = member[i];
         if (k - *count <= HETRAIN_TREE_MOST) HETI_T_TRY(heti_p_tree_seconds(s, place + *count, k - *count, seconds));
@@ -4111,15 +4068,15 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
    after the other. */
 static het_result heti_p_sim_join(heti_p_sim *s) {
     het_link_cost link;
-    int64_t count, k, wires;
+    int64_t count, wires;
     HETI_T_TRY(heti_p_build_tree(s, &count));
-    for (k = count - 1; k > 0; k--) {
+    for (int64_t k = count - 1; k > 0; k--) {
         heti_p_rank *from = &s->rank[s->tree[k].from];
         HETI_T_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, &wires));
         heti_p_at_least(&from->joined, s->rank[s->tree[k].rank].joined);
         from->joined += link.latency;
     }
-    for (k = 1; k < count; k++) {
+    for (int64_t k = 1; k < count; k++) {
         heti_p_rank *from = &s->rank[s->tree[k].from];
         HETI_T_TRY(heti_p_link_cost(s, s->tree[k].from, s->tree[k].rank, &link, NULL, &wires));
         from->joined += link.latency;
@@ -4132,10 +4089,9 @@ static het_result heti_p_sim_join(heti_p_sim *s) {
    message. */
 static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     double time = 0;
-    int64_t r, b;
     HETI_T_TRY(heti_p_sim_finish_rings(s));
     *done = 1;
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state == HETI_P_WAITS) return heti_p_sim_fail(s, r, rank->at, "waits for ever for what it needs");
         heti_p_at_least(&rank->clock, rank->ring_free);
@@ -4146,13 +4102,13 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
         rank->joined = rank->clock;
         heti_p_at_least(&time, rank->joined);
     }
-    for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
+    for (int64_t b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
             return HETI_P_BAD(s, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it",
                               b < s->blocks ? "REDUCE" : "GATHER", HETI_T_CAST(int64_t, s->ring[b].block),
                               s->ring[b].reached, s->ring[b].wanted);
     if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_T_TRY(heti_p_sim_join(s));
-    for (r = 0; r < s->ranks && !*done; r++) {
+    for (int64_t r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state != HETI_P_VERDICT) continue;
         if (s->transfer == HET_TRANSFER_POSTED) time = rank->joined;
@@ -4170,11 +4126,11 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
 
 /* Closes the gaps that records not needed have left. */
 static void heti_p_sim_timeline(heti_p_sim *s) {
-    int64_t r, i, from = 0, count = 0;
-    for (r = 0; r < s->ranks && s->keep; r++) {
+    int64_t from = 0, count = 0;
+    for (int64_t r = 0; r < s->ranks && s->keep; r++) {
         const int64_t leader = heti_p_leader(s->plan, r);
         int64_t room = 0, used;
-        for (i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++)
+        for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++)
             room += heti_p_record_room(s, s->schedule->action[i].kind);
         used = s->rank[r].record - from;
         if (used > 0 && count < from)
@@ -4190,8 +4146,7 @@ static void heti_p_sim_timeline(heti_p_sim *s) {
 static void heti_p_sim_sums(heti_p_sim *s) {
     het_simulation *result = s->result;
     double busy = 0, n = HETI_T_CAST(double, s->ranks);
-    int64_t r;
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         het_rank_time *time = &result->rank[r];
         if (s->rank[r].clock > result->makespan) result->makespan = s->rank[r].clock;
         if (time->start < 0) time->start = time->end = 0;
@@ -4199,7 +4154,7 @@ static void heti_p_sim_sums(heti_p_sim *s) {
         time->peak /= s->rank[r].unit;
         busy += time->busy;
     }
-    for (r = 0; r < s->ranks; r++) {
+    for (int64_t r = 0; r < s->ranks; r++) {
         het_rank_time *time = &result->rank[r];
         int computes = time->end > 0;
         time->idle = result->makespan - time->busy;
@@ -4219,13 +4174,13 @@ static void heti_p_sim_sums(heti_p_sim *s) {
    actions is exchange. */
 static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
     heti_p_share share[HETRAIN_MAX_TEAM];
-    int64_t count, i, me = 0;
+    int64_t count, me = 0;
     const het_team_member *team = het_plan_team(s->plan, r, &count);
     double row[2];
     while (team[me].rank != r) me++;
     heti_p_rows(team, count, me, row);
     s->result->rank[r].peak_bytes *= row[1] - row[0];
-    for (i = s->rank[r].first_record; i < s->rank[r].record && s->keep; i++) {
+    for (int64_t i = s->rank[r].first_record; i < s->rank[r].record && s->keep; i++) {
         het_record *record = &s->record[i];
         const het_action *a = &record->action;
         const heti_p_stage *stage = &s->stage[a->kind <= HET_ACTION_RECV_B ? s->plan->first_stage[a->pipeline] +
@@ -4240,18 +4195,17 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
 }
 
 static void heti_p_sim_copy_twins(heti_p_sim *s) {
-    int64_t g, m;
-    for (g = 0; g < s->stages; g++) {
+    for (int64_t g = 0; g < s->stages; g++) {
         const int64_t r = s->stage[g].rank;
         s->ready[r] = s->plan->stage[g].pipeline;
         if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
     }
-    for (m = 0; m < s->plan->members; m++) {
+    for (int64_t m = 0; m < s->plan->members; m++) {
         const int64_t r = s->plan->member[m].rank;
         s->ready[r] = -1;
         if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
     }
-    for (m = 0; m < s->plan->members; m++) heti_p_sim_own_part(s, s->plan->member[m].rank);
+    for (int64_t m = 0; m < s->plan->members; m++) heti_p_sim_own_part(s, s->plan->member[m].rank);
     s->twins = 0;
 }
 
@@ -4336,11 +4290,11 @@ static double heti_p_slice_seconds(const heti_p_slicing *s, int64_t a, int64_t b
    their number into length and *slices, the largest time into *largest. */
 static double heti_p_slices_below(heti_p_slicing *s, double bound, int64_t *length, int64_t *slices, double *largest) {
     const int64_t n = s->granules, row = n + 1;
-    int64_t i, j, k, best = 0, at;
-    for (k = 0; k <= s->most; k++)
-        for (j = 0; j <= n; j++) s->least[k * row + j] = k == 0 && j == 0 ? 0 : -1;
-    for (k = 1; k <= s->most; k++)
-        for (j = k; j <= n; j++)
+    int64_t i, best = 0;
+    for (int64_t k = 0; k <= s->most; k++)
+        for (int64_t j = 0; j <= n; j++) s->least[k * row + j] = k == 0 && j == 0 ? 0 : -1;
+    for (int64_t k = 1; k <= s->most; k++)
+        for (int64_t j = k; j <= n; j++)
             for (i = j - 1; i >= k - 1; i--) {
                 const double before = s->least[(k - 1) * row + i], t = heti_p_slice_seconds(s, i, j);
                 double *to = &s->least[k * row + j];
@@ -4349,12 +4303,12 @@ static double heti_p_slices_below(heti_p_slicing *s, double bound, int64_t *leng
                 *to = before + t;
                 s->from[k * row + j] = i;
             }
-    for (k = 1; k <= s->most; k++)
+    for (int64_t k = 1; k <= s->most; k++)
         if (s->least[k * row + n] >= 0 && (best == 0 || s->least[k * row + n] < s->least[best * row + n])) best = k;
     if (best == 0) return -1;
     *largest = 0;
     *slices = best;
-    for (at = n, k = best; k > 0; k--) {
+    for (int64_t at = n, k = best; k > 0; k--) {
         i = s->from[k * row + at];
         heti_p_at_least(largest, heti_p_slice_seconds(s, i, at));
         length[k - 1] = at - i;
@@ -4369,7 +4323,7 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
     heti_p_slicing s;
     het_allocator own;
     double bound = 1e300, best = -1, largest = 0;
-    int64_t *tried, count = 0, i;
+    int64_t *tried, count = 0;
     size_t cells, size;
     void *block;
     if (cost == NULL || length == NULL || slices == NULL || seconds == NULL)
@@ -4394,7 +4348,7 @@ HETRAIN_API het_result het_slice_lengths(const het_cost *cost, int64_t granules,
         if (best >= 0 && sum + HETI_T_CAST(double, stages - 1) * largest >= best) continue;
         best = sum + HETI_T_CAST(double, stages - 1) * largest;
         *slices = count;
-        for (i = 0; i < count; i++) length[i] = tried[i];
+        for (int64_t i = 0; i < count; i++) length[i] = tried[i];
     }
     *seconds = best;
     own.free(own.user, block, size);
@@ -4443,12 +4397,11 @@ enum { HETI_P_TIMED_FILLS = 6, HETI_P_TIMED_RULES = HETI_P_TIMED_FILLS * 2 * 3 *
 
 static void heti_p_timed_rule(heti_p_timed *t, int n) {
     const int fill = n % HETI_P_TIMED_FILLS, grid = n / (2 * HETI_P_TIMED_FILLS);
-    int64_t g, u;
     t->gap = grid % 3, t->backward_first = grid / 3 % 2, t->drain = grid / 6;
-    for (g = 0; g < t->sim.stages; g++) {
+    for (int64_t g = 0; g < t->sim.stages; g++) {
         heti_p_timed_stage *s = &t->stage[g];
         double work = 0, open = 1;
-        for (u = s->lane; u < t->sim.stages && t->stage[u].lane == s->lane; u = t->stage[u].next)
+        for (int64_t u = s->lane; u < t->sim.stages && t->stage[u].lane == s->lane; u = t->stage[u].next)
             work += t->stage[u].seconds[0] + t->stage[u].seconds[1] + t->stage[u].seconds[2];
         if (s->trip > 0) open = s->trip / work + 1 - 1e-9; /* rounded up */
         if (s->trip > 0) heti_p_at_least(&open, fill * 0.25 * s->trip / s->seconds[0] + 1e-9);
@@ -4461,8 +4414,7 @@ static void heti_p_timed_rule(heti_p_timed *t, int n) {
 static int heti_p_timed_room(const heti_p_timed *t, int64_t g) {
     const heti_p_timed_stage *c;
     double kept = 1;
-    int64_t u;
-    for (u = t->stage[g].lane; u < t->sim.stages && t->stage[u].lane == t->stage[g].lane; u = c->next) {
+    for (int64_t u = t->stage[g].lane; u < t->sim.stages && t->stage[u].lane == t->stage[g].lane; u = c->next) {
         c = &t->stage[u];
         kept += HETI_T_CAST(double, c->begun[0] - c->begun[1]);
         kept += HETI_T_CAST(double, c->begun[1] - c->begun[2]) * c->kept;
@@ -4584,13 +4536,13 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
     heti_p_timed *t = HETI_T_CAST(heti_p_timed *, s->user);
     const het_stage *at = s->plan->stage;
     const double limit = s->plan->memory_limit > 0 ? s->plan->memory_limit * (1 + 1e-12) : 1e300;
-    int64_t g, u;
-    int n, best = 0, shorter;
+    int64_t u;
+    int best = 0, shorter;
     HETI_T_CLEAR(t->list->start, s->ranks + 1);
     s->transfer = t->transfer; /* of which without SEND and RECV only the buffers are left */
     HETI_T_TRY(heti_p_sim_start(s));
-    for (g = 0; g < s->ranks; g++) t->rank[g].first = s->stages;
-    for (g = s->stages - 1; g >= 0; g--) {
+    for (int64_t g = 0; g < s->ranks; g++) t->rank[g].first = s->stages;
+    for (int64_t g = s->stages - 1; g >= 0; g--) {
         const het_stage_cost *c = s->stage[g].cost;
         heti_p_timed_stage *stage = &t->stage[g];
         int64_t chunks = 0, behind = 0;
@@ -4606,7 +4558,7 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
             HETI_T_CAST(double, s->slices);
         for (u = at[g].rank + 1; u <= s->ranks; u++) t->list->start[u] += 3 * s->stage[g].micro_batches * s->slices;
     }
-    for (n = -1; n < HETI_P_TIMED_RULES; n++) { /* at first to measure */
+    for (int n = -1; n < HETI_P_TIMED_RULES; n++) { /* at first to measure */
         HETI_T_TRY(heti_p_timed_run(t, n < 0 ? 0 : n, &shorter));
         if (shorter) best = n < 0 ? 0 : n;
     }
@@ -4641,13 +4593,12 @@ static het_result heti_p_timed_lists(heti_p_timed *t, het_plan *plan, const int6
     const double limit = plan->memory_limit > 0 ? plan->memory_limit * (1 + 1e-12) : HETI_P_NEVER;
     het_error elsewhere = { HET_OK, "" };
     het_schedule *list = NULL;
-    int64_t i;
     t->end = t->span = HETI_P_NEVER;
     HETI_T_TRY(heti_p_sim_with(&t->sim, plan, t->list, &t->costs, heti_p_timed_search));
     HETI_T_TRY(het_schedule_store(plan, &t->list, t->sim.error));
     list = t->list, t->list = NULL, t->end = t->span = HETI_P_NEVER;
     HETI_T_TRY(heti_p_timed_compete(t, list, HETI_P_NEVER));
-    for (i = 0; i < HETI_P_RULES; i++) {
+    for (int64_t i = 0; i < HETI_P_RULES; i++) {
         const char *name = heti_p_schedules[i].kind.name;
         het_result result = HET_ERR_INVALID;
         memcpy(plan->schedule, name, strlen(name) + 1);
@@ -4668,7 +4619,6 @@ HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *c
     het_result result;
     void *block = NULL;
     size_t size;
-    int64_t g;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || schedule == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_timed: plan, counts and schedule must not be NULL");
@@ -4684,7 +4634,7 @@ HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *c
         t.stage = HETI_T_CAST(heti_p_timed_stage *, block);
         t.rank = HETI_T_CAST(heti_p_timed_rank *, HETI_T_CAST(void *, t.stage + plan->stages));
         ones = HETI_T_CAST(het_stage_cost *, HETI_T_CAST(void *, t.rank + plan->ranks));
-        for (g = 0; g < plan->stages; g++)
+        for (int64_t g = 0; g < plan->stages; g++)
             ones[g].forward.base = ones[g].input.base = ones[g].weight.base = 1, ones[g].backward.base = 2;
         if (costs != NULL) t.costs = *costs;
         else t.costs.stage = ones;
@@ -4731,7 +4681,6 @@ static void heti_p_trace_name(heti_p_trace *t, int64_t rank, int64_t thread, con
 }
 
 static void heti_p_trace_rank(heti_p_trace *t, int64_t rank) {
-    int i;
     heti_p_trace_event(t, "M", rank, 0);
     heti_t_format(&t->out, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d", rank);
     if (t->plan != NULL) {
@@ -4742,7 +4691,7 @@ static void heti_p_trace_rank(heti_p_trace *t, int64_t rank) {
     heti_p_trace_event(t, "M", rank, 0);
     heti_t_format(&t->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
     heti_p_trace_name(t, rank, 0, "thread_name", "compute");
-    for (i = 0; i < HETI_P_LANES; i++) t->transfer[i] = t->collective[i] = -1;
+    for (int i = 0; i < HETI_P_LANES; i++) t->transfer[i] = t->collective[i] = -1;
 }
 
 /* The thread of a record that may overlap others: the first lane that is free. If none is, the one
@@ -4815,12 +4764,12 @@ static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
 
 HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const het_plan *plan, const het_writer *to) {
     heti_p_trace t;
-    int64_t i, rank = 0;
+    int64_t rank = 0;
     if (to == NULL || to->write == NULL || !heti_p_timeline_valid(timeline)) return HET_ERR_INVALID;
     t.out = heti_t_text_to(to, t.room, sizeof t.room);
     t.timeline = timeline, t.plan = plan;
     t.stages = t.micro_batches = t.slices = 1, t.events = 0;
-    for (i = 0; i < timeline->records; i++) {
+    for (int64_t i = 0; i < timeline->records; i++) {
         const het_action *a = &timeline->record[i].action;
         if (a->stage + 2 > t.stages) t.stages = HETI_T_CAST(int64_t, a->stage) + 2;
         if (a->micro_batch >= t.micro_batches) t.micro_batches = HETI_T_CAST(int64_t, a->micro_batch) + 1;
@@ -4829,7 +4778,7 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
     heti_t_format(&t.out,
                       "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"producer\":\"hetrain\",\"dropped\":%d},"
                       "\"traceEvents\":[", timeline->dropped);
-    for (i = 0; i <= timeline->records; i++) {
+    for (int64_t i = 0; i <= timeline->records; i++) {
         int64_t until = i < timeline->records ? timeline->record[i].rank : timeline->ranks - 1;
         while (rank <= until) heti_p_trace_rank(&t, rank++);
         if (i < timeline->records) heti_p_trace_record(&t, &timeline->record[i]);
@@ -4911,8 +4860,7 @@ static uint32_t heti_p_svg_color(const heti_p_svg *s, int kind, int shade) {
     uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF,
              mixed = 0;
     uint32_t part = s->dark ? heti_p_mix[shade] * 7 / 8 : heti_p_mix[shade];
-    int shift;
-    for (shift = 0; shift < 24; shift += 8)
+    for (int shift = 0; shift < 24; shift += 8)
         mixed |= (((color >> shift & 255u) * (100 - part) + (ground >> shift & 255u) * part) / 100) << shift;
     return mixed;
 }
@@ -4923,14 +4871,12 @@ static int heti_p_svg_is_bright(uint32_t color) {
 }
 
 static void heti_p_out_color(heti_t_text *out, uint32_t color) {
-    int shift;
     heti_t_char(out, '#');
-    for (shift = 20; shift >= 0; shift -= 4) heti_t_char(out, "0123456789abcdef"[color >> shift & 15u]);
+    for (int shift = 20; shift >= 0; shift -= 4) heti_t_char(out, "0123456789abcdef"[color >> shift & 15u]);
 }
 
 /* Classes: k<kind><shade> for boxes; letters in them have class d (dark) or b (bright). */
 static void heti_p_svg_style(heti_p_svg *s) {
-    int kind, shade;
     heti_t_format(&s->out,
                       "<style>text{font-family:Inter,'Helvetica "
                       "Neue',Helvetica,Arial,sans-serif;font-size:12px;fill:%s}"
@@ -4942,8 +4888,8 @@ static void heti_p_svg_style(heti_p_svg *s) {
         s->dark ? "#333b46" : "#dfe3e7", s->dark ? "#aab2bd" : "#3c4450", s->row >= 16 ? "0.8" : "0.5",
         s->row >= 16 ? ".55" : ".4",
         s->dark ? "#bbb" : "#444");
-    for (kind = 0; kind < HETI_T_KINDS; kind++)
-        for (shade = 0; shade < HETI_P_SHADES && s->used[kind]; shade++) {
+    for (int kind = 0; kind < HETI_T_KINDS; kind++)
+        for (int shade = 0; shade < HETI_P_SHADES && s->used[kind]; shade++) {
             if (shade > 0 && (kind > HET_ACTION_W || shade >= s->shades)) continue;
             heti_t_format(&s->out, ".k%d{fill:", HETI_T_CAST(int64_t, 10 * kind + shade));
             heti_p_out_color(&s->out, heti_p_svg_color(s, kind, shade));
@@ -4972,19 +4918,17 @@ static void heti_p_svg_rect(heti_p_svg *s, int class_number, double x, double y,
 /* Which shade a record's stage has on its rank. The keys are in order, so stages of one pipeline
    get darker to lighter along the chain. */
 static int heti_p_svg_shade(const heti_p_svg *s, const het_action *a) {
-    int i;
     if (a->kind > HET_ACTION_W) return 0;
-    for (i = 0; i < s->keys; i++)
+    for (int i = 0; i < s->keys; i++)
         if (s->key[i].pipeline == a->pipeline && s->key[i].stage == a->stage) return i % HETI_P_SHADES;
     return a->stage % HETI_P_SHADES;
 }
 
 static void heti_p_svg_keys(heti_p_svg *s, const het_record *record, int64_t count) {
-    int64_t n;
     s->keys = 0;
-    for (n = 0; n < count; n++) {
+    for (int64_t n = 0; n < count; n++) {
         const het_action *a = &record[n].action;
-        int i, at;
+        int at;
         if (a->kind > HET_ACTION_W) continue;
         for (at = 0; at < s->keys && (s->key[at].pipeline < a->pipeline || (s->key[at].pipeline == a->pipeline &&
             s->key[at].stage < a->stage));
@@ -4992,7 +4936,7 @@ static void heti_p_svg_keys(heti_p_svg *s, const het_record *record, int64_t cou
         if (s->keys == HETI_P_STAGES || (at < s->keys && s->key[at].pipeline == a->pipeline &&
                                          s->key[at].stage == a->stage))
             continue;
-        for (i = s->keys++; i > at; i--) s->key[i] = s->key[i - 1];
+        for (int i = s->keys++; i > at; i--) s->key[i] = s->key[i - 1];
         s->key[at].pipeline = a->pipeline;
         s->key[at].stage = a->stage;
     }
@@ -5001,9 +4945,8 @@ static void heti_p_svg_keys(heti_p_svg *s, const het_record *record, int64_t cou
 /* Kinds one above the other. A heap with idle time in it is drawn so much narrower. */
 static void heti_p_svg_run_draw(heti_p_svg *s, double y, double height) {
     heti_p_heap *run = &s->run;
-    int kind, shade;
-    for (kind = 0; kind < HETI_T_KINDS && run->total > 0; kind++)
-        for (shade = 0; shade < HETI_P_SHADES; shade++) {
+    for (int kind = 0; kind < HETI_T_KINDS && run->total > 0; kind++)
+        for (int shade = 0; shade < HETI_P_SHADES; shade++) {
             double share = run->part[kind][shade] / run->total;
             if (share <= 0) continue;
             heti_p_svg_rect(s, 10 * kind + shade, run->x, y, run->total > 0.97 * (run->end - run->x) ?
@@ -5126,19 +5069,18 @@ static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
    what goes to the host and back, as one below. */
 static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count) {
     double y = heti_p_svg_y(s, rank), strip = s->row * 0.2 > 1 ? s->row * 0.2 : 1;
-    int64_t i;
     heti_p_svg_keys(s, record, count);
-    for (i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (heti_p_is_compute(record[i].action.kind)) heti_p_svg_box(s, &record[i], y, s->row);
     heti_p_svg_heap_flush(s, y, s->row);
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         het_record exchange = record[i];
         exchange.start = exchange.end - heti_p_exchange(&record[i]);
         exchange.action.kind = HET_ACTION_SEND_F;
         if (exchange.start < exchange.end) heti_p_svg_box(s, &exchange, y, strip);
     }
     heti_p_svg_heap_flush(s, y, strip);
-    for (i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (heti_p_is_collective(record[i].action.kind) || heti_p_is_moved(record[i].action.kind))
             heti_p_svg_box(s, &record[i], y + s->row - strip, strip);
     heti_p_svg_heap_flush(s, y + s->row - strip, strip);
@@ -5146,11 +5088,10 @@ static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *reco
 
 static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count) {
     double y = heti_p_svg_y(s, rank), busy = 0;
-    int64_t i;
     heti_p_svg_label(s, rank, y);
     heti_p_svg_boxes(s, rank, record, count);
     if (s->row >= 10) heti_t_put(&s->out, "<g class=\"n\">");
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const het_record *r = &record[i];
         if (r->action.kind == HET_ACTION_COMMIT)
             heti_t_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
@@ -5164,9 +5105,9 @@ static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record
 
 static void heti_p_svg_rows(heti_p_svg *s) {
     const het_timeline *t = s->timeline;
-    int64_t rank, i = 0, first;
+    int64_t i = 0, first;
     s->boxes = 0;
-    for (rank = 0; rank < t->ranks; rank++) {
+    for (int64_t rank = 0; rank < t->ranks; rank++) {
         for (first = i; i < t->records && t->record[i].rank == rank; i++) {}
         if (s->counting) heti_p_svg_boxes(s, rank, t->record + first, i - first);
         else heti_p_svg_row(s, rank, t->record + first, i - first);
@@ -5175,14 +5116,13 @@ static void heti_p_svg_rows(heti_p_svg *s) {
 
 /* The least width that keeps the file small. */
 static void heti_p_svg_thin(heti_p_svg *s) {
-    int64_t i;
     s->counting = 1;
     for (s->thin = 1.2; s->thin < s->plot; s->thin *= 1.5) {
         heti_p_svg_rows(s);
         if (s->boxes <= HETI_P_BOXES) break;
     }
     s->counting = 0;
-    for (i = 0; i < s->timeline->records; i++)
+    for (int64_t i = 0; i < s->timeline->records; i++)
         if (heti_p_is_compute(s->timeline->record[i].action.kind) &&
             (s->timeline->record[i].end - s->timeline->record[i].start) * s->scale < s->thin)
             s->stacked = 1;
@@ -5200,14 +5140,14 @@ static int heti_p_same_transfer(const het_action *send, const het_action *receiv
 /* From the sender's row where the message left to the receiver's where it was there. `transfers`
    bounds the search. */
 static void heti_p_svg_transfers(heti_p_svg *s) {
-    int64_t sends = 0, i, j;
-    for (i = 0; i < s->timeline->records; i++) sends += heti_t_is_send(s->timeline->record[i].action.kind);
+    int64_t sends = 0;
+    for (int64_t i = 0; i < s->timeline->records; i++) sends += heti_t_is_send(s->timeline->record[i].action.kind);
     if (sends == 0 || sends > s->transfers) return;
     heti_t_put(&s->out, "<path class=\"t\" d=\"");
-    for (i = 0; i < s->timeline->records; i++) {
+    for (int64_t i = 0; i < s->timeline->records; i++) {
         const het_record *send = &s->timeline->record[i];
         if (!heti_t_is_send(send->action.kind)) continue;
-        for (j = 0; j < s->timeline->records; j++) {
+        for (int64_t j = 0; j < s->timeline->records; j++) {
             const het_record *receive = &s->timeline->record[j];
             double from, until;
             if (receive->rank == send->rank || !heti_p_same_transfer(&send->action, &receive->action)) continue;
@@ -5227,13 +5167,13 @@ static void heti_p_svg_transfers(heti_p_svg *s) {
 static void heti_p_svg_axis(heti_p_svg *s) {
     double span = s->end * 1e3, step = 1, bottom = heti_p_svg_y(s, s->timeline->ranks) - s->gap, tick;
     static const double heti_p_factor[3] = { 2, 2.5, 2 };
-    int i, decimals = 0;
+    int decimals = 0;
     if (!(span > 0)) return;
     while (step > span / 10) step /= 10;
     while (step * 10 <= span / 10) step *= 10;
-    for (i = 0; i < 3 && span / step > s->plot / 85; i++) step *= heti_p_factor[i];
+    for (int i = 0; i < 3 && span / step > s->plot / 85; i++) step *= heti_p_factor[i];
     for (tick = step; tick < 0.999999 && decimals < 9; tick *= 10) decimals++;
-    for (i = 0; HETI_T_CAST(double, i) * step <= span * 1.000001; i++) {
+    for (int i = 0; HETI_T_CAST(double, i) * step <= span * 1.000001; i++) {
         double x = heti_p_svg_x(s, i * step / 1e3);
         heti_t_format(&s->out, "<path class=\"g\" d=\"M%g %gv%g\"/><text class=\"q m\" x=\"%g\" y=\"%g\">", x,
                           s->top - 4, bottom - s->top + 9, x, bottom + 19);
@@ -5266,12 +5206,11 @@ static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
                                                 "records were dropped" };
     const int64_t notes[3] = { s->shades > 1, s->stacked, s->timeline->dropped > 0 };
     double x, next = s->text;
-    int i, shade;
-    for (i = 0; i < 11; i++) {
+    for (int i = 0; i < 11; i++) {
         const int kind = heti_p_order[i], shades = kind <= HET_ACTION_W ? s->shades : 1;
         if (!s->used[kind]) continue;
         heti_p_svg_item(s, shades, strlen(heti_p_kind_of(kind)->legend), &x, &y, &next);
-        for (shade = 0; shade < shades && draw; shade++, x += 12)
+        for (int shade = 0; shade < shades && draw; shade++, x += 12)
             heti_p_svg_rect(s, 10 * kind + shade, x, y - 9, 11, 11, 1);
         if (draw)
             heti_t_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, heti_p_kind_of(kind)->legend);
@@ -5281,7 +5220,7 @@ static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
         heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" "
                                    "y=\"%g\" width=\"11\" height=\"11\"/><text x=\"%g\" y=\"%g\">idle</text>", x, y - 9,
                                    x + 16, y + 1);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         if (!notes[i]) continue;
         heti_p_svg_item(s, 0, strlen(heti_p_notes[i]) + (i == 2 ? 20 : 0), &x, &y, &next);
         if (!draw) continue;
@@ -5295,10 +5234,10 @@ static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
 
 static void heti_p_svg_caption(heti_p_svg *s) {
     double busy = 0, whole = s->end * HETI_T_CAST(double, s->timeline->ranks);
-    int64_t i, micro_batches = 0;
+    int64_t micro_batches = 0;
     int decimals = 1;
     double unit = s->end * 1e3;
-    for (i = 0; i < s->timeline->records; i++) {
+    for (int64_t i = 0; i < s->timeline->records; i++) {
         const het_record *r = &s->timeline->record[i];
         if (heti_p_is_compute(r->action.kind)) busy += r->end - r->start;
         if (r->action.kind == HET_ACTION_F && r->action.stage == 0 && r->action.slice == 0) micro_batches++;
@@ -5320,8 +5259,7 @@ static void heti_p_svg_caption(heti_p_svg *s) {
 /* Wide enough for boxes of 10 pixels, if that can be had. */
 static double heti_p_svg_width(const heti_p_svg *s) {
     double busy = 0, count = 0, wanted;
-    int64_t i;
-    for (i = 0; i < s->timeline->records; i++)
+    for (int64_t i = 0; i < s->timeline->records; i++)
         if (heti_p_is_compute(s->timeline->record[i].action.kind)) {
             busy += s->timeline->record[i].end - s->timeline->record[i].start;
             count++;
@@ -5356,7 +5294,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
                                         const het_writer *to) {
     heti_p_svg s;
     het_svg_desc all_default;
-    int64_t i, rank, first = 0;
+    int64_t first = 0;
     double more;
     memset(&all_default, 0, sizeof all_default);
     if (desc == NULL) desc = &all_default;
@@ -5370,12 +5308,12 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     s.timeline = timeline, s.plan = plan;
     s.title = desc->title != NULL ? desc->title : "Timeline of one step";
     s.dark = desc->dark == HET_YES, s.shades = 1;
-    for (i = 0; i < timeline->records; i++) {
+    for (int64_t i = 0; i < timeline->records; i++) {
         if (!heti_t_is_send(timeline->record[i].action.kind)) s.used[timeline->record[i].action.kind] = 1;
         if (heti_p_exchange(&timeline->record[i]) > 0) s.used[HET_ACTION_SEND_F] = 1;
         if (timeline->record[i].action.slice > 0) s.slices = 1;
     }
-    for (i = 0; i < timeline->records; i = first) { /* the most stages a rank has */
+    for (int64_t i = 0; i < timeline->records; i = first) { /* the most stages a rank has */
         for (first = i; first < timeline->records &&
              timeline->record[first].rank == timeline->record[i].rank; first++) {}
         heti_p_svg_keys(&s, &timeline->record[i], first - i);
@@ -5394,7 +5332,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
                       s.dark ? "#14181f" : "#ffffff");
     heti_p_svg_caption(&s);
     (void)heti_p_svg_legend(&s, 71, 1);
-    for (rank = 0; rank < timeline->ranks; rank++)
+    for (int64_t rank = 0; rank < timeline->ranks; rank++)
         heti_t_format(&s.out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>", s.left,
                           heti_p_svg_y(&s, rank), s.plot, s.row);
     heti_p_svg_axis(&s);

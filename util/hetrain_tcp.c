@@ -422,14 +422,12 @@ static void heti_tcp_release(void *user, void *pointer, size_t size) {
 /* ---- numbers on the wire --------------------------------------------------------------------- */
 
 static void heti_tcp_put(unsigned char *to, int bytes, uint64_t value) {
-    int i;
-    for (i = 0; i < bytes; i++) to[i] = HETI_CAST(unsigned char, value >> (8 * i) & 255u);
+    for (int i = 0; i < bytes; i++) to[i] = HETI_CAST(unsigned char, value >> (8 * i) & 255u);
 }
 
 static uint64_t heti_tcp_get(const unsigned char *from, int bytes) {
     uint64_t value = 0;
-    int i;
-    for (i = 0; i < bytes; i++) value |= HETI_CAST(uint64_t, from[i]) << (8 * i);
+    for (int i = 0; i < bytes; i++) value |= HETI_CAST(uint64_t, from[i]) << (8 * i);
     return value;
 }
 
@@ -507,7 +505,6 @@ static void heti_tcp_hmac(const void *key, size_t key_size, const void *data, si
                           unsigned char mac[HETI_TCP_PROOF]) {
     unsigned char pad[64];
     heti_tcp_sha s;
-    int i, outer;
     memset(pad, 0, sizeof pad);
     if (key_size > sizeof pad) {
         heti_tcp_sha_start(&s);
@@ -516,8 +513,8 @@ static void heti_tcp_hmac(const void *key, size_t key_size, const void *data, si
     } else if (key_size > 0) {
         memcpy(pad, key, key_size);
     }
-    for (outer = 0; outer < 2; outer++) {
-        for (i = 0; i < 64; i++) pad[i] ^= outer ? 0x36 ^ 0x5C : 0x36;
+    for (int outer = 0; outer < 2; outer++) {
+        for (int i = 0; i < 64; i++) pad[i] ^= outer ? 0x36 ^ 0x5C : 0x36;
         heti_tcp_sha_start(&s);
         heti_tcp_sha_add(&s, pad, sizeof pad);
         heti_tcp_sha_add(&s, outer ? mac : data, outer ? HETI_TCP_PROOF : size);
@@ -528,8 +525,7 @@ static void heti_tcp_hmac(const void *key, size_t key_size, const void *data, si
 /* Takes as long for equal bytes as for others. */
 static int heti_tcp_same(const unsigned char *a, const unsigned char *b, size_t size) {
     volatile unsigned char different = 0;
-    size_t i;
-    for (i = 0; i < size; i++) different = HETI_CAST(unsigned char, different | (a[i] ^ b[i]));
+    for (size_t i = 0; i < size; i++) different = HETI_CAST(unsigned char, different | (a[i] ^ b[i]));
     return different == 0;
 }
 
@@ -797,9 +793,8 @@ static void heti_tcp_fail_line(heti_tcp *m, heti_tcp_line *line) {
 
 static void heti_tcp_fail_lines(heti_tcp *m) {
     heti_tcp_page *page;
-    int i;
     for (page = m->pages; page != NULL; page = page->next)
-        for (i = 0; i < page->used; i++) heti_tcp_fail_line(m, &page->line[i]);
+        for (int i = 0; i < page->used; i++) heti_tcp_fail_line(m, &page->line[i]);
 }
 
 /* The connection is over. `what` failed with an errno, 0: it ended. */
@@ -1197,9 +1192,8 @@ static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p) {
 /* Tells the owners. A node must not be touched afterwards. */
 static void heti_tcp_publish(heti_tcp *m, double now) {
     heti_tcp_node *node;
-    int p;
     (void)pthread_mutex_lock(&m->lock);
-    for (p = 0; p < m->processes; p++) {
+    for (int p = 0; p < m->processes; p++) {
         if (m->peer[p].heard_now && m->peer[p].heard > 0) m->peer[p].heard = now;
         m->peer[p].heard_now = 0;
     }
@@ -1211,7 +1205,7 @@ static void heti_tcp_publish(heti_tcp *m, double now) {
 static void heti_tcp_listen_to_owners(heti_tcp *m) {
     heti_tcp_list queued;
     heti_tcp_node *node;
-    int ended, leaving, p;
+    int ended, leaving;
     (void)pthread_mutex_lock(&m->lock);
     m->asleep = 0;
     queued = m->queued;
@@ -1221,7 +1215,7 @@ static void heti_tcp_listen_to_owners(heti_tcp *m) {
     (void)pthread_mutex_unlock(&m->lock);
     while ((node = heti_tcp_take(&queued)) != NULL) heti_tcp_start(m, node);
     if (ended == m->ended && leaving == m->leaving) return;
-    for (p = 0; p < m->processes; p++) {
+    for (int p = 0; p < m->processes; p++) {
         if (m->peer[p].bye_sent) continue;
         if (ended && !m->ended) m->peer[p].owes_stop = 1;
         if (leaving && !m->leaving) m->peer[p].owes_closing = 1;
@@ -1233,8 +1227,8 @@ static void heti_tcp_listen_to_owners(heti_tcp *m) {
 
 /* Have all that are there stopped, too? */
 static void heti_tcp_look_at_abort(heti_tcp *m) {
-    int p, told = 1;
-    for (p = 0; p < m->processes; p++)
+    int told = 1;
+    for (int p = 0; p < m->processes; p++)
         if (m->peer[p].socket >= 0 && !m->peer[p].stopped && !m->peer[p].bye) told = 0;
     if (!told) return;
     (void)pthread_mutex_lock(&m->lock);
@@ -1244,9 +1238,9 @@ static void heti_tcp_look_at_abort(heti_tcp *m) {
 
 /* Closing: are all goodbyes here, and all one's own on their way? Or is there no use in waiting? */
 static void heti_tcp_try_leave(heti_tcp *m, double now) {
-    int p, waits = 0, lost = 0, dead = -1;
+    int waits = 0, lost = 0, dead = -1;
     (void)pthread_mutex_lock(&m->lock);
-    for (p = 0; p < m->processes; p++) {
+    for (int p = 0; p < m->processes; p++) {
         const heti_tcp_peer *peer = &m->peer[p];
         if (p == m->process) continue;
         if (!peer->bye && peer->socket < 0) lost++;
@@ -1274,12 +1268,12 @@ static void heti_tcp_sleep(heti_tcp *m, int more) {
     double seconds = m->next_beat - heti_tcp_now();
     char bytes[64];
     ssize_t got = 0;
-    int p, n = 1, asleep;
+    int n = 1, asleep;
     if ((m->ended || m->leaving) && seconds > 0.05) seconds = 0.05;
     m->polls[0].fd = m->wake_read;
     m->polls[0].events = POLLIN;
     m->polls[0].revents = 0;
-    for (p = 0; p < m->processes; p++) {
+    for (int p = 0; p < m->processes; p++) {
         const heti_tcp_peer *peer = &m->peer[p];
         struct pollfd *poll_of = &m->polls[n];
         poll_of->fd = peer->socket; /* below 0: poll leaves it out */
@@ -1293,7 +1287,7 @@ static void heti_tcp_sleep(heti_tcp *m, int more) {
     (void)pthread_mutex_unlock(&m->lock);
     if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, n), asleep ? heti_tcp_milliseconds(seconds) :
                                      0)) < 0) {
-        for (p = 0; p <= m->processes; p++) m->polls[p].revents = 0;
+        for (int p = 0; p <= m->processes; p++) m->polls[p].revents = 0;
         if (errno != EINTR) heti_tcp_nap(1e-3); /* no memory for now */
     }
     if (m->polls[0].revents != 0) got = read(m->wake_read, bytes, sizeof bytes);
@@ -1302,7 +1296,7 @@ static void heti_tcp_sleep(heti_tcp *m, int more) {
 
 static void *heti_tcp_run(void *argument) {
     heti_tcp *m = HETI_CAST(heti_tcp *, argument);
-    int more = 0, p;
+    int more = 0;
     (void)pthread_mutex_lock(&m->lock); /* until het_tcp_open is done */
     (void)pthread_mutex_unlock(&m->lock);
     while (!m->leave) {
@@ -1311,7 +1305,7 @@ static void *heti_tcp_run(void *argument) {
         now = heti_tcp_now();
         more = 0;
         heti_tcp_listen_to_owners(m);
-        for (p = 0; p < m->processes; p++) {
+        for (int p = 0; p < m->processes; p++) {
             heti_tcp_peer *peer = &m->peer[p];
             const int seen = m->polls[p + 1].revents;
             if (peer->socket < 0) continue;
@@ -1319,7 +1313,7 @@ static void *heti_tcp_run(void *argument) {
             if ((seen & ~POLLOUT) != 0) more |= heti_tcp_read(m, peer);
         }
         heti_tcp_listen_to_owners(m); /* an abort that has come is passed on at once */
-        for (p = 0; p < m->processes; p++) {
+        for (int p = 0; p < m->processes; p++) {
             heti_tcp_peer *peer = &m->peer[p];
             if (now >= m->next_beat) peer->owes_beat = 1;
             if (peer->socket >= 0 && !peer->full) more |= heti_tcp_write(m, peer);
@@ -1790,7 +1784,7 @@ static int heti_tcp_invite(heti_tcp *m, double now) {
     socklen_t length = sizeof address;
     unsigned char entry[HETI_TCP_ENTRY];
     heti_tcp_guest *g = &m->guest[0];
-    int i, s;
+    int s;
     memset(&address, 0, sizeof address);
     s = HETI_TCP_SYSTEM("accept", accept(m->listener, heti_tcp_general(&address), &length));
     if (s < 0) {
@@ -1800,7 +1794,7 @@ static int heti_tcp_invite(heti_tcp *m, double now) {
     }
     s = heti_tcp_prepare(s);
     if (s < 0) return 1;
-    for (i = 1; i < HETI_TCP_GUESTS && g->socket >= 0; i++) {
+    for (int i = 1; i < HETI_TCP_GUESTS && g->socket >= 0; i++) {
         heti_tcp_guest *other = &m->guest[i];
         if (other->socket < 0 || other->stage < g->stage || (other->stage == g->stage && other->since < g->since))
             g = other;
@@ -1925,9 +1919,9 @@ static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error
 /* "2, 5, 7": those who are missing. */
 static int heti_tcp_missing(const heti_tcp *m, char *text, size_t capacity) {
     size_t length = 0;
-    int p, missing = 0;
+    int missing = 0;
     text[0] = 0;
-    for (p = m->process + 1; p < m->processes; p++) {
+    for (int p = m->process + 1; p < m->processes; p++) {
         if (m->peer[p].socket >= 0) continue;
         if (length < capacity) {
             const int n = snprintf(text + length, capacity - length, "%s%d", missing > 0 ? ", " : "", p);
@@ -1946,13 +1940,13 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
         const double now = heti_tcp_now();
         struct pollfd *f = m->polls;
         const int watched = m->process > 0 ? 1 : m->processes;
-        int i, n = 0;
+        int n = 0;
         heti_tcp_tell_waiting(m, text, "");
         if (now > m->deadline)
             return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes did not come "
                                                            "to process %d: %s", missing, m->processes, m->process,
                                                            text);
-        for (i = 0; i < 1 + HETI_TCP_GUESTS + watched; i++, n++) {
+        for (int i = 0; i < 1 + HETI_TCP_GUESTS + watched; i++, n++) {
             f[n].fd = i == 0 ? m->listener : i <= HETI_TCP_GUESTS ? m->guest[i - 1].socket :
                 m->peer[i - 1 - HETI_TCP_GUESTS].socket;
             f[n].events = POLLIN;
@@ -1964,18 +1958,18 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
             if (errno != EINTR) heti_tcp_nap(1e-3);
             continue;
         }
-        for (i = 0; i < watched; i++)
+        for (int i = 0; i < watched; i++)
             if (f[1 + HETI_TCP_GUESTS + i].revents != 0) {
                 const het_result result = heti_tcp_look_after(m, i, error);
                 if (result != HET_OK) return result;
             }
-        for (i = 0; i < HETI_TCP_GUESTS; i++) {
+        for (int i = 0; i < HETI_TCP_GUESTS; i++) {
             if (m->guest[i].socket < 0) continue;
             if (f[1 + i].revents != 0) heti_tcp_welcome(m, &m->guest[i]);
             else if (now - m->guest[i].since > HETI_TCP_GUEST_SECONDS)
                 heti_tcp_dismiss(m, &m->guest[i], "which said too little for too long");
         }
-        for (i = 0; f[0].revents != 0 && i < HETI_TCP_GUESTS / 2 && heti_tcp_invite(m, now); i++) {}
+        for (int i = 0; f[0].revents != 0 && i < HETI_TCP_GUESTS / 2 && heti_tcp_invite(m, now); i++) {}
     }
     return HET_OK;
 }
@@ -2128,8 +2122,7 @@ static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seco
 static uint64_t heti_tcp_mix(uint64_t hash, const void *data, size_t size) /* FNV-1a, 64 bits */
 {
     const unsigned char *bytes = HETI_CAST(const unsigned char *, data);
-    size_t i;
-    for (i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001B3u;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001B3u;
     return hash;
 }
 
@@ -2142,9 +2135,9 @@ static void heti_tcp_make_key(heti_tcp *m, const unsigned char *of_file) {
 static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port) {
     struct ifaddrs *all = NULL, *a;
     size_t length = 0;
-    int count = 0, loopback;
+    int count = 0;
     if (getifaddrs(&all) != 0) all = NULL;
-    for (loopback = 1; loopback >= 0; loopback--)
+    for (int loopback = 1; loopback >= 0; loopback--)
         for (a = all; a != NULL && count < HETI_TCP_ADDRESSES; a = a->ifa_next) {
             struct sockaddr_storage address;
             unsigned char entry[HETI_TCP_ENTRY];
@@ -2175,8 +2168,8 @@ static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint
     const int port = heti_tcp_port_of(m->listener);
     size_t length = HETI_CAST(size_t, snprintf(text, sizeof text, "hetrain-tcp 2 %016llx %d ",
                                                HETI_CAST(unsigned long long, token), m->processes));
-    int i, f;
-    for (i = 0; i < HETI_TCP_PROOF; i++)
+    int f;
+    for (int i = 0; i < HETI_TCP_PROOF; i++)
         length += HETI_CAST(size_t, snprintf(text + length, sizeof text - length, "%02x", secret[i]));
     text[length++] = '\n';
     if (d->host != NULL)
@@ -2255,8 +2248,7 @@ static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t
                                     het_error *error) {
     const int first = HETI_CAST(int, d->port), last = first + HETI_CAST(int, d->ports) - 1;
     unsigned char secret[HETI_TCP_PROOF];
-    int port;
-    for (port = first; port <= last && m->listener < 0; port++) {
+    for (int port = first; port <= last && m->listener < 0; port++) {
         m->listener = heti_tcp_listen_first(d->host, port, m->near_only, m->processes + HETI_TCP_GUESTS);
         if (m->listener < 0 && errno != EADDRINUSE) break;
     }
@@ -2311,13 +2303,12 @@ static int heti_tcp_send_table(heti_tcp *m, int to) {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     unsigned char *table = m->peer[to].out, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
-    int p;
     memset(&address, 0, sizeof address);
     if (getsockname(m->peer[to].socket, heti_tcp_general(&address), &length) != 0) return 0;
     heti_tcp_pack(here, &address, 0);
     heti_tcp_put(table, 8, m->session);
     memset(table + 8, 0, HETI_TCP_ENTRY);
-    for (p = 1; p < m->processes; p++) {
+    for (int p = 1; p < m->processes; p++) {
         unsigned char *entry = table + 8 + p * HETI_TCP_ENTRY;
         length = sizeof address;
         memset(&address, 0, sizeof address);
@@ -2430,7 +2421,6 @@ static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error) {
 /* Process 0's part: all come, learn of each other, connect, and go. */
 static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
     uint64_t token = 0;
-    int p;
     het_result result = heti_tcp_be_first(m, d, run, &token, error);
     if (result == HET_OK) result = heti_tcp_gather(m, error);
     if (token != 0) heti_tcp_remove_file(d->file, token);
@@ -2438,13 +2428,13 @@ static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64
         result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no random numbers: /dev/urandom: %s",
                                strerror(errno));
     m->session |= 1; /* of who comes to process 0: 0 */
-    for (p = 1; p < m->processes && result == HET_OK; p++)
+    for (int p = 1; p < m->processes && result == HET_OK; p++)
         if (!heti_tcp_send_table(m, p))
             result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p,
                                    strerror(errno));
     if (result == HET_OK) result = heti_tcp_await_ready(m, error);
     if (result == HET_OK) result = heti_tcp_start_thread(m, error);
-    for (p = 1; p < m->processes; p++) {
+    for (int p = 1; p < m->processes; p++) {
         const char *text = result == HET_OK || error == NULL ? "" : error->text;
         if (m->peer[p].socket < 0) continue;
         if (!heti_tcp_answer(m->peer[p].socket, result == HET_OK ? HETI_TCP_GO : HETI_TCP_FAILED, text, strlen(text),
@@ -2546,7 +2536,6 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
     const size_t block = head + peers + polls + (processes - 1) * each;
     unsigned char *rest = HETI_CAST(unsigned char *, settings->allocator.alloc(settings->allocator.user, block, 64));
     heti_tcp *m;
-    int p, i;
     *created = NULL;
     if (rest == NULL)
         return heti_tcp_fail(error, HET_ERR_OOM, "het_tcp_open: the allocator has no %llu bytes",
@@ -2564,14 +2553,14 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
     m->processes = HETI_CAST(int, settings->processes);
     m->process = HETI_CAST(int, settings->process);
     m->listener = m->wake_read = m->wake_write = -1;
-    for (i = 0; i < HETI_TCP_GUESTS; i++) m->guest[i].socket = -1;
-    for (p = 0; p < m->processes; p++) {
+    for (int i = 0; i < HETI_TCP_GUESTS; i++) m->guest[i].socket = -1;
+    for (int p = 0; p < m->processes; p++) {
         heti_tcp_peer *peer = &m->peer[p];
         peer->socket = -1;
         if (p == m->process) continue;
         peer->in = rest;
         peer->out = rest + HETI_TCP_IN;
-        for (i = 0; i < HETI_TCP_PLACES; i++) {
+        for (int i = 0; i < HETI_TCP_PLACES; i++) {
             heti_tcp_place *place = HETI_CAST(heti_tcp_place *, HETI_CAST(void *, rest + HETI_TCP_IN + HETI_TCP_OUT)) +
                             i;
             place->next = peer->places;
@@ -2590,9 +2579,8 @@ static void heti_tcp_close_socket(int *s) {
 }
 
 static void heti_tcp_end_opening(heti_tcp *m) {
-    int i;
     heti_tcp_close_socket(&m->listener);
-    for (i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_close_socket(&m->guest[i].socket);
+    for (int i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_close_socket(&m->guest[i].socket);
     memset(m->secret, 0, sizeof m->secret);
     memset(m->key, 0, sizeof m->key);
 }
@@ -2600,9 +2588,8 @@ static void heti_tcp_end_opening(heti_tcp *m) {
 static void heti_tcp_destroy(heti_tcp *m) {
     const het_allocator allocator = m->allocator;
     heti_tcp_page *page, *next;
-    int p;
     heti_tcp_end_opening(m);
-    for (p = 0; p < m->processes; p++) heti_tcp_close_socket(&m->peer[p].socket);
+    for (int p = 0; p < m->processes; p++) heti_tcp_close_socket(&m->peer[p].socket);
     heti_tcp_close_socket(&m->wake_read);
     heti_tcp_close_socket(&m->wake_write);
     for (page = m->pages; page != NULL; page = next) {
@@ -2639,7 +2626,6 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
     het_error own;
     heti_tcp *m = NULL;
     het_result result;
-    int p;
     if (error == NULL) error = &own;
     if (transport == NULL) return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: transport is NULL");
     transport->iface = NULL;
@@ -2652,7 +2638,7 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
     result = heti_tcp_connect(m, &settings, error);
     heti_tcp_end_opening(m);
     if (m->running) {
-        for (p = 0; p < m->processes; p++) m->peer[p].heard = heti_tcp_now();
+        for (int p = 0; p < m->processes; p++) m->peer[p].heard = heti_tcp_now();
         m->leave = result != HET_OK;
         (void)pthread_mutex_unlock(&m->lock);
     }
@@ -2668,7 +2654,7 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
 
 HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error) {
     heti_tcp *m;
-    int p, missing = 0, clean;
+    int missing = 0, clean;
     if (transport == NULL || transport->self == NULL) return HET_OK;
     if (transport->iface != &heti_tcp_iface)
         return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_close: the transport is \"%s\", not \"tcp\"",
@@ -2683,7 +2669,7 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
     (void)pthread_mutex_unlock(&m->lock);
     heti_tcp_join(m);
     clean = m->clean;
-    for (p = 0; p < m->processes; p++) missing += p != m->process && !m->peer[p].bye;
+    for (int p = 0; p < m->processes; p++) missing += p != m->process && !m->peer[p].bye;
     if (!clean)
         (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_close: no goodbye of %d of %d other processes: %s",
                             missing, m->processes - 1, m->error.text);

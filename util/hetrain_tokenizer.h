@@ -681,8 +681,7 @@ static const uint16_t heti_k_compositions[940] = {
 
 /* The code point that ends before text[at], at > 0. */
 static uint32_t heti_k_point_before(const unsigned char *text, size_t at, size_t *size) {
-    size_t back;
-    for (back = 1; back <= 4 && back <= at; back++) {
+    for (size_t back = 1; back <= 4 && back <= at; back++) {
         const uint32_t point = heti_t_point(text, at, at - back, size);
         if (*size == back && point != HETI_T_INVALID) return point;
     }
@@ -780,9 +779,8 @@ static uint32_t heti_k_compose(uint32_t first, uint32_t second) {
 /* Sorts value[0 .. count) by its bits from `shift` up, equal ones in their order: runs of 1, 2, 4,
    ... are merged into spare and copied back. */
 static void heti_k_sort(uint32_t *value, uint32_t *spare, size_t count, int shift) {
-    size_t width, begin;
-    for (width = 1; width < count; width *= 2) {
-        for (begin = 0; begin < count; begin += 2 * width) {
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t begin = 0; begin < count; begin += 2 * width) {
             const size_t middle = count - begin > width ? begin + width : count,
                          end = count - middle > width ? middle + width : count;
             size_t a = begin, b = middle, at = begin;
@@ -798,14 +796,14 @@ static void heti_k_sort(uint32_t *value, uint32_t *spare, size_t count, int shif
 /* Canonical order, then composition, in place; returns how many are left. A character composes with
    the last one of class 0 unless one between them has class 0, or its own class or a higher one. */
 static size_t heti_k_recompose(uint32_t *point, uint32_t *spare, size_t count) {
-    size_t i, begin = 0, starter = count, made = 0;
+    size_t begin = 0, starter = count, made = 0;
     uint32_t last = 0;
-    for (i = 0; i <= count; i++) {
+    for (size_t i = 0; i <= count; i++) {
         if (i < count && point[i] >> 24 != 0) continue;
         if (i - begin > 1) heti_k_sort(point + begin, spare, i - begin, 24);
         begin = i + 1;
     }
-    for (i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const uint32_t kind = point[i] >> 24, both =
             starter < made && (made == starter + 1 || last < kind) ? heti_k_compose(point[starter],
                 point[i] & 0x1FFFFFu) : 0;
@@ -882,11 +880,11 @@ static int heti_k_byte_of_letter(uint32_t point) {
    is none of it, changes nothing and returns `length`, with *whole 0. */
 static size_t heti_k_unspell(char *text, size_t length, int *whole) {
     const unsigned char *from = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, text));
-    size_t at, size, made = 0;
+    size_t size, made = 0;
     *whole = 0;
-    for (at = 0; at < length; at += size)
+    for (size_t at = 0; at < length; at += size)
         if (heti_k_byte_of_letter(heti_t_point(from, length, at, &size)) < 0) return length;
-    for (at = 0; at < length; at += size) {
+    for (size_t at = 0; at < length; at += size) {
         const int byte = heti_k_byte_of_letter(heti_t_point(from, length, at, &size));
         text[made++] = HETI_T_CAST(char, HETI_T_CAST(unsigned char, byte));
     }
@@ -921,8 +919,7 @@ static size_t heti_k_run_end(const heti_k_words *w, size_t at, heti_k_class kind
    long s, is an s. */
 static size_t heti_k_contraction(const heti_k_words *w, size_t at, int any_case) {
     unsigned char c[3] = { 0, 0, 0 };
-    size_t i;
-    for (i = 0; i < 3 && i < w->length - at; i++) {
+    for (size_t i = 0; i < 3 && i < w->length - at; i++) {
         c[i] = w->text[at + i];
         if (any_case && c[i] >= 'A' && c[i] <= 'Z') c[i] = HETI_T_CAST(unsigned char, c[i] + 32);
     }
@@ -1052,12 +1049,11 @@ static int32_t heti_k_match_extend(heti_k_matcher *m, int32_t node, unsigned cha
    text first. */
 static het_result heti_k_match_all(const heti_k_matcher *m, const unsigned char *text, size_t length,
                                    heti_t_list *found, const het_allocator *allocator, het_error *error) {
-    size_t at;
     int32_t node = 0;
     heti_k_found hit;
     memset(&hit, 0, sizeof hit);
     if (m->nodes <= 1) return HET_OK;
-    for (at = length; at-- > 0;) {
+    for (size_t at = length; at-- > 0;) {
         node = heti_k_match_step(m, node, text[at]);
         if (node == 0 || m->out[node] < 0) continue;
         hit.at = at;
@@ -1185,8 +1181,7 @@ static het_result heti_k_json(const heti_k_source *s, const het_json *j) {
 /* The place of a word in a list that | separates; -1: it is not there. Behind a word of the list
    may stand a !. */
 static int heti_k_place_of(const char *list, const char *word, size_t length) {
-    int place;
-    for (place = 0; *list != 0; place++) {
+    for (int place = 0; *list != 0; place++) {
         const size_t end = strcspn(list, "|"), own = strcspn(list, "!|");
         if (own == length && memcmp(list, word, length) == 0) return place;
         list += end + (list[end] == '|');
@@ -1314,10 +1309,10 @@ static const heti_k_cutting heti_k_cuttings[3] = {
 static het_result heti_k_read_pattern(const heti_k_source *s, const het_json *value, het_split *split) {
     het_json j = *value, field[1];
     char text[256];
-    size_t length, i;
+    size_t length;
     HETI_T_TRY(heti_k_fields(s, &j, "pre_tokenizer's Split's pattern", "Regex!", field));
     HETI_T_TRY(heti_k_string(s, &field[0], text, sizeof text, &length));
-    for (i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++) {
         if (!heti_t_is(text, length < sizeof text ? length : 0, heti_k_cuttings[i].pattern)) continue;
         *split = heti_k_cuttings[i].split;
         return HET_OK;
@@ -1640,7 +1635,6 @@ static het_result heti_k_read_parts(const heti_k_source *s, het_tokenizer_info *
 static void heti_k_cut(het_tokenizer *t, const heti_k_parts *p, heti_t_arena *arena) {
     const size_t entries = p->tokens + p->added_count, ids = HETI_T_CAST(size_t, p->largest + 1),
                  longest = t->info.nfc ? 3 : 1;
-    int i;
     /* NFC has at most 3 times the bytes */
     t->bytes_size = p->token_bytes + 1 + p->added_bytes * (1 + 2 * longest) + p->added_count + 1;
     t->scratch_size = p->merge_bytes + 2;
@@ -1659,7 +1653,7 @@ static void heti_k_cut(het_tokenizer *t, const heti_k_parts *p, heti_t_arena *ar
     t->joined = HETI_T_TAKE(arena, int32_t, p->merge_count);
     t->added = HETI_T_TAKE(arena, heti_k_added, p->added_count);
     t->wrap = HETI_T_TAKE(arena, int32_t, HETI_K_WRAP);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         heti_k_matcher *m = &t->matcher[i];
         const size_t nodes = 1 + p->added_bytes * (i == 1 ? longest : 1);
         m->slots = heti_k_slots(nodes);
@@ -1684,7 +1678,7 @@ static het_result heti_k_fill_vocab(het_tokenizer *t, const heti_k_source *s, co
     het_json j = p->vocab;
     size_t length, slot;
     int64_t entry = 0, id;
-    int spelled, byte;
+    int spelled;
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, t->bytes + t->bytes_used, t->bytes_size - t->bytes_used, &length)) {
         heti_k_token *e = &t->token[entry];
@@ -1704,7 +1698,7 @@ static het_result heti_k_fill_vocab(het_tokenizer *t, const heti_k_source *s, co
         t->bytes_used += bytes;
         entry++;
     }
-    for (byte = 0; byte < 256; byte++) {
+    for (int byte = 0; byte < 256; byte++) {
         const char c = HETI_T_CAST(char, HETI_T_CAST(unsigned char, byte));
         slot = heti_k_slot(t, HETI_K_KEY_BYTES, &c, 1);
         t->byte_id[byte] = t->slot[slot] != 0 ? t->token[t->slot[slot] - 1].id : -1;
@@ -1905,8 +1899,7 @@ static het_result heti_k_fill_matcher(het_tokenizer *t, const heti_k_source *s, 
 }
 
 static het_result heti_k_fill_wrap(het_tokenizer *t, const heti_k_source *s, const heti_k_wrap *wrap) {
-    int i;
-    for (i = 0; i < wrap->count; i++) {
+    for (int i = 0; i < wrap->count; i++) {
         t->wrap[i] = wrap->id[i];
         if (wrap->id[i] >= t->info.vocab || t->place[wrap->id[i]] < 0)
             return heti_k_bad(s, HET_ERR_FORMAT, wrap->at[i], "a template's id that no token has");
@@ -1923,16 +1916,15 @@ static het_result heti_k_fill(het_tokenizer *t, const heti_k_source *s, const he
     heti_t_list room = { NULL, 0, 0 };
     het_result result;
     int32_t *at;
-    size_t i;
     const size_t entries = p->tokens + p->added_count, ids = HETI_T_CAST(size_t, p->largest + 1);
     memcpy(t->json, s->text, s->length);
     t->seed = het_xxh64(s->text, s->length, 0);
     t->model_tokens = HETI_T_CAST(int64_t, p->tokens);
-    for (i = 0; i < (ids > entries ? ids : entries); i++) t->place[i] = -1;
+    for (size_t i = 0; i < (ids > entries ? ids : entries); i++) t->place[i] = -1;
     HETI_T_TRY(heti_k_fill_vocab(t, s, p));
     HETI_T_TRY(heti_k_fill_merges(t, s, p));
     HETI_T_TRY(heti_k_fill_added(t, s, p));
-    for (i = 0; i < HETI_T_CAST(size_t, t->info.vocab); i++) t->info.tokens += t->place[i] >= 0;
+    for (size_t i = 0; i < HETI_T_CAST(size_t, t->info.vocab); i++) t->info.tokens += t->place[i] >= 0;
     HETI_T_TRY(heti_t_list_room(&room, p->added_count * 2 * sizeof *at + 1, &t->allocator, s->error));
     at = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, room.data));
     result = heti_k_fill_matcher(t, s, 0, at, at + p->added_count);
@@ -2079,7 +2071,6 @@ static void heti_k_merge_all(heti_k_encoder *e, heti_k_symbol *symbol) {
 static het_result heti_k_encode_word(heti_k_encoder *e, const unsigned char *text, size_t length) {
     const het_tokenizer *t = e->t;
     heti_k_symbol *symbol;
-    size_t i;
     uint32_t at;
     if (t->info.ignore_merges && length <= t->longest) {
         const uint32_t entry = t->slot[heti_k_slot(t, HETI_K_KEY_BYTES,
@@ -2093,7 +2084,7 @@ static het_result heti_k_encode_word(heti_k_encoder *e, const unsigned char *tex
     HETI_T_TRY(heti_t_list_room(&e->heap, length * 2 * sizeof *e->entry, &e->allocator, e->error));
     symbol = HETI_T_ITEMS(e->symbols, heti_k_symbol);
     e->entry = HETI_T_ITEMS(e->heap, uint64_t);
-    for (i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         symbol[i].id = t->byte_id[text[i]];
         symbol[i].before = i > 0 ? HETI_T_CAST(uint32_t, i - 1) : HETI_K_NONE;
         symbol[i].after = i + 1 < length ? HETI_T_CAST(uint32_t, i + 1) : HETI_K_NONE;
@@ -2102,7 +2093,7 @@ static het_result heti_k_encode_word(heti_k_encoder *e, const unsigned char *tex
                                                        "which has no token", HETI_T_CAST(int64_t, e->at),
                                                        HETI_T_CAST(int64_t, text[i]));
     }
-    for (i = 0; i < length; i++) heti_k_pair_up(e, symbol, HETI_T_CAST(uint32_t, i));
+    for (size_t i = 0; i < length; i++) heti_k_pair_up(e, symbol, HETI_T_CAST(uint32_t, i));
     heti_k_merge_all(e, symbol);
     for (at = 0; at != HETI_K_NONE; at = symbol[at].after) heti_k_emit(e, symbol[at].id);
     return HET_OK;
@@ -2174,10 +2165,10 @@ static het_result heti_k_encode_piece(heti_k_encoder *e, int level, const unsign
    so that none is looked through twice. */
 static het_result heti_k_encode_text(heti_k_encoder *e, int level, const unsigned char *text, size_t length) {
     heti_t_list *found = &e->found[level];
-    size_t done = 0, from = 0, spaces = 0, i;
+    size_t done = 0, from = 0, spaces = 0;
     found->used = 0;
     HETI_T_TRY(heti_k_match_all(&e->t->matcher[level], text, length, found, &e->allocator, e->error));
-    for (i = HETI_T_COUNT(*found, heti_k_found); i-- > 0;) {
+    for (size_t i = HETI_T_COUNT(*found, heti_k_found); i-- > 0;) {
         const heti_k_found *hit = &HETI_T_ITEMS(*found, const heti_k_found)[i];
         const heti_k_added *a = &e->t->added[hit->added];
         size_t begin = hit->at, end = begin + a->pattern_length;
@@ -2255,15 +2246,14 @@ HETRAIN_API het_result het_tokenizer_decode(const het_tokenizer *tokenizer, cons
                                             het_choice skip_special, char *to, size_t capacity, size_t *length,
                                             het_error *error) {
     size_t made = 0;
-    int64_t i;
     if (tokenizer == NULL || count < 0 || (token == NULL && count > 0) || (to == NULL && capacity > 0) ||
         length == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_tokenizer_decode: a pointer is NULL, or count is negative");
-    for (i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (heti_k_token_of(tokenizer, token[i]) == NULL)
             return heti_t_fail(error, HET_ERR_DATA, "het_tokenizer_decode: token[%d] is %d, an id without a token", i,
                                HETI_T_CAST(int64_t, token[i]));
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const heti_k_token *e = heti_k_token_of(tokenizer, token[i]);
         if (e->special && skip_special == HET_YES) continue;
         if (made < capacity)
@@ -2291,17 +2281,17 @@ HETRAIN_API int het_tokenizer_get_token(const het_tokenizer *tokenizer, int32_t 
 HETRAIN_API size_t het_tokenizer_spell(const het_tokenizer *tokenizer, int32_t id, char *to, size_t capacity) {
     const heti_k_token *e = heti_k_token_of(tokenizer, id);
     char letter[4];
-    size_t made = 0, i, k, size, length;
+    size_t made = 0, size, length;
     const char *bytes;
     if (e == NULL) return 0;
     bytes = tokenizer->bytes + (e->is_added ? tokenizer->added[tokenizer->place[id] - tokenizer->model_tokens].content :
                                 e->bytes);
     length = e->is_added ? tokenizer->added[tokenizer->place[id] - tokenizer->model_tokens].content_length : e->length;
-    for (i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         letter[0] = bytes[i];
         size = e->spelled && !e->is_added ? heti_t_utf8(heti_t_letter_of_byte(HETI_T_CAST(unsigned char, bytes[i])),
                                                         letter) : 1;
-        for (k = 0; k < size; k++, made++)
+        for (size_t k = 0; k < size; k++, made++)
             if (made + 1 < capacity) to[made] = letter[k];
     }
     if (capacity > 0) to[made < capacity ? made : capacity - 1] = 0;
@@ -2355,13 +2345,12 @@ static size_t heti_k_set_slot(const heti_k_set *set, const void *text, size_t le
 /* Doubles the table of a set. */
 static het_result heti_k_set_grow(heti_k_set *set, const het_allocator *allocator, het_error *error) {
     uint32_t *slot;
-    size_t i;
     set->slots = set->slots == 0 ? 1024 : set->slots * 2;
     set->slot.used = 0;
     HETI_T_TRY(heti_t_list_room(&set->slot, set->slots * sizeof *slot, allocator, error));
     memset(set->slot.data, 0, set->slots * sizeof *slot);
     slot = HETI_T_ITEMS(set->slot, uint32_t);
-    for (i = 0; i < set->count; i++) {
+    for (size_t i = 0; i < set->count; i++) {
         const heti_k_item *item = &heti_k_items(set)[i];
         slot[heti_k_set_slot(set, set->bytes.data + item->at, item->length)] = HETI_T_CAST(uint32_t, i + 1);
     }
@@ -2439,12 +2428,11 @@ static size_t heti_k_learn_slot(const heti_k_learner *l, uint64_t key) {
 }
 
 static het_result heti_k_learn_grow(heti_k_learner *l) {
-    size_t i;
     l->slot_count = l->slot_count == 0 ? 1024 : l->slot_count * 2;
     l->slots.used = 0;
     HETI_T_TRY(heti_t_list_room(&l->slots, l->slot_count * sizeof(uint32_t), &l->allocator, l->error));
     memset(l->slots.data, 0, l->slot_count * sizeof(uint32_t));
-    for (i = 0; i < l->pair_count; i++)
+    for (size_t i = 0; i < l->pair_count; i++)
         HETI_T_ITEMS(l->slots, uint32_t)[heti_k_learn_slot(l, HETI_T_ITEMS(l->pairs, heti_k_pair)[i].key)] =
         HETI_T_CAST(uint32_t, i + 1);
     return HET_OK;
@@ -2519,8 +2507,7 @@ static heti_k_candidate heti_k_candidate_pop(heti_k_learner *l) {
 /* Pairs that became commoner in this step go into the heap. */
 static het_result heti_k_learn_queue(heti_k_learner *l) {
     const size_t count = HETI_T_COUNT(l->touched, uint32_t);
-    size_t i;
-    for (i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const uint32_t number = HETI_T_ITEMS(l->touched, const uint32_t)[i];
         const heti_k_pair *pair = &HETI_T_ITEMS(l->pairs, const heti_k_pair)[number - 1];
         if (pair->count > 0) HETI_T_TRY(heti_k_candidate_push(l, pair->count, pair->key));
@@ -2535,15 +2522,14 @@ static het_result heti_k_learn_queue(heti_k_learner *l) {
 /* The different words as places, and their pairs counted. A byte's id is that of its letter:
    letters come in the order of their code points. */
 static het_result heti_k_learn_start(heti_k_learner *l, const int32_t *byte_id) {
-    size_t w, i;
     heti_k_place_in_word place;
     if (l->words.bytes.used > INT32_MAX / 2)
         return heti_t_fail(l->error, HET_ERR_LIMIT,
                            "het_tokenizer_train: different words of %d bytes; the most are 2^30",
                            HETI_T_CAST(int64_t, l->words.bytes.used));
-    for (w = 0; w < l->words.count; w++) {
+    for (size_t w = 0; w < l->words.count; w++) {
         const heti_k_item *item = &heti_k_items(&l->words)[w];
-        for (i = 0; i < item->length; i++) {
+        for (size_t i = 0; i < item->length; i++) {
             const uint32_t at = HETI_T_CAST(uint32_t, l->place_count++);
             place.id = byte_id[HETI_T_CAST(unsigned char, l->words.bytes.data[item->at + i])];
             place.before = i > 0 ? at - 1 : HETI_K_NONE;
@@ -2552,7 +2538,7 @@ static het_result heti_k_learn_start(heti_k_learner *l, const int32_t *byte_id) 
             HETI_T_TRY(heti_t_list_add(&l->places, &place, sizeof place, &l->allocator, l->error));
         }
     }
-    for (i = 0; i < l->place_count; i++) {
+    for (size_t i = 0; i < l->place_count; i++) {
         const heti_k_place_in_word *p = HETI_T_ITEMS(l->places, const heti_k_place_in_word) + i;
         if (p->after != HETI_K_NONE)
             HETI_T_TRY(heti_k_learn_count(l, HETI_T_CAST(uint32_t, i), heti_k_items(&l->words)[p->word].count));
@@ -2582,7 +2568,7 @@ static het_result heti_k_learn_step(heti_k_learner *l, heti_k_pair *pair, int32_
     const int32_t left = HETI_T_CAST(int32_t, pair->key >> 32), right = HETI_T_CAST(int32_t, pair->key & 0xFFFFFFFFu);
     const size_t number = HETI_T_CAST(size_t, pair - HETI_T_ITEMS(l->pairs, heti_k_pair));
     uint32_t node, *sorted;
-    size_t count = 0, i;
+    size_t count = 0;
     l->sorted.used = 0;
     for (node = pair->first; node != HETI_K_NONE; node = HETI_T_ITEMS(l->nodes, const heti_k_node)[node].next) {
         HETI_T_TRY(heti_t_list_add(&l->sorted, &HETI_T_ITEMS(l->nodes, const heti_k_node)[node].place, sizeof node,
@@ -2593,7 +2579,7 @@ static het_result heti_k_learn_step(heti_k_learner *l, heti_k_pair *pair, int32_
     HETI_T_TRY(heti_t_list_room(&l->sorted, count * sizeof node, &l->allocator, l->error));
     sorted = HETI_T_ITEMS(l->sorted, uint32_t);
     heti_k_sort(sorted, sorted + count, count, 0);
-    for (i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const heti_k_place_in_word *place = HETI_T_ITEMS(l->places, const heti_k_place_in_word);
         const heti_k_place_in_word *p = &place[HETI_T_ITEMS(l->sorted, const uint32_t)[i]];
         if (p->id != left || p->after == HETI_K_NONE || place[p->after].id != right) continue;
@@ -2640,14 +2626,14 @@ static het_result heti_k_learn_all(heti_k_learner *l, int64_t vocab, int64_t min
    themselves). */
 static void heti_k_json_token(heti_t_text *t, const heti_k_learner *l, size_t index) {
     const heti_k_item item = heti_k_items(&l->tokens)[index];
-    size_t i, k, size;
+    size_t size;
     char letter[4];
     heti_t_char(t, '"');
-    for (i = 0; i < item.length; i++) {
+    for (size_t i = 0; i < item.length; i++) {
         const unsigned char byte = HETI_T_CAST(unsigned char, l->tokens.bytes.data[item.at + i]);
         if (byte == '"' || byte == '\\') heti_t_char(t, '\\');
         size = heti_t_utf8(heti_t_letter_of_byte(byte), letter);
-        for (k = 0; k < size; k++) heti_t_char(t, letter[k]);
+        for (size_t k = 0; k < size; k++) heti_t_char(t, letter[k]);
     }
     heti_t_char(t, '"');
 }
@@ -2662,9 +2648,8 @@ static void heti_k_json_pre_tokenizer(heti_t_text *t, het_split split) {
 }
 
 static void heti_k_json_file(heti_t_text *t, const heti_k_learner *l, const het_tokenizer_desc *d) {
-    size_t i;
     heti_t_put(t, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n\"added_tokens\":[");
-    for (i = 0; HETI_T_CAST(int64_t, i) < d->specials; i++) {
+    for (size_t i = 0; HETI_T_CAST(int64_t, i) < d->specials; i++) {
         heti_t_format(t, "%s{\"id\":%u,\"content\":", i > 0 ? ",\n" : "", HETI_T_CAST(uint64_t, i));
         heti_k_json_token(t, l, i);
         heti_t_put(t, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
@@ -2678,13 +2663,13 @@ static void heti_k_json_file(heti_t_text *t, const heti_k_learner *l, const het_
         "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
         "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
         "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\"vocab\":{\n");
-    for (i = 0; i < l->tokens.count; i++) {
+    for (size_t i = 0; i < l->tokens.count; i++) {
         if (i > 0) heti_t_char(t, ',');
         heti_k_json_token(t, l, i);
         heti_t_format(t, ":%u", HETI_T_CAST(uint64_t, i));
     }
     heti_t_put(t, "},\n\"merges\":[");
-    for (i = 0; i < HETI_T_COUNT(l->merges, uint64_t); i++) {
+    for (size_t i = 0; i < HETI_T_COUNT(l->merges, uint64_t); i++) {
         const uint64_t key = HETI_T_ITEMS(l->merges, const uint64_t)[i];
         heti_t_put(t, i > 0 ? ",[" : "[");
         heti_k_json_token(t, l, HETI_T_CAST(size_t, key >> 32));
@@ -2708,10 +2693,9 @@ static het_result heti_k_learnt(heti_k_learner *l, const het_tokenizer_desc *d, 
 
 /* Special tokens, then the 256 bytes. */
 static het_result heti_k_learn_alphabet(heti_k_learner *l, const het_tokenizer_desc *d, int32_t byte_id[256]) {
-    int64_t i;
     size_t index, k;
     uint32_t letter;
-    for (i = 0; i < d->specials; i++) {
+    for (int64_t i = 0; i < d->specials; i++) {
         const char *text = d->special[i];
         const size_t length = text != NULL ? strlen(text) : 0;
         for (k = 0; k < length && text[k] > ' ' && text[k] <= '~'; k++) {}
