@@ -137,6 +137,12 @@ static void a_card_and_a_cpu_share_the_layers(void **)
     compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "0c", "pp", "gpipe", 2, HET_SHARD_STATE, "cuda:0,cpu pp of two slices");
     compare_ranks(HET_QWEN3, HET_REDUCE_FAST, "c0", "pp", "1f1b", 1, HET_SHARD_STATE, "cpu,cuda:0 pp fast");
 }
+/* Chains that go from card to card, and between a card and a CPU. */
+static void cards_divide_matrices(void **)
+{
+    compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "01", "tp2", NULL, 1, HET_SHARD_STATE, "cuda:0,cuda:1 tp2");
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "0c01", "pp2xtp2", "zb-h1", 1, HET_SHARD_GRADIENTS, "cuda:0,cpu and cuda:0,cuda:1 pp2xtp2");
+}
 
 /* ---- what else a context does ---- */
 
@@ -1002,7 +1008,7 @@ int main(void)
         cmocka_unit_test(llama_trains_in_bf16), cmocka_unit_test(tf32_and_timed_algorithms), cmocka_unit_test(two_cards_share_the_batch),
         cmocka_unit_test(two_cards_reduce_while_they_work),
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
-        cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
+        cmocka_unit_test(cards_divide_matrices), cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices),
