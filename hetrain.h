@@ -13741,6 +13741,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
         if (i != me && send[i].rows > 0) HETI_TRY(heti_copy_piece(r, &send[i], 1));
     }
     HETI_TRY(heti_sync(r));
+    heti_slow_down(r); /* what it sends was computed at its own speed */
     for (int64_t i = 0; i < t->members; i++) {
         heti_post *post = &r->part->exchange[2 * i];
         if (i != me && send[i].rows > 0)
