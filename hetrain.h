@@ -9864,11 +9864,16 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                              "%s: the team of rank %d shares unit %d (%s), which is no program and does not know teams",
                              ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
-    for (int64_t i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++)
-        if (ctx->chain.parameter[i].divide < 0)
+    for (int64_t i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++) {
+        const heti_parameter *p = &ctx->chain.parameter[i];
+        const int64_t pieces = p->piece > 0 ? (p->divide == 1 ? p->rows : p->columns) / p->piece : count;
+        if (p->divide < 0)
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d is by columns, and units "
-                             "divide parameter %s in different ways", ctx->call, stage->rank,
-                             ctx->chain.parameter[i].name);
+                             "divide parameter %s in different ways", ctx->call, stage->rank, p->name);
+        if (pieces < count)
+            return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d divides parameter %s in %d "
+                             "pieces among %d members", ctx->call, stage->rank, p->name, pieces, count);
+    }
     if (several && model->causal == HET_NO)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                          "%s: the team of rank %d divides the rows of attention; a bidirectional model's can be "

@@ -642,8 +642,8 @@ static void layouts_do_not_show(void **state)
     static const layout layouts[] = {
         { "dp", NULL, 1, 2 }, { "dp", NULL, 1, 3 }, { "dp3", NULL, 3, 1 }, { "pp2", "1f1b", 2, 1 }, { "pp2", "zb-h1", 2, 3 },
         { "cp2", NULL, 2, 1 }, { "cp:3,1", NULL, 2, 1 }, { "hp:3,1", NULL, 2, 2 }, { "cp:1,0,2", NULL, 3, 1 }, { "pp2xcp2", "1f1b", 4, 1 },
-        { "tp2", NULL, 2, 1 },
-        { "dp2xpp2", "interleaved", 4, 1 },
+        { "dp2xpp2", "interleaved", 4, 1 }, { "tp2", NULL, 2, 1 }, { "tp2", NULL, 2, 2 }, { "tp:3,1", NULL, 2, 1 }, { "tp:1,3", NULL, 2, 3 },
+        { "pp2xtp2", "zb-h1", 4, 3 }, { "dp2xtp2", NULL, 4, 1 },
     };
     static const het_family families[] = { HET_LLAMA, HET_GPT2, HET_QWEN3, HET_NEOX };
     int kind;
@@ -699,6 +699,8 @@ static void long_sequences_and_bf16(void **state)
         support_run_ranks(&m.run, 2);
         support_run_plan(&m.run, "pp2", "1f1b", 2);
         support_train_same(&base, &m.run, "012", "pp2, 2 slices");
+        support_run_plan(&m.run, "tp:3,1", NULL, 2);
+        support_train_same(&base, &m.run, "012", "tp:3,1, 2 slices");
         support_run_plan(&m.run, "dp2", NULL, 1);
         m.run.desc.layout.shard = HET_SHARD_GRADIENTS;
         support_train_same(&base, &m.run, "01|2", "dp2, gradients sharded");
@@ -706,6 +708,204 @@ static void long_sequences_and_bf16(void **state)
         support_train_same(&base, &m.run, "01|2", "dp2, weights sharded");
         support_run_end(&m.run);
     }
+}
+
+/* ---- experts divided among the members of a team ---- */
+
+/* Divided sums, recomputed forwards, members without rows, three members of which the first two have an expert each. */
+static void members_divide_experts(void **state)
+{
+    static const het_family families[] = { HET_LLAMA, HET_GPT2, HET_QWEN3, HET_NEOX };
+    int kind;
+    (void)state;
+    for (kind = 0; kind < 4; kind++) {
+        support_result base;
+        moe_run m;
+        moe_start(&m, families[kind], kind, STEPS, SUPPORT_SHORT);
+        base = support_train(&m.run, "012|345");
+        support_run_ranks(&m.run, 2);
+        support_run_plan(&m.run, "tp:3,1", NULL, 2);
+        m.run.desc.layout.shard = HET_SHARD_GRADIENTS;
+        support_train_same(&base, &m.run, SUPPORT_APART, "tp:3,1, gradients sharded, apart");
+        m.run.desc.layout.recompute = HET_YES;
+        support_train_same(&base, &m.run, "201|543", "tp:3,1, gradients sharded, recomputed");
+        m.run.desc.layout.recompute = HET_DEFAULT;
+        support_run_ranks(&m.run, 4);
+        support_run_plan(&m.run, "dp2xtp2", NULL, 1);
+        support_train_same(&base, &m.run, "012|345", "dp2xtp2, gradients sharded");
+        m.run.desc.layout.shard = HET_SHARD_DEFAULT;
+        m.run.desc.limits.max_micro_batches = 1;
+        support_run_ranks(&m.run, 2);
+        support_run_plan(&m.run, "tp2", NULL, 1);
+        support_train_same(&base, &m.run, SUPPORT_TOGETHER, "tp2, one micro-batch");
+        m.run.device[0].iface = m.run.device[1].iface = het_reference_device();
+        support_train_same(&base, &m.run, SUPPORT_TOGETHER, "tp2, reference devices");
+        m.run.device[0].iface = m.run.device[1].iface = NULL;
+        m.run.desc.limits.max_micro_batches = m.run.data.blocks;
+        if (m.run.desc.model.kv_heads == 5) {
+            support_run_ranks(&m.run, 3);
+            support_run_plan(&m.run, "tp:1,1,8", NULL, 1);
+            support_train_same(&base, &m.run, "012|345", "tp:1,1,8");
+        }
+        support_run_end(&m.run);
+    }
+}
+
+static void divided_experts_evaluate_and_generate(void **state)
+{
+    static const char *const plans[] = { "tp2", "tp:1,3", "pp2xtp2" };
+    static const int32_t token[] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7, 9 };
+    int kind, k;
+    (void)state;
+    for (kind = 0; kind < 4; kind++) {
+        float want[2][61], got[61];
+        het_step_info info;
+        support_group group;
+        double loss;
+        het_ctx *ctx;
+        moe_run m;
+        moe_start(&m, kind % 2 ? HET_GPT2 : HET_QWEN3, kind, 1, SUPPORT_SHORT);
+        support_group_start(&group, &m.run.data, 0, "012|345");
+        ctx = support_create(&m.run.desc);
+        EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &info));
+        loss = info.loss;
+        EXPECT_OK(het_infer(ctx, token, 9, 0, want[0]));
+        EXPECT_OK(het_infer(ctx, token + 9, 5, 9, want[1]));
+        het_destroy(ctx);
+        for (k = 0; k < 6; k++) {
+            const char *plan = plans[k / 2];
+            support_run_ranks(&m.run, plan[0] == 'p' ? 4 : 2);
+            support_run_plan(&m.run, plan, NULL, 1);
+            m.run.desc.inference = k % 2 ? HET_YES : HET_NO;
+            ctx = support_create(&m.run.desc);
+            EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &info));
+            if (info.loss < loss || info.loss > loss) fail_msg("%s: loss %.17g, not %.17g", plan, info.loss, loss);
+            EXPECT_OK(het_infer(ctx, token, 9, 0, got));
+            if (memcmp(got, want[0], sizeof got) != 0) fail_msg("kind %d, %s: logits differ", kind, plan);
+            EXPECT_OK(het_infer(ctx, token + 9, 5, 9, got));
+            if (memcmp(got, want[1], sizeof got) != 0) fail_msg("kind %d, %s: logits behind kept keys differ", kind, plan);
+            het_destroy(ctx);
+        }
+        support_group_end(&group);
+        support_run_end(&m.run);
+    }
+}
+
+/* Which rows a rank had of a micro-batch, as its hook saw them. */
+typedef struct seen { int64_t first[4], rows[4]; } rank_rows;
+
+static het_result see(void *user, const het_hook_info *info)
+{
+    rank_rows *s = user;
+    s->first[info->rank] = info->row; /* a rank writes its own place */
+    s->rows[info->rank] = info->rows;
+    return HET_OK;
+}
+
+typedef struct traffic { int64_t messages, bytes; } traffic;
+
+static void add(traffic *t, int64_t messages, int64_t bytes)
+{
+    if (bytes == 0) return;
+    t->messages += messages;
+    t->bytes += messages * bytes;
+}
+
+/* Member of a token's two of five experts, by going through a list of those that are left. */
+static void plain_hash(int32_t token, int64_t layer, const int64_t *bound, int *member)
+{
+    int left[5] = { 0, 1, 2, 3, 4 }, i, j;
+    for (i = 0; i < 2; i++) {
+        const int64_t key[3] = { token, layer, i };
+        const int at = (int)(het_xxh64(key, sizeof key, 0) % (uint64_t)(5 - i));
+        for (member[i] = 0; bound[member[i] + 1] <= left[at]; member[i]++) {}
+        for (j = at; j < 4; j++) left[j] = left[j + 1];
+    }
+}
+
+/* What members send each other in a layer with experts by hash, whose attention is divided by heads. Forward and backward take the same. */
+static void add_layer(traffic want[4][4], const moe_run *m, const int32_t *token, int64_t layer, const int64_t *row, const int64_t *bound)
+{
+    const het_model_desc *model = &m->run.desc.model;
+    const int64_t ranks = m->run.plan->ranks, e4 = 4 * model->head_size, g = model->heads / model->kv_heads, d4 = 4 * model->width;
+    int64_t out[4][4] = { { 0 } }, choices[4][4] = { { 0 } }, i, j, r;
+    for (i = 0; i < ranks; i++)
+        for (r = row[i]; r < row[i + 1]; r++) {
+            int member[2];
+            plain_hash(token[r], layer, bound, member);
+            for (j = 0; j < 2; j++) choices[i][member[j]]++;
+            for (j = 0; j < ranks; j++) out[i][j] += member[0] == j || member[1] == j;
+        }
+    for (i = 0; i < ranks; i++)
+        for (j = 0; j < ranks; j++) {
+            const int64_t n = row[i + 1] - row[i], to = row[j + 1] - row[j], own = m->run.plan->member[i].heads, heads = m->run.plan->member[j].heads;
+            if (i == j) continue;
+            add(&want[i][j], 2, n * heads * g * e4); /* q, do; k, v; o, dq; dk, dv */
+            add(&want[i][j], 2, n * heads * e4);
+            add(&want[i][j], 2, to * own * g * e4);
+            add(&want[i][j], 2, to * own * e4);
+            add(&want[i][j], 2, n * 2 * 4); /* experts; gates */
+            add(&want[i][j], 2, out[i][j] * d4);
+            add(&want[i][j], 2, choices[j][i] * d4);
+        }
+}
+
+static void check_traffic(const char *plan, int64_t ranks, const int64_t *bound)
+{
+    int64_t before[4][4][2], i, j, row[5] = { 0 }, sum = 0;
+    traffic want[4][4];
+    support_group group;
+    rank_rows rows;
+    moe_run m;
+    het_ctx *ctx;
+    memset(want, 0, sizeof want);
+    memset(&rows, 0, sizeof rows);
+    moe_start(&m, HET_QWEN3, 2, 3, "48|40,9,30|44,44,44|20");
+    m.experts.capacity = 0;
+    m.run.desc.host.hook = see;
+    m.run.desc.host.user = &rows;
+    support_run_ranks(&m.run, ranks);
+    support_run_plan(&m.run, plan, NULL, 1);
+    support_group_start(&group, &m.run.data, 2, "0123");
+    ctx = support_create(&m.run.desc);
+    for (i = 0; i < 2; i++) (void)support_step(ctx, &m.run.data, (int)i, "0123");
+    for (i = 0; i < ranks; i++) {
+        het_timeline t;
+        het_get_timeline(ctx, i, &t);
+        for (j = 0; j < ranks; j++) before[i][j][0] = t.traffic[j].exchanges, before[i][j][1] = t.traffic[j].exchange_bytes;
+    }
+    EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+    for (i = 0; i < ranks; i++) {
+        assert_int_equal(rows.first[i], row[i]);
+        row[i + 1] = row[i] + rows.rows[i];
+        assert_true(rows.rows[i] > 0);
+    }
+    assert_int_equal(row[ranks], group.batch[0].tokens);
+    for (i = 0; i < 3; i++) add_layer(want, &m, group.batch[0].token, i, row, bound);
+    for (i = 0; i < ranks; i++) {
+        het_timeline t;
+        het_get_timeline(ctx, i, &t);
+        for (j = 0; j < ranks; j++) {
+            const int64_t messages = t.traffic[j].exchanges - before[i][j][0], bytes = t.traffic[j].exchange_bytes - before[i][j][1];
+            if (messages != want[i][j].messages || bytes != want[i][j].bytes)
+                fail_msg("%s: rank %d sends %d %d messages of %d bytes, not %d of %d", plan, (int)i, (int)j, (int)messages, (int)bytes,
+                         (int)want[i][j].messages, (int)want[i][j].bytes);
+            sum += bytes;
+        }
+    }
+    print_message("%s: %d rows, %d bytes\n", plan, (int)row[ranks], (int)sum);
+    het_destroy(ctx);
+    support_group_end(&group);
+    support_run_end(&m.run);
+}
+
+static void traffic_is_what_was_chosen(void **state)
+{
+    static const int64_t two[] = { 0, 3, 5 }, uneven[] = { 0, 4, 5 }, three[] = { 0, 2, 3, 5 };
+    (void)state;
+    check_traffic("tp2", 2, two);
+    check_traffic("tp:3,1", 2, uneven);
+    check_traffic("tp:2,1,2", 3, three);
 }
 
 static int all_but_norms(void *user, const char *name) { (void)user; return strstr(name, "norm") == NULL; }
@@ -722,14 +922,21 @@ static void frozen_experts(void **state)
     support_run_ranks(&m.run, 2);
     support_run_plan(&m.run, "cp2", NULL, 1);
     support_train_same(&a, &m.run, "012|345", "frozen, cp2");
+    support_run_plan(&m.run, "tp2", NULL, 1);
+    support_train_same(&a, &m.run, "012|345", "frozen, tp2");
     m.run.desc.weights = HET_BF16;
     b = support_train(&m.run, "012|345");
+    support_run_plan(&m.run, "tp2", NULL, 1);
+    support_train_same(&b, &m.run, "012|345", "frozen, bf16, tp2");
     assert_true(b.loss[0] > 0 && fabs(b.loss[0] - a.loss[0]) < 0.05 && b.weights != a.weights);
     support_run_end(&m.run);
     moe_start(&m, HET_LLAMA, 0, 2, SUPPORT_SHORT);
     m.run.desc.model.lora_rank = 2;
     a = support_train(&m.run, "012|345");
     assert_true(a.loss[1] > 0);
+    support_run_ranks(&m.run, 2);
+    support_run_plan(&m.run, "tp2", NULL, 1);
+    support_train_same(&a, &m.run, "012|345", "factors, tp2");
     support_run_end(&m.run);
 }
 
@@ -740,13 +947,13 @@ static void drops_are_counted(void **state)
     int64_t layer, e, sum;
     int pass;
     (void)state;
-    for (pass = 0; pass < 2; pass++) {
+    for (pass = 0; pass < 3; pass++) {
         het_ctx *ctx;
         support_group group;
         moe_start(&m, HET_LLAMA, 3, 1, SUPPORT_SHORT);
-        if (pass == 1) {
+        if (pass > 0) {
             support_run_ranks(&m.run, 4);
-            support_run_plan(&m.run, "dp2xcp2", NULL, 1);
+            support_run_plan(&m.run, pass == 1 ? "dp2xcp2" : "dp2xtp2", NULL, 1);
             m.run.desc.layout.recompute = HET_YES;
         }
         ctx = support_create(&m.run.desc);
@@ -762,7 +969,7 @@ static void drops_are_counted(void **state)
             assert_int_equal(sum, 2 * one.rows);
             assert_true(one.dropped > 0 && one.dropped < sum);
             if (layer == 1 && pass == 0) all = one;
-            if (layer == 1 && pass == 1) assert_memory_equal(&all, &one, sizeof one);
+            if (layer == 1 && pass > 0) assert_memory_equal(&all, &one, sizeof one);
         }
         support_group_end(&group);
         het_destroy(ctx);
@@ -1032,6 +1239,15 @@ static void bad_settings_are_refused(void **state)
     m.run.device[1].iface = NULL;
     EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "experts");
     support_run_end(&m.run);
+    moe_start(&m, HET_GPT2, 0, 1, SUPPORT_SHORT); /* fewer experts than members; as many do */
+    support_run_ranks(&m.run, 3);
+    support_run_plan(&m.run, "tp:1,3,1", NULL, 1);
+    m.experts.experts = 2;
+    EXPECT_ERROR(het_create(&m.run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "experts.0-1.up_proj|2 pieces|3 members");
+    m.experts.experts = 3;
+    ctx = support_create(&m.run.desc);
+    het_destroy(ctx);
+    support_run_end(&m.run);
 }
 
 int main(void)
@@ -1039,6 +1255,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_unit_is_a_loop_over_tokens), cmocka_unit_test(ties_are_decided), cmocka_unit_test(hashes_spread),
         cmocka_unit_test(gradients_are_slopes), cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(long_sequences_and_bf16),
+        cmocka_unit_test(members_divide_experts), cmocka_unit_test(divided_experts_evaluate_and_generate),
+        cmocka_unit_test(traffic_is_what_was_chosen),
         cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
         cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(transformers_agrees), cmocka_unit_test(bad_settings_are_refused),
     };

@@ -6,6 +6,9 @@
 #define HETRAIN_STATIC
 #include "hetrain.h"
 
+#define HETRAIN_EXPERTS_IMPLEMENTATION
+#include "hetrain_experts.h"
+
 #include "support.h"
 
 #include <unistd.h>
@@ -400,6 +403,32 @@ static void large_blocks_ask_for_huge_pages(void **state)
     }
 }
 
+/* A member's experts are what the engine gives it of a parameter in pieces: shares of all kinds, as few experts as members. */
+static void experts_are_cut_as_parameters(void **state)
+{
+    uint64_t seed = 7;
+    int64_t round, members, m, experts;
+    (void)state;
+    for (round = 0; round < 4000; round++) {
+        het_team_member team[HETRAIN_MAX_TEAM];
+        int64_t bound[HETRAIN_MAX_TEAM + 1], range[2];
+        memset(team, 0, sizeof team);
+        members = 1 + support_below(&seed, round % 8 == 0 ? HETRAIN_MAX_TEAM : 6);
+        experts = members + support_below(&seed, round % 2 ? 4 : 200);
+        for (m = 0; m < members; m++) team[m].share = round % 3 ? (double)support_below(&seed, 9) : 1 + support_uniform(&seed);
+        team[round % members].share += 0.3;
+        heti_x_bounds(team, members, experts, bound);
+        assert_int_equal(bound[0], 0);
+        assert_int_equal(bound[members], experts);
+        for (m = 0; m < members; m++) {
+            heti_member_columns(team, members, m, 0, 24, 24 * experts, range);
+            assert_int_equal(24 * bound[m], range[0]);
+            assert_int_equal(24 * bound[m + 1], range[1]);
+            assert_true(bound[m + 1] > bound[m]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -415,6 +444,7 @@ int main(void)
         cmocka_unit_test(checked_sizes),
         cmocka_unit_test(units_are_done_once),
         cmocka_unit_test(large_blocks_ask_for_huge_pages),
+        cmocka_unit_test(experts_are_cut_as_parameters),
     };
     return cmocka_run_group_tests_name("inside", tests, NULL, NULL);
 }

@@ -28,13 +28,18 @@
    DETERMINISM   A route depends on its granule alone. A gradient has a term a granule: of expert e
    a chain over the granule's tokens that went to e, ascending. dh is the sum of its experts',
    ascending, and the router's. So layouts do not show. In bf16 the router's product stays f32.
+   TEAMS   Members of a team by columns each have a run of the experts, by share, at least one.
+   Rows travel to the members with their experts and back (>>experts has the bytes). Other ranks
+   have all experts.
 
    OPTIONS   (macros, defined before the include)
        HETRAIN_EXPERTS_IMPLEMENTATION    one file of the program has the code
        HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
    MEMORY, ERRORS, THREADS
    Nothing is allocated. Activations are those of an MLP k times as wide and 2 k D + E floats a
-   token. Routes are loops on the host: devices without host_memory are refused.
+   token. A member of a team by columns has room for the case that all rows of the team choose its
+   experts: what is divided is weights, sums, state and work, not activations. Routes are loops on
+   the host: devices without host_memory are refused.
 
    FUNCTIONS
        >>experts_api     het_unit_experts het_experts_units
@@ -126,7 +131,9 @@ extern "C" {
 /* Tensors of the unit. H: h, or sums of rows. A: what the activation is of, gate or up; B: up,
    where there is a gate. */
 enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_PICKED, HETI_X_A, HETI_X_B,
-       HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS };
+       HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
+       /* of a team: experts and gates of all its rows, rows that came, what is sent */
+       HETI_X_ROUTES = HETI_X_TENSORS, HETI_X_SHARES, HETI_X_CAME, HETI_X_SENT, HETI_X_TEAM_TENSORS };
 /* Its products. */
 enum { HETI_X_ROUTER, HETI_X_UP, HETI_X_DOWN };
 
@@ -138,17 +145,22 @@ typedef struct heti_x {
     int gain, bias, router, gate, up, down;
 } heti_x;
 
+/* Of the rank's own rows and all experts, or of its team's rows and its own experts. */
 typedef struct heti_x_call {
     heti_x x;
     const het_unit_call *c;
+    const het_view *view;     /* of its rows */
+    int64_t rows, first, end; /* n; experts [first, end) have places */
     float *const *t;          /* the tensors; as what they are: */
     int32_t *chosen;          /* [n][k] experts, ascending; dropped: -1 - expert */
     float *gates;             /* [n][k] */
+    float *out;               /* where the products' results go */
     int64_t picked;           /* places */
     int64_t *begin;           /* [E + 1] expert e has places [begin[e], begin[e + 1]) */
     int64_t *granule;         /* [n + 1] where the granules of one expert's places begin */
-    int32_t *row;             /* [k n] of the slice, by place */
-    int32_t *place;           /* [n][k]; -1: dropped */
+    int32_t *row;             /* [k n] by place */
+    int32_t *place;           /* [n][k]; -1: dropped, or another member's */
+    int32_t *came;            /* [n] which of the rows that came it is; NULL: all are there */
     void *workspace;          /* of ops */
     size_t *most;             /* not NULL: ops do not run, the largest workspace is wanted */
 } heti_x_call;
@@ -195,6 +207,7 @@ static size_t heti_x_cut(heti_x_call *w, int64_t rows, void *workspace) {
     w->granule = HETI_T_TAKE(&arena, int64_t, rows + 1);
     w->row = HETI_T_TAKE(&arena, int32_t, rows * w->x.s.used);
     w->place = HETI_T_TAKE(&arena, int32_t, rows * w->x.s.used);
+    w->came = HETI_T_TAKE(&arena, int32_t, rows);
     return (arena.used + 63) / 64 * 64;
 }
 
@@ -256,7 +269,7 @@ static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t
 /* ROUTER: from H to P, all rows. UP: expert e's gate and up, from PICKED to A and B. DOWN: from U
    to OUT. Gradients: DL, DA and DB, DOUT. */
 static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int which, int64_t e, const het_view *view) {
-    const int64_t d = w->x.d, f = w->x.f, at = which == HETI_X_ROUTER ? 0 : w->begin[e];
+    const int64_t d = w->x.d, f = w->x.f, at = which == HETI_X_ROUTER ? 0 : w->begin[e], i = e - w->first;
     const int b = w->x.gated ? HETI_X_B : HETI_X_A, db = w->x.gated ? HETI_X_DB : HETI_X_DA;
     float *const *t = w->t;
     het_gradient dw[2];
@@ -273,19 +286,19 @@ static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int whi
     } else if (which == HETI_X_DOWN) {
         a.x = t[HETI_X_U] + at * f;
         a.dx = t[HETI_X_DA] + at * f;
-        heti_x_part(w, &a, w->x.down, e * d, d, t[HETI_X_OUT] + at * d, t[HETI_X_DOUT] + at * d, dw);
+        heti_x_part(w, &a, w->x.down, i * d, d, w->out + at * d, t[HETI_X_DOUT] + at * d, dw);
     } else {
         a.x = a.dx = t[HETI_X_PICKED] + at * d;
         if (w->x.gated)
-            heti_x_part(w, &a, w->x.gate, e * f, f, t[HETI_X_A] + at * f, t[HETI_X_DA] + at * f, &dw[1]);
-        heti_x_part(w, &a, w->x.up, e * f, f, t[b] + at * f, t[db] + at * f, dw);
+            heti_x_part(w, &a, w->x.gate, i * f, f, t[HETI_X_A] + at * f, t[HETI_X_DA] + at * f, &dw[1]);
+        heti_x_part(w, &a, w->x.up, i * f, f, t[b] + at * f, t[db] + at * f, dw);
     }
     return heti_x_run(w, kind, &a, sizeof a);
 }
 
 /* The granules of one expert's places, as a micro-batch of their own. */
 static het_view heti_x_view(const heti_x_call *w, int64_t e) {
-    const het_view *whole = w->c->view;
+    const het_view *whole = w->view;
     const int64_t first = w->begin[e], count = w->begin[e + 1] - first;
     int64_t g, at = 0;
     het_view v;
@@ -307,7 +320,7 @@ static het_view heti_x_view(const heti_x_call *w, int64_t e) {
 static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int which) {
     const int weights = kind == HET_OP_LINEAR_BACKWARD_WEIGHT;
     int64_t e;
-    for (e = 0; e < w->x.s.experts; e++) {
+    for (e = w->first; e < w->end; e++) {
         const het_view view = heti_x_view(w, e);
         if (weights || view.tokens > 0) HETI_T_TRY(heti_x_product(w, kind, which, e, &view));
     }
@@ -462,18 +475,19 @@ static void heti_x_route(const heti_x_call *w) {
 
 /* Places by expert, of one by row. */
 static void heti_x_order(heti_x_call *w) {
-    const int64_t k = w->x.s.used, slots = w->c->rows * k;
+    const int64_t k = w->x.s.used, slots = w->rows * k;
     int64_t next[HETRAIN_MAX_EXPERTS], i, e;
     HETI_T_CLEAR(w->begin, w->x.s.experts + 1);
     for (i = 0; i < slots; i++)
-        if (w->chosen[i] >= 0) w->begin[w->chosen[i] + 1]++;
+        if (w->chosen[i] >= w->first && w->chosen[i] < w->end) w->begin[w->chosen[i] + 1]++;
     for (e = 0; e < w->x.s.experts; e++) {
         w->begin[e + 1] += w->begin[e];
         next[e] = w->begin[e];
     }
     for (i = 0; i < slots; i++) {
-        w->place[i] = w->chosen[i] < 0 ? -1 : HETI_T_CAST(int32_t, next[w->chosen[i]]++);
-        if (w->place[i] >= 0) w->row[w->place[i]] = HETI_T_CAST(int32_t, i / k);
+        const int there = w->chosen[i] >= w->first && w->chosen[i] < w->end;
+        w->place[i] = there ? HETI_T_CAST(int32_t, next[w->chosen[i]]++) : -1;
+        if (there) w->row[w->place[i]] = HETI_T_CAST(int32_t, i / k);
     }
     w->picked = w->begin[w->x.s.experts];
 }
@@ -484,8 +498,9 @@ static void heti_x_order(heti_x_call *w) {
 static void heti_x_pick(const heti_x_call *w, const float *gates, const float *rows, float *places) {
     const int64_t d = w->x.d, k = w->x.s.used;
     int64_t i, j;
-    for (i = 0; i < w->c->rows * k; i++) {
-        const float gate = gates != NULL ? gates[i] : 1.0f, *from = rows + i / k * d;
+    for (i = 0; i < w->rows * k; i++) {
+        const float gate = gates != NULL ? gates[i] : 1.0f;
+        const float *from = rows + (w->came != NULL ? w->came[i / k] : i / k) * d;
         if (w->place[i] < 0) continue;
         for (j = 0; j < d; j++) places[w->place[i] * d + j] = gate * from[j];
     }
@@ -496,7 +511,7 @@ static void heti_x_pick(const heti_x_call *w, const float *gates, const float *r
 static void heti_x_mix(const heti_x_call *w, const float *gates, const float *places, const float *last, float *rows) {
     const int64_t d = w->x.d, k = w->x.s.used;
     int64_t r, i, j, at, n;
-    for (r = 0; r < w->c->rows; r++)
+    for (r = 0; r < w->rows; r++)
         for (at = 0; at < d; at += n) {
             double sum[64] = { 0 };
             n = d - at < 64 ? d - at : 64;
@@ -563,66 +578,228 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
     }
 }
 
-/* ---- the calls ---- */
+/* ---- experts divided among the members of a team ----
+   A member of a team by columns has a run of the experts. It routes its own rows, and all get the
+   experts of all rows. A row then goes, once, to each member with an expert of its. That member
+   computes its experts from the rows of all members, as one rank does. What an expert makes of a
+   row comes back to the row's member, which mixes as one rank does. Backward, gradients of rows go
+   out the same way, and those of h come back. So every sum is made in one place and is that of one
+   rank. For n rows of a team of R members, of which s go out to others and have c choices there,
+   each pass takes 4 (s + c) D bytes, and 4 (R - 1) n k of experts or gates, in at most 3 R (R - 1)
+   messages. Drawn evenly, c is n k (R - 1) / R. */
 
-static het_result heti_x_open(const het_unit_call *c, heti_x_call *w) {
-    memset(w, 0, sizeof *w);
-    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &w->x, NULL));
-    w->c = c;
-    w->workspace = HETI_T_CAST(char *, c->workspace) + heti_x_cut(w, c->info->max_tokens, c->workspace);
-    w->t = c->tensor;
-    w->gates = c->tensor[HETI_X_GATES];
-    w->chosen = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, c->tensor[HETI_X_CHOSEN]));
+/* Own rows with all experts, and the rows of all members with the rank's: the same where it has
+   all. */
+typedef struct heti_x_calls {
+    heti_x_call own, mine;
+    const het_team *team;     /* NULL: it has all */
+    int64_t bound[HETRAIN_MAX_TEAM + 1]; /* member m has experts [bound[m], bound[m + 1]) */
+} heti_x_calls;
+
+/* By share, one at least: as heti_member_columns in hetrain.h divides a parameter by `piece`. */
+static void heti_x_bounds(const het_team_member *team, int64_t members, int64_t experts, int64_t *bound) {
+    double before = 0, all = 0;
+    int64_t m, end;
+    for (m = 0; m < members; m++) all += team[m].share;
+    for (bound[0] = 0, m = 0; m < members; m++) {
+        before += team[m].share;
+        end = HETI_T_CAST(int64_t, before / all * HETI_T_CAST(double, experts) + 0.5);
+        if (end > experts - (members - m - 1)) end = experts - (members - m - 1);
+        bound[m + 1] = end > bound[m] ? end : bound[m] + 1;
+    }
+}
+
+/* How many of the experts that row r of the team has are member m's. */
+static int64_t heti_x_chosen_of(const heti_x_calls *w, int64_t r, int64_t m) {
+    const int64_t k = w->mine.x.s.used;
+    const int32_t *chosen = w->mine.chosen + r * k;
+    int64_t i, count = 0;
+    for (i = 0; i < k; i++) count += chosen[i] >= w->bound[m] && chosen[i] < w->bound[m + 1];
+    return count;
+}
+
+/* Rows of the team that member m has begin here. */
+static int64_t heti_x_first(const heti_x_calls *w, int64_t m) { return w->team->row[m] - w->mine.view->row_begin; }
+
+/* How many rows go from one member to another: out, those with experts there; back, what its
+   experts have made. */
+static int64_t heti_x_traffic(const heti_x_calls *w, int back, int64_t from, int64_t to) {
+    const int64_t owner = back ? to : from, end = heti_x_first(w, owner + 1);
+    int64_t r, count = 0;
+    for (r = heti_x_first(w, owner); r < end; r++) {
+        const int64_t choices = heti_x_chosen_of(w, r, back ? from : to);
+        count += back ? choices : choices > 0;
+    }
+    return count;
+}
+
+/* Packs what goes to member `to`: out, of own rows; back, of the team's places, by expert. */
+static void heti_x_pack(const heti_x_calls *w, int back, int64_t to, const float *from, float *packed) {
+    const int64_t d = w->own.x.d, owner = back ? to : w->team->member;
+    const int64_t first = heti_x_first(w, owner), end = heti_x_first(w, owner + 1), count = back ? w->mine.picked : end;
+    int64_t i;
+    for (i = back ? 0 : first; i < count; i++) {
+        if (back ? w->mine.row[i] < first || w->mine.row[i] >= end : heti_x_chosen_of(w, i, to) == 0) continue;
+        HETI_T_COPY(packed, from + (back ? i : i - first) * d, d);
+        packed += d;
+    }
+}
+
+/* Own rows go out, or (back) what was made of them comes to their places. In round s a member sends
+   to the one s behind it. Boxes are runs of what is sent, one member's behind the other's. */
+static het_result heti_x_exchange(const heti_x_calls *w, int back, const float *from, float *to) {
+    const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
+    het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    int64_t s, m;
+    for (s = 0; s < members; s++) {
+        const int64_t before = (me + members - s) % members;
+        float *here = to + (back ? w->own.begin[w->bound[before]] : heti_x_first(w, before)) * d;
+        float *sent = s > 0 ? w->own.t[HETI_X_SENT] : here;
+        int64_t count = 0;
+        heti_x_pack(w, back, (me + s) % members, from, sent);
+        for (m = 0; m < members && s > 0; m++) {
+            const int64_t other = (m + s) % members, rows = heti_x_traffic(w, back, m, other);
+            const het_box box = { count, count + rows, 0, d };
+            have[m] = want[other] = box;
+            count += rows;
+        }
+        if (count > 0) HETI_T_TRY(w->team->move(w->own.c, sent, have, d, here, want, d));
+    }
     return HET_OK;
 }
 
+/* All rows of a tensor of which each member has its own. */
+static het_result heti_x_gather(const heti_x_calls *w, float *own, float *all) {
+    const int64_t k = w->own.x.s.used;
+    het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
+    int64_t m;
+    for (m = 0; m < w->team->members; m++) {
+        const het_box part = { w->team->row[m], w->team->row[m + 1], 0, k };
+        const het_box whole = { w->mine.view->row_begin, w->mine.view->row_end, 0, k };
+        have[m] = part;
+        want[m] = whole;
+    }
+    return w->team->move(w->own.c, own, have, k, all, want, k);
+}
+
+/* ---- the calls ---- */
+
+static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
+    heti_x_call *own = &w->own, *mine = &w->mine;
+    char *workspace = HETI_T_CAST(char *, c->workspace);
+    memset(w, 0, sizeof *w);
+    HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, c->unit->settings), c->unit->model, &own->x, NULL));
+    w->team = c->info->team != NULL && c->info->team->plan != NULL ? c->team : NULL;
+    own->c = c;
+    own->view = c->view;
+    own->rows = c->rows;
+    own->end = own->x.s.experts;
+    own->t = c->tensor;
+    own->out = c->tensor[HETI_X_OUT];
+    own->gates = c->tensor[HETI_X_GATES];
+    own->chosen = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, c->tensor[HETI_X_CHOSEN]));
+    workspace += heti_x_cut(own, c->info->max_tokens, workspace);
+    *mine = *own;
+    workspace += heti_x_cut(mine, c->info->max_tokens, workspace);
+    own->came = NULL;
+    own->workspace = mine->workspace = workspace;
+    if (w->team == NULL) {
+        *mine = *own;
+        return HET_OK;
+    }
+    heti_x_bounds(w->team->plan, w->team->members, own->x.s.experts, w->bound);
+    mine->first = w->bound[w->team->member];
+    mine->end = w->bound[w->team->member + 1];
+    mine->view = w->team->view;
+    mine->rows = mine->view->row_end - mine->view->row_begin;
+    mine->out = c->tensor[HETI_X_PICKED];
+    mine->gates = c->tensor[HETI_X_SHARES];
+    mine->chosen = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, c->tensor[HETI_X_ROUTES]));
+    return HET_OK;
+}
+
+/* Places of own rows; of the team's, which have come one behind the other from each member. */
+static void heti_x_orders(heti_x_calls *w) {
+    int64_t m, r, next;
+    heti_x_order(&w->own);
+    heti_x_order(&w->mine);
+    for (m = 0; w->team != NULL && m < w->team->members; m++)
+        for (next = r = heti_x_first(w, m); r < heti_x_first(w, m + 1); r++) {
+            w->mine.came[r] = HETI_T_CAST(int32_t, next);
+            next += heti_x_chosen_of(w, r, w->team->member) > 0;
+        }
+}
+
 static het_result heti_x_forward(const het_unit_call *c) {
-    heti_x_call w;
+    float *const *t = c->tensor, *h = t[HETI_X_H];
+    heti_x_calls w;
     HETI_T_TRY(heti_x_open(c, &w));
-    HETI_T_TRY(heti_x_norm(&w, HET_OP_NORM_FORWARD));
-    if (w.x.router >= 0) HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_FORWARD, HETI_X_ROUTER, 0, c->view));
-    heti_x_route(&w);
-    heti_x_order(&w);
-    heti_x_pick(&w, NULL, w.t[HETI_X_H], w.t[HETI_X_PICKED]);
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_UP));
-    HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
-    heti_x_mix(&w, w.gates, w.t[HETI_X_OUT], NULL, w.t[HETI_X_H]);
-    return heti_x_dropout(&w, 1);
+    HETI_T_TRY(heti_x_norm(&w.own, HET_OP_NORM_FORWARD));
+    if (w.own.x.router >= 0)
+        HETI_T_TRY(heti_x_product(&w.own, HET_OP_LINEAR_FORWARD, HETI_X_ROUTER, 0, c->view));
+    heti_x_route(&w.own);
+    if (w.team != NULL) HETI_T_TRY(heti_x_gather(&w, t[HETI_X_CHOSEN], t[HETI_X_ROUTES]));
+    heti_x_orders(&w);
+    if (w.team != NULL) HETI_T_TRY(heti_x_exchange(&w, 0, h, t[HETI_X_CAME]));
+    heti_x_pick(&w.mine, NULL, w.team != NULL ? t[HETI_X_CAME] : h, t[HETI_X_PICKED]);
+    HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_FORWARD, HETI_X_UP));
+    HETI_T_TRY(heti_x_activation(&w.mine, HET_OP_ACTIVATION_FORWARD));
+    HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_FORWARD, HETI_X_DOWN));
+    if (w.team != NULL) HETI_T_TRY(heti_x_exchange(&w, 1, t[HETI_X_PICKED], t[HETI_X_OUT]));
+    heti_x_mix(&w.own, w.own.gates, t[HETI_X_OUT], NULL, h);
+    return heti_x_dropout(&w.own, 1);
+}
+
+/* dy: [n][D] of own rows. Gradients of h come to the places of own rows, or of the rank's. */
+static het_result heti_x_backward_experts(const heti_x_calls *w, float *dy) {
+    const het_unit_call *c = w->own.c;
+    float *const *t = c->tensor;
+    if (w->team != NULL) {
+        HETI_T_TRY(heti_x_gather(w, t[HETI_X_GATES], t[HETI_X_SHARES]));
+        HETI_T_TRY(heti_x_exchange(w, 0, dy, t[HETI_X_PICKED]));
+    }
+    heti_x_pick(&w->mine, w->mine.gates, w->team != NULL ? t[HETI_X_PICKED] : dy, t[HETI_X_DOUT]);
+    HETI_T_TRY(heti_x_products(&w->mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
+    HETI_T_TRY(heti_x_activation(&w->mine, HET_OP_ACTIVATION_BACKWARD));
+    HETI_T_TRY(heti_x_products(&w->mine, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
+    return w->team != NULL ? heti_x_exchange(w, 1, t[HETI_X_PICKED], t[HETI_X_OUT]) : HET_OK;
 }
 
 static het_result heti_x_backward_input(const het_unit_call *c) {
     const int drops = c->training && c->unit->model->dropout > 0;
-    const float *dy = drops ? c->tensor[HETI_X_H] : c->d_out[0];
-    heti_x_call w;
+    float *const *t = c->tensor, *dy = drops ? t[HETI_X_H] : c->d_out[0];
+    heti_x_calls w;
+    heti_x_call *own = &w.own;
     HETI_T_TRY(heti_x_open(c, &w));
-    heti_x_order(&w);
-    if (drops) HETI_T_TRY(heti_x_dropout(&w, 0));
-    heti_x_pick(&w, w.gates, dy, w.t[HETI_X_DOUT]);
-    if (w.x.router >= 0) heti_x_logits(&w, dy);
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_DOWN));
-    HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_BACKWARD));
-    HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_UP));
-    if (w.x.router >= 0) HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_ROUTER, 0, c->view));
-    heti_x_mix(&w, NULL, w.t[HETI_X_PICKED], w.x.router < 0 ? NULL : w.t[HETI_X_H], w.t[HETI_X_DH]);
-    if (w.x.parallel) memmove(c->d_in[1], c->d_out[0], HETI_T_CAST(size_t, c->rows * w.x.d) * sizeof(float));
-    return heti_x_norm(&w, HET_OP_NORM_BACKWARD_INPUT);
+    heti_x_orders(&w);
+    if (drops) HETI_T_TRY(heti_x_dropout(own, 0));
+    if (own->x.router >= 0) heti_x_logits(own, dy);
+    HETI_T_TRY(heti_x_backward_experts(&w, dy));
+    if (own->x.router >= 0)
+        HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_INPUT, HETI_X_ROUTER, 0, c->view));
+    heti_x_mix(own, NULL, t[w.team != NULL ? HETI_X_OUT : HETI_X_PICKED], own->x.router < 0 ? NULL : t[HETI_X_H],
+               t[HETI_X_DH]);
+    if (own->x.parallel) memmove(c->d_in[1], c->d_out[0], HETI_T_CAST(size_t, c->rows * own->x.d) * sizeof(float));
+    return heti_x_norm(own, HET_OP_NORM_BACKWARD_INPUT);
 }
 
 static het_result heti_x_backward_weight(const het_unit_call *c) {
-    heti_x_call w;
+    float *const *t = c->tensor;
+    heti_x_calls w;
+    heti_x_call *own = &w.own;
     HETI_T_TRY(heti_x_open(c, &w));
-    heti_x_order(&w);
-    HETI_T_TRY(heti_x_norm(&w, HET_OP_NORM_FORWARD)); /* h again */
-    if (c->gradient[w.x.up].sum != NULL || c->gradient[w.x.down].sum != NULL ||
-        (w.x.gated && c->gradient[w.x.gate].sum != NULL)) {
-        heti_x_pick(&w, NULL, w.t[HETI_X_H], w.t[HETI_X_PICKED]);
-        HETI_T_TRY(heti_x_activation(&w, HET_OP_ACTIVATION_FORWARD));
-        HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
-        HETI_T_TRY(heti_x_products(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
+    heti_x_orders(&w);
+    HETI_T_TRY(heti_x_norm(own, HET_OP_NORM_FORWARD)); /* h again */
+    if (c->gradient[own->x.up].sum != NULL || c->gradient[own->x.down].sum != NULL ||
+        (own->x.gated && c->gradient[own->x.gate].sum != NULL)) {
+        heti_x_pick(&w.mine, NULL, t[w.team != NULL ? HETI_X_CAME : HETI_X_H], t[HETI_X_PICKED]);
+        HETI_T_TRY(heti_x_activation(&w.mine, HET_OP_ACTIVATION_FORWARD));
+        HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_UP));
+        HETI_T_TRY(heti_x_products(&w.mine, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_DOWN));
     }
-    if (w.x.router >= 0) HETI_T_TRY(heti_x_product(&w, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
-    return heti_x_norm(&w, HET_OP_NORM_BACKWARD_WEIGHT);
+    if (own->x.router >= 0)
+        HETI_T_TRY(heti_x_product(own, HET_OP_LINEAR_BACKWARD_WEIGHT, HETI_X_ROUTER, 0, c->view));
+    return heti_x_norm(own, HET_OP_NORM_BACKWARD_WEIGHT);
 }
 
 /* ---- describing ---- */
@@ -649,7 +826,9 @@ static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_u
         heti_t_text t;
         if (at[i] < 0) continue;
         *to = i == 3 ? *last : *first;
-        to->divide = 0; /* members of a team have all experts */
+        to->divide = i > 0; /* by wholes of an expert */
+        to->piece = HETI_T_CAST(int32_t, i > 0 ? rows[i] / count : 0);
+        to->by_heads = 0;
         if ((end = strstr(to->name, ".mlp.")) == NULL) return HET_ERR_UNSUPPORTED;
         end[5] = 0;
         t = heti_t_text_behind(to->name, sizeof to->name);
@@ -662,17 +841,32 @@ static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_u
     return HET_OK;
 }
 
+/* A member of a team has places for all rows of the team with its experts; OUT is for its own. */
 static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
-    const int64_t k = x->s.used, d = x->d, f = k * x->f, b = x->gated ? f : 1, e = x->router < 0 ? 1 : x->s.experts;
-    const het_tensor_desc tensor[HETI_X_TENSORS] = {
-        { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
-        { "chosen", k, HET_KEEP_WEIGHT, 0 }, { "gates", k, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
-        { "picked", k * d, HET_KEEP_CALL, 0 }, { "a", f, HET_KEEP_WEIGHT, 0 }, { "b", b, HET_KEEP_WEIGHT, 0 },
-        { "u", f, HET_KEEP_CALL, 0 }, { "out", k * d, HET_KEEP_INPUT, 0 }, { "dout", k * d, HET_KEEP_GRADIENT, 0 },
-        { "da", f, HET_KEEP_GRADIENT, 0 }, { "db", b, HET_KEEP_GRADIENT, 0 }, { "dl", e, HET_KEEP_GRADIENT, 0 },
-        { "dh", d, HET_KEEP_GRADIENT, 0 } };
-    HETI_T_COPY(info->tensor, tensor, HETI_X_TENSORS);
-    info->tensors = HETI_X_TENSORS;
+    const het_team_limits *team = info->team != NULL && info->team->plan != NULL ? info->team : NULL;
+    const int64_t used = x->s.used, d = x->d, e = x->router < 0 ? 1 : x->s.experts;
+    const int32_t g = team != NULL;
+    int64_t bound[HETRAIN_MAX_TEAM + 1], k = used, f, b;
+    if (team != NULL) {
+        heti_x_bounds(team->plan, team->members, x->s.experts, bound);
+        k = bound[team->member + 1] - bound[team->member];
+        if (k > used) k = used;
+    }
+    f = k * x->f;
+    b = x->gated ? f : 1;
+    {
+        const het_tensor_desc tensor[HETI_X_TEAM_TENSORS] = {
+            { "h", d, HET_KEEP_CALL, 0 }, { "mean", 1, HET_KEEP_WEIGHT, 0 }, { "rstd", 1, HET_KEEP_WEIGHT, 0 },
+            { "chosen", used, HET_KEEP_WEIGHT, 0 }, { "gates", used, HET_KEEP_INPUT, 0 }, { "p", e, HET_KEEP_INPUT, 0 },
+            { "picked", k * d, HET_KEEP_CALL, g }, { "a", f, HET_KEEP_WEIGHT, g }, { "b", b, HET_KEEP_WEIGHT, g },
+            { "u", f, HET_KEEP_CALL, g }, { "out", used * d, HET_KEEP_INPUT, 0 },
+            { "dout", k * d, HET_KEEP_GRADIENT, g }, { "da", f, HET_KEEP_GRADIENT, g },
+            { "db", b, HET_KEEP_GRADIENT, g }, { "dl", e, HET_KEEP_GRADIENT, 0 }, { "dh", d, HET_KEEP_GRADIENT, 0 },
+            { "routes", used, HET_KEEP_WEIGHT, 1 }, { "shares", used, HET_KEEP_CALL, 1 },
+            { "came", d, HET_KEEP_WEIGHT, 1 }, { "sent", k * d, HET_KEEP_CALL, 1 } };
+        HETI_T_COPY(info->tensor, tensor, HETI_X_TEAM_TENSORS);
+    }
+    info->tensors = team != NULL ? HETI_X_TEAM_TENSORS : HETI_X_TENSORS;
 }
 
 static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
@@ -690,6 +884,8 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     memset(&view, 0, sizeof view);
     HETI_T_TRY(heti_x_settle(HETI_T_CAST(const het_experts *, unit->settings), unit->model, &w.x, NULL));
     if (info->device != NULL && !info->device->iface->host_memory) return HET_ERR_UNSUPPORTED;
+    if (info->team != NULL && info->team->plan != NULL && info->team->members > w.x.s.experts)
+        return HET_ERR_UNSUPPORTED;
     HETI_T_TRY(heti_x_parameters(unit, &w.x, info));
     heti_x_tensors(&w.x, info);
     info->out_streams = info->teams = 1;
@@ -707,7 +903,7 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     c.compute = info->compute;
     w.c = &c;
     w.t = c.tensor;
-    info->workspace = heti_x_cut(&w, info->max_tokens, NULL);
+    info->workspace = heti_x_cut(&w, info->max_tokens, NULL) * 2; /* of a rank's rows, of a team's */
     w.begin = begin; /* the largest workspace of ops: all rows with one expert */
     w.most = &most;
     for (i = 0; i < 3; i++) {
