@@ -42,7 +42,7 @@ LINKED = -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_TEXT_IMPLEMENTATION_DONE=1 -D
 PROGRAMS = $(basename $(notdir $(wildcard programs/*.c examples/*.c examples/*.cpp)))
 vpath %.c programs examples
 vpath %.cpp examples
-HEADERS = $(wildcard hetrain*.h util/* programs/*.h)
+HEADERS = $(wildcard hetrain*.h util/* programs/*.h examples/*.h)
 
 programs: $(PROGRAMS:%=build/%) build/het_bench
 
