@@ -55,10 +55,9 @@ int main(int argc, char **argv) {
    has one): text is trained as bytes, other vocabularies come as token files. No attention other
    than causal or bidirectional softmax attention; no encoder-decoder (a unit table can add it,
    >>unit_api, as hetrain_experts.h adds experts).
-   No tensor parallelism: teams divide rows and attention's heads, and a rank has the weights of a
-   unit whole while it works on it. The ranks stay as they are for the life of a context, and one
-   that fails ends it: the state file is what survives. No fp16, no quantised weights, no optimizers
-   but AdamW and Muon (a table can add one).
+   The ranks stay as they are for the life of a context, and one that fails ends it: the state file
+   is what survives. No fp16, no quantised weights, no optimizers but AdamW and Muon (a table can
+   add one).
    No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -77,7 +76,8 @@ int main(int argc, char **argv) {
    * A plan (>>plan_api) is a set of pipelines. A pipeline is a list of stages, each a rank and a
      run of units; together they hold the chain once. Pipelines share the micro-batches of a step
      among them by their shares. A micro-batch may be cut into slices that follow each other.
-   * A team is ranks that run a stage together, each with some of a micro-batch's rows.
+   * A team is ranks that run a stage together, each with some of a micro-batch's rows; by columns
+     (tensor parallelism), with a part of the stage's matrices as well.
    * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I
      for inputs and W for weights) of a stage, messages, then REDUCE, VERDICT, STEP, GATHER. It is
      made for max_micro_batches; a step with fewer leaves out the actions of those that are not
@@ -9651,7 +9651,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in "
                                                            "an earlier unit", unit, p->name, p->rows, p->columns,
                                                            to[i].rows, to[i].columns);
-        if (to[i].divide != p->divide || to[i].by_heads != p->by_heads || to[i].piece != p->piece) to[i].divide = -1;
+        if (to[i].divide != p->divide || to[i].by_heads != p->by_heads || to[i].piece != p->piece ||
+            memcmp(to[i].grid, p->grid, sizeof p->grid) != 0) to[i].divide = -1;
         to[i].uses++;
         to[i].bf16 = to[i].bf16 && p->bf16;
         to[i].hidden = to[i].hidden && hidden;
@@ -13704,7 +13705,7 @@ static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const h
     bytes = p.row * p.rows;
     if (bytes == 0 || (r->device.iface->host_memory && (p.row == p.step || p.rows == 1))) return p;
     p.data = *data;
-    *data += bytes;
+    if (*data != NULL) *data += bytes;
     return p;
 }
 

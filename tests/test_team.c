@@ -721,7 +721,8 @@ static void columns_that_cannot_be_are_refused(void **state)
     support_run_plan(&run, "tp2", NULL, 1);
     begins.supports = only_begins;
     run.device[1].iface = &begins;
-    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "rank 1 is in a team by columns, and its device cpu cannot go on");
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text,
+                 "rank 1 is in a team by columns, and its device cpu cannot go on");
     run.device[1].iface = NULL;
     run.desc.reduce = HET_REDUCE_FAST;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "teams by columns need reduce = exact");
@@ -875,7 +876,8 @@ int main(void)
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
         cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say),
         cmocka_unit_test(memory_is_what_was_estimated),
-        cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(columns_that_cannot_be_are_refused), cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
+        cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(columns_that_cannot_be_are_refused),
+        cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
