@@ -1328,6 +1328,9 @@ struct het_plan {
                        het_schedule **schedule, het_error *error);
     double memory_limit;              /* for a schedule that asks: activations a rank may keep, in
                                          micro-batches of its layers; 0: none */
+    int64_t updates;                  /* of weights in a step (>>schedule_api); 0: 1 */
+    int64_t staleness;                /* the most updates that a gradient may join late; 0: lists are not
+                                         judged, and het_schedule_make makes none late */
     het_plan_step step;               /* nothing is computed from it: who forms micro-batches may follow it */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
@@ -1350,7 +1353,13 @@ HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t r
    empty ones. hetrain_plan.h makes lists by name, reads and writes them
    as text. In messages an action is "2F3", forward of stage 2, micro-batch 3; where not 0,
    ".slice", "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0
-   within their pipeline. */
+   within their pipeline.
+   A list may update weights several times (het_plan.updates), without a barrier between: STEP of
+   update u makes version u + 1 of a block's weights from version u. F says which version it uses,
+   and its backward uses the same; B, I and W say which update their gradient joins, u - v updates
+   late where F used v (PipeDream, arXiv 1806.03377; PipeDream-2BW, 2006.09503). A rank without
+   gradients in an update has no REDUCE of it, and GATHER only brings versions that are used, and
+   the last. Nothing else decides what is computed: time does not. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
@@ -1369,7 +1378,7 @@ typedef struct het_action {
     int32_t overlap;                  /* 1: a pair with the action behind it, "(a;b)OVERLAP_F_B" */
     int32_t pipeline, stage;          /* stage within the pipeline; of REDUCE, STEP and GATHER: the block */
     int32_t micro_batch, slice;
-    int32_t version;                  /* of the weights: 0 */
+    int32_t version;                  /* F: of the weights used; B, I, W, REDUCE, STEP, GATHER: the update */
 } het_action;
 
 struct het_schedule {
@@ -1463,6 +1472,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *pla
                                                              het_error *error);
 /* What a rank's list of actions needs at most at any time. */
 typedef struct het_needs {
+    int64_t versions;                 /* of weights that are still used */
     int64_t slots;                    /* activations of slices on the device, from F until B or W */
     int64_t places;                   /* on the host, from PUT until TAKE */
     int64_t batch_slots;              /* micro-batches of which a slice is in flight or to come */
@@ -6168,6 +6178,9 @@ HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const doubl
 
 /* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
    exist. */
+#define HETI_MOST_UPDATES INT64_C(65536)
+static int64_t heti_updates(const het_plan *plan) { return heti_max(plan->updates, 1); }
+
 static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
     if (plan->stage == NULL || plan->first_stage == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
@@ -6188,6 +6201,9 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
             if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
                 return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks",
                                  where, p, s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
+    if (plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0)
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d updates of weights in a step, at most %d late; at most %d "
+                         "updates, and not negative", where, plan->updates, plan->staleness, HETI_MOST_UPDATES);
     if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
     return HET_OK;
@@ -6346,8 +6362,7 @@ static const char *heti_action_print(heti_action_text *t, const het_action *a) {
     to += heti_format(to, 16, "%s", name);
     if (a->kind == HET_ACTION_COMMIT) return t->text;
     to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->kind < HET_ACTION_REDUCE ? a->micro_batch : a->stage));
-    if (a->kind >= HET_ACTION_REDUCE) return t->text;
-    heti_action_suffix(&to, '.', a->slice);
+    heti_action_suffix(&to, '.', a->slice); /* of REDUCE, STEP and GATHER 0 */
     heti_action_suffix(&to, '@', a->pipeline);
     heti_action_suffix(&to, '/', a->version);
     *to = 0;
@@ -6664,7 +6679,17 @@ typedef struct heti_listed_block {
     int64_t when;                  /* its last use on any rank ends then */
     unsigned happened;             /* bit k: the action of kind k did, on one rank */
     int64_t arrived, first;        /* ranks that wait for it: how many, the last one */
+    double shares;                 /* of state, of its holders */
+    int64_t open;                  /* of the rank listed last: the update whose gradients are not reduced yet, -1: none; */
+    int64_t reduced, stepped, gathered; /* updates up to the last REDUCE, STEP and GATHER */
 } heti_listed_block;
+
+/* An update of a block: lists with its REDUCE, STEP and GATHER, how many of them have come to it,
+   and on the rank listed last: whether it was gathered, whether an F uses what it makes, behind which
+   position its last gradient lies (0: it has none). */
+typedef struct heti_listed_update {
+    int64_t lists[HET_ACTION_GATHER + 1], came[HET_ACTION_GATHER + 1], gathered, used, behind;
+} heti_listed_update;
 
 typedef struct heti_listed_rank {
     int64_t at;                    /* position in its list */
@@ -6680,6 +6705,8 @@ typedef struct heti_lists {
     const het_blocks *blocks;      /* NULL: one block a unit */
     const het_schedule *schedule;
     het_schedule *to;              /* what is completed; NULL: nothing is */
+    het_schedule *placed;          /* lists to complete with the REDUCE, STEP and GATHER of several updates; or NULL */
+    int64_t placed_count;          /* actions of it */
     het_error *error;
     const char *where;
     het_allocator allocator;
@@ -6694,6 +6721,9 @@ typedef struct heti_lists {
     int64_t *rank_start, *rank_stage;  /* [ranks + 1], [stages] stages of a rank */
     int64_t *unit_start, *unit_block;  /* [units + 1], [uses] blocks of a unit */
     int64_t *held, held_count, stamp;  /* [blocks] blocks of the rank listed last */
+    int64_t updates;               /* 1, or het_plan.updates */
+    heti_listed_update *update;    /* [blocks x updates], where there are several */
+    int32_t *version;              /* [entries] F's, likewise */
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     heti_player player;
 } heti_lists;
@@ -6715,6 +6745,11 @@ static heti_listed_block *heti_lists_block(const heti_lists *l, const het_action
     return &l->block[a->kind == HET_ACTION_COMMIT ? l->block_count : a->stage];
 }
 
+/* Of REDUCE, STEP or GATHER, of lists with several updates; VERDICT has one of its own. */
+static heti_listed_update *heti_lists_update(const heti_lists *l, const het_action *a) {
+    return &l->update[(a->kind == HET_ACTION_COMMIT ? l->block_count : a->stage) * l->updates + a->version];
+}
+
 static int64_t heti_lists_entry(const heti_lists *l, const het_action *a) {
     return l->base[a->pipeline] + (a->stage * l->schedule->micro_batches[a->pipeline] + a->micro_batch) *
         l->plan->slices + a->slice;
@@ -6726,6 +6761,7 @@ static het_action heti_lists_other(const het_action *a, int32_t kind, int32_t by
     b.kind = kind;
     b.stage += by;
     b.overlap = 0;
+    b.version = kind <= HET_ACTION_W ? a->version : 0;
     return b;
 }
 
@@ -6827,7 +6863,8 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
     const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B;
     const int previous = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
     if (a->kind < 0 || a->kind > HET_ACTION_GATHER) return "unknown kind of action";
-    if (a->version != 0) return "weight versions other than 0 are not supported";
+    if (a->version < 0 || a->version >= l->updates || (a->version > 0 && a->kind > HET_ACTION_W &&
+        (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT))) return "the plan has no such version of the weights";
     if (a->overlap != 0 && (a->kind != HET_ACTION_F || last || a[1].overlap ||
                             (a[1].kind != HET_ACTION_B && a[1].kind != HET_ACTION_I)))
         return "a pair is an F and the B or I behind it";
@@ -6855,6 +6892,7 @@ static het_result heti_lists_check_actions(heti_lists *l) {
             const char *wrong = heti_lists_wrong(l, r, a, i + 1 == s->start[r + 1]);
             heti_action_text text;
             if (wrong != NULL) return heti_lists_fail(l, r, i - s->start[r], wrong);
+            if (a->kind >= HET_ACTION_REDUCE && l->updates > 1) heti_lists_update(l, a)->lists[a->kind]++;
             if (a->kind >= HET_ACTION_REDUCE) continue;
             if (heti_lists_rank(l, a, 0) != r)
                 return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): the plan has this stage on "
@@ -6923,6 +6961,8 @@ static void heti_lists_layout(heti_lists *l) {
     l->unit_block = HETI_TAKE(a, int64_t, l->uses);
     l->held = HETI_TAKE(a, int64_t, l->block_count);
     l->seen = HETI_TAKE(a, uint16_t, l->schedule->start[plan->ranks] + 1);
+    l->update = HETI_TAKE(a, heti_listed_update, l->updates > 1 ? (l->block_count + 1) * l->updates : 0);
+    l->version = HETI_TAKE(a, int32_t, l->updates > 1 ? l->schedule->start[plan->ranks] + 1 : 0);
     heti_player_layout(&l->player, a, heti_max(plan->ranks, l->block_count));
 }
 
@@ -6983,6 +7023,7 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     HETI_TRY(heti_choose_allocator(allocator, &l->allocator, where, error));
     HETI_TRY(heti_lists_check_blocks(l));
     HETI_TRY(heti_lists_check_shape(l));
+    l->updates = heti_updates(plan);
     heti_lists_layout(l);
     HETI_TRY(heti_arena_start(&l->arrays, &l->allocator, where, error));
     heti_lists_layout(l);
@@ -6994,6 +7035,7 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
         for (int64_t k = 0; k < l->held_count; k++) {
             l->block[l->held[k]].holders++;
             l->block[l->held[k]].ranks += heti_team_size(plan, i);
+            l->block[l->held[k]].shares += plan->state_share[i];
         }
     }
     l->block[l->block_count].holders = plan->ranks;
@@ -7219,6 +7261,31 @@ static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block
     }
 }
 
+/* What an update of a block waits for, wherever its owners stand in their lists (heti_try_steps): all
+   its gradients, all readers of the version before, the update before. NULL: it is made; otherwise
+   the update whose REDUCEs or GATHERs, *kind, are missing. */
+static const heti_listed_update *heti_update_wants(const heti_lists *l, int64_t block, int64_t version, int32_t *kind) {
+    const heti_listed_update *u = &l->update[block * l->updates];
+    for (int64_t v = 0; v <= version; v++) {
+        *kind = HET_ACTION_REDUCE;
+        if (u[v].came[*kind] < u[v].lists[*kind]) return &u[v];
+        *kind = HET_ACTION_GATHER;
+        if (v < version && u[v].came[*kind] < u[v].lists[*kind]) return &u[v];
+    }
+    return NULL;
+}
+
+/* 1: REDUCE, STEP or GATHER of one of several updates happened, 0: it must wait: REDUCE for the update
+   before. */
+static int heti_play_update(heti_lists *l, int64_t rank, const het_action *a) {
+    int32_t kind;
+    if (heti_update_wants(l, a->stage, a->version - (a->kind == HET_ACTION_REDUCE), &kind) != NULL) return 0;
+    heti_lists_update(l, a)->came[a->kind]++;
+    for (int64_t r = 0; r < l->plan->ranks; r++)
+        if (r != rank) heti_player_wake(&l->player, r);
+    return 1;
+}
+
 /* Begins the compute action, or pair, at the head of a list, if everything needed is there. */
 static int64_t heti_play_compute(heti_lists *l, int64_t rank, const het_action *a) {
     const int64_t width = 1 + (a->overlap != 0);
@@ -7262,8 +7329,13 @@ static int64_t heti_play_begin(void *user, int64_t rank) {
             continue;
         }
         if (a->kind == (l->only != 0 ? l->only : HET_ACTION_COMMIT)) {
+            if (l->to != NULL) heti_complete_add(l, rank, *a);
             heti_play_meet(l, rank, heti_lists_block(l, a));
             return 0;
+        }
+        if (a->kind >= HET_ACTION_REDUCE && l->updates > 1) {
+            if (!heti_play_update(l, rank, a)) return 0;
+            if (l->to != NULL) heti_complete_add(l, rank, *a);
         }
         if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B && l->only == 0 &&
             !heti_play_transfer(l, rank, a)) return 0;
@@ -7279,6 +7351,12 @@ static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *
     het_action wanted = *a;
     *whose = -1;
     if (a->kind == HET_ACTION_COMMIT) return wanted;
+    if (a->kind >= HET_ACTION_REDUCE) {
+        const heti_listed_update *u =
+            heti_update_wants(l, a->stage, a->version - (a->kind == HET_ACTION_REDUCE), &wanted.kind);
+        if (u != NULL) wanted.version = HETI_CAST(int32_t, (u - l->update) % l->updates);
+        return wanted;
+    }
     if (a->kind >= HET_ACTION_SEND_F) return heti_play_partner(l, a, whose);
     if (!heti_lists_wants(l, a, HETI_WANTS_MESSAGE, &wanted, whose) || heti_lists_happened(l, &wanted))
         (void)heti_lists_wants(l, a + 1, HETI_WANTS_MESSAGE, &wanted, whose);
@@ -7313,6 +7391,8 @@ static het_result heti_play(heti_lists *l, int32_t only) {
     HETI_CLEAR(l->seen, l->base[l->plan->pipelines]);
     for (r = 0; r < l->plan->ranks; r++) l->rank[r].at = l->rank[r].open = 0;
     for (r = 0; r <= l->block_count; r++) l->block[r].arrived = 0;
+    for (r = 0; l->updates > 1 && r < l->block_count * l->updates; r++)
+        memset(l->update[r].came, 0, sizeof l->update[r].came);
     l->only = only;
     l->player.user = l;
     l->player.begin = heti_play_begin;
@@ -7384,6 +7464,7 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
         const int64_t next = heti_lists_rank(l, a, 1), previous = heti_lists_rank(l, a, -1);
         if (a->kind < HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
     }
+    if (l->updates > 1) return count;
     heti_lists_blocks_of(l, rank);
     for (i = 0; i < l->held_count; i++) count += l->block[l->held[i]].ranks > 1 ? 3 : 2;
     return count + 1;
@@ -7455,6 +7536,257 @@ static het_result heti_complete_compute_only(const heti_lists *l) {
     return HET_OK;
 }
 
+/* ---- several updates ---- */
+
+/* Whether the rank owns some of a block, and so has its STEPs. */
+static int heti_lists_owns(const heti_lists *l, int64_t rank, const heti_listed_block *block) {
+    return !(block->shares > 0.0) || l->plan->state_share[rank] > 0.0;
+}
+
+/* The next block, *i: behind which, that units of an action's stage use; of a backward action those
+   with gradients from it: I makes those of the loss, which is the chain's last unit, W the others.
+   -1: there are no more. */
+static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_t *i) {
+    const het_stage *stage = &l->plan->stage[heti_lists_stage(l, a)];
+    int64_t at = l->unit_start[stage->unit_begin] + *i;
+    const int64_t end = l->unit_start[stage->unit_end], loss = l->unit_start[l->plan->units - 1];
+    if (a->kind == HET_ACTION_I && at < loss) at = loss;
+    if (at >= end || (a->kind == HET_ACTION_W && at >= loss)) return -1;
+    *i = at + 1 - l->unit_start[stage->unit_begin];
+    return l->unit_block[at];
+}
+
+static int heti_makes_gradients(const het_action *a) {
+    return a->kind == HET_ACTION_B || a->kind == HET_ACTION_I || a->kind == HET_ACTION_W;
+}
+
+/* The rank's blocks, behind which position each one's last gradient of an update lies, and nothing
+   done. */
+static void heti_updates_start(heti_lists *l, int64_t rank) {
+    const het_schedule *s = l->schedule;
+    heti_lists_blocks_of(l, rank);
+    l->block[l->block_count].happened = 0;
+    for (int64_t i = 0; i < l->held_count; i++) {
+        heti_listed_block *block = &l->block[l->held[i]];
+        block->open = -1;
+        block->reduced = block->stepped = block->gathered = 0;
+        for (int64_t u = 0; u < l->updates; u++) {
+            heti_listed_update *update = &l->update[l->held[i] * l->updates + u];
+            update->gathered = update->used = update->behind = 0;
+        }
+    }
+    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *a = &s->action[i];
+        for (int64_t k = 0, b; a->kind <= HET_ACTION_W && (b = heti_stage_block(l, a, &k)) >= 0;) {
+            heti_listed_update *update = &l->update[b * l->updates];
+            if (heti_makes_gradients(a)) update[a->version].behind = i - s->start[rank] + 1;
+            else if (a->version > 0) update[a->version - 1].used = 1;
+        }
+    }
+}
+
+/* F uses what was gathered, or predicts, which only its sole holder can; of a micro-batch all slices
+   use the same. */
+static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
+    het_action first = *a, wanted;
+    first.slice = 0;
+    l->version[heti_lists_entry(l, a)] = a->version;
+    if (l->version[heti_lists_entry(l, &first)] != a->version)
+        return heti_lists_fail(l, rank, position, "another slice of its micro-batch uses another version");
+    for (int64_t k = 0, b; a->version > 0 && (b = heti_stage_block(l, a, &k)) >= 0;) {
+        const heti_listed_block *block = &l->block[b];
+        if (l->update[b * l->updates + a->version - 1].gathered) continue;
+        if (block->holders == 1 && block->gathered < a->version) continue; /* it predicts */
+        wanted = heti_block_action(HET_ACTION_GATHER, b);
+        wanted.version = a->version - 1;
+        return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+    }
+    return HET_OK;
+}
+
+/* The gradients of one update at a time, and no more behind its REDUCE. */
+static het_result heti_updates_backward(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
+    const int32_t used = l->version[heti_lists_entry(l, a)];
+    if (used > a->version)
+        return heti_lists_fail(l, rank, position, "its forward pass used what this update, or a later one, makes");
+    if (l->plan->staleness > 0 && a->version - used > l->plan->staleness)
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d: the gradient of micro-batch %d joins "
+                         "update %d and was made with version %d; the plan's staleness is %d", l->where, rank,
+                         position, HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->version),
+                         HETI_CAST(int64_t, used), l->plan->staleness);
+    for (int64_t k = 0, b; (b = heti_stage_block(l, a, &k)) >= 0;) {
+        heti_listed_block *block = &l->block[b];
+        het_action wanted = heti_block_action(HET_ACTION_REDUCE, b);
+        wanted.version = HETI_CAST(int32_t, block->open >= 0 ? block->open : a->version);
+        if (a->version < block->reduced) return heti_lists_fail_for(l, rank, position, "must come before", &wanted);
+        if (block->open >= 0 && block->open != a->version)
+            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+        wanted.kind = HET_ACTION_STEP;
+        wanted.version = HETI_CAST(int32_t, block->stepped);
+        if (block->holders == 1 && block->stepped < block->reduced)
+            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+        block->open = a->version;
+        wanted.kind = HET_ACTION_GATHER;
+        wanted.version = used - 1;
+        if (used > 0 && !l->update[b * l->updates + used - 1].gathered)
+            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+    }
+    return HET_OK;
+}
+
+/* One REDUCE, STEP, GATHER or VERDICT. */
+static het_result heti_updates_action(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
+    heti_listed_block *block = heti_lists_block(l, a);
+    heti_listed_update *update = heti_lists_update(l, a);
+    const int64_t next = a->kind == HET_ACTION_STEP ? block->stepped : block->gathered;
+    if (a->kind == HET_ACTION_COMMIT) {
+        block->happened = 1;
+        if (position + 1 == l->schedule->start[rank + 1] - l->schedule->start[rank]) return HET_OK;
+        return heti_lists_fail(l, rank, position, "must be the last action");
+    }
+    if (block->stamp != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
+    if (a->kind == HET_ACTION_REDUCE && (block->open != a->version || position < update->behind))
+        return heti_lists_fail(l, rank, position, "its gradients are not all there, or it has none");
+    if (a->kind == HET_ACTION_STEP && (a->version != next || !heti_lists_owns(l, rank, block)))
+        return heti_lists_fail(l, rank, position, "comes twice, too early, or the rank owns nothing of this block");
+    if (a->kind == HET_ACTION_GATHER && (a->version < next || heti_keeps(l->plan, rank)))
+        return heti_lists_fail(l, rank, position, "comes behind that of a later update, or to a keeper");
+    if (a->kind == HET_ACTION_GATHER && heti_lists_owns(l, rank, block) && block->stepped != a->version + 1)
+        return heti_lists_fail(l, rank, position, "must come between its STEP and the next");
+    if (a->kind == HET_ACTION_REDUCE) {
+        block->open = -1;
+        block->reduced = a->version + 1;
+    } else if (a->kind == HET_ACTION_STEP) {
+        block->stepped++;
+    } else {
+        block->gathered = a->version + 1;
+        update->gathered = 1;
+    }
+    return HET_OK;
+}
+
+/* How many updates a block has. */
+static int64_t heti_block_updates(const heti_lists *l, int64_t b) {
+    int64_t updates = l->updates;
+    while (updates > 0 && l->update[b * l->updates + updates - 1].lists[HET_ACTION_REDUCE] == 0) updates--;
+    return updates;
+}
+
+/* Everything was reduced, and every holder has the newest version. */
+static het_result heti_updates_end(heti_lists *l, int64_t rank) {
+    het_action missing = heti_block_action(HET_ACTION_COMMIT, 0);
+    if (!l->block[l->block_count].happened) return heti_lists_missing(l, rank, &missing);
+    for (int64_t i = 0; i < l->held_count; i++) {
+        const heti_listed_block *block = &l->block[l->held[i]];
+        const int64_t updates = heti_block_updates(l, l->held[i]);
+        missing = heti_block_action(HET_ACTION_REDUCE, l->held[i]);
+        missing.version = HETI_CAST(int32_t, block->open);
+        if (block->open >= 0) return heti_lists_missing(l, rank, &missing);
+        missing.kind = HET_ACTION_STEP;
+        missing.version = HETI_CAST(int32_t, block->stepped);
+        if (heti_lists_owns(l, rank, block) && block->stepped < updates) return heti_lists_missing(l, rank, &missing);
+        missing.kind = HET_ACTION_GATHER;
+        missing.version = HETI_CAST(int32_t, updates - 1);
+        if (!heti_keeps(l->plan, rank) && block->gathered < updates) return heti_lists_missing(l, rank, &missing);
+    }
+    return HET_OK;
+}
+
+static het_result heti_updates_rank(heti_lists *l, int64_t rank) {
+    const het_schedule *s = l->schedule;
+    const int64_t count = s->start[rank + 1] - s->start[rank];
+    if (heti_team_size(l->plan, rank) > 1)
+        return heti_fail(l->error, HET_ERR_UNSUPPORTED, "%s: rank %d leads a team; only ranks that are alone update "
+                                                        "weights several times a step", l->where, rank);
+    heti_updates_start(l, rank);
+    for (int64_t i = 0; i < count; i++) {
+        const het_action *a = &s->action[s->start[rank] + i];
+        if (a->kind == HET_ACTION_F) HETI_TRY(heti_updates_forward(l, rank, i, a));
+        if (heti_makes_gradients(a)) HETI_TRY(heti_updates_backward(l, rank, i, a));
+        if (a->kind >= HET_ACTION_REDUCE) HETI_TRY(heti_updates_action(l, rank, i, a));
+    }
+    return heti_updates_end(l, rank);
+}
+
+/* Where lists are completed REDUCE comes right behind the last gradient of its update. Before it, and
+   before the first F that wants a version, stand the STEPs so far, which a rank does as soon as it
+   may (heti_try_steps), and GATHERs of the versions that it will use; the others come at the end.
+   STEP of a block with one holder comes right behind REDUCE. */
+
+static void heti_updates_add(heti_lists *l, const het_action *a) {
+    if (l->placed) {
+        l->placed->action[l->placed_count] = *a;
+        if (a->kind > HET_ACTION_REDUCE && a->kind != HET_ACTION_COMMIT) heti_lists_update(l, a)->lists[a->kind]++;
+    }
+    l->placed_count++;
+}
+
+static void heti_updates_of(heti_lists *l, int32_t kind, int64_t block, int64_t update) {
+    het_action a = heti_block_action(kind, block);
+    a.version = HETI_CAST(int32_t, update);
+    heti_updates_add(l, &a);
+}
+
+/* STEPs of a block up to `version`, and GATHERs, unless gradients that they want are to come. */
+static void heti_updates_bring(heti_lists *l, int64_t rank, int64_t b, int64_t version, int64_t position) {
+    heti_listed_block *block = &l->block[b];
+    const heti_listed_update *update = &l->update[b * l->updates];
+    for (int64_t u = 0; u < version; u++)
+        if (update[u].behind > position) return;
+    for (; block->stepped < version; block->stepped++) {
+        const int last = block->stepped + 1 == heti_block_updates(l, b);
+        if (heti_lists_owns(l, rank, block)) heti_updates_of(l, HET_ACTION_STEP, b, block->stepped);
+        if (!heti_keeps(l->plan, rank) && (update[block->stepped].used || last))
+            heti_updates_of(l, HET_ACTION_GATHER, b, block->stepped);
+    }
+}
+
+static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_action *list, int64_t count) {
+    heti_updates_start(l, rank);
+    for (int64_t i = 0; i < count; i++) {
+        const het_action *a = &list[i];
+        for (int64_t k = 0, b; a->kind == HET_ACTION_F && (b = heti_stage_block(l, a, &k)) >= 0;)
+            heti_updates_bring(l, rank, b, a->version, i);
+        heti_updates_add(l, a);
+        for (int64_t k = 0, b; heti_makes_gradients(a) && (b = heti_stage_block(l, a, &k)) >= 0;) {
+            if (l->update[b * l->updates + a->version].behind != i + 1 || l->block[b].reduced > a->version) continue;
+            heti_updates_bring(l, rank, b, a->version, i + 1);
+            heti_updates_of(l, HET_ACTION_REDUCE, b, a->version);
+            l->block[b].reduced = a->version + 1;
+            if (l->block[b].holders == 1) heti_updates_bring(l, rank, b, a->version + 1, i + 1);
+        }
+    }
+    for (int64_t u = 1; u <= l->updates; u++)
+        for (int64_t i = 0; i < l->held_count; i++)
+            if (u <= heti_block_updates(l, l->held[i])) heti_updates_bring(l, rank, l->held[i], u, count);
+    heti_updates_of(l, HET_ACTION_COMMIT, 0, 0);
+}
+
+/* The lists with them: counted, then written. They are what is completed from now on. */
+static het_result heti_updates_place(heti_lists *l) {
+    const het_schedule *s = l->schedule;
+    for (int64_t r = 0; r < s->ranks; r++) {
+        heti_updates_start(l, r);
+        for (int64_t i = 0; i < l->held_count; i++)
+            for (int64_t u = 0; u < l->updates; u++) {
+                heti_listed_update *update = &l->update[l->held[i] * l->updates + u];
+                update->lists[HET_ACTION_REDUCE] += update->behind > 0;
+            }
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1) HETI_TRY(het_schedule_new(s->ranks, s->pipelines, l->placed_count, &l->allocator, l->where,
+                                                 &l->placed, l->error));
+        l->placed_count = 0;
+        for (int64_t r = 0; r < s->ranks; r++) {
+            heti_updates_place_rank(l, r, s->action + s->start[r], s->start[r + 1] - s->start[r]);
+            if (pass == 1) l->placed->start[r + 1] = l->placed_count;
+        }
+    }
+    HETI_COPY(l->placed->micro_batches, s->micro_batches, s->pipelines);
+    l->schedule = l->placed;
+    return HET_OK;
+}
+
 /* ---- check and complete ---- */
 
 static het_result heti_lists_prove(heti_lists *l, int completes) {
@@ -7463,9 +7795,12 @@ static het_result heti_lists_prove(heti_lists *l, int completes) {
     for (int64_t i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
     for (int64_t i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices));
     HETI_TRY(heti_lists_check_entries(l));
-    for (int64_t i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
+    if (completes && l->updates > 1) HETI_TRY(heti_updates_place(l));
+    for (int64_t i = 0; i < l->plan->ranks && (l->schedule->complete || (completes && l->updates > 1)); i++)
+        HETI_TRY(l->updates > 1 ? heti_updates_rank(l, i) : heti_tail_rank(l, i));
     if (completes) HETI_TRY(heti_complete_room(l));
     HETI_TRY(heti_play(l, 0));
+    if (l->updates > 1) return HET_OK; /* REDUCE, STEP and GATHER were played as they wait */
     for (int64_t i = 0; i < l->plan->ranks && completes; i++) {
         heti_complete_last(l, i);
         heti_lists_blocks_of(l, i); /* after all of them `when` is known */
@@ -7501,6 +7836,8 @@ typedef struct heti_followed {
     het_schedule *to;
     int64_t *base, *left, *kept, each;
     uint8_t *apart;
+    int64_t blocks, longest;                    /* blocks named; actions of the longest list */
+    int32_t *version, *wanted, *queue, *first, *end; /* see heti_follow_versions */
     heti_arena arena;
 } heti_followed;
 
@@ -7557,6 +7894,41 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
     return HET_OK;
 }
 
+/* Versions of a block's weights that a rank has at most at once, behind a GATHER: the newest, and
+   those from the oldest on that later actions use. wanted[i]: the oldest that actions from i on use;
+   queue, of each block: those there are, from `first` to `end`. */
+static int64_t heti_follow_versions(const heti_followed *f, int64_t rank) {
+    const int64_t start = f->schedule->start[rank], count = f->schedule->start[rank + 1] - start,
+                  updates = heti_updates(f->plan);
+    int64_t most = 1;
+    if (updates == 1) return 1;
+    for (int pass = 0; pass < 2; pass++) { /* F's versions; what is wanted from the end on */
+        f->wanted[count] = INT32_MAX;
+        for (int64_t k = 0; k < count; k++) {
+            const int64_t i = pass == 0 ? k : count - 1 - k;
+            const het_action *a = &f->schedule->action[start + i];
+            int32_t *version = a->kind > HET_ACTION_W ? NULL :
+                &f->version[f->base[f->plan->first_stage[a->pipeline] + a->stage] + a->micro_batch];
+            if (version && a->kind == HET_ACTION_F) *version = a->version;
+            if (pass == 1) f->wanted[i] = version && *version < f->wanted[i + 1] ? *version : f->wanted[i + 1];
+        }
+    }
+    HETI_CLEAR(f->first, f->blocks);
+    for (int64_t b = 0; b < f->blocks; b++) {
+        f->queue[b * (updates + 1)] = 0;
+        f->end[b] = 1;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const het_action *a = &f->schedule->action[start + i];
+        int32_t *queue = &f->queue[a->stage * (updates + 1)], *first = &f->first[a->stage], *end = &f->end[a->stage];
+        if (a->kind != HET_ACTION_GATHER) continue;
+        while (*first < *end && queue[*first] < f->wanted[i]) ++*first;
+        if (*end <= updates) queue[(*end)++] = a->version + 1;
+        most = heti_max(most, *end - *first);
+    }
+    return most;
+}
+
 static void heti_follow_layout(heti_followed *f) {
     int64_t cells = 0;
     f->base = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
@@ -7568,6 +7940,12 @@ static void heti_follow_layout(heti_followed *f) {
             cells += f->schedule->micro_batches[p] * f->each;
         }
     f->left = HETI_TAKE(&f->arena, int64_t, cells);
+    if (heti_updates(f->plan) == 1) return;
+    f->version = HETI_TAKE(&f->arena, int32_t, cells);
+    f->wanted = HETI_TAKE(&f->arena, int32_t, f->longest + 1);
+    f->queue = HETI_TAKE(&f->arena, int32_t, f->blocks * (heti_updates(f->plan) + 1));
+    f->first = HETI_TAKE(&f->arena, int32_t, f->blocks);
+    f->end = HETI_TAKE(&f->arena, int32_t, f->blocks);
 }
 
 static het_result heti_follow_start(heti_followed *f, const het_plan *plan, const het_schedule *schedule, int64_t each,
@@ -7576,6 +7954,11 @@ static het_result heti_follow_start(heti_followed *f, const het_plan *plan, cons
     f->plan = plan;
     f->schedule = schedule;
     f->each = each;
+    for (int64_t r = 0; r < schedule->ranks; r++)
+        f->longest = heti_max(f->longest, schedule->start[r + 1] - schedule->start[r]);
+    for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++)
+        if (schedule->action[i].kind == HET_ACTION_GATHER)
+            f->blocks = heti_max(f->blocks, schedule->action[i].stage + 1);
     heti_follow_layout(f);
     HETI_TRY(heti_arena_start(&f->arena, allocator, where, error));
     heti_follow_layout(f);
@@ -7609,7 +7992,7 @@ static void heti_store_add(heti_followed *f, int64_t rank, const het_action *a, 
     het_action *to = &f->to->action[f->to->start[rank + 1]++];
     *to = *a;
     to->kind = kind;
-    if (moves) to->overlap = 0;
+    if (moves) to->overlap = to->version = 0;
     if (moves && heti_store_most(f, a) > 0) *heti_store_away(f, a) = kind == HET_ACTION_PUT;
     f->kept[heti_store_stage(f, a)] +=
         kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
@@ -7699,7 +8082,10 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
     HETI_TRY(heti_follow_start(&f, plan, schedule, 1, &own, heti_where, error));
     HETI_CLEAR(needs, count);
-    for (i = 0; i < count && result == HET_OK; i++) result = heti_follow(&f, first + i, forwards, &needs[i], error);
+    for (i = 0; i < count && result == HET_OK; i++) {
+        result = heti_follow(&f, first + i, forwards, &needs[i], error);
+        needs[i].versions = result == HET_OK ? heti_follow_versions(&f, first + i) : 1;
+    }
     for (int64_t s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
         const int64_t rank = plan->stage[s].rank;
         if (rank >= first && rank < first + count) needs[rank - first].split |= f.apart[s] ? 2 : 1;
@@ -7719,6 +8105,7 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
     HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
     result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
     if (result == HET_OK) result = heti_lists_prove(&l, 1);
+    het_schedule_free(l.placed);
     heti_arena_end(&l.arrays, &l.allocator);
     if (result == HET_OK) *schedule = l.to;
     else het_schedule_free(l.to);
@@ -7795,6 +8182,7 @@ typedef struct heti_stage {
 /* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
 typedef struct heti_batch_slot {
     int64_t stage, micro_batch;              /* stage of the rank; -1: free */
+    int64_t version;                         /* of the weights that it uses */
     int64_t slices;                          /* in flight, or still to come */
     het_view view;                           /* whole micro-batch */
     int64_t *sequence_start, *granule_start; /* host copies */
@@ -7938,6 +8326,7 @@ typedef struct heti_flows {
     double *term[2];                  /* device: what backward call number c adds is in term[c % 2] until it is sent */
     float *weight[2];                 /* device: what call number c uses is in weight[c % 2] */
     int64_t call[HETI_FLOWS];         /* of the rank's own, over in this job */
+    int32_t came;                     /* 1: something came or went for which an update may have waited */
     int64_t piece[2];                 /* doubles of terms, floats of weights that travel together at most */
 } heti_flows;
 
@@ -8005,7 +8394,13 @@ typedef struct heti_part {
                                             begin, of what is held and of what is owned; HETI_NOWHERE:
                                             not here */
     int64_t *box_at, *box_sum_at;        /* [blocks] floats from `weights`, from `memory` to the boxes of a block
-                                            and to their sums; HETI_NOWHERE: it is used whole */
+                                            and to their sums; HETI_NOWHERE: it is used whole, it is summed
+                                            where it is owned */
+    int64_t versions;                    /* of boxes, one behind the other; more than 1 with several updates */
+    int64_t *version;                    /* [blocks x versions] which one lies there, -1: none */
+    int64_t *gathered;                   /* [blocks] how many came so far; the newest lies at this mod `versions` */
+    int64_t *stepped, *arrived, *given;  /* [blocks] updates done in this job; REDUCEs of the present one that have
+                                            come; GATHERs of the version before that have gone */
     int64_t *state_at;                   /* [blocks] elements; -1: not here */
     int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to
                                             where element 0 would be if the rank sums only what it
@@ -8081,6 +8476,10 @@ typedef struct heti_tree {
 /* Where a slice of a micro-batch begins: its first granule, and that granule's first row. */
 typedef struct heti_border { int64_t granule, row; } heti_border;
 
+/* An update of a block: ranks with its REDUCE and its GATHER; the weight of the targets that it is
+   made from in the present job. */
+typedef struct heti_counted_update { int64_t reduces, gathers; double weight; } heti_counted_update;
+
 /* What a plan decides. het_create builds one, het_replan a second one beside it, and then they
    change places (heti_swap_shares). */
 typedef struct heti_share {
@@ -8088,7 +8487,9 @@ typedef struct heti_share {
     het_schedule *schedule;
     int64_t max_tokens, max_sequences, max_micro_batches, max_granule_tokens;
     int64_t keepers;
-    int32_t boxes;                       /* 1: there is a team by columns */
+    int32_t boxes;                       /* 1: what is used of some blocks lies apart from what is owned (heti_is_boxed) */
+    int64_t updates;                     /* of weights in a step, where it trains */
+    heti_counted_update *update;         /* [block_count x updates], where there are several */
     heti_arena arena;                    /* of what is below */
     heti_owners *owners;                 /* [block_count] */
     int64_t groups;
@@ -9909,6 +10310,22 @@ static het_result heti_take_plan(het_ctx *ctx) {
     return HET_OK;
 }
 
+/* Several updates a step: their gradients are judged by no verdict, so that none can be clipped. */
+static het_result heti_take_updates(het_ctx *ctx) {
+    const het_plan *plan = ctx->share.plan;
+    ctx->share.updates = ctx->desc.inference == HET_YES ? 1 : heti_updates(plan);
+    if (ctx->share.updates == 1) return HET_OK;
+    ctx->share.boxes = 1;
+    if (plan->shard != HET_SHARD_STATE)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: with %d updates a step only the optimizer's state can "
+                         "be divided, not gradients or weights", ctx->call, ctx->share.updates);
+    if (ctx->desc.optimizer.clip > 0.0f || ctx->desc.guard.spike > 0.0 || ctx->desc.guard.skip_bad_steps == HET_YES)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: with %d updates a step nothing waits for the norm of "
+                         "a whole gradient: clip must be negative, spike and skip_bad_steps off", ctx->call,
+                         ctx->share.updates);
+    return HET_OK;
+}
+
 /* What of the model is divided, and by whom. */
 static het_result heti_take_shard(het_ctx *ctx) {
     het_plan *plan = ctx->share.plan;
@@ -9918,6 +10335,7 @@ static het_result heti_take_shard(het_ctx *ctx) {
     for (int64_t r = 0; r < plan->ranks; r++) ctx->share.keepers += heti_keeps(plan, r);
     ctx->share.boxes = 0;
     for (int64_t r = 0; r < plan->members; r++) ctx->share.boxes |= plan->member[r].columns != 0;
+    HETI_TRY(heti_take_updates(ctx));
     if (ctx->share.boxes && plan->shard == HET_SHARD_WEIGHTS)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: a team by columns has its part of the weights at hand; "
                          "state and gradients can be divided beside it, not weights", ctx->call);
@@ -9925,8 +10343,8 @@ static het_result heti_take_shard(het_ctx *ctx) {
     if (plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers > 0 || ctx->share.boxes)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                          "%s: %s need reduce = exact: fast sums depend on the order in which they come", ctx->call,
-                         ctx->share.keepers > 0 ? "keepers" : ctx->share.boxes ? "teams by columns" :
-                         "sharded gradients and weights");
+                         ctx->share.keepers > 0 ? "keepers" : ctx->share.updates > 1 ? "several updates a step" :
+                         ctx->share.boxes ? "teams by columns" : "sharded gradients and weights");
     return HET_OK;
 }
 
@@ -10003,10 +10421,12 @@ static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const heti_paramete
     return box;
 }
 
-/* Whether a rank uses a part of a block's matrices only. */
+/* Whether what a rank uses of a block lies apart from what it owns: a part of its matrices, or older
+   versions. */
 static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
     int64_t count;
     const het_team_member *team = ctx->share.boxes ? het_plan_team(ctx->share.plan, rank, &count) : NULL;
+    if (ctx->share.updates > 1) return !ctx->chain.block[b].frozen && !heti_keeps(ctx->share.plan, rank);
     if (!team || !team->columns) return 0;
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
         if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].divide > 0) return 1;
@@ -10353,6 +10773,8 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     *owed = HETI_TAKE(&share->arena, double, ctx->world.ranks);
     share->tree.place = HETI_TAKE(&share->arena, het_tree_place, ctx->world.processes + ctx->world.local_count + 1);
     share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
+    share->update = HETI_TAKE(&share->arena, heti_counted_update,
+                              share->updates > 1 ? ctx->chain.block_count * share->updates : 0);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.limits.max_micro_batches * heti_borders(plan));
@@ -10733,9 +11155,20 @@ static int heti_owns_apart(const heti_rank *r, int64_t b) {
     return heti_has_near(r->ctx->share.plan) && heti_has_sharded_weights(r->ctx, b);
 }
 
-/* Where the rank has, of what it uses of a block, the floats from `place` on. */
-static float *heti_box_weight(const heti_rank *r, const heti_parameter *p, int64_t place) {
-    return r->part->weights + r->part->box_at[p->block] + place;
+/* Where the rank has what it uses of a block; of several versions number `gathered`. */
+static float *heti_boxes(const heti_rank *r, int64_t b, int64_t gathered) {
+    const heti_part *part = r->part;
+    return part->weights + part->box_at[b] +
+           (part->versions > 1 ? gathered % part->versions * heti_box_place(r->ctx, r->rank, b, -1) : 0);
+}
+
+/* Where a call that uses a version of a block finds it. Outside of steps there is only the newest. */
+static float *heti_version_boxes(const heti_rank *r, int64_t b, int64_t version) {
+    const heti_part *part = r->part;
+    int64_t i = 0;
+    if (part->versions == 1 || r->ctx->task.job != HETI_JOB_STEP) return heti_boxes(r, b, part->gathered[b]);
+    while (i + 1 < part->versions && part->version[b * part->versions + i] != version) i++;
+    return heti_boxes(r, b, i);
 }
 
 /* Whether the rank has some of a parameter's elements [first, first + count). */
@@ -10767,8 +11200,8 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
         HETI_TRY(heti_move_weight(r, p->bf16, heti_weight(r, p, r->part->own_at, f), n, from + (f - first), NULL));
     while (r->part->box_at[p->block] != HETI_NOWHERE &&
            heti_next_run(r->ctx, r->rank, p->block, p->offset + first + count, &run))
-        HETI_TRY(heti_move_weight(r, p->bf16, heti_box_weight(r, p, run.place), run.count,
-                                  from + (run.first - p->offset - first), NULL));
+        HETI_TRY(heti_move_weight(r, p->bf16, heti_boxes(r, p->block, r->part->gathered[p->block]) + run.place,
+                                  run.count, from + (run.first - p->offset - first), NULL));
     return HET_OK;
 }
 
@@ -10847,6 +11280,7 @@ static het_result heti_count_needs(heti_rank *r) {
     HETI_TRY(heti_find_exchanges(r));
     heti_find_stages(r);
     /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
+    part->versions = ctx->share.updates > 1 ? needs.versions : 1;
     part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
@@ -10862,7 +11296,9 @@ static het_result heti_count_needs(heti_rank *r) {
 /* ---- a rank's device memory: sums of gradients ---- */
 
 /* Whether the rank's products may write into sums that are not cleared before. */
-static int heti_fills_sums(const heti_rank *r) { return r->takes_beta && r->part->flow.peers == 0; }
+static int heti_fills_sums(const heti_rank *r) {
+    return r->takes_beta && r->part->flow.peers == 0 && r->ctx->share.updates == 1;
+}
 
 /* Whether one call of a product makes all of a parameter's gradient in a step. */
 static int heti_is_whole(const heti_rank *r, int64_t parameter) {
@@ -10909,7 +11345,9 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
         if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
     }
     part->sum_floats = sharded ? part->sum_floats + width * (owners->cut[place + 1] - owners->cut[place]) : at;
-    if (part->box_at[b] == HETI_NOWHERE || heti_is_sharded(r->ctx, b)) return;
+    if (part->box_at[b] == HETI_NOWHERE || heti_is_sharded(r->ctx, b) ||
+        (r->ctx->share.updates > 1 && owners->holders == 1))
+        return;
     part->box_sum_at[b] = part->sum_floats;
     part->sum_floats += width * heti_box_place(r->ctx, r->rank, b, -1);
 }
@@ -10970,7 +11408,7 @@ static void heti_layout_blocks(heti_rank *r) {
             part->own_at[b] = heti_layout_weights(r, b, owners->cut[place], owners->cut[place + 1]);
         if (heti_is_boxed(r->ctx, r->rank, b)) {
             part->box_at[b] = part->weight_elements;
-            part->weight_elements += heti_box_place(r->ctx, r->rank, b, -1);
+            part->weight_elements += part->versions * heti_box_place(r->ctx, r->rank, b, -1);
         }
         if (block->frozen) continue;
         heti_layout_sums(r, b);
@@ -11155,7 +11593,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
-        r->part->flow.peers > 0 || r->part->members > 1)
+        r->part->flow.peers > 0 || r->part->members > 1 || ctx->share.updates > 1)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw() && ctx->desc.optimizer.iface != het_muon()) return 0;
     for (int64_t u = 0; u < ctx->chain.unit_count; u++)
@@ -11183,6 +11621,11 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->own_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->box_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->box_sum_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->version = HETI_TAKE(arena, int64_t, ctx->chain.block_count * part->versions);
+    part->gathered = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->stepped = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->given = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends);
@@ -11340,6 +11783,27 @@ static void heti_count_host(het_ctx *ctx) {
     ctx->rank[0].part->sizes.saving = saved;
 }
 
+static heti_counted_update *heti_update_at(const het_ctx *ctx, int64_t b, int64_t update) {
+    return &ctx->share.update[b * ctx->share.updates + update];
+}
+
+/* How many ranks have REDUCE and GATHER of each of several updates. */
+static void heti_count_updates(het_ctx *ctx) {
+    const het_schedule *s = ctx->share.schedule;
+    for (int64_t i = 0; ctx->share.updates > 1 && i < s->start[s->ranks]; i++) {
+        const het_action *a = &s->action[i];
+        if (a->kind == HET_ACTION_REDUCE) heti_update_at(ctx, a->stage, a->version)->reduces++;
+        if (a->kind == HET_ACTION_GATHER) heti_update_at(ctx, a->stage, a->version)->gathers++;
+    }
+}
+
+/* How many updates a block has. */
+static int64_t heti_updates_of_block(const het_ctx *ctx, int64_t b) {
+    int64_t updates = ctx->share.updates;
+    while (updates > 0 && heti_update_at(ctx, b, updates - 1)->reduces == 0) updates--;
+    return updates;
+}
+
 /* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and
    limits. */
 static het_result heti_build_share(het_ctx *ctx) {
@@ -11351,6 +11815,7 @@ static het_result heti_build_share(het_ctx *ctx) {
                                                      ctx->desc.limits.max_tokens);
     HETI_TRY(heti_build_owners(ctx));
     HETI_TRY(heti_take_schedule(ctx));
+    heti_count_updates(ctx);
     for (int64_t i = 0; i < ctx->world.local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
     heti_count_host(ctx);
     ctx->desc.layout.plan = ctx->share.plan;
@@ -11954,6 +12419,12 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function) {
                      function);
 }
 
+/* Adds the weights of a micro-batch's targets. */
+static void heti_sum_weights(const het_batch *b, het_sum *sum) {
+    for (int64_t i = 0; i < b->tokens; i++)
+        if (b->target[i] >= 0) heti_sum_add(sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
+}
+
 /* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
 static het_result heti_check_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
     heti_task *task = &ctx->task;
@@ -11968,8 +12439,7 @@ static het_result heti_check_step(het_ctx *ctx, const char *function, const het_
     for (int64_t m = 0; m < count; m++) {
         const het_batch *b = &batches[m];
         HETI_TRY(heti_check_batch(ctx, m, b));
-        for (int64_t i = 0; i < b->tokens; i++)
-            if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
+        heti_sum_weights(b, &sum);
         task->tokens += b->tokens;
     }
     task->weight = heti_sum_value(&sum);
@@ -12113,6 +12583,11 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
     const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
     if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
     if (ctx->task.job == HETI_JOB_STEP) return 1;
+    if (ctx->task.job == HETI_JOB_GRADIENTS && a->kind == HET_ACTION_REDUCE && ctx->share.updates > 1) {
+        const het_action *next = a + 1; /* only the list's last one of the block */
+        while (next->kind != HET_ACTION_COMMIT && (next->kind != a->kind || next->stage != a->stage)) next++;
+        return next->kind == HET_ACTION_COMMIT;
+    }
     if (ctx->task.job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
     return forward && (ctx->task.job == HETI_JOB_EVALUATE || (ctx->task.job == HETI_JOB_INFER && a->slice == 0));
 }
@@ -12566,6 +13041,17 @@ static int heti_uses_weights(const het_ctx *ctx, const het_action *a, int64_t un
     return 2;
 }
 
+/* Whether the present job makes several updates. Then whoever comes to GATHER fetches a version,
+   instead of its owners' giving it away. */
+static int heti_updates_often(const het_ctx *ctx) {
+    return ctx->share.updates > 1 && ctx->task.job == HETI_JOB_STEP;
+}
+
+/* Whose list a flow between two ranks follows. */
+static int64_t heti_driver(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver) {
+    return kind == HETI_FLOW_WEIGHTS || (kind == HETI_FLOW_GATHER && heti_updates_often(ctx)) ? receiver : sender;
+}
+
 /* Whether something of a kind flows because of an action, of its call of a unit. */
 static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_action *a, int64_t unit) {
     if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
@@ -12674,7 +13160,7 @@ static void heti_next_piece(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
         while ((p->count = heti_min(heti_most_piece(ctx), p->end - p->first)) <= 0) {
             p->count = 0;
             if (p->call >= 0 && heti_next_range(ctx, kind, p)) heti_flow_range(ctx, kind, sender, receiver, p);
-            else if (!heti_next_call(ctx, kind, kind == HETI_FLOW_WEIGHTS ? receiver : sender, p)) return;
+            else if (!heti_next_call(ctx, kind, heti_driver(ctx, kind, sender, receiver), p)) return;
         }
         p->elements = heti_piece_elements(ctx, heti_piece_user(kind, sender, receiver), p);
     } while (p->elements == 0);
@@ -12687,7 +13173,7 @@ static void heti_begin_flows(heti_rank *r) {
     for (int64_t i = 0; i < 2 * HETI_FLOWS * flow->peers; i++) {
         const heti_flow_kind kind = HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS);
         const int64_t peer = flow->peer[i / (2 * HETI_FLOWS)].rank, sender = i % 2 ? peer : r->rank,
-                      receiver = i % 2 ? r->rank : peer, driver = kind == HETI_FLOW_WEIGHTS ? receiver : sender;
+                      receiver = i % 2 ? r->rank : peer, driver = heti_driver(r->ctx, kind, sender, receiver);
         heti_flow *f = heti_flow_at(r->part, i);
         memset(&f->next, 0, sizeof f->next);
         f->begun = f->ended = 0;
@@ -12722,7 +13208,7 @@ static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives
         return (p->unit < 0 ? heti_box_sums(r, p->block) : heti_terms(r, p->call, p->unit, p->block)) + run->place;
     if (kind == HETI_FLOW_WEIGHTS && receives) return heti_fetched(r, p->call, p->unit, p->block) + run->first;
     if (kind == HETI_FLOW_GATHER && receives && part->box_at[p->block] != HETI_NOWHERE)
-        return part->weights + part->box_at[p->block] + run->place;
+        return heti_boxes(r, p->block, part->gathered[p->block] + (part->versions > 1)) + run->place;
     return part->weights + run->first +
            (kind == HETI_FLOW_GATHER && !receives ? part->own_at : part->weight_at)[p->block];
 }
@@ -12743,19 +13229,35 @@ static het_result heti_copy_runs(heti_rank *r, heti_flow_kind kind, int receives
     return receives ? heti_sync(r) : HET_OK;
 }
 
-/* Whether a piece may be sent, or may come. */
+/* The update that a piece belongs to. */
+static int64_t heti_piece_update(const heti_rank *r, const heti_flow_piece *p) {
+    return r->ctx->share.schedule->action[p->action].version;
+}
+
+/* Whether a piece may be sent, or may come. Of several updates an owner takes the terms of the next
+   one only, and gives away the version that it has made last. */
 static int heti_may_begin(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p) {
     const int64_t over = r->part->flow.call[kind];
+    if (heti_updates_often(r->ctx) && receives == (kind == HETI_FLOW_SUMS))
+        return r->part->stepped[p->block] == heti_piece_update(r, p) + (kind == HETI_FLOW_GATHER);
+    if (heti_updates_often(r->ctx)) return p->call < over;
     if (kind == HETI_FLOW_WEIGHTS) return !receives || p->call <= over + 1; /* two buffers */
     return receives || p->call < over;
 }
 
 /* A piece has left, or come. */
 static het_result heti_end_piece(heti_rank *r, int64_t peer, heti_flow *f, heti_flow_kind kind, int receives) {
-    const heti_flow_piece *p = &f->under_way[f->ended++ % HETI_FLOW_WINDOW];
-    for (int64_t i = r->part->records; p->unit < 0 && !receives && i >= 0; i--) { /* the action's record */
+    const heti_flow_piece *p = &f->under_way[f->ended++ % HETI_FLOW_WINDOW],
+                          *next = f->begun > f->ended ? &f->under_way[f->ended % HETI_FLOW_WINDOW] : &f->next;
+    const int often = heti_updates_often(r->ctx), drives = (often && kind == HETI_FLOW_GATHER) == receives;
+    if (often && !drives && (next->count == 0 || next->action != p->action)) { /* all of the peer's action */
+        (receives ? r->part->arrived : r->part->given)[p->block]++;
+        r->part->flow.came = 1;
+    }
+    for (int64_t i = r->part->records; p->unit < 0 && drives && i >= 0; i--) { /* the action's record */
         het_record *record = &r->part->record[i];
         if (i == r->part->actions || record->action.stage != p->block ||
+            record->action.version != heti_piece_update(r, p) ||
             record->action.kind != (kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER))
             continue;
         record->bytes += p->elements * HETI_CAST(int64_t, kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float));
@@ -12796,6 +13298,8 @@ static het_result heti_advance_flow(heti_rank *r, const heti_peer *peer, heti_fl
     }
 }
 
+static het_result heti_try_steps(heti_rank *r);
+
 /* Takes what has come and posts what is next, as far as it goes without waiting: groups, flows and
    rings. */
 static het_result heti_progress(heti_rank *r) {
@@ -12804,6 +13308,7 @@ static het_result heti_progress(heti_rank *r) {
     for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
         HETI_TRY(heti_advance_flow(r, &part->flow.peer[i / (2 * HETI_FLOWS)], heti_flow_at(part, i),
                                    HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS), i % 2 != 0));
+    if (part->flow.came) HETI_TRY(heti_try_steps(r));
     return heti_advance_ring(r);
 }
 
@@ -12864,12 +13369,13 @@ static het_result heti_start_flow(heti_rank *r, const het_action *a) {
     heti_box_run run = heti_runs_from(owners->cut[heti_max(i, 0)]);
     int64_t low, high;
     if (!heti_has_flow(r->ctx, gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS, a, -1)) return HET_OK;
-    part->flow.call[gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS]++;
+    if (!gather || !heti_updates_often(r->ctx)) part->flow.call[gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS]++;
     if (!gather && part->box_sum_at[a->stage] != HETI_NOWHERE)
         HETI_TRY(heti_keep_own(r, a->stage, heti_box_sums(r, a->stage)));
     while (gather && part->box_at[a->stage] != HETI_NOWHERE && heti_next_run(r->ctx, r->rank, a->stage,
            owners->cut[i + 1], &run))
-        HETI_TRY(heti_copy(r, HET_OP_COPY, part->weights + part->box_at[a->stage] + run.place,
+        HETI_TRY(heti_copy(r, HET_OP_COPY, heti_boxes(r, a->stage, part->gathered[a->stage] + (part->versions > 1)) +
+                           run.place,
                            part->weights + part->own_at[a->stage] + run.first,
                            HETI_CAST(size_t, run.count) * sizeof(float), "copy of new weights"));
     if (!gather || part->own_at[a->stage] == part->weight_at[a->stage]) return heti_sync(r);
@@ -13057,6 +13563,7 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
         HETI_TRY(heti_load_batch(r, batch_slot, &r->ctx->task.batches[heti_batch_of(r->ctx, a)]));
         batch_slot->stage = stage;
         batch_slot->micro_batch = a->micro_batch;
+        batch_slot->version = a->version;
         batch_slot->slices = r->ctx->share.plan->slices;
     }
     (*slot)->stage = stage;
@@ -13102,7 +13609,8 @@ static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) 
     if (r->part->sum_at[parameter] == HETI_NOWHERE) return NULL;
     if (heti_is_sharded(r->ctx, p->block))
         return heti_terms(r, r->part->flow.call[HETI_FLOW_SUMS], unit, p->block) + place;
-    return boxed ? HETI_CAST(void *, heti_box_sums(r, p->block) + place) : heti_sum_at(r, parameter, 0);
+    return r->part->box_sum_at[p->block] != HETI_NOWHERE ? HETI_CAST(void *, heti_box_sums(r, p->block) + place)
+                                                         : heti_sum_at(r, parameter, 0);
 }
 
 static het_result heti_team_move(const het_unit_call *c, float *from, const het_box *have, int64_t from_width,
@@ -13149,7 +13657,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     for (int64_t i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
         float *weight = part->box_at[p->block] != HETI_NOWHERE ?
-                        heti_box_weight(r, p, heti_box_place(r->ctx, r->rank, p->block, unit->parameter[i]))
+                        heti_version_boxes(r, p->block, slot->batch_slot ? slot->batch_slot->version : 0) +
+                        heti_box_place(r->ctx, r->rank, p->block, unit->parameter[i])
                         : !heti_has_sharded_weights(r->ctx, p->block) ? heti_weight(r, p, part->weight_at, 0)
                         : heti_fetched(r, part->flow.call[HETI_FLOW_WEIGHTS], index, p->block) + p->weight_offset;
         if (p->bf16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
@@ -14030,6 +14539,128 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
     return HET_OK;
 }
 
+/* ---- several updates ----
+   A block's update u goes through its owners: each takes what the ranks with a REDUCE of it have
+   summed, updates its part (version u + 1), and gives it to those with a GATHER of it before it goes
+   on to update u + 1. When that happens changes no bit, since what a rank computes with are copies
+   that only its own list replaces. So an owner updates as soon as it may, between two units; at STEP
+   it waits. */
+
+/* Whether the rank owns some of a block. */
+static int heti_owns_some(const heti_rank *r, int64_t b) {
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    const int64_t i = heti_holder_of(owners, r->rank);
+    return i >= 0 && owners->cut[i] < owners->cut[i + 1];
+}
+
+/* The scalars of update u of a block: its own count of updates, and the terms, which have the step's
+   weight, take that of the update. */
+static het_result heti_set_update_scalars(heti_rank *r, int64_t b, int64_t u) {
+    const het_optimizer_desc *o = &r->ctx->desc.optimizer;
+    const int64_t count = r->ctx->step * heti_updates_of_block(r->ctx, b) + u + 1;
+    het_step_scalars *s = &r->host_scalars;
+    s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), count));
+    s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), count));
+    s->clip_scale = HETI_CAST(float, r->ctx->task.weight / heti_update_at(r->ctx, b, u)->weight);
+    s->verdict = HET_VERDICT_ACCEPT;
+    HETI_TRY(heti_copy_in(r, r->part->scalars, s, 1, sizeof *s));
+    return heti_sync(r);
+}
+
+/* The next update of the rank's part of a block. Sums of the last one stay, for the norm. */
+static het_result heti_step_block(heti_rank *r, int64_t b) {
+    heti_part *part = r->part;
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    const int64_t u = part->stepped[b], i = heti_holder_of(owners, r->rank);
+    const het_action a = heti_block_action(HET_ACTION_STEP, b);
+    const heti_work work = heti_work_of(&a, NULL, NULL, NULL);
+    HETI_ATOMIC_STORE(&r->ctx->stepping, 1);
+    if (heti_update_at(r->ctx, b, u)->weight > 0.0) {
+        HETI_TRY(heti_set_update_scalars(r, b, u));
+        HETI_TRY(heti_update(r, &work));
+    }
+    part->stepped[b]++;
+    part->arrived[b] = part->given[b] = 0;
+    part->flow.came = 1;
+    if (part->stepped[b] == heti_updates_of_block(r->ctx, b)) return heti_sync(r);
+    HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[i]),
+                        HETI_CAST(size_t, owners->cut[i + 1] - owners->cut[i]) * sizeof(double)));
+    return heti_sync(r);
+}
+
+/* All updates that wait for nothing. */
+static het_result heti_try_steps(heti_rank *r) {
+    heti_part *part = r->part;
+    while (part->flow.came) {
+        part->flow.came = 0;
+        for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
+            const int64_t u = part->stepped[b];
+            if (!heti_owns_some(r, b) || !heti_is_trained(r, b) || u == heti_updates_of_block(r->ctx, b) ||
+                part->arrived[b] < heti_update_at(r->ctx, b, u)->reduces ||
+                (u > 0 && part->given[b] < heti_update_at(r->ctx, b, u - 1)->gathers))
+                continue;
+            HETI_TRY(heti_step_block(r, b));
+        }
+    }
+    return HET_OK;
+}
+
+/* Whether what the present action waits for has happened. STEP: the update; REDUCE: the one before,
+   on this rank; then what it sends has left; GATHER: likewise, and what it fetches has come. */
+static int heti_stepped(const heti_rank *r) {
+    const het_action *a = r->doing;
+    return !heti_owns_some(r, a->stage) || !heti_is_trained(r, a->stage) ||
+           r->part->stepped[a->stage] >= a->version + (a->kind != HET_ACTION_REDUCE);
+}
+static int heti_terms_left(const heti_rank *r) {
+    return heti_flowed_until(r, HETI_FLOW_SUMS, 0, r->part->flow.call[HETI_FLOW_SUMS] - 1);
+}
+static int heti_version_there(const heti_rank *r) {
+    return heti_stepped(r) && heti_flowed_until(r, HETI_FLOW_GATHER, 1, r->part->flow.call[HETI_FLOW_GATHER] - 1);
+}
+
+static het_result heti_reduce_update(heti_rank *r, const het_action *a) {
+    heti_part *part = r->part;
+    const int64_t b = a->stage;
+    if (!heti_is_trained(r, b)) return HET_OK;
+    HETI_TRY(heti_wait(r, NULL, heti_stepped, "an update", -1));
+    HETI_TRY(heti_start_flow(r, a));
+    HETI_TRY(heti_wait(r, NULL, heti_terms_left, "an owner's receive", -1));
+    if (part->box_sum_at[b] != HETI_NOWHERE) {
+        HETI_TRY(heti_clear(r, heti_box_sums(r, b),
+                            HETI_CAST(size_t, heti_box_place(r->ctx, r->rank, b, -1)) * sizeof(double)));
+        HETI_TRY(heti_sync(r));
+    }
+    part->arrived[b]++;
+    part->flow.came = 1;
+    return heti_try_steps(r);
+}
+
+static het_result heti_gather_update(heti_rank *r, const het_action *a) {
+    heti_part *part = r->part;
+    const int64_t b = a->stage;
+    if (!heti_is_trained(r, b)) return HET_OK;
+    part->flow.call[HETI_FLOW_GATHER]++;
+    HETI_TRY(heti_wait(r, NULL, heti_version_there, "weights", -1));
+    HETI_TRY(heti_start_flow(r, a)); /* the own part */
+    part->gathered[b]++;
+    part->version[b * part->versions + part->gathered[b] % part->versions] = a->version + 1;
+    part->given[b]++;
+    part->flow.came = 1;
+    return heti_try_steps(r);
+}
+
+/* Before a job the newest version of every block is version 0. */
+static void heti_begin_updates(heti_rank *r) {
+    heti_part *part = r->part;
+    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
+        part->stepped[b] = part->arrived[b] = part->given[b] = 0;
+        for (int64_t i = 0; i < part->versions; i++) part->version[b * part->versions + i] = -1;
+        part->version[b * part->versions + part->gathered[b] % part->versions] = 0;
+    }
+    part->flow.came = 0;
+}
+
 static het_result heti_run_action(heti_rank *r, const het_action *a, het_record *record) {
     const heti_stage *stage = a->kind <= HET_ACTION_RECV_B ? heti_stage_of(r, a) : NULL;
     const heti_work work = heti_work_of(a, NULL, NULL, NULL);
@@ -14045,12 +14676,16 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_RECV_F:
     case HET_ACTION_RECV_B: return heti_receive(r, a, stage, record);
     case HET_ACTION_REDUCE:
+        if (heti_updates_often(r->ctx)) return heti_reduce_update(r, a);
         HETI_TRY(heti_fill_sums(r, a->stage));
         heti_ring_start(r, a->stage, 0, r->part->records);
         return heti_start_flow(r, a);
     case HET_ACTION_COMMIT: return heti_verdict(r, a);
-    case HET_ACTION_STEP: return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
+    case HET_ACTION_STEP:
+        if (heti_updates_often(r->ctx)) return heti_wait(r, NULL, heti_stepped, "the gradients of an update", -1);
+        return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
     case HET_ACTION_GATHER:
+        if (heti_updates_often(r->ctx)) return heti_gather_update(r, a);
         heti_ring_start(r, a->stage, 1, r->part->records);
         return heti_start_flow(r, a);
     default:
@@ -14209,6 +14844,7 @@ static het_result heti_run_job(heti_rank *r) {
     HETI_TRY(heti_clear(r, part->loss, sizeof *part->loss));
     if (trains) HETI_TRY(heti_begin_sums(r));
     if (trains) heti_order_rings(r);
+    heti_begin_updates(r);
     heti_begin_flows(r);
     HETI_TRY(heti_execute(r));
     if (ctx->task.job == HETI_JOB_VERIFY) HETI_TRY(heti_compare_replicas(r));
@@ -14311,11 +14947,17 @@ static double heti_grid_of(int32_t exponent, int64_t terms) {
     return ldexp(1.5, exponent + 6 + log2_terms - 51 + 52);
 }
 
-static void heti_set_grid(het_ctx *ctx) {
+/* Where weights are updated before a step's verdict it cannot be repeated: terms may grow 2^10 times as
+   far before sums lose the promise that they have no order. */
+#define HETI_UPDATES_HEADROOM 10
+
+static void heti_set_grid(het_ctx *ctx, heti_job job) {
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
-        ctx->verdict.exponent[p] = parameter->exponent;
-        ctx->verdict.grid[p] = heti_grid_of(parameter->exponent, ctx->task.granules * parameter->uses);
+        const int32_t exponent = parameter->exponent == HETRAIN_NO_EXPONENT || job != HETI_JOB_STEP ||
+            ctx->share.updates == 1 ? parameter->exponent : parameter->exponent + HETI_UPDATES_HEADROOM;
+        ctx->verdict.exponent[p] = exponent;
+        ctx->verdict.grid[p] = heti_grid_of(exponent, ctx->task.granules * parameter->uses);
     }
 }
 
@@ -14441,7 +15083,7 @@ static het_result heti_bad_step(het_ctx *ctx, int update, het_step_info *info) {
 /* Runs the lists until the verdict is final: at most twice. */
 static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info) {
     for (int attempt = 0; attempt < 2; attempt++) {
-        heti_set_grid(ctx);
+        heti_set_grid(ctx, job);
         HETI_TRY(heti_run(ctx, job));
         info->loss = heti_sum_value(&ctx->task.loss) / ctx->task.weight;
         info->gradient_norm = ctx->task.scalars.gradient_norm;
@@ -14452,6 +15094,53 @@ static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info)
     ctx->failed = 1;
     return heti_fail(&ctx->error, HET_ERR_STATE,
                      "step %d: the second attempt asked for a third; the device is not deterministic", ctx->step + 1);
+}
+
+/* What each of several updates of a block is made from: micro-batches, by their backward on the stage
+   with the block's first unit. */
+static void heti_weigh_updates(het_ctx *ctx) {
+    const het_schedule *s = ctx->share.schedule;
+    const het_plan *plan = ctx->share.plan;
+    for (int64_t i = 0; i < ctx->chain.block_count * ctx->share.updates; i++) ctx->share.update[i].weight = 0.0;
+    for (int64_t i = 0; i < s->start[s->ranks]; i++) {
+        const het_action *a = &s->action[i];
+        het_sum sum;
+        if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || a->slice > 0 ||
+            a->micro_batch >= ctx->share.batch_count[a->pipeline])
+            continue;
+        memset(&sum, 0, sizeof sum);
+        heti_sum_weights(&ctx->task.batches[heti_batch_of(ctx, a)], &sum);
+        for (int64_t b = 0; b < ctx->chain.block_count; b++) {
+            const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
+            const int64_t unit = ctx->chain.use[ctx->chain.block[b].first_use];
+            if (unit >= stage->unit_begin && unit < stage->unit_end)
+                heti_update_at(ctx, b, a->version)->weight += heti_sum_value(&sum);
+        }
+    }
+}
+
+/* A step of several updates. The first one of all measures its gradients before anything is updated.
+   One that is not accepted has updated weights nevertheless. */
+static het_result heti_updates_step(het_ctx *ctx, het_step_info *info) {
+    int known = 1;
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
+        known &= ctx->chain.parameter[p].frozen || ctx->chain.parameter[p].exponent != HETRAIN_NO_EXPONENT;
+    if (!known) {
+        HETI_TRY(heti_attempts(ctx, HETI_JOB_GRADIENTS, info));
+        if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) return HET_OK;
+        heti_set_exponents(ctx, 0);
+    }
+    heti_set_grid(ctx, HETI_JOB_STEP);
+    heti_weigh_updates(ctx);
+    HETI_TRY(heti_run(ctx, HETI_JOB_STEP));
+    info->loss = heti_sum_value(&ctx->task.loss) / ctx->task.weight;
+    info->gradient_norm = ctx->task.scalars.gradient_norm;
+    if (ctx->task.scalars.verdict == HET_VERDICT_ACCEPT) return HET_OK;
+    ctx->failed = 1;
+    ctx->torn = 3;
+    if (ctx->task.scalars.verdict != HET_VERDICT_REPEAT) return heti_name_bad_step(ctx, info);
+    return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: gradients grew more than %d-fold in one step of %d "
+                     "updates", ctx->step + 1, INT64_C(1) << (HETI_UPDATES_HEADROOM + 6), ctx->share.updates);
 }
 
 static het_result heti_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count,
@@ -14468,7 +15157,8 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     for (p = 0; p < ctx->chain.parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->chain.parameter[p].exponent;
     heti_set_spike(ctx);
     HETI_TRY(heti_deal(ctx, batches, count));
-    HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
+    if (update && ctx->share.updates > 1) HETI_TRY(heti_updates_step(ctx, &info));
+    else HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
     info.step = ctx->step;
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
     info.weight = ctx->task.weight;

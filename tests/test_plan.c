@@ -524,7 +524,7 @@ static void text_errors(void **state)
         { "0F0@1.1\n\n", HET_ERR_FORMAT, "0F0@1.1|unexpected" },
         { "0F0x\n\n", HET_ERR_FORMAT, "0F0x|unexpected" },
         { "0F0 1\n\n", HET_ERR_FORMAT, "0F0 1|unexpected" },
-        { "0F0/1\n\n", HET_ERR_UNSUPPORTED, "0F0/1|weight versions" },
+        { "0F0/\n\n", HET_ERR_FORMAT, "0F0/|a number must follow" }, { "VERDICT/1\n\n", HET_ERR_FORMAT, "VERDICT/1|unexpected" },
         { "0F0@2\n\n", HET_ERR_INVALID, "0F0@2|pipeline" },
         { "2F0\n\n", HET_ERR_INVALID, "2F0|stage" },
         { "0F0.2\n\n", HET_ERR_INVALID, "0F0.2|slice" },

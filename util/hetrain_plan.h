@@ -110,6 +110,7 @@ typedef struct het_plan_desc {
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
               {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
     "shard": "state", "gradients" or "weights", "near": [0, 0, 1, 1], "keepers": [4],
+    "updates": 4, "staleness": 1,
     "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
    "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
    are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
@@ -141,11 +142,12 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, c
    torch.distributed.pipelining writes it to CSV: "2F3" is forward of stage 2, micro-batch 3; I and
    W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0".
-   Ours alone: "2PUT3", "2TAKE3", "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT".
+   Ours alone: "2PUT3", "2TAKE3", "REDUCE5", "STEP5", "GATHER5" of block 5, "VERDICT", and what
+   versions mean (hetrain.h, >>schedule_api).
    Micro-batches count from 0 within their pipeline. Empty cells (idle) are skipped. PyTorch's older
    files write B for backward-input: a "B" whose stage, micro-batch and slice have a W too is read
-   as I. UNSHARD, RESHARD, REDUCE_GRAD, batched transfers, weight versions other than 0, and a "BW"
-   that has a W too are refused. */
+   as I. UNSHARD, RESHARD, REDUCE_GRAD, batched transfers, and a "BW" that has a W too are
+   refused. */
 
 /* Where a pipeline's stages must be, S stages on P different ranks. */
 typedef enum het_placement {
@@ -170,10 +172,14 @@ typedef struct het_schedule_kind {
 /* The schedules there are; NULL behind the last. Threads: any. */
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
-   greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All
-   take slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in
+   greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b,
+   pipedream, 2bw. All take slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in
    K slices keeps 1 + (p - 1 - r) / K micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K,
-   which hides slow links. counts: [pipelines]. Threads: any. */
+   which hides slow links. Of plan->updates U, micro-batch m of n joins update m U / n, and uses the
+   version that many updates older which plan->staleness says: in several pipelines these are the
+   virtual workers of HetPipe (arXiv 2005.14038) and staleness its clock distance D. pipedream and
+   2bw are 1f1b's lists; in 2bw gradients are late by one update (staleness 0), in pipedream F takes
+   the newest version that its rank has made. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
@@ -488,7 +494,7 @@ typedef enum heti_p_given {
    high, which is what slices are for. HETI_P_BLOCK: `down` and `up` are the distances between
    neighbours in the block, see heti_p_block_times.
    arXiv: gpipe 1811.06965; 1f1b, interleaved (section 2.2) 2104.04473, 1f1b in slices is Seq1F1B,
-   2406.03488; zb-h1, zb-h2, zb-v (section 6) 2401.10241; v-half, v-min 2405.15362; bidirectional is
+   2406.03488; pipedream 1806.03377; 2bw 2006.09503; zb-h1, zb-h2, zb-v (section 6) 2401.10241; v-half, v-min 2405.15362; bidirectional is
    Chimera, 2107.06925; bitpipe 2410.19367, at most P micro-batches each way; terapipe 2102.07988;
    sliced-1f1b is SlimPipe, 2504.14519. dualpipev: deepseek-ai/DualPipe. */
 typedef struct heti_p_rule {
@@ -501,27 +507,31 @@ typedef struct heti_p_rule {
     int64_t down, up;
     int32_t ahead;                   /* idle time and spare room before the block's next action go
                                         to forwards of the first chunk */
+    int32_t late;                    /* updates by which gradients are late, unless het_plan.staleness says so; -1:
+                                        F takes the newest version that its rank has */
 } heti_p_rule;
 
 #define HETI_P_BLOCK_TIME 6 /* of one micro-batch: F, I, W of two chunks */
 
 static const heti_p_rule heti_p_schedules[] = {
-    /*                                    split     search  order                  after  stages  top  down */
-    { { "gpipe",         HET_PLACE_ANY,   0, 1, 0,  2, 1 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    { { "1f1b",          HET_PLACE_ANY,   0, 0, 0,  1, 1 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
-    { { "interleaved",   HET_PLACE_ROUND, 0, 0, 0,  6, 1 }, HETI_P_INTERLEAVED, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    { { "zb-h1",         HET_PLACE_ANY,   1, 0, 0,  3, 1 }, HETI_P_FREE,        0,  1, 1,  1,  0,  0, 0,  0, 0, 0 },
-    { { "zb-h2",         HET_PLACE_ANY,   1, 0, 0,  4, 0 }, HETI_P_FREE,        0,  2, 1,  2, -1,  0, 0,  0, 0, 0 },
-    { { "zb-v",          HET_PLACE_V,     1, 0, 0,  7, 1 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  0, 1,  4, 2, 1 },
-    { { "v-half",        HET_PLACE_V,     1, 0, 0,  8, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  2, 2,  2, 1, 1 },
-    { { "v-min",         HET_PLACE_V,     1, 0, 0,  9, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  4, 3,  1, 1, 0 },
-    { { "greedy",        HET_PLACE_ANY,   1, 0, 1,  5, 1 }, HETI_P_FREE,        1,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    { { "timed",         HET_PLACE_ANY,   1, 0, 1,  0, 0 }, HETI_P_TIMED,       0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    { { "bidirectional", HET_PLACE_BOTH,  0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0 },
-    { { "bitpipe",       HET_PLACE_BOTH_V, 0, 0, 0, 0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 1,  0, 0, 0 },
-    { { "dualpipev",     HET_PLACE_V,     1, 0, 0, 10, 0 }, HETI_P_DUALPIPEV,   0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    { { "terapipe",      HET_PLACE_ANY,   0, 1, 0,  0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
-    { { "sliced-1f1b",   HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  2, 1,  0,  0,  0, 0,  0, 0, 0 }
+    /*                                    split     search  order                  after  stages  top  down  late */
+    { { "gpipe",         HET_PLACE_ANY,   0, 1, 0,  2, 1 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "1f1b",          HET_PLACE_ANY,   0, 0, 0,  1, 1 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "interleaved",   HET_PLACE_ROUND, 0, 0, 0,  6, 1 }, HETI_P_INTERLEAVED, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "zb-h1",         HET_PLACE_ANY,   1, 0, 0,  3, 1 }, HETI_P_FREE,        0,  1, 1,  1,  0,  0, 0,  0, 0, 0,  0 },
+    { { "zb-h2",         HET_PLACE_ANY,   1, 0, 0,  4, 0 }, HETI_P_FREE,        0,  2, 1,  2, -1,  0, 0,  0, 0, 0,  0 },
+    { { "zb-v",          HET_PLACE_V,     1, 0, 0,  7, 1 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  0, 1,  4, 2, 1,  0 },
+    { { "v-half",        HET_PLACE_V,     1, 0, 0,  8, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  2, 2,  2, 1, 1,  0 },
+    { { "v-min",         HET_PLACE_V,     1, 0, 0,  9, 0 }, HETI_P_BLOCK,       0,  0, 0,  0,  0,  4, 3,  1, 1, 0,  0 },
+    { { "greedy",        HET_PLACE_ANY,   1, 0, 1,  5, 1 }, HETI_P_FREE,        1,  0, 0,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "timed",         HET_PLACE_ANY,   1, 0, 1,  0, 0 }, HETI_P_TIMED,       0,  0, 0,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "bidirectional", HET_PLACE_BOTH,  0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "bitpipe",       HET_PLACE_BOTH_V, 0, 0, 0, 0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 1,  0, 0, 0,  0 },
+    { { "dualpipev",     HET_PLACE_V,     1, 0, 0, 10, 0 }, HETI_P_DUALPIPEV,   0,  0, 0,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "terapipe",      HET_PLACE_ANY,   0, 1, 0,  0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "sliced-1f1b",   HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  2, 1,  0,  0,  0, 0,  0, 0, 0,  0 },
+    { { "pipedream",     HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0, -1 },
+    { { "2bw",           HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0,  1 }
 };
 #define HETI_P_RULES HETI_T_CAST(int64_t, sizeof heti_p_schedules / sizeof *heti_p_schedules)
 
@@ -538,7 +548,7 @@ static const heti_p_rule *heti_p_rule_find(const char *name) {
 
 static het_result heti_p_rule_check(const char *name, const char *where, het_error *error) {
     heti_p_printable print;
-    char names[160];
+    char names[200];
     heti_t_text text = heti_t_text_in(names, sizeof names);
     int64_t i;
     if (heti_p_rule_find(name) != NULL) return HET_OK;
@@ -1054,6 +1064,67 @@ static het_result heti_p_make_start(void *user, const het_play *play, het_error 
     return HET_OK;
 }
 
+/* ---- several updates ---- */
+
+/* The update that an action's gradient joins. */
+static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a) {
+    return a->micro_batch * plan->updates / s->micro_batches[a->pipeline];
+}
+
+/* A rank's versions. left: of each update, gradients to come on the rank; those before the first that
+   is not whole make the newest version. */
+static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int64_t rank, int64_t *left,
+                                     het_error *error) {
+    const heti_p_rule *rule = heti_p_rule_find(plan->schedule);
+    const int64_t late = plan->staleness > 0 ? plan->staleness : rule->late;
+    int64_t newest = 0;
+    memset(left, 0, HETI_T_CAST(size_t, plan->updates) * sizeof *left);
+    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++)
+        if (s->action[i].kind >= HET_ACTION_B && s->action[i].kind <= HET_ACTION_W)
+            left[heti_p_update_of(plan, s, &s->action[i])]++;
+    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        het_action *a = &s->action[i];
+        const int64_t update = a->kind <= HET_ACTION_W ? heti_p_update_of(plan, s, a) : 0;
+        while (newest < plan->updates && left[newest] == 0) newest++;
+        if (a->kind == HET_ACTION_F && a->slice == 0) {
+            const int64_t wanted = late < 0 ? heti_p_min(newest, update) : heti_p_max(update - late, 0);
+            if (wanted > newest)
+                return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s: micro-batch %d joins update %d of "
+                                   "%d, %d late, and so would use version %d before rank %d, stage %d, has made it; "
+                                   "fewer updates or more staleness", plan->schedule,
+                                   HETI_T_CAST(int64_t, a->micro_batch), update, plan->updates, late, wanted, rank,
+                                   HETI_T_CAST(int64_t, a->stage));
+            a->version = HETI_T_CAST(int32_t, wanted);
+        } else if (a->kind == HET_ACTION_F) {
+            int64_t first = i - 1; /* as its micro-batch's first slice */
+            while (s->action[first].kind != HET_ACTION_F || s->action[first].stage != a->stage ||
+                   s->action[first].micro_batch != a->micro_batch || s->action[first].pipeline != a->pipeline) first--;
+            a->version = s->action[first].version;
+        } else if (a->kind <= HET_ACTION_W) {
+            a->version = HETI_T_CAST(int32_t, update);
+            left[update]--;
+        }
+    }
+    return HET_OK;
+}
+
+static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const het_allocator *allocator,
+                                  het_error *error) {
+    const heti_p_rule *rule = heti_p_rule_find(plan->schedule);
+    const size_t size = HETI_T_CAST(size_t, heti_p_max(plan->updates, 1)) * sizeof(int64_t);
+    het_result result = HET_OK;
+    void *left;
+    if (rule->late != 0 && plan->updates < 2)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s updates weights several times a step; the "
+                           "plan's `updates` is %d", plan->schedule, plan->updates);
+    if (plan->updates < 2) return HET_OK;
+    HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_make", &left, error));
+    for (int64_t r = 0; r < plan->ranks && result == HET_OK; r++)
+        result = heti_p_versions_of(plan, s, r, HETI_T_CAST(int64_t *, left), error);
+    allocator->free(allocator->user, left, size);
+    return result;
+}
+
 HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
                                          het_schedule **schedule, het_error *error) {
     heti_p_make make;
@@ -1064,11 +1135,16 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
     memset(&make, 0, sizeof make);
     HETI_T_TRY(heti_t_choose(allocator, &make.allocator, error, "het_schedule_make"));
-    if (strcmp(plan->schedule, "timed") == 0) return het_schedule_timed(plan, counts, NULL, allocator, schedule, error);
     rule.where = "het_schedule_make", rule.user = &make;
     rule.start = heti_p_make_start, rule.choose = heti_p_make_next;
-    result = het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
+    result = strcmp(plan->schedule, "timed") == 0 ?
+        het_schedule_timed(plan, counts, NULL, allocator, schedule, error) :
+        het_schedule_play(plan, counts, &rule, &make.allocator, schedule, error);
     if (make.arena.base != NULL) make.allocator.free(make.allocator.user, make.arena.base, make.arena.size);
+    if (result == HET_OK) result = heti_p_versions(plan, *schedule, &make.allocator, error);
+    if (result == HET_OK) return HET_OK;
+    het_schedule_free(*schedule);
+    *schedule = NULL;
     return result;
 }
 
@@ -1416,7 +1492,7 @@ static het_result heti_p_plans_team(heti_p_plans *r) {
 
 static het_result heti_p_plans_json(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
-                                            "step", "teams", "near", "keepers", "shard" };
+                                            "step", "teams", "near", "keepers", "shard", "updates", "staleness" };
     unsigned seen = 0;
     char key[32];
     size_t length = 0;
@@ -1424,7 +1500,7 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
     r->json = het_json_start(r->text, r->length);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 10, key, length, &seen, &found));
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 12, key, length, &seen, &found));
         if (found == 1) HETI_T_TRY(heti_p_plans_state(r));
         else if (found == 2) HETI_T_TRY(heti_p_plans_slices(r));
         else if (found == 3) HETI_T_TRY(heti_p_plans_name(r));
@@ -1432,6 +1508,8 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
         else if (found == 5) HETI_T_TRY(heti_p_plans_step(r));
         else if (found == 7 || found == 8) HETI_T_TRY(heti_p_plans_ranks(r, found == 7));
         else if (found == 9) HETI_T_TRY(heti_p_plans_shard(r));
+        else if (found == 10) het_json_integer(&r->json, &r->count.updates); /* het_plan_check knows the range */
+        else if (found == 11) het_json_integer(&r->json, &r->count.staleness);
         else {
             het_json_enter(&r->json, HET_JSON_ARRAY);
             while (het_json_next(&r->json, NULL, 0, NULL))
@@ -1918,6 +1996,8 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     heti_p_plans_put_shard(&out, plan);
     heti_t_put(&out, ",\n  \"memory_limit\": ");
     heti_p_plans_number(&out, plan->memory_limit);
+    if (plan->updates > 1)
+        heti_t_format(&out, ",\n  \"updates\": %d, \"staleness\": %d", plan->updates, plan->staleness);
     if (plan->step.length > 0)
         heti_t_format(&out, ",\n  \"step\": {\"granules\": %d, \"sequences\": %d, \"length\": %d, \"micro_batch\": %d}",
                       plan->step.granules, plan->step.sequences, plan->step.length, plan->step.micro_batch);
@@ -2029,8 +2109,6 @@ static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t begin, siz
     if (at < end)
         return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action (suffixes are .slice "
                                  "@pipeline /version, in this order)");
-    if (a->version != 0)
-        return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "weight versions other than 0 are not supported");
     return HET_OK;
 }
 
@@ -2046,7 +2124,7 @@ static het_result heti_p_lines_limits(const heti_p_lines *r, size_t begin, size_
     return HET_OK;
 }
 
-/* One action from [begin, end). A bare "B" comes back with version -1. */
+/* One action from [begin, end). A bare "B" comes back with overlap -1. */
 static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end, het_action *a) {
     size_t at = begin, word;
     int32_t name;
@@ -2065,6 +2143,7 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
         if (a->stage < 0) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "the number of a block must follow");
         r->verdicts |= a->kind == HET_ACTION_COMMIT;
         if (at == end) return HET_OK;
+        if (a->kind != HET_ACTION_COMMIT && r->text[at] == '/') return heti_p_lines_suffixes(r, begin, at, end, a);
         return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
     }
     if (name < 0 || (name >= HET_ACTION_REDUCE && name != HETI_P_LINES_BW))
@@ -2077,12 +2156,12 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
                                                    : "a number is not below 2^31 - 1");
     HETI_T_TRY(heti_p_lines_suffixes(r, begin, at, end, a));
     HETI_T_TRY(heti_p_lines_limits(r, begin, end, a));
-    if (name == HET_ACTION_B) a->version = -1;
+    if (name == HET_ACTION_B) a->overlap = -1;
     return HET_OK;
 }
 
 static void heti_p_lines_store(heti_p_lines *r, const het_action *a) {
-    r->bare += a->version != 0;
+    r->bare += a->overlap < 0;
     r->weights += a->kind == HET_ACTION_W;
     if (r->schedule != NULL) {
         r->schedule->action[r->actions] = *a;
@@ -2215,8 +2294,8 @@ static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *a
     heti_p_sort(key, key + n, n);
     for (int64_t i = 0; i < r->actions && result == HET_OK; i++) {
         het_action *a = &s->action[i];
-        const int bare = a->version != 0;
-        a->version = 0;
+        const int bare = a->overlap < 0;
+        if (bare) a->overlap = 0;
         if (a->kind != HET_ACTION_B || !heti_p_sorted_find(key, n, heti_p_lines_key(r, a))) continue;
         if (bare) a->kind = HET_ACTION_I;
         else result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: stage %d, micro-batch %d, slice %d of "

@@ -577,9 +577,9 @@ static inline void heti_t_action(heti_t_text *t, const het_action *a) {
     heti_t_put(t, heti_t_kind(a->kind));
     if (a->kind == HET_ACTION_COMMIT) return;
     heti_t_integer(t, block ? a->stage : a->micro_batch);
-    if (!block && a->slice != 0) heti_t_format(t, ".%d", HETI_T_CAST(int64_t, a->slice));
-    if (!block && a->pipeline != 0) heti_t_format(t, "@%d", HETI_T_CAST(int64_t, a->pipeline));
-    if (!block && a->version != 0) heti_t_format(t, "/%d", HETI_T_CAST(int64_t, a->version));
+    if (a->slice != 0) heti_t_format(t, ".%d", HETI_T_CAST(int64_t, a->slice));
+    if (a->pipeline != 0) heti_t_format(t, "@%d", HETI_T_CAST(int64_t, a->pipeline));
+    if (a->version != 0) heti_t_format(t, "/%d", HETI_T_CAST(int64_t, a->version));
 }
 
 /* The same for messages. */
