@@ -44,7 +44,7 @@ typedef struct settings {
     int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet,
             on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
-    int64_t lora, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
+    int64_t updates, staleness, lora, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, outer_lr, outer_momentum;
     uint64_t seed;
 } settings;
@@ -124,6 +124,10 @@ static const option options[] = {
     { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9,
       "for --schedule greedy and timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
+    { "--updates", "N", OPTION_INTEGER, AT(updates), 1, 65536,
+      "of the weights in a step, without a barrier (docs/planning.md): other bits than with 1, the same in every run; no clipping" },
+    { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535,
+      "with --updates: by how many of them gradients are late; 0: none, and 1 with --schedule 2bw" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), OWN, 0, "recompute activations in the backward pass: less memory" },
     { "--store", "N", OPTION_INTEGER, AT(store), 0, 1e6,
@@ -172,7 +176,7 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
-    s->loaders = 1, s->scaling = 1, s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
+    s->loaders = 1, s->scaling = 1, s->updates = 1, s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
     s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->outer_lr = 0.7, s->outer_momentum = 0.9, s->island_fragments = 1;
     s->optimizer = 1, s->momentum = 0.95, s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
@@ -922,6 +926,12 @@ static const char *less_memory(const settings *s) {
         "fewer --sequences, a smaller --length or another --plan need less";
 }
 
+/* Several updates a step; a plan's file may have its own. Nothing clips then. */
+static void configure_updates(job *j, het_plan *plan) {
+    if (j->set.updates > 1) plan->updates = j->set.updates, plan->staleness = j->set.staleness;
+    if (plan->updates > 1 && !j->typed[option_find(options, OPTIONS, "--clip", 6)]) j->desc.optimizer.clip = -1.0f;
+}
+
 static int configure_context(job *j) {
     const settings *s = &j->set;
     het_desc *d = &j->desc;
@@ -933,7 +943,7 @@ static int configure_context(job *j) {
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
     d->layout.transport = j->transport;
     if ((status = experts_start(&j->experts, d)) != 0) return status;
-    if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || j->ranks.world > 1)) {
+    if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || s->updates > 1 || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store);
         if (status != 0) return status;
         if (s->memory_limit > 0) j->ranks.plan->memory_limit = s->memory_limit;
@@ -959,6 +969,7 @@ static int configure_context(job *j) {
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->host.logger.log = on_log, d->host.logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
+    if (j->ranks.plan != NULL) configure_updates(j, j->ranks.plan);
     if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
     if (automatic) {
         d->layout.plan = j->ranks.plan;
@@ -1256,6 +1267,8 @@ static int check_idle_options(const job *j) {
         { automatic || (!timed && (s->schedule == NULL || strcmp(s->schedule, "greedy") != 0)), "--memory-limit",
           "but with --schedule greedy or timed" },
         { s->adapt <= 0, "--adapt-shares", "without --adapt" },
+        { automatic, "--updates", "with --plan auto, which makes one update a step" },
+        { s->updates == 1, "--staleness", "without --updates" },
         { automatic, "--recompute --store --slices", "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
@@ -1644,6 +1657,7 @@ static int check_changes(job *j) {
         if (c->rank >= 0) continue;
         status = layout_plan(other, "--replan", c->spec, schedule, &d.model, j->ranks.world, j->set.slices, j->set.store);
         if (status != 0) break;
+        configure_updates(j, other->plan);
         d.layout.plan = c->plan = other->plan, d.layout.schedule = NULL;
         if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;
         if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;
