@@ -1,6 +1,7 @@
 /* Several updates of the weights in a step: lists, what versions they use, bits in every layout, and against a loop of het_gradients. */
 #include "support.h"
 
+#include "hetrain_files.h"
 #include "hetrain_plan.h"
 
 #define STEPS 3
@@ -50,10 +51,388 @@ static void layouts_do_not_show(void **state)
         }
 }
 
+/* Keepers, a device whose memory the host does not see, PUT and TAKE: the same bits. */
+static void parameter_servers(void **state)
+{
+    static const char keeper[] = "{\"schedule\": \"1f1b\", \"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 6]}]}, {\"stages\": "
+                                 "[{\"rank\": 1, \"units\": [0, 6]}]}], \"keepers\": [2], \"state_shares\": [%s], \"updates\": 2, \"staleness\": 1}";
+    static const char *const shares[] = { "0, 0, 1", "1, 2, 3", "1, 0, 1", "0, 1, 2" };
+    const het_model_desc model = support_model(HET_LLAMA);
+    const layout alone = { "pp", "gpipe", 1, 1 };
+    support_run one;
+    support_result base;
+    uint64_t seed = 5;
+    int i, far;
+    (void)state;
+    run_start(&one, &alone, &model, 2, 1);
+    base = support_train(&one, "0|2|1|3");
+    for (i = 0; i < 4; i++)
+        for (far = -1; far < 3; far++) {
+            support_run run;
+            char text[400];
+            const layout l = { text, NULL, 3, 1 };
+            snprintf(text, sizeof text, keeper, shares[i]);
+            run_start(&run, &l, &model, 2, 1);
+            support_run_mixed(&run, far, &seed);
+            support_train_same(&base, &run, "0|1|2|3", shares[i]);
+            support_run_end(&run);
+        }
+    support_run_end(&one);
+}
+
+/* ---- against a loop of het_gradients: the definition ---- */
+
+#define MOST 8
+typedef struct loop { het_ctx *ctx; int64_t parameters, count[64]; float *weight[MOST + 1][64]; double *m[64], *v[64]; } loop;
+
+/* Gradients of `count` micro-batches at version `version`, then AdamW in doubles: version + 1 of the newest. */
+static void loop_update(loop *l, const het_batch *batch, int64_t count, int version, int newest, int64_t t)
+{
+    const het_optimizer_desc o = het_get_desc(l->ctx)->optimizer;
+    het_step_info info;
+    int64_t p, i;
+    for (p = 0; p < l->parameters; p++) EXPECT_OK(het_parameter_write(l->ctx, p, HET_WEIGHT, l->weight[version][p]));
+    EXPECT_OK(het_gradients(l->ctx, batch, count, &info));
+    for (p = 0; p < l->parameters; p++) {
+        float *g = support_alloc((size_t)l->count[p], sizeof *g);
+        EXPECT_OK(het_parameter_read(l->ctx, p, HET_GRADIENT, g));
+        for (i = 0; i < l->count[p]; i++) {
+            const double b1 = (double)o.beta1, b2 = (double)o.beta2;
+            l->m[p][i] = b1 * l->m[p][i] + (1 - b1) * (double)g[i];
+            l->v[p][i] = b2 * l->v[p][i] + (1 - b2) * (double)g[i] * (double)g[i];
+            l->weight[newest + 1][p][i] = (float)((double)l->weight[newest][p][i] - (double)o.learning_rate *
+                (l->m[p][i] / (1 - pow(b1, (double)t))) / (sqrt(l->v[p][i] / (1 - pow(b2, (double)t))) + (double)o.epsilon));
+        }
+        free(g);
+    }
+}
+
+/* Two steps of 4 micro-batches in 2 or 4 updates, each late by `late`, on one rank and in a pipeline. A large epsilon: otherwise Adam
+   divides by the root of what may be next to nothing. */
+static void a_loop_of_gradients(void **state)
+{
+    int late, ranks;
+    (void)state;
+    for (late = 0; late < 4; late++)
+        for (ranks = 1; ranks <= 2; ranks++) {
+            const layout l = { "pp", late == 0 ? "1f1b" : "gpipe", late == 0 ? 1 : ranks, 1 };
+            const het_model_desc model = support_model(HET_LLAMA);
+            support_run run;
+            support_group group;
+            het_desc plain;
+            het_error error;
+            het_ctx *ctx = NULL;
+            loop ref;
+            int step, u, worst = 0;
+            int64_t p, i;
+            run_start(&run, &l, &model, 2, late);
+            if (late > 1) run.plan->updates = 4, snprintf(run.plan->schedule, sizeof run.plan->schedule, "1f1b");
+            run.desc.optimizer.schedule = HET_LR_CONSTANT;
+            run.desc.optimizer.warmup_steps = 0;
+            run.desc.optimizer.weight_decay = -1.0f;
+            run.desc.optimizer.epsilon = 1e-3f;
+            EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_OK, error.text, "");
+            memset(&ref, 0, sizeof ref);
+            plain = run.desc;
+            plain.layout.plan = NULL;
+            plain.layout.device_count = 0;
+            plain.layout.devices = NULL;
+            ref.ctx = support_create(&plain);
+            ref.parameters = het_parameter_count(ref.ctx);
+            for (p = 0; p < ref.parameters; p++) {
+                het_parameter_info info;
+                EXPECT_OK(het_parameter_get_info(ref.ctx, p, &info));
+                ref.count[p] = info.rows * info.columns;
+                for (i = 0; i <= MOST; i++) ref.weight[i][p] = support_alloc((size_t)ref.count[p], sizeof(float));
+                ref.m[p] = calloc((size_t)ref.count[p], sizeof(double));
+                ref.v[p] = calloc((size_t)ref.count[p], sizeof(double));
+                EXPECT_OK(het_parameter_read(ref.ctx, p, HET_WEIGHT, ref.weight[0][p]));
+            }
+            for (step = 0; step < 2; step++) {
+                const int updates = (int)run.plan->updates, each = 4 / updates;
+                het_step_info info;
+                support_group_start(&group, &run.data, step, "0|1|2|3");
+                EXPECT_OK(het_step(ctx, group.batch, 4, &info));
+                for (u = 0; u < updates; u++)
+                    loop_update(&ref, group.batch + u * each, each, u > late ? u - late : 0, u, step * updates + u + 1);
+                for (p = 0; p < ref.parameters; p++) {
+                    float *w = support_alloc((size_t)ref.count[p], sizeof *w);
+                    EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, w));
+                    for (i = 0; i < ref.count[p]; i++) {
+                        worst += fabs((double)w[i] - (double)ref.weight[updates][p][i]) > 1e-6;
+                        ref.weight[0][p][i] = ref.weight[updates][p][i];
+                    }
+                    free(w);
+                }
+                support_group_end(&group);
+            }
+            if (worst > 0) print_error("late by %d, %d ranks: %d weights differ\n", late, ranks, worst);
+            assert_int_equal(worst, 0);
+            for (p = 0; p < ref.parameters; p++) {
+                for (i = 0; i <= MOST; i++) free(ref.weight[i][p]);
+                free(ref.m[p]);
+                free(ref.v[p]);
+            }
+            het_destroy(ref.ctx);
+            het_destroy(ctx);
+            support_run_end(&run);
+        }
+}
+
+/* ---- random lists: what a pipeline computes is what one rank does that goes through the same micro-batches one by one ---- */
+
+static het_schedule *lists_of(const het_plan *plan, int64_t micro_batches)
+{
+    het_schedule *schedule = NULL;
+    het_error error;
+    EXPECT_ERROR(het_schedule_make(plan, &micro_batches, NULL, &schedule, &error), HET_OK, error.text, "");
+    return schedule;
+}
+
+static void random_lists(void **state)
+{
+    static const char *const names[] = { "1f1b", "gpipe", "zb-h1", "zb-h2", "greedy", "pipedream" };
+    const int rounds = support_environment("VERSIONS_LISTS", 60);
+    const het_model_desc model = support_model(HET_LLAMA);
+    uint64_t seed = 77;
+    int round;
+    (void)state;
+    for (round = 0; round < rounds; round++) {
+        const int64_t ranks = 2 + support_below(&seed, 2), updates = 2 + support_below(&seed, 3);
+        const layout l = { "pp", names[support_below(&seed, 6)], ranks, 1 }, alone = { "pp", "gpipe", 1, 1 };
+        support_run run, one;
+        support_result base;
+        het_schedule *lists, *single;
+        int64_t version[4][4], i, r, m, n = 0;
+        char what[120];
+        run_start(&run, &l, &model, updates, 4);
+        run_start(&one, &alone, &model, updates, 4);
+        lists = lists_of(run.plan, 4);
+        /* an older version now and then: any that has been; all stages of the other run lie on one rank */
+        for (i = 0; i < lists->start[ranks]; i++) {
+            het_action *a = &lists->action[i];
+            if (a->kind == HET_ACTION_F && support_below(&seed, 2)) a->version = (int32_t)support_below(&seed, a->version + 1);
+            if (a->kind == HET_ACTION_F) version[a->stage][a->micro_batch] = a->version;
+        }
+        het_plan_free(one.plan);
+        snprintf(what, sizeof what, "round %d: %s on %d ranks, %d updates", round, l.schedule, (int)ranks, (int)updates);
+        {
+            het_plan shape = *run.plan;
+            het_error error;
+            shape.ranks = 1;
+            EXPECT_OK(het_plan_new(&shape, NULL, "test", &one.plan, &error));
+            memcpy(one.plan->stage, run.plan->stage, (size_t)ranks * sizeof *run.plan->stage);
+            for (r = 0; r < ranks; r++) one.plan->stage[r].rank = 0;
+            one.plan->first_stage[1] = ranks;
+            one.plan->share[0] = one.plan->state_share[0] = one.plan->slice_share[0] = 1.0;
+            EXPECT_OK(het_schedule_new(1, 1, 8 * ranks, NULL, "test", &single, &error));
+        }
+        single->micro_batches[0] = 4;
+        for (m = 0; m < 4; m++)
+            for (r = 0; r < 2 * ranks; r++, n++) {
+                het_action *a = &single->action[n];
+                a->kind = r < ranks ? HET_ACTION_F : HET_ACTION_B;
+                a->stage = (int32_t)(r < ranks ? r : 2 * ranks - 1 - r);
+                a->micro_batch = (int32_t)m;
+                a->version = (int32_t)(r < ranks ? version[r][m] : m * updates / 4);
+            }
+        single->start[1] = n;
+        one.desc.layout.plan = one.plan;
+        one.desc.layout.schedule = single;
+        run.desc.layout.schedule = lists;
+        base = support_train(&one, "0|1|2|3");
+        support_train_same(&base, &run, "0|1|2|3", what);
+        het_schedule_free(lists);
+        het_schedule_free(single);
+        support_run_end(&run);
+        support_run_end(&one);
+    }
+}
+
+/* ---- a context's life: fewer micro-batches, gradients, losses, other plans, files ---- */
+
+static void the_rest_of_a_context(void **state)
+{
+    const layout pipe = { "pp", "2bw", 2, 1 }, alone = { "pp", "gpipe", 1, 1 };
+    const het_model_desc model = support_model(HET_GPT2);
+    support_run run, one;
+    support_group group;
+    het_ctx *ctx, *ref, *plain, *loaded;
+    het_step_info info[2];
+    het_memory memory, estimate;
+    het_replan_desc to;
+    het_error error;
+    support_buffer file[2];
+    int i;
+    (void)state;
+    run_start(&run, &pipe, &model, 2, 0);
+    run_start(&one, &alone, &model, 2, 1);
+    ctx = support_create(&run.desc);
+    ref = support_create(&one.desc);
+    for (i = 0; i < 2; i++) {
+        het_get_memory(ctx, i, &memory);
+        EXPECT_OK(het_memory_estimate(&run.desc, i, &estimate, &error));
+        assert_memory_equal(&memory, &estimate, sizeof memory);
+    }
+    /* 3 of 4 micro-batches: the last update has one less; 1: the last has none, and changes nothing */
+    (void)support_step(ctx, &run.data, 0, "0|1|2");
+    (void)support_step(ref, &run.data, 0, "0|1|2");
+    (void)support_step(ctx, &run.data, 1, "0");
+    (void)support_step(ref, &run.data, 1, "0");
+    support_same_state(ctx, ref, 0, "fewer micro-batches");
+    /* gradients and losses are those of the weights as they are */
+    one.desc.layout.plan = NULL;
+    plain = support_create(&one.desc);
+    for (i = 0; i < 2; i++) support_buffer_start(&file[i]);
+    {
+        het_writer writer = support_writer(&file[0]);
+        het_reader reader;
+        EXPECT_OK(het_save_weights(ctx, &writer));
+        reader = support_reader(&file[0]);
+        EXPECT_ERROR(het_load_weights(plain, &reader), HET_OK, het_last_error(plain), "");
+        writer = support_writer(&file[1]);
+        EXPECT_OK(het_save_state(ctx, &writer));
+        loaded = support_create(&run.desc);
+        reader = support_reader(&file[0]);
+        EXPECT_OK(het_load_weights(loaded, &reader));
+        reader = support_reader(&file[1]);
+        EXPECT_OK(het_load_state(loaded, &reader));
+    }
+    support_group_start(&group, &run.data, 1, "0|1|2|3");
+    EXPECT_OK(het_gradients(ctx, group.batch, 4, &info[0]));
+    EXPECT_OK(het_gradients(plain, group.batch, 4, &info[1]));
+    assert_true(info[0].loss == info[1].loss && info[0].gradient_norm == info[1].gradient_norm);
+    EXPECT_OK(het_evaluate(ctx, group.batch, 4, &info[0]));
+    EXPECT_OK(het_evaluate(plain, group.batch, 4, &info[1]));
+    assert_true(info[0].loss == info[1].loss);
+    support_group_end(&group);
+    /* on, after a file; in another plan, and back */
+    (void)support_step(ctx, &run.data, 2, "0|1|2|3");
+    (void)support_step(ref, &run.data, 2, "0|1|2|3");
+    (void)support_step(loaded, &run.data, 2, "0|1|2|3");
+    support_same_state(ctx, ref, 0, "gradients between");
+    support_same_state(ctx, loaded, 0, "files");
+    memset(&to, 0, sizeof to);
+    het_plan_free(run.plan);
+    run.plan = support_plan("pp:0-3|4-7", "1f1b", 8, 2, 1);
+    run.plan->updates = 2;
+    run.plan->staleness = 1;
+    to.plan = run.plan;
+    if (model.layers == 3) EXPECT_OK(het_replan(ctx, &to));
+    (void)support_step(ctx, &run.data, 0, "0|1|2|3");
+    (void)support_step(ref, &run.data, 0, "0|1|2|3");
+    support_same_state(ctx, ref, 0, "another plan");
+    for (i = 0; i < 2; i++) support_buffer_end(&file[i]);
+    het_destroy(ctx);
+    het_destroy(ref);
+    het_destroy(plain);
+    het_destroy(loaded);
+    support_run_end(&run);
+    support_run_end(&one);
+}
+
+/* ---- what is refused ---- */
+
+static void bad_lists(void **state)
+{
+    /* on one rank with two stages of one unit each, 2 micro-batches, 2 updates; NULL: fine */
+    static const struct { const char *list, *words; } cases[] = {
+        { "0F0,1F0,1B0,0B0,0F1/1,1F1/1,1B1/1,0B1/1", NULL },
+        { "0F0,1F0,1B0,0B0,0F1,1F1,1B1/1,0B1/1", NULL },
+        { "0F0,1F0,0F1/1,1B0,0B0,1F1,1B1/1,0B1/1", NULL }, /* it predicts */
+        { "0F0,1F0,0F1/1,1F1/1,1B1/1,0B1/1,1B0,0B0", "1B1/1|must come after|GATHER1" },
+        { "0F0,1F0,0F1,1F1,1B0,1B1/1,0B1/1,0B0", "0B0): must come before REDUCE0" },
+        { "0F0,1F0,1B0,0B0,0F1/2,1F1,1B1/1,0B1/1", "0F1/2|no such version" },
+        { "0F0,1F0,1B0,0B0,0F1/1,1F1/1,1B1,0B1", "1B1|used what this update" },
+        /* complete */
+        { "0F0,1F0,1B0,REDUCE1,STEP1,GATHER1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1/1,1B1/1,REDUCE1/1,STEP1/1,GATHER1/1,0B1/1,REDUCE0/1,STEP0/1,"
+          "GATHER0/1,VERDICT", NULL },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1,1B1/1,REDUCE1/1,STEP1/1,GATHER1/1,0B1/1,REDUCE0/1,STEP0/1,"
+          "GATHER0/1,VERDICT", NULL },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1,1B1/1,REDUCE1/1,STEP1/1,0B1/1,REDUCE0/1,STEP0/1,GATHER0/1,VERDICT",
+          "GATHER1/1 is missing" },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1,1B1/1,REDUCE1/1,GATHER1/1,0B1/1,REDUCE0/1,STEP0/1,GATHER0/1,VERDICT",
+          "GATHER1/1|must come between its STEP" },
+        { "0F0,1F0,1B0,STEP1,REDUCE1,GATHER1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1/1,1B1/1,REDUCE1/1,STEP1/1,GATHER1/1,0B1/1,REDUCE0/1,STEP0/1,"
+          "GATHER0/1,VERDICT", "deadlock|STEP1) waits for REDUCE1" },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,GATHER1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1/1,1B1/1,REDUCE1/1,STEP1/1,GATHER1/1,0B1/1,REDUCE0/1,STEP0/1,"
+          "GATHER0/1", "REDUCE1|`complete` is 0" },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,GATHER1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1/1,1B1/1,STEP1/1,GATHER1/1,0B1/1,REDUCE0/1,STEP0/1,GATHER0/1,"
+          "VERDICT", "REDUCE1/1 is missing" },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,GATHER1,0B0,REDUCE0,0F1,1F1/1,1B1/1,REDUCE1/1,STEP1/1,GATHER1/1,0B1/1,STEP0,GATHER0,REDUCE0/1,STEP0/1,"
+          "GATHER0/1,VERDICT", "0B1/1|must come after STEP0" },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,GATHER1,REDUCE0,0B0,STEP0,GATHER0,0F1/1,1F1/1,1B1/1,REDUCE1/1,STEP1/1,GATHER1/1,0B1/1,REDUCE0/1,STEP0/1,"
+          "GATHER0/1,VERDICT", "REDUCE0|its gradients are not all there" },
+        { "0F0,1F0,1B0,REDUCE1,STEP1,STEP1,GATHER1,0B0,REDUCE0,STEP0,GATHER0,0F1/1,1F1/1,1B1/1,REDUCE1/1,STEP1/1,GATHER1/1,0B1/1,REDUCE0/1,"
+          "STEP0/1,GATHER0/1,VERDICT", "position 5 (STEP1): comes twice" },
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static const char text[] = "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 1]}, {\"rank\": 0, \"units\": [1, 2]}]}], \"updates\": 2}";
+        het_plan *plan = support_plan(text, NULL, 2, 1, 1);
+        het_schedule *schedule, *complete = NULL;
+        het_error error;
+        het_result result;
+        EXPECT_ERROR(het_schedule_read(plan, cases[i].list, strlen(cases[i].list), NULL, &schedule, &error), HET_OK, error.text, "");
+        result = schedule->complete ? het_schedule_check(plan, NULL, schedule, NULL, &error)
+                                    : het_schedule_complete(plan, NULL, schedule, NULL, &complete, &error);
+        if (complete != NULL) EXPECT_ERROR(het_schedule_check(plan, NULL, complete, NULL, &error), HET_OK, error.text, "");
+        if (cases[i].words == NULL) EXPECT_ERROR(result, HET_OK, error.text, "");
+        else support_expect(result, HET_ERR_INVALID, error.text, cases[i].words, cases[i].list, __LINE__);
+        het_schedule_free(schedule);
+        het_schedule_free(complete);
+        het_plan_free(plan);
+    }
+}
+
+static void what_several_updates_refuse(void **state)
+{
+    const layout l = { "dp", "1f1b", 2, 1 }, gpipe = { "pp", "gpipe", 2, 1 };
+    const het_model_desc model = support_model(HET_LLAMA);
+    support_run run;
+    het_ctx *ctx = NULL;
+    het_error error;
+    int64_t counts[2] = { 4, 0 };
+    het_schedule *schedule = NULL;
+    (void)state;
+    run_start(&run, &l, &model, 2, 1);
+    run.desc.optimizer.clip = 1.0f;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "2 updates|clip must be negative");
+    run.desc.optimizer.clip = -1.0f;
+    run.desc.guard.spike = 6.0;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "2 updates|spike");
+    run.desc.guard.spike = 0.0;
+    run.desc.reduce = HET_REDUCE_FAST;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "several updates a step|exact");
+    run.desc.reduce = HET_REDUCE_EXACT;
+    run.desc.layout.shard = HET_SHARD_WEIGHTS;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "2 updates|only the optimizer's state");
+    support_run_end(&run);
+    run_start(&run, &gpipe, &model, 2, 0);
+    EXPECT_ERROR(het_schedule_make(run.plan, counts, NULL, &schedule, &error), HET_ERR_INVALID, error.text, "gpipe|micro-batch 2 joins update 1 of 2, 0 late|version 1");
+    run.plan->staleness = -1;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "2 updates|-1 late");
+    run.plan->updates = 1 << 20;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "1048576 updates");
+    run.plan->updates = run.plan->staleness = 0;
+    snprintf(run.plan->schedule, sizeof run.plan->schedule, "2bw");
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "2bw|`updates` is 0");
+    support_run_end(&run);
+    {
+        const layout team = { "cp2", "1f1b", 2, 1 };
+        run_start(&run, &team, &model, 2, 1);
+        EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "rank 0 leads a team");
+        support_run_end(&run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_do_not_show),
+        cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(a_loop_of_gradients),
+        cmocka_unit_test(random_lists), cmocka_unit_test(the_rest_of_a_context), cmocka_unit_test(bad_lists),
+        cmocka_unit_test(what_several_updates_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
