@@ -1216,6 +1216,10 @@ typedef struct het_optimizer_iface {
     het_result (*update)(const het_optimizer_call *call); /* does nothing unless scalars->verdict is ACCEPT */
     /* Scratch of update, in bytes; pointers but `device` are not looked at. NULL: none. */
     size_t (*workspace)(const het_optimizer_call *call);
+    /* Moves `weight`, a copy, to where updates like the last would bring it at
+       scalars->learning_rate; `state` stays (SpecTrain, arXiv 1809.02839; XPipe, 1911.04610).
+       NULL: it predicts nothing. */
+    het_result (*predict)(const het_optimizer_call *call);
 } het_optimizer_iface;
 HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
 /* Muon (K. Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024): the momentum
@@ -1473,6 +1477,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *pla
 /* What a rank's list of actions needs at most at any time. */
 typedef struct het_needs {
     int64_t versions;                 /* of weights that are still used */
+    int32_t predicts;                 /* 1: some F may use a version that is not there yet */
     int64_t slots;                    /* activations of slices on the device, from F until B or W */
     int64_t places;                   /* on the host, from PUT until TAKE */
     int64_t batch_slots;              /* micro-batches of which a slice is in flight or to come */
@@ -6680,13 +6685,13 @@ typedef struct heti_listed_block {
     unsigned happened;             /* bit k: the action of kind k did, on one rank */
     int64_t arrived, first;        /* ranks that wait for it: how many, the last one */
     double shares;                 /* of state, of its holders */
-    int64_t open;                  /* of the rank listed last: the update whose gradients are not reduced yet, -1: none; */
+    int64_t open;                  /* of the rank listed last: the update with gradients not reduced yet; -1: none */
     int64_t reduced, stepped, gathered; /* updates up to the last REDUCE, STEP and GATHER */
 } heti_listed_block;
 
 /* An update of a block: lists with its REDUCE, STEP and GATHER, how many of them have come to it,
-   and on the rank listed last: whether it was gathered, whether an F uses what it makes, behind which
-   position its last gradient lies (0: it has none). */
+   and on the rank listed last: whether it was gathered, whether an F uses what it makes, behind
+   which position its last gradient lies (0: it has none). */
 typedef struct heti_listed_update {
     int64_t lists[HET_ACTION_GATHER + 1], came[HET_ACTION_GATHER + 1], gathered, used, behind;
 } heti_listed_update;
@@ -6705,7 +6710,7 @@ typedef struct heti_lists {
     const het_blocks *blocks;      /* NULL: one block a unit */
     const het_schedule *schedule;
     het_schedule *to;              /* what is completed; NULL: nothing is */
-    het_schedule *placed;          /* lists to complete with the REDUCE, STEP and GATHER of several updates; or NULL */
+    het_schedule *placed;          /* compute lists with REDUCE, STEP and GATHER of several updates */
     int64_t placed_count;          /* actions of it */
     het_error *error;
     const char *where;
@@ -6864,7 +6869,8 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
     const int previous = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
     if (a->kind < 0 || a->kind > HET_ACTION_GATHER) return "unknown kind of action";
     if (a->version < 0 || a->version >= l->updates || (a->version > 0 && a->kind > HET_ACTION_W &&
-        (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT))) return "the plan has no such version of the weights";
+        (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT)))
+        return "the plan has no such version of the weights";
     if (a->overlap != 0 && (a->kind != HET_ACTION_F || last || a[1].overlap ||
                             (a[1].kind != HET_ACTION_B && a[1].kind != HET_ACTION_I)))
         return "a pair is an F and the B or I behind it";
@@ -7261,9 +7267,9 @@ static void heti_play_meet(heti_lists *l, int64_t rank, heti_listed_block *block
     }
 }
 
-/* What an update of a block waits for, wherever its owners stand in their lists (heti_try_steps): all
-   its gradients, all readers of the version before, the update before. NULL: it is made; otherwise
-   the update whose REDUCEs or GATHERs, *kind, are missing. */
+/* What an update of a block waits for, wherever its owners stand in their lists (heti_try_steps):
+   all its gradients, all readers of the version before, the update before. NULL: it is made;
+   otherwise the update whose REDUCEs or GATHERs, *kind, are missing. */
 static const heti_listed_update *heti_update_wants(const heti_lists *l, int64_t block, int64_t version, int32_t *kind) {
     const heti_listed_update *u = &l->update[block * l->updates];
     for (int64_t v = 0; v <= version; v++) {
@@ -7275,8 +7281,8 @@ static const heti_listed_update *heti_update_wants(const heti_lists *l, int64_t 
     return NULL;
 }
 
-/* 1: REDUCE, STEP or GATHER of one of several updates happened, 0: it must wait: REDUCE for the update
-   before. */
+/* 1: REDUCE, STEP or GATHER of one of several updates happened, 0: it must wait: REDUCE for the
+   update before. */
 static int heti_play_update(heti_lists *l, int64_t rank, const het_action *a) {
     int32_t kind;
     if (heti_update_wants(l, a->stage, a->version - (a->kind == HET_ACTION_REDUCE), &kind) != NULL) return 0;
@@ -7585,8 +7591,8 @@ static void heti_updates_start(heti_lists *l, int64_t rank) {
     }
 }
 
-/* F uses what was gathered, or predicts, which only its sole holder can; of a micro-batch all slices
-   use the same. */
+/* F uses what was gathered, or predicts, which only its sole holder can; of a micro-batch all
+   slices use the same. */
 static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
     het_action first = *a, wanted;
     first.slice = 0;
@@ -7708,10 +7714,10 @@ static het_result heti_updates_rank(heti_lists *l, int64_t rank) {
     return heti_updates_end(l, rank);
 }
 
-/* Where lists are completed REDUCE comes right behind the last gradient of its update. Before it, and
-   before the first F that wants a version, stand the STEPs so far, which a rank does as soon as it
-   may (heti_try_steps), and GATHERs of the versions that it will use; the others come at the end.
-   STEP of a block with one holder comes right behind REDUCE. */
+/* Where lists are completed REDUCE comes right behind the last gradient of its update. Before it,
+   and before the first F that wants a version, stand the STEPs so far, which a rank does as soon
+   as it may (heti_try_steps), and GATHERs of the versions that it will use; the others come at the
+   end. STEP of a block with one holder comes right behind REDUCE. */
 
 static void heti_updates_add(heti_lists *l, const het_action *a) {
     if (l->placed) {
@@ -7795,8 +7801,8 @@ static het_result heti_lists_prove(heti_lists *l, int completes) {
     for (int64_t i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
     for (int64_t i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices));
     HETI_TRY(heti_lists_check_entries(l));
-    if (completes && l->updates > 1) HETI_TRY(heti_updates_place(l));
-    for (int64_t i = 0; i < l->plan->ranks && (l->schedule->complete || (completes && l->updates > 1)); i++)
+    if (!l->schedule->complete && l->updates > 1) HETI_TRY(heti_updates_place(l));
+    for (int64_t i = 0; i < l->plan->ranks && (l->schedule->complete || l->updates > 1); i++)
         HETI_TRY(l->updates > 1 ? heti_updates_rank(l, i) : heti_tail_rank(l, i));
     if (completes) HETI_TRY(heti_complete_room(l));
     HETI_TRY(heti_play(l, 0));
@@ -7823,6 +7829,7 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
     result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
     if (result == HET_OK) result = heti_lists_prove(&l, 0);
     for (int64_t i = 0; result == HET_OK && peak != NULL && i < plan->ranks; i++) peak[i] = l.rank[i].peak;
+    het_schedule_free(l.placed);
     heti_arena_end(&l.arrays, &l.allocator);
     return result;
 }
@@ -7895,13 +7902,13 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
 }
 
 /* Versions of a block's weights that a rank has at most at once, behind a GATHER: the newest, and
-   those from the oldest on that later actions use. wanted[i]: the oldest that actions from i on use;
-   queue, of each block: those there are, from `first` to `end`. */
-static int64_t heti_follow_versions(const heti_followed *f, int64_t rank) {
+   those from the oldest on that later actions use. wanted[i]: the oldest that actions from i on
+   use; queue, of each block: those there are, from `first` to `end`. */
+static void heti_follow_versions(const heti_followed *f, int64_t rank, het_needs *needs) {
     const int64_t start = f->schedule->start[rank], count = f->schedule->start[rank + 1] - start,
                   updates = heti_updates(f->plan);
-    int64_t most = 1;
-    if (updates == 1) return 1;
+    needs->versions = 1;
+    if (updates == 1) return;
     for (int pass = 0; pass < 2; pass++) { /* F's versions; what is wanted from the end on */
         f->wanted[count] = INT32_MAX;
         for (int64_t k = 0; k < count; k++) {
@@ -7914,19 +7921,20 @@ static int64_t heti_follow_versions(const heti_followed *f, int64_t rank) {
         }
     }
     HETI_CLEAR(f->first, f->blocks);
-    for (int64_t b = 0; b < f->blocks; b++) {
-        f->queue[b * (updates + 1)] = 0;
-        f->end[b] = 1;
-    }
+    HETI_CLEAR(f->end, f->blocks);
+    for (int64_t i = start; i < start + count; i++)
+        if (f->schedule->action[i].kind == HET_ACTION_GATHER) f->end[f->schedule->action[i].stage] = 1;
+    for (int64_t b = 0; b < f->blocks; b++) f->queue[b * (updates + 1)] = 0;
     for (int64_t i = 0; i < count; i++) {
         const het_action *a = &f->schedule->action[start + i];
         int32_t *queue = &f->queue[a->stage * (updates + 1)], *first = &f->first[a->stage], *end = &f->end[a->stage];
+        for (int64_t b = 0; a->kind == HET_ACTION_F && b < f->blocks; b++)
+            needs->predicts |= f->end[b] > 0 && f->queue[b * (updates + 1) + f->end[b] - 1] < a->version;
         if (a->kind != HET_ACTION_GATHER) continue;
         while (*first < *end && queue[*first] < f->wanted[i]) ++*first;
         if (*end <= updates) queue[(*end)++] = a->version + 1;
-        most = heti_max(most, *end - *first);
+        needs->versions = heti_max(needs->versions, *end - *first);
     }
-    return most;
 }
 
 static void heti_follow_layout(heti_followed *f) {
@@ -8084,7 +8092,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) {
         result = heti_follow(&f, first + i, forwards, &needs[i], error);
-        needs[i].versions = result == HET_OK ? heti_follow_versions(&f, first + i) : 1;
+        if (result == HET_OK) heti_follow_versions(&f, first + i, &needs[i]);
     }
     for (int64_t s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
         const int64_t rank = plan->stage[s].rank;
@@ -8397,6 +8405,7 @@ typedef struct heti_part {
                                             and to their sums; HETI_NOWHERE: it is used whole, it is summed
                                             where it is owned */
     int64_t versions;                    /* of boxes, one behind the other; more than 1 with several updates */
+    int32_t predicts;                    /* 1: behind them one of predicted weights */
     int64_t *version;                    /* [blocks x versions] which one lies there, -1: none */
     int64_t *gathered;                   /* [blocks] how many came so far; the newest lies at this mod `versions` */
     int64_t *stepped, *arrived, *given;  /* [blocks] updates done in this job; REDUCEs of the present one that have
@@ -8487,7 +8496,7 @@ typedef struct heti_share {
     het_schedule *schedule;
     int64_t max_tokens, max_sequences, max_micro_batches, max_granule_tokens;
     int64_t keepers;
-    int32_t boxes;                       /* 1: what is used of some blocks lies apart from what is owned (heti_is_boxed) */
+    int32_t boxes;                       /* 1: some blocks are used apart from what is owned (heti_is_boxed) */
     int64_t updates;                     /* of weights in a step, where it trains */
     heti_counted_update *update;         /* [block_count x updates], where there are several */
     heti_arena arena;                    /* of what is below */
@@ -8672,7 +8681,16 @@ static het_result heti_adamw_update(const het_optimizer_call *call) {
     return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
 }
 
-static const het_optimizer_iface heti_adamw = { "adamw", 2, { "m", "v", NULL, NULL }, 0, heti_adamw_update, NULL };
+/* With betas of 1 the state stays what it is. */
+static het_result heti_adamw_predict(const het_optimizer_call *call) {
+    const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
+                               call->state[1], 1.0f, 1.0f, call->desc->epsilon, 0.0f };
+    return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
+}
+
+static const het_optimizer_iface heti_adamw = {
+    "adamw", 2, { "m", "v", NULL, NULL }, 0, heti_adamw_update, NULL, heti_adamw_predict
+};
 HETRAIN_API const het_optimizer_iface *het_adamw(void) { return &heti_adamw; }
 
 /* What Muon needs beside a matrix, in the call's workspace. */
@@ -8772,7 +8790,7 @@ static size_t heti_muon_workspace(const het_optimizer_call *call) {
 }
 
 static const het_optimizer_iface heti_muon_iface = {
-    "muon", 2, { "m", "v", NULL, NULL }, 1, heti_muon_update, heti_muon_workspace
+    "muon", 2, { "m", "v", NULL, NULL }, 1, heti_muon_update, heti_muon_workspace, NULL
 };
 HETRAIN_API const het_optimizer_iface *het_muon(void) { return &heti_muon_iface; }
 
@@ -10421,8 +10439,8 @@ static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const heti_paramete
     return box;
 }
 
-/* Whether what a rank uses of a block lies apart from what it owns: a part of its matrices, or older
-   versions. */
+/* Whether what a rank uses of a block lies apart from what it owns: a part of its matrices, or
+   older versions. */
 static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
     int64_t count;
     const het_team_member *team = ctx->share.boxes ? het_plan_team(ctx->share.plan, rank, &count) : NULL;
@@ -11155,20 +11173,31 @@ static int heti_owns_apart(const heti_rank *r, int64_t b) {
     return heti_has_near(r->ctx->share.plan) && heti_has_sharded_weights(r->ctx, b);
 }
 
-/* Where the rank has what it uses of a block; of several versions number `gathered`. */
-static float *heti_boxes(const heti_rank *r, int64_t b, int64_t gathered) {
-    const heti_part *part = r->part;
-    return part->weights + part->box_at[b] +
-           (part->versions > 1 ? gathered % part->versions * heti_box_place(r->ctx, r->rank, b, -1) : 0);
+/* Where the rank has what it uses of a block: version number `place` of its boxes. */
+static float *heti_boxes_at(const heti_rank *r, int64_t b, int64_t place) {
+    const int64_t size = place > 0 ? heti_box_place(r->ctx, r->rank, b, -1) : 0;
+    return r->part->weights + r->part->box_at[b] + place * size;
 }
 
-/* Where a call that uses a version of a block finds it. Outside of steps there is only the newest. */
-static float *heti_version_boxes(const heti_rank *r, int64_t b, int64_t version) {
+/* The one that came, or comes, as number `gathered`. */
+static float *heti_boxes(const heti_rank *r, int64_t b, int64_t gathered) {
+    return heti_boxes_at(r, b, gathered % r->part->versions);
+}
+
+/* Which place has a version, `versions`: none, it is predicted. */
+static int64_t heti_version_place(const heti_rank *r, int64_t b, int64_t version) {
     const heti_part *part = r->part;
-    int64_t i = 0;
-    if (part->versions == 1 || r->ctx->task.job != HETI_JOB_STEP) return heti_boxes(r, b, part->gathered[b]);
-    while (i + 1 < part->versions && part->version[b * part->versions + i] != version) i++;
-    return heti_boxes(r, b, i);
+    int64_t place = 0;
+    while (place < part->versions && part->version[b * part->versions + place] != version) place++;
+    return place;
+}
+
+/* Where a call that uses a version of a block finds it. Outside of steps there is only the
+   newest. */
+static float *heti_version_boxes(const heti_rank *r, int64_t b, int64_t version) {
+    if (r->ctx->share.updates == 1 || r->ctx->task.job != HETI_JOB_STEP)
+        return heti_boxes(r, b, r->part->gathered[b]);
+    return heti_boxes_at(r, b, heti_version_place(r, b, version));
 }
 
 /* Whether the rank has some of a parameter's elements [first, first + count). */
@@ -11281,6 +11310,10 @@ static het_result heti_count_needs(heti_rank *r) {
     heti_find_stages(r);
     /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
     part->versions = ctx->share.updates > 1 ? needs.versions : 1;
+    part->predicts = ctx->share.updates > 1 && needs.predicts;
+    if (part->predicts && !ctx->desc.optimizer.iface->predict)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d uses weights before they are made, and "
+                         "optimizer %s predicts none", ctx->call, r->rank, ctx->desc.optimizer.iface->name);
     part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
@@ -11408,7 +11441,7 @@ static void heti_layout_blocks(heti_rank *r) {
             part->own_at[b] = heti_layout_weights(r, b, owners->cut[place], owners->cut[place + 1]);
         if (heti_is_boxed(r->ctx, r->rank, b)) {
             part->box_at[b] = part->weight_elements;
-            part->weight_elements += part->versions * heti_box_place(r->ctx, r->rank, b, -1);
+            part->weight_elements += (part->versions + part->predicts) * heti_box_place(r->ctx, r->rank, b, -1);
         }
         if (block->frozen) continue;
         heti_layout_sums(r, b);
@@ -13208,7 +13241,7 @@ static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives
         return (p->unit < 0 ? heti_box_sums(r, p->block) : heti_terms(r, p->call, p->unit, p->block)) + run->place;
     if (kind == HETI_FLOW_WEIGHTS && receives) return heti_fetched(r, p->call, p->unit, p->block) + run->first;
     if (kind == HETI_FLOW_GATHER && receives && part->box_at[p->block] != HETI_NOWHERE)
-        return heti_boxes(r, p->block, part->gathered[p->block] + (part->versions > 1)) + run->place;
+        return heti_boxes(r, p->block, part->gathered[p->block] + (r->ctx->share.updates > 1)) + run->place;
     return part->weights + run->first +
            (kind == HETI_FLOW_GATHER && !receives ? part->own_at : part->weight_at)[p->block];
 }
@@ -13366,6 +13399,7 @@ static het_result heti_start_flow(heti_rank *r, const het_action *a) {
     const heti_owners *owners = &r->ctx->share.owners[a->stage];
     const int64_t i = heti_holder_of(owners, r->rank);
     const int32_t gather = a->kind == HET_ACTION_GATHER;
+    const int64_t next = part->gathered[a->stage] + (r->ctx->share.updates > 1);
     heti_box_run run = heti_runs_from(owners->cut[heti_max(i, 0)]);
     int64_t low, high;
     if (!heti_has_flow(r->ctx, gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS, a, -1)) return HET_OK;
@@ -13374,8 +13408,7 @@ static het_result heti_start_flow(heti_rank *r, const het_action *a) {
         HETI_TRY(heti_keep_own(r, a->stage, heti_box_sums(r, a->stage)));
     while (gather && part->box_at[a->stage] != HETI_NOWHERE && heti_next_run(r->ctx, r->rank, a->stage,
            owners->cut[i + 1], &run))
-        HETI_TRY(heti_copy(r, HET_OP_COPY, heti_boxes(r, a->stage, part->gathered[a->stage] + (part->versions > 1)) +
-                           run.place,
+        HETI_TRY(heti_copy(r, HET_OP_COPY, heti_boxes(r, a->stage, next) + run.place,
                            part->weights + part->own_at[a->stage] + run.first,
                            HETI_CAST(size_t, run.count) * sizeof(float), "copy of new weights"));
     if (!gather || part->own_at[a->stage] == part->weight_at[a->stage]) return heti_sync(r);
@@ -14311,6 +14344,8 @@ static heti_work heti_work_of(const het_action *a, const heti_stage *stage, cons
     return work;
 }
 
+static het_result heti_predict(heti_rank *r, const het_action *a, const heti_stage *stage);
+
 static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti_stage *stage) {
     const int64_t number = stage - r->part->stage;
     het_ctx *ctx = r->ctx;
@@ -14324,6 +14359,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
     HETI_TRY(heti_receive_rows(r, a, stage, 1, c.in));
     work = heti_work_of(a, stage, slot, &view);
+    HETI_TRY(heti_predict(r, a, stage));
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
     HETI_TRY(heti_hand_over(r, a, stage, 1, c.out));
@@ -14515,25 +14551,29 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     return heti_rank_op(r, HETI_OP(VERDICT, &a), "verdict");
 }
 
+static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *o, const het_gradient *g) {
+    const heti_parameter *parameter = &r->ctx->chain.parameter[o->parameter];
+    const float decay = r->ctx->desc.optimizer.weight_decay;
+    het_optimizer_call call = heti_optimizer_call(r, parameter);
+    call.queue = r->queue;
+    call.scalars = r->part->scalars;
+    call.gradient = g;
+    call.count = o->count;
+    call.workspace = r->part->shared;
+    call.weight = heti_weight(r, parameter, r->part->own_at, o->first);
+    for (int64_t s = 0; s < r->ctx->slots; s++) call.state[s] = r->part->state[s] + o->state;
+    call.decay = parameter->decay && decay > 0.0f ? decay : 0.0f;
+    return call;
+}
+
 /* The rank's parts of the block that is the action's stage. */
 static het_result heti_update(heti_rank *r, const heti_work *work) {
-    heti_part *part = r->part;
     const int64_t b = work->action->stage;
     het_ctx *ctx = r->ctx;
     heti_owned o;
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
-        const heti_parameter *parameter = &ctx->chain.parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
-        het_optimizer_call call = heti_optimizer_call(r, parameter);
-        call.queue = r->queue;
-        call.scalars = part->scalars;
-        call.gradient = &g;
-        call.count = o.count;
-        call.workspace = part->shared;
-        call.weight = heti_weight(r, parameter, part->own_at, o.first);
-        for (int64_t s = 0; s < ctx->slots; s++) call.state[s] = part->state[s] + o.state;
-        call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay :
-            0.0f;
+        const het_optimizer_call call = heti_owned_call(r, &o, &g);
         HETI_DEVICE(r, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
     }
     return HET_OK;
@@ -14541,10 +14581,10 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
 
 /* ---- several updates ----
    A block's update u goes through its owners: each takes what the ranks with a REDUCE of it have
-   summed, updates its part (version u + 1), and gives it to those with a GATHER of it before it goes
-   on to update u + 1. When that happens changes no bit, since what a rank computes with are copies
-   that only its own list replaces. So an owner updates as soon as it may, between two units; at STEP
-   it waits. */
+   summed, updates its part (version u + 1), and gives it to those with a GATHER of it before it
+   goes on to update u + 1. When that happens changes no bit, since what a rank computes with are
+   copies that only its own list replaces. So an owner updates as soon as it may, between two
+   units; at STEP it waits. */
 
 /* Whether the rank owns some of a block. */
 static int heti_owns_some(const heti_rank *r, int64_t b) {
@@ -14553,15 +14593,15 @@ static int heti_owns_some(const heti_rank *r, int64_t b) {
     return i >= 0 && owners->cut[i] < owners->cut[i + 1];
 }
 
-/* The scalars of update u of a block: its own count of updates, and the terms, which have the step's
-   weight, take that of the update. */
-static het_result heti_set_update_scalars(heti_rank *r, int64_t b, int64_t u) {
+/* The scalars of a block's update number `count` of all: terms, which have the step's weight, take
+   `weight`. */
+static het_result heti_set_update_scalars(heti_rank *r, int64_t count, double weight, float rates) {
     const het_optimizer_desc *o = &r->ctx->desc.optimizer;
-    const int64_t count = r->ctx->step * heti_updates_of_block(r->ctx, b) + u + 1;
     het_step_scalars *s = &r->host_scalars;
+    s->learning_rate = rates * HETI_CAST(float, het_learning_rate(o, r->ctx->step));
     s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), count));
     s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), count));
-    s->clip_scale = HETI_CAST(float, r->ctx->task.weight / heti_update_at(r->ctx, b, u)->weight);
+    s->clip_scale = HETI_CAST(float, r->ctx->task.weight / weight);
     s->verdict = HET_VERDICT_ACCEPT;
     HETI_TRY(heti_copy_in(r, r->part->scalars, s, 1, sizeof *s));
     return heti_sync(r);
@@ -14576,7 +14616,8 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
     const heti_work work = heti_work_of(&a, NULL, NULL, NULL);
     HETI_ATOMIC_STORE(&r->ctx->stepping, 1);
     if (heti_update_at(r->ctx, b, u)->weight > 0.0) {
-        HETI_TRY(heti_set_update_scalars(r, b, u));
+        HETI_TRY(heti_set_update_scalars(r, r->ctx->step * heti_updates_of_block(r->ctx, b) + u + 1,
+                                         heti_update_at(r->ctx, b, u)->weight, 1.0f));
         HETI_TRY(heti_update(r, &work));
     }
     part->stepped[b]++;
@@ -14586,6 +14627,39 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
     HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[i]),
                         HETI_CAST(size_t, owners->cut[i + 1] - owners->cut[i]) * sizeof(double)));
     return heti_sync(r);
+}
+
+/* What version `version` of a block, whose only holder the rank is, may come to be. */
+static het_result heti_predict_block(heti_rank *r, int64_t b, int64_t version) {
+    heti_part *part = r->part;
+    const int64_t updates = r->ctx->step * heti_updates_of_block(r->ctx, b) + part->stepped[b];
+    heti_owned o;
+    HETI_TRY(heti_set_update_scalars(r, heti_max(updates, 1), 1.0, HETI_CAST(float, version - part->stepped[b])));
+    for (o.parameter = -1; heti_next_owned(r, b, &o);) {
+        const heti_parameter *p = &r->ctx->chain.parameter[o.parameter];
+        const het_gradient g = heti_owned_gradient(r, &o);
+        het_optimizer_call call = heti_owned_call(r, &o, &g);
+        call.weight = heti_boxes_at(r, b, part->versions) + heti_box_place(r->ctx, r->rank, b, o.parameter);
+        HETI_TRY(heti_copy(r, HET_OP_COPY, call.weight, heti_weight(r, p, part->own_at, 0),
+                           HETI_CAST(size_t, p->count) * sizeof(float), "copy of weights"));
+        if (updates > 0)
+            HETI_DEVICE(r, r->ctx->desc.optimizer.iface->predict(&call), r->ctx->desc.optimizer.iface->name);
+    }
+    return HET_OK;
+}
+
+/* Before F: what it uses of its stage and is not there. */
+static het_result heti_predict(heti_rank *r, const het_action *a, const heti_stage *stage) {
+    if (!heti_updates_often(r->ctx) || !r->part->predicts) return HET_OK;
+    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
+        int uses = heti_is_trained(r, b) && heti_version_place(r, b, a->version) == r->part->versions;
+        for (int64_t i = 0; uses == 1 && i < r->ctx->chain.block[b].uses; i++) {
+            const int64_t unit = r->ctx->chain.use[r->ctx->chain.block[b].first_use + i];
+            uses += unit >= stage->unit_begin && unit < stage->unit_end;
+        }
+        if (uses > 1) HETI_TRY(heti_predict_block(r, b, a->version));
+    }
+    return HET_OK;
 }
 
 /* All updates that wait for nothing. */
@@ -14947,8 +15021,8 @@ static double heti_grid_of(int32_t exponent, int64_t terms) {
     return ldexp(1.5, exponent + 6 + log2_terms - 51 + 52);
 }
 
-/* Where weights are updated before a step's verdict it cannot be repeated: terms may grow 2^10 times as
-   far before sums lose the promise that they have no order. */
+/* Where weights are updated before a step's verdict it cannot be repeated: terms may grow 2^10
+   times as far before sums lose the promise that they have no order. */
 #define HETI_UPDATES_HEADROOM 10
 
 static void heti_set_grid(het_ctx *ctx, heti_job job) {
@@ -15096,8 +15170,8 @@ static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info)
                      "step %d: the second attempt asked for a third; the device is not deterministic", ctx->step + 1);
 }
 
-/* What each of several updates of a block is made from: micro-batches, by their backward on the stage
-   with the block's first unit. */
+/* What each of several updates of a block is made from: micro-batches, by their backward on the
+   stage with the block's first unit. */
 static void heti_weigh_updates(het_ctx *ctx) {
     const het_schedule *s = ctx->share.schedule;
     const het_plan *plan = ctx->share.plan;
@@ -15119,8 +15193,8 @@ static void heti_weigh_updates(het_ctx *ctx) {
     }
 }
 
-/* A step of several updates. The first one of all measures its gradients before anything is updated.
-   One that is not accepted has updated weights nevertheless. */
+/* A step of several updates. The first one of all measures its gradients before anything is
+   updated. One that is not accepted has updated weights nevertheless. */
 static het_result heti_updates_step(het_ctx *ctx, het_step_info *info) {
     int known = 1;
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++)

@@ -43,6 +43,14 @@ same 2 --devices cpu:1 --plan hp:1,2
 same 2 --devices cpu:1 --plan tp:2,1
 same 2 --devices cpu:1 --replan '2:tp2,5:pp,7:tp2'
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xtp2 --shard gradients
+# several updates a step: bits of their own, of one rank as of two processes, and of pipelines that share micro-batches, which are others
+once=$hash often=(--updates 3 --staleness 1)
+hash=$("$alone" "${run[@]}" --steps 8 --devices cpu:1 "${often[@]}" | grep '^weights')
+same 2 --devices cpu:1 --plan pp --schedule 1f1b "${often[@]}"
+served='{"pipelines":[{"share":2,"stages":[{"rank":0,"units":[0,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[2],"state_shares":[0,1,2]}'
+hash=$("$alone" "${run[@]}" --steps 8 --devices cpu:1,cpu:1,cpu:1 --plan "$served" "${often[@]}" | grep '^weights')
+same 3 --devices cpu:1 --plan "$served" "${often[@]}"
+hash=$once
 same 3 --devices cpu:1 --plan 'pp:0-1|2-5|6-7' --schedule zb-h1 --shard-gradients
 same 2 --devices cpu:1 --replan '2:pp,4x3:dp,6x1:pp:0-0|1-7'
 same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5

@@ -192,12 +192,12 @@ static het_schedule *lists_of(const het_plan *plan, int64_t micro_batches)
 static void random_lists(void **state)
 {
     static const char *const names[] = { "1f1b", "gpipe", "zb-h1", "zb-h2", "greedy", "pipedream" };
-    const int rounds = support_environment("VERSIONS_LISTS", 60);
+    const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 60);
     const het_model_desc model = support_model(HET_LLAMA);
-    uint64_t seed = 77;
     int round;
     (void)state;
-    for (round = 0; round < rounds; round++) {
+    for (round = first; round < first + rounds; round++) {
+        uint64_t seed = 77 + (uint64_t)round;
         const int64_t ranks = 2 + support_below(&seed, 2), updates = 2 + support_below(&seed, 3);
         const layout l = { "pp", names[support_below(&seed, 6)], ranks, 1 }, alone = { "pp", "gpipe", 1, 1 };
         support_run run, one;

@@ -173,13 +173,14 @@ typedef struct het_schedule_kind {
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
    greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b,
-   pipedream, 2bw. All take slices, whose backwards run last to first, and stages with `store` get PUT and TAKE; 1f1b in
-   K slices keeps 1 + (p - 1 - r) / K micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K,
-   which hides slow links. Of plan->updates U, micro-batch m of n joins update m U / n, and uses the
-   version that many updates older which plan->staleness says: in several pipelines these are the
-   virtual workers of HetPipe (arXiv 2005.14038) and staleness its clock distance D. pipedream and
-   2bw are 1f1b's lists; in 2bw gradients are late by one update (staleness 0), in pipedream F takes
-   the newest version that its rank has made. counts: [pipelines]. Threads: any. */
+   pipedream, 2bw, xpipe. All take slices, whose backwards run last to first, and stages with
+   `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on rank r,
+   sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. Of plan->updates U, micro-batch m of n
+   joins update m U / n and uses a version plan->staleness updates older: in several pipelines these
+   are the virtual workers of HetPipe (arXiv 2005.14038) and staleness is its clock distance D.
+   pipedream, 2bw and xpipe are 1f1b's lists; staleness 0: in 2bw gradients are late by one update,
+   in pipedream F takes the newest version that its rank has made, in xpipe a prediction of the one
+   that its gradient joins. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
@@ -494,9 +495,10 @@ typedef enum heti_p_given {
    high, which is what slices are for. HETI_P_BLOCK: `down` and `up` are the distances between
    neighbours in the block, see heti_p_block_times.
    arXiv: gpipe 1811.06965; 1f1b, interleaved (section 2.2) 2104.04473, 1f1b in slices is Seq1F1B,
-   2406.03488; pipedream 1806.03377; 2bw 2006.09503; zb-h1, zb-h2, zb-v (section 6) 2401.10241; v-half, v-min 2405.15362; bidirectional is
-   Chimera, 2107.06925; bitpipe 2410.19367, at most P micro-batches each way; terapipe 2102.07988;
-   sliced-1f1b is SlimPipe, 2504.14519. dualpipev: deepseek-ai/DualPipe. */
+   2406.03488; pipedream 1806.03377; 2bw 2006.09503; xpipe 1911.04610; zb-h1, zb-h2, zb-v
+   (section 6) 2401.10241; v-half, v-min 2405.15362; bidirectional is Chimera, 2107.06925; bitpipe
+   2410.19367, at most P micro-batches each way; terapipe 2102.07988; sliced-1f1b is SlimPipe,
+   2504.14519. dualpipev: deepseek-ai/DualPipe. */
 typedef struct heti_p_rule {
     het_schedule_kind kind;
     int32_t order;                   /* heti_p_given */
@@ -508,7 +510,8 @@ typedef struct heti_p_rule {
     int32_t ahead;                   /* idle time and spare room before the block's next action go
                                         to forwards of the first chunk */
     int32_t late;                    /* updates by which gradients are late, unless het_plan.staleness says so; -1:
-                                        F takes the newest version that its rank has */
+                                        F takes the newest version that its rank has; -2: the one
+                                        that its gradient joins, predicted where it is not there */
 } heti_p_rule;
 
 #define HETI_P_BLOCK_TIME 6 /* of one micro-batch: F, I, W of two chunks */
@@ -531,7 +534,8 @@ static const heti_p_rule heti_p_schedules[] = {
     { { "terapipe",      HET_PLACE_ANY,   0, 1, 0,  0, 0 }, HETI_P_FREE,        0,  0, 0,  0,  0,  0, 0,  0, 0, 0,  0 },
     { { "sliced-1f1b",   HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  2, 1,  0,  0,  0, 0,  0, 0, 0,  0 },
     { { "pipedream",     HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0, -1 },
-    { { "2bw",           HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0,  1 }
+    { { "2bw",           HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0,  1 },
+    { { "xpipe",         HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0, -2 }
 };
 #define HETI_P_RULES HETI_T_CAST(int64_t, sizeof heti_p_schedules / sizeof *heti_p_schedules)
 
@@ -1071,8 +1075,8 @@ static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, con
     return a->micro_batch * plan->updates / s->micro_batches[a->pipeline];
 }
 
-/* A rank's versions. left: of each update, gradients to come on the rank; those before the first that
-   is not whole make the newest version. */
+/* A rank's versions. left: of each update, gradients to come on the rank; those before the first
+   that is not whole make the newest version. */
 static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int64_t rank, int64_t *left,
                                      het_error *error) {
     const heti_p_rule *rule = heti_p_rule_find(plan->schedule);
@@ -1087,8 +1091,9 @@ static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int6
         const int64_t update = a->kind <= HET_ACTION_W ? heti_p_update_of(plan, s, a) : 0;
         while (newest < plan->updates && left[newest] == 0) newest++;
         if (a->kind == HET_ACTION_F && a->slice == 0) {
-            const int64_t wanted = late < 0 ? heti_p_min(newest, update) : heti_p_max(update - late, 0);
-            if (wanted > newest)
+            const int64_t wanted =
+                late == -1 ? heti_p_min(newest, update) : heti_p_max(update - heti_p_max(late, 0), 0);
+            if (wanted > newest && late >= 0)
                 return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s: micro-batch %d joins update %d of "
                                    "%d, %d late, and so would use version %d before rank %d, stage %d, has made it; "
                                    "fewer updates or more staleness", plan->schedule,
@@ -2810,10 +2815,11 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
                 if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
                     return heti_p_sim_fail(s, r, i, "no such block");
                 if (s->blocks <= a->stage) s->blocks = HETI_T_CAST(int64_t, a->stage) + 1;
+                if (plan->updates > 1)
+                    return heti_p_sim_fail(s, r, i, "of lists with several updates only compute actions are simulated");
                 s->parts += a->kind != HET_ACTION_STEP;
                 continue;
             }
-            if (a->version != 0) return heti_p_sim_fail(s, r, i, "weight versions other than 0 are not supported");
             if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return heti_p_sim_fail(s, r, i, "no such pipeline");
             stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
             if (a->stage < 0 || a->stage >= stages) return heti_p_sim_fail(s, r, i, "no such stage");

@@ -8,6 +8,7 @@
 #   chain       a chain of 20 layouts
 #   teams       1,000 random plans with teams
 #   shards      1,000 random divisions of state, gradients and weights, with near sets and keepers
+#   versions    1,000 random lists of several updates a step
 #   damage      every truncation and every flipped bit of a small checkpoint; every failing call of the disk; 40 losses of power for each prefix
 #   fuzz-NAME   10,000,000 executions of each fuzz target, with and without assertions in turn
 cd "$(dirname "$0")/../.." || exit 2
@@ -29,7 +30,10 @@ while [ $# -gt 0 ]; do
 done
 began=$(date +%s)
 mapfile -t targets < <(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
-[ ${#wanted[@]} -gt 0 ] || wanted=(kill signals layouts chain teams shards damage "${targets[@]/#/fuzz-}")
+[ ${#wanted[@]} -gt 0 ] || wanted=(kill signals layouts chain teams shards versions damage "${targets[@]/#/fuzz-}")
+
+# the suite whose rounds a piece counts
+suite_of() { case $1 in versions) echo versions ;; *) echo "${1%s}" ;; esac; }
 
 # sources PIECE: what a piece is about, as one word
 sources() {
@@ -37,7 +41,7 @@ sources() {
     case $1 in
     kill) files+=(programs/*.[ch] programs/supervise.sh util/hetrain_mpi.c tests/test_survive.sh) ;;
     signals) files+=(programs/*.[ch] util/hetrain_mpi.c util/hetrain_tcp.c tests/test_kills.sh) ;;
-    teams | shards) files+=("tests/test_${1%s}.c") ;;
+    teams | shards | versions) files+=("tests/test_$(suite_of "$1").c") ;;
     fuzz-*) files+=("tests/fuzz/fuzz_${1#fuzz-}.c" tests/fuzz/fuzz.h) ;;
     *) files+=(tests/test_checkpoint.c) ;;
     esac
@@ -49,7 +53,7 @@ goal() {
     signals) echo 100 ;;
     layouts) echo 120 ;;
     chain) echo 20 ;;
-    teams | shards) echo 1000 ;;
+    teams | shards | versions) echo 1000 ;;
     damage) echo 1 ;;
     *) echo "$runs" ;;
     esac
@@ -70,7 +74,7 @@ portion() {
         echo 5 ;;
     layouts) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
     chain) HETRAIN_TEST_CHAIN=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
-    teams | shards) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=100 "$build/tests/test_${piece%s}" > "$log" 2>&1 || return 1; echo 100 ;;
+    teams | shards | versions) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=100 "$build/tests/test_$(suite_of "$piece")" > "$log" 2>&1 || return 1; echo 100 ;;
     damage) HETRAIN_TEST_EVERY=1 HETRAIN_TEST_LOSSES=40 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 1 ;;
     fuzz-*)
         name=${piece#fuzz-} kind=plain
@@ -85,7 +89,7 @@ prepare() {
     case $1 in
     kill) make --no-print-directory "$build"/checked/{train,generate,merge,evaluate,convert} mpi-test-programs ;;
     signals) make --no-print-directory "$build/checked/train" mpi-test-programs ;;
-    teams | shards) make --no-print-directory "$build/tests/test_${1%s}" ;;
+    teams | shards | versions) make --no-print-directory "$build/tests/test_$(suite_of "$1")" ;;
     fuzz-*) make --no-print-directory "$build/fuzz/${1#fuzz-}-plain" "$build/fuzz/${1#fuzz-}-asserting" ;;
     *) make --no-print-directory "$build/tests/test_checkpoint" ;;
     esac > "$folder/$1.log" 2>&1
@@ -93,7 +97,7 @@ prepare() {
 
 for piece in "${wanted[@]}"; do
     case $piece in
-    kill | signals | layouts | chain | teams | shards | damage) ;;
+    kill | signals | layouts | chain | teams | shards | versions | damage) ;;
     fuzz-*) [ -f "tests/fuzz/fuzz_${piece#fuzz-}.c" ] || { echo "soak: $piece: no such target" >&2; exit 2; } ;;
     *) echo "soak: $piece: no such piece" >&2; exit 2 ;;
     esac
