@@ -1476,13 +1476,13 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *pla
                                                              het_error *error);
 /* What a rank's list of actions needs at most at any time. */
 typedef struct het_needs {
-    int64_t versions;                 /* of weights that are still used */
-    int32_t predicts;                 /* 1: some F may use a version that is not there yet */
     int64_t slots;                    /* activations of slices on the device, from F until B or W */
     int64_t places;                   /* on the host, from PUT until TAKE */
     int64_t batch_slots;              /* micro-batches of which a slice is in flight or to come */
     int64_t messages;                 /* received, or handed over, and not yet used; 0 of compute lists */
     int32_t split;                    /* I and W come apart in none of its stages: 0, in some: 1, in all: 2 */
+    int32_t predicts;                 /* 1: some F may use a version that is not there yet */
+    int64_t versions;                 /* of weights that are still used */
 } het_needs;
 /* needs: [count], of the ranks from `first` on. forwards: only they are run, and nothing is kept
    behind them (inference). allocator: of a table that is freed again. Threads: any. */

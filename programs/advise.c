@@ -147,7 +147,7 @@ static int simulate(const advice *a, int64_t workers, double *seconds, double *b
 static int largest_batch(const advice *a, double limit, int64_t *most) {
     het_plan_desc desc;
     het_plan *plan = NULL;
-    het_needs needs = { 1, 0, 1, 0, 0 };
+    het_needs needs = { .slots = 1, .batch_slots = 1, .versions = 1 };
     het_error error = { HET_OK, "" };
     het_result result;
     int64_t low = 0, high = 1 << 24;

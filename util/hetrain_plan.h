@@ -2820,6 +2820,8 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
                 s->parts += a->kind != HET_ACTION_STEP;
                 continue;
             }
+            if (a->version < 0 || a->version >= heti_p_max(plan->updates, 1))
+                return heti_p_sim_fail(s, r, i, "the plan has no such version of the weights");
             if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return heti_p_sim_fail(s, r, i, "no such pipeline");
             stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
             if (a->stage < 0 || a->stage >= stages) return heti_p_sim_fail(s, r, i, "no such stage");
