@@ -1276,6 +1276,7 @@ typedef struct het_stage {
     int32_t recompute;                /* 1: units keep only their input and recompute the rest in the backward pass */
     int32_t store;                    /* micro-batches whose activations stay on the device, those of others
                                          wait on the host (het_schedule_store); 0: all stay */
+    int32_t updates;                  /* of its weights in a step (Gear Training, arXiv 1806.03925); 0: the plan's */
 } het_stage;
 
 /* The step that a plan was made for. Granules here are what stays together: whole sequences, one at
@@ -6184,7 +6185,13 @@ HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const doubl
 /* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
    exist. */
 #define HETI_MOST_UPDATES INT64_C(65536)
-static int64_t heti_updates(const het_plan *plan) { return heti_max(plan->updates, 1); }
+/* The most that a stage has; where none has more than 1 a step is synchronous. */
+static int64_t heti_updates(const het_plan *plan) {
+    int64_t most = 1;
+    for (int64_t i = 0; i < plan->stages && plan->updates > most; i++)
+        most = heti_max(most, plan->stage[i].updates > 0 ? plan->stage[i].updates : plan->updates);
+    return most;
+}
 
 static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
     if (plan->stage == NULL || plan->first_stage == NULL)
@@ -6235,6 +6242,9 @@ static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, cons
         if (plan->stage[i].store < 0)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: store is %d", where, p, number,
                              HETI_CAST(int64_t, plan->stage[i].store));
+        if (plan->stage[i].updates < 0 || plan->stage[i].updates > heti_max(plan->updates, 1))
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: %d updates of a step's %d", where, p,
+                             number, HETI_CAST(int64_t, plan->stage[i].updates), heti_max(plan->updates, 1));
         next = end;
     }
     if (next < plan->units)

@@ -28,7 +28,8 @@ static void layouts_do_not_show(void **state)
         { { "pp", "zb-h1", 3, 1 }, "0|1|2|3", 4, 3 }, { { "pp", "1f1b", 2, 2 }, "0|1|2|3", 2, 1 }, { { "pp", "interleaved", 2, 1 }, "0|1|2|3", 2, 1 },
         { { "pp", "zb-v", 2, 1 }, "0|1|2|3", 2, 1 }, { { "pp", "1f1b", 1, 1 }, "0|1|2|3", 4, 0 }, { { "dp", "1f1b", 2, 1 }, "0|2|1|3", 2, 0 },
         { { "dp", "1f1b", 2, 1 }, "0|2|1|3", 2, 1 }, { { "dp", "gpipe", 2, 1 }, "0|2|1|3", 2, 1 }, { { "dp2xpp2", "1f1b", 4, 1 }, "0|2|1|3", 2, 1 },
-        { { "dp", "1f1b", 4, 1 }, "0|1|2|3", 1, 0 },
+        { { "dp", "1f1b", 4, 1 }, "0|1|2|3", 1, 0 }, { { "dp", "hogbatch", 2, 1 }, "0|2|1|3", 4, 1 }, { { "dp", "hogbatch", 2, 1 }, "0|1|2|3", 2, 1 },
+        { { "dp", "hogbatch", 4, 1 }, "0|1|2|3", 4, 3 }, { { "dp2xpp2", "hogbatch", 4, 1 }, "0|2|1|3", 4, 3 },
     };
     static const het_family families[] = { HET_LLAMA, HET_GPT2 };
     size_t i, f;
@@ -36,7 +37,7 @@ static void layouts_do_not_show(void **state)
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (f = 0; f < 2; f++) {
             const het_model_desc model = support_model(families[f]);
-            const layout alone = { "pp", cases[i].staleness > 0 || cases[i].l.schedule[0] == '2' ? "gpipe" : "1f1b", 1, 1 };
+            const layout alone = { "pp", "1f1b", 1, 1 };
             support_run run, one;
             support_result base;
             char what[80];
@@ -86,24 +87,31 @@ static void parameter_servers(void **state)
 #define MOST 8
 typedef struct loop { het_ctx *ctx; int64_t parameters, count[64]; float *weight[MOST + 1][64]; double *m[64], *v[64]; } loop;
 
-/* Gradients of `count` micro-batches at version `version`, then AdamW in doubles: version + 1 of the newest. */
+/* AdamW in doubles: version newest + 1 of a parameter, by its gradient, update t of all, counted from 1. */
+static void loop_adamw(loop *l, int64_t p, const float *g, int newest, int64_t t)
+{
+    const het_optimizer_desc *o = &het_get_desc(l->ctx)->optimizer;
+    const double b1 = (double)o->beta1, b2 = (double)o->beta2;
+    int64_t i;
+    for (i = 0; i < l->count[p]; i++) {
+        l->m[p][i] = b1 * l->m[p][i] + (1 - b1) * (double)g[i];
+        l->v[p][i] = b2 * l->v[p][i] + (1 - b2) * (double)g[i] * (double)g[i];
+        l->weight[newest + 1][p][i] = (float)((double)l->weight[newest][p][i] - (double)o->learning_rate *
+            (l->m[p][i] / (1 - pow(b1, (double)t))) / (sqrt(l->v[p][i] / (1 - pow(b2, (double)t))) + (double)o->epsilon));
+    }
+}
+
+/* Gradients of `count` micro-batches at version `version`: version + 1 of the newest. */
 static void loop_update(loop *l, const het_batch *batch, int64_t count, int version, int newest, int64_t t)
 {
-    const het_optimizer_desc o = het_get_desc(l->ctx)->optimizer;
     het_step_info info;
-    int64_t p, i;
+    int64_t p;
     for (p = 0; p < l->parameters; p++) EXPECT_OK(het_parameter_write(l->ctx, p, HET_WEIGHT, l->weight[version][p]));
     EXPECT_OK(het_gradients(l->ctx, batch, count, &info));
     for (p = 0; p < l->parameters; p++) {
         float *g = support_alloc((size_t)l->count[p], sizeof *g);
         EXPECT_OK(het_parameter_read(l->ctx, p, HET_GRADIENT, g));
-        for (i = 0; i < l->count[p]; i++) {
-            const double b1 = (double)o.beta1, b2 = (double)o.beta2;
-            l->m[p][i] = b1 * l->m[p][i] + (1 - b1) * (double)g[i];
-            l->v[p][i] = b2 * l->v[p][i] + (1 - b2) * (double)g[i] * (double)g[i];
-            l->weight[newest + 1][p][i] = (float)((double)l->weight[newest][p][i] - (double)o.learning_rate *
-                (l->m[p][i] / (1 - pow(b1, (double)t))) / (sqrt(l->v[p][i] / (1 - pow(b2, (double)t))) + (double)o.epsilon));
-        }
+        loop_adamw(l, p, g, newest, t);
         free(g);
     }
 }
@@ -201,6 +209,81 @@ static void a_loop_of_gradients(void **state)
             het_destroy(ctx);
             support_run_end(&run);
         }
+}
+
+/* Gears: the first stage updates once a step, the second with every micro-batch, late by one. */
+static void gears(void **state)
+{
+    static const char apart[] = "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 3], \"updates\": 1}, "
+                                "{\"rank\": 1, \"units\": [3, 6]}]}]}";
+    static const char together[] = "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 3], \"updates\": 1}, "
+                                   "{\"rank\": 0, \"units\": [3, 6]}]}]}";
+    const layout l = { apart, "1f1b", 2, 1 }, both = { together, "1f1b", 1, 1 };
+    const layout once = { "pp:0-2|3-5", "1f1b", 2, 1 };
+    const het_model_desc model = support_model(HET_LLAMA);
+    support_run run, one;
+    support_group group;
+    support_result base;
+    het_description *description;
+    het_error error;
+    het_step_info info;
+    het_ctx *ctx;
+    loop ref;
+    float *sum[64] = { NULL };
+    int first[64] = { 0 }, step, m, worst = 0;
+    int64_t u, k, p, i;
+    (void)state;
+    run_start(&run, &l, &model, 4, 1);
+    plain_adamw(&run);
+    ctx = support_create(&run.desc);
+    loop_start(&ref, &run);
+    EXPECT_ERROR(het_describe(&run.desc, &description, &error), HET_OK, error.text, "");
+    for (u = 0; u < 3; u++)
+        for (k = 0; k < description->unit[u].info.parameters; k++) first[description->unit[u].parameter[k]] = 1;
+    het_description_free(description);
+    for (p = 0; p < ref.parameters; p++) sum[p] = support_alloc((size_t)ref.count[p], sizeof(float));
+    for (step = 0; step < 2; step++) {
+        support_group_start(&group, &run.data, step, "0|1|2|3");
+        EXPECT_OK(het_step(ctx, group.batch, 4, &info));
+        for (p = 0; p < ref.parameters; p++) memset(sum[p], 0, (size_t)ref.count[p] * sizeof(float));
+        for (m = 0; m < 4; m++) {
+            het_step_info part;
+            for (p = 0; p < ref.parameters; p++)
+                EXPECT_OK(het_parameter_write(ref.ctx, p, HET_WEIGHT, ref.weight[first[p] || m == 0 ? 0 : m - 1][p]));
+            EXPECT_OK(het_gradients(ref.ctx, group.batch + m, 1, &part));
+            for (p = 0; p < ref.parameters; p++) {
+                float *g = support_alloc((size_t)ref.count[p], sizeof *g);
+                EXPECT_OK(het_parameter_read(ref.ctx, p, HET_GRADIENT, g));
+                for (i = 0; i < ref.count[p]; i++) sum[p][i] += (float)((double)g[i] * part.weight / info.weight);
+                if (!first[p]) loop_adamw(&ref, p, g, m, step * 4 + m + 1);
+                if (first[p] && m == 3) loop_adamw(&ref, p, sum[p], 3, step + 1);
+                if (first[p] && m < 3) memcpy(ref.weight[m + 1][p], ref.weight[0][p], (size_t)ref.count[p] * sizeof(float));
+                free(g);
+            }
+        }
+        worst += loop_differs(&ref, ctx, 4);
+        support_group_end(&group);
+    }
+    assert_int_equal(worst, 0);
+    for (p = 0; p < ref.parameters; p++) free(sum[p]);
+    loop_end(&ref);
+    het_destroy(ctx);
+    run_start(&one, &both, &model, 4, 1);
+    plain_adamw(&one);
+    base = support_train(&one, "0|1|2|3");
+    support_train_same(&base, &run, "0|1|2|3", "gears on two ranks");
+    support_run_end(&run);
+    support_run_end(&one);
+    /* gears of 1: a synchronous step */
+    run_start(&one, &once, &model, 1, 0);
+    base = support_train(&one, "0|1|2|3");
+    support_run_end(&one);
+    run_start(&run, &once, &model, 2, 0);
+    run.plan->stage[0].updates = run.plan->stage[1].updates = 1;
+    support_train_same(&base, &run, "0|1|2|3", "gears of 1");
+    run.plan->stage[1].updates = 3;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "stage 1|3 updates of a step's 2");
+    support_run_end(&run);
 }
 
 /* xpipe in two stages, the second step, which has a state to predict from. Of micro-batches 0 and 1, which make version 1 of 2, everything is
@@ -501,6 +584,10 @@ static void what_several_updates_refuse(void **state)
     run.desc.reduce = HET_REDUCE_FAST;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "several updates a step|exact");
     run.desc.reduce = HET_REDUCE_EXACT;
+    run.plan->updates = 3;
+    snprintf(run.plan->schedule, sizeof run.plan->schedule, "hogbatch");
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "hogbatch: 2 pipelines cannot take turns in 3 updates");
+    run.plan->updates = 2;
     run.desc.layout.shard = HET_SHARD_WEIGHTS;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "2 updates|only the optimizer's state");
     support_run_end(&run);
@@ -527,7 +614,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(a_loop_of_gradients),
-        cmocka_unit_test(a_prediction),
+        cmocka_unit_test(a_prediction), cmocka_unit_test(gears),
         cmocka_unit_test(random_lists), cmocka_unit_test(the_rest_of_a_context), cmocka_unit_test(bad_lists),
         cmocka_unit_test(what_several_updates_refuse),
     };

@@ -105,7 +105,7 @@ typedef struct het_plan_desc {
 
 /* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
-   "recompute": false, "store": 2}, ...]}, ...],
+   "recompute": false, "store": 2, "updates": 1}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
               {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
@@ -173,14 +173,16 @@ typedef struct het_schedule_kind {
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
    greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b,
-   pipedream, 2bw, xpipe. All take slices, whose backwards run last to first, and stages with
+   pipedream, 2bw, xpipe, hogbatch. All take slices, whose backwards run last to first, and stages with
    `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on rank r,
    sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. Of plan->updates U, micro-batch m of n
    joins update m U / n and uses a version plan->staleness updates older: in several pipelines these
    are the virtual workers of HetPipe (arXiv 2005.14038) and staleness is its clock distance D.
    pipedream, 2bw and xpipe are 1f1b's lists; staleness 0: in 2bw gradients are late by one update,
    in pipedream F takes the newest version that its rank has made, in xpipe a prediction of the one
-   that its gradient joins. counts: [pipelines]. Threads: any. */
+   that its gradient joins. In hogbatch, 1f1b's lists too, pipelines update in turn, each from its
+   own micro-batches alone, late by what the others did meanwhile: P - 1 of P pipelines. A stage with
+   `updates` of its own counts those. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
@@ -498,7 +500,7 @@ typedef enum heti_p_given {
    2406.03488; pipedream 1806.03377; 2bw 2006.09503; xpipe 1911.04610; zb-h1, zb-h2, zb-v
    (section 6) 2401.10241; v-half, v-min 2405.15362; bidirectional is Chimera, 2107.06925; bitpipe
    2410.19367, at most P micro-batches each way; terapipe 2102.07988; sliced-1f1b is SlimPipe,
-   2504.14519. dualpipev: deepseek-ai/DualPipe. */
+   2504.14519; hogbatch 2004.08771. dualpipev: deepseek-ai/DualPipe. */
 typedef struct heti_p_rule {
     het_schedule_kind kind;
     int32_t order;                   /* heti_p_given */
@@ -511,7 +513,8 @@ typedef struct heti_p_rule {
                                         to forwards of the first chunk */
     int32_t late;                    /* updates by which gradients are late, unless het_plan.staleness says so; -1:
                                         F takes the newest version that its rank has; -2: the one
-                                        that its gradient joins, predicted where it is not there */
+                                        that its gradient joins, predicted where it is not there; -3:
+                                        pipelines update in turn */
 } heti_p_rule;
 
 #define HETI_P_BLOCK_TIME 6 /* of one micro-batch: F, I, W of two chunks */
@@ -535,7 +538,8 @@ static const heti_p_rule heti_p_schedules[] = {
     { { "sliced-1f1b",   HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  2, 1,  0,  0,  0, 0,  0, 0, 0,  0 },
     { { "pipedream",     HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0, -1 },
     { { "2bw",           HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0,  1 },
-    { { "xpipe",         HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0, -2 }
+    { { "xpipe",         HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0, -2 },
+    { { "hogbatch",      HET_PLACE_ANY,   0, 0, 0,  0, 0 }, HETI_P_FREE,        0,  1, 1,  0,  0,  0, 0,  0, 0, 0, -3 }
 };
 #define HETI_P_RULES HETI_T_CAST(int64_t, sizeof heti_p_schedules / sizeof *heti_p_schedules)
 
@@ -1070,42 +1074,52 @@ static het_result heti_p_make_start(void *user, const het_play *play, het_error 
 
 /* ---- several updates ---- */
 
-/* The update that an action's gradient joins. */
-static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a) {
-    return a->micro_batch * plan->updates / s->micro_batches[a->pipeline];
+/* Updates of a stage's weights. */
+static int64_t heti_p_gear(const het_plan *plan, const het_action *a) {
+    const int64_t own = plan->stage[plan->first_stage[a->pipeline] + a->stage].updates;
+    return own > 0 ? own : plan->updates;
 }
 
-/* A rank's versions. left: of each update, gradients to come on the rank; those before the first
-   that is not whole make the newest version. */
-static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int64_t rank, int64_t *left,
+/* The update that an action's gradient joins. */
+static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a) {
+    const int64_t turns = heti_p_rule_find(plan->schedule)->late == -3 ? plan->pipelines : 1;
+    return a->micro_batch * (heti_p_gear(plan, a) / turns) / s->micro_batches[a->pipeline] * turns +
+           a->pipeline % turns;
+}
+
+/* A rank's versions of the stages with so many updates. left: of each update, gradients to come on
+   the rank; those before the first that is not whole make the newest version. */
+static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int64_t rank, int64_t gear, int64_t *left,
                                      het_error *error) {
     const heti_p_rule *rule = heti_p_rule_find(plan->schedule);
-    const int64_t late = plan->staleness > 0 ? plan->staleness : rule->late;
+    const int64_t late = plan->staleness > 0 ? plan->staleness : rule->late == -3 ? plan->pipelines - 1 : rule->late;
     int64_t newest = 0;
-    memset(left, 0, HETI_T_CAST(size_t, plan->updates) * sizeof *left);
+    memset(left, 0, HETI_T_CAST(size_t, gear) * sizeof *left);
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++)
-        if (s->action[i].kind >= HET_ACTION_B && s->action[i].kind <= HET_ACTION_W)
+        if (s->action[i].kind >= HET_ACTION_B && s->action[i].kind <= HET_ACTION_W &&
+            heti_p_gear(plan, &s->action[i]) == gear)
             left[heti_p_update_of(plan, s, &s->action[i])]++;
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         het_action *a = &s->action[i];
-        const int64_t update = a->kind <= HET_ACTION_W ? heti_p_update_of(plan, s, a) : 0;
-        while (newest < plan->updates && left[newest] == 0) newest++;
-        if (a->kind == HET_ACTION_F && a->slice == 0) {
+        const int mine = a->kind <= HET_ACTION_W && heti_p_gear(plan, a) == gear;
+        const int64_t update = mine ? heti_p_update_of(plan, s, a) : 0;
+        while (newest < gear && left[newest] == 0) newest++;
+        if (mine && a->kind == HET_ACTION_F && a->slice == 0) {
             const int64_t wanted =
                 late == -1 ? heti_p_min(newest, update) : heti_p_max(update - heti_p_max(late, 0), 0);
             if (wanted > newest && late >= 0)
                 return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s: micro-batch %d joins update %d of "
                                    "%d, %d late, and so would use version %d before rank %d, stage %d, has made it; "
                                    "fewer updates or more staleness", plan->schedule,
-                                   HETI_T_CAST(int64_t, a->micro_batch), update, plan->updates, late, wanted, rank,
+                                   HETI_T_CAST(int64_t, a->micro_batch), update, gear, late, wanted, rank,
                                    HETI_T_CAST(int64_t, a->stage));
             a->version = HETI_T_CAST(int32_t, wanted);
-        } else if (a->kind == HET_ACTION_F) {
+        } else if (mine && a->kind == HET_ACTION_F) {
             int64_t first = i - 1; /* as its micro-batch's first slice */
             while (s->action[first].kind != HET_ACTION_F || s->action[first].stage != a->stage ||
                    s->action[first].micro_batch != a->micro_batch || s->action[first].pipeline != a->pipeline) first--;
             a->version = s->action[first].version;
-        } else if (a->kind <= HET_ACTION_W) {
+        } else if (mine) {
             a->version = HETI_T_CAST(int32_t, update);
             left[update]--;
         }
@@ -1123,9 +1137,22 @@ static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const h
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s updates weights several times a step; the "
                            "plan's `updates` is %d", plan->schedule, plan->updates);
     if (plan->updates < 2) return HET_OK;
+    for (int64_t i = 0; i < plan->stages && rule->late == -3; i++)
+        if (plan->updates % plan->pipelines != 0 || plan->stage[i].updates % plan->pipelines != 0)
+            return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s: %d pipelines cannot take turns in %d "
+                               "updates; a multiple of the pipelines can be divided", plan->schedule, plan->pipelines,
+                               plan->updates % plan->pipelines != 0 ? plan->updates :
+                               HETI_T_CAST(int64_t, plan->stage[i].updates));
     HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_make", &left, error));
-    for (int64_t r = 0; r < plan->ranks && result == HET_OK; r++)
-        result = heti_p_versions_of(plan, s, r, HETI_T_CAST(int64_t *, left), error);
+    for (int64_t i = 0; i < plan->stages && result == HET_OK; i++) {
+        const het_stage *stage = &plan->stage[i];
+        int64_t before = plan->stages; /* a stage of the rank with as many */
+        for (int64_t k = 0; k < i; k++)
+            if (plan->stage[k].rank == stage->rank && plan->stage[k].updates == stage->updates) before = k;
+        if (before == plan->stages)
+            result = heti_p_versions_of(plan, s, stage->rank, stage->updates > 0 ? stage->updates : plan->updates,
+                                        HETI_T_CAST(int64_t *, left), error);
+    }
     allocator->free(allocator->user, left, size);
     return result;
 }
@@ -1259,20 +1286,20 @@ static int32_t heti_p_plans_recompute(const heti_p_plans *r, const het_stage *st
 }
 
 static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
-    static const char *const heti_p_keys[] = { "rank", "units", "recompute", "store" };
+    static const char *const heti_p_keys[] = { "rank", "units", "recompute", "store", "updates" };
     const int64_t pipeline = r->count.pipelines;
     unsigned seen = 0;
     char key[32];
     size_t length = 0;
-    int64_t store = r->desc.store;
+    int64_t store = r->desc.store, updates = 0;
     int found, truth = 0;
     het_stage stage;
     memset(&stage, 0, sizeof stage);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 4, key, length, &seen, &found));
+        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 5, key, length, &seen, &found));
         if (found == 0) het_json_integer(&r->json, &stage.rank);
-        else if (found == 3) het_json_integer(&r->json, &store);
+        else if (found >= 3) het_json_integer(&r->json, found == 3 ? &store : &updates);
         else if (found == 1) HETI_T_TRY(heti_p_plans_units(r, &stage));
         else het_json_boolean(&r->json, &truth);
     }
@@ -1280,10 +1307,12 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     if ((seen & 3u) != 3u)
         return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number,
                           heti_p_keys[(seen & 1u) != 0]);
-    if (store < 0 || store > INT32_MAX)
-        return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d: \"store\" is %d", pipeline, number, store);
+    if (store < 0 || store > INT32_MAX || updates < 0 || updates > INT32_MAX)
+        return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d: \"store\" is %d, \"updates\" %d", pipeline,
+                          number, store, updates);
     stage.pipeline = pipeline;
     stage.store = HETI_T_CAST(int32_t, store);
+    stage.updates = HETI_T_CAST(int32_t, updates);
     stage.recompute = (seen & 4u) != 0 ? truth : heti_p_plans_recompute(r, &stage);
     if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
     r->count.stages++;
@@ -1990,6 +2019,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
                           i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
                           stage->recompute ? "true" : "false");
             if (stage->store > 0) heti_t_format(&out, ", \"store\": %d", HETI_T_CAST(int64_t, stage->store));
+            if (stage->updates > 0) heti_t_format(&out, ", \"updates\": %d", HETI_T_CAST(int64_t, stage->updates));
             heti_t_put(&out, "}");
         }
         heti_t_put(&out, "\n    ]}");
