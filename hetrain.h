@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
    * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I
      for inputs and W for weights) of a stage, messages, then REDUCE, VERDICT, STEP, GATHER. It is
      made for max_micro_batches; a step with fewer leaves out the actions of those that are not
-     there.
+     there. It may update weights several times a step: gradients are then late.
    * A model with low-rank factors (het_model_desc.lora_rank) trains these alone: small matrices
      beside frozen ones, which have neither gradients nor optimizer state. The frozen matrices are
      the model's tensors in files, the factors a file of their own (hetrain_files.h).
@@ -1362,9 +1362,10 @@ HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t r
    A list may update weights several times (het_plan.updates), without a barrier between: STEP of
    update u makes version u + 1 of a block's weights from version u. F says which version it uses,
    and its backward uses the same; B, I and W say which update their gradient joins, u - v updates
-   late where F used v (PipeDream, arXiv 1806.03377; PipeDream-2BW, 2006.09503). A rank without
-   gradients in an update has no REDUCE of it, and GATHER only brings versions that are used, and
-   the last. Nothing else decides what is computed: time does not. */
+   late where F used v (PipeDream, arXiv 1806.03377; PipeDream-2BW, 2006.09503). Before version v
+   is there, F uses a prediction of it (het_optimizer_iface.predict), on the only rank that holds the
+   block. A rank without gradients in an update has no REDUCE of it, and GATHER only brings versions
+   that are used, and the last. Nothing else decides what is computed: time does not. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,

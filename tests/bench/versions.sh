@@ -1,7 +1,7 @@
 #!/bin/bash
 # What late gradients cost: validation loss after UPDATES updates, one at a time and several a step. tests/bench/versions.sh DATA [build/train]
 # Four stages; every update is made from 4 micro-batches of 2 sequences of 128 tokens. synchronous: a step an update. The others: 20 updates a step.
-# Prints a line a run and the means over SEEDS. Bounds: UPDATES (a multiple of 100), SEEDS, MODEL, MODES.
+# Prints a line a run and the means over SEEDS. Bounds: UPDATES (a multiple of 100), SEEDS, MODEL, MODES; OPTIONS for all runs.
 data=${1:?usage: tests/bench/versions.sh DATA [build/train]}
 program=${2:-build/train}
 updates=${UPDATES:-2000} seeds=${SEEDS:-1 2 3} model=${MODEL:-llama:layers=4,width=128,heads=4,context=128}
@@ -22,7 +22,7 @@ options() {
 for mode in $modes; do
     for seed in $seeds; do
         # shellcheck disable=SC2046
-        nice -n 19 "$program" --data "$data" --model "$model" --sequences 2 --clip 0 --seed "$seed" --log "$work/log" --quiet \
+        nice -n 19 "$program" --data "$data" --model "$model" --sequences 2 --clip 0 --seed "$seed" --log "$work/log" --quiet ${OPTIONS:-} \
             $(options "$mode") > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
         loss=$(sed -n 's/^{"step":\([0-9]*\),"val_loss":\([0-9.eE+-]*\).*/\2/p' "$work/log" | tail -1)
         echo "$mode seed $seed validation loss $loss"

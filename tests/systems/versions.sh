@@ -1,0 +1,56 @@
+#!/bin/bash
+# Weights updated several times a step.   usage: tests/systems/versions.sh gears|hogbatch|waves|predicted
+. "$(dirname "$0")/common.sh"
+# val LOG: the last validation loss; until LOG LOSS: seconds of training until the validation loss is that low
+val() { sed -n 's/.*"val_loss":\([0-9.]*\),.*/\1/p' "$1" | tail -n 1; }
+until_loss() {
+    awk -v goal="$2" '
+        /"step_ms"/ { sub(/.*"step_ms":/, ""); seconds += $0 / 1000 }
+        /"val_loss"/ { sub(/.*"val_loss":/, ""); if ($0 + 0 <= goal) { print seconds; exit } }' "$1"
+}
+# busy TRACE RANK: the part of a step in which a rank computes or updates
+busy() {
+    tr '}' '\n' < "$1" | awk -v rank="$2" '
+        function number(key) { return match($0, "\"" key "\":[0-9.]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : -1 }
+        /"ph":"X"/ { end = number("ts") + number("dur"); if (end > last) last = end
+            if (number("pid") == rank && /"name":"([0-9]+[FBIW]|STEP)/) sum += number("dur") }
+        END { printf "%.3f", sum / last }'
+}
+T=(--data "$text" --model llama:layers=4,width=64,heads=2,context=64,vocab=256 --sequences 2 --granule 2 --quiet --hash --clip 0 --warmup 5 --lr 0.001)
+
+case $1 in
+gears)
+    gear='{"pipelines":[{"stages":[{"rank":0,"units":[0,5],"updates":%d},{"rank":1,"units":[5,10],"updates":%d}]}],"updates":4,"staleness":1}'
+    one=$(printf "$gear" 1 1) mixed=$(printf "$gear" 1 4)
+    does plain train "${T[@]}" --steps 60 --micro-batches 8 --devices cpu:1,cpu:1 --plan pp:0-4'|'5-9 --log plain.jsonl
+    does ones train "${T[@]}" --steps 60 --micro-batches 8 --devices cpu:1,cpu:1 --plan "$one" --log ones.jsonl
+    does mixed train "${T[@]}" --steps 60 --micro-batches 8 --devices cpu:1,cpu:1 --plan "$mixed" --log mixed.jsonl
+    does again train "${T[@]}" --steps 60 --micro-batches 8 --devices cpu:1 --plan "${mixed//\"rank\":1/\"rank\":0}"
+    [ "$(hash_of plain)" = "$(hash_of ones)" ] || short "gears of 1 give $(hash_of ones), a synchronous step $(hash_of plain)"
+    [ "$(hash_of mixed)" = "$(hash_of again)" ] || short "gears 1 and 4 give $(hash_of mixed) on two ranks, $(hash_of again) on one"
+    is "$(val mixed.jsonl) <= $(val plain.jsonl)" || short "validation $(val mixed.jsonl) with gears, $(val plain.jsonl) without"
+    works "gears 1, 1: the weights of a synchronous step, $(hash_of ones); gears 1, 4: validation $(val mixed.jsonl) after 60 steps, $(val plain.jsonl) synchronous; $(hash_of mixed) on one rank and on two" ;;
+hogbatch)
+    fast=cpu:1@0.3 slow=cpu:1@0.1
+    plan='{"pipelines":[{"share":3,"stages":[{"rank":0,"units":[0,10]}]},{"stages":[{"rank":1,"units":[0,10]}]}],"state_shares":[3,1]}'
+    does alone train "${T[@]}" --steps 12 --micro-batches 16 --devices $fast --updates 4 --evaluate-every 1 --log alone.jsonl
+    does both train "${T[@]}" --steps 12 --micro-batches 16 --devices $fast,$slow --plan "$plan" --schedule hogbatch --updates 8 \
+        --evaluate-every 1 --log both.jsonl --trace both.json
+    does same train "${T[@]}" --steps 12 --micro-batches 16 --devices cpu:2,cpu:1 --plan "$plan" --schedule hogbatch --updates 8
+    [ "$(hash_of both)" = "$(hash_of same)" ] || short "other weights with other speeds"
+    goal=$(val alone.jsonl) a=$(until_loss alone.jsonl "$goal") b=$(until_loss both.jsonl "$goal")
+    is "${b:-1e9} <= $a" || short "validation $goal after $a s on the fast device, after ${b:-more than all} on both"
+    works "each device made 4 updates a step, from 3 micro-batches and from 1; validation $goal after $a s on the fast device alone, $b s on both; busy $(busy both.json 0) and $(busy both.json 1)" ;;
+waves)
+    plan='{"pipelines":[{"share":3,"stages":[{"rank":0,"units":[0,7]},{"rank":1,"units":[7,10]}]},{"share":2,"stages":[{"rank":2,"units":[0,5]},{"rank":3,"units":[5,10]}]}]}'
+    devices=cpu:1@0.2,cpu:1@0.1,cpu:1@0.1,cpu:1@0.1
+    does dp train "${T[@]}" --steps 10 --micro-batches 20 --devices $devices --plan dp --evaluate-every 1 --log dp.jsonl
+    does waves train "${T[@]}" --steps 10 --micro-batches 20 --devices $devices --plan "$plan" --schedule 1f1b --updates 4 --staleness 2 \
+        --evaluate-every 1 --log waves.jsonl
+    if "$programs/train" "${T[@]}" --steps 1 --micro-batches 20 --devices $devices --plan "$plan" --schedule 2bw --updates 10 --staleness 1 > gap 2>&1; then
+        short 'a clock gap above D was not refused'
+    fi
+    goal=$(val dp.jsonl) a=$(until_loss dp.jsonl "$goal") b=$(until_loss waves.jsonl "$goal")
+    is "${b:-1e9} < $a" || short "validation $goal after $a s of synchronous steps bound by the slowest rank, after ${b:-more than all} in waves"
+    works "validation $goal after $a s of synchronous data parallelism, $b s of two virtual workers, D = 2; refused: $(tail -n 1 gap | cut -c1-120)" ;;
+esac
