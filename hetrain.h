@@ -5150,17 +5150,17 @@ static void heti_new_chain(het_program *p, het_node *n, int spreads) {
                                       heti_max(team->rows * (team->members - 1), team->group_rows)));
 }
 
-/* The largest of its moves, of queries or of keys, out or in. Whole rows need no room on devices
-   whose memory the host sees. */
+/* The largest of its moves, of queries or of keys, out or in. Where no group divides heads all rows
+   are whole, which need no room on devices whose memory the host sees. */
 static void heti_find_exchange(het_program *p, const het_node *n) {
     const het_team_limits *team = p->info->team;
     const int64_t q = heti_width(p, n->x[0]), k = heti_width(p, n->x[1]);
     const int64_t own = team && team->heads > 0 ? team->heads * p->unit->model->head_size : k;
     int64_t floats;
     if (!team || heti_divided_value(p, n) >= 0 ||
-        (own == k && (!p->info->device || p->info->device->iface->host_memory)))
+        (team->groups == team->members && (!p->info->device || p->info->device->iface->host_memory)))
         return;
-    floats = heti_max(team->rows * k * (own < k ? team->groups : team->members), team->kept_rows * own);
+    floats = heti_max(team->rows * k * team->groups, team->kept_rows * own);
     if (own < k) floats = heti_max(floats, heti_max(team->rows * q, team->group_rows * (q / k * own)));
     p->info->exchange = heti_max_size(p->info->exchange, HETI_CAST(size_t, floats) * sizeof(float));
 }
@@ -12991,13 +12991,19 @@ static void heti_order_rings(heti_rank *r) {
     }
 }
 
+static heti_ring_job *heti_ring_job_of(const heti_rank *r, int64_t b, int gather) {
+    heti_ring_job *job = r->part->ring.job;
+    while (job->block != b || job->gather != gather) job++;
+    return job;
+}
+
 /* The rank has come to a block's REDUCE or GATHER. */
 static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record) {
     heti_part *part = r->part;
-    heti_ring_job *job = part->ring.job;
+    heti_ring_job *job;
     heti_move m;
     if (!heti_has_ring(r->ctx, b, gather)) return;
-    while (job->block != b || job->gather != gather) job++;
+    job = heti_ring_job_of(r, b, gather);
     job->record = record;
     part->ring.jobs++;
     part->ring.reached[b + gather * r->ctx->chain.block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
@@ -13956,6 +13962,44 @@ static het_result heti_recompute(heti_rank *r, const het_unit_call *c) {
 /* The units of a stage last to first over one slice: recompute, I, and in B W as well. The gradient
    of a boundary lives in one of two buffers that take turns; that of the stage's output is in the
    first of them. */
+static void heti_open_record(const heti_rank *r, het_record *record, const het_action *a) {
+    record->action = *a;
+    record->rank = HETI_CAST(int32_t, r->rank);
+    record->bytes = 0;
+    record->exchange = 0.0;
+    record->start = record->end = heti_now() - r->began;
+}
+
+/* Whether a REDUCE has begun already. */
+static int heti_ring_began(const heti_rank *r, const het_action *a) {
+    return a->kind == HET_ACTION_REDUCE && heti_has_ring(r->ctx, a->stage, 0) &&
+           heti_ring_job_of(r, a->stage, 0)->record >= 0;
+}
+
+/* Behind unit u of a stage: REDUCEs that only the rest of the stage's pass and messages stand before
+   begin at once, where no unit below uses their blocks (PyTorch DDP, arXiv 2006.15704). */
+static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64_t u) {
+    heti_part *part = r->part;
+    int64_t record = part->records;
+    if (r->capturing || heti_updates_often(r->ctx)) return HET_OK;
+    for (const het_action *a = r->doing + 1; a < part->action + part->actions; a++) {
+        int below = 0;
+        if (!heti_takes_part(r->ctx, a)) continue;
+        record++;
+        if (a->kind < HET_ACTION_SEND_F || a->kind > HET_ACTION_REDUCE) break;
+        if (a->kind != HET_ACTION_REDUCE || heti_ring_began(r, a)) continue;
+        for (int64_t k = 0; k < r->ctx->chain.block[a->stage].uses; k++) {
+            const int64_t use = r->ctx->chain.use[r->ctx->chain.block[a->stage].first_use + k];
+            below |= use >= stage->unit_begin && use < u;
+        }
+        if (below || !heti_has_ring(r->ctx, a->stage, 0)) continue;
+        HETI_TRY(heti_fill_sums(r, a->stage));
+        heti_open_record(r, &part->record[record], a);
+        heti_ring_start(r, a->stage, 0, record);
+    }
+    return HET_OK;
+}
+
 static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     const het_action *a = work->action;
@@ -13977,6 +14021,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         HETI_TRY(heti_close_weights(r, a, u));
         HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
         if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, u, c.rows));
+        HETI_TRY(heti_reduce_early(r, stage, u));
     }
     return HET_OK;
 }
@@ -13993,6 +14038,7 @@ static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
         HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_close_weights(r, work->action, u));
         HETI_TRY(heti_close_gradients(r, u, c.rows));
+        HETI_TRY(heti_reduce_early(r, stage, u));
     }
     return HET_OK;
 }
@@ -14297,6 +14343,10 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
         send[i] = heti_piece_of(r, &box, &have[me], from, from_width, i == me ? &none : &out);
         box = heti_both(&have[i], &want[me]);
         receive[i] = heti_piece_of(r, &box, &want[me], to, to_width, i == me ? &none : &in);
+        if (HETI_CAST(size_t, heti_max(out - r->part->exchange_data[0], in - r->part->exchange_data[1])) >
+            r->part->exchange_bytes)
+            return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: an exchange has %u bytes of room, and more "
+                             "to move", r->rank, r->ctx->step + 1, HETI_CAST(uint64_t, r->part->exchange_bytes));
         if (i != me && send[i].rows > 0) HETI_TRY(heti_copy_piece(r, &send[i], 1));
     }
     HETI_TRY(heti_sync(r));
@@ -14805,17 +14855,17 @@ static het_result heti_execute(heti_rank *r) {
         het_record *record = recorded ? &part->record[part->records] : &r->unrecorded;
         if (!heti_takes_part(ctx, a) || !heti_infers(ctx, r->rank)) continue;
         r->doing = a;
+        if (heti_ring_began(r, a)) {
+            part->records++;
+            continue;
+        }
 #ifdef HETI_THREADS
         if (ctx->desc.emulate.test_hang &&
             ctx->desc.emulate.test_hang(ctx->desc.host.user, r->rank, ctx->step, i))
             return heti_fall_silent(r);
 #endif
         if (a->kind == HET_ACTION_STEP) HETI_ATOMIC_STORE(&ctx->stepping, 1);
-        record->action = *a;
-        record->rank = HETI_CAST(int32_t, r->rank);
-        record->bytes = 0;
-        record->exchange = 0.0;
-        record->start = record->end = heti_now() - r->began;
+        heti_open_record(r, record, a);
         r->present = record;
         HETI_TRY(heti_run_action(r, a, record));
         heti_slow_down(r);
