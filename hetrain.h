@@ -1765,7 +1765,9 @@ typedef struct het_desc {
                                          values give */
     het_reduce reduce;                /* exact */
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
-    int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
+    /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one have
+       no backward pass, unless there is a hook. */
+    int (*frozen)(void *user, const char *parameter);
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
     het_limits limits;
     het_layout layout;
@@ -8564,6 +8566,7 @@ typedef struct heti_world {
 /* What is trained: units described without a device, the table of their parameters, blocks. */
 typedef struct heti_chain {
     int64_t unit_count, parameter_count, block_count, use_count;
+    int64_t first_trained;               /* unit; those before it need no gradient */
     int64_t parameters;                  /* elements */
     het_described_unit *unit;
     heti_parameter *parameter;
@@ -10148,6 +10151,7 @@ static int heti_block_takes(const het_ctx *ctx, const het_described_block *block
 /* Sorts parameters into blocks, in table order, and lays them out within. */
 static void heti_build_blocks(het_ctx *ctx) {
     int64_t b;
+    ctx->chain.first_trained = ctx->chain.unit_count - 1;
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         heti_parameter *parameter = &ctx->chain.parameter[p];
         for (b = 0; b < ctx->chain.block_count && !heti_block_takes(ctx, &ctx->chain.block[b], p); b++) {}
@@ -10159,6 +10163,9 @@ static void heti_build_blocks(het_ctx *ctx) {
             for (int64_t u = 0; u < ctx->chain.unit_count; u++)
                 if (heti_unit_uses(&ctx->chain.unit[u], p)) ctx->chain.use[ctx->chain.use_count++] = u;
             ctx->chain.block[b].uses = ctx->chain.use_count - ctx->chain.block[b].first_use;
+            if (!parameter->frozen)
+                ctx->chain.first_trained = heti_min(ctx->chain.first_trained,
+                                                    ctx->chain.use[ctx->chain.block[b].first_use]);
             parameter->uses = HETI_CAST(int32_t, ctx->chain.block[b].uses);
         }
         parameter->block = b;
@@ -14000,12 +14007,17 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
     return HET_OK;
 }
 
+/* The lowest unit of a stage whose backward pass somebody needs: a hook sees them all. */
+static int64_t heti_lowest(const heti_rank *r, const heti_stage *stage) {
+    return r->ctx->desc.host.hook ? stage->unit_begin : heti_max(stage->unit_begin, r->ctx->chain.first_trained);
+}
+
 static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     const het_action *a = work->action;
     het_unit_call c;
     int now = 0;
-    for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+    for (int64_t u = stage->unit_end - 1; u >= heti_lowest(r, stage); u--) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         for (int64_t s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
@@ -14029,7 +14041,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
 static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     het_unit_call c;
-    for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+    for (int64_t u = stage->unit_end - 1; u >= heti_lowest(r, stage); u--) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss) continue;

@@ -1079,14 +1079,14 @@ typedef struct heti_s_rows {
 } heti_s_rows;
 
 static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r) {
-    const double part = k->heads > 0 ? r->heads / k->heads : 0;
+    const int whole = r->heads <= 0 || r->heads >= k->heads;
+    const double part = whole ? 1 : r->heads / k->heads;
     if (r->columns > 0 && k->moves.divided >= k->attentions)
         return k->packed <= 0 ? 0 : (k->moves.gather_bytes[0] + k->moves.gather_bytes[1]) / 2 *
             heti_s_larger(r->own * (r->members - 1), r->group);
-    if (k->attentions <= 0 || r->members < 2) return 0;
-    if (r->heads <= 0) return k->packed > 0 ? k->key * heti_s_larger(r->own * r->members, r->kept) : 0;
+    if (k->attentions <= 0 || r->members < 2 || (r->groups >= r->members && k->packed <= 0)) return 0;
     return heti_s_larger(k->key * heti_s_larger(r->own * r->groups, r->kept * part),
-                         k->query * heti_s_larger(r->own, r->group * part));
+                         whole ? 0 : k->query * heti_s_larger(r->own, r->group * part));
 }
 
 static het_stage_memory heti_s_stage_memory(const het_profile *profile, const het_stage *stage, int split, int sliced,
@@ -1568,21 +1568,30 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
     to->divided += from->divided;
 }
 
+/* Units before this one have no backward pass: nothing there is trained. */
+static int64_t heti_s_first_trained(const het_profile *p) {
+    int64_t first = p->units - 1;
+    for (int64_t b = 0; b < p->blocks; b++)
+        if (!p->block[b].frozen && p->use[p->block[b].first_use] < first) first = p->use[p->block[b].first_use];
+    return first;
+}
+
 /* Adds units [begin, end) to a stage, `slowness` times slower than these times; again: they
    recompute. */
 static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int again,
                              const het_unit_time *times, double slowness, het_stage_cost *to) {
+    const int64_t first = heti_s_first_trained(profile);
     for (int64_t u = begin; u < end; u++) {
         const het_unit_time *time = &times[profile->unit[u]];
         const het_unit_kind *kind = &profile->kind[profile->unit[u]];
-        for (int what = 0; what < HETI_S_STAGE_CALLS; what++)
+        for (int what = 0; what < (u < first ? HETI_S_FORWARD + 1 : HETI_S_STAGE_CALLS); what++)
             heti_s_add_curve(heti_s_stage_curve_of(to, what), heti_s_curve(time, what), slowness);
         to->keep_gradient += kind->keep_gradient;
         to->attentions += kind->attentions;
         to->query += kind->query;
         to->key += kind->key;
         heti_s_add_moves(&to->columns, &kind->moves, time, slowness);
-        if (!again || kind->loss) continue;
+        if (!again || kind->loss || u < first) continue;
         heti_s_add_curve(&to->backward, time->recompute, slowness);
         heti_s_add_curve(&to->input, time->recompute, slowness);
     }
@@ -6164,6 +6173,7 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
    ranks are at work (het_simulate_costs). */
 static void heti_s_seek_sums(heti_s_seek *s) {
     const het_profile *p = s->d.profile;
+    const int64_t first = heti_s_first_trained(p);
     for (int64_t k = 0; k < s->kinds; k++) {
         const double speed = s->d.cluster->device[s->kind_device[k]].speed;
         for (int what = 0; what < 2 * HETI_S_CALLS; what++) {
@@ -6172,7 +6182,9 @@ static void heti_s_seek_sums(heti_s_seek *s) {
                 const int curve = what % HETI_S_CALLS, least = what >= HETI_S_LEAST;
                 const het_cost one = heti_s_curve(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
                 const het_cost alone = least ? heti_s_curve(&s->times[k]->alone[p->unit[u]], curve) : one;
-                const double part = curve == HETI_S_AGAIN && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
+                const int never = (curve == HETI_S_AGAIN && p->kind[p->unit[u]].loss) ||
+                    (curve != HETI_S_FORWARD && u < first);
+                const double part = never ? 0 : 1 / speed;
                 sum[u + 1].base = sum[u].base + part * heti_s_smaller(one.base, alone.base);
                 sum[u + 1].token = sum[u].token + part * heti_s_smaller(one.token, alone.token);
                 sum[u + 1].pair = sum[u].pair + part * heti_s_smaller(one.pair, alone.pair);
