@@ -53,4 +53,18 @@ waves)
     goal=$(val dp.jsonl) a=$(until_loss dp.jsonl "$goal") b=$(until_loss waves.jsonl "$goal")
     is "${b:-1e9} < $a" || short "validation $goal after $a s of synchronous steps bound by the slowest rank, after ${b:-more than all} in waves"
     works "validation $goal after $a s of synchronous data parallelism, $b s of two virtual workers, D = 2; refused: $(tail -n 1 gap | cut -c1-120)" ;;
+predicted)
+    S=(--data "$text" --model llama:layers=4,width=64,heads=2,context=64,vocab=256 --sequences 2 --quiet --clip 0 --seed 2)
+    four=cpu:1,cpu:1,cpu:1,cpu:1 slow=cpu:1@0.1,cpu:1@0.1,cpu:1@0.1,cpu:1@0.1
+    late=(--steps 20 --warmup 3 --micro-batches 80 --updates 20 --evaluate-every 20 --devices $four --plan pp)
+    does plain train "${S[@]}" --steps 400 --warmup 60 --micro-batches 4 --evaluate-every 400 --log plain.jsonl
+    for schedule in 2bw xpipe; do does $schedule train "${S[@]}" "${late[@]}" --schedule $schedule --log $schedule.jsonl; done
+    does flush train "${S[@]}" --steps 3 --micro-batches 4 --devices $slow --plan pp --trace flush.json
+    does none train "${S[@]}" --steps 2 --micro-batches 40 --updates 10 --devices $slow --plan pp --schedule xpipe --trace none.json
+    all() { for rank in 0 1 2 3; do busy "$1" $rank; echo; done | awk '{ sum += $1 } END { printf "%.3f", sum / NR }'; } # of four ranks
+    ratio() { awk "BEGIN { printf \"%.3f\", $(val "$1.jsonl") / $(val plain.jsonl) }"; }
+    is "$(ratio xpipe) <= 1.02" || short "xpipe ends at $(ratio xpipe) of the synchronous validation loss"
+    is "$(ratio 2bw) > 1.02" || short "2bw, without a prediction, ends at $(ratio 2bw) of the synchronous validation loss too"
+    is "$(all none.json) >= $(all flush.json) + 0.1" || short "ranks are busy for $(all none.json) of a step, $(all flush.json) with a flush behind every update"
+    works "400 updates in 4 stages: xpipe ends at $(ratio xpipe) of the synchronous validation loss, 2bw without a prediction at $(ratio 2bw); ranks are busy for $(all none.json) of a step with 10 updates, for $(all flush.json) where every update is a step" ;;
 esac
