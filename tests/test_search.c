@@ -282,8 +282,11 @@ static double ring_seconds(const brute *b, int64_t rank, int gather)
     return sum;
 }
 
-/* Of each rank: what it computes, before its first action, behind its last; its stages. */
-typedef struct lower { double work[BRUTE_DEVICES], fill[BRUTE_DEVICES], tail[BRUTE_DEVICES]; int64_t stages[BRUTE_DEVICES]; } lower;
+/* Of each rank: what it computes, before its first action, its longest backward, behind its last action; its stages. */
+typedef struct lower {
+    double work[BRUTE_DEVICES], fill[BRUTE_DEVICES], pass[BRUTE_DEVICES], tail[BRUTE_DEVICES];
+    int64_t stages[BRUTE_DEVICES];
+} lower;
 
 /* F and backward of a stage, which comes back, without recomputation too: what a message has to wait for. */
 static double stage_work(const brute *b, const het_stage *stage, int64_t granules, int split, double *forward, double *backward)
@@ -304,15 +307,19 @@ static void brute_bound_pipeline(const brute *b, int64_t p, int64_t last, int64_
 {
     const world *w = b->w;
     const int64_t least = p == last ? rest : granules;
-    double reach = 0, back = 0, forward, backward;
+    double reach = 0, back = 0, forward, backward, full;
     int64_t g;
     for (g = b->first_stage[p]; g < b->first_stage[p + 1]; g++) {
         const het_stage *stage = &b->stage[g];
         const int64_t r = stage->rank;
         to->stages[r]++;
         if (b->count[p] == 0) continue;
-        to->work[r] += (double)(b->count[p] - 1) * stage_work(b, stage, granules, split, &forward, &backward);
-        to->work[r] += stage_work(b, stage, least, split, &forward, &backward);
+        full = stage_work(b, stage, granules, split, &forward, &backward);
+        to->work[r] += (double)(b->count[p] - 1) * full;
+        to->pass[r] = full - forward;
+        full = stage_work(b, stage, least, split, &forward, &backward);
+        to->work[r] += full;
+        if (full - forward > to->pass[r]) to->pass[r] = full - forward;
         if (reach < to->fill[r]) to->fill[r] = reach;
         if (!split && g - b->first_stage[p] < b->begin[p + 1] - b->begin[p]) to->tail[r] = back;
         reach += forward;
@@ -326,8 +333,8 @@ static void brute_bound_pipeline(const brute *b, int64_t p, int64_t last, int64_
     }
 }
 
-/* No step of the plan takes less. A rank with one stage reduces what it holds behind its last backward. After the verdict come updates, at best
-   shared out by speed, and gathers. */
+/* No step of the plan takes less. A rank with one stage reduces what it holds from the beginning of its last backward on. After the verdict come
+   updates, at best shared out by speed, and gathers. */
 static double brute_bound(const brute *b, int64_t granules, int split)
 {
     const world *w = b->w;
@@ -345,7 +352,7 @@ static double brute_bound(const brute *b, int64_t granules, int split)
         const double element = w->device[w->place[r].profile[4] - '0'].step_element;
         double seconds = l.fill[r] < 1e300 ? l.fill[r] + l.work[r] : 0;
         if (l.stages[r] == 0) continue;
-        if (l.fill[r] < 1e300 && l.stages[r] == 1) seconds += b->ring[0][r] > l.tail[r] ? b->ring[0][r] : l.tail[r];
+        if (l.fill[r] < 1e300 && l.stages[r] == 1) seconds += fmax(b->ring[0][r] - l.pass[r], l.tail[r]);
         if (seconds > verdict) verdict = seconds;
         if (b->ring[1][r] > after) after = b->ring[1][r];
         if (element > 0) speed += w->place[r].speed / element;
@@ -375,7 +382,7 @@ static void brute_stages(brute *b, int64_t groups, int place)
             stage->rank = b->order[b->begin[p] + (s < n ? s : place == V ? 2 * n - 1 - s : s - n)];
             stage->unit_begin = from;
             stage->unit_end = from = u + 1;
-            stage->recompute = stage->store = 0;
+            stage->recompute = stage->store = stage->updates = 0;
             b->plan.stages++;
             s++;
         }

@@ -1332,6 +1332,37 @@ static void rings_in_two_levels(void **state)
 
 /* 800 bytes over links of 100 a second and a latency of 1, from 10 on: as much as the busiest sends or gets where a block has keepers or is divided
    otherwise; nothing where it left or comes beside calls. */
+/* Two ranks with a copy each: their one backward takes 4, a unit of it 1, and so does a block's reduction, from the unit that uses it on. */
+static void reductions_begin_inside_the_last_pass(void **state)
+{
+    static const struct { double chain[4], end; } cases[] = { { { 0, 0, 0, 0 }, 9 }, { { 0, 1, 2, 3 }, 6 }, { { 0, 0, 0, 3 }, 8 }, { { 2, 2, 2, 2 }, 7 } };
+    size_t i;
+    int64_t r, b;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made *m = make(2);
+        double got;
+        for (r = 0; r < 2; r++) {
+            m->state_share[r] = 1;
+            add_pipeline(m, 1);
+            add_stage(m, r, 1, 4, 0);
+            add(m, HET_ACTION_F, 0, 0);
+            m->action[m->count - 1].pipeline = (int32_t)r;
+            add(m, HET_ACTION_B, 0, 0);
+            m->action[m->count - 1].pipeline = (int32_t)r;
+            m->stage_cost[r].chain[1] = 4;
+            for (b = 0; b < 4; b++) add(m, HET_ACTION_REDUCE, 0, 0), m->action[m->count - 1].stage = (int32_t)b;
+            m->start[r + 1] = m->count;
+        }
+        m->costs.every_link.bandwidth = 400;
+        m->costs.block = m->block_cost;
+        m->costs.blocks = 4;
+        for (b = 0; b < 4; b++) m->block_cost[b].reduce_bytes = 800, m->block_cost[b].chain = cases[i].chain[b];
+        got = makespan_of(m);
+        if (!same(got, cases[i].end)) fail_msg("case %d: %g", (int)i, got);
+    }
+}
+
 static void divided_blocks(void **state)
 {
     static const struct { het_shard shard; int64_t ranks, keepers; double share[4]; int64_t near[4]; double reduce, gather; } cases[] = {
@@ -2671,7 +2702,7 @@ int main(void)
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),
             cmocka_unit_test(pictures_refuse),
         cmocka_unit_test(legends_stay_inside),
-        cmocka_unit_test(divided_blocks),
+        cmocka_unit_test(divided_blocks), cmocka_unit_test(reductions_begin_inside_the_last_pass),
         cmocka_unit_test(calls_wait_for_what_comes_beside),
         cmocka_unit_test(speed),                cmocka_unit_test(pairs),                 cmocka_unit_test(damaged_lists),
     };

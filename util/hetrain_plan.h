@@ -275,6 +275,8 @@ typedef struct het_stage_cost {
        as of their values */
     double attentions, query, key;
     het_column_moves columns;         /* for teams by columns */
+    double chain[2];                  /* where it begins and ends in the chain's backward time, in any
+                                         unit; all 0: not known */
 } het_stage_cost;
 
 typedef struct het_link_cost {
@@ -288,6 +290,8 @@ typedef struct het_block_cost {
                                          ring's message never waits for its own beginning */
     double step;                      /* of the update of the whole block, or its elements: het_rank_cost.step */
     double columns;                   /* part of it that teams by columns divide */
+    double chain;                     /* where its lowest unit begins, as het_stage_cost.chain: a REDUCE begins
+                                         inside its stage's last backward pass */
 } het_block_cost;
 
 /* A rank's own time, beside its stages. All 0 but step 1: none. */
@@ -2534,7 +2538,9 @@ typedef struct heti_p_rank {
     int64_t twin;                     /* a rank that does the same at the same times until VERDICT
                                          and is simulated in its place; -1: none */
     const heti_p_cell *waits;         /* the cell whose message it waits for */
-    int32_t decided, unused;          /* 1: it is behind its VERDICT */
+    int32_t decided;                  /* 1: it is behind its VERDICT */
+    int32_t pass;                     /* 1 + stage of its last compute action, where that was a B or W, */
+    double pass_begin, pass_end;      /* and when */
     int32_t state;                    /* heti_p_state */
     double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
     int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
@@ -3744,6 +3750,12 @@ static void heti_p_sim_spend(heti_p_sim *s, int64_t r, double start, double seco
 static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, double start, double seconds) {
     het_rank_time *time = &s->result->rank[r];
     heti_p_sim_spend(s, r, start, seconds);
+    if (a->kind <= HET_ACTION_W) {
+        s->rank[r].pass = a->kind == HET_ACTION_B || a->kind == HET_ACTION_W ?
+            HETI_T_CAST(int32_t, s->plan->first_stage[a->pipeline] + a->stage + 1) : 0;
+        s->rank[r].pass_begin = start;
+        s->rank[r].pass_end = s->rank[r].clock;
+    }
     if (time->start < 0) time->start = start;
     time->end = s->rank[r].clock;
     (void)heti_p_sim_record(s, r, a, a->kind, start, s->rank[r].clock, 0);
@@ -3867,14 +3879,28 @@ static void heti_p_ring_reach(heti_p_sim *s, const het_action *a, heti_p_part *p
     if (++ring->reached == ring->wanted) s->ring_order[s->ring_count++] = index;
 }
 
+/* When a REDUCE begins: in its stage's last pass, when the units that use the block are behind. */
+static double heti_p_ring_begins(const heti_p_sim *s, int64_t r, const het_action *a) {
+    const heti_p_rank *rank = &s->rank[r];
+    const double *chain = rank->pass > 0 ? s->stage[rank->pass - 1].cost->chain : NULL;
+    double rest, begins;
+    if (a->kind == HET_ACTION_GATHER || s->costs->block == NULL || chain == NULL || !(chain[1] > chain[0]) ||
+        s->ring[heti_p_ring_index(s, a)].direct || s->stage[rank->pass - 1].team != NULL)
+        return rank->clock;
+    rest = (s->costs->block[a->stage].chain - chain[0]) / (chain[1] - chain[0]);
+    rest = rest > 1 ? 1 : rest > 0 ? rest : 0;
+    begins = rank->pass_end - rest * (rank->pass_end - rank->pass_begin);
+    return begins < rank->clock ? begins : rank->clock;
+}
+
 /* REDUCE or GATHER. */
 static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a) {
     heti_p_part *part = heti_p_ring_part(s, r, a);
-    const double time = s->rank[r].clock;
+    const double time = s->rank[r].clock, begins = heti_p_ring_begins(s, r, a);
     const het_team_member *team;
     double most;
     int64_t count = 1;
-    heti_p_ring_reach(s, a, part, time, heti_p_sim_record(s, r, a, a->kind, time, time, 0));
+    heti_p_ring_reach(s, a, part, begins, heti_p_sim_record(s, r, a, a->kind, begins, begins, 0));
     if (s->costs->rank == NULL || s->costs->block == NULL) return;
     most = s->costs->rank[r].ring_byte * part->moved;
     team = s->rank[r].state == HETI_P_READY && !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;

@@ -1597,6 +1597,16 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
     }
 }
 
+/* Backward time of units [0, end), as het_stage_cost.chain. */
+static double heti_s_chain(const het_profile *p, int64_t end) {
+    double sum = 0;
+    for (int64_t u = heti_s_first_trained(p); u < end && p->devices > 0; u++) {
+        const het_unit_time *t = &p->device[0].alone[p->unit[u]];
+        sum += t->backward.token > 0 ? t->backward.token : t->input.token + t->weight.token;
+    }
+    return sum;
+}
+
 /* A stage's units, of these times, on a device that is `slowness` times slower than its profile. */
 static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_device_profile *device,
                               const het_unit_time *times, double slowness, het_stage_cost *to) {
@@ -1607,6 +1617,8 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
                  copies = (in + last->output) * device->message_byte * slowness;
     const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
                                                     0, 0, 1, 1);
+    to->chain[0] = heti_s_chain(profile, stage->unit_begin);
+    to->chain[1] = heti_s_chain(profile, stage->unit_end);
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
     heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, times, slowness, to);
@@ -1729,6 +1741,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
         c->block[b].windows = elements / HETRAIN_RING_WINDOW;
         c->block[b].step = elements;
+        c->block[b].chain = heti_s_chain(c->profile, c->profile->use[c->profile->block[b].first_use]);
         c->block[b].columns =
             elements > 0 ? (c->profile->block[b].by_heads + c->profile->block[b].by_share) / elements : 0;
     }
@@ -4265,7 +4278,7 @@ typedef struct heti_s_seek {
     het_plan plan, own;               /* own: its arrays, where it is not one with teams */
     het_needs *needs;                 /* [ranks] */
     het_memory *memory;               /* [ranks] */
-    double *work, *weight_work, *fill, *tail; /* [ranks] for the bound */
+    double *work, *weight_work, *fill, *tail, *pass; /* [ranks] for the bound; pass: the longest backward */
     double *pipeline_time, *pipeline_fill;    /* [ranks] a micro-batch; before the first is through */
     int64_t *scratch;                 /* [2 ranks] */
     double *reserve;                  /* [ranks] bytes that an estimate was short of */
@@ -4745,7 +4758,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
     const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
     double reach = 0, back = 0, bound = 0;
-    for (int64_t i = 0; i < places; i++) s->work[i] = s->weight_work[i] = 0, s->fill[i] = s->tail[i] = HETI_S_NONE;
+    for (int64_t i = 0; i < places; i++) s->work[i] = s->weight_work[i] = s->pass[i] = 0, s->fill[i] = s->tail[i] = HETI_S_NONE;
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         const int64_t place = spot.place;
@@ -4767,6 +4780,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         }
         s->work[place] += n * (f[0] + in[0] + w[0] + r[0]);
         s->weight_work[place] += n * w[0];
+        s->pass[place] = heti_s_larger(in[0] + w[0] + r[0], in[1] + w[1] + r[1]);
         if (p == last_pipeline) {
             s->work[place] += f[1] + in[1] + w[1] + r[1];
             s->weight_work[place] += w[1];
@@ -4780,9 +4794,10 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         }
     }
     for (int64_t i = 0; i < places; i++) {
-        /* those of a device's one stage wait for its last action */
+        /* those of a device's one stage wait for its last backward to begin */
         const double reductions = stages == places ? s->ring[c->device[first + i]] : 0;
-        bound = heti_s_larger(bound, s->fill[i] + s->work[i] + reductions);
+        const double late = heti_s_larger(reductions - s->pass[i], 0);
+        bound = heti_s_larger(bound, s->fill[i] + s->work[i] + late);
         bound = heti_s_larger(bound, s->fill[i] + s->work[i] - s->weight_work[i] + s->tail[i]);
     }
     return bound;
@@ -6300,6 +6315,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->weight_work = HETI_S_ROOM(double, n);
     s->fill = HETI_S_ROOM(double, n);
     s->tail = HETI_S_ROOM(double, n);
+    s->pass = HETI_S_ROOM(double, n);
     s->pipeline_time = HETI_S_ROOM(double, n + 1);
     s->pipeline_fill = HETI_S_ROOM(double, n + 1);
     s->reserve = HETI_S_ROOM(double, n);
