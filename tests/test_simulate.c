@@ -1335,7 +1335,9 @@ static void rings_in_two_levels(void **state)
 /* Two ranks with a copy each: their one backward takes 4, a unit of it 1, and so does a block's reduction, from the unit that uses it on. */
 static void reductions_begin_inside_the_last_pass(void **state)
 {
-    static const struct { double chain[4], end; } cases[] = { { { 0, 0, 0, 0 }, 9 }, { { 0, 1, 2, 3 }, 6 }, { { 0, 0, 0, 3 }, 8 }, { { 2, 2, 2, 2 }, 7 } };
+    static const struct { double chain[4], end; } cases[] = {
+        { { 0, 0, 0, 0 }, 9 }, { { 0, 1, 2, 3 }, 6 }, { { 0, 0, 0, 3 }, 8 }, { { 2, 2, 2, 2 }, 7 },
+    };
     size_t i;
     int64_t r, b;
     (void)state;
