@@ -234,8 +234,9 @@ int main(int argc, char **argv) {
        >>device_api      het_cpu_device het_reference_device het_null_device
        >>unit_api        het_program_begin het_node_input het_node_embedding het_node_norm
                          het_node_head_norm het_node_linear het_node_linears het_node_rotary
-                         het_node_attention het_node_activation het_node_residual het_node_output
-                         het_node_loss het_program_end het_program_forward
+                         het_node_attention het_node_biased_attention het_node_activation
+                         het_node_residual het_node_output het_node_loss het_program_end
+                         het_program_forward
                          het_program_backward_input het_program_backward_weight
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
@@ -630,7 +631,9 @@ typedef struct het_rotary_args {
    - m) v / l.
    backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~)
    dS^T (scale q); dv (~) P^T do. Slices go backward last to first; before the last slice the caller
-   clears dk and dv. In bf16 there is one slice, and dk and dv are (=). */
+   clears dk and dv. In bf16 there is one slice, and dk and dv are (=).
+   With a bias S of query i and key j, counted in their sequence, is + bias[i][h][relation[i T + j]];
+   dbias (=) sums dS over the keys of one relation, ascending. */
 typedef struct het_attention_args {
     const het_view *view;
     het_dtype compute;
@@ -646,6 +649,10 @@ typedef struct het_attention_args {
     float *dk, *dv;            /* [n][K E] (~) */
     void *workspace;
     size_t workspace_size;     /* more than the minimum lets more heads run at once */
+    const float *bias;         /* [rows][H][R] or NULL */
+    float *dbias;              /* [rows][H][R] (=) */
+    const int32_t *relation;   /* host: [T][T], numbers in [0, R) */
+    int64_t relations, context; /* R, T */
 } het_attention_args;
 
 /* GELU: y = gelu(a). SwiGLU: y = silu(a) b. backward: da, db from dy; da may be dy or a, db may be
@@ -902,6 +909,7 @@ typedef struct het_device_iface {
          cross_entropy with bf16, at `rows` rows   a loss unit takes fewer rows at a time
          part[0].dw with final, at `rows` rows   terms are summed in double
          linear_forward or linear_backward_input with continues   teams by columns are refused
+         attention_* with bias           units with het_node_biased_attention are refused
        Of pointers in args only NULL or not is looked at, and in a gradient beta and final. */
     int32_t (*supports)(void *self, const het_op *op);
     /* The largest workspace the op may use for these shapes. Pointers in args are not looked at. */
@@ -1031,12 +1039,13 @@ typedef struct het_node {
     het_node_kind kind;
     int32_t option;               /* activation: which; residual: which of the unit's dropouts; linear: which factor */
     int32_t inputs, outputs;
-    int32_t x[3], y[3];           /* values it reads, values it writes */
+    int32_t x[4], y[3];           /* values it reads, values it writes */
     int32_t weight[3], bias[3];   /* parameters of the unit; -1: none */
     int32_t statistic[2];         /* tensors of the unit: mean and rstd, maximum and sum; -1: none */
     int32_t core[8];              /* tensors of all rows of a team's group, -1: none. Attention whose heads it
                                      divides: q, k, v, o and their gradients. A linear node that it
                                      divides: x or dy, gathered; the chain of y or dx */
+    const int32_t *relation;      /* of attention with a bias, x[3] */
 } het_node;
 
 /* A value and its gradient, [0] and [1]. */
@@ -1161,6 +1170,12 @@ HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_ma
 HETRAIN_API int het_node_rotary(het_program *p, int x);
 /* q [n][H E], k and v [n][K E], which nothing else may read. Threads: any. */
 HETRAIN_API int het_node_attention(het_program *p, int q, int k, int v);
+/* The same with scores to which bias [n][H R] adds what it has for a head and for the relation of
+   query and key: relation [T][T], numbers in [0, R) that stay the caller's and outlive the context,
+   row i for the query at position i. Relations by distance in a graph or by i - j, or one of each
+   pair: examples/graph.c. A linear node's bias is one scalar a head and relation. No teams.
+   Threads: any. */
+HETRAIN_API int het_node_biased_attention(het_program *p, int q, int k, int v, int bias, const int32_t *relation);
 /* GELU of a; SwiGLU: silu(a) b. Threads: any. */
 HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, int b);
 /* x + dropout(y); x -1: dropout(y). Up to 4 of a unit drop. Threads: any. */
@@ -3392,6 +3407,7 @@ typedef struct heti_ref_row {
     int64_t row;              /* (row of the slice) * heads + head */
     int64_t first, last;      /* keys it sees, counted from the start of its sequence */
     int64_t key;              /* where key 0 of the sequence and this key/value head stands in k and v */
+    const int32_t *relation;  /* of its keys; NULL: no bias */
 } heti_ref_row;
 
 static heti_ref_row heti_ref_row_of(const het_attention_args *a, int64_t sequence, int64_t query, int64_t head) {
@@ -3402,6 +3418,7 @@ static heti_ref_row heti_ref_row_of(const het_attention_args *a, int64_t sequenc
     r.first = w > 0 ? heti_max(0, query - (a->causal ? w - 1 : (w - 1) / 2)) : 0;
     r.last = a->causal ? query + 1 : w > 0 ? heti_min(end, query + w / 2 + 1) : end;
     r.key = (origin * a->kv_heads + kv_head) * a->head_size;
+    r.relation = a->bias ? a->relation + query * a->context : NULL;
     return r;
 }
 
@@ -3413,17 +3430,24 @@ static float heti_ref_dot(const het_attention_args *a, const float *x, float sca
     return s;
 }
 
+/* S of key j. */
+static float heti_ref_score(const het_attention_args *a, const heti_ref_row *r, int64_t j) {
+    const float s = heti_ref_dot(a, a->q + r->row * a->head_size, a->scale,
+                                 a->k + r->key + j * a->kv_heads * a->head_size);
+    return r->relation ? s + a->bias[r->row * a->relations + r->relation[j]] : s;
+}
+
 static void heti_ref_attend(const het_attention_args *a, heti_ref_row r) {
     const int64_t size = a->head_size, step = a->kv_heads * size;
-    const float *q = a->q + r.row * size, *k = a->k + r.key, *v = a->v + r.key;
+    const float *v = a->v + r.key;
     float m = -INFINITY, lane[16] = { 0 }, *o = a->o + r.row * size;
     for (int64_t j = r.first; j < r.last; j++) {
-        const float s = heti_ref_dot(a, q, a->scale, k + j * step);
+        const float s = heti_ref_score(a, &r, j);
         m = m > s ? m : s;
     }
     for (int64_t e = 0; e < size; e++) o[e] = 0.0f;
     for (int64_t j = r.first; j < r.last; j++) {
-        const float p = heti_expf(heti_ref_dot(a, q, a->scale, k + j * step) - m);
+        const float p = heti_expf(heti_ref_score(a, &r, j) - m);
         lane[j % 16] += p;
         for (int64_t e = 0; e < size; e++)
             o[e] = fmaf(heti_ref_operand(p, a->compute), heti_ref_operand(v[j * step + e], a->compute), o[e]);
@@ -3431,14 +3455,6 @@ static void heti_ref_attend(const het_attention_args *a, heti_ref_row r) {
     a->maximum[r.row] = m;
     a->sum[r.row] = heti_ref_join(lane);
     for (int64_t e = 0; e < size; e++) o[e] = (o[e] + 0.0f) / a->sum[r.row]; /* + 0: no -0 */
-}
-static void heti_ref_attention_forward(const het_attention_args *a) {
-    const het_view *v = a->view;
-    for (int64_t s = 0; s < v->sequences; s++)
-        for (int64_t t = heti_max(v->sequence_start[s], v->row_begin);
-             t < heti_min(v->sequence_start[s + 1], v->row_end); t++)
-            for (int64_t head = 0; head < a->heads; head++)
-                heti_ref_attend(a, heti_ref_row_of(a, s, t - v->sequence_start[s], head));
 }
 
 /* P = exp(S - m) / l, d = do . o, dS = P (do v^T - d); dq = scale (dS k), dk += dS^T (scale q),
@@ -3452,10 +3468,12 @@ static void heti_ref_attend_back(const het_attention_args *a, heti_ref_row r) {
     for (int64_t e = 0; e < size; e++) lane[e % 16] = fmaf(d_o[e], o[e], lane[e % 16]);
     d = heti_ref_join(lane);
     for (int64_t e = 0; e < size; e++) dq[e] = 0.0f;
+    for (int64_t i = 0; i < a->relations && r.relation; i++) a->dbias[r.row * a->relations + i] = 0.0f;
     for (int64_t j = r.first; j < r.last; j++) {
-        const float p = heti_expf(heti_ref_dot(a, q, a->scale, k + j * step) - a->maximum[r.row]) / a->sum[r.row];
+        const float p = heti_expf(heti_ref_score(a, &r, j) - a->maximum[r.row]) / a->sum[r.row];
         const float ds = heti_round_f(p * (heti_ref_dot(a, d_o, 1.0f, v + j * step) - d));
         const float p_in = heti_ref_operand(p, a->compute), ds_in = heti_ref_operand(ds, a->compute);
+        if (r.relation) a->dbias[r.row * a->relations + r.relation[j]] += ds;
         for (int64_t e = 0; e < size; e++) {
             float *to_k = dk + j * step + e, *to_v = dv + j * step + e;
             *to_v = fmaf(p_in, heti_ref_operand(d_o[e], a->compute), *to_v);
@@ -3465,19 +3483,24 @@ static void heti_ref_attend_back(const het_attention_args *a, heti_ref_row r) {
     }
     for (int64_t e = 0; e < size; e++) dq[e] = a->scale * (dq[e] + 0.0f);
 }
-static void heti_ref_attention_backward(const het_attention_args *a) {
+
+static void heti_ref_attend_sequence(const het_attention_args *a, int64_t sequence, int backward) {
     const het_view *v = a->view;
-    for (int64_t s = 0; s < v->sequences; s++) {
-        const int64_t origin = v->sequence_start[s], end = heti_min(v->sequence_start[s + 1], v->row_end);
-        const int64_t width = a->kv_heads * a->head_size;
-        for (int64_t t = end - 1; t >= heti_max(origin, v->row_begin); t--)
-            for (int64_t head = 0; head < a->heads; head++)
-                heti_ref_attend_back(a, heti_ref_row_of(a, s, t - origin, head));
-        for (int64_t i = origin * width; i < end * width; i++) {
-            a->dk[i] += 0.0f;
-            a->dv[i] += 0.0f;
+    const int64_t origin = v->sequence_start[sequence], end = heti_min(v->sequence_start[sequence + 1], v->row_end);
+    const int64_t width = a->kv_heads * a->head_size;
+    for (int64_t t = end - 1; t >= heti_max(origin, v->row_begin); t--)
+        for (int64_t head = 0; head < a->heads; head++) {
+            const heti_ref_row row = heti_ref_row_of(a, sequence, t - origin, head);
+            if (backward) heti_ref_attend_back(a, row);
+            else heti_ref_attend(a, row);
         }
+    for (int64_t i = origin * width; i < end * width && backward; i++) {
+        a->dk[i] += 0.0f;
+        a->dv[i] += 0.0f;
     }
+}
+static void heti_ref_attention(const het_attention_args *a, int backward) {
+    for (int64_t s = 0; s < a->view->sequences; s++) heti_ref_attend_sequence(a, s, backward);
 }
 
 /* ---- activation, elements: SwiGLU y = a s b with s = sigmoid(a); GELU y = x Phi(x), Phi(x) = (1 +
@@ -3802,8 +3825,8 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_LINEAR_BACKWARD_WEIGHT: heti_ref_linear_backward_weight(&op->u.linear); break;
     case HET_OP_ROTARY_FORWARD: heti_ref_rotate(&op->u.rotary, 1.0f); break;
     case HET_OP_ROTARY_BACKWARD: heti_ref_rotate(&op->u.rotary, -1.0f); break;
-    case HET_OP_ATTENTION_FORWARD: heti_ref_attention_forward(&op->u.attention); break;
-    case HET_OP_ATTENTION_BACKWARD: heti_ref_attention_backward(&op->u.attention); break;
+    case HET_OP_ATTENTION_FORWARD: heti_ref_attention(&op->u.attention, 0); break;
+    case HET_OP_ATTENTION_BACKWARD: heti_ref_attention(&op->u.attention, 1); break;
     case HET_OP_ACTIVATION_FORWARD: heti_ref_activation_forward(&op->u.activation); break;
     case HET_OP_ACTIVATION_BACKWARD: heti_ref_activation_backward(&op->u.activation); break;
     case HET_OP_EMBEDDING_FORWARD: heti_ref_embedding_forward(&op->u.embedding); break;
@@ -4577,6 +4600,20 @@ HETRAIN_API int het_node_attention(het_program *p, int q, int k, int v) {
     return heti_new_value(p, heti_new_node(p, HET_NODE_ATTENTION, 3, q, k, v), heti_width(p, q));
 }
 
+HETRAIN_API int het_node_biased_attention(het_program *p, int q, int k, int v, int bias, const int32_t *relation) {
+    const int64_t heads = heti_max(1, heti_width(p, q) / p->unit->model->head_size), context = p->unit->model->context;
+    const int y = het_node_attention(p, q, k, v);
+    het_node *n = y < 0 ? NULL : &p->node[p->value[y].node];
+    heti_require(p, n && bias >= 0 && bias < y && relation && heti_width(p, bias) % heads == 0);
+    for (int64_t i = 0; p->result == HET_OK && i < context * context; i++)
+        heti_require(p, relation[i] >= 0 && relation[i] < heti_width(p, bias) / heads);
+    if (p->result != HET_OK) return -1;
+    n->x[n->inputs++] = bias;
+    n->relation = relation;
+    p->value[bias].uses++;
+    return y;
+}
+
 HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, int b) {
     const int gated = kind == HET_SWIGLU;
     het_node *n = heti_new_node(p, HET_NODE_ACTIVATION, 1 + gated, a, b, -1);
@@ -4662,7 +4699,7 @@ typedef struct heti_rows {
     const het_view *view;     /* the team's where one of them is divided */
     int64_t count;            /* rows */
     int64_t width;            /* of x[0]; without one of y[0] */
-    float *x[3], *y[3], *dy[3], *dx[3];
+    float *x[4], *y[3], *dy[3], *dx[4];
 } heti_rows;
 
 static void heti_fill_embedding(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
@@ -4771,6 +4808,12 @@ static void heti_fill_attention(const het_unit_call *c, const het_node *n, const
     a->dv = c->tensor[v->tensor[HETI_GRADIENT]];
     a->workspace = c->workspace;
     a->workspace_size = c->workspace_size;
+    if (n->inputs < 4) return;
+    a->bias = r->x[3];
+    a->dbias = r->dx[3];
+    a->relation = n->relation;
+    a->relations = c->info->program->value[n->x[3]].own / a->heads;
+    a->context = m->context;
 }
 
 static void heti_fill_activation(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
@@ -4843,7 +4886,7 @@ static const heti_node_rule heti_node_rules[HET_NODES] = {
     { heti_fill_rotary, { HET_OP_ROTARY_FORWARD, HET_OP_ROTARY_BACKWARD, -1 },
       1, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 1, 1 } },
     { heti_fill_attention, { HET_OP_ATTENTION_FORWARD, HET_OP_ATTENTION_BACKWARD, -1 },
-      3, HET_KEEP_INPUT, HET_KEEP_INPUT, 2, 0, { 0, 0 } },
+      4, HET_KEEP_INPUT, HET_KEEP_INPUT, 2, 0, { 0, 0 } },
     { heti_fill_activation, { HET_OP_ACTIVATION_FORWARD, HET_OP_ACTIVATION_BACKWARD, -1 },
       2, HET_KEEP_INPUT, HET_KEEP_CALL, 0, 1, { 0, 1 } },
     { heti_fill_dropout, { HET_OP_DROPOUT_FORWARD, HET_OP_DROPOUT_BACKWARD, -1 }, /* in place where there is no x */
@@ -5217,7 +5260,7 @@ static int heti_takes_bf16(const het_program *p) {
             if (heti_is_bf16(info, n->x[j], HETI_VALUE) != (n->kind == HET_NODE_RESIDUAL ? 0 : first)) return 0;
         for (int j = 0; j < n->outputs; j++)
             if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE)) return 0;
-        if (n->kind == HET_NODE_ATTENTION && info->slices > 1) return 0;
+        if (n->kind == HET_NODE_ATTENTION && (info->slices > 1 || n->inputs > 3)) return 0;
         for (int way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++) {
             memset(&op, 0, sizeof op);
             op.bf16 = heti_node_bf16(info, n, way);
@@ -5282,6 +5325,17 @@ static size_t heti_loss_tensors(const het_unit_info *info, char *base, float **t
 HETRAIN_API het_result het_program_end(het_program *p) {
     het_unit_info *info = p->info;
     heti_check_program(p);
+    info->teams = 1;
+    for (int i = 0; p->result == HET_OK && i < p->nodes; i++) {
+        het_attention_args a;
+        if (p->node[i].inputs < 4) continue;
+        memset(&a, 0, sizeof a);
+        a.bias = &p->unit->model->norm_epsilon; /* any address */
+        info->teams = 0;
+        if (info->device && !(heti_supports(info->device, HETI_OP(ATTENTION_FORWARD, &a)) &&
+                              heti_supports(info->device, HETI_OP(ATTENTION_BACKWARD, &a))))
+            p->result = HET_ERR_UNSUPPORTED;
+    }
     if (p->result != HET_OK) return p->result;
     heti_factors_last(p);
     heti_divide_columns(p);
@@ -5293,7 +5347,6 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     heti_new_scratch(p);
     if (p->result != HET_OK) return p->result;
     info->flops_input = info->flops_weight = info->flops_forward;
-    info->teams = 1;
     heti_program_workspace(p, info->is_loss ? info->loss_rows : info->max_tokens);
     if (info->is_loss) { /* all in one call: tensors are workspace, products come some granules at a time */
         info->workspace += heti_loss_tensors(info, NULL, NULL);
@@ -5694,9 +5747,9 @@ static het_result heti_settle(const het_unit_call *c, heti_pending *flow, int va
 /* Writes the gradients of a node's inputs, or adds to them where others have written them. */
 static het_result heti_node_backward(const het_unit_call *c, const het_node *n, heti_pending *flow) {
     const het_program *p = c->info->program;
-    float *dx[3] = { NULL, NULL, NULL }, *scratch = p->scratch < 0 ? NULL : c->tensor[p->scratch], *next = scratch;
+    float *dx[4] = { NULL }, *scratch = p->scratch < 0 ? NULL : c->tensor[p->scratch], *next = scratch;
     het_op op;
-    int i, adds[3] = { 0, 0, 0 };
+    int i, adds[4] = { 0 };
     for (i = 0; i < heti_writes(n); i++) {
         adds[i] = flow->written[n->x[i]];
         dx[i] = adds[i] ? next : heti_rows_of(c, n->x[i], HETI_GRADIENT);
@@ -10300,7 +10353,7 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
     for (int64_t u = stage->unit_begin; count > 1 && u < stage->unit_end; u++)
         if (!ctx->chain.unit[u].info.teams)
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
-                             "%s: the team of rank %d shares unit %d (%s), which is no program and does not know teams",
+                             "%s: the team of rank %d shares unit %d (%s), which does not know teams",
                              ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
     for (int64_t i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++) {
         const heti_parameter *p = &ctx->chain.parameter[i];

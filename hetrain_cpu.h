@@ -3497,7 +3497,8 @@ static het_result heti_cpu_range(heti_cpu *cpu, const het_op *op) {
 
 /* ---- attention ----
    A unit is (sequence, key/value head), in the forward also a block of rows: different units write
-   different rows of o, dq, dk, dv. Each runner has a piece of the workspace. */
+   different rows of o, dq, dk, dv. Each runner has a piece of the workspace. With a bias a unit is a
+   sequence, and plain loops. */
 
 typedef struct heti_attention_job {
     const heti_row_kernels *rows;
@@ -3512,6 +3513,11 @@ static int64_t heti_attention_units(const heti_attention_job *job, int64_t begin
     const het_attention_args *a = job->a;
     int64_t unit = 0;
     for (int64_t s = 0; s < a->view->sequences; s++) {
+        if (a->bias != NULL) {
+            if (workspace != NULL && unit >= begin && unit < end) heti_ref_attend_sequence(a, s, job->backward);
+            unit++;
+            continue;
+        }
         const int64_t first = heti_max(a->view->host_sequence_start[s], a->view->row_begin);
         const int64_t last = heti_min(a->view->host_sequence_start[s + 1], a->view->row_end);
         const int64_t rows = (last - first) * (a->heads / a->kv_heads),

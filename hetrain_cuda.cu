@@ -3148,13 +3148,14 @@ static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 #define HETC_LOGITS (INT64_C(1) << 28)
 
 /* Weights are floats, sums are added to, and the first weights come from the host. Heads in bf16
-   are whole chunks of 16 bytes. */
+   are whole chunks of 16 bytes. Attention has no bias. */
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     const int timed = (hetc_self(self)->options & HET_CUDA_TIMED) != 0; /* algorithms are tried on y itself */
     if (op->kind == HET_OP_NORMAL || op->kind == HET_OP_MUON_MOMENTUM || op->kind == HET_OP_MUON_UPDATE) return 0;
-    if (op->bf16 && (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD))
-        return op->u.attention.head_size % 8 == 0 && op->u.attention.head_size <= 128;
+    if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
+        return op->u.attention.bias == nullptr &&
+               (!op->bf16 || (op->u.attention.head_size % 8 == 0 && op->u.attention.head_size <= 128));
     if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT)) return 0;
     if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
         return op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 64);

@@ -85,7 +85,7 @@ static void check_directions(const het_desc *desc, const support_batch *batch, c
         for (k = 0; k < p.count; k++) norm += (double)gradient[k] * (double)gradient[k];
         norm = sqrt(norm);
         if (norm < 1e-6) continue; /* the bias of k moves no softmax */
-        h = 0.02;
+        h = 0.01;
         for (k = 0; k < p.count; k++) moved[k] = (float)((double)weight[k] + h * (double)gradient[k] / norm);
         EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, moved));
         above = loss_of(ctx, batch);
@@ -778,13 +778,31 @@ static void joined_streams(het_program *p, int64_t width, float std)
     het_node_output(p, het_node_residual(p, het_node_residual(p, b, c), het_node_residual(p, -1, u)));
 }
 
-enum { WHOLE_LAYER, SHARED, JOINED, DEEP_HEAD, TOO_MANY_NODES, UNREAD_VALUE, UNREAD_STREAM, TWO_OF_A_NAME, LONG_NAME, OTHER_WIDTH, KEYS_TWICE,
-       NO_STREAM, NO_HEADS, ODD_ATTENTION, LOSS_AND_OUTPUT, OTHER_LOGITS, FOUR_MATRICES, NO_NODES };
+/* Scores with a bias that is made of the rows and also goes on, by relations that are no function of i - j. */
+enum { RELATIONS = 5, RELATED = 48 }; /* the context of the models */
+static int32_t relation[RELATED * RELATED];
+
+static void biased(het_program *p, int x, const het_model_desc *m, const int32_t *related)
+{
+    const het_matrix scalars = { "b.#.s", m->heads * RELATIONS, 1, m->init_std, 1 };
+    const int h = het_node_norm(p, x, "b.#.n"), q = het_node_linear(p, h, "b.#.q", m->heads * m->head_size, m->init_std);
+    const int k = het_node_linear(p, h, "b.#.k", m->kv_heads * m->head_size, m->init_std);
+    const int v = het_node_linear(p, h, "b.#.v", m->kv_heads * m->head_size, m->init_std);
+    int bias, y;
+    het_node_linears(p, h, 1, &scalars, &bias);
+    y = het_node_linear(p, het_node_biased_attention(p, q, k, v, bias, related), "b.#.o", m->width, m->init_std);
+    het_node_output(p, het_node_residual(p, het_node_residual(p, x, y), het_node_linear(p, bias, "b.#.r", m->width, m->init_std)));
+}
+
+enum { WHOLE_LAYER, SHARED, JOINED, BIASED, DEEP_HEAD, TOO_MANY_NODES, UNREAD_VALUE, UNREAD_STREAM, TWO_OF_A_NAME, LONG_NAME, OTHER_WIDTH, KEYS_TWICE,
+       NO_STREAM, NO_HEADS, ODD_ATTENTION, ODD_BIAS, NO_RELATIONS, FAR_RELATION, LOSS_AND_OUTPUT, OTHER_LOGITS, FOUR_MATRICES, NO_NODES };
 
 static void refused_program(het_program *p, int which, int x, const het_model_desc *m)
 {
     const het_matrix four[4] = { { "a", 8, 0, 1, 0 }, { "b", 8, 0, 1, 0 }, { "c", 8, 0, 1, 0 }, { "d", 8, 0, 1, 0 } };
+    static int32_t beyond[RELATED * RELATED];
     int y[4], i;
+    beyond[RELATED * RELATED - 1] = RELATIONS;
     switch (which) {
     case TOO_MANY_NODES:
         for (i = 0; i < 26; i++) x = het_node_activation(p, HET_GELU_TANH, x, -1);
@@ -803,6 +821,10 @@ static void refused_program(het_program *p, int which, int x, const het_model_de
     case ODD_ATTENTION:
         x = het_node_attention(p, x, het_node_linear(p, x, "a", 2 * m->head_size, 1), het_node_linear(p, x, "b", m->head_size, 1));
         break;
+    case ODD_BIAS: x = het_node_biased_attention(p, x, het_node_linear(p, x, "a", m->width, 1), het_node_linear(p, x, "b", m->width, 1),
+                                                 het_node_linear(p, x, "c", m->heads * RELATIONS + 1, 1), relation); break;
+    case NO_RELATIONS: biased(p, x, m, NULL); return;
+    case FAR_RELATION: biased(p, x, m, beyond); return;
     case LOSS_AND_OUTPUT: het_node_loss(p, het_node_linear(p, x, "a", m->vocab, 1)); break;
     case OTHER_LOGITS: het_node_loss(p, het_node_linear(p, x, "a", m->vocab + 1, 1)); return;
     case FOUR_MATRICES: het_node_linears(p, x, 4, four, y); break;
@@ -820,6 +842,7 @@ static het_result program_describe(const het_unit *unit, het_unit_info *info)
     if (which == WHOLE_LAYER) het_node_output(p, whole_layer(p, x, m));
     else if (which == SHARED) shared_values(p, x, m->width, m->init_std);
     else if (which == JOINED) joined_streams(p, m->width, m->init_std);
+    else if (which == BIASED) biased(p, x, m, relation);
     else if (which == DEEP_HEAD) {
         const int a = het_node_activation(p, HET_GELU_TANH, het_node_linear(p, het_node_norm(p, x, "h.n"), "h.a", 24, m->init_std), -1);
         het_node_loss(p, het_node_linear(p, a, "h.b", m->vocab, m->init_std));
@@ -852,12 +875,13 @@ static uint64_t hash_of_orders(het_desc desc, const support_batch *batch)
     return hash;
 }
 
-/* embed, attention, mlp, shared, joined, attention, mlp, deep head: every kind of node. */
+/* embed, attention, mlp, shared, joined, attention with a bias, mlp, deep head: every kind of node. */
 static void programs_of_the_user(void **state)
 {
-    static const int kind[] = { SHARED, JOINED, DEEP_HEAD };
+    static const int kind[] = { SHARED, JOINED, BIASED, DEEP_HEAD };
     int rank;
     (void)state;
+    for (rank = 0; rank < RELATED * RELATED; rank++) relation[rank] = (rank % 7 + rank / 31) % RELATIONS;
     for (rank = 0; rank < 2; rank++) {
         het_desc desc = describe(HET_LLAMA);
         support_batch batch;
@@ -871,8 +895,8 @@ static void programs_of_the_user(void **state)
         batch_of(&batch, usual, 4, 3);
         EXPECT_OK(het_model_units(&desc.model, units, 8, &count, NULL));
         for (i = 7; i >= 5; i--) units[i] = units[i - 2];
-        for (i = 0; i < 3; i++) {
-            const int at = i < 2 ? 3 + i : 7;
+        for (i = 0; i < 4; i++) {
+            const int at = i < 3 ? 3 + i : 7;
             units[at].iface = &program_unit;
             units[at].settings = &kind[i];
         }
@@ -936,6 +960,42 @@ static void programs_that_do_not_fit(void **state)
         EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "unit 2 (program)|describe failed|1 streams of width 40");
         assert_null(ctx);
     }
+}
+
+/* Teams do not divide them, and a device may lack them. */
+static int32_t no_bias(void *self, const het_op *op)
+{
+    return (op->kind != HET_OP_ATTENTION_BACKWARD || op->u.attention.bias == NULL) && het_cpu_device()->supports(self, op);
+}
+
+static void scores_with_a_bias_are_refused(void **state)
+{
+    static const int kind = BIASED;
+    het_desc desc = describe(HET_LLAMA);
+    het_device_iface without = *het_cpu_device();
+    het_device_desc device[2];
+    het_unit units[6];
+    het_error error;
+    het_ctx *ctx = NULL;
+    int64_t count;
+    (void)state;
+    memset(device, 0, sizeof device);
+    EXPECT_OK(het_model_units(&desc.model, units, 6, &count, NULL));
+    units[2].iface = &program_unit;
+    units[2].settings = &kind;
+    desc.units = units;
+    desc.unit_count = 6;
+    desc.layout.devices = device;
+    desc.layout.device_count = 1;
+    without.supports = no_bias;
+    device[0].iface = &without;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "unit 2 (program)|describe failed");
+    device[0].iface = NULL;
+    desc.layout.device_count = 2;
+    desc.layout.plan = support_plan_for("cp2", NULL, 6, 2, 1, desc.model.kv_heads);
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "unit 2 (program)|does not know teams");
+    assert_null(ctx);
+    het_plan_free((het_plan *)(uintptr_t)desc.layout.plan);
 }
 
 /* A device that has products with their activation runs them so, and gives the same bits. */
@@ -1379,6 +1439,7 @@ int main(void)
         cmocka_unit_test(programs_of_the_user),
         cmocka_unit_test(one_program_a_layer),
         cmocka_unit_test(programs_that_do_not_fit),
+        cmocka_unit_test(scores_with_a_bias_are_refused),
         cmocka_unit_test(activations_in_products),
         cmocka_unit_test(steps_that_are_not_finite),
         cmocka_unit_test(steps_are_repeated_when_needed),

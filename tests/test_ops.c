@@ -914,13 +914,16 @@ typedef struct attention_problem {
     const het_view *view;
     int64_t heads, kv_heads, head_size, window;
     int causal;
-    double scale, *q, *k, *v, *d_o;
+    double scale, *q, *k, *v, *d_o, *bias;
+    int64_t relations, context;
+    const int32_t *relation;
 } attention_problem;
 
 /* o of one query row and head: softmax over the keys it sees. Without causality a window is centred on the query. */
 static void attention_row(const attention_problem *p, int64_t row, int64_t head, double *o)
 {
     int64_t start = p->view->sequence_start[p->view->sequence_of[row]], end = p->view->sequence_start[p->view->sequence_of[row] + 1];
+    const int64_t origin = start;
     int64_t size = p->head_size, group = head / (p->heads / p->kv_heads), behind = p->causal ? p->window - 1 : (p->window - 1) / 2, j, e;
     const double *q = p->q + (row * p->heads + head) * size;
     double s[4096], top = -1e300, sum = 0.0;
@@ -932,6 +935,7 @@ static void attention_row(const attention_problem *p, int64_t row, int64_t head,
         s[j - start] = 0.0;
         for (e = 0; e < size; e++) s[j - start] += q[e] * k[e];
         s[j - start] *= p->scale;
+        if (p->bias) s[j - start] += p->bias[(row * p->heads + head) * p->relations + p->relation[(row - origin) * p->context + j - origin]];
         if (s[j - start] > top) top = s[j - start];
     }
     for (j = start; j < end; j++) sum += s[j - start] = exp(s[j - start] - top);
@@ -973,11 +977,14 @@ static const struct { int64_t heads, kv_heads, head_size, window; int causal; in
     { 1, 1, 3, 0, 0, { 2721 }, 1 }, /* all blocks do */
 };
 
+enum { BIASED_CONTEXT = 150, BIASED_RELATIONS = 7 };
+
 typedef struct attention_rig {
     packed tokens;
     het_attention_args args;
-    float *q, *k, *v, *o, *maximum, *sum, *d_o, *dq, *dk, *dv;
-    int64_t queries, keys; /* floats of q and of k */
+    float *q, *k, *v, *o, *maximum, *sum, *d_o, *dq, *dk, *dv, *bias, *dbias;
+    int32_t relation[BIASED_CONTEXT * BIASED_CONTEXT];
+    int64_t queries, keys, biases; /* floats of q, of k, of the bias */
 } attention_rig;
 
 static void attention_start(attention_rig *t, int shape, het_dtype compute)
@@ -1009,8 +1016,24 @@ static void attention_start(attention_rig *t, int shape, het_dtype compute)
     a->dv = t->dv = support_alloc((size_t)t->keys, sizeof(float));
 }
 
+/* Gives it a bias, by relations that are no function of i - j. */
+static void attention_bias(attention_rig *t)
+{
+    het_attention_args *a = &t->args;
+    int32_t i;
+    for (i = 0; i < BIASED_CONTEXT * BIASED_CONTEXT; i++) t->relation[i] = (i % 11 + i / 17) % BIASED_RELATIONS;
+    a->relation = t->relation;
+    a->relations = BIASED_RELATIONS;
+    a->context = BIASED_CONTEXT;
+    t->biases = t->tokens.view.tokens * a->heads * a->relations;
+    a->bias = t->bias = support_floats(t->biases, 2.0, 5);
+    a->dbias = t->dbias = unwritten(t->biases);
+}
+
 static void attention_end(attention_rig *t)
 {
+    free(t->bias);
+    free(t->dbias);
     free(t->q);
     free(t->k);
     free(t->v);
@@ -1040,6 +1063,10 @@ static void attention_reference(const attention_rig *t, double tolerance, int sl
     p.k = widen(t->k, t->keys);
     p.v = widen(t->v, t->keys);
     p.d_o = widen(t->d_o, t->queries);
+    p.bias = t->bias ? widen(t->bias, t->biases) : NULL;
+    p.relation = t->relation;
+    p.relations = t->args.relations;
+    p.context = t->args.context;
     for (row = 0; row < p.view->tokens; row++) {
         for (head = 0; head < p.heads; head++) attention_row(&p, row, head, o + (row * p.heads + head) * p.head_size);
     }
@@ -1048,7 +1075,9 @@ static void attention_reference(const attention_rig *t, double tolerance, int sl
         check_float_slopes("attention dq", attention_objective, &p, p.q, t->dq, t->queries, 4.0 * tolerance);
         check_float_slopes("attention dk", attention_objective, &p, p.k, t->dk, t->keys, 4.0 * tolerance);
         check_float_slopes("attention dv", attention_objective, &p, p.v, t->dv, t->keys, 4.0 * tolerance);
+        if (p.bias) check_float_slopes("attention dbias", attention_objective, &p, p.bias, t->dbias, t->biases, 4.0 * tolerance);
     }
+    free(p.bias);
     free(o);
     free(p.q);
     free(p.k);
@@ -1070,6 +1099,7 @@ static het_attention_args attention_slice(attention_rig *t, het_view *view, int6
     a.dq += row * width;
     a.maximum += row * a.heads;
     a.sum += row * a.heads;
+    if (a.bias) a.bias += row * a.heads * a.relations, a.dbias += row * a.heads * a.relations;
     return a;
 }
 
@@ -1088,15 +1118,17 @@ static uint64_t attention_hash(const attention_rig *t)
     hash = hash_floats(hash, t->sum, t->tokens.view.tokens * t->args.heads);
     hash = hash_floats(hash, t->dq, t->queries);
     hash = hash_floats(hash, t->dk, t->keys);
+    if (t->bias) hash = hash_floats(hash, t->dbias, t->biases);
     return hash_floats(hash, t->dv, t->keys);
 }
 
-static uint64_t attention_check(rig *r, int shape, het_dtype compute)
+static uint64_t attention_check(rig *r, int shape, het_dtype compute, int biased)
 {
     attention_rig t;
     uint64_t hash;
     int64_t slices, s;
     attention_start(&t, shape, compute);
+    if (biased) attention_bias(&t);
     run_attention(r, &t.args, 0);
     run_attention(r, &t.args, 1);
     hash = attention_hash(&t);
@@ -1110,6 +1142,7 @@ static uint64_t attention_check(rig *r, int shape, het_dtype compute)
     for (slices = 2; slices <= 3; slices++) { /* forward first to last, backward last to first */
         int64_t granules;
         attention_start(&t, shape, compute);
+        if (biased) attention_bias(&t);
         granules = t.tokens.view.granules;
         for (s = 0; s < 2 * slices; s++) {
             int64_t slice = s < slices ? s : 2 * slices - 1 - s;
@@ -1123,8 +1156,10 @@ static uint64_t attention_check(rig *r, int shape, het_dtype compute)
     return hash;
 }
 
-static uint64_t attention_f32(rig *r, int shape) { return attention_check(r, shape, HET_F32); }
-static uint64_t attention_bf16(rig *r, int shape) { return attention_check(r, shape, HET_BF16); }
+static uint64_t attention_f32(rig *r, int shape) { return attention_check(r, shape, HET_F32, 0); }
+static uint64_t attention_bf16(rig *r, int shape) { return attention_check(r, shape, HET_BF16, 0); }
+static uint64_t attention_biased(rig *r, int shape) { return attention_check(r, shape, shape % 2 ? HET_F32 : HET_BF16, 1); }
+static uint64_t attention_biased_f32(rig *r, int shape) { return attention_check(r, shape, HET_F32, 1); }
 
 static void attention_matches_double(void **state)
 {
@@ -1136,6 +1171,13 @@ static void attention_in_bf16(void **state)
 {
     (void)state;
     on_every_device(attention_bf16, (int)(sizeof attention_shape / sizeof *attention_shape) - 1); /* the causal long shape has both paths */
+}
+
+static void attention_with_a_bias(void **state)
+{
+    (void)state;
+    on_every_device(attention_biased_f32, 11); /* those whose sequences the relations reach */
+    on_every_device(attention_biased, 11);
 }
 
 /* Scores far apart and far from 0 stay finite: the largest is subtracted first. */
@@ -1877,6 +1919,7 @@ int main(void)
         cmocka_unit_test(rotary_matches_double),
         cmocka_unit_test(attention_matches_double),
         cmocka_unit_test(attention_in_bf16),
+        cmocka_unit_test(attention_with_a_bias),
         cmocka_unit_test(attention_of_large_scores),
         cmocka_unit_test(activation_matches_double),
         cmocka_unit_test(embedding_matches_double),

@@ -228,7 +228,7 @@ static void programs_of_the_user_s_work_in_any_team(void **state)
         if (k == 0) {
             het_ctx *ctx;
             assert_int_equal(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED);
-            assert_non_null(strstr(error.text, "shares unit 3 (stranger), which is no program and does not know teams"));
+            assert_non_null(strstr(error.text, "shares unit 3 (stranger), which does not know teams"));
         }
         units[3].iface = &adapter;
         het_plan_free(plan);
