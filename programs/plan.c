@@ -13,11 +13,11 @@
 #include "found.h"
 
 typedef struct settings {
-    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *devices,
+    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *hardware, *devices,
         *schedules,
         *out;
     int64_t sequences, tokens, granule, alone, seed;
-    int64_t ranks, micro_batches, chunks, slices, units, heads, unit, complete, dark, json;
+    int64_t ranks, micro_batches, chunks, slices, units, heads, unit, complete, dark, json, dtype, ops;
     double memory_limit, seconds;
 } settings;
 
@@ -47,6 +47,9 @@ static const option options[] = {
     { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace, picture and --cluster" },
     OPTION_TITLE("What things cost, as measured"),
     { "--profile", "FILE,...", OPTION_TEXT, AT(profile), 0, 0, "what units cost on devices (train --save-profile); several are merged" },
+    { "--hardware", "FILE.json", OPTION_TEXT, AT(hardware), 0, 0,
+      "in place of --profile, with --model: what makers publish of devices and links; an op takes what its operations or its bytes take" },
+    { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "with --hardware: operands of the products" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0,
       "with --profile: which it must be of, FAMILY:preset, FAMILY:key=value,... or a config.json; lists are complete" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "with --profile, in place of --cluster: NAME[@SPEED][/SIZE],..., names of the profile" },
@@ -60,6 +63,7 @@ static const option options[] = {
     { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "without --simulate: of the search" },
     { "--out", "FILE.json", OPTION_TEXT, AT(out), 0, 0, "without --simulate: the best plan, for train --plan" },
     OPTION_TITLE("What is told"),
+    { "--ops", NULL, OPTION_FLAG, AT(ops), 0, 0, "with --hardware, first: every op of a micro-batch on every device, bound by operations or bytes" },
     { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON in place of a table" },
     { "--trace", "FILE.json", OPTION_TEXT, AT(trace), 0, 0, "Chrome trace, for ui.perfetto.dev" },
     { "--svg", "FILE.svg", OPTION_TEXT, AT(svg), 0, 0, "a picture" },
@@ -606,6 +610,8 @@ static int simulate(settings *s, problem *p) {
 
 /* ---- a model on measured costs ---- */
 
+static const char *source(const settings *s) { return s->hardware != NULL ? "--hardware" : "--profile"; }
+
 /* NAME[@SPEED][/SIZE]: SPEED times as fast as the profile of that name, SIZE bytes. */
 static int read_device(const settings *s, const char *item, size_t length, het_cluster_device *device) {
     const size_t name = strcspn(item, "@/,");
@@ -780,7 +786,7 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     if (result == HET_OK) result = het_profile_memory(profile, p->plan, needs, &shape, memory, &error);
     if (result == HET_OK)
         result = het_simulate_costs(p->plan, p->schedule, costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
-    if (status == 0 && result != HET_OK) status = fail(status_of(result), "--profile %s: %s", s->profile, error.text);
+    if (status == 0 && result != HET_OK) status = fail(status_of(result), "%s %s: %s", source(s), s->profile, error.text);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) status = write_pictures(s, p, simulation);
     if (status == 0 && s->json) price_json(s, p, simulation, memory);
     else if (status == 0) price_table(s, p, profile, simulation, memory);
@@ -792,18 +798,80 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     return status;
 }
 
+/* The ops of a micro-batch; units that are alike once. */
+static int print_ops(const settings *s, const het_hardware *hardware, const het_desc *desc, const het_profile *profile) {
+    static const char calls[] = { 'F', HET_ACTION_F, 'I', HET_ACTION_I, 'W', HET_ACTION_W };
+    const double tokens = (double)desc->limits.max_tokens, pairs = tokens * ((double)s->tokens + 1) / 2;
+    het_error error = { HET_OK, "" };
+    het_description *d = NULL;
+    int64_t i, u, n, before;
+    int c, written = 0;
+    const het_result result = het_describe(desc, &d, &error);
+    if (result != HET_OK) return fail(status_of(result), "--model %s: %s", s->model, error.text);
+    if (s->json) printf("{\"ops\":[");
+    else printf("%-12s %-12s %-4s %-12s %12s %12s %10s  bound by\n", "device", "unit", "call", "op", "operations", "bytes", "us");
+    for (i = 0; i < hardware->devices; i++)
+        for (u = 0; u < d->units; u++) {
+            for (before = 0; before < u && profile->unit[before] != profile->unit[u]; before++) {}
+            for (n = 0; n < (before == u ? d->unit[u].program.nodes : 0); n++)
+                for (c = 0; c < 6; c += 2) {
+                    const het_op_price op = het_hardware_price(&hardware->device[i], d, u, n, (het_action_kind)calls[c + 1], tokens, pairs);
+                    const char *unit = profile->kind[profile->unit[u]].name, *bound = op.memory_bound ? "bytes" : "operations";
+                    if (op.name == NULL) continue;
+                    if (s->json)
+                        printf("%s{\"device\":\"%s\",\"unit\":\"%s\",\"call\":\"%c\",\"op\":\"%s\",\"operations\":%.0f,\"bytes\":%.0f,\"us\":%.6g,"
+                               "\"bound\":\"%s\"}", written++ > 0 ? "," : "", hardware->device[i].name, unit, calls[c], op.name, op.flops, op.bytes,
+                               1e6 * op.seconds, bound);
+                    else printf("%-12s %-12s %-4c %-12s %12.4g %12.4g %10.2f  %s\n", hardware->device[i].name, unit, calls[c], op.name, op.flops,
+                                op.bytes, 1e6 * op.seconds, bound);
+                }
+        }
+    printf(s->json ? "]}\n" : "\n");
+    het_description_free(d);
+    return 0;
+}
+
+/* A profile of published figures, for micro-batches of --sequences by --length. */
+static int price_hardware(settings *s, const het_desc *like, het_hardware *hardware, het_profile **profile) {
+    het_error error = { HET_OK, "" };
+    size_t length;
+    char *text = read_small_file(s->hardware, &length);
+    het_desc desc = *like;
+    het_result result;
+    if (text == NULL) return fail(BAD_INPUT, "--hardware %s: %s", s->hardware, strerror(errno));
+    result = het_hardware_read(text, length, hardware, &error);
+    free(text);
+    if (result != HET_OK) return fail(status_of(result), "--hardware %s: %s", s->hardware, error.text);
+    if (s->tokens == 0) s->tokens = desc.model.context;
+    if (s->tokens > desc.model.context)
+        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)desc.model.context);
+    desc.dtype = s->dtype == 2 ? HET_BF16 : HET_F32;
+    desc.limits.max_tokens = s->sequences * s->tokens, desc.limits.max_sequences = s->sequences;
+    result = het_hardware_profile(hardware, &desc, s->tokens, s->model, NULL, profile, &error);
+    if (result != HET_OK) return fail(status_of(result), "--hardware %s: %s", s->hardware, error.text);
+    return s->ops ? print_ops(s, hardware, &desc, *profile) : 0;
+}
+
 static int price_model(settings *s, problem *p, het_profile **profile) {
+    static het_hardware hardware;
     het_desc desc;
+    int64_t r, i;
     int status;
     memset(&desc, 0, sizeof desc);
     if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc.model)) != 0) return status;
-    if ((status = profile_read_list("--profile", s->profile, profile)) != 0) return status;
     desc.limits.max_tokens = desc.model.context, desc.limits.max_sequences = 1;
-    if (s->model != NULL && (status = profile_check("--profile", s->profile, *profile, &desc, s->model)) != 0) return status;
+    if (s->hardware != NULL) status = price_hardware(s, &desc, &hardware, profile);
+    else status = profile_read_list("--profile", s->profile, profile);
+    if (status != 0) return status;
+    if (s->model != NULL && (status = profile_check(source(s), s->profile, *profile, &desc, s->model)) != 0) return status;
     s->units = (*profile)->units;
     s->heads = desc.model.kv_heads;
     s->unit = 3;
     if ((status = price_devices(s, p, *profile)) != 0) return status;
+    for (r = 0; r < p->cluster->ranks; r++)
+        for (i = 0; i < hardware.devices; i++)
+            if (!(p->cluster->device[r].memory > 0) && strcmp(p->cluster->device[r].profile, hardware.device[i].name) == 0)
+                p->cluster->device[r].memory = hardware.device[i].memory;
     if (s->plan != NULL || s->simulate != NULL) status = read_plan(s, p, s->simulate != NULL && !are_lists(s));
     if (status == 0 && p->plan != NULL && s->tokens == 0 && s->micro_batches == 0) s->tokens = p->plan->step.length;
     if (s->tokens == 0) s->tokens = desc.model.context;
@@ -871,7 +939,7 @@ static int search_sizes(const settings *s, const het_profile *profile, const uns
         granule = profile->granule / s->tokens;
     status = feed_start(&feed, s->micro_batches, s->sequences, s->tokens, granule);
     if (status == 0 && profile->granule > 0)
-        status = profile_check_granule("--profile", s->profile, profile, feed.item_longest);
+        status = profile_check_granule(source(s), s->profile, profile, feed.item_longest);
     desc->granules = feed.items, desc->granule_sequences = feed.item_sequences;
     desc->granule_tokens = feed.item_sequences * s->tokens;
     desc->granule_pairs = (double)desc->granule_tokens * ((double)s->tokens + 1) / 2;
@@ -952,8 +1020,9 @@ static int plan_best(settings *s, problem *p, const unsigned char *given) {
 static int check_options(const settings *s, const unsigned char *given) {
     const int looked_for = s->simulate == NULL && s->plan == NULL, lists = are_lists(s);
     const struct { int idle; const char *names, *because; } rule[] = {
-        { s->profile == NULL, "--model --devices --sequences --length --alone", "without --profile" },
-        { s->profile != NULL, "--link --unit --units --micro-batch-scale --complete", "with --profile, which says what units and links cost" },
+        { s->profile == NULL, "--model --devices --sequences --length --alone", "without --profile or --hardware" },
+        { s->profile != NULL, "--link --unit --units --micro-batch-scale --complete", "with --profile or --hardware, which say what units and links cost" },
+        { s->hardware == NULL, "--dtype --ops", "without --hardware" },
         { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
         { looked_for, "--chunks --slices --memory-limit", "where a plan is looked for" },
         { lists, "--chunks --memory-limit", "on lists of actions" },
@@ -966,12 +1035,13 @@ static int check_options(const settings *s, const unsigned char *given) {
     };
     size_t i;
     int status = 0;
-    if (s->profile == NULL && s->model != NULL) return fail(BAD_INPUT, "--model %s: needs --profile FILE", s->model);
+    if (s->profile == NULL && s->model != NULL) return fail(BAD_INPUT, "--model %s: needs --profile FILE or --hardware FILE", s->model);
+    if (s->hardware != NULL && s->model == NULL) return fail(BAD_INPUT, "--hardware %s: --model SPEC is needed", s->hardware);
     if (s->profile == NULL && s->simulate == NULL)
-        return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed, or --profile; --help lists the options");
+        return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed, or --profile or --hardware; --help lists the options");
     if (s->profile != NULL && s->model == NULL && s->tokens == 0 && s->plan == NULL)
         return fail(BAD_INPUT, "--profile %s: --model SPEC, --length T or --plan FILE is needed", s->profile);
-    if (s->profile != NULL && s->cost != NULL) return fail(BAD_INPUT, "--cost %s: --profile %s says what units cost", s->cost, s->profile);
+    if (s->profile != NULL && s->cost != NULL) return fail(BAD_INPUT, "--cost %s: %s %s says what units cost", s->cost, source(s), s->profile);
     if (s->profile == NULL && s->cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
     for (i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
         if (rule[i].idle) status = options_idle(options, OPTIONS, given, rule[i].names, rule[i].because);
@@ -991,6 +1061,9 @@ static int program(int argc, char **argv) {
     s.seconds = 5;
     status = options_parse(summary, options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
+    if (s.hardware != NULL && s.profile != NULL)
+        return fail(BAD_INPUT, "--hardware %s: --profile %s says what units cost, as measured", s.hardware, s.profile);
+    if (s.hardware != NULL) s.profile = s.hardware;
     if ((status = check_options(&s, given)) != 0) return status;
     if (s.simulate == NULL && s.plan == NULL) status = plan_best(&s, &p, given);
     else status = s.profile != NULL ? price(&s, &p, given) : simulate(&s, &p);

@@ -44,8 +44,8 @@
        >>profile_api     het_profile_describe het_profile_free het_profile_stage het_profile_memory
                          het_profile_measure het_profile_read het_profile_write het_profile_merge
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
-                         het_cluster_place het_profile_costs het_plan_costs_free het_simulate_costs
-                         het_team_divide
+                         het_cluster_place het_hardware_read het_hardware_price het_hardware_profile
+                         het_profile_costs het_plan_costs_free het_simulate_costs het_team_divide
        >>search_api      het_plan_search het_search_free
        >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start
                          het_adapt_observe het_adapt_advise het_advice_free het_adapt_cluster
@@ -313,6 +313,55 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_place(const het_cluster *c
                                                             const double *weight, int64_t evaluations, uint64_t seed,
                                                             const het_allocator *allocator, int64_t *device,
                                                             double *spread, het_error *error);
+
+/* ---- hardware: devices that nobody has measured ----
+   What makers publish, in place of a measured profile:
+
+       { "devices": [ { "name": "h100", "f32": "67T", "bf16": "989T", "bandwidth": "3.35T", "memory":
+       "80G", "launch": "4us" } ], "links": [ { "name": "nvlink", "latency": "3us", "bandwidth":
+       "450G" } ] }
+
+   A device needs name, f32 and bandwidth. What is predicted is the roofline: an op takes as long as
+   its operations or its bytes do, whichever is more; real ones take longer. */
+
+#define HETRAIN_MAX_HARDWARE 16
+typedef struct het_hardware_device {
+    char name[48];
+    double f32, bf16;                 /* operations a second in products of such operands; bf16 0: as f32 */
+    double bandwidth;                 /* of its memory, bytes a second */
+    double memory;                    /* bytes; 0: not known */
+    double launch;                    /* seconds that an op takes beside: 0 */
+} het_hardware_device;
+
+typedef struct het_hardware {
+    int64_t devices, links;
+    het_hardware_device device[HETRAIN_MAX_HARDWARE];
+    het_link_profile link[HETRAIN_MAX_HARDWARE];
+} het_hardware;
+
+/* As het_cluster_read. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_hardware_read(const char *text, size_t length, het_hardware *hardware,
+                                                            het_error *error);
+
+typedef struct het_op_price {
+    const char *name;                 /* "linear", "attention", ...; NULL: the node has no such op */
+    double flops, bytes, seconds;     /* of a call */
+    int32_t memory_bound;             /* 1: by its bytes, 0: by its operations */
+    het_cost cost;                    /* the call's: what does not depend on tokens, a token, a pair */
+} het_op_price;
+/* What an op of a unit that is a program takes, a call of so many tokens and pairs of query and
+   key. call: HET_ACTION_F, _I or _W. A unit that is none has one op, node 0, of the operations that
+   it says. Threads: any. */
+HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, const het_description *description,
+                                            int64_t unit, int64_t node, het_action_kind call, double tokens,
+                                            double pairs);
+/* het_profile_describe with all devices and links of `hardware`, whose times are those of calls of
+   desc->limits.max_tokens tokens in sequences of `length`; a step's update by its bytes.
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_hardware_profile(const het_hardware *hardware, const het_desc *desc,
+                                                               int64_t length, const char *model,
+                                                               const het_allocator *allocator, het_profile **profile,
+                                                               het_error *error);
 
 /* ---- costs of a plan ---- */
 
@@ -2014,6 +2063,7 @@ typedef struct heti_s_reader {
     het_profile count, *to;           /* of this pass, and the fields that are no arrays; NULL: only counts */
     int last;                         /* names can be looked up */
     het_cluster *cluster;             /* NULL: only counts */
+    het_hardware *hardware;
     int64_t ranks, groups;
     het_json order;                   /* behind the ranks already given to devices, if the file gives them */
     int ordered;
@@ -3598,7 +3648,7 @@ enum { HETI_S_SIZE, HETI_S_SECONDS };
 /* A number, or text with a unit, from 0 to 1e18. */
 static het_result heti_s_read_quantity(heti_s_reader *r, const heti_s_key *key, void *to) {
     static const char *const heti_s_rules[2] =
-        { "from 0 to 1e18 bytes, as a number or with K, M, G or T behind it",
+        { "from 0 to 1e18, as a number or with K, M, G or T behind it",
         "from 0 to 1e18 seconds, as a number or with s, ms, us or ns behind it" };
     const int seconds = key->most == HETI_S_SECONDS;
     double *value = HETI_T_CAST(double *, to);
@@ -3857,6 +3907,200 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         to->group = 0;
     }
     return HET_OK;
+}
+
+/* ---- hardware ---- */
+
+#define HETI_S_FIGURE(type, field, kind) { #field, heti_s_read_quantity, offsetof(type, field), kind, NULL, 0 }
+static het_result heti_s_read_hardware_device(heti_s_reader *r) {
+    static const heti_s_key heti_s_keys[] = {
+        HETI_S_KEY(het_hardware_device, name, heti_s_read_name), HETI_S_FIGURE(het_hardware_device, f32, HETI_S_SIZE),
+        HETI_S_FIGURE(het_hardware_device, bandwidth, HETI_S_SIZE),
+        HETI_S_FIGURE(het_hardware_device, bf16, HETI_S_SIZE), HETI_S_FIGURE(het_hardware_device, memory, HETI_S_SIZE),
+        HETI_S_FIGURE(het_hardware_device, launch, HETI_S_SECONDS), HETI_S_LAST_KEY
+    };
+    static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: name, f32, bf16, bandwidth, memory, launch",
+                                                7, NULL };
+    const size_t at = r->json.at;
+    const int64_t n = r->hardware->devices;
+    het_hardware_device *d = &r->hardware->device[n];
+    if (n == HETRAIN_MAX_HARDWARE) return heti_s_bad(r, "devices", "more than 16");
+    HETI_T_TRY(heti_s_read_object(r, &heti_s_form_of, "devices", d, NULL));
+    if (!(d->f32 > 0) || !(d->bandwidth > 0))
+        return heti_s_bad_at(r, at, d->f32 > 0 ? "bandwidth" : "f32", "must be above 0");
+    if (heti_s_named(r->hardware->device, sizeof *d, n, d->name) < n)
+        return heti_s_bad_at(r, at, d->name, "a device of this name comes twice");
+    return HET_OK;
+}
+
+static het_result heti_s_read_hardware_link(heti_s_reader *r) {
+    static const heti_s_key heti_s_keys[] = {
+        HETI_S_KEY(het_link_profile, name, heti_s_read_name), HETI_S_FIGURE(het_link_profile, latency, HETI_S_SECONDS),
+        HETI_S_FIGURE(het_link_profile, bandwidth, HETI_S_SIZE), HETI_S_LAST_KEY
+    };
+    static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: name, latency, bandwidth", 1, NULL };
+    if (r->hardware->links == HETRAIN_MAX_HARDWARE) return heti_s_bad(r, "links", "more than 16");
+    return heti_s_read_object(r, &heti_s_form_of, "links", &r->hardware->link[r->hardware->links], NULL);
+}
+
+HETRAIN_API het_result het_hardware_read(const char *text, size_t length, het_hardware *hardware, het_error *error) {
+    static const heti_s_key heti_s_keys[] = {
+        { "devices", heti_s_read_list, offsetof(het_hardware, devices), 0, heti_s_read_hardware_device, 0 },
+        { "links", heti_s_read_list, offsetof(het_hardware, links), 0, heti_s_read_hardware_link, 0 }, HETI_S_LAST_KEY
+    };
+    static const heti_s_form heti_s_form_of = { heti_s_keys, "no such key: devices, links", 1, NULL };
+    het_hardware made;
+    heti_s_reader r;
+    if (hardware == NULL || text == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_hardware_read: %s is NULL", text == NULL ? "text" : "hardware");
+    memset(&r, 0, sizeof r);
+    memset(&made, 0, sizeof made);
+    r.error = error;
+    r.call = "het_hardware_read";
+    r.hardware = &made;
+    r.json = het_json_start(text, length);
+    HETI_T_TRY(heti_s_read_object(&r, &heti_s_form_of, "", &made, NULL));
+    if (!het_json_end(&r.json) || made.devices == 0) return heti_s_bad(&r, "devices", "there are none");
+    *hardware = made;
+    return HET_OK;
+}
+
+/* Of one call: what a token and a pair of query and key take, and bytes that tokens share. */
+typedef struct heti_s_work { double flops, pair_flops, bytes, shared; } heti_s_work;
+
+/* Of a node. `values`: bytes of an element of them. */
+static int heti_s_node_work(const het_description *d, const het_described_unit *unit, const het_node *n,
+                            het_action_kind call, heti_s_work *w) {
+    const int linear = n->kind == HET_NODE_LINEAR, embeds = n->kind == HET_NODE_EMBEDDING;
+    const double values = d->desc.dtype == HET_BF16 ? 2 : 4, sum = d->desc.reduce == HET_REDUCE_FAST ? 4 : 8;
+    double in = 0, out = 0, elements = 0, trained = 0;
+    for (int i = 0; i < n->inputs; i++) in += heti_s_real(unit->program.value[n->x[i]].width);
+    for (int i = 0; i < n->outputs; i++) out += heti_s_real(unit->program.value[n->y[i]].width);
+    for (int i = 0; i < 3; i++) {
+        het_parameter_info p;
+        if (n->weight[i] < 0 || het_parameter_get_info(d->ctx, unit->parameter[n->weight[i]], &p) != HET_OK) continue;
+        elements += heti_s_real(p.count);
+        trained += p.frozen ? 0 : heti_s_real(p.count);
+    }
+    memset(w, 0, sizeof *w);
+    w->flops = linear ? 2 * elements : 4 * (in + out);
+    w->bytes = values * (in + out);
+    w->shared = linear ? 4 * elements : 0;
+    if (n->kind == HET_NODE_ATTENTION) w->pair_flops = 4 * heti_s_real(unit->program.value[n->x[0]].width);
+    if (call == HET_ACTION_F) return 1;
+    if (n->kind == HET_NODE_COPY || n->kind == HET_NODE_LOSS) return 0; /* no op, or it has made the gradient */
+    if (call == HET_ACTION_I) {
+        w->pair_flops *= 2.5; /* five products for two */
+        if (!linear) w->bytes += values * in;
+        return !embeds;
+    }
+    if (linear) w->shared = 2 * sum * trained; /* a sum is read and written */
+    if (embeds) w->bytes += 2 * sum * out;
+    return trained > 0;
+}
+
+HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, const het_description *description,
+                                            int64_t unit, int64_t node, het_action_kind call, double tokens,
+                                            double pairs) {
+    static const char *const heti_s_names[HET_NODES] = { "embedding", "norm", "head norm", "linear", "rotary",
+                                                         "attention", "activation", "residual", "copy", "loss" };
+    const het_described_unit *of = &description->unit[unit];
+    const double speed = description->desc.dtype == HET_BF16 && device->bf16 > 0 ? device->bf16 : device->f32;
+    het_op_price price;
+    heti_s_work w;
+    double by_flops, by_bytes;
+    memset(&price, 0, sizeof price);
+    memset(&w, 0, sizeof w);
+    if (node < of->program.nodes) {
+        if (!heti_s_node_work(description, of, &of->program.node[node], call, &w)) return price;
+        price.name = heti_s_names[of->program.node[node].kind];
+    } else {
+        if (node > 0) return price;
+        price.name = of->unit.iface->name;
+        w.flops = call == HET_ACTION_F ? of->info.flops_forward : call == HET_ACTION_I ? of->info.flops_input :
+            of->info.flops_weight;
+        w.bytes = heti_s_widths(of->info.in_streams, of->info.in_width) +
+            heti_s_widths(of->info.out_streams, of->info.out_width);
+    }
+    price.flops = w.flops * tokens + w.pair_flops * pairs;
+    price.bytes = w.bytes * tokens + w.shared;
+    by_flops = price.flops / speed;
+    by_bytes = price.bytes / device->bandwidth;
+    price.memory_bound = by_bytes > by_flops;
+    price.seconds = device->launch + (price.memory_bound ? by_bytes : by_flops);
+    price.cost.base = device->launch + (price.memory_bound ? w.shared / device->bandwidth : 0);
+    price.cost.token = price.memory_bound ? w.bytes / device->bandwidth : w.flops / speed;
+    price.cost.pair = price.memory_bound ? 0 : w.pair_flops / speed;
+    return price;
+}
+
+/* A unit's times. A loss unit does it all in I. */
+static het_unit_time heti_s_hardware_time(const het_hardware_device *device, const het_description *d, int64_t u,
+                                          double tokens, double pairs) {
+    static const het_action_kind heti_s_calls[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
+    const int loss = d->unit[u].info.is_loss;
+    het_unit_time t;
+    memset(&t, 0, sizeof t);
+    for (int c = 0; c < 3; c++)
+        for (int64_t n = 0; n < (d->unit[u].program.nodes > 0 ? d->unit[u].program.nodes : 1); n++) {
+            const het_op_price price = het_hardware_price(device, d, u, n, heti_s_calls[c], tokens, pairs);
+            het_cost *to = loss || c == 1 ? &t.input : c == 0 ? &t.forward : &t.weight;
+            if (price.name != NULL) heti_s_add_curve(to, price.cost, 1);
+        }
+    t.recompute = t.forward;
+    t.backward = t.input;
+    heti_s_add_curve(&t.backward, t.weight, 1);
+    return t;
+}
+
+static void heti_s_hardware_fill(const het_hardware *hardware, const het_description *d, int64_t length,
+                                 het_profile *profile) {
+    const double tokens = heti_s_real(d->desc.limits.max_tokens), pairs = tokens * (heti_s_real(length) + 1) / 2;
+    for (int64_t i = 0; i < hardware->devices; i++) {
+        const het_hardware_device *from = &hardware->device[i];
+        het_device_profile *to = &profile->device[i];
+        memcpy(to->name, from->name, sizeof to->name);
+        for (int64_t u = 0; u < d->units; u++)
+            to->alone[profile->unit[u]] = to->together[profile->unit[u]] = heti_s_hardware_time(from, d, u, tokens,
+                                                                                                pairs);
+        /* an update reads the gradient, reads and writes weight and state; a sum reads two and writes one */
+        to->step_element = (profile->gradient_bytes + 2 * (profile->weight_bytes + profile->state_bytes)) /
+            from->bandwidth;
+        to->begin_element = to->verdict_element = profile->gradient_bytes / from->bandwidth;
+        to->message_byte = 2 / from->bandwidth;
+        to->ring_byte = 3 / from->bandwidth;
+        to->verdict_base = to->action = from->launch;
+    }
+    for (int64_t i = 0; i < hardware->links; i++) profile->link[i] = hardware->link[i];
+}
+
+HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const het_desc *desc, int64_t length,
+                                            const char *model, const het_allocator *allocator, het_profile **profile,
+                                            het_error *error) {
+    het_profile *described = NULL, count;
+    het_description *d = NULL;
+    het_allocator own;
+    het_error why = { HET_OK, "" };
+    het_result result;
+    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_hardware_profile: profile is NULL");
+    *profile = NULL;
+    if (hardware == NULL || hardware->devices < 1 || length < 1)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_hardware_profile: no devices, or length %d", length);
+    HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_hardware_profile", error));
+    HETI_T_TRY(het_profile_describe(desc, model, &own, &described, error));
+    result = het_describe(desc, &d, &why);
+    if (result != HET_OK) result = heti_t_fail(error, result, "het_hardware_profile: %s", why.text);
+    count = *described;
+    count.devices = hardware->devices;
+    count.links = hardware->links;
+    if (result == HET_OK) result = heti_s_profile_new(&count, &own, "het_hardware_profile", profile, error);
+    if (result == HET_OK) {
+        heti_s_profile_same(*profile, described);
+        heti_s_hardware_fill(hardware, d, length, *profile);
+    }
+    het_description_free(d);
+    het_profile_free(described);
+    return result;
 }
 
 /* The smallest group that has both ranks; -1: none. Parents come before what is in them. */
