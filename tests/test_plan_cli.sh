@@ -299,6 +299,38 @@ printf '{"link":{"latency":"1ms"},"members":[{"device":"fast"},{"device":"slow",
 report "$([ -s found ] && [ "$(sed 's/^{"seconds":\([^,]*\),.*/\1/' found | xargs printf '%.9g')" = "$(sed 's/^{"makespan":\([^,]*\),.*/\1/' again | xargs printf '%.9g')" ]
     echo $?)" 'a plan that was found is simulated again' "$(cut -c1-200 found again err)" "$(tail -n 2 own.json)"
 
+# ---- hardware files: figures in place of measured times ----
+one='{"name":"one","f32":"10T","bandwidth":"1T","memory":"80G"}'
+echo "{\"devices\":[$one,{\"name\":\"two\",\"f32\":\"20T\",\"bandwidth\":\"2T\",\"memory\":\"80G\"},{\"name\":\"tiny\",\"f32\":1,\"bandwidth\":1,\"memory\":\"1M\"}]}" > hardware.json
+hardware=(--hardware hardware.json --model gpt2:124m --micro-batches 4)
+for device in one two one,two; do
+    "$plan" "${hardware[@]}" --devices "$device" --plan dp --simulate 1f1b --json > "$device.out" 2> err
+    "$plan" "${hardware[@]}" --devices "$device" --seconds 0.3 --json --out "$device.json" > "$device.best" 2>> err
+done
+seconds_of() { sed -n 's/.*"makespan":\([0-9.e+-]*\),.*/\1/p' "$1"; }
+report "$(awk "BEGIN { a = $(seconds_of one.out) / $(seconds_of two.out); exit !(a > 1.999999 && a < 2.000001) }" < /dev/null; echo $?)" \
+    'a device of twice the figures takes half the time' "$(cat err one.out two.out)"
+report "$(grep -q '"ranks"\|"pipelines"' one,two.json; echo $?)" 'a plan is found for devices that nobody measured' "$(cat err one,two.best)"
+report "$("$plan" "${hardware[@]}" --ranks 1 --plan dp --simulate 1f1b --ops | grep -q '^two  *head  *F  *linear .* operations$'; echo $?)" '--ops says what bounds each op'
+refuses '--devices tiny|needs at least|more than' "${hardware[@]}" --devices tiny
+refuses '--hardware|--profile' --profile tokens.json "${hardware[@]}"
+refuses '--hardware none.json|No such file' --hardware none.json --model gpt2:124m --ranks 1 --micro-batches 4
+refuses '--hardware hardware.json|--model' --hardware hardware.json --ranks 1 --micro-batches 4
+refuses '--ops|without --hardware' --profile tokens.json --devices fast --length 128 --micro-batches 2 --ops
+refuses_hardware() { # refuses_hardware WORDS JSON
+    echo "$2" > bad.json
+    refuses "--hardware bad.json|$1" --hardware bad.json --model gpt2:124m --ranks 1 --micro-batches 4
+}
+refuses_hardware 'devices|there are none' '{"devices":[]}'
+refuses_hardware 'devices|is missing' '{}'
+refuses_hardware 'speed|no such key: name, latency, bandwidth' "{\"devices\":[$one],\"links\":[{\"name\":\"a\",\"speed\":1}]}"
+refuses_hardware 'byte|bandwidth|is missing' '{"devices":[{"name":"a","f32":"1T"}]}'
+refuses_hardware 'byte|f32|above 0' '{"devices":[{"name":"a","f32":0,"bandwidth":1}]}'
+refuses_hardware 'byte|f32|1X|K, M, G or T' '{"devices":[{"name":"a","f32":"1X","bandwidth":1}]}'
+refuses_hardware 'flops|no such key: name, f32, bf16, bandwidth, memory, launch' '{"devices":[{"name":"a","flops":1}]}'
+refuses_hardware 'one|comes twice' "{\"devices\":[$one,$one]}"
+refuses_hardware 'byte' '{"devices":[{"name":"a","f32":1,"bandwidth":1}'
+
 # ---- what would be ignored ----
 profiled=(--profile tokens.json --devices fast --length 128)
 refuses '--cost F=1,B=1|--profile' $model --cost F=1,B=1 --profile tokens.json --simulate 1f1b --micro-batches 2

@@ -1345,6 +1345,112 @@ static void row_3_5(void **state)
     price_end(&p);
 }
 
+/* Activations of 4 micro-batches at once, as a hardware file says and as a context takes them. mode: 0 none is recomputed, 1 attention, 2 all. */
+static double predicted_activations(const het_profile *p, const het_desc *desc, int mode)
+{
+    het_plan *plan = support_plan("dp", "gpipe", p->units, 1, 1);
+    const double n = (double)desc->limits.max_tokens;
+    const int64_t counts[1] = { 4 };
+    het_schedule *lists = NULL;
+    het_needs needs;
+    het_memory memory;
+    het_shape shape;
+    het_error error;
+    double bytes, scratch[2] = { 0, 0 }, less = 0;
+    int64_t u;
+    plan->stage[0].recompute = mode == 2;
+    memset(&shape, 0, sizeof shape);
+    shape.tokens = desc->limits.max_tokens, shape.sequences = desc->limits.max_sequences;
+    EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &lists, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_schedule_needs(plan, lists, 0, 1, 0, NULL, &needs, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_profile_memory(p, plan, &needs, &shape, &memory, &error), HET_OK, error.text, "");
+    bytes = (double)memory.activations;
+    for (u = 0; u < p->units; u++) {
+        const het_stage_memory kept = het_profile_stage(p, u, u + 1, 0, 0, 0, n, n), again = het_profile_stage(p, u, u + 1, 1, 0, 0, n, n);
+        const int is = p->kind[p->unit[u]].attentions > 0;
+        less += is ? kept.slot - again.slot : 0;
+        scratch[0] = fmax(scratch[0], kept.scratch);
+        scratch[1] = fmax(scratch[1], is ? again.scratch : kept.scratch);
+    }
+    het_schedule_free(lists);
+    het_plan_free(plan);
+    return mode == 1 ? bytes - 4 * less + scratch[1] - scratch[0] : bytes;
+}
+
+static double measured_activations(const het_desc *like, const het_profile *p, int mode)
+{
+    uint8_t again[64];
+    het_desc desc = *like;
+    het_plan *plan = support_plan("dp", "gpipe", p->units, 1, 1);
+    het_memory memory;
+    het_error error;
+    het_ctx *ctx = NULL;
+    int64_t u;
+    for (u = 0; u < p->units; u++) again[u] = mode == 2 || (mode == 1 && p->kind[p->unit[u]].attentions > 0);
+    desc.layout.plan = plan;
+    desc.layout.recompute_unit = again;
+    desc.limits.max_micro_batches = 4;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_OK, error.text, "");
+    het_get_memory(ctx, 0, &memory);
+    het_destroy(ctx);
+    het_plan_free(plan);
+    return (double)memory.activations;
+}
+
+/* imec's model: activation memory by recomputation, and what bounds each op, by hand: of a product of n rows, in by out, 2 n in out operations and
+   4 (n (in + out) + in out) bytes, of its gradient by weights as many operations and 4 n (in + out) + 16 in out bytes. */
+static void row_3_12(void **state)
+{
+    static const char text[] = "{\"devices\":[{\"name\":\"card\",\"f32\":\"2T\",\"bandwidth\":\"50G\",\"launch\":\"4us\"}]}";
+    static const het_action_kind call[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
+    const double n = 1024, speed = 2e12, bandwidth = 50e9;
+    double off = 0, worst = 0, bytes[2][3];
+    int64_t bound[2] = { 0, 0 }, products = 0, wrong = 0, u, k;
+    het_hardware hardware;
+    het_profile *p = NULL;
+    het_description *d = NULL;
+    het_error error;
+    het_desc desc;
+    int mode, c;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    EXPECT_ERROR(het_model_parse("llama:layers=4,width=256,heads=4,mlp_width=704,vocab=512,context=256", &desc.model, &error), HET_OK, error.text, "");
+    desc.limits.max_tokens = 1024, desc.limits.max_sequences = 4;
+    EXPECT_ERROR(het_hardware_read(text, strlen(text), &hardware, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_hardware_profile(&hardware, &desc, 256, "small", NULL, &p, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_describe(&desc, &d, &error), HET_OK, error.text, "");
+    for (mode = 0; mode < 3; mode++) {
+        bytes[0][mode] = predicted_activations(p, &desc, mode);
+        bytes[1][mode] = measured_activations(&desc, p, mode);
+        worst = fmax(worst, fabs(bytes[0][mode] / bytes[1][mode] - 1));
+    }
+    for (u = 0; u < d->units; u++)
+        for (k = 0; k < d->unit[u].program.nodes; k++)
+            for (c = 0; c < 3; c++) {
+                const het_op_price price = het_hardware_price(&hardware.device[0], d, u, k, call[c], n, n * 257 / 2);
+                const het_node *node = &d->unit[u].program.node[k];
+                double in, out = 0, flops, moved;
+                int i;
+                if (price.name == NULL) continue;
+                bound[price.memory_bound]++;
+                off = fmax(off, fabs(price.cost.base + n * price.cost.token + n * 257 / 2 * price.cost.pair - price.seconds) / price.seconds);
+                if (node->kind != HET_NODE_LINEAR) continue;
+                for (i = 0; i < node->outputs; i++) out += (double)d->unit[u].program.value[node->y[i]].width;
+                in = (double)d->unit[u].program.value[node->x[0]].width;
+                flops = 2 * n * in * out;
+                moved = 4 * n * (in + out) + (c == 2 ? 16 : 4) * in * out;
+                products++;
+                wrong += price.memory_bound != (moved / bandwidth > flops / speed);
+                off = fmax(off, fabs(price.seconds - 4e-6 - fmax(moved / bandwidth, flops / speed)) / price.seconds);
+            }
+    met(worst < 0.05 && wrong == 0 && off < 1e-9 && products > 50 && bound[0] > 10 && bound[1] > 10,
+        "activations of 4 micro-batches from a hardware file and as taken: none recomputed %.0f and %.0f bytes, attention %.0f and %.0f, all %.0f and "
+        "%.0f (within %.1f %%); %d ops bound by operations, %d by bytes, the %d products as by hand", bytes[0][0], bytes[1][0], bytes[0][1], bytes[1][1],
+        bytes[0][2], bytes[1][2], 100 * worst, (int)bound[0], (int)bound[1], (int)products);
+    het_description_free(d);
+    het_profile_free(p);
+}
+
 /* Diminishing returns: 2,048 sequences a step on 8 to 2,048 cards, with all weights sharded among data-parallel ranks, and with columns in a
    node, stages across nodes and the state divided. Where the second overtakes, and what a further card brings. */
 static void row_2_5(void **state)
@@ -1699,6 +1805,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
     cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
+    cmocka_unit_test(row_3_12),
 };
 static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
     cmocka_unit_test(row_2_14),
