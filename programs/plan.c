@@ -413,6 +413,8 @@ static int cluster_costs(const settings *s, problem *p) {
         g->bus *= unit;
         g->uplink *= unit;
     }
+    for (i = 0; p->cluster->link != NULL && i < p->cluster->ranks * p->cluster->ranks; i++)
+        p->cluster->link[i].latency /= unit, p->cluster->link[i].bandwidth *= unit;
     for (i = 0; i < p->plan->stages; i++) {
         const double speed = p->cluster->device[p->plan->stage[i].rank].speed;
         het_stage_cost *c = &p->stage[i];
@@ -425,6 +427,7 @@ static int cluster_costs(const settings *s, problem *p) {
     p->costs.group = p->cluster->group;
     p->costs.groups = p->cluster->groups;
     p->costs.rank_group = p->group_of;
+    p->costs.link = p->cluster->link;
     return 0;
 }
 

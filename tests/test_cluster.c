@@ -89,6 +89,11 @@ static void expect_same(const het_cluster *a, const het_cluster *b)
         IS(a->group[i].bus, b->group[i].bus);
         IS(a->group[i].uplink, b->group[i].uplink);
     }
+    assert_int_equal(a->link != NULL, b->link != NULL);
+    for (i = 0; i < a->ranks * a->ranks && a->link != NULL; i++) {
+        IS(a->link[i].latency, b->link[i].latency);
+        IS(a->link[i].bandwidth, b->link[i].bandwidth);
+    }
 }
 
 /* Written, read and written again; returns the length of the text. */
@@ -217,6 +222,36 @@ static void any_order(void **state)
     het_cluster_free(large);
 }
 
+/* Links that are no tree: what one of the matrices does not say is the groups'; rows are ranks, whichever devices these are. */
+static void matrices(void **state)
+{
+    static const char *const bandwidths = "\"bandwidths\":[[0,\"1G\",2e9],[\"3M\",7,0],[4,\"5Ki\",6]]";
+    static const double expected[9] = { 0, 1e9, 2e9, 3e6, 7, 0, 4, 5120, 6 };
+    char text[600];
+    int both, i;
+    (void)state;
+    for (both = 0; both < 3; both++) {
+        het_cluster *c;
+        snprintf(text, sizeof text, "{\"link\":{\"latency\":\"1ms\",\"bandwidth\":9},%s%s%s,\"members\":[{\"link\":{\"latency\":5},\"uplink\":3,\"members\":["
+            "{\"device\":\"x\",\"count\":2}]},{\"device\":\"y\"}]%s}", both < 2 ? bandwidths : "", both == 1 ? "," : "",
+            both > 0 ? "\"latencies\":[[0,1,\"2us\"],[3,0,4],[5,6,0]]" : "", both == 1 ? ",\"ranks\":[2,0,1]" : "");
+        c = cluster_of(text);
+        assert_non_null(c->link);
+        for (i = 0; i < 9 && both < 2; i++) IS(c->link[i].bandwidth, expected[i]);
+        if (both == 0) { /* ranks 0 and 1 are in a group, 2 is not */
+            IS(c->link[1].latency, 5);
+            IS(c->link[2].latency, 1e-3);
+        } else {
+            IS(c->link[2].latency, 2e-6);
+            IS(c->link[7].latency, 6);
+        }
+        if (both == 2) IS(c->link[2].bandwidth, 9);
+        IS(c->group[1].uplink, 3);
+        (void)round_trip(c);
+        het_cluster_free(c);
+    }
+}
+
 /* What is no tree of groups with devices is refused, not written wrongly. */
 static void not_writable(void **state)
 {
@@ -287,6 +322,15 @@ static void broken_files(void **state)
     REFUSE("{\"members\":[" DEVICE "],\"ranks\":[0,^1]}", "ranks|more than there are devices");
     REFUSE("{\"ranks\":[^1.5],\"members\":[" DEVICE "]}", "ranks|integer");
     REFUSE("{\"members\":[^{\"ranks\":[0],\"members\":[" DEVICE "]}]}", "ranks|outermost");
+    REFUSE("{\"bandwidths\":^7,\"members\":[" DEVICE "]}", "bandwidths|array of rows");
+    REFUSE("{\"bandwidths\":[[0],^[0]],\"members\":[" DEVICE "]}", "bandwidths|more rows");
+    REFUSE("{\"latencies\":[[0,^0]],\"members\":[" DEVICE "]}", "latencies|more numbers in a row");
+    REFUSE("{\"latencies\":[[0,1],^[0]],\"members\":[" DEVICE "," DEVICE "]}", "latencies|fewer numbers in a row");
+    REFUSE("{\"latencies\":[[0,1]]^,\"members\":[" DEVICE "," DEVICE "]}", "latencies|fewer rows");
+    REFUSE("{\"bandwidths\":[[^-1]],\"members\":[" DEVICE "]}", "bandwidths|-1|K, M, G or T");
+    REFUSE("{\"latencies\":[[^\"1G\"]],\"members\":[" DEVICE "]}", "latencies|1G|ms, us or ns");
+    REFUSE("{\"latencies\":[^3],\"members\":[" DEVICE "]}", "latencies");
+    REFUSE("{\"members\":[^{\"bandwidths\":[[0]],\"members\":[" DEVICE "]}]}", "bandwidths|outermost");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^0}]}", "speed|0|above 0");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^-2.5}]}", "speed|-2.5|above 0");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^\"1\"}]}", "speed|number");
@@ -401,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_within_groups), cmocka_unit_test(written_and_read), cmocka_unit_test(flat), cmocka_unit_test(any_order),
+        cmocka_unit_test(matrices),
         cmocka_unit_test(not_writable), cmocka_unit_test(broken_files), cmocka_unit_test(damaged_files), cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(ranks_that_talk_lie_together),
     };

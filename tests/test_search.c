@@ -24,6 +24,7 @@ typedef struct world {
     het_unit_time time[8][MOST_UNITS], alone[8][MOST_UNITS]; /* beside others at work; with nothing beside, where the two differ */
     het_cluster_device place[MOST_DEVICES];
     het_group group[MOST_GROUPS];
+    het_link_cost link[64];           /* of up to 8 devices, in place of the groups' */
 } world;
 
 /* A chain of `units` kinds, a block each, on one kind of device; every unit takes 1 s a token forward, 2 s back. One group without any delay. */
@@ -250,12 +251,14 @@ static void brute_sums(brute *b)
             }
 }
 
-static const het_group *link_between(const world *w, int64_t a, int64_t b)
+static het_link_cost link_between(const world *w, int64_t a, int64_t b)
 {
-    return &w->group[w->place[a].group == w->place[b].group ? w->place[a].group : 0];
+    const het_group *group = &w->group[w->place[a].group == w->place[b].group ? w->place[a].group : 0];
+    const het_link_cost link = { group->latency, group->bandwidth };
+    return w->cluster.link != NULL ? w->link[a * w->cluster.ranks + b] : link;
 }
 
-static double link_seconds(const het_group *link, double bytes) { return link->latency + (link->bandwidth > 0 ? bytes / link->bandwidth : 0); }
+static double link_seconds(het_link_cost link, double bytes) { return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0); }
 
 /* What reductions (0) or gathers (1) of the blocks on a rank take at least: rings of all who hold a block, one after the other. */
 static double ring_seconds(const brute *b, int64_t rank, int gather)
@@ -326,9 +329,8 @@ static void brute_bound_pipeline(const brute *b, int64_t p, int64_t last, int64_
         back += backward;
         if (g + 1 < b->first_stage[p + 1] && b->stage[g + 1].rank != r) {
             const double bytes = w->kind[stage->unit_end - 1].output * (double)(least * w->desc.granule_tokens);
-            const double message = link_seconds(link_between(w, r, b->stage[g + 1].rank), bytes);
-            reach += message;
-            back += message;
+            reach += link_seconds(link_between(w, r, b->stage[g + 1].rank), bytes);
+            back += link_seconds(link_between(w, b->stage[g + 1].rank, r), bytes);
         }
     }
 }
@@ -646,6 +648,13 @@ static world *instance(int64_t number, const char *schedules[4])
         if (w->desc.store == HET_YES) w->place[d].memory = (double)(2 + number % 5) / 10 * whole + 1060000;
     }
     if (w->desc.store == HET_YES) schedules[0] = "gpipe", w->desc.granules = 3 + number % 4;
+    if (number % 3 == 2) { /* any matrix, other there than back */
+        w->cluster.link = w->link;
+        for (i = 0; i < devices * devices; i++) {
+            w->link[i].latency = draw(&seed, 0, 1);
+            w->link[i].bandwidth = support_below(&seed, 3) == 0 ? 0 : draw(&seed, 200, 100000);
+        }
+    }
     return w;
 }
 
@@ -761,6 +770,7 @@ static void what_is_divided_makes_it_fit(void **state)
             for (i = 0; i < w->profile.blocks; i++) whole += 20 * (double)(w->block[i].elements = 400000 + support_below(&seed, 40000));
             for (i = 0; i < w->cluster.ranks; i++) w->place[i].memory = draw(&seed, 0.95, 1.05) * part * whole + 2e6;
             for (i = 0; i < w->cluster.groups; i++) w->group[i].latency *= 0.01, w->group[i].bandwidth *= 1e4;
+            for (i = 0; i < 64; i++) w->link[i].latency *= 0.01, w->link[i].bandwidth *= 1e4;
             w->desc.shard = n % 3 == 0 ? HET_SHARD_GRADIENTS : HET_SHARD_WEIGHTS;
             w->desc.recompute = HET_YES;
             w->desc.granules = w->cluster.ranks; /* a pipeline would hardly be filled */

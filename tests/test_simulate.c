@@ -226,7 +226,7 @@ static void random_groups(made *m, uint64_t *seed)
         g->process = support_below(seed, 3) == 0;
     }
     for (i = 0; i < m->plan.ranks; i++) m->rank_group[i] = support_below(seed, m->costs.groups);
-    m->costs.link = NULL;
+    if (m->costs.groups % 2) m->costs.link = NULL; /* else wires and processes are the groups', the rest is the matrix's */
     m->costs.group = m->group;
     m->costs.rank_group = m->rank_group;
 }

@@ -345,7 +345,8 @@ typedef struct het_costs {
     const het_rank_cost *rank;        /* [ranks]; NULL: none but the steps of blocks */
     const het_link_cost *link;        /* [ranks][ranks] from, to; NULL: by groups, or all are `every_link` */
     het_link_cost every_link;
-    const het_group *group;           /* [groups] of a het_cluster; NULL: none. Needs rank_group, and `link` NULL */
+    const het_group *group;           /* [groups] of a het_cluster; NULL: none. Needs rank_group. Latency and
+                                         bandwidth are those of `link` where there is one */
     const int64_t *rank_group;        /* [ranks] the innermost group that each rank is in */
     int64_t groups;
     const het_block_cost *block;      /* [blocks]; NULL: rings and steps take no time */
@@ -2730,7 +2731,7 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
     const het_costs *costs = s->costs;
     int64_t deepest = 0;
     s->groups = s->most_wires = s->shared = 0;
-    if (costs->group == NULL || costs->link != NULL) return HET_OK;
+    if (costs->group == NULL) return HET_OK;
     if (costs->groups < 1 || costs->rank_group == NULL)
         return HETI_P_BAD(s, "het_simulate: %d groups, and rank_group is %s", costs->groups,
                           costs->rank_group != NULL ? "given" : "NULL");
@@ -2788,11 +2789,10 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
     const het_group *group = s->costs->group;
     int64_t a, b, n = 0, back;
     *wires = 0;
-    if (s->groups == 0) {
-        *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
-        if (heti_t_is_time(cost->latency) && heti_t_is_time(cost->bandwidth)) return HET_OK;
+    *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
+    if (!heti_t_is_time(cost->latency) || !heti_t_is_time(cost->bandwidth))
         return HETI_P_BAD(s, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
-    }
+    if (s->groups == 0) return HET_OK;
     for (a = s->costs->rank_group[from], b = s->costs->rank_group[to]; a != b && a >= 0 && b >= 0;) {
         if (a > b) {
             if (path != NULL && group[a].uplink > 0) path[n++] = 3 * a;
@@ -2800,8 +2800,10 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
         } else b = group[b].parent;
     }
     if (a < 0 || b < 0) return HETI_P_BAD(s, "het_simulate: ranks %d and %d have no group in common", from, to);
-    cost->latency = group[a].latency;
-    cost->bandwidth = group[a].bandwidth;
+    if (s->costs->link == NULL) {
+        cost->latency = group[a].latency;
+        cost->bandwidth = group[a].bandwidth;
+    }
     if (path == NULL) return HET_OK;
     if (group[a].bus > 0) path[n++] = 3 * a + 2;
     back = n;

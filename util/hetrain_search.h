@@ -266,7 +266,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *f
    either as numbers or as text with s, ms, us, ns
    or K, M, G, T (powers of 1,000), Ki, Mi, Gi, Ti (of 1,024) behind them. Of several with one entry
    "#0", "#1", ... is added to the names. Devices are ranks in the order in which they come;
-   "ranks": [0, 2, 1, ...] of the outermost group says which ranks they are instead. */
+   "ranks": [0, 2, 1, ...] of the outermost group says which ranks they are instead.
+   Where links are no tree the outermost group has "latencies", "bandwidths" or both: a row a rank
+   with what a message to each rank meets, [[0, "5G"], ["2G", 0]]. They stand in place of what the
+   groups' links say; a rank's own place is not looked at. */
 
 typedef struct het_cluster_device {
     char name[48];
@@ -281,6 +284,7 @@ typedef struct het_cluster {
     int64_t ranks, groups;
     het_cluster_device *device;       /* [ranks] */
     het_group *group;                 /* [groups] */
+    het_link_cost *link;              /* [ranks][ranks] from, to, in place of the groups' latency and bandwidth; NULL */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_cluster;
@@ -1213,6 +1217,7 @@ typedef struct heti_s_held {
 static void heti_s_most(double *most, double value) { if (value > *most) *most = value; }
 
 static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b);
+static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b);
 
 /* What is worked on beside: a block's holders; of each unit, elements of blocks that are fetched,
    and of those whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and
@@ -1273,18 +1278,15 @@ static int64_t heti_s_find_holders(const heti_s_holding *h, int64_t b, double *s
 static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i, int near, double *latency,
                              double *slowness) {
     const int64_t a = h->rank[i], b = h->rank[(i + 1) % holders];
-    const het_cluster *c = h->cluster;
-    const int64_t joined = c != NULL ? heti_s_common_group(c, a, b) : -1;
-    double bandwidth = 0;
+    het_link_cost link = { 0, 0 };
     if (near && h->plan->near[a] != h->plan->near[b]) return;
-    if (joined >= 0) {
-        heti_s_most(latency, c->group[joined].latency);
-        bandwidth = c->group[joined].bandwidth;
-    } else if (c == NULL && h->profile->links > 0) {
-        heti_s_most(latency, h->profile->link[0].latency);
-        bandwidth = h->profile->link[0].bandwidth;
+    if (h->cluster != NULL) link = heti_s_cluster_link(h->cluster, a, b);
+    else if (h->profile->links > 0) {
+        link.latency = h->profile->link[0].latency;
+        link.bandwidth = h->profile->link[0].bandwidth;
     }
-    if (bandwidth > 0) heti_s_most(slowness, 1 / bandwidth);
+    heti_s_most(latency, link.latency);
+    if (link.bandwidth > 0) heti_s_most(slowness, 1 / link.bandwidth);
 }
 
 /* Elements of a block that a rank uses in a team by columns, beside what it owns; negative: it is
@@ -1804,6 +1806,7 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
         costs->group = c->cluster->group;
         costs->groups = c->cluster->groups;
         costs->rank_group = c->rank_group;
+        costs->link = c->cluster->link;
     } else if (c->profile->links > 0) {
         costs->every_link.latency = c->profile->link[0].latency;
         costs->every_link.bandwidth = c->profile->link[0].bandwidth;
@@ -2067,6 +2070,7 @@ typedef struct heti_s_reader {
     int64_t ranks, groups;
     het_json order;                   /* behind the ranks already given to devices, if the file gives them */
     int ordered;
+    het_json matrix[2];               /* latencies, bandwidths: at the arrays, if the file gives them */
 } heti_s_reader;
 
 /* A key of an object and how its value is read into a field. Lists end with a name NULL. */
@@ -3613,7 +3617,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
               gone through twice, to count and to fill in.
    ============================================================================================== */
 
-enum { HETI_S_MOST_RANKS = 1 << 20 };
+enum { HETI_S_MOST_RANKS = 1 << 20, HETI_S_MOST_IN_MATRIX = 1024 };
 
 /* One member as it stands in the text; what it lacks is 0. */
 typedef struct heti_s_member {
@@ -3621,7 +3625,7 @@ typedef struct heti_s_member {
     int64_t count;
     het_cluster_device device;        /* the one or */
     het_group group;                  /* the other */
-    het_json members, ranks;          /* at the arrays */
+    het_json members, ranks, matrix[2]; /* at the arrays */
 } heti_s_member;
 
 /* "12.5ms" or "10G": a number and what stands behind it. */
@@ -3686,8 +3690,9 @@ static het_result heti_s_read_between(heti_s_reader *r, const heti_s_key *key, v
 static het_result heti_s_read_later(heti_s_reader *r, const heti_s_key *key, void *to) {
     *HETI_T_CAST(het_json *, to) = r->json;
     if (het_json_peek(&r->json) != HET_JSON_ARRAY)
-        return heti_s_bad(r, key->name, key->of == HETI_S_OF_ROOT ? "must be an array of ranks" :
-                          "must be an array of devices and groups");
+        return heti_s_bad(r, key->name, key->of != HETI_S_OF_ROOT ? "must be an array of devices and groups" :
+                          strcmp(key->name, "ranks") == 0 ? "must be an array of ranks" :
+                          "must be an array of rows, one a rank");
     (void)het_json_skip(&r->json);
     return HET_OK;
 }
@@ -3704,6 +3709,8 @@ static const heti_s_key heti_s_member_keys[] = {
     HETI_S_MEMBER("bus", group.bus, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
     HETI_S_MEMBER("uplink", group.uplink, heti_s_read_quantity, HETI_S_SIZE, HETI_S_OF_GROUP),
     HETI_S_MEMBER("ranks", ranks, heti_s_read_later, 0, HETI_S_OF_ROOT),
+    HETI_S_MEMBER("latencies", matrix[0], heti_s_read_later, 0, HETI_S_OF_ROOT),
+    HETI_S_MEMBER("bandwidths", matrix[1], heti_s_read_later, 0, HETI_S_OF_ROOT),
     HETI_S_MEMBER("members", members, heti_s_read_later, 0, HETI_S_OF_GROUP), HETI_S_LAST_KEY
 };
 
@@ -3730,7 +3737,8 @@ static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int roo
 /* All keys of one member, its members left for later. */
 static het_result heti_s_cluster_member(heti_s_reader *r, int root, heti_s_member *m) {
     static const heti_s_form heti_s_form_of = { heti_s_member_keys, "no such key: device, name, count, speed, memory; "
-                                                "or name, count, process, link, bus, uplink, members", 0, "" };
+                                                "or name, count, process, link, bus, uplink, members; of the "
+                                                "outermost ranks, latencies, bandwidths", 0, "" };
     const size_t start = r->json.at;
     uint32_t seen = 0;
     memset(m, 0, sizeof *m);
@@ -3797,6 +3805,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
         r->ordered = 1;
         het_json_enter(&r->order, HET_JSON_ARRAY);
     }
+    if (parent < 0) memcpy(r->matrix, m.matrix, sizeof r->matrix);
     if (m.group.process && process) return heti_s_bad_at(r, at, "process", "is inside another process");
     behind = r->json;
     for (int64_t i = 0; i < m.count; i++) {
@@ -3827,24 +3836,68 @@ static void heti_s_cluster_cut(void *self, heti_t_arena *arena) {
     (void)HETI_S_ROOM(het_cluster, 1);
     c->device = HETI_S_ROOM(het_cluster_device, c->ranks);
     c->group = HETI_S_ROOM(het_group, c->groups);
+    c->link = HETI_S_ROOM(het_link_cost, HETI_T_CAST(int64_t, c->size) * c->ranks * c->ranks);
+    if (c->size == 0) c->link = NULL;
 }
 
-static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, const het_allocator *allocator, const char *call,
-                                     het_cluster **cluster, het_error *error) {
+/* matrix: 1 with one. */
+static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, int matrix, const het_allocator *allocator,
+                                     const char *call, het_cluster **cluster, het_error *error) {
     het_cluster made;
     memset(&made, 0, sizeof made);
     made.ranks = ranks;
     made.groups = groups;
+    made.size = matrix != 0;
     made.allocator = *allocator;
     *cluster = HETI_T_CAST(het_cluster *, heti_s_make(&made, sizeof made, &made.size, heti_s_cluster_cut, allocator,
                                                       call, error));
     return *cluster != NULL ? HET_OK : HET_ERR_OOM;
 }
 
+/* Rows and columns are ranks. What one of the two matrices does not say is the groups'. */
+static het_result heti_s_cluster_matrix(heti_s_reader *r, int which) {
+    static const heti_s_key heti_s_keys[2] = { { "latencies", heti_s_read_quantity, 0, HETI_S_SECONDS, NULL, 0 },
+                                               { "bandwidths", heti_s_read_quantity, 0, HETI_S_SIZE, NULL, 0 } };
+    const heti_s_key *key = &heti_s_keys[which];
+    const int64_t ranks = r->cluster->ranks;
+    int64_t row = 0, column;
+    size_t at = r->matrix[which].at;
+    r->json = r->matrix[which];
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); row++) {
+        at = r->json.at;
+        if (row == ranks) return heti_s_bad_at(r, at, key->name, "more rows than there are devices");
+        het_json_enter(&r->json, HET_JSON_ARRAY);
+        for (column = 0; het_json_next(&r->json, NULL, 0, NULL); column++) {
+            het_link_cost *link = &r->cluster->link[row * ranks + column];
+            if (column == ranks) return heti_s_bad(r, key->name, "more numbers in a row than there are devices");
+            HETI_T_TRY(heti_s_read_quantity(r, key, which == 0 ? &link->latency : &link->bandwidth));
+        }
+        if (r->json.rule != NULL) return heti_s_bad(r, key->name, "");
+        if (column < ranks) return heti_s_bad_at(r, at, key->name, "fewer numbers in a row than there are devices");
+    }
+    return row == ranks && r->json.rule == NULL ? HET_OK : heti_s_bad(r, key->name, "fewer rows than there are devices");
+}
+
+static het_result heti_s_cluster_matrices(heti_s_reader *r) {
+    het_cluster *c = r->cluster;
+    het_link_cost *link = c->link;
+    c->link = NULL;
+    for (int64_t i = 0; i < c->ranks * c->ranks; i++) link[i] = heti_s_cluster_link(c, i / c->ranks, i % c->ranks);
+    c->link = link;
+    for (int i = 0; i < 2; i++)
+        if (r->matrix[i].text != NULL) HETI_T_TRY(heti_s_cluster_matrix(r, i));
+    return HET_OK;
+}
+
 static het_result heti_s_cluster_pass(heti_s_reader *r, const char *text, size_t length) {
+    het_json behind;
     r->json = het_json_start(text, length);
     r->ranks = r->groups = 0;
     HETI_T_TRY(heti_s_cluster_read(r, -1, 0));
+    behind = r->json;
+    if (r->cluster != NULL && r->cluster->link != NULL) HETI_T_TRY(heti_s_cluster_matrices(r));
+    r->json = behind;
     if (r->cluster != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
         return heti_s_bad_at(r, r->order.at, "ranks", "more than there are devices");
     return het_json_end(&r->json) ? HET_OK : heti_s_bad(r, "members", "");
@@ -3855,6 +3908,7 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     heti_s_reader r;
     het_allocator own;
     het_result result;
+    int matrix;
     if (cluster == NULL || text == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" :
                            "text");
@@ -3864,7 +3918,11 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     r.error = error;
     r.call = "het_cluster_read";
     HETI_T_TRY(heti_s_cluster_pass(&r, text, length));
-    HETI_T_TRY(heti_s_cluster_new(r.ranks, r.groups, &own, "het_cluster_read", &r.cluster, error));
+    matrix = r.matrix[0].text != NULL || r.matrix[1].text != NULL;
+    if (matrix && r.ranks > HETI_S_MOST_IN_MATRIX)
+        return heti_t_fail(error, HET_ERR_FORMAT, "het_cluster_read: a matrix of links between %d devices; the most "
+                           "are 1024", r.ranks);
+    HETI_T_TRY(heti_s_cluster_new(r.ranks, r.groups, matrix, &own, "het_cluster_read", &r.cluster, error));
     result = heti_s_cluster_pass(&r, text, length);
     if (result != HET_OK) het_cluster_free(r.cluster);
     else *cluster = r.cluster;
@@ -3889,7 +3947,7 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
             return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most "
                                                        "1e6) and memory %g", i, device[i].speed, device[i].memory);
-    HETI_T_TRY(heti_s_cluster_new(ranks, 1, &own, "het_cluster_flat", cluster, error));
+    HETI_T_TRY(heti_s_cluster_new(ranks, 1, 0, &own, "het_cluster_flat", cluster, error));
     (*cluster)->group[0].parent = -1;
     (*cluster)->group[0].latency = latency;
     (*cluster)->group[0].bandwidth = bandwidth;
@@ -4116,6 +4174,21 @@ static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
     return c->groups > 0 ? heti_s_joined_group(c, c->device[a].group, c->device[b].group) : -1;
 }
 
+static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b) {
+    const int64_t joined = heti_s_common_group(c, a, b);
+    het_link_cost link = { 0, 0 };
+    if (c->link != NULL) return c->link[a * c->ranks + b];
+    if (joined >= 0) {
+        link.latency = c->group[joined].latency;
+        link.bandwidth = c->group[joined].bandwidth;
+    }
+    return link;
+}
+
+static double heti_s_seconds_over(het_link_cost link, double bytes) {
+    return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
+}
+
 static double heti_s_link_seconds(const het_group *g, double bytes) {
     return g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
 }
@@ -4246,6 +4319,19 @@ static void heti_s_write_next(heti_t_text *out, int more, int depth) {
     for (; depth >= 0; depth--) heti_t_put(out, "  ");
 }
 
+static void heti_s_write_matrices(heti_s_cluster_writer *w) {
+    const het_cluster *c = w->cluster;
+    for (int which = 0; which < 2 && c->link != NULL; which++) {
+        heti_t_put(&w->out, which == 0 ? ",\n  \"latencies\":[" : ",\n  \"bandwidths\":[");
+        for (int64_t i = 0; i < c->ranks * c->ranks; i++) {
+            const int first = i % c->ranks == 0;
+            heti_t_format(&w->out, first ? i > 0 ? "],\n    [%r" : "\n    [%r" : ",%r",
+                          which == 0 ? c->link[i].latency : c->link[i].bandwidth);
+        }
+        heti_t_put(&w->out, "]]");
+    }
+}
+
 static void heti_s_write_group(heti_s_cluster_writer *w, int depth) {
     const het_cluster *c = w->cluster;
     const int64_t g = w->group, first = w->rank, size = heti_s_groups_end(c, g) - g,
@@ -4265,7 +4351,9 @@ static void heti_s_write_group(heti_s_cluster_writer *w, int depth) {
         else if (depth < HETRAIN_COMMUNICATOR_DEPTH) heti_s_write_group(w, depth + 1);
         else w->bad = 1;
     }
-    heti_t_put(&w->out, "]}");
+    heti_t_char(&w->out, ']');
+    if (depth == 0) heti_s_write_matrices(w);
+    heti_t_char(&w->out, '}');
     if (w->rank == first || w->rank != first + ranks || w->group != g + size) w->bad = 1;
     w->rank = first + n * ranks;
     w->group = g + n * size;
@@ -4324,6 +4412,7 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
         if (!heti_s_cluster_is(cluster, 1)) return HET_ERR_INVALID;
         (void)heti_s_write_any(&w, 0, 0, 0);
         w.rank = 0;
+        heti_s_write_matrices(&w);
         heti_t_put(&w.out, ",\n  \"ranks\":[");
         (void)heti_s_write_any(&w, 0, 0, 1);
         heti_t_put(&w.out, "]}");
@@ -4540,6 +4629,7 @@ typedef struct heti_s_seek {
     het_plan alone;                   /* one pipeline, its devices as ranks 0, 1, ... */
     het_stage_cost *alone_stage;      /* [2 ranks] */
     int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 8] */
+    het_link_cost *alone_link;        /* [ranks][ranks], where the cluster has a matrix */
     double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
     int32_t ignore_memory, climbing;
     int32_t one_order;                /* moves keep the schedule */
@@ -4658,9 +4748,8 @@ static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int rec
     return (recompute & 1) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
-/* The link of the smallest group that has both devices. */
-static const het_group *heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t b) {
-    return &s->d.cluster->group[heti_s_common_group(s->d.cluster, a, b)];
+static het_link_cost heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t b) {
+    return heti_s_cluster_link(s->d.cluster, a, b);
 }
 
 /* F, B, I, W and recomputation of a stage at least: [HETI_S_CALLS]. The last ones are kept. */
@@ -4678,7 +4767,7 @@ static const double *heti_s_least_times(heti_s_seek *s, int64_t kind, int64_t be
 static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
     const double bytes = s->d.profile->kind[s->d.profile->unit[unit]].output *
                          heti_s_real(granules * s->d.granule_tokens);
-    return from == to ? 0 : heti_s_link_seconds(heti_s_link_of(s, from, to), bytes);
+    return from == to ? 0 : heti_s_seconds_over(heti_s_link_of(s, from, to), bytes);
 }
 
 static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const heti_s_choice *from) {
@@ -4973,10 +5062,10 @@ static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
         double reduce = 0, gather = 0, elements = heti_s_real(p->block[b].elements);
         if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
         for (int64_t i = 0; i < n; i++) {
-            const het_group *g = heti_s_link_of(s, s->scratch[i], s->scratch[(i + 1) % n]);
-            const double each = g->bandwidth > 0 ? elements / (heti_s_real(n) * g->bandwidth) : 0;
-            reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (g->latency + each * p->reduce_bytes));
-            gather = heti_s_larger(gather, heti_s_real(n - 1) * (g->latency + each * p->gather_bytes));
+            const het_link_cost link = heti_s_link_of(s, s->scratch[i], s->scratch[(i + 1) % n]);
+            const double each = link.bandwidth > 0 ? elements / (heti_s_real(n) * link.bandwidth) : 0;
+            reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (link.latency + each * p->reduce_bytes));
+            gather = heti_s_larger(gather, heti_s_real(n - 1) * (link.latency + each * p->gather_bytes));
         }
         for (int64_t i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
             s->ring[s->scratch[i]] += c->shard >= HET_SHARD_GRADIENTS ? 0 : reduce;
@@ -5277,7 +5366,9 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
         if (i >= places) continue;
         s->alone_group[spot.place] = s->d.cluster->device[spot.device].group;
         s->alone_key[n++] = spot.kind;
-        s->alone_key[n++] = s->alone_group[spot.place];
+        s->alone_key[n++] = s->d.cluster->link != NULL ? spot.device : s->alone_group[spot.place];
+        for (int64_t k = 0; k < places && s->d.cluster->link != NULL; k++)
+            s->alone_link[spot.place * places + k] = heti_s_link_of(s, spot.device, c->device[c->first[p] + k]);
     }
     heti_s_put_order(s, c, &s->alone);
     return n;
@@ -5342,6 +5433,7 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
     costs.group = s->d.cluster->group;
     costs.groups = s->d.cluster->groups;
     costs.rank_group = s->alone_group;
+    costs.link = s->d.cluster->link != NULL ? s->alone_link : NULL;
     if (result == HET_OK && fits)
         result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
     if (simulation != NULL) seconds = simulation->makespan;
@@ -5447,9 +5539,9 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
             while (c->end[chunks * c->first[p] + s->scratch[p]] <= u) s->scratch[p]++;
             i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
             if (before >= 0) {
-                const het_group *g = heti_s_link_of(s, before, i);
-                latency = heti_s_larger(latency, g->latency);
-                slowness = heti_s_larger(slowness, g->bandwidth > 0 ? 1 / g->bandwidth : 0);
+                const het_link_cost link = heti_s_link_of(s, before, i);
+                latency = heti_s_larger(latency, link.latency);
+                slowness = heti_s_larger(slowness, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
             }
             before = i;
         }
@@ -5774,8 +5866,8 @@ static int64_t heti_s_pipeline_of(const heti_s_choice *c, int64_t place) {
 /* Devices change places; those of other pipelines get other cuts. */
 static int heti_s_move_swap(heti_s_seek *s, heti_s_choice *c) {
     const int64_t total = c->first[c->pipelines], i = heti_s_below(s, total), j = heti_s_below(s, total);
-    if (i == j || (s->kind_of[c->device[i]] == s->kind_of[c->device[j]] && s->d.cluster->device[c->device[i]].group ==
-        s->d.cluster->device[c->device[j]].group))
+    if (i == j || (s->kind_of[c->device[i]] == s->kind_of[c->device[j]] && s->d.cluster->link == NULL &&
+                   s->d.cluster->device[c->device[i]].group == s->d.cluster->device[c->device[j]].group))
         return 0;
     heti_s_exchange(&c->device[i], &c->device[j]);
     if (heti_s_below(s, 4) == 0) return 1; /* as they are cut */
@@ -6578,6 +6670,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->alone.state_share = HETI_S_ROOM(double, n);
     s->alone_stage = HETI_S_ROOM(het_stage_cost, 2 * n);
     s->alone_group = HETI_S_ROOM(int64_t, n);
+    s->alone_link = HETI_S_ROOM(het_link_cost, s->d.cluster->link != NULL ? n * n : 0);
     s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 10);
     s->by_place = HETI_S_ROOM(int64_t, n);
     s->by_speed = HETI_S_ROOM(int64_t, n);
@@ -6912,7 +7005,7 @@ static int heti_s_can_fuse(const heti_s_seek *s) {
         if (p->kind[k].alone > 0) return 0;
         attentions += p->kind[k].attentions;
     }
-    return s->d.teams != HET_NO && s->ranks > 1 && attentions > 0;
+    return s->d.teams != HET_NO && s->ranks > 1 && attentions > 0 && s->d.cluster->link == NULL;
 }
 
 /* columns are cut finer than rows */
@@ -7038,9 +7131,9 @@ static int heti_s_fused_alike(const heti_s_seek *s, const heti_s_fusion *f, int6
     const int64_t count = f->first[a + 1] - f->first[a];
     if (f->first[b + 1] - f->first[b] != count || heti_s_team_way(f, a) != heti_s_team_way(f, b)) return 0;
     for (int64_t i = 0; i < count; i++) {
-        const het_group *x = heti_s_link_of(s, one[0], one[i]), *y = heti_s_link_of(s, other[0], other[i]);
-        if (s->kind_of[one[i]] != s->kind_of[other[i]] || heti_s_unequal(x->latency, y->latency) ||
-            heti_s_unequal(x->bandwidth, y->bandwidth)) return 0;
+        const het_link_cost x = heti_s_link_of(s, one[0], one[i]), y = heti_s_link_of(s, other[0], other[i]);
+        if (s->kind_of[one[i]] != s->kind_of[other[i]] || heti_s_unequal(x.latency, y.latency) ||
+            heti_s_unequal(x.bandwidth, y.bandwidth)) return 0;
     }
     return 1;
 }
@@ -7571,6 +7664,9 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
         return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
+    if (d->search->cluster->link != NULL)
+        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_adapt_create: the cluster has a matrix of links; what is "
+                           "believed of links is believed of groups");
     if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1",
