@@ -299,6 +299,14 @@ printf '{"link":{"latency":"1ms"},"members":[{"device":"fast"},{"device":"slow",
 report "$([ -s found ] && [ "$(sed 's/^{"seconds":\([^,]*\),.*/\1/' found | xargs printf '%.9g')" = "$(sed 's/^{"makespan":\([^,]*\),.*/\1/' again | xargs printf '%.9g')" ]
     echo $?)" 'a plan that was found is simulated again' "$(cut -c1-200 found again err)" "$(tail -n 2 own.json)"
 
+# ---- matrices of links ----
+echo '{"members":[{"device":"x","count":3}],"latencies":[[0,2,9],[3,0,"7s"],[9,4,0]]}' > matrix.json
+gives '{"makespan":22' --simulate gpipe --ranks 3 --micro-batches 1 --cost F=1,B=1 --cluster matrix.json --unit s
+sed 's/latencies/bandwidths/; s/"7s"/0.5/' matrix.json > widths.json
+gives '{"makespan":15.25,' --simulate gpipe --ranks 3 --micro-batches 1 --cost F=1,B=1,bytes=3 --cluster widths.json --unit s
+echo '{"members":[{"device":"x","count":3}],"latencies":[[0,2],[3,0]]}' > bad.json
+refuses '--cluster bad.json|byte|latencies|fewer numbers in a row' --simulate gpipe --ranks 3 --micro-batches 1 --cost F=1,B=1 --cluster bad.json
+
 # ---- hardware files: figures in place of measured times ----
 one='{"name":"one","f32":"10T","bandwidth":"1T","memory":"80G"}'
 echo "{\"devices\":[$one,{\"name\":\"two\",\"f32\":\"20T\",\"bandwidth\":\"2T\",\"memory\":\"80G\"},{\"name\":\"tiny\",\"f32\":1,\"bandwidth\":1,\"memory\":\"1M\"}]}" > hardware.json

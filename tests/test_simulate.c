@@ -1642,7 +1642,7 @@ static void timed_reaches_published_bubbles(void **state)
    end first names a rank, and one of those that this rank could begin before that end comes next. What is not earlier in anything than what
    was met with the same actions done is left. */
 #define ORDER_ITEMS 7
-#define ORDER_RANKS 4
+#define ORDER_RANKS 6
 typedef struct order {
     int64_t done[ORDER_RANKS][3];
     double clock[ORDER_RANKS], there[ORDER_RANKS][2][ORDER_ITEMS]; /* inputs, gradients */
@@ -1663,7 +1663,8 @@ static double order_cost(const made *m, int64_t g, int k)
 static double order_link(const made *m, int64_t from, int64_t to)
 {
     const het_link_cost *link = &m->link[from * m->plan.ranks + to];
-    return link->latency;
+    const double bytes = m->stage_cost[from < to ? from : to].bytes; /* of stage `from`, or of the gradient of what it got */
+    return link->latency + (link->bandwidth > 0 ? bytes / link->bandwidth : 0); /* no message waits for another */
 }
 
 static int order_met(order_search *s, const order *now)
@@ -1806,6 +1807,164 @@ static void timed_is_near_the_shortest_order(void **state)
         free(m);
     }
     print_message("%d of %d as short as the shortest order, on average %.4f, at most %.4f of it\n", optimal, round, sum / round, worst);
+    assert_true(worst < 1.1);
+}
+
+/* Layers of any times on up to 6 devices of any speeds, links by any matrix, other there than back. */
+enum { PLACED_RANKS = 6, PLACED_UNITS = 6 };
+typedef struct placed {
+    int64_t ranks, units, items;
+    double speed[PLACED_RANKS], time[PLACED_UNITS][3], bytes[PLACED_UNITS];
+    het_link_cost link[PLACED_RANKS * PLACED_RANKS];
+    int64_t device[PLACED_RANKS], end[PLACED_RANKS]; /* of the stages of the plan that is looked at */
+    int used[PLACED_RANKS];
+    double best;
+} placed;
+
+/* The first `stages` stages as a chain of that many ranks. */
+static made *placed_chain(const placed *t, int64_t stages)
+{
+    made *m = chain(stages, t->items, 0, 0, 0);
+    int64_t g, h, u;
+    m->costs.link = m->link;
+    m->plan.memory_limit = (double)t->items;
+    for (g = 0; g < stages; g++) {
+        het_stage_cost *c = &m->stage_cost[g];
+        double time[3] = { 0, 0, 0 };
+        for (u = g > 0 ? t->end[g - 1] : 0; u < t->end[g]; u++)
+            for (h = 0; h < 3; h++) time[h] += t->time[u][h] / t->speed[t->device[g]];
+        c->forward.token = time[0], c->input.token = time[1], c->weight.token = time[2], c->backward.token = time[1] + time[2];
+        c->bytes = t->bytes[t->end[g] - 1];
+        for (h = 0; h < stages; h++) m->link[g * stages + h] = t->link[t->device[g] * t->ranks + t->device[h]];
+    }
+    return m;
+}
+
+/* Every order of every devices, every cut, and of each the shortest order of its actions, where no bound says that it is longer. */
+static void placed_all(placed *t, int64_t stages)
+{
+    int64_t r, end;
+    const int64_t begin = stages > 0 ? t->end[stages - 1] : 0;
+    if (begin == t->units) {
+        made *m = placed_chain(t, stages);
+        double reach = 0, back = 0, least = 0;
+        int64_t g;
+        for (g = 0; g < stages; g++) {
+            least = fmax(least, reach + (double)t->items * (order_cost(m, g, 0) + order_cost(m, g, 1) + order_cost(m, g, 2)));
+            reach += order_cost(m, g, 0);
+            if (g + 1 < stages) reach += order_link(m, g, g + 1), back += order_link(m, g + 1, g);
+            back += order_cost(m, g, 1);
+        }
+        if (fmax(least, reach + back) < t->best) t->best = shortest_order(m, t->best);
+        free(m);
+        return;
+    }
+    for (r = 0; r < t->ranks; r++)
+        for (end = begin + 1; end <= t->units && !t->used[r]; end++) {
+            t->used[r] = 1;
+            t->device[stages] = r;
+            t->end[stages] = end;
+            placed_all(t, stages + 1);
+            t->used[r] = 0;
+        }
+}
+
+/* The planner's plan with a list for measured times; *named: with the schedule that it chose. */
+static double placed_found(placed *t, uint64_t seed, double *named)
+{
+    static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1", "greedy" };
+    het_unit_kind kind[PLACED_UNITS];
+    het_block_profile block[PLACED_UNITS];
+    het_device_profile device;
+    het_unit_time time[PLACED_UNITS];
+    het_cluster_device place[PLACED_RANKS];
+    het_group group;
+    het_profile profile;
+    het_cluster cluster;
+    het_search_desc desc;
+    support_memory memory;
+    het_search *search = NULL;
+    het_simulation *one;
+    het_error error;
+    made *m;
+    int32_t unit[PLACED_UNITS];
+    int64_t use[PLACED_UNITS], u;
+    double seconds;
+    memset(kind, 0, sizeof kind), memset(block, 0, sizeof block), memset(&device, 0, sizeof device), memset(time, 0, sizeof time);
+    memset(place, 0, sizeof place), memset(&group, 0, sizeof group), memset(&profile, 0, sizeof profile), memset(&cluster, 0, sizeof cluster);
+    memset(&desc, 0, sizeof desc), memset(&memory, 0, sizeof memory);
+    for (u = 0; u < t->units; u++) {
+        snprintf(kind[u].name, sizeof kind[u].name, "unit%d", (int)u);
+        unit[u] = (int32_t)u, use[u] = block[u].first_use = u, block[u].uses = block[u].elements = 1;
+        kind[u].loss = u + 1 == t->units;
+        if (u + 1 < t->units) kind[u].output = kind[u + 1].input = t->bytes[u];
+        time[u].forward.token = t->time[u][0], time[u].input.token = t->time[u][1], time[u].weight.token = t->time[u][2];
+        time[u].backward.token = t->time[u][1] + t->time[u][2];
+    }
+    snprintf(device.name, sizeof device.name, "x");
+    device.alone = device.together = time;
+    for (u = 0; u < t->ranks; u++) memcpy(place[u].profile, "x", 2), place[u].speed = t->speed[u];
+    group.parent = -1;
+    profile.kinds = profile.units = profile.blocks = profile.uses = t->units, profile.devices = 1;
+    profile.kind = kind, profile.unit = unit, profile.block = block, profile.use = use, profile.device = &device;
+    memory.fail_at = -1;
+    profile.allocator = support_allocator(&memory);
+    profile.reduce_bytes = 1e12; /* one pipeline: two would take years to reduce */
+    cluster.ranks = t->ranks, cluster.groups = 1, cluster.device = place, cluster.group = &group, cluster.link = t->link;
+    desc.profile = &profile, desc.cluster = &cluster, desc.granules = t->items, desc.granule_tokens = desc.most_granules = 1;
+    desc.schedules = schedules, desc.schedule_count = 4, desc.recompute = desc.teams = HET_NO, desc.seed = seed, desc.evaluations = 4000;
+    EXPECT_ERROR(het_plan_search(&desc, &search, &error), HET_OK, error.text, "");
+    assert_int_equal(search->found[0].plan->pipelines, 1);
+    for (u = 0; u < search->found[0].plan->stages; u++) {
+        t->device[u] = search->found[0].plan->stage[u].rank;
+        t->end[u] = search->found[0].plan->stage[u].unit_end;
+    }
+    m = placed_chain(t, u);
+    m->plan.memory_limit = search->found[0].plan->memory_limit;
+    one = run_named(m, search->found[0].plan->schedule);
+    *named = one->makespan;
+    het_simulation_free(one);
+    m->plan.memory_limit = (double)t->items;
+    one = run_named(m, NULL);
+    seconds = one->makespan;
+    het_simulation_free(one);
+    free(m);
+    het_search_free(search);
+    return seconds;
+}
+
+static double between(uint64_t *seed, double low, double high) { return low + (high - low) * 0.5 * (support_uniform(seed) + 1); }
+
+static void plans_on_matrices_are_near_the_best(void **state)
+{
+    uint64_t seed = 8;
+    double worst = 0, sum = 0, worst_named = 0;
+    int round, best = 0, rounds = 40;
+    (void)state;
+    for (round = 0; round < rounds; round++) {
+        placed t;
+        double found, named;
+        int64_t i, k;
+        memset(&t, 0, sizeof t);
+        t.ranks = 3 + round % 4;
+        t.units = 4 + support_below(&seed, 3);
+        t.items = 2 + support_below(&seed, 3);
+        for (i = 0; i < t.ranks; i++) t.speed[i] = between(&seed, 0.5, 1.5);
+        for (i = 0; i < t.units; i++) {
+            for (k = 0; k < 3; k++) t.time[i][k] = between(&seed, 0.5, 2);
+            t.bytes[i] = between(&seed, 0, 100);
+        }
+        for (i = 0; i < t.ranks * t.ranks; i++) t.link[i].latency = between(&seed, 0, 0.5), t.link[i].bandwidth = between(&seed, 50, 1000);
+        found = placed_found(&t, (uint64_t)round, &named);
+        t.best = found;
+        placed_all(&t, 0);
+        worst = fmax(worst, found / t.best);
+        worst_named = fmax(worst_named, named / t.best);
+        sum += found / t.best;
+        best += found <= t.best * (1 + 1e-6);
+    }
+    print_message("%d of %d plans on 3 to 6 devices as short as the best of all, on average %.4f, at most %.4f of it (%.4f in a named schedule's order)\n",
+        best, rounds, sum / rounds, worst, worst_named);
     assert_true(worst < 1.1);
 }
 
@@ -2694,6 +2853,7 @@ int main(void)
         cmocka_unit_test(rings_share_wires),
         cmocka_unit_test(pairs_of_slices), cmocka_unit_test(large_rings), cmocka_unit_test(published_bubbles),
         cmocka_unit_test(timed_reaches_published_bubbles), cmocka_unit_test(timed_is_near_the_shortest_order),
+        cmocka_unit_test(plans_on_matrices_are_near_the_best),
         cmocka_unit_test(timed_is_never_longer_than_named),
             cmocka_unit_test(same_as_the_slow_simulator),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
