@@ -856,6 +856,64 @@ static void teams_stay_in_their_nodes(void **state)
     }
 }
 
+/* A model whose layers 16 devices could share, on nodes of 8: seconds of the best plan, how many of its members are in teams by columns, and how
+   many of these are in another node than their leader. */
+static double columns_of(int64_t nodes, int64_t granules, het_link_cost inside, het_link_cost between, int64_t *columns, int64_t *crossing)
+{
+    world *w = (world *)support_alloc(1, sizeof *w);
+    het_search *search;
+    const het_plan *plan;
+    double seconds;
+    int64_t i;
+    world_make(w, 8 * nodes, 64, 0.1);
+    world_columns(w);
+    w->kind[1].heads = 32;
+    for (i = 0; i < 4; i++) w->kind[1 + i / 2].moves.linked[i % 2] = 0.1; /* else chains fill too long in teams beyond a node */
+    w->desc.granules = granules;
+    w->desc.granule_tokens = 512;
+    w->cluster.groups = 1 + nodes;
+    w->group[0].latency = between.latency;
+    w->group[0].bandwidth = between.bandwidth;
+    for (i = 1; i <= nodes; i++) w->group[i].parent = 0, w->group[i].latency = inside.latency, w->group[i].bandwidth = inside.bandwidth;
+    for (i = 0; i < w->cluster.ranks; i++) w->place[i].group = 1 + i / 8;
+    w->desc.evaluations = 600;
+    search = search_of(w, HET_YES);
+    plan = search->found[0].plan;
+    seconds = search->found[0].seconds;
+    for (*columns = *crossing = i = 0; i < plan->members; i++) {
+        *columns += plan->member[i].columns;
+        *crossing += plan->member[i].columns && plan->member[i].rank / 8 != plan->member[i].leader / 8;
+    }
+    het_search_free(search);
+    free(w);
+    return seconds;
+}
+
+/* Drawn clusters of nodes of 8 with links of unlike slowness between them: teams by columns stay inside. Where the links between nodes are as
+   good as those inside some go across, so it is the price that keeps them, and what they gain says that they are wanted. */
+static void columns_never_cross_slow_links(void **state)
+{
+    uint64_t seed = 26;
+    int i, inside = 0, across = 0;
+    (void)state;
+    for (i = 0; i < 12; i++) {
+        const int64_t nodes = 2 + support_below(&seed, 3), granules = 1 + support_below(&seed, 2);
+        const het_link_cost fast = { 0.01 * (double)support_below(&seed, 4), 1e3 * (double)(1 + support_below(&seed, 20)) };
+        het_link_cost slow;
+        int64_t columns, crossing, level, level_crossing;
+        double best;
+        slow.latency = fast.latency + 0.5 * (double)(1 + support_below(&seed, 8));
+        slow.bandwidth = fast.bandwidth / (double)(20 + support_below(&seed, 400));
+        best = columns_of(nodes, granules, fast, slow, &columns, &crossing);
+        assert_int_equal(crossing, 0);
+        assert_true(columns_of(nodes, granules, fast, fast, &level, &level_crossing) <= best * (1 + 1e-9));
+        inside += columns > 0;
+        across += level_crossing > 0;
+    }
+    print_message("of 12 clusters %d have teams by columns inside nodes, with links as good between nodes %d across\n", inside, across);
+    assert_true(inside >= 10 && across >= 6);
+}
+
 /* One granule has no rows to divide, and a layer's weights are more than a device holds: columns divide both. */
 static void columns_where_rows_cannot_be_cut(void **state)
 {
@@ -921,6 +979,7 @@ int main(void)
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
         cmocka_unit_test(best_fusion), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
+        cmocka_unit_test(columns_never_cross_slow_links),
         cmocka_unit_test(teams_where_memory_is_short), cmocka_unit_test(columns_where_rows_cannot_be_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
