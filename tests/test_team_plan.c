@@ -971,6 +971,483 @@ static void teams_where_memory_is_short(void **state)
     free(w);
 }
 
+/* ---- sequences of unlike lengths on teams of unlike sizes ---- */
+
+enum { MOST_SEQUENCES = 128, MOST_FEW = 7 };
+
+typedef struct batch {
+    het_pack_desc desc;
+    int64_t tokens[MOST_SEQUENCES];
+} batch;
+
+/* Log-normal lengths, or 1 / u^(1/s) of Zipf's, up to `longest`. */
+static void batch_make(batch *b, int64_t count, int64_t longest, uint64_t *seed)
+{
+    const int zipf = (int)support_below(seed, 2);
+    int64_t i, k;
+    memset(b, 0, sizeof *b);
+    b->desc.granules = count;
+    b->desc.tokens = b->tokens;
+    for (i = 0; i < count; i++) {
+        double u = 0.5 * (support_uniform(seed) + 1) + 1e-9, normal = 0;
+        for (k = 0; k < 12; k++) normal += 0.5 * support_uniform(seed);
+        u = zipf ? 200 * pow(u, -1 / 1.2) : 600 * exp(1.2 * normal);
+        b->tokens[i] = u < 16 ? 16 : u > (double)longest ? longest : (int64_t)u;
+    }
+}
+
+/* Devices with room for about `tokens` tokens of their own. */
+static void flex_world(world *w, int64_t devices, double tokens, uint64_t *seed)
+{
+    int64_t i;
+    world_make(w, devices, 64, 1e-3 * (double)(1 + support_below(seed, 4)));
+    w->desc.granule_tokens = 64;
+    w->desc.granule_pairs = 0;
+    for (i = 0; i < UNITS; i++) w->kind[i].keep_weight = w->kind[i].divided_weight = 1000, w->time[i].forward.base = (double)support_below(seed, 50);
+    for (i = 0; i < devices; i++) w->place[i].memory = 2.2e6 + 4200 * tokens;
+    w->group[0].latency = (double)support_below(seed, 20);
+    w->group[0].bandwidth = 4.0 * (double)(1 + support_below(seed, 20));
+}
+
+/* What a packing says holds: every sequence is there once, sizes are theirs, shares give each team its micro-batches, every team has room for its
+   own, and the step takes as long. Returns the size of the largest team, 0 where all are alike. */
+static int64_t check_mixed(const world *w, const batch *b, const het_plan *plan, const het_packing *k)
+{
+    static const int64_t start[UNITS + 1] = { 0, 1, 2, 3, 4 };
+    het_error error;
+    het_plan_costs *costs = NULL;
+    het_schedule *compute = NULL, *lists = NULL;
+    het_simulation *result = NULL;
+    het_blocks blocks = { UNITS, start, w->use };
+    het_needs needs[16];
+    het_memory memory[16];
+    int64_t counts[16], seen[MOST_SEQUENCES], p, m, i, at = 0, largest = 0, smallest = 99;
+    memset(seen, 0, sizeof seen);
+    assert_int_equal(k->granules, b->desc.granules);
+    assert_int_equal(k->pipelines, plan->pipelines);
+    het_plan_micro_batches(plan, k->micro_batches, counts);
+    for (p = 0; p < plan->pipelines; p++) assert_int_equal(counts[p], k->counts[p]);
+    EXPECT_OK(het_plan_check(plan, "test", &error));
+    EXPECT_OK(het_schedule_make(plan, counts, NULL, &compute, &error));
+    EXPECT_OK(het_schedule_complete(plan, &blocks, compute, NULL, &lists, &error));
+    EXPECT_OK(het_schedule_needs(plan, lists, 0, plan->ranks, 0, NULL, needs, &error));
+    for (p = 0; p < plan->pipelines; p++) {
+        int64_t size;
+        het_shape shape = { 1, 1, w->desc.granule_tokens };
+        const het_team_member *team = het_plan_team(plan, plan->stage[p].rank, &size);
+        largest = size > largest ? size : largest;
+        smallest = size < smallest ? size : smallest;
+        for (m = at; m < at + k->counts[p]; m++) {
+            double tokens = 0, pairs = 0;
+            for (i = k->start[m]; i < k->start[m + 1]; i++) {
+                const double t = (double)b->tokens[k->order[i]];
+                assert_int_equal(seen[k->order[i]]++, 0);
+                tokens += t, pairs += t * (t + 1) / 2;
+            }
+            NEARLY(k->tokens[m], tokens);
+            NEARLY(k->pairs[m], pairs);
+            if (tokens > (double)shape.tokens) shape.tokens = (int64_t)tokens;
+            if (k->start[m + 1] - k->start[m] > shape.sequences) shape.sequences = k->start[m + 1] - k->start[m];
+        }
+        at += k->counts[p];
+        EXPECT_OK(het_profile_memory(&w->profile, plan, needs, &shape, memory, &error));
+        for (i = 0; i < size; i++) {
+            const int64_t r = team != NULL ? team[i].rank : plan->stage[p].rank;
+            assert_true((double)memory[r].device + (double)memory[r].communication <= w->place[r].memory);
+        }
+    }
+    assert_int_equal(k->start[k->micro_batches], b->desc.granules);
+    EXPECT_OK(het_profile_costs(&w->profile, plan, &w->cluster, HET_YES, NULL, &costs, &error));
+    costs->costs.tokens = k->tokens;
+    costs->costs.pairs = k->pairs;
+    costs->costs.sequences = k->sequences;
+    EXPECT_OK(het_simulate_costs(plan, lists, costs, HET_NO, NULL, &result, &error));
+    NEARLY(result->makespan, k->seconds);
+    assert_true(k->estimate <= k->seconds);
+    het_simulation_free(result);
+    het_plan_costs_free(costs);
+    het_schedule_free(lists);
+    het_schedule_free(compute);
+    return largest > smallest ? largest : 0;
+}
+
+static het_packing *pack_teams(const world *w, const batch *b, het_plan **plan)
+{
+    het_error error = { HET_OK, "" };
+    het_packing *packing = NULL;
+    EXPECT_ERROR(het_pack_teams(&w->desc, &b->desc, plan, &packing, &error), HET_OK, error.text, "");
+    return packing;
+}
+
+/* Brute force: every set of team sizes, each team in one of four ways by itself, every micro-batch, every deal of sequences to teams. */
+typedef struct flex_brute {
+    const world *w;
+    const batch *b;
+    het_plan plan;
+    het_stage stage[8];
+    int64_t first_stage[9];
+    double share[8], state_share[8], slice_share[1];
+    het_team_member member[8];
+    int64_t size[8];
+    double now[8][1 << MOST_FEW], several[8][1 << MOST_FEW], seconds[8][1 << MOST_FEW], best;
+} flex_brute;
+
+/* way 0: by heads; 1: by context, even; 2 and 3: as het_team_divide has it for the longest sequence, for all of them. 0: there are no such teams. */
+static int flex_plan(flex_brute *f, int64_t teams, int way)
+{
+    const world *w = f->w;
+    het_error error;
+    int64_t p, i, at = 0;
+    double longest = 0, all = 0, pairs = 0;
+    memset(&f->plan, 0, sizeof f->plan);
+    f->plan.units = UNITS;
+    f->plan.ranks = w->cluster.ranks;
+    f->plan.pipelines = f->plan.stages = teams;
+    f->plan.slices = 1;
+    f->plan.stage = f->stage;
+    f->plan.first_stage = f->first_stage;
+    f->plan.share = f->share;
+    f->plan.state_share = f->state_share;
+    f->plan.slice_share = f->slice_share;
+    f->plan.member = f->member;
+    f->plan.make = het_schedule_make;
+    snprintf(f->plan.schedule, sizeof f->plan.schedule, "1f1b");
+    f->slice_share[0] = 1;
+    for (i = 0; i < f->b->desc.granules; i++) {
+        const double tokens = (double)f->b->tokens[i];
+        longest = tokens > longest ? tokens : longest;
+        all += tokens;
+        pairs += tokens * (tokens + 1) / 2;
+    }
+    for (p = 0; p < teams; p++) {
+        het_stage_cost each[8];
+        het_divide_desc divide;
+        f->first_stage[p + 1] = p + 1;
+        f->share[p] = 2;
+        memset(&f->stage[p], 0, sizeof f->stage[p]);
+        f->stage[p].pipeline = p;
+        f->stage[p].rank = at;
+        f->stage[p].unit_end = UNITS;
+        if (f->size[p] > (way == 0 ? HEADS : 8)) return 0;
+        memset(&divide, 0, sizeof divide);
+        memset(each, 0, sizeof each);
+        for (i = 0; i < f->size[p]; i++) {
+            each[i].forward.token = UNITS, each[i].backward.token = 2 * UNITS;
+            each[i].forward.pair = w->time[1].forward.pair, each[i].backward.pair = w->time[1].backward.pair;
+        }
+        divide.member = each;
+        divide.members = f->size[p];
+        divide.granules = 64;
+        divide.tokens = way == 3 ? all : longest;
+        divide.pairs = way == 3 ? pairs : longest * (longest + 1) / 2;
+        divide.sequences = way == 3 ? all / (2 * pairs / all - 1) : 1;
+        if (f->size[p] > 1) EXPECT_OK(het_team_divide(&divide, &f->member[f->plan.members], NULL, &error));
+        for (i = 0; i < f->size[p]; i++, at++) {
+            het_team_member *m = &f->member[f->plan.members];
+            f->state_share[at] = 1;
+            if (f->size[p] == 1) continue;
+            m->rank = at;
+            m->leader = f->stage[p].rank;
+            if (way < 2) m->share = 1;
+            m->group = way == 0 ? 0 : i;
+            m->heads = way == 0 ? HEADS / f->size[p] + (i < HEADS % f->size[p]) : 0;
+            f->plan.members++;
+        }
+    }
+    return 1;
+}
+
+/* Each subset of the sequences as one micro-batch of each team, where it has room. */
+static void flex_seconds(flex_brute *f, int64_t teams)
+{
+    static const int64_t start[UNITS + 1] = { 0, 1, 2, 3, 4 };
+    const world *w = f->w;
+    het_error error;
+    het_plan_costs *costs = NULL;
+    het_schedule *two = NULL, *complete = NULL, *one = NULL;
+    het_blocks blocks = { UNITS, start, w->use };
+    het_needs needs[8];
+    het_memory memory[8];
+    int64_t count[8], p, set, i;
+    double tokens[8], pairs[8], sequences[8];
+    EXPECT_OK(het_profile_costs(&w->profile, &f->plan, &w->cluster, HET_YES, NULL, &costs, &error));
+    for (p = 0; p < teams; p++) count[p] = 2;
+    EXPECT_OK(het_schedule_make(&f->plan, count, NULL, &two, &error));
+    EXPECT_OK(het_schedule_complete(&f->plan, &blocks, two, NULL, &complete, &error));
+    EXPECT_OK(het_schedule_needs(&f->plan, complete, 0, f->plan.ranks, 0, NULL, needs, &error));
+    for (p = 0; p < teams; p++) count[p] = 1;
+    EXPECT_OK(het_schedule_make(&f->plan, count, NULL, &one, &error));
+    costs->costs.transfer = HET_TRANSFER_FREE;
+    costs->costs.tokens = tokens;
+    costs->costs.pairs = pairs;
+    costs->costs.sequences = sequences;
+    for (set = 1; set < (int64_t)1 << f->b->desc.granules; set++) {
+        het_simulation *result = NULL;
+        het_shape shape = { 0, f->b->desc.granules, w->desc.granule_tokens };
+        tokens[0] = pairs[0] = sequences[0] = 0;
+        for (i = 0; i < f->b->desc.granules; i++) {
+            const double t = (double)f->b->tokens[i];
+            if (!(set >> i & 1)) continue;
+            tokens[0] += t, pairs[0] += t * (t + 1) / 2;
+        }
+        sequences[0] = tokens[0] / (2 * pairs[0] / tokens[0] - 1);
+        for (p = 1; p < teams; p++) tokens[p] = tokens[0], pairs[p] = pairs[0], sequences[p] = sequences[0];
+        shape.tokens = (int64_t)tokens[0];
+        EXPECT_OK(het_profile_memory(&w->profile, &f->plan, needs, &shape, memory, &error));
+        EXPECT_OK(het_simulate(&f->plan, one, &costs->costs, HET_NO, NULL, &result, &error));
+        for (p = 0; p < teams; p++) {
+            const int64_t leader = f->stage[p].rank;
+            double seconds = result->rank[leader].end;
+            for (i = leader; i < leader + f->size[p]; i++)
+                if ((double)memory[i].device + (double)memory[i].communication > w->place[i].memory) seconds = 1e300;
+            f->now[p][set] = seconds;
+        }
+        het_simulation_free(result);
+    }
+    het_plan_costs_free(costs);
+    het_schedule_free(two);
+    het_schedule_free(complete);
+    het_schedule_free(one);
+}
+
+static void flex_teams(flex_brute *f, int64_t teams, int64_t left)
+{
+    const int64_t all = ((int64_t)1 << f->b->desc.granules) - 1;
+    int64_t p, size, set, sub;
+    double last[1 << MOST_FEW], next[1 << MOST_FEW];
+    int way;
+    for (size = left; size >= 1; size--) {
+        if (teams > 0 && size > f->size[teams - 1]) continue;
+        f->size[teams] = size;
+        flex_teams(f, teams + 1, left - size);
+    }
+    if (left > 0) return;
+    for (p = 0; p < teams; p++)
+        for (set = 0; set <= all; set++) f->seconds[p][set] = set > 0 ? 1e300 : 0;
+    for (way = 0; way < 4; way++) {
+        if (!flex_plan(f, teams, way)) continue;
+        flex_seconds(f, teams);
+        for (p = 0; p < teams; p++) { /* several micro-batches: the one with the lowest number, and what is left */
+            f->now[p][0] = 0;
+            for (set = 1; set <= all; set++) {
+                const int64_t low = set & -set;
+                double best = f->now[p][set];
+                for (sub = (set - 1) & set; sub > 0; sub = (sub - 1) & set)
+                    if ((sub & low) != 0 && f->now[p][sub] + f->several[p][set ^ sub] < best) best = f->now[p][sub] + f->several[p][set ^ sub];
+                f->several[p][set] = best;
+                if (best < f->seconds[p][set]) f->seconds[p][set] = best;
+            }
+        }
+    }
+    for (set = 0; set <= all; set++) last[set] = f->seconds[0][set];
+    for (p = 1; p < teams; p++) {
+        for (set = 0; set <= all; set++) {
+            next[set] = last[set];
+            for (sub = set; sub > 0; sub = (sub - 1) & set) {
+                const double both = f->seconds[p][sub] > last[set ^ sub] ? f->seconds[p][sub] : last[set ^ sub];
+                if (both < next[set]) next[set] = both;
+            }
+        }
+        memcpy(last, next, sizeof last);
+    }
+    if (last[all] < f->best) f->best = last[all];
+}
+
+/* Teams of one size by themselves: the longest sequence first, to the team that has the fewest tokens, pairs weighted; micro-batches within `room`
+   tokens, in order. Seconds until the last is done, without reductions; 1e300: they cannot be. */
+static double equal_teams(flex_brute *f, int64_t size, int way, double room)
+{
+    const int64_t teams = f->w->cluster.ranks / size, n = f->b->desc.granules;
+    int64_t order[MOST_SEQUENCES], team[MOST_SEQUENCES], count[8], i, k, p, m = 0;
+    double load[8] = { 0 }, tokens[MOST_SEQUENCES], pairs[MOST_SEQUENCES], sequences[MOST_SEQUENCES], end = 0;
+    const double weight = 3.5 * f->w->time[1].forward.pair / (3 * UNITS); /* of a pair, in tokens */
+    het_error error;
+    het_plan_costs *costs = NULL;
+    het_schedule *lists = NULL;
+    het_simulation *result = NULL;
+    for (p = 0; p < teams; p++) f->size[p] = size;
+    if (!flex_plan(f, teams, way)) return 1e300;
+    for (i = 0; i < n; i++) {
+        for (k = i; k > 0 && f->b->tokens[order[k - 1]] < f->b->tokens[i]; k--) order[k] = order[k - 1];
+        order[k] = i;
+    }
+    for (i = 0; i < n; i++) {
+        const double t = (double)f->b->tokens[order[i]];
+        int64_t to = 0;
+        if (t > room * (double)size) return 1e300;
+        for (p = 1; p < teams; p++) to = load[p] < load[to] ? p : to;
+        team[order[i]] = to;
+        load[to] += t + weight * t * t / 2;
+    }
+    for (p = 0; p < teams; p++)
+        for (i = k = count[p] = 0; i < n; i++) {
+            const double t = (double)f->b->tokens[order[i]];
+            if (team[order[i]] != p) continue;
+            if (count[p] == 0 || tokens[m - 1] + t > room * (double)size) tokens[m] = pairs[m] = 0, m++, count[p]++;
+            tokens[m - 1] += t;
+            pairs[m - 1] += t * (t + 1) / 2;
+        }
+    for (i = 0; i < m; i++) sequences[i] = tokens[i] / (2 * pairs[i] / tokens[i] - 1);
+    EXPECT_OK(het_profile_costs(&f->w->profile, &f->plan, &f->w->cluster, HET_YES, NULL, &costs, &error));
+    EXPECT_OK(het_schedule_make(&f->plan, count, NULL, &lists, &error));
+    costs->costs.transfer = HET_TRANSFER_FREE;
+    costs->costs.tokens = tokens;
+    costs->costs.pairs = pairs;
+    costs->costs.sequences = sequences;
+    EXPECT_OK(het_simulate(&f->plan, lists, &costs->costs, HET_NO, NULL, &result, &error));
+    end = result->makespan;
+    het_simulation_free(result);
+    het_schedule_free(lists);
+    het_plan_costs_free(costs);
+    return end;
+}
+
+/* Batches with long tails on 8 devices with too little memory for the longest: never slower than teams of one size, those that are looked at beside
+   and those made here. */
+static void mixed_teams_beat_equal_ones(void **state)
+{
+    double sum = 0, most = 0;
+    int i, mixed = 0, better = 0, forced = 0;
+    (void)state;
+    for (i = 0; i < 100; i++) {
+        uint64_t seed = (uint64_t)(1000 + i);
+        het_plan *plan = NULL;
+        het_packing *k;
+        flex_brute *f = (flex_brute *)support_alloc(1, sizeof *f);
+        batch b;
+        int64_t size, n;
+        int way;
+        double gain;
+        world *w = (world *)support_alloc(1, sizeof *w);
+        memset(f, 0, sizeof *f);
+        flex_world(w, 8, 4096, &seed);
+        if (i % 4 == 0) world_columns(w);
+        batch_make(&b, 32 + support_below(&seed, 33), 16384, &seed);
+        for (n = 0; n < b.desc.granules && b.tokens[n] < 5000; n++) {}
+        forced += n < b.desc.granules;
+        k = pack_teams(w, &b, &plan);
+        mixed += check_mixed(w, &b, plan, k) > 0;
+        gain = k->plain_seconds / k->seconds;
+        assert_true(gain >= 1);
+        f->w = w;
+        f->b = &b;
+        for (size = 1; size <= 8; size *= 2)
+            for (way = 0; way < 4; way++) assert_true(k->estimate <= equal_teams(f, size, way, 4096) * (1 + 1e-9));
+        sum += gain;
+        most = gain > most ? gain : most;
+        better += gain > 1 + 1e-6;
+        het_packing_free(k);
+        het_plan_free(plan);
+        free(f);
+        free(w);
+    }
+    print_message("of 100 batches, %d with sequences that no device alone holds, %d get unlike teams: %d faster than equal ones, %.3f times on "
+        "average, at most %.3f\n", forced, mixed, better, sum / 100, most);
+    assert_true(mixed >= 50 && better == mixed && forced > 20);
+}
+
+static void mixed_teams_are_the_best_of_few(void **state)
+{
+    double worst = 0;
+    int i, exact = 0, split = 0;
+    (void)state;
+    for (i = 0; i < 40; i++) {
+        uint64_t seed = (uint64_t)(5000 + i);
+        het_plan *plan = NULL;
+        het_packing *k;
+        batch b;
+        world *w = (world *)support_alloc(1, sizeof *w);
+        flex_brute *f = (flex_brute *)support_alloc(1, sizeof *f);
+        memset(f, 0, sizeof *f);
+        flex_world(w, i % 8 == 0 ? 8 : 4, i % 2 == 0 ? 4096 : 1500, &seed);
+        batch_make(&b, MOST_FEW, i % 2 == 0 ? 12000 : 4000, &seed);
+        f->w = w;
+        f->b = &b;
+        f->best = 1e300;
+        flex_teams(f, 0, w->cluster.ranks);
+        assert_true(f->best < 1e300);
+        k = pack_teams(w, &b, &plan);
+        (void)check_mixed(w, &b, plan, k);
+        if (k->estimate > worst * f->best) worst = k->estimate / f->best;
+        exact += k->estimate <= f->best * (1 + 1e-9);
+        split += k->micro_batches > k->pipelines;
+        het_packing_free(k);
+        het_plan_free(plan);
+        free(f);
+        free(w);
+    }
+    print_message("%d of 40 as good as brute force, %d with several micro-batches a team; at worst %.4f times it\n", exact, split, worst);
+    assert_true(worst <= 1.02 && exact >= 30 && split >= 5);
+}
+
+/* More devices than all sets of teams are tried of; unlike devices; a batch that fits nowhere; memory that ends. */
+static void mixed_teams_of_many(void **state)
+{
+    het_error error = { HET_OK, "" };
+    uint64_t seed;
+    int64_t i, limit;
+    int number, mixed = 0;
+    het_plan *plan = NULL;
+    het_packing *k = NULL;
+    batch b;
+    world *w;
+    (void)state;
+    for (number = 0; number < 6; number++) {
+        seed = (uint64_t)(700 + number);
+        w = (world *)support_alloc(1, sizeof *w);
+        flex_world(w, 16, 4096, &seed);
+        w->cluster.groups = 3;
+        for (i = 1; i < 3; i++) w->group[i].parent = 0, w->group[i].bandwidth = 100;
+        w->group[0].bandwidth = 2;
+        for (i = 0; i < 16; i++) w->place[i].group = 1 + i / 8, w->place[i].speed = i < 8 || number % 2 == 0 ? 1 : 0.5;
+        batch_make(&b, MOST_SEQUENCES, number < 3 ? 3000 : 16000, &seed);
+        b.tokens[5] = 6000;
+        k = pack_teams(w, &b, &plan);
+        mixed += check_mixed(w, &b, plan, k) > 0;
+        print_message("16 devices: %d teams, %.3f of the time of equal ones, %d simulations\n", (int)plan->pipelines, k->seconds / k->plain_seconds,
+            (int)k->evaluations);
+        assert_true(k->seconds <= k->plain_seconds);
+        for (i = 0; i < plan->members; i++) assert_int_equal(plan->member[i].rank / 8, plan->member[i].leader / 8);
+        het_packing_free(k);
+        het_plan_free(plan);
+        free(w);
+    }
+    assert_true(mixed >= 2);
+
+    w = (world *)support_alloc(1, sizeof *w);
+    flex_world(w, 4, 4096, &seed);
+    b.tokens[5] = 100000;
+    EXPECT_ERROR(het_pack_teams(&w->desc, &b.desc, &plan, &k, &error), HET_ERR_LIMIT, error.text, "the longest of 100000 tokens");
+    assert_null(plan);
+    b.desc.max_tokens = 50000;
+    EXPECT_ERROR(het_pack_teams(&w->desc, &b.desc, &plan, &k, &error), HET_ERR_LIMIT, error.text, "max_tokens is 50000");
+    b.desc.max_tokens = -1;
+    EXPECT_ERROR(het_pack_teams(&w->desc, &b.desc, &plan, &k, &error), HET_ERR_INVALID, error.text, "max_tokens -1");
+    EXPECT_ERROR(het_pack_teams(&w->desc, NULL, &plan, &k, &error), HET_ERR_INVALID, error.text, "NULL");
+    free(w);
+
+    w = (world *)support_alloc(1, sizeof *w);
+    flex_world(w, 3, 4096, &seed);
+    batch_make(&b, 4, 8000, &seed);
+    b.desc.evaluations = 2;
+    b.desc.allocator = support_allocator(&w->memory);
+    for (limit = 0; limit < 100000; limit += 1 + limit / 4) {
+        het_result result;
+        w->memory.calls = 0;
+        w->memory.fail_at = limit;
+        result = het_pack_teams(&w->desc, &b.desc, &plan, &k, &error);
+        if (result == HET_OK) break;
+        assert_int_equal(result, HET_ERR_OOM);
+        assert_null(plan);
+        assert_int_equal(w->memory.live, 0);
+    }
+    assert_true(limit > 20 && limit < 100000);
+    het_packing_free(k);
+    het_plan_free(plan);
+    assert_int_equal(w->memory.live, 0);
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -979,7 +1456,8 @@ int main(void)
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
         cmocka_unit_test(best_fusion), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
-        cmocka_unit_test(columns_never_cross_slow_links),
+        cmocka_unit_test(columns_never_cross_slow_links), cmocka_unit_test(mixed_teams_beat_equal_ones),
+        cmocka_unit_test(mixed_teams_are_the_best_of_few), cmocka_unit_test(mixed_teams_of_many),
         cmocka_unit_test(teams_where_memory_is_short), cmocka_unit_test(columns_where_rows_cannot_be_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@
        >>search_api      het_plan_search het_search_free
        >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start
                          het_adapt_observe het_adapt_advise het_advice_free het_adapt_cluster
-       >>pack_api        het_pack het_packing_free
+       >>pack_api        het_pack het_packing_free het_pack_teams
 
    CONTENTS   (tags to search for)
    public API:
@@ -671,6 +671,26 @@ typedef struct het_packing {
    the next step it may be called by another thread while this one is computed. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error);
 HETRAIN_API void het_packing_free(het_packing *packing);               /* NULL is fine. Threads: any. */
+/* Teams of unlike sizes for one step's granules, sequences of very unequal length: long ones go to
+   large teams, which have the memory and the hands, short ones to devices alone, which exchange
+   nothing (FlexSP, arXiv 2412.01523; HexiSeq, 2605.07569). Every team is a pipeline of one stage
+   with the whole chain; devices that are neighbours in the cluster are put together, up to 8
+   devices in teams of every size, more in powers of two from all of one size on, as long as
+   dividing a team or joining two helps; all by context, by heads or by columns. Granules go, the
+   longest first, to the team that ends first with them, and then from the team that ends last to
+   others, or change places, while the simulator says that it ends earlier.
+   search: profile, cluster, shard, together, teams (no: devices alone) are looked at, and
+   granule_tokens, the longest granule that rows are cut between: 512. A device's memory limit holds
+   for the largest micro-batch of its own team: what a context needs that makes room for no more,
+   whereas het_create makes room for limits.max_tokens, the largest of all, on every rank.
+   desc: granules, tokens, pairs, sequences, max_tokens, max_sequences, evaluations (of each set of
+   teams: 192) and allocator are looked at. `plan` has the teams, and shares by which each gets its
+   micro-batches. packing->seconds is simulated, its `sequences` are as many of equal length as have
+   the tokens and pairs, `estimate` is when the last team ends, before reductions, plain_seconds is
+   that of the best teams of one size; 0: none fits. HET_ERR_LIMIT: no teams that were looked at
+   hold the longest granule. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_pack_teams(const het_search_desc *search, const het_pack_desc *desc,
+                                                         het_plan **plan, het_packing **packing, het_error *error);
 
 #ifdef __cplusplus
 }
@@ -7399,21 +7419,26 @@ static het_result heti_s_fuse_all(heti_s_seek *s, heti_s_fusion *f) {
     return HET_OK;
 }
 
+static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_arena *arena) {
+    memset(f, 0, sizeof *f);
+    f->profile = *s->d.profile;
+    f->cluster = *s->d.cluster;
+    HETI_T_TRY(heti_s_arrays(arena, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
+    for (int64_t u = 0; u < s->units; u++) {
+        const het_unit_kind *k = &s->d.profile->kind[s->d.profile->unit[u]];
+        f->attentions += k->attentions;
+        if (k->attentions > 0) f->heads = f->heads > 0 ? heti_s_smaller(f->heads, k->heads) : k->heads;
+        s->whole |= k->whole > 0;
+        f->columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce != HET_REDUCE_FAST;
+    }
+    return HET_OK;
+}
+
 static het_result heti_s_fuse(heti_s_seek *s) {
     heti_t_arena arena;
     heti_s_fusion f;
     het_result result;
-    memset(&f, 0, sizeof f);
-    f.profile = *s->d.profile;
-    f.cluster = *s->d.cluster;
-    HETI_T_TRY(heti_s_arrays(&arena, heti_s_fusion_cut, &f, &s->allocator, "het_plan_search", s->error));
-    for (int64_t u = 0; u < s->units; u++) {
-        const het_unit_kind *k = &s->d.profile->kind[s->d.profile->unit[u]];
-        f.attentions += k->attentions;
-        if (k->attentions > 0) f.heads = f.heads > 0 ? heti_s_smaller(f.heads, k->heads) : k->heads;
-        s->whole |= k->whole > 0;
-        f.columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce != HET_REDUCE_FAST;
-    }
+    HETI_T_TRY(heti_s_fusion_start(s, &f, &arena));
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
     for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
@@ -9076,6 +9101,556 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
     if (result == HET_OK) result = heti_s_packing_make(&s, packing);
     heti_s_arrays_free(&s.arena, &s.allocator);
     het_schedule_free(s.made);
+    return result;
+}
+
+/* ---- a step's granules on teams of unlike sizes ----
+   A team's time is its micro-batches', one behind the other; which granules it has is judged by the
+   simulator, and guessed by what each takes alone. */
+
+enum { HETI_S_EVERY_SIZE = 8, HETI_S_TEAM_TRIES = 192, HETI_S_TEAM_SIZES = 7 }; /* 2^6: HETRAIN_MAX_TEAM */
+
+typedef struct heti_s_teams {
+    heti_s_seek s;
+    heti_s_fusion f;
+    heti_t_arena arena;
+    heti_s_pack given;                /* its description alone */
+    int64_t n, most;                  /* granules; the larger of them and ranks */
+    int64_t granule;                  /* tokens of the longest that rows are cut between; 0: 512 */
+    heti_s_amount *amount, all;       /* [n] of granules; of all */
+    int64_t *row;                     /* [n] granules, the longest first */
+    /* one set of teams */
+    het_plan *plan, from;             /* from: over composite devices */
+    het_plan_costs *costs;
+    double *cap, *base, *end, *factor; /* [ranks] by team: tokens of a micro-batch; an empty one; when it ends, and that
+                                          over what was guessed */
+    double *alone;                    /* [n][ranks] what a granule adds to a team */
+    heti_s_amount *sum;               /* [ranks] of a team's granules: tokens; in `pairs` what they add */
+    int64_t *team, *kept, *group;     /* [n] of granules: their team, in the best deal, their micro-batch */
+    heti_s_amount *batch;             /* [most] micro-batches, team by team */
+    int64_t *count;                   /* [ranks] micro-batches of a team */
+    int64_t *start;                   /* [ranks + 1] */
+    het_action *action;               /* [2 most] */
+    double *tokens, *pairs, *sequences; /* [most] the same for the simulator */
+    /* the best */
+    het_plan *best_plan;
+    het_packing *best;
+    double equal;                     /* seconds of the best teams of one size; 0: none */
+    int64_t equal_micro_batches, evaluations;
+} heti_s_teams;
+
+static void heti_s_teams_cut(void *self, heti_t_arena *arena) {
+    heti_s_teams *t = HETI_T_CAST(heti_s_teams *, self);
+    const int64_t n = t->n, ranks = t->s.ranks;
+    t->amount = HETI_S_ROOM(heti_s_amount, n);
+    t->row = HETI_S_ROOM(int64_t, n);
+    t->from.stage = HETI_S_ROOM(het_stage, ranks);
+    t->from.first_stage = HETI_S_ROOM(int64_t, ranks + 1);
+    t->from.share = HETI_S_ROOM(double, ranks);
+    t->from.state_share = HETI_S_ROOM(double, ranks);
+    t->cap = HETI_S_ROOM(double, ranks);
+    t->base = HETI_S_ROOM(double, ranks);
+    t->end = HETI_S_ROOM(double, ranks);
+    t->factor = HETI_S_ROOM(double, ranks);
+    t->alone = HETI_S_ROOM(double, n * ranks);
+    t->sum = HETI_S_ROOM(heti_s_amount, ranks);
+    t->team = HETI_S_ROOM(int64_t, n);
+    t->kept = HETI_S_ROOM(int64_t, n);
+    t->group = HETI_S_ROOM(int64_t, n);
+    t->count = HETI_S_ROOM(int64_t, ranks);
+    t->start = HETI_S_ROOM(int64_t, ranks + 1);
+    t->batch = HETI_S_ROOM(heti_s_amount, t->most);
+    t->action = HETI_S_ROOM(het_action, 2 * t->most);
+    t->tokens = HETI_S_ROOM(double, t->most);
+    t->pairs = HETI_S_ROOM(double, t->most);
+    t->sequences = HETI_S_ROOM(double, t->most);
+}
+
+/* Shares, a stage a team, and what they cost. */
+static het_result heti_s_teams_plan(heti_s_teams *t) {
+    heti_s_seek *s = &t->s;
+    heti_s_fusion *f = &t->f;
+    het_plan *from = &t->from;
+    for (int64_t p = 0; p < f->teams; p++) {
+        const heti_s_spot spot = { 0, 0, 0, 0, 0, s->units };
+        HETI_T_TRY(heti_s_fused_shares(s, f, p));
+        heti_s_put_stage(&from->stage[p], p, p, &spot, 0);
+        from->first_stage[p + 1] = p + 1;
+        from->share[p] = from->state_share[p] = 1;
+    }
+    from->units = s->units;
+    from->slices = 1;
+    from->ranks = from->pipelines = from->stages = f->teams;
+    from->make = het_schedule_make;
+    memcpy(from->schedule, "1f1b", 5);
+    HETI_T_TRY(heti_s_unfuse(s, f, from, &t->plan));
+    memset(&t->plan->step, 0, sizeof t->plan->step);
+    HETI_T_TRY(het_profile_costs(s->d.profile, t->plan, s->d.cluster, s->d.together, &s->allocator, &t->costs,
+                                 s->error));
+    t->costs->costs.tokens = t->tokens;
+    t->costs->costs.pairs = t->pairs;
+    t->costs->costs.sequences = t->sequences;
+    return HET_OK;
+}
+
+/* Whether a team's members have room for a micro-batch of so many tokens. */
+static het_result heti_s_teams_fit(heti_s_teams *t, int64_t team, int64_t tokens, int *fits) {
+    heti_s_seek *s = &t->s;
+    het_shape shape = { 0, 0, 0 };
+    shape.tokens = tokens;
+    shape.sequences = heti_s_min(tokens, t->n);
+    shape.granule = t->granule;
+    HETI_T_TRY(het_profile_memory(s->d.profile, t->plan, s->needs, &shape, s->memory, s->error));
+    *fits = 1;
+    for (int64_t i = t->f.first[team]; i < t->f.first[team + 1]; i++) {
+        const double limit = s->d.cluster->device[t->f.device[i]].memory;
+        *fits &= !(limit > 0 && heti_s_limited(&s->memory[t->f.device[i]]) > limit);
+    }
+    return HET_OK;
+}
+
+/* The most tokens that each team has room for, by bisection. */
+static het_result heti_s_teams_caps(heti_s_teams *t) {
+    heti_s_seek *s = &t->s;
+    het_schedule *lists = NULL;
+    int64_t like;
+    het_result result;
+    for (int64_t p = 0; p < t->f.teams; p++) t->count[p] = 2;
+    HETI_T_TRY(heti_s_lists(t->plan, t->count, s->d.profile, s->block_start, &s->allocator, &lists, s->error));
+    result = het_schedule_needs(t->plan, lists, 0, s->ranks, 0, &s->allocator, s->needs, s->error);
+    het_schedule_free(lists);
+    for (int64_t p = 0; p < t->f.teams && result == HET_OK; p++) {
+        int64_t low = 0, high = 1; /* low fits, high does not, or is one more than there are */
+        int fits = 0;
+        for (int64_t i = 0; i < t->n; i++) high += HETI_T_CAST(int64_t, t->amount[i].tokens);
+        if (t->given.d.max_tokens > 0) high = heti_s_min(high, t->given.d.max_tokens + 1);
+        for (like = 0; like < p && !heti_s_fused_alike(s, &t->f, like, p); like++) {}
+        if (like == p) result = heti_s_teams_fit(t, p, heti_s_max(1, high - 1), &fits);
+        if (fits) low = high - 1;
+        while (like == p && high - low > 1 && result == HET_OK) {
+            const int64_t middle = low + (high - low) / 2;
+            result = heti_s_teams_fit(t, p, middle, &fits);
+            *(fits ? &low : &high) = middle;
+        }
+        t->cap[p] = like < p ? t->cap[like] : heti_s_real(low);
+    }
+    return result;
+}
+
+/* Sequences of equal length with as many tokens and pairs. */
+static double heti_s_alike_sequences(const heti_s_amount *a) {
+    return 2 * a->pairs > a->tokens + 1 ? heti_s_larger(1, a->tokens / (2 * a->pairs / a->tokens - 1)) : 1;
+}
+
+/* t->end: when each team has done its t->count micro-batches. */
+static het_result heti_s_teams_run(heti_s_teams *t) {
+    het_costs costs = t->costs->costs;
+    het_simulation *made = NULL;
+    het_schedule lists;
+    int64_t at = 0, p;
+    memset(&lists, 0, sizeof lists);
+    costs.transfer = HET_TRANSFER_FREE;
+    lists.ranks = t->s.ranks;
+    lists.pipelines = t->f.teams;
+    lists.micro_batches = t->count;
+    lists.start = t->start;
+    lists.action = t->action;
+    for (int64_t r = 0; r < lists.ranks; r++) {
+        t->start[r] = at;
+        for (p = 0; p < t->f.teams && t->plan->stage[p].rank != r; p++) {}
+        for (int64_t i = 0; p < t->f.teams && i < 2 * t->count[p]; i++) {
+            het_action *a = &t->action[at++];
+            memset(a, 0, sizeof *a);
+            a->kind = i % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
+            a->pipeline = HETI_T_CAST(int32_t, p);
+            a->micro_batch = HETI_T_CAST(int32_t, i / 2);
+        }
+    }
+    for (int64_t m = 0; m < at / 2; m++) {
+        t->tokens[m] = t->batch[m].tokens;
+        t->pairs[m] = t->batch[m].pairs;
+        t->sequences[m] = heti_s_alike_sequences(&t->batch[m]);
+    }
+    t->start[lists.ranks] = at;
+    t->evaluations++;
+    HETI_T_TRY(het_simulate(t->plan, &lists, &costs, HET_NO, &t->s.allocator, &made, t->s.error));
+    for (p = 0; p < t->f.teams; p++) t->end[p] = made->rank[t->plan->stage[p].rank].end;
+    het_simulation_free(made);
+    return HET_OK;
+}
+
+/* What each granule adds to a team: it alone is a micro-batch of each. -1: nothing. */
+static het_result heti_s_teams_alone(heti_s_teams *t) {
+    static const heti_s_amount heti_s_nothing = { 0, 0, 1 };
+    for (int64_t i = -1; i < t->n; i++) {
+        const heti_s_amount *a = i < 0 ? &heti_s_nothing : &t->amount[i];
+        for (int64_t p = 0; p < t->f.teams; p++) {
+            t->count[p] = 1;
+            t->batch[p] = *a;
+        }
+        HETI_T_TRY(heti_s_teams_run(t));
+        for (int64_t p = 0; p < t->f.teams; p++)
+            *(i < 0 ? &t->base[p] : &t->alone[i * t->s.ranks + p]) = t->end[p] - (i < 0 ? 0 : t->base[p]);
+    }
+    return HET_OK;
+}
+
+/* A team's time as guessed, with granule `in`, without `out`; -1: none. */
+static double heti_s_teams_guess(const heti_s_teams *t, int64_t p, int64_t in, int64_t out) {
+    double tokens = t->sum[p].tokens, seconds = t->sum[p].pairs, calls;
+    for (int way = 0; way < 2; way++) {
+        const int64_t i = way == 0 ? in : out;
+        if (i < 0) continue;
+        tokens += (way == 0 ? 1 : -1) * t->amount[i].tokens;
+        seconds += (way == 0 ? 1 : -1) * t->alone[i * t->s.ranks + p];
+    }
+    calls = tokens > 0 ? heti_s_real(HETI_T_CAST(int64_t, tokens / t->cap[p])) + 1 : 0;
+    return t->factor[p] * (seconds + calls * t->base[p]);
+}
+
+static void heti_s_teams_put(heti_s_teams *t, int64_t granule, int64_t team) {
+    for (int way = 0; way < 2; way++) {
+        const int64_t p = way == 0 ? t->team[granule] : team;
+        if (p < 0) continue;
+        t->sum[p].tokens += (way == 0 ? -1 : 1) * t->amount[granule].tokens;
+        t->sum[p].pairs += (way == 0 ? -1 : 1) * t->alone[granule * t->s.ranks + p];
+    }
+    t->team[granule] = team;
+}
+
+/* The longest first, each to the team that ends first with it; blur: times are drawn up to so many
+   1,024ths longer. Returns whether all have a place. */
+static int heti_s_teams_deal(heti_s_teams *t, int64_t blur) {
+    HETI_T_CLEAR(t->sum, t->f.teams);
+    for (int64_t p = 0; p < t->f.teams; p++) t->factor[p] = 1;
+    for (int64_t i = 0; i < t->n; i++) {
+        int64_t to = -1;
+        double least = 0;
+        for (int64_t p = 0; p < t->f.teams; p++) {
+            const double seconds = heti_s_teams_guess(t, p, t->row[i], -1) *
+                                   heti_s_real(1024 + heti_s_below(&t->s, blur));
+            if (t->amount[t->row[i]].tokens > t->cap[p] || (to >= 0 && seconds >= least)) continue;
+            to = p;
+            least = seconds;
+        }
+        if (to < 0) return 0;
+        t->team[t->row[i]] = -1;
+        heti_s_teams_put(t, t->row[i], to);
+    }
+    return 1;
+}
+
+/* Micro-batches of each team, the longest granules first, each in the first that has room; and when
+   the teams end. */
+static het_result heti_s_teams_group(heti_s_teams *t) {
+    int64_t made = 0;
+    for (int64_t p = 0; p < t->f.teams; p++) {
+        const int64_t first = made;
+        for (int64_t k = 0; k < t->n; k++) {
+            const int64_t i = t->row[k];
+            const heti_s_amount *a = &t->amount[i];
+            int64_t m = first;
+            if (t->team[i] != p) continue;
+            while (m < made && (t->batch[m].tokens + a->tokens > t->cap[p] || (t->given.d.max_sequences > 0 &&
+                t->batch[m].sequences + a->sequences > heti_s_real(t->given.d.max_sequences)))) m++;
+            if (m == made) HETI_T_CLEAR(t->batch + made++, 1);
+            heti_s_add(&t->batch[m], a);
+            t->group[i] = m;
+        }
+        t->count[p] = made - first;
+    }
+    HETI_T_TRY(heti_s_teams_run(t));
+    for (int64_t p = 0; p < t->f.teams; p++) {
+        t->factor[p] = 1;
+        if (t->count[p] > 0) t->factor[p] = t->end[p] / heti_s_larger(heti_s_teams_guess(t, p, -1, -1), 1e-300);
+    }
+    return HET_OK;
+}
+
+static int64_t heti_s_teams_last(const heti_s_teams *t) {
+    int64_t last = 0;
+    for (int64_t p = 1; p < t->f.teams; p++)
+        if (t->end[p] > t->end[last]) last = p;
+    return last;
+}
+
+/* Granule i of the team that ends last to team p, for granule j of it; -1: for none. *better: both
+   end before. */
+static het_result heti_s_teams_move(heti_s_teams *t, int64_t i, int64_t j, int64_t p, int *better) {
+    const int64_t last = t->team[i];
+    const double before = t->end[last], most = before * 1.05; /* of a guess */
+    *better = 0;
+    if (t->amount[i].tokens > t->cap[p] || (j >= 0 && t->amount[j].tokens > t->cap[last])) return HET_OK;
+    if (heti_s_teams_guess(t, last, j, i) >= most || heti_s_teams_guess(t, p, i, j) >= most) return HET_OK;
+    heti_s_teams_put(t, i, p);
+    if (j >= 0) heti_s_teams_put(t, j, last);
+    HETI_T_TRY(heti_s_teams_group(t));
+    *better = heti_s_larger(t->end[last], t->end[p]) < before * (1 - 1e-9);
+    if (*better) return HET_OK;
+    heti_s_teams_put(t, i, last);
+    if (j >= 0) heti_s_teams_put(t, j, p);
+    return heti_s_teams_group(t);
+}
+
+static het_result heti_s_teams_improve(heti_s_teams *t, int64_t until) {
+    int better = 1;
+    while (better) {
+        const int64_t last = heti_s_teams_last(t);
+        better = 0;
+        for (int64_t a = 0; a < t->n && !better; a++)
+            for (int64_t b = -1; b < t->n && !better; b++) {
+                const int64_t i = t->row[a], j = b < 0 ? -1 : t->row[b];
+                if (t->team[i] != last || (j >= 0 && t->team[j] == last)) continue;
+                for (int64_t p = j < 0 ? 0 : t->team[j]; p < (j < 0 ? t->f.teams : t->team[j] + 1) && !better; p++) {
+                    if (t->evaluations >= until) return HET_OK;
+                    if (p != last) HETI_T_TRY(heti_s_teams_move(t, i, j, p, &better));
+                }
+            }
+    }
+    return HET_OK;
+}
+
+/* The best of several deals; of one, where the best teams so far are well ahead of it. */
+static het_result heti_s_teams_deals(heti_s_teams *t, int *found) {
+    const int64_t until = t->evaluations + t->given.d.evaluations;
+    double least = 0, end;
+    for (int turn = 0; heti_s_teams_deal(t, turn > 0 ? 512 : 0); turn++) {
+        HETI_T_TRY(heti_s_teams_group(t));
+        HETI_T_TRY(heti_s_teams_improve(t, until));
+        end = t->end[heti_s_teams_last(t)];
+        if (turn == 0 || end < least) {
+            HETI_T_COPY(t->kept, t->team, t->n);
+            least = end;
+        }
+        *found = 1;
+        if (t->f.teams == 1 || t->evaluations >= until || (t->best != NULL && least > 1.05 * t->best->estimate)) break;
+    }
+    HETI_T_COPY(t->team, t->kept, t->n);
+    return *found ? heti_s_teams_group(t) : HET_OK;
+}
+
+/* The whole step, kept where it is the best. */
+static het_result heti_s_teams_judge(heti_s_teams *t) {
+    heti_s_seek *s = &t->s;
+    het_schedule *lists = NULL;
+    het_simulation *made = NULL;
+    het_packing new_one, *k;
+    het_result result;
+    double seconds;
+    int64_t same = 0;
+    memset(&new_one, 0, sizeof new_one);
+    for (int64_t p = 0; p < t->f.teams; p++) {
+        t->plan->share[p] = heti_s_real(t->count[p]);
+        new_one.micro_batches += t->count[p];
+        same += t->f.first[p + 1] - t->f.first[p] == t->f.first[1];
+    }
+    HETI_T_TRY(heti_s_lists(t->plan, t->count, s->d.profile, s->block_start, &s->allocator, &lists, s->error));
+    result = het_simulate_costs(t->plan, lists, t->costs, HET_NO, &s->allocator, &made, s->error);
+    het_schedule_free(lists);
+    HETI_T_TRY(result);
+    seconds = made->makespan;
+    het_simulation_free(made);
+    if (same == t->f.teams && (!(t->equal > 0) || seconds < t->equal)) {
+        t->equal = seconds;
+        t->equal_micro_batches = new_one.micro_batches;
+    }
+    if (t->best != NULL && seconds >= t->best->seconds * (1 - 1e-9)) return HET_OK;
+    new_one.granules = t->n;
+    new_one.pipelines = t->f.teams;
+    new_one.seconds = seconds;
+    new_one.allocator = s->allocator;
+    k = HETI_T_CAST(het_packing *, heti_s_make(&new_one, sizeof new_one, &new_one.size, heti_s_packing_cut,
+                                               &s->allocator, "het_pack_teams", s->error));
+    if (k == NULL) return HET_ERR_OOM;
+    HETI_T_COPY(k->counts, t->count, k->pipelines);
+    HETI_T_COPY(k->tokens, t->tokens, k->micro_batches);
+    HETI_T_COPY(k->pairs, t->pairs, k->micro_batches);
+    HETI_T_COPY(k->sequences, t->sequences, k->micro_batches);
+    for (int64_t m = 0, at = 0; m < k->micro_batches; k->start[++m] = at)
+        for (int64_t i = 0; i < t->n; i++)
+            if (t->group[i] == m) k->order[at++] = i;
+    for (int64_t p = 0; p < t->f.teams; p++) heti_s_most(&k->estimate, t->end[p]);
+    het_packing_free(t->best);
+    het_plan_free(t->best_plan);
+    t->best = k;
+    t->best_plan = t->plan;
+    t->plan = NULL;
+    return HET_OK;
+}
+
+/* These teams, in one way. */
+static het_result heti_s_teams_way(heti_s_teams *t) {
+    het_result result = heti_s_teams_plan(t);
+    int found = 0;
+    if (result == HET_OK) result = heti_s_teams_caps(t);
+    if (result == HET_OK) result = heti_s_teams_alone(t);
+    if (result == HET_OK) result = heti_s_teams_deals(t, &found);
+    if (result == HET_OK && found) result = heti_s_teams_judge(t);
+    het_plan_costs_free(t->costs);
+    het_plan_free(t->plan);
+    t->costs = NULL;
+    t->plan = NULL;
+    return result;
+}
+
+/* In all ways: by context with the shares of one long sequence, of all granules, of short ones. */
+static het_result heti_s_teams_ways(heti_s_teams *t) {
+    int columns;
+    t->f.alike = 1;
+    for (int way = 0; way < (t->f.first[1] > 1 ? HETI_S_TEAM_WAYS + 2 : 1); way++) {
+        const heti_s_amount *a = way == HETI_S_TEAM_WAYS ? &t->all : &t->amount[t->row[0]];
+        t->s.d.granule_tokens = heti_s_max(1, HETI_T_CAST(int64_t, a->tokens));
+        t->s.d.granule_pairs = a->pairs;
+        t->s.granule_sequences = way > HETI_S_TEAM_WAYS ? heti_s_real(t->s.pieces) :
+                                 heti_s_alike_sequences(a);
+        t->f.ways = way < HETI_S_TEAM_WAYS ? way : HETI_S_BY_CONTEXT;
+        if (!heti_s_can_fuse_so(&t->s, &t->f, &columns)) continue;
+        t->from.shard = columns && t->s.d.shard == HET_SHARD_WEIGHTS ? HET_SHARD_GRADIENTS : t->s.d.shard;
+        HETI_T_TRY(heti_s_teams_way(t));
+    }
+    return HET_OK;
+}
+
+/* Teams of at most so many devices, the larger first, of those that are left. */
+static het_result heti_s_teams_every(heti_s_teams *t, int64_t most) {
+    const int64_t at = t->f.first[t->f.teams];
+    if (at == t->s.ranks) return heti_s_teams_ways(t);
+    for (int64_t size = heti_s_min(most, t->s.ranks - at); size > 0; size--) {
+        t->f.first[++t->f.teams] = at + size;
+        HETI_T_TRY(heti_s_teams_every(t, size));
+        t->f.teams--;
+    }
+    return HET_OK;
+}
+
+/* Teams of 2^k devices, number[k] of each, the large ones first. best: the best numbers so far. */
+static het_result heti_s_teams_sizes(heti_s_teams *t, const int64_t *number, int64_t *best) {
+    heti_s_fusion *f = &t->f;
+    const double before = t->best != NULL ? t->best->seconds : HETI_S_NONE;
+    f->teams = 0;
+    for (int64_t k = HETI_S_TEAM_SIZES - 1; k >= 0; k--)
+        for (int64_t i = 0; i < number[k]; i++, f->teams++)
+            f->first[f->teams + 1] = f->first[f->teams] + (INT64_C(1) << k);
+    HETI_T_TRY(heti_s_teams_ways(t));
+    if (t->best != NULL && t->best->seconds < before) HETI_T_COPY(best, number, HETI_S_TEAM_SIZES);
+    return HET_OK;
+}
+
+/* Teams of one size, of each; then of the best one becomes several or several become one, while
+   that helps. */
+static het_result heti_s_teams_climb(heti_s_teams *t, int64_t most) {
+    int64_t number[HETI_S_TEAM_SIZES], best[HETI_S_TEAM_SIZES];
+    double before;
+    HETI_T_CLEAR(best, HETI_S_TEAM_SIZES);
+    for (int64_t k = 0; k < HETI_S_TEAM_SIZES && INT64_C(1) << k <= most; k++) {
+        int64_t left = t->s.ranks;
+        HETI_T_CLEAR(number, HETI_S_TEAM_SIZES);
+        for (int64_t i = k; i >= 0; left -= number[i] << i, i--) number[i] = left >> i;
+        HETI_T_TRY(heti_s_teams_sizes(t, number, best));
+    }
+    do {
+        before = t->best != NULL ? t->best->seconds : 0;
+        for (int64_t k = 0; k < HETI_S_TEAM_SIZES * HETI_S_TEAM_SIZES; k++) {
+            const int64_t from = k / HETI_S_TEAM_SIZES, to = k % HETI_S_TEAM_SIZES;
+            HETI_T_COPY(number, best, HETI_S_TEAM_SIZES);
+            number[from] -= from < to ? INT64_C(1) << (to - from) : 1;
+            number[to] += from < to ? 1 : INT64_C(1) << (from - to);
+            if (from == to || number[from] < 0 || INT64_C(1) << to > most) continue;
+            HETI_T_TRY(heti_s_teams_sizes(t, number, best));
+        }
+    } while (t->best != NULL && t->best->seconds < before);
+    return HET_OK;
+}
+
+/* All sets of teams of a few devices; where they are unlike, of devices in both orders. */
+static het_result heti_s_teams_all(heti_s_teams *t) {
+    const int64_t ranks = t->s.ranks, most = heti_s_can_fuse(&t->s) ? heti_s_min(ranks, HETRAIN_MAX_TEAM) : 1;
+    for (int way = 0; way < (t->s.kinds > 1 ? 2 : 1); way++) {
+        for (int64_t i = 0; i < ranks; i++) t->f.device[i] = t->s.by_place[way == 0 ? i : ranks - 1 - i];
+        t->f.teams = 0;
+        HETI_T_TRY(ranks <= HETI_S_EVERY_SIZE ? heti_s_teams_every(t, most) : heti_s_teams_climb(t, most));
+    }
+    if (t->best != NULL) return HET_OK;
+    return heti_t_fail(t->s.error, HET_ERR_LIMIT, "het_pack_teams: no teams of %d devices have room for %d granules, "
+                       "the longest of %d tokens", ranks, t->n,
+                       HETI_T_CAST(int64_t, t->amount[t->row[0]].tokens));
+}
+
+static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *search) {
+    static const char *const heti_s_one_order[] = { "1f1b" };
+    heti_s_seek *s = &t->s;
+    het_search_desc d = *search;
+    int64_t j;
+    if (t->given.d.evaluations < 1) t->given.d.evaluations = HETI_S_TEAM_TRIES;
+    t->n = t->given.d.granules;
+    t->granule = search->granule_tokens;
+    t->most = heti_s_max(t->n, d.cluster->ranks);
+    s->ranks = d.cluster->ranks;
+    HETI_T_TRY(heti_s_arrays(&t->arena, heti_s_teams_cut, t, &s->allocator, "het_pack_teams", s->error));
+    for (int64_t i = 0; i < t->n; i++) {
+        t->amount[i] = heti_s_pack_amount(&t->given, i);
+        heti_s_add(&t->all, &t->amount[i]);
+        for (j = i; j > 0 && t->amount[t->row[j - 1]].tokens < t->amount[i].tokens; j--) t->row[j] = t->row[j - 1];
+        t->row[j] = i;
+    }
+    d.schedules = heti_s_one_order;
+    d.schedule_count = 1;
+    d.granules = t->n;
+    d.granule_tokens = heti_s_max(1, HETI_T_CAST(int64_t, t->amount[t->row[0]].tokens));
+    d.granule_pairs = t->amount[t->row[0]].pairs; /* shares are those of the longest */
+    d.granule_sequences = heti_s_max(1, HETI_T_CAST(int64_t, t->amount[t->row[0]].sequences));
+    d.most_granules = d.most_micro_batches = 0;
+    HETI_T_TRY(heti_s_seek_desc(s, &d));
+    HETI_T_TRY(heti_s_seek_start(s));
+    HETI_T_TRY(heti_s_seek_kinds(s));
+    HETI_T_TRY(heti_s_seek_known(s));
+    heti_s_seek_bytes(s);
+    heti_s_seek_sort(s);
+    s->pieces = HETI_S_COLUMN_PARTS;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_pack_desc *desc, het_plan **plan,
+                                      het_packing **packing, het_error *error) {
+    heti_s_teams t;
+    heti_t_arena arena;
+    het_result result;
+    if (search == NULL || desc == NULL || plan == NULL || packing == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_pack_teams: a description, plan or packing is NULL");
+    *plan = NULL;
+    *packing = NULL;
+    if (search->profile == NULL || search->cluster == NULL || desc->tokens == NULL || desc->start_canary != 0 ||
+        desc->end_canary != 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_pack_teams: profile, cluster or tokens is NULL, or the "
+                           "description was not cleared");
+    if (desc->granules < 1 || desc->granules > 1000000 || desc->max_tokens < 0 || desc->max_sequences < 0 ||
+        search->granule_tokens < 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_pack_teams: %d granules, max_tokens %d, max_sequences %d, "
+                           "granule_tokens %d", desc->granules, desc->max_tokens, desc->max_sequences,
+                           search->granule_tokens);
+    memset(&t, 0, sizeof t);
+    memset(&arena, 0, sizeof arena);
+    t.given.d = *desc;
+    t.given.error = t.s.error = error;
+    HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &t.s.allocator, "het_pack_teams", error));
+    HETI_T_TRY(heti_s_pack_granules(&t.given));
+    result = heti_s_teams_start(&t, search);
+    if (result == HET_OK) result = heti_s_fusion_start(&t.s, &t.f, &arena);
+    t.f.granules = 1;
+    if (result == HET_OK) result = heti_s_teams_all(&t);
+    if (result == HET_OK) {
+        t.best->plain_seconds = t.equal;
+        t.best->plain_micro_batches = t.equal_micro_batches;
+        t.best->evaluations = t.evaluations;
+        *packing = t.best;
+        *plan = t.best_plan;
+    } else {
+        het_packing_free(t.best);
+        het_plan_free(t.best_plan);
+    }
+    heti_s_arrays_free(&arena, &t.s.allocator);
+    heti_s_arrays_free(&t.s.arena, &t.s.allocator);
+    heti_s_arrays_free(&t.arena, &t.s.allocator);
     return result;
 }
 
