@@ -2556,7 +2556,8 @@ static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph) {
    tanh GELU is the epilogue of the product before it: y = GELU(x W^T + b) with what it is taken of
    kept beside it; so is its derivative, dx = (dy W) GELU'. That is for bf16 and tf32: cuBLASLt does
    not say how exact its tanh is, so f32 keeps the kernels of >>cu_rows, as does what the library
-   has no algorithm for. Gradients of biases are terms of granules, which no epilogue adds up.
+   has no algorithm for. Fast sums of biases come with dW's product where dy is bf16; exact ones are
+   terms of granules, which no epilogue adds up.
 
    Bits: the first algorithm of the heuristic, which depends on shapes, alignment, library and card
    alone, with reductions that add in a fixed order (none, or partial sums in f32 added in a step of
@@ -2575,11 +2576,12 @@ typedef struct hetc_product_key {
     int32_t transpose_a, transpose_b; /* cublasOperation_t */
     int32_t bf16, bf16_d, bias;       /* of a and b; of d, aux and bias. bias: its alignment, 0: none */
     int32_t align_a, align_b, align_d; /* bytes: the largest power of two that divides it, 64 at most */
-    int32_t gelu;                     /* hetc_gelu */
+    int32_t tail;                     /* hetc_tail */
     int32_t used;
 } hetc_product_key;
 
-enum hetc_gelu { HETC_GELU_NONE = 0, HETC_GELU_FORWARD = 1, HETC_GELU_BACKWARD = 2 };
+/* What the product's epilogue does beside a bias. BIAS_GRADIENT: sums of b's rows into `bias` */
+enum hetc_tail { HETC_TAIL_NONE, HETC_GELU_FORWARD, HETC_GELU_BACKWARD, HETC_BIAS_GRADIENT };
 
 typedef struct hetc_product {
     hetc_product_key key;
@@ -2593,8 +2595,8 @@ typedef struct hetc_product_call {
     hetc_product_key key;
     const void *a, *b, *bias;
     void *d;
-    const void *aux; /* what GELU is taken of, as large as d: forward it is written. key.gelu */
-    int refused;     /* hetc_multiply: nothing has been done, the product has to go without GELU */
+    const void *aux; /* what GELU is taken of, as large as d: forward it is written. key.tail */
+    int refused;     /* hetc_multiply: nothing has been done, the product has to go without key.tail */
     float beta;      /* d = a b + beta d */
     void *scratch;   /* for timing, as large as d; NULL: d may be overwritten */
     void *workspace; /* [HETC_BLAS_WORKSPACE], aligned to 256 */
@@ -2647,7 +2649,7 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted,
                                             result, found);
     if (status == CUBLAS_STATUS_SUCCESS) *found = hetc_usable(result, *found);
-    p->refused = key->gelu != HETC_GELU_NONE && (status != CUBLAS_STATUS_SUCCESS || *found == 0);
+    p->refused = key->tail != HETC_TAIL_NONE && (status != CUBLAS_STATUS_SUCCESS || *found == 0);
     if (p->refused) return HET_OK;
     if (status != CUBLAS_STATUS_SUCCESS)
         return hetc_fail_blas(device, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
@@ -2658,13 +2660,13 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     return HET_ERR_UNSUPPORTED;
 }
 
-/* A product with GELU that the library refuses at its first run counts as refused from then on. */
+/* An epilogue that the library refuses at its first run counts as refused from then on. */
 static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, hetc_product *p,
                                    const hetc_product_call *c, void *d, const cublasLtMatmulAlgo_t *algorithm) {
     const float one = 1.0f;
     const cublasStatus_t status = cublasLtMatmul(device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, d, p->d,
                                                  d, p->d, algorithm, c->workspace, HETC_BLAS_WORKSPACE, stream);
-    p->refused = status != CUBLAS_STATUS_SUCCESS && c->key.gelu != HETC_GELU_NONE && !p->ran;
+    p->refused = status != CUBLAS_STATUS_SUCCESS && c->key.tail != HETC_TAIL_NONE && !p->ran;
     if (p->refused) return HET_OK;
     if (status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas(device, status, "cublasLtMatmul", __FILE__, __LINE__);
     p->ran = 1;
@@ -2697,14 +2699,14 @@ static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream,
    alignment. */
 static het_result hetc_set_epilogue(hetc_device *device, hetc_product *p, const hetc_product_call *c) {
     const int32_t bias = c->bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
-    const int32_t epilogue = c->key.gelu == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU :
-                  c->key.gelu == HETC_GELU_FORWARD
-                           ? CUBLASLT_EPILOGUE_GELU_AUX | bias : bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
+    const int32_t epilogue = c->key.tail == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU :
+        c->key.tail == HETC_GELU_FORWARD ? CUBLASLT_EPILOGUE_GELU_AUX | bias :
+        c->key.tail == HETC_BIAS_GRADIENT ? CUBLASLT_EPILOGUE_BGRADB : bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                                        sizeof epilogue));
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias,
                                                        sizeof c->bias));
-    if (c->key.gelu == HETC_GELU_NONE) return HET_OK;
+    if (c->aux == nullptr) return HET_OK;
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux,
                                                        sizeof c->aux));
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->key.ldd,
@@ -2861,12 +2863,12 @@ static int64_t hetc_widest(const het_linear_args *a) {
 /* The product d with GELU, forward or backward, of `aux`; *fused: it has been done. Its buffers lie
    as cuBLASLt wants them (EPILOGUE_AUX_LD). */
 static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain,
-                                     hetc_gelu gelu, void *d, const void *aux, het_activation kind, int *fused) {
+                                     hetc_tail gelu, void *d, const void *aux, het_activation kind, int *fused) {
     hetc_product_call c = *plain;
     *fused = 0;
     if (kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
     if (c.key.ldd % 8 != 0 || hetc_alignment(aux) < 16 || hetc_alignment(d) < 16) return HET_OK;
-    c.key.gelu = gelu;
+    c.key.tail = gelu;
     c.d = d;
     c.aux = aux;
     HETC_TRY(hetc_multiply(device, queue, &c));
@@ -2986,14 +2988,30 @@ static het_result hetc_weight_product(hetc_weight_job *job, int64_t out, int64_t
     return hetc_multiply(job->device, job->queue, c);
 }
 
+static int hetc_sums_floats(const het_gradient *gradient) {
+    return gradient != nullptr && gradient->sum != nullptr && !gradient->exact;
+}
+
+/* Whether the product that makes dW may add up dy for the bias as well: it reads dy anyway. */
+static int hetc_sums_bias(const het_linear_args *a, const het_linear_part *part, int32_t types) {
+    return a->compute == HET_BF16 && (types & HET_BF16_DY) != 0 && hetc_sums_floats(part->dw) &&
+        hetc_sums_floats(part->dbias);
+}
+
 /* One part's dW: exact sums take the granules one by one, fast ones all rows at once. term:
-   [out][in]. */
-static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *part, float *term) {
+   [out][in]; sums: [out] gets those of dy, or becomes NULL where the library does not make them. */
+static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *part, float *term, float **sums) {
     const het_view *view = job->args->view;
     het_accumulate_args add;
     if (part->dw == nullptr || part->dw->sum == nullptr) return HET_OK;
-    if (!part->dw->exact)
-        return hetc_weight_product(job, part->out, 0, job->args->rows, static_cast<float *>(part->dw->sum), 1.0f, term);
+    for (int tried = *sums == nullptr; !part->dw->exact; tried++) {
+        job->call.bias = *sums;
+        job->call.key.tail = *sums != nullptr ? HETC_BIAS_GRADIENT : HETC_TAIL_NONE;
+        HETC_TRY(hetc_weight_product(job, part->out, 0, job->args->rows, static_cast<float *>(part->dw->sum), 1.0f,
+                                     term));
+        if (tried || !job->call.refused) return HET_OK;
+        *sums = nullptr;
+    }
     memset(&add, 0, sizeof add);
     add.gradient = part->dw;
     add.count = part->out * job->args->in;
@@ -3015,8 +3033,8 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     const int64_t widest = hetc_widest(a);
     hetc_space space = hetc_space_of(a->workspace);
     hetc_weight_job job;
-    void *x, *dy, *sums;
-    float *term;
+    void *x, *dy, *slots;
+    float *term, *bias, *sums;
     HETC_TRY(hetc_linear_check(device, "linear_backward_weight", a));
     if (a->rows == 0) return HET_OK;
     memset(&job, 0, sizeof job);
@@ -3027,7 +3045,8 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     job.call.key.bf16 = bf16;
     job.call.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
     term = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(widest, a->in)));
-    sums = hetc_take(&space, hetc_columns_workspace(a->rows, widest));
+    bias = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(1, widest)));
+    slots = hetc_take(&space, hetc_columns_workspace(a->rows, widest));
     x = round_x ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
     dy = round_dy ? hetc_take(&space, hetc_rounded_bytes(a->rows, widest)) : nullptr;
     HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &job.x, &job.x_pitch));
@@ -3036,9 +3055,11 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
         const int64_t pitch = hetc_part_pitch(part);
         HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, pitch, dy, &job.dy,
                               &job.dy_pitch));
-        HETC_TRY(hetc_weight_part(&job, part, term));
-        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
-                                  sums));
+        sums = hetc_sums_bias(a, part, types) ? bias : nullptr;
+        HETC_TRY(hetc_weight_part(&job, part, term, &sums));
+        if (sums != nullptr) HETC_TRY(hetc_accumulate_term(device, queue, part->dbias, 0, part->out, sums));
+        else HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
+                                       slots));
     }
     return HET_OK;
 }
@@ -3051,8 +3072,8 @@ static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const
     if (kind == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0)
         bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
     if (kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_columns_workspace(a->rows,
-            widest));
+        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(4 * hetc_elements(1, widest)) +
+            hetc_round_up(hetc_columns_workspace(a->rows, widest));
     if (a->compute != HET_BF16) return bytes;
     if (kind != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(widest, a->in);
     if (kind != HET_OP_LINEAR_BACKWARD_INPUT && (types & HET_BF16_X) == 0) bytes += hetc_rounded_bytes(a->rows, a->in);
@@ -3208,7 +3229,8 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
     double bias = 0.0;
     for (int64_t p = 0; p < a->parts; p++) {
         out += a->part[p].out;
-        if (a->part[p].dbias != nullptr && a->part[p].dbias->sum != nullptr)
+        if (a->part[p].dbias != nullptr && a->part[p].dbias->sum != nullptr &&
+            !hetc_sums_bias(a, &a->part[p], op->bf16))
             bias += hetc_area(a->rows, a->part[p].out) * hetc_bytes_of(op, HET_BF16_DY);
     }
     const double x = hetc_area(a->rows, a->in), y = hetc_area(a->rows, out), weight = hetc_area(a->in, out);

@@ -820,6 +820,103 @@ static void products_stay_in_their_workspace(void **)
     }
 }
 
+/* Small integers and what is made of them are exact in bf16. */
+static std::vector<uint16_t> small_halves(size_t count, uint32_t step)
+{
+    std::vector<uint16_t> x(count);
+    for (size_t i = 0; i < count; i++) {
+        const float value = static_cast<float>(static_cast<int>((i * step + i / 7) % 3) - 1);
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        x[i] = static_cast<uint16_t>(bits >> 16);
+    }
+    return x;
+}
+static float half_value(uint16_t half)
+{
+    const uint32_t bits = static_cast<uint32_t>(half) << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* Gradients of matrices and biases from bf16 x and dy, added to what is there: sums over all rows that come with the product, unless the library
+   refuses; exact ones never do. */
+static void biases_with_their_product(void **)
+{
+    enum { ROWS = 19, IN = 16, OUT = 24, PARTS = 2 };
+    for (int refuse = 0; refuse <= 5; refuse++) {
+        const int exact = refuse == 5;
+        const int64_t granule_start[3] = { 0, 5, ROWS };
+        const double grid = 1.5 * 4503599627370496.0 * 1e-6;
+        const std::vector<uint16_t> x = small_halves(ROWS * IN, 5), dy = small_halves(PARTS * ROWS * OUT, 3);
+        const size_t element = exact ? 8 : 4, sums = PARTS * (OUT * IN + OUT);
+        std::vector<float> got(sums);
+        std::vector<double> got_exact(sums);
+        het_gradient dw[PARTS], dbias[PARTS];
+        het_view view;
+        het_linear_args a;
+        rig r;
+        stand_in(1);
+        rig_start(&r, 0);
+#ifdef HETC_EMULATED
+        standin_refuse(exact ? 0 : refuse);
+#endif
+        char *device = static_cast<char *>(r.d->alloc(r.self, 1 << 14)), *sum = static_cast<char *>(r.d->alloc(r.self, sums * element));
+        memset(&view, 0, sizeof view);
+        memset(&a, 0, sizeof a);
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device, x.data(), x.size() * 2));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device + 1024, dy.data(), dy.size() * 2));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device + 8192, &grid, 8));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device + 8256, granule_start, sizeof granule_start));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, device + 8320, NULL, 4));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, sum, NULL, sums * element));
+        view.tokens = view.row_end = a.rows = ROWS;
+        view.granules = view.granule_end = 2;
+        view.host_granule_start = granule_start;
+        view.granule_start = reinterpret_cast<const int64_t *>(device + 8256);
+        a.view = &view;
+        a.compute = HET_BF16;
+        a.in = IN, a.parts = PARTS;
+        a.x = reinterpret_cast<const float *>(device);
+        for (int p = 0; p < PARTS; p++) {
+            memset(&dw[p], 0, sizeof dw[p]);
+            dw[p].sum = sum + static_cast<size_t>(p * OUT * IN) * element;
+            dw[p].exact = exact, dw[p].beta = 1;
+            dw[p].grid = reinterpret_cast<const double *>(device + 8192);
+            dw[p].maximum = reinterpret_cast<uint32_t *>(device + 8320);
+            dbias[p] = dw[p];
+            dbias[p].sum = sum + static_cast<size_t>(PARTS * OUT * IN + p * OUT) * element;
+            a.part[p].out = OUT;
+            a.part[p].dy = reinterpret_cast<const float *>(device + 1024 + p * ROWS * OUT * 2);
+            a.part[p].dw = &dw[p], a.part[p].dbias = &dbias[p];
+        }
+        het_op op = op_of(HET_OP_LINEAR_BACKWARD_WEIGHT, a);
+        op.bf16 = HET_BF16_X | HET_BF16_DY;
+        const size_t bytes = r.d->workspace(r.self, &op);
+        op.u.linear.workspace = r.d->alloc(r.self, bytes);
+        for (int i = 0; i < 2; i++) EXPECT_OK(r.d->run(r.self, r.queue, &op));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, exact ? static_cast<void *>(got_exact.data()) : got.data(), sum, sums * element));
+        rig_wait(&r);
+#ifdef HETC_EMULATED
+        assert_int_equal(standin_counted().summed, refuse == 0 ? 2 * PARTS : 0);
+#endif
+        for (size_t i = 0; i < sums; i++) {
+            const size_t matrix = PARTS * OUT * IN, part = i < matrix ? i / (OUT * IN) : (i - matrix) / OUT;
+            const size_t o = i < matrix ? i / IN % OUT : (i - matrix) % OUT;
+            float wanted = 0.0f;
+            for (size_t row = 0; row < ROWS; row++)
+                wanted += half_value(dy[(part * ROWS + row) * OUT + o]) * (i < matrix ? half_value(x[row * IN + i % IN]) : 1.0f);
+            expect_near("a gradient", exact ? got_exact[i] : static_cast<double>(got[i]), static_cast<double>(2 * wanted), exact ? 1e-5 : 0.0);
+        }
+        r.d->free(r.self, op.u.linear.workspace, bytes);
+        r.d->free(r.self, device, 1 << 14);
+        r.d->free(r.self, sum, sums * element);
+        rig_end(&r);
+        stand_down();
+    }
+}
+
 /* A thousand shapes: the table of products is emptied on the way, and nothing of it is lost. */
 static void more_shapes_than_places(void **)
 {
@@ -1010,6 +1107,7 @@ int main(void)
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
         cmocka_unit_test(cards_divide_matrices), cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
+        cmocka_unit_test(biases_with_their_product),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices),
 #ifdef HETC_EMULATED

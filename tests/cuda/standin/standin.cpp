@@ -622,7 +622,8 @@ double gelu_slope(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.79788456080286536 * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-/* What a product's result goes through: a bias along the columns; GELU, with what it is taken of kept in aux; its derivative at aux. */
+/* What a product's result goes through: a bias along the columns; GELU, with what it is taken of kept in aux; its derivative at aux. Or bias gets the
+   sums of b over k, which BGRADB wants. */
 struct tail { uint64_t epilogue; char *bias, *aux; int64_t ld; cudaDataType_t type; };
 
 /* Element i of an array of floats or bf16. */
@@ -662,12 +663,14 @@ void product(const operand &a, const operand &b, float alpha, float beta, char *
     for (int64_t p = 0; p < k; p++)
         for (int64_t i = 0; i < m; i++) columns[static_cast<size_t>(p * m + i)] = element(a, i, p, tf32);
     for (int64_t j = 0; j < n; j++) {
-        float *s = sum.data();
+        float *s = sum.data(), total = 0.0f;
         for (int64_t i = 0; i < m; i++) s[i] = 0.0f;
         for (int64_t p = 0; p < k; p++) {
             const float *c = columns.data() + p * m, x = element(b, p, j, tf32);
             for (int64_t i = 0; i < m; i++) s[i] += c[i] * x;
+            total += x;
         }
+        if (t.epilogue == CUBLASLT_EPILOGUE_BGRADB) write_at(t.bias, j, t.type, total);
         for (int64_t i = 0; i < m; i++)
             write_at(d, j * ld + i, t.type, finished(t, alpha * s[i] + (beta != 0.0f ? beta * read_at(d, j * ld + i, t.type) : 0.0f), i, j));
     }
@@ -777,7 +780,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static int is_gelu(const cublasLtMatmulDescOpaque_t *desc) { return desc->data[DESC_EPILOGUE] >= CUBLASLT_EPILOGUE_GELU_AUX; }
+static int is_tail(const cublasLtMatmulDescOpaque_t *desc) { return desc->data[DESC_EPILOGUE] >= CUBLASLT_EPILOGUE_GELU_AUX; }
 
 /* Three algorithms of different cost and workspace; the second is the fastest. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -788,13 +791,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     BLAS_CALL();
     BLAS_CHECK(handle->device == current_device && a->data[LAYOUT_TYPE] == b->data[LAYOUT_TYPE], "cublasLtMatmulAlgoGetHeuristic");
     *found = 0;
-    if (gpu.refuse == 1 && is_gelu(desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (gpu.refuse == 2 && is_gelu(desc)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (gpu.refuse == 1 && is_tail(desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (gpu.refuse == 2 && is_tail(desc)) return CUBLAS_STATUS_INVALID_VALUE;
     for (uint64_t number = 1; number <= 3 && *found < wanted; number++) {
         cublasLtMatmulHeuristicResult_t *r = &result[*found];
         memset(r, 0, sizeof *r);
         r->algo.data[ALGO_NUMBER] = number;
-        r->state = gpu.refuse == 4 && is_gelu(desc) ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+        r->state = gpu.refuse == 4 && is_tail(desc) ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
         r->algo.data[ALGO_WORKSPACE] = r->workspaceSize = static_cast<size_t>(number - 1) * 256;
         for (int i = 0; i < 4; i++) r->algo.data[ALGO_ALIGNMENT + i] = preference->data[1 + i];
         if (r->workspaceSize <= preference->data[0]) (*found)++;
@@ -822,22 +825,24 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     BLAS_CALL();
     memcpy(&t.bias, &desc->data[DESC_BIAS], sizeof t.bias);
     memcpy(&t.aux, &desc->data[DESC_AUX], sizeof t.aux);
-    const int with_bias = (t.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0, with_aux = t.epilogue >= CUBLASLT_EPILOGUE_GELU_AUX;
+    const int with_sums = t.epilogue == CUBLASLT_EPILOGUE_BGRADB, with_bias = (t.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || with_sums;
+    const int with_aux = t.epilogue >= CUBLASLT_EPILOGUE_GELU_AUX && !with_sums;
     BLAS_CHECK(handle->device == current_device && right_stream(stream), "cublasLtMatmul on a stream of another device");
     BLAS_CHECK(x.rows == m && y.columns == n && x.columns == y.rows, "cublasLtMatmul: shapes");
     BLAS_CHECK(c == d && c_layout == d_layout && (type == CUDA_R_32F || x.type == CUDA_R_16BF) && x.type == y.type, "cublasLtMatmul: types");
     BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout)) && on_device(d, layout_bytes(d_layout)),
                "cublasLtMatmul: an operand is not in device memory");
-    BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(m) * bytes), "cublasLtMatmul: bias is not in device memory");
+    BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(with_sums ? n : m) * bytes), "cublasLtMatmul: bias is not in device memory");
     BLAS_CHECK(!with_aux || (t.ld % 8 == 0 && t.ld >= m && aligned(t.aux, 16) && t.aux != d
                && on_device(t.aux, static_cast<size_t>(t.ld * (n - 1) + m) * bytes)), "cublasLtMatmul: what GELU is taken of");
     BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))),
                "cublasLtMatmul: workspace");
     BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3]),
                "cublasLtMatmul: alignment");
-    if (gpu.refuse == 3 && with_aux) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (gpu.refuse == 3 && is_tail(desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
     gpu.count.products++;
     gpu.count.fused += with_aux;
+    gpu.count.summed += with_sums;
     put(stream, [=] {
         gpu.clock += cost;
         if (gpu.skip) return;
