@@ -1066,22 +1066,65 @@ static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cro
 
 /* ---- elementwise: sums, gradients, conversion ---- */
 
-template <int V> HETC_KERNEL hetc_add_kernel(float *y, const float *x, int64_t count) {
-    const int64_t i = hetc_index() * V;
-    if (i >= count) return;
-    const hetc_pack<float, V> b = hetc_get<V>(x + i);
-    hetc_pack<float, V> sum = hetc_get<V>(y + i);
-    for (int j = 0; j < V; j++) sum.v[j] += b.v[j];
-    hetc_put(y + i, sum);
+/* Up to HETC_ARRAYS arrays in one launch: `to` floats += from; bf16 = from, rounded. */
+enum { HETC_ARRAYS = 6 };
+struct hetc_arrays {
+    int count;
+    void *to[HETC_ARRAYS];
+    const float *from[HETC_ARRAYS];
+    int64_t elements[HETC_ARRAYS], block[HETC_ARRAYS]; /* block: its first */
+};
+
+template <int V, class T> HETC_KERNEL hetc_arrays_kernel(hetc_arrays arrays) {
+    int n = 0;
+    while (n + 1 < arrays.count && blockIdx.x >= arrays.block[n + 1]) n++;
+    const int64_t i = ((blockIdx.x - arrays.block[n]) * HETC_THREADS + threadIdx.x) * V;
+    if (i >= arrays.elements[n]) return;
+    T *to = static_cast<T *>(arrays.to[n]) + i;
+    hetc_pack<float, V> x = hetc_get<V>(arrays.from[n] + i);
+    if constexpr (sizeof(T) == 4) {
+        const hetc_pack<float, V> y = hetc_get<V>(to);
+        for (int j = 0; j < V; j++) x.v[j] += y.v[j];
+    }
+    hetc_save(to, x);
+}
+
+static void hetc_list(hetc_arrays *arrays, void *to, const float *from, int64_t elements) {
+    arrays->to[arrays->count] = to;
+    arrays->from[arrays->count] = from;
+    arrays->elements[arrays->count++] = elements;
+}
+
+template <class T> static het_result hetc_run_arrays(void *self, het_queue *queue, hetc_arrays *arrays) {
+    int64_t blocks = 0;
+    int packs = 1;
+    for (int n = 0; n < arrays->count; n++)
+        packs &= hetc_packs(arrays->elements[n], arrays->to[n], arrays->from[n]);
+    for (int n = 0; n < arrays->count; n++) {
+        arrays->block[n] = blocks;
+        blocks += hetc_ceil_div(arrays->elements[n], packs ? 4 * HETC_THREADS : HETC_THREADS);
+    }
+    if (blocks == 0) return HET_OK;
+    if (packs)
+        return HETC_LAUNCH(self, queue, (hetc_arrays_kernel<4, T>), hetc_grid(blocks, 1), HETC_THREADS, 0, *arrays);
+    return HETC_LAUNCH(self, queue, (hetc_arrays_kernel<1, T>), hetc_grid(blocks, 1), HETC_THREADS, 0, *arrays);
+}
+
+template <class T> static het_result hetc_run_array(void *self, het_queue *queue, void *to, const float *from,
+                                                    int64_t elements) {
+    hetc_arrays one;
+    one.count = 0;
+    hetc_list(&one, to, from, elements);
+    return hetc_run_arrays<T>(self, queue, &one);
 }
 
 static het_result hetc_add(void *self, het_queue *queue, const het_elements_args *a) {
-    const dim3 one = hetc_grid(hetc_ceil_div(a->count, HETC_THREADS), 1),
-               four = hetc_grid(hetc_ceil_div(a->count, 4 * HETC_THREADS), 1);
-    if (a->count <= 0) return HET_OK;
-    if (hetc_packs(a->count, a->x, a->y))
-        return HETC_LAUNCH(self, queue, hetc_add_kernel<4>, four, HETC_THREADS, 0, a->y, a->x, a->count);
-    return HETC_LAUNCH(self, queue, hetc_add_kernel<1>, one, HETC_THREADS, 0, a->y, a->x, a->count);
+    return hetc_run_array<float>(self, queue, a->y, a->x, a->count);
+}
+
+/* to[i] = bf16(from[i]), the 16 bits. */
+static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const float *from, int64_t count) {
+    return hetc_run_array<uint16_t>(self, queue, to, from, count);
 }
 
 template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t count) {
@@ -1123,26 +1166,6 @@ static het_result hetc_accumulate_term(void *self, het_queue *queue, const het_g
 
 static het_result hetc_accumulate(void *self, het_queue *queue, const het_accumulate_args *a) {
     return hetc_accumulate_term(self, queue, a->gradient, a->offset, a->count, a->term);
-}
-
-template <int V> HETC_KERNEL hetc_to_bf16_kernel(uint16_t *to, const float *from, int64_t count) {
-    const int64_t i = hetc_index() * V;
-    if (i >= count) return;
-    const hetc_pack<float, V> x = hetc_get<V>(from + i);
-    hetc_pack<uint16_t, V> y;
-    for (int j = 0; j < V; j++) y.v[j] = hetc_bf16(x.v[j]);
-    hetc_put(to + i, y);
-}
-
-/* to[i] = bf16(from[i]), the 16 bits. */
-static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const float *from, int64_t count) {
-    uint16_t *bits = static_cast<uint16_t *>(to);
-    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
-               four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
-    if (count <= 0) return HET_OK;
-    if (hetc_packs(count, to, from))
-        return HETC_LAUNCH(self, queue, hetc_to_bf16_kernel<4>, four, HETC_THREADS, 0, bits, from, count);
-    return HETC_LAUNCH(self, queue, hetc_to_bf16_kernel<1>, one, HETC_THREADS, 0, bits, from, count);
 }
 
 /* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term
@@ -2854,6 +2877,13 @@ static hetc_space hetc_space_of(void *workspace) {
     return space;
 }
 
+/* Rows of all parts, each rounded up to what an address is aligned by. */
+static int64_t hetc_outputs(const het_linear_args *a) {
+    int64_t out = 0;
+    for (int64_t p = 0; p < a->parts; p++) out += hetc_pitch(a->part[p].out);
+    return out;
+}
+
 static int64_t hetc_widest(const het_linear_args *a) {
     int64_t out = 0;
     for (int64_t p = 0; p < a->parts; p++) out = a->part[p].out > out ? a->part[p].out : out;
@@ -2880,11 +2910,34 @@ static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, cons
 
 static int64_t hetc_part_pitch(const het_linear_part *part) { return part->pitch != 0 ? part->pitch : part->out; }
 
-/* A part's bias for d: in bf16 it is rounded into `to` first. */
-static het_result hetc_part_bias(hetc_device *device, het_queue *queue, const het_linear_part *part, void *to,
-                                 hetc_product_call *c) {
-    c->bias = c->key.bf16_d && part->bias != nullptr ? to : part->bias;
-    return c->bias == to && to != nullptr ? hetc_to_bf16(device, queue, to, part->bias, part->out) : HET_OK;
+/* What products take of the parts: matrices, elements from row to row, biases. */
+typedef struct hetc_operands {
+    const void *w[3], *bias[3];
+    int64_t pitch;
+} hetc_operands;
+
+/* Matrices are rounded to bf16 where there is room for it in `w`, biases in `bias`: in one launch. */
+static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const het_linear_args *a, void *w, void *bias,
+                                   hetc_operands *o) {
+    uint16_t *to = static_cast<uint16_t *>(w), *to_bias = static_cast<uint16_t *>(bias);
+    hetc_arrays arrays;
+    arrays.count = 0;
+    o->pitch = w != nullptr ? hetc_pitch(a->in) : a->in;
+    for (int64_t p = 0; p < a->parts; p++) {
+        const het_linear_part *part = &a->part[p];
+        o->w[p] = w != nullptr ? to : static_cast<const void *>(part->w);
+        o->bias[p] = bias != nullptr && part->bias != nullptr ? to_bias : static_cast<const void *>(part->bias);
+        if (w != nullptr && o->pitch != a->in)
+            HETC_TRY(hetc_round_rows(device, queue, to, part->w, part->out, a->in, a->in, o->pitch));
+        else if (w != nullptr) {
+            device->rounded++;
+            hetc_list(&arrays, to, part->w, part->out * a->in);
+        }
+        if (o->bias[p] != part->bias) hetc_list(&arrays, to_bias, part->bias, part->out);
+        if (w != nullptr) to += part->out * o->pitch;
+        if (bias != nullptr) to_bias += hetc_pitch(part->out);
+    }
+    return hetc_run_arrays<uint16_t>(device, queue, &arrays);
 }
 
 /* `f`: the activation of the first part's y, or NULL. */
@@ -2895,14 +2948,15 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
     const int bf16 = a->compute == HET_BF16, round_x = bf16 && (types & HET_BF16_X) == 0;
     hetc_space space = hetc_space_of(a->workspace);
     hetc_product_call c;
+    hetc_operands o;
     void *x, *w, *bias;
     HETC_TRY(hetc_linear_check(device, "linear_forward", a));
     if (a->rows == 0) return HET_OK;
     memset(&c, 0, sizeof c);
     c.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
     x = round_x ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
-    w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_widest(a), a->in)) : nullptr;
-    bias = hetc_take(&space, 2 * hetc_elements(1, hetc_widest(a)));
+    w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_outputs(a), a->in)) : nullptr;
+    bias = (types & HET_BF16_Y) != 0 ? hetc_take(&space, 2 * hetc_elements(1, hetc_outputs(a))) : nullptr;
     c.key.bf16 = bf16;
     c.key.bf16_d = (types & HET_BF16_Y) != 0;
     c.key.n = a->rows;
@@ -2910,10 +2964,12 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
     c.key.transpose_a = CUBLAS_OP_T;
     c.beta = a->continues ? 1.0f : 0.0f;
     HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &c.b, &c.key.ldb));
+    HETC_TRY(hetc_round_parts(device, queue, a, w, bias, &o));
+    c.key.lda = o.pitch;
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
-        HETC_TRY(hetc_operand(device, queue, bf16, part->w, part->out, a->in, a->in, w, &c.a, &c.key.lda));
-        HETC_TRY(hetc_part_bias(device, queue, part, bias, &c));
+        c.a = o.w[p];
+        c.bias = o.bias[p];
         c.key.m = part->out;
         c.key.ldd = hetc_part_pitch(part);
         c.d = part->y;
@@ -2932,6 +2988,7 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
     const int bf16 = a->compute == HET_BF16, round_dy = bf16 && (types & HET_BF16_DY) == 0;
     hetc_space space = hetc_space_of(a->workspace);
     hetc_product_call c;
+    hetc_operands o;
     void *dy, *w;
     HETC_TRY(hetc_linear_check(device, "linear_backward_input", a));
     if (a->rows == 0) return HET_OK;
@@ -2939,15 +2996,17 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
     c.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
     if ((device->options & HET_CUDA_TIMED) != 0) c.scratch = hetc_take(&space, 4 * hetc_elements(a->rows, a->in));
     dy = round_dy ? hetc_take(&space, hetc_rounded_bytes(a->rows, hetc_widest(a))) : nullptr;
-    w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_widest(a), a->in)) : nullptr;
+    w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_outputs(a), a->in)) : nullptr;
     c.key.bf16 = bf16;
     c.key.bf16_d = (types & HET_BF16_DX) != 0;
     c.key.m = c.key.ldd = a->in;
     c.key.n = a->rows;
     c.d = a->dx;
+    HETC_TRY(hetc_round_parts(device, queue, a, w, nullptr, &o));
+    c.key.lda = o.pitch;
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
-        HETC_TRY(hetc_operand(device, queue, bf16, part->w, part->out, a->in, a->in, w, &c.a, &c.key.lda));
+        c.a = o.w[p];
         HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, hetc_part_pitch(part), dy, &c.b,
                               &c.key.ldb));
         c.key.k = part->out;
@@ -3033,6 +3092,7 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     const int64_t widest = hetc_widest(a);
     hetc_space space = hetc_space_of(a->workspace);
     hetc_weight_job job;
+    hetc_arrays arrays;
     void *x, *dy, *slots;
     float *term, *bias, *sums;
     HETC_TRY(hetc_linear_check(device, "linear_backward_weight", a));
@@ -3042,10 +3102,11 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     job.queue = queue;
     job.args = a;
     job.element = bf16 ? 2 : 4;
+    arrays.count = 0;
     job.call.key.bf16 = bf16;
     job.call.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
     term = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(widest, a->in)));
-    bias = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(1, widest)));
+    bias = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(1, hetc_outputs(a))));
     slots = hetc_take(&space, hetc_columns_workspace(a->rows, widest));
     x = round_x ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
     dy = round_dy ? hetc_take(&space, hetc_rounded_bytes(a->rows, widest)) : nullptr;
@@ -3057,25 +3118,26 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
                               &job.dy_pitch));
         sums = hetc_sums_bias(a, part, types) ? bias : nullptr;
         HETC_TRY(hetc_weight_part(&job, part, term, &sums));
-        if (sums != nullptr) HETC_TRY(hetc_accumulate_term(device, queue, part->dbias, 0, part->out, sums));
+        if (sums != nullptr) hetc_list(&arrays, part->dbias->sum, sums, part->out);
         else HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
                                        slots));
+        bias += hetc_pitch(part->out);
     }
-    return HET_OK;
+    return hetc_run_arrays<float>(device, queue, &arrays);
 }
 
 /* Bytes of the three ops above, with room for the alignment of the first piece. */
 static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const het_linear_args *a, int32_t types) {
     const int64_t widest = hetc_widest(a);
     size_t bytes = 256 + hetc_round_up(HETC_BLAS_WORKSPACE);
-    if (kind == HET_OP_LINEAR_FORWARD) bytes += hetc_round_up(2 * hetc_elements(1, widest));
+    if (kind == HET_OP_LINEAR_FORWARD) bytes += hetc_round_up(2 * hetc_elements(1, hetc_outputs(a)));
     if (kind == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0)
         bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
     if (kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(4 * hetc_elements(1, widest)) +
-            hetc_round_up(hetc_columns_workspace(a->rows, widest));
+        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_columns_workspace(a->rows,
+            widest)) + hetc_round_up(4 * hetc_elements(1, hetc_outputs(a)));
     if (a->compute != HET_BF16) return bytes;
-    if (kind != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(widest, a->in);
+    if (kind != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(hetc_outputs(a), a->in);
     if (kind != HET_OP_LINEAR_BACKWARD_INPUT && (types & HET_BF16_X) == 0) bytes += hetc_rounded_bytes(a->rows, a->in);
     if (kind != HET_OP_LINEAR_FORWARD && (types & HET_BF16_DY) == 0) bytes += hetc_rounded_bytes(a->rows, widest);
     return bytes;

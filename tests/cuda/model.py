@@ -122,7 +122,7 @@ def main():
     token, launches, weights, rounded = layer_facts(ops)
     rows = [
         ("bytes a token and layer, of d", token, 664, 230, 246),
-        ("kernels and products a layer", launches, 91, 40, 60),
+        ("kernels and products a layer", launches, 91, 40, 48),
         ("activations rounded a layer", rounded, 15, 0, 0),
         ("weights rounded a layer", weights, 12, 0, 12),
     ]
