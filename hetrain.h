@@ -597,6 +597,7 @@ typedef struct het_linear_part {
     const uint16_t *w_bf16; /* the same; a float's upper half */
     const float *bias;    /* [out] or NULL */
     float *y;             /* forward (=) [rows][out] */
+    const float *add;     /* forward: y = x W^T + b + add, y being floats. [rows][out], not y itself; or NULL */
     const float *dy;      /* backward [rows][out] */
     int64_t pitch;        /* elements from row to row of y, or of dy; 0: out */
     const het_gradient *dw, *dbias; /* backward_weight (+=); dbias NULL: no bias */
@@ -886,7 +887,7 @@ typedef struct het_graph_iface {
     void (*destroy)(void *self, het_queue *queue, het_graph *graph);
 } het_graph_iface;
 
-#define HETRAIN_DEVICE_VERSION 6
+#define HETRAIN_DEVICE_VERSION 7
 /* `self` is what create made. Results other than HET_OK end the context (the text comes from
    last_error). Threads: one rank uses one device; alloc and free may block, run does not. */
 typedef struct het_device_iface {
@@ -903,6 +904,7 @@ typedef struct het_device_iface {
          muon_*                          Muon is refused
          part[0].w_bf16 in place of w    het_desc.weights = HET_BF16 is refused
          linear_activation_*             the two ops are run one after the other
+         linear_forward with part[0].add what it adds is an op of its own
          normal                          the first weights are drawn by het_cpu_device()
          part[0].dw with beta 0          sums are cleared before a step
          bf16 operands                   a unit's values are floats
@@ -3852,11 +3854,16 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     return HET_OK;
 }
 
-/* No activation as part of its product, and sums are only added to. */
+/* A product that adds something besides its bias. */
+static int heti_adds(const het_op *op) {
+    return op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL;
+}
+
+/* Nothing as part of a product, and sums are only added to. */
 static int32_t heti_ref_supports(void *self, const het_op *op) {
     const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;
     (void)self;
-    if ((dw != NULL && dw->beta == 0) || op->bf16) return 0;
+    if ((dw != NULL && dw->beta == 0) || op->bf16 || heti_adds(op)) return 0;
     return op->kind != HET_OP_LINEAR_ACTIVATION_FORWARD && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD;
 }
 
@@ -5401,27 +5408,34 @@ static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int
     return HET_OK;
 }
 
-/* A product of one matrix, then the activation of it: a device may have one op for both. Backward
-   the other way round: the activation whose result only a product reads. `first` is in front of
-   `second` in the list. 0: they are not such a pair, or the device has no such op. */
+/* A product of one matrix, then the activation of it, or a sum with it: a device may have one op for
+   both. Backward the other way round: the activation whose result only a product reads. `first` is
+   in front of `second` in the list. 0: they are not such a pair, or the device has no such op. */
 static int heti_fused_op(const het_unit_call *c, const het_node *first, const het_node *second, int way, het_op *op) {
-    const int forward = way == HETI_FORWARD;
-    const het_node *linear = forward ? first : second, *activation = forward ? second : first;
+    const int forward = way == HETI_FORWARD, adds = forward && second->kind == HET_NODE_RESIDUAL,
+              alone = c->info->program->value[first->y[0]].uses == 1;
+    const het_node *linear = forward ? first : second, *other = forward ? second : first;
     float *dx[3] = { NULL, NULL, NULL };
     het_op part;
-    if (linear->kind != HET_NODE_LINEAR || activation->kind != HET_NODE_ACTIVATION || linear->outputs != 1 ||
-        heti_spreads(c->info->program, linear) ||
-        linear->option != HETI_FACTOR_NONE || activation->inputs != 1 || second->x[0] != first->y[0])
+    if (linear->kind != HET_NODE_LINEAR || linear->outputs != 1 || heti_spreads(c->info->program, linear) ||
+        linear->option != HETI_FACTOR_NONE || second->x[0] != first->y[0] ||
+        (adds ? !alone || other->inputs != 2 : other->kind != HET_NODE_ACTIVATION || other->inputs != 1))
         return 0;
     if (!forward) dx[0] = heti_rows_of(c, first->x[0], HETI_GRADIENT);
-    if (!forward && (c->info->program->value[first->y[0]].uses > 1 ||
-                     heti_rows_of(c, first->y[0], HETI_GRADIENT) != dx[0]))
-        return 0;
+    if (!forward && (!alone || heti_rows_of(c, first->y[0], HETI_GRADIENT) != dx[0])) return 0;
+    (void)heti_node_op(c, linear, way, dx, adds ? op : &part);
+    if (adds) {
+        het_linear_part *sum = &op->u.linear.part[0];
+        (void)heti_node_op(c, other, way, dx, &part);
+        op->bf16 = (op->bf16 & ~HET_BF16_Y) | (part.bf16 & HET_BF16_Y);
+        sum->y = part.u.dropout.y;
+        sum->add = part.u.dropout.a;
+        return !(part.u.dropout.probability > 0.0f) && sum->y != sum->add && heti_supports(c->device, *op);
+    }
     op->kind = forward ? HET_OP_LINEAR_ACTIVATION_FORWARD : HET_OP_LINEAR_ACTIVATION_BACKWARD;
-    (void)heti_node_op(c, linear, way, dx, &part);
     op->bf16 = part.bf16;
     op->u.linear_activation.linear = part.u.linear;
-    (void)heti_node_op(c, activation, way, dx, &part);
+    (void)heti_node_op(c, other, way, dx, &part);
     op->u.linear_activation.activation = part.u.activation;
     return heti_supports(c->device, *op);
 }

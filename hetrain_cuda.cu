@@ -2618,9 +2618,10 @@ typedef struct hetc_product_call {
     hetc_product_key key;
     const void *a, *b, *bias;
     void *d;
+    const void *added; /* d = a b + beta times this; NULL: d */
     const void *aux; /* what GELU is taken of, as large as d: forward it is written. key.tail */
     int refused;     /* hetc_multiply: nothing has been done, the product has to go without key.tail */
-    float beta;      /* d = a b + beta d */
+    float beta;
     void *scratch;   /* for timing, as large as d; NULL: d may be overwritten */
     void *workspace; /* [HETC_BLAS_WORKSPACE], aligned to 256 */
 } hetc_product_call;
@@ -2687,8 +2688,9 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
 static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, hetc_product *p,
                                    const hetc_product_call *c, void *d, const cublasLtMatmulAlgo_t *algorithm) {
     const float one = 1.0f;
-    const cublasStatus_t status = cublasLtMatmul(device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, d, p->d,
-                                                 d, p->d, algorithm, c->workspace, HETC_BLAS_WORKSPACE, stream);
+    const cublasStatus_t status = cublasLtMatmul(device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta,
+                                                 c->added != nullptr ? c->added : d, p->d, d, p->d, algorithm,
+                                                 c->workspace, HETC_BLAS_WORKSPACE, stream);
     p->refused = status != CUBLAS_STATUS_SUCCESS && c->key.tail != HETC_TAIL_NONE && !p->ran;
     if (p->refused) return HET_OK;
     if (status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas(device, status, "cublasLtMatmul", __FILE__, __LINE__);
@@ -2795,6 +2797,7 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     c->key.align_a = hetc_alignment(c->a);
     c->key.align_b = hetc_alignment(c->b);
     c->key.align_d = hetc_alignment(c->d);
+    if (c->added != nullptr && hetc_alignment(c->added) < c->key.align_d) c->key.align_d = hetc_alignment(c->added);
     c->key.bias = c->bias != nullptr ? hetc_alignment(c->bias) : 0;
     c->key.used = 1;
     HETC_TRY(hetc_find_product(device, stream, c, &p));
@@ -2962,7 +2965,6 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
     c.key.n = a->rows;
     c.key.k = a->in;
     c.key.transpose_a = CUBLAS_OP_T;
-    c.beta = a->continues ? 1.0f : 0.0f;
     HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &c.b, &c.key.ldb));
     HETC_TRY(hetc_round_parts(device, queue, a, w, bias, &o));
     c.key.lda = o.pitch;
@@ -2973,6 +2975,8 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
         c.key.m = part->out;
         c.key.ldd = hetc_part_pitch(part);
         c.d = part->y;
+        c.added = part->add;
+        c.beta = a->continues || part->add != nullptr ? 1.0f : 0.0f;
         if (f != nullptr)
             HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
@@ -3230,8 +3234,8 @@ static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 /* Floats of logits at a time: 1 GiB. */
 #define HETC_LOGITS (INT64_C(1) << 28)
 
-/* Weights are floats, sums are added to, and the first weights come from the host. Heads in bf16
-   are whole chunks of 16 bytes. Attention has no bias. */
+/* Weights are floats, sums are added to, the first weights come from the host; what is added to a
+   product of bf16 is floats. Heads in bf16 are whole chunks of 16 bytes. Attention has no bias. */
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     const int timed = (hetc_self(self)->options & HET_CUDA_TIMED) != 0; /* algorithms are tried on y itself */
@@ -3242,6 +3246,8 @@ static int32_t hetc_supports(void *self, const het_op *op) {
     if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT)) return 0;
     if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
         return op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 64);
+    if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
+        return (op->bf16 & HET_BF16_X) != 0 && (op->bf16 & HET_BF16_Y) == 0;
     if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr && !(op->u.linear.continues && timed);
     return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
 }
@@ -3300,7 +3306,7 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
     w->flops = 2.0 * x * static_cast<double>(out);
     if (kind == HET_OP_LINEAR_FORWARD)
         w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) + weight * hetc_operand_bytes(op, 0, a->compute) +
-            y * hetc_bytes_of(op, HET_BF16_Y);
+            y * (hetc_bytes_of(op, HET_BF16_Y) + (a->part[0].add != nullptr ? 4.0 : 0.0));
     else if (kind == HET_OP_LINEAR_BACKWARD_INPUT) /* each part but the first reads what is there */
         w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) +
             weight * hetc_operand_bytes(op, 0, a->compute) + x * static_cast<double>(2 * a->parts - 1) *

@@ -42,7 +42,7 @@ static het_op grid_product(const grid_call *w, het_op_kind kind, int64_t first, 
     const het_unit_call *c = w->c;
     const int64_t in = w->width / w->g->b, out = w->width / w->g->c;
     float *x = c->tensor[GRID_X] + first * in, *dy = c->tensor[GRID_DY] + first * out, *chain = c->tensor[GRID_CHAIN];
-    const het_linear_part part = { out, c->weight[0], NULL, NULL, chain + first * out, dy, 0, &c->gradient[0], NULL };
+    const het_linear_part part = { out, c->weight[0], NULL, NULL, chain + first * out, NULL, dy, 0, &c->gradient[0], NULL };
     const het_linear_args args = { &w->view, c->compute, rows, in, 1, { part, part, part }, x, chain + first * in, continues, c->workspace };
     het_op op = grid_op(kind);
     op.u.linear = args;

@@ -998,12 +998,14 @@ static void scores_with_a_bias_are_refused(void **state)
     het_plan_free((het_plan *)(uintptr_t)desc.layout.plan);
 }
 
-/* A device that has products with their activation runs them so, and gives the same bits. */
-static int64_t fused_ops;
+/* A device that has products with their activation, or with what is added to them, runs them so, and gives the same bits. */
+static int64_t fused_ops, fused_sums;
+
+static int adds(const het_op *op) { return op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add; }
 
 static int32_t fused_supports(void *self, const het_op *op)
 {
-    if (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD) return 1;
+    if (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD || adds(op)) return 1;
     return het_cpu_device()->supports(self, op);
 }
 
@@ -1011,6 +1013,22 @@ static het_result fused_run(void *self, het_queue *queue, const het_op *op)
 {
     const int forward = op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD;
     het_op part;
+    if (adds(op)) {
+        const het_linear_part *sum = &op->u.linear.part[0];
+        het_elements_args a;
+        memset(&a, 0, sizeof a);
+        part = *op;
+        part.u.linear.part[0].add = NULL;
+        EXPECT_OK(het_cpu_device()->run(self, queue, &part));
+        a.count = op->u.linear.rows * sum->out;
+        a.y = sum->y;
+        a.x = sum->add;
+        memset(&part, 0, sizeof part);
+        part.kind = HET_OP_ADD;
+        part.u.elements = a;
+        fused_sums++;
+        return het_cpu_device()->run(self, queue, &part);
+    }
     if (!forward && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD) return het_cpu_device()->run(self, queue, op);
     fused_ops++;
     memset(&part, 0, sizeof part);
@@ -1040,9 +1058,10 @@ static void activations_in_products(void **state)
     device.iface = &table;
     desc.layout.devices = &device;
     desc.layout.device_count = 1;
-    fused_ops = 0;
+    fused_ops = fused_sums = 0;
     assert_true(hash_of_orders(desc, &batch) == apart);
     assert_true(fused_ops > 12 * 2 * 2 * 2); /* orders, steps, layers, directions */
+    assert_true(fused_sums > 12 * 2 * 2 * 2); /* orders, steps, layers, sums */
     support_batch_end(&batch);
 }
 

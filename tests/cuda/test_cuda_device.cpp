@@ -51,6 +51,24 @@ static void gpt2_trains_in_bf16(void **) { compare(HET_GPT2, HET_BF16, HET_REDUC
 static void llama_trains_in_bf16(void **) { compare(HET_LLAMA, HET_BF16, HET_REDUCE_FAST, 0, "llama bf16 fast"); }
 static void tf32_and_timed_algorithms(void **) { compare(HET_LLAMA, HET_F32, HET_REDUCE_FAST, HET_CUDA_TF32 | HET_CUDA_TIMED, "llama tf32 timed"); }
 
+/* With it a layer's sum is an op of its own. */
+static void dropout_in_bf16(void **)
+{
+    het_model_desc model = support_model(HET_GPT2);
+    support_run run;
+    stand_in(1);
+    model.dropout = 0.2f;
+    support_run_start(&run, &model, 3, BLOCKS);
+    run.desc.dtype = HET_BF16;
+    run.desc.optimizer.epsilon = 1e-3f;
+    support_run_ranks(&run, 1);
+    const trained cpu = train(&run, LAYOUT);
+    run.device[0].iface = het_cuda_device();
+    expect_same(cpu, train(&run, LAYOUT), limit_of(HET_BF16), "gpt2 bf16 with dropout");
+    support_run_end(&run);
+    stand_down();
+}
+
 /* ---- GELU as part of its product ---- */
 
 /* Widths that cuBLASLt takes and does not take, an algorithm that is not there: the same training each time. */
@@ -1107,7 +1125,7 @@ int main(void)
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
         cmocka_unit_test(cards_divide_matrices), cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
-        cmocka_unit_test(biases_with_their_product),
+        cmocka_unit_test(biases_with_their_product), cmocka_unit_test(dropout_in_bf16),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices),
 #ifdef HETC_EMULATED

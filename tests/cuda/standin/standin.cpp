@@ -655,8 +655,8 @@ float finished(const tail &t, float x, int64_t i, int64_t j)
     return static_cast<float>(gelu(static_cast<double>(x)));
 }
 
-/* d (m x n, columns ld apart) = a b + beta d, finished, a chain of f32 over k ascending. */
-void product(const operand &a, const operand &b, float alpha, float beta, char *d, int64_t ld, const tail &t, int tf32)
+/* d (m x n, columns ld apart) = a b + beta c, finished, a chain of f32 over k ascending. */
+void product(const operand &a, const operand &b, float alpha, float beta, const void *c, char *d, int64_t ld, const tail &t, int tf32)
 {
     const int64_t m = a.rows, n = b.columns, k = a.columns;
     std::vector<float> columns(static_cast<size_t>(m * k)), sum(static_cast<size_t>(m));
@@ -666,13 +666,13 @@ void product(const operand &a, const operand &b, float alpha, float beta, char *
         float *s = sum.data(), total = 0.0f;
         for (int64_t i = 0; i < m; i++) s[i] = 0.0f;
         for (int64_t p = 0; p < k; p++) {
-            const float *c = columns.data() + p * m, x = element(b, p, j, tf32);
-            for (int64_t i = 0; i < m; i++) s[i] += c[i] * x;
+            const float *column = columns.data() + p * m, x = element(b, p, j, tf32);
+            for (int64_t i = 0; i < m; i++) s[i] += column[i] * x;
             total += x;
         }
         if (t.epilogue == CUBLASLT_EPILOGUE_BGRADB) write_at(t.bias, j, t.type, total);
         for (int64_t i = 0; i < m; i++)
-            write_at(d, j * ld + i, t.type, finished(t, alpha * s[i] + (beta != 0.0f ? beta * read_at(d, j * ld + i, t.type) : 0.0f), i, j));
+            write_at(d, j * ld + i, t.type, finished(t, alpha * s[i] + (beta != 0.0f ? beta * read_at(c, j * ld + i, t.type) : 0.0f), i, j));
     }
 }
 
@@ -829,15 +829,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const int with_aux = t.epilogue >= CUBLASLT_EPILOGUE_GELU_AUX && !with_sums;
     BLAS_CHECK(handle->device == current_device && right_stream(stream), "cublasLtMatmul on a stream of another device");
     BLAS_CHECK(x.rows == m && y.columns == n && x.columns == y.rows, "cublasLtMatmul: shapes");
-    BLAS_CHECK(c == d && c_layout == d_layout && (type == CUDA_R_32F || x.type == CUDA_R_16BF) && x.type == y.type, "cublasLtMatmul: types");
-    BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout)) && on_device(d, layout_bytes(d_layout)),
+    BLAS_CHECK(c_layout == d_layout && (type == CUDA_R_32F || x.type == CUDA_R_16BF) && x.type == y.type, "cublasLtMatmul: types");
+    BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout))
+               && on_device(d, layout_bytes(d_layout)) && on_device(c, layout_bytes(c_layout)),
                "cublasLtMatmul: an operand is not in device memory");
     BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(with_sums ? n : m) * bytes), "cublasLtMatmul: bias is not in device memory");
     BLAS_CHECK(!with_aux || (t.ld % 8 == 0 && t.ld >= m && aligned(t.aux, 16) && t.aux != d
                && on_device(t.aux, static_cast<size_t>(t.ld * (n - 1) + m) * bytes)), "cublasLtMatmul: what GELU is taken of");
     BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))),
                "cublasLtMatmul: workspace");
-    BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3]),
+    BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3])
+               && aligned(c, algo->data[ALGO_ALIGNMENT + 2]),
                "cublasLtMatmul: alignment");
     if (gpu.refuse == 3 && is_tail(desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
     gpu.count.products++;
@@ -847,7 +849,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         gpu.clock += cost;
         if (gpu.skip) return;
         if (used > 0) memset(workspace, 0xff, workspace_size); /* all of it is the product's */
-        product(x, y, scale, keep, static_cast<char *>(d), ld, t, tf32);
+        product(x, y, scale, keep, c, static_cast<char *>(d), ld, t, tf32);
     });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -32,8 +32,8 @@ typedef struct standin_count {
 void standin_reset(int devices);             /* nothing may be live. Programs that never call it have STANDIN_DEVICES cards, or one */
 void standin_fail(int64_t call);             /* call number `call` from now (0: the next) fails; negative: none */
 void standin_skip(int on);                   /* 1: kernels and products are counted and checked but compute nothing */
-void standin_refuse(int how);                /* cuBLASLt refuses GELU and sums of b: 1: it has no algorithm; 2: INVALID_VALUE from the heuristic; 3: at the
-                                                call; 4: its candidates have a bad state */
+void standin_refuse(int how);                /* cuBLASLt refuses GELU and sums of b: 1: it has no algorithm; 2: INVALID_VALUE from the heuristic;
+                                                3: at the call; 4: its candidates have a bad state */
 void standin_stall(int on);                  /* 1: no work runs any more */
 standin_count standin_counted(void);
 /* Runs on the stream, in its order, while device memory may be touched. cudaGetLastError says whether it was taken. */
