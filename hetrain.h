@@ -800,7 +800,7 @@ typedef struct het_copy_args {
 
 /* Beside each kind the member of het_op.u that it takes. */
 typedef enum het_op_kind {
-    HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT,       /* norm */
+    HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT, HET_OP_NORM_BACKWARD, /* norm */
     HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT, /* linear */
     HET_OP_LINEAR_ACTIVATION_FORWARD, HET_OP_LINEAR_ACTIVATION_BACKWARD, /* linear_activation */
     HET_OP_ROTARY_FORWARD, HET_OP_ROTARY_BACKWARD,                       /* rotary */
@@ -905,6 +905,7 @@ typedef struct het_device_iface {
          part[0].w_bf16 in place of w    het_desc.weights = HET_BF16 is refused
          linear_activation_*             the two ops are run one after the other
          linear_forward with part[0].add what it adds is an op of its own
+         norm_backward                   so are its two halves; their workspace serves it
          normal                          the first weights are drawn by het_cpu_device()
          part[0].dw with beta 0          sums are cleared before a step
          bf16 operands                   a unit's values are floats
@@ -1118,6 +1119,8 @@ typedef struct het_unit_call {
     het_dtype compute;
     int32_t training;                       /* 0: evaluation (no dropout, no gradient) */
     int32_t again;                          /* 1: a forward that is recomputed */
+    int32_t joined;                         /* backward: 1: backward_weight comes right behind backward_input,
+                                               which may have done some of it */
     int64_t rows;                           /* view->row_end - view->row_begin */
     float *in[HETRAIN_MAX_STREAMS];         /* at the slice's first row */
     float *out[HETRAIN_MAX_STREAMS];        /* forward (=); may be in[] where the unit passes a stream on */
@@ -3854,17 +3857,18 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     return HET_OK;
 }
 
-/* A product that adds something besides its bias. */
-static int heti_adds(const het_op *op) {
-    return op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL;
+/* Ops that do what two others do. */
+static int heti_joins(const het_op *op) {
+    return op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD ||
+           op->kind == HET_OP_NORM_BACKWARD ||
+           (op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL);
 }
 
-/* Nothing as part of a product, and sums are only added to. */
+/* Each op by itself, and sums are only added to. */
 static int32_t heti_ref_supports(void *self, const het_op *op) {
     const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;
     (void)self;
-    if ((dw != NULL && dw->beta == 0) || op->bf16 || heti_adds(op)) return 0;
-    return op->kind != HET_OP_LINEAR_ACTIVATION_FORWARD && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD;
+    return !((dw != NULL && dw->beta == 0) || op->bf16 || heti_joins(op));
 }
 
 static size_t heti_ref_workspace(void *self, const het_op *op) {
@@ -5758,6 +5762,21 @@ static het_result heti_settle(const het_unit_call *c, heti_pending *flow, int va
     return heti_unit_move(c, written, to, from, count);
 }
 
+/* Whether any of a node's parameters is trained. */
+static int heti_trains_node(const het_unit_call *c, const het_node *n) {
+    for (int i = 0; i < 3; i++)
+        if ((n->weight[i] >= 0 && c->gradient[n->weight[i]].sum) || (n->bias[i] >= 0 && c->gradient[n->bias[i]].sum))
+            return 1;
+    return 0;
+}
+
+/* Whether both halves of a norm's way back are one op, which backward_input runs. op: either. */
+static int heti_joined_norm(const het_unit_call *c, const het_node *n, het_op op) {
+    op.kind = HET_OP_NORM_BACKWARD;
+    return c->joined && (n->kind == HET_NODE_NORM || n->kind == HET_NODE_HEAD_NORM) && heti_trains_node(c, n) &&
+           heti_supports(c->device, op);
+}
+
 /* Writes the gradients of a node's inputs, or adds to them where others have written them. */
 static het_result heti_node_backward(const het_unit_call *c, const het_node *n, heti_pending *flow) {
     const het_program *p = c->info->program;
@@ -5776,6 +5795,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
             op.u.norm.residual = flow->waiting[n->x[0]];
             flow->waiting[n->x[0]] = NULL;
         }
+        if (heti_joined_norm(c, n, op)) op.kind = HET_OP_NORM_BACKWARD;
         HETI_TRY(heti_node_run(c, n, &op));
     }
     for (i = 0, next = scratch; i < heti_writes(n); i++) {
@@ -5817,14 +5837,6 @@ static het_result heti_backward_nodes(const het_unit_call *c) {
     return HET_OK;
 }
 
-/* Whether any of a node's parameters is trained. */
-static int heti_trains_node(const het_unit_call *c, const het_node *n) {
-    for (int i = 0; i < 3; i++)
-        if ((n->weight[i] >= 0 && c->gradient[n->weight[i]].sum) || (n->bias[i] >= 0 && c->gradient[n->bias[i]].sum))
-            return 1;
-    return 0;
-}
-
 /* Makes a value again that was not kept until here; once a call, where `made` says by node. */
 static het_result heti_make_again(const het_unit_call *c, int value, int *made) {
     const het_program *p = c->info->program;
@@ -5843,8 +5855,9 @@ HETRAIN_API het_result het_program_backward_weight(const het_unit_call *c) {
         const het_node *n = &p->node[i];
         het_op op;
         if (!heti_trains_node(c, n)) continue;
-        if (n->inputs > 0 && heti_spreads(p, n) < 1) HETI_TRY(heti_make_again(c, n->x[0], made));
         (void)heti_node_op(c, n, HETI_BACKWARD_WEIGHT, NULL, &op);
+        if (heti_joined_norm(c, n, op)) continue;
+        if (n->inputs > 0 && heti_spreads(p, n) < 1) HETI_TRY(heti_make_again(c, n->x[0], made));
         HETI_TRY(heti_node_run(c, n, &op));
     }
     return HET_OK;
@@ -5862,6 +5875,7 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
     view.granule_begin = g;
     view.granule_end = behind;
     own.rows = end - begin;
+    own.joined = 1;
     own.workspace = HETI_CAST(char *, c->workspace) + used;
     own.workspace_size -= used;
     if (c->row_loss) own.row_loss += first;
@@ -14094,6 +14108,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
         if (a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
         if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_open_gradients(r, u));
+        c.joined = a->kind == HET_ACTION_B;
         HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         if (a->kind == HET_ACTION_B && !c.info->is_loss)
             HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);

@@ -3686,14 +3686,13 @@ static size_t heti_cpu_workspace(void *self, const het_op *op) {
     }
 }
 
-/* All ops but those that are part of a product. A final sum keeps all terms in packed rows. */
+/* All ops but those that do what two others do. A final sum keeps all terms in packed rows. */
 #define HETI_FINAL_ROWS 1024
 static int32_t heti_cpu_supports(void *self, const het_op *op) {
     const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;
     (void)self;
-    if (op->bf16 || heti_adds(op)) return 0;
-    if (dw != NULL && dw->final) return op->u.linear.rows <= HETI_FINAL_ROWS;
-    return op->kind != HET_OP_LINEAR_ACTIVATION_FORWARD && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD;
+    if (op->bf16 || heti_joins(op)) return 0;
+    return dw == NULL || !dw->final || op->u.linear.rows <= HETI_FINAL_ROWS;
 }
 
 static const het_device_iface heti_cpu_iface = {

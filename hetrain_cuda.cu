@@ -452,10 +452,12 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm
 
 /* With g = dy gain: dx = residual + rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks
    mean(g). */
-template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
-    const int64_t row = hetc_warp_row(), width = a.width;
+struct hetc_norm_means { float mean, rstd, of_g, of_product; };
+
+/* A row's, which a warp makes. */
+template <int V, class X, class Y> HETC_DEVICE hetc_norm_means hetc_norm_row(const het_norm_args &a, int64_t row) {
+    const int64_t width = a.width;
     float sum = 0.0f, product = 0.0f;
-    if (row >= a.rows) return;
     const X *x = hetc_as<X>(a.x) + row * width;
     const Y *dy = hetc_as<Y>(a.dy) + row * width;
     const float mean = a.kind != HET_RMSNORM ? a.mean[row] : 0.0f, rstd = a.rstd[row];
@@ -467,16 +469,34 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(h
             product += g * ((t.v[i] - mean) * rstd);
         }
     }
-    const float mean_g = a.kind != HET_RMSNORM ? hetc_warp_sum(sum) / (float)width : 0.0f,
-                mean_gx = hetc_warp_sum(product) / (float)width;
-    for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_load<V>(x + j), d = hetc_load<V>(dy + j), gain = hetc_get<V>(a.gain + j);
-        hetc_pack<float, V> dx;
-        for (int i = 0; i < V; i++)
-            dx.v[i] = rstd * (d.v[i] * gain.v[i] - mean_g - (t.v[i] - mean) * rstd * mean_gx)
-                    + (a.residual != NULL ? a.residual[row * width + j + i] : 0.0f);
-        hetc_save(hetc_as<X>(a.dx) + row * width + j, dx);
+    const float mean_g = a.kind != HET_RMSNORM ? hetc_warp_sum(sum) / (float)width : 0.0f;
+    return { mean, rstd, mean_g, hetc_warp_sum(product) / (float)width };
+}
+
+/* V columns of dx; dy xhat and dy are added to the sums. */
+template <int V, class X, class Y>
+HETC_DEVICE void hetc_norm_dx(const het_norm_args &a, int64_t row, int64_t j, const hetc_norm_means &m,
+                              hetc_pack<float, V> *product, hetc_pack<float, V> *sum) {
+    const int64_t at = row * a.width + j;
+    const hetc_pack<float, V> t = hetc_load<V>(hetc_as<X>(a.x) + at), d = hetc_load<V>(hetc_as<Y>(a.dy) + at),
+                              gain = hetc_get<V>(a.gain + j);
+    hetc_pack<float, V> dx;
+    for (int i = 0; i < V; i++) {
+        dx.v[i] = m.rstd * (d.v[i] * gain.v[i] - m.of_g - (t.v[i] - m.mean) * m.rstd * m.of_product)
+                + (a.residual != NULL ? a.residual[at + i] : 0.0f);
+        product->v[i] += d.v[i] * ((t.v[i] - m.mean) * m.rstd);
+        sum->v[i] += d.v[i];
     }
+    hetc_save(hetc_as<X>(a.dx) + at, dx);
+}
+
+template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
+    const int64_t row = hetc_warp_row();
+    hetc_pack<float, V> unused = {};
+    if (row >= a.rows) return;
+    const hetc_norm_means m = hetc_norm_row<V, X, Y>(a, row);
+    for (int64_t j = hetc_lane() * V; j < a.width; j += HETC_WARP * V)
+        hetc_norm_dx<V, X, Y>(a, row, j, m, &unused, &unused);
 }
 
 enum { HETC_X = HET_BF16_X | HET_BF16_DX, HETC_Y = HET_BF16_Y | HET_BF16_DY };
@@ -507,11 +527,11 @@ static het_result hetc_norm_backward_input(void *self, het_queue *queue, const h
 }
 
 /* ---- sums over the rows of each granule: gradients of gains and biases ----
-   A granule's rows are cut into chunks of HETC_CHUNK. Blocks write a sum a chunk and column into
-   slots of the workspace; a second kernel adds the slots of a granule in their order, which is the
-   granule's term, and the terms to the gradient. */
+   A granule's rows are cut into chunks. Blocks write a sum a chunk and column into slots of the
+   workspace; a second kernel adds the slots of a granule in their order, which is the granule's
+   term, and the terms to the gradient. */
 
-enum { HETC_CHUNK = 128, HETC_COLUMNS = 32 };
+enum { HETC_CHUNK = 128, HETC_NORM_CHUNK = 32, HETC_COLUMNS = 32 };
 
 struct hetc_columns {
     const int64_t *granule_start;  /* device */
@@ -521,7 +541,7 @@ struct hetc_columns {
                                       mean NULL: RMSNorm */
     het_gradient of_product, of_dy; /* sum NULL: not wanted */
     float *slot;                   /* [slots][2][width]: sums of dy xhat, sums of dy */
-    int64_t first;                 /* granule of slot 0 */
+    int64_t first, chunk;          /* granule of slot 0; rows of a slot */
     int64_t granules, chunks;      /* granules of this launch, slots of each */
 };
 
@@ -536,13 +556,20 @@ template <class T> HETC_DEVICE T hetc_column_sum(T x, T *shared) {
     return x;
 }
 
+/* The rows [result, last) of a slot, of the slice's. */
+HETC_DEVICE int64_t hetc_slot_rows(const hetc_columns &c, int64_t slot, int64_t *last) {
+    const int64_t granule = c.first + slot / c.chunks,
+                  end = (c.granule_start[granule + 1] - c.row_begin) * c.rows_per_token;
+    const int64_t begin = (c.granule_start[granule] - c.row_begin) * c.rows_per_token + slot % c.chunks * c.chunk;
+    *last = begin + c.chunk < end ? begin + c.chunk : end;
+    return begin;
+}
+
 template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
     HETC_SHARED(float, shared, HETC_THREADS);
-    const int64_t slot = blockIdx.x, granule = c.first + slot / c.chunks,
-                  column = (int64_t)blockIdx.y * HETC_COLUMNS + hetc_lane();
-    const int64_t end = (c.granule_start[granule + 1] - c.row_begin) * c.rows_per_token;
-    const int64_t begin = (c.granule_start[granule] - c.row_begin) * c.rows_per_token + slot % c.chunks * HETC_CHUNK;
-    const int64_t last = begin + HETC_CHUNK < end ? begin + HETC_CHUNK : end;
+    const int64_t slot = blockIdx.x, column = (int64_t)blockIdx.y * HETC_COLUMNS + hetc_lane();
+    int64_t last;
+    const int64_t begin = hetc_slot_rows(c, slot, &last);
     float product = 0.0f, sum = 0.0f;
     for (int64_t row = begin + hetc_warp(); column < c.width && row < last; row += HETC_WARPS) {
         const float d = hetc_load<1>(hetc_as<Y>(c.dy) + row * c.pitch + column).v[0];
@@ -562,11 +589,48 @@ template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
     }
 }
 
-/* Terms of the launch's granules into one gradient; `slot` is c.slot or, for dy, c.slot + width.
-   Sums of multiples of the grid are exact, so that the 8 rows of threads may share the granules;
-   floats have a fixed tree. */
-HETC_KERNEL hetc_columns_join_kernel(hetc_columns c, het_gradient gradient, const float *slot) {
+/* A norm's backward in one pass over x and dy: dx, and the slots of the gradients. A block has the
+   rows of a slot, 8 at a time: a warp makes a row's two means, then a thread goes down its columns.
+   Shared: float[2][width], its sums of dy xhat and of dy. */
+template <class X, class Y> HETC_KERNEL hetc_norm_backward_kernel(het_norm_args a, hetc_columns c) {
+    HETC_SHARED_BYTES(bytes);
+    HETC_SHARED(hetc_norm_means, means, HETC_WARPS);
+    float *const sums = reinterpret_cast<float *>(bytes);
+    int64_t last;
+    const int64_t width = a.width, begin = hetc_slot_rows(c, blockIdx.x, &last);
+    for (int64_t j = 4 * threadIdx.x; j < width; j += 4 * HETC_THREADS) { /* a thread's own, here and below */
+        hetc_put(sums + j, hetc_pack<float, 4>{ { 0.0f, 0.0f, 0.0f, 0.0f } });
+        hetc_put(sums + width + j, hetc_pack<float, 4>{ { 0.0f, 0.0f, 0.0f, 0.0f } });
+    }
+    for (int64_t first = begin; first < last; first += HETC_WARPS) {
+        __syncthreads(); /* the means before have been used */
+        if (first + hetc_warp() < last) {
+            const hetc_norm_means m = hetc_norm_row<4, X, Y>(a, first + hetc_warp());
+            if (hetc_lane() == 0) means[hetc_warp()] = m;
+        }
+        __syncthreads();
+        for (int64_t j = 4 * threadIdx.x; j < width; j += 4 * HETC_THREADS) {
+            hetc_pack<float, 4> product = hetc_get<4>(sums + j), sum = hetc_get<4>(sums + width + j);
+            for (int64_t row = first; row < last && row < first + HETC_WARPS; row++)
+                hetc_norm_dx<4, X, Y>(a, row, j, means[row - first], &product, &sum);
+            hetc_put(sums + j, product);
+            hetc_put(sums + width + j, sum);
+        }
+    }
+    for (int64_t j = 4 * threadIdx.x; j < width; j += 4 * HETC_THREADS) {
+        hetc_put(c.slot + blockIdx.x * 2 * width + j, hetc_get<4>(sums + j));
+        hetc_put(c.slot + (blockIdx.x * 2 + 1) * width + j, hetc_get<4>(sums + width + j));
+    }
+}
+
+/* Terms of the launch's granules into both gradients, one of dy xhat and one of dy. Sums of
+   multiples of the grid are exact, so that the 8 rows of threads may share the granules; floats have
+   a fixed tree. */
+HETC_KERNEL hetc_columns_join_kernel(hetc_columns c) {
     HETC_SHARED(double, shared, HETC_THREADS);
+    const het_gradient &gradient = blockIdx.y == 0 ? c.of_product : c.of_dy;
+    const float *slot = c.slot + blockIdx.y * c.width;
+    if (gradient.sum == NULL) return;
     const int64_t column = (int64_t)blockIdx.x * HETC_COLUMNS + hetc_lane();
     const double grid = gradient.exact ? *gradient.grid : 0.0;
     double exact = 0.0;
@@ -592,20 +656,25 @@ HETC_KERNEL hetc_columns_join_kernel(hetc_columns c, het_gradient gradient, cons
 
 /* Slots of the workspace: all chunks at once where granules are HETC_CHUNK rows and longer; shorter
    ones take several launches. */
-static int64_t hetc_columns_slots(int64_t rows) { return 2 * hetc_ceil_div(rows, HETC_CHUNK) + 64; }
-static size_t hetc_columns_workspace(int64_t rows, int64_t width) {
-    return (size_t)(hetc_columns_slots(rows) * 2 * width) * sizeof(float);
+static int64_t hetc_columns_slots(int64_t rows, int64_t chunk) { return 2 * hetc_ceil_div(rows, chunk) + 64; }
+static size_t hetc_columns_workspace(int64_t rows, int64_t width, int64_t chunk = HETC_CHUNK) {
+    return (size_t)(hetc_columns_slots(rows, chunk) * 2 * width) * sizeof(float);
 }
 
 /* Adds the terms of the view's granules. `c` has dy, x, mean, rstd, width, rows_per_token and the
-   gradients; workspace: hetc_columns_workspace. */
+   gradients; workspace: hetc_columns_workspace. `norm`: makes its dx as well. */
 static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c, const het_view *view, int64_t rows,
-                                   int32_t bf16, void *workspace) {
+                                   int32_t bf16, const het_norm_args *norm, void *workspace) {
     void (*const columns)(hetc_columns) = bf16 & HET_BF16_X ?
         (bf16 & HET_BF16_DY ? hetc_columns_kernel<uint16_t, uint16_t> : hetc_columns_kernel<uint16_t, float>) :
         bf16 & HET_BF16_DY ? hetc_columns_kernel<float, uint16_t> : hetc_columns_kernel<float, float>;
-    const int64_t slots = hetc_columns_slots(rows), across = hetc_ceil_div(c.width, HETC_COLUMNS);
-    if (rows == 0 || (c.of_product.sum == NULL && c.of_dy.sum == NULL)) return HET_OK;
+    void (*const backward)(het_norm_args, hetc_columns) = bf16 & HET_BF16_X ?
+        hetc_norm_backward_kernel<uint16_t, uint16_t> : hetc_norm_backward_kernel<float, uint16_t>;
+    const int64_t across = hetc_ceil_div(c.width, HETC_COLUMNS);
+    int64_t slots;
+    if (rows == 0 || (c.of_product.sum == NULL && c.of_dy.sum == NULL && norm == NULL)) return HET_OK;
+    c.chunk = norm != NULL ? HETC_NORM_CHUNK : HETC_CHUNK;
+    slots = hetc_columns_slots(rows, c.chunk);
     c.granule_start = view->granule_start;
     c.row_begin = view->row_begin;
     c.slot = static_cast<float *>(workspace);
@@ -614,20 +683,20 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
         c.granules = c.chunks = 0;
         while (c.first + c.granules < view->granule_end) {
             const int64_t *start = view->host_granule_start + c.first + c.granules;
-            const int64_t own = hetc_ceil_div((start[1] - start[0]) * c.rows_per_token, HETC_CHUNK),
+            const int64_t own = hetc_ceil_div((start[1] - start[0]) * c.rows_per_token, c.chunk),
                           chunks = own > c.chunks ? own : c.chunks;
             if (c.granules > 0 && (c.granules + 1) * chunks > slots) break;
             c.chunks = chunks;
             c.granules++;
         }
         if (c.chunks > 0) {
-            HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(c.granules * c.chunks, across), HETC_THREADS, 0, c));
-            if (c.of_product.sum != NULL)
-                HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 1), HETC_THREADS, 0, c,
-                                     c.of_product, c.slot));
-            if (c.of_dy.sum != NULL)
-                HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 1), HETC_THREADS, 0, c,
-                                     c.of_dy, c.slot + c.width));
+            if (norm != NULL)
+                HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(c.granules * c.chunks, 1), HETC_THREADS,
+                                     2 * (size_t)c.width * sizeof(float), hetc_without_view(norm), c));
+            else
+                HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(c.granules * c.chunks, across), HETC_THREADS, 0,
+                                     c));
+            HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 2), HETC_THREADS, 0, c));
         }
         c.first += c.granules;
     }
@@ -647,13 +716,16 @@ static het_result hetc_column_sums(void *self, het_queue *queue, const het_view 
     c.pitch = pitch;
     c.dy = dy;
     c.of_dy = *gradient;
-    return hetc_columns_run(self, queue, c, view, rows, bf16 & HET_BF16_DY, workspace);
+    return hetc_columns_run(self, queue, c, view, rows, bf16 & HET_BF16_DY, NULL, workspace);
 }
 
-static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
+/* `both`: with dx, y being bf16. */
+static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16,
+                                            int both) {
+    const int packs = hetc_packs(a->width, a->x, a->dy, a->gain, a->dx) && hetc_packs(4, a->residual, a->workspace);
     hetc_columns c;
-    HETC_TRY(hetc_shape(self, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows,
-                        a->width, __LINE__));
+    HETC_TRY(hetc_shape(self, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0 &&
+                        (!both || (packs && (bf16 & HET_BF16_DY))), a->rows, a->width, __LINE__));
     memset(&c, 0, sizeof c);
     c.rows_per_token = a->rows_per_token;
     c.width = c.pitch = a->width;
@@ -663,7 +735,7 @@ static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const 
     c.rstd = a->rstd;
     if (a->dgain != NULL) c.of_product = *a->dgain;
     if (a->dbias != NULL) c.of_dy = *a->dbias;
-    return hetc_columns_run(self, queue, c, a->view, a->rows, bf16, a->workspace);
+    return hetc_columns_run(self, queue, c, a->view, a->rows, bf16, both ? a : NULL, a->workspace);
 }
 
 /* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s. A warp a row and head, a
@@ -2135,7 +2207,8 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     switch (op->kind) {
     case HET_OP_NORM_FORWARD: return hetc_norm_forward(self, queue, &op->u.norm, op->bf16);
     case HET_OP_NORM_BACKWARD_INPUT: return hetc_norm_backward_input(self, queue, &op->u.norm, op->bf16);
-    case HET_OP_NORM_BACKWARD_WEIGHT: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16);
+    case HET_OP_NORM_BACKWARD_WEIGHT: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16, 0);
+    case HET_OP_NORM_BACKWARD: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16, 1);
     case HET_OP_ROTARY_FORWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16, 1.0f);
     case HET_OP_ROTARY_BACKWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16, -1.0f);
     case HET_OP_ATTENTION_FORWARD: return hetc_attend(self, queue, &op->u.attention, op->bf16, 0);
@@ -2159,7 +2232,8 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
 
 /* Their workspace. */
 static size_t hetc_rows_workspace(const het_op *op) {
-    if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT) return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width);
+    if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT || op->kind == HET_OP_NORM_BACKWARD)
+        return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width, op->bf16 ? HETC_NORM_CHUNK : HETC_CHUNK);
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
         return hetc_attention_workspace(&op->u.attention, op->bf16, op->kind == HET_OP_ATTENTION_BACKWARD);
     return 0;
@@ -3246,6 +3320,8 @@ static int32_t hetc_supports(void *self, const het_op *op) {
     if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT)) return 0;
     if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
         return op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 64);
+    if (op->kind == HET_OP_NORM_BACKWARD) /* heads are too narrow for a block */
+        return (op->bf16 & HET_BF16_DY) != 0 && op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192;
     if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
         return (op->bf16 & HET_BF16_X) != 0 && (op->bf16 & HET_BF16_Y) == 0;
     if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr && !(op->u.linear.continues && timed);
@@ -3344,10 +3420,13 @@ static void hetc_op_work(const het_op *op, hetc_work *w) {
     w->bf16 = op->bf16;
     switch (op->kind) {
     case HET_OP_NORM_FORWARD: case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD_WEIGHT:
+    case HET_OP_NORM_BACKWARD:
         w->shape[0] = op->u.norm.rows, w->shape[1] = op->u.norm.width;
         area = hetc_area(op->u.norm.rows, op->u.norm.width);
         w->bytes = area * (op->kind == HET_OP_NORM_FORWARD ? x + y : op->kind == HET_OP_NORM_BACKWARD_WEIGHT ? x + dy :
-            x + dy + dx + (op->u.norm.residual != nullptr ? 4.0 : 0.0)); break;
+            x + dy + dx + (op->u.norm.residual != nullptr ? 4.0 : 0.0));
+        if (op->kind == HET_OP_NORM_BACKWARD) w->bytes += area * 16.0 / HETC_NORM_CHUNK; /* slots, there and back */
+        break;
     case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT: case HET_OP_LINEAR_BACKWARD_WEIGHT:
         hetc_linear_work(op, &op->u.linear, op->kind, w); break;
     case HET_OP_LINEAR_ACTIVATION_FORWARD: case HET_OP_LINEAR_ACTIVATION_BACKWARD:
@@ -3423,12 +3502,12 @@ static het_result hetc_run_op(void *self, het_queue *queue, const het_op *op) {
 
 extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capacity) {
     static const char *const names[] = {
-        "norm_forward", "norm_backward_input", "norm_backward_weight", "linear_forward", "linear_backward_input",
-        "linear_backward_weight", "linear_activation_forward", "linear_activation_backward", "rotary_forward",
-        "rotary_backward", "attention_forward", "attention_backward", "activation_forward", "activation_backward",
-        "embedding_forward", "embedding_backward_weight", "dropout_forward", "dropout_backward", "cross_entropy",
-        "accumulate", "sum_squares", "verdict", "adamw", "muon_momentum", "muon_update", "normal", "add", "scale",
-        "copy_in", "copy_out", "copy", "clear"
+        "norm_forward", "norm_backward_input", "norm_backward_weight", "norm_backward", "linear_forward",
+        "linear_backward_input", "linear_backward_weight", "linear_activation_forward", "linear_activation_backward",
+        "rotary_forward", "rotary_backward", "attention_forward", "attention_backward", "activation_forward",
+        "activation_backward", "embedding_forward", "embedding_backward_weight", "dropout_forward", "dropout_backward",
+        "cross_entropy", "accumulate", "sum_squares", "verdict", "adamw", "muon_momentum", "muon_update", "normal",
+        "add", "scale", "copy_in", "copy_out", "copy", "clear"
     };
     const hetc_device *d = hetc_self(device->self);
     size_t used = 0;

@@ -1001,11 +1001,13 @@ static void scores_with_a_bias_are_refused(void **state)
 /* A device that has products with their activation, or with what is added to them, runs them so, and gives the same bits. */
 static int64_t fused_ops, fused_sums;
 
+static int64_t fused_norms;
 static int adds(const het_op *op) { return op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add; }
 
 static int32_t fused_supports(void *self, const het_op *op)
 {
     if (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD || adds(op)) return 1;
+    if (op->kind == HET_OP_NORM_BACKWARD) return 1;
     return het_cpu_device()->supports(self, op);
 }
 
@@ -1013,6 +1015,14 @@ static het_result fused_run(void *self, het_queue *queue, const het_op *op)
 {
     const int forward = op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD;
     het_op part;
+    if (op->kind == HET_OP_NORM_BACKWARD) {
+        part = *op;
+        part.kind = HET_OP_NORM_BACKWARD_WEIGHT; /* first: dx may be dy */
+        EXPECT_OK(het_cpu_device()->run(self, queue, &part));
+        part.kind = HET_OP_NORM_BACKWARD_INPUT;
+        fused_norms++;
+        return het_cpu_device()->run(self, queue, &part);
+    }
     if (adds(op)) {
         const het_linear_part *sum = &op->u.linear.part[0];
         het_elements_args a;
@@ -1058,10 +1068,11 @@ static void activations_in_products(void **state)
     device.iface = &table;
     desc.layout.devices = &device;
     desc.layout.device_count = 1;
-    fused_ops = fused_sums = 0;
+    fused_ops = fused_sums = fused_norms = 0;
     assert_true(hash_of_orders(desc, &batch) == apart);
     assert_true(fused_ops > 12 * 2 * 2 * 2); /* orders, steps, layers, directions */
     assert_true(fused_sums > 12 * 2 * 2 * 2); /* orders, steps, layers, sums */
+    assert_true(fused_norms > 12 * 2 + 4 * 2 * 2 * 2); /* the last norm in all orders; those of the layers where nothing is split */
     support_batch_end(&batch);
 }
 

@@ -996,14 +996,24 @@ static void norms_bf16(void **)
         run_bf16(HET_OP_NORM_BACKWARD_INPUT, b, bits);
         if (inside) halves_close("norm dx in bf16", dx16, dx);
         else close_to("norm dx of bf16", dx2.data, dx.data, dx.count, F32);
-        const het_op op = op_of(HET_OP_NORM_BACKWARD_WEIGHT, a);
+        het_op op = op_of(HET_OP_NORM_BACKWARD_WEIGHT, a);
         floats cpu_space(int64_t(cpu_op->workspace(cpu, &op) / sizeof(float)));
+        op.bf16 = bits;
         array<unsigned char> space(int64_t(hetc_rows_workspace(&op)));
         a.workspace = cpu_space.data; b.workspace = space.data;
         RUN(on_cpu(HET_OP_NORM_BACKWARD_WEIGHT, a));
         run_bf16(HET_OP_NORM_BACKWARD_WEIGHT, b, bits);
         same_gradient("norm dgain of bf16", dgain2, dgain, F32);
         if (layer) same_gradient("norm dbias of bf16", dbias2, dbias, F32);
+        /* both halves at once, added to what is there */
+        memset(dx2.data, 0xff, size_t(dx2.count) * sizeof(float));
+        memset(dx16.data, 0xff, size_t(dx16.count) * 2);
+        RUN(on_cpu(HET_OP_NORM_BACKWARD_WEIGHT, a));
+        run_bf16(HET_OP_NORM_BACKWARD, b, bits);
+        same_gradient("norm dgain at once", dgain2, dgain, F32);
+        if (layer) same_gradient("norm dbias at once", dbias2, dbias, F32);
+        if (inside) halves_close("norm dx in bf16 at once", dx16, dx);
+        else close_to("norm dx at once", dx2.data, dx.data, dx.count, F32);
     }
 }
 
