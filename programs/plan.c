@@ -17,7 +17,7 @@ typedef struct settings {
         *schedules,
         *out;
     int64_t sequences, tokens, granule, alone, seed;
-    int64_t ranks, micro_batches, chunks, slices, units, heads, unit, complete, dark, json, dtype, ops;
+    int64_t ranks, micro_batches, chunks, slices, updates, staleness, units, heads, unit, complete, dark, json, dtype, ops;
     double memory_limit, seconds;
 } settings;
 
@@ -30,6 +30,8 @@ static const option options[] = {
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
     { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
+    { "--updates", "N", OPTION_INTEGER, AT(updates), 1, 65536, "of the weights in a step, for --simulate" },
+    { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535, "with --updates: by how many of them gradients are late" },
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
       "dp, pp, dp2xpp4, ... or a plan as JSON; alone: simulated as it is, with its schedule and micro-batches" },
     { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
@@ -190,6 +192,11 @@ static int plan_from_lists(const settings *s, problem *p) {
     return status;
 }
 
+/* What --updates says, in place of what the plan does. */
+static void update_often(const settings *s, problem *p) {
+    if (s->updates > 1) p->plan->updates = s->updates, p->plan->staleness = s->staleness;
+}
+
 static int read_lists(const settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_result result;
@@ -201,6 +208,7 @@ static int read_lists(const settings *s, problem *p) {
         status = plan_from_lists(s, p);
         if (status != 0) return status;
     }
+    update_often(s, p);
     if (s->ranks > 0 && s->ranks != p->plan->ranks)
         return fail(BAD_INPUT, "--ranks %lld: %s has lists for %lld", (long long)s->ranks, s->simulate, (long long)p->plan->ranks);
     result = het_schedule_read(p->plan, p->text, p->length, NULL, &p->schedule, &error);
@@ -238,6 +246,7 @@ static int read_plan(const settings *s, problem *p, int named) {
     if (s->slices > 1 && p->plan->slices != s->slices)
         return fail(BAD_INPUT, "--slices %lld: %s has %lld", (long long)s->slices, s->plan, (long long)p->plan->slices);
     if (s->memory_limit > 0) p->plan->memory_limit = s->memory_limit;
+    update_often(s, p);
     if (named && strlen(s->simulate) < sizeof p->plan->schedule) strcpy(p->plan->schedule, s->simulate);
     return 0;
 }
@@ -1029,6 +1038,8 @@ static int check_options(const settings *s, const unsigned char *given) {
         { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
         { looked_for, "--chunks --slices --memory-limit", "where a plan is looked for" },
         { lists, "--chunks --memory-limit", "on lists of actions" },
+        { s->simulate == NULL, "--updates --staleness", "without --simulate" },
+        { s->updates == 1, "--staleness", "without --updates" },
         { lists && s->plan == NULL, "--units --slices", "on lists of actions without --plan" },
         { s->simulate != NULL && strcmp(s->simulate, "greedy") != 0 && strcmp(s->simulate, "timed") != 0, "--memory-limit",
           "but with --simulate greedy or timed" },
@@ -1060,6 +1071,7 @@ static int program(int argc, char **argv) {
     memset(&p, 0, sizeof p);
     memset(given, 0, sizeof given);
     s.chunks = 2;
+    s.updates = 1;
     s.slices = s.unit = s.sequences = 1;
     s.seconds = 5;
     status = options_parse(summary, options, OPTIONS, &s, given, argc, argv);

@@ -1365,6 +1365,70 @@ static void reductions_begin_inside_the_last_pass(void **state)
     }
 }
 
+/* Two ranks in turn, each of which owns half of a block. Both have their gradients at 20. Rank 0's takes 2 to its owners, their update 1 (23), then
+   comes rank 1's (25, 26); a copy of the new weights takes 1.5. Without costs of blocks complete lists are as long as their compute actions. */
+static void several_updates(void **state)
+{
+    static const char *const names[] = { "2bw", "pipedream", "xpipe", "1f1b" };
+    static const int32_t kinds[2][7] = {
+        { HET_ACTION_F, HET_ACTION_B, HET_ACTION_REDUCE, HET_ACTION_STEP, HET_ACTION_STEP, HET_ACTION_GATHER, HET_ACTION_COMMIT },
+        { HET_ACTION_F, HET_ACTION_B, HET_ACTION_STEP, HET_ACTION_REDUCE, HET_ACTION_STEP, HET_ACTION_GATHER, HET_ACTION_COMMIT } };
+    static const int32_t versions[2][7] = { { 0, 0, 0, 0, 1, 1, 0 }, { 0, 1, 0, 1, 1, 1, 0 } };
+    made *m = make(2);
+    size_t i;
+    int64_t r, k;
+    (void)state;
+    for (r = 0; r < 2; r++) {
+        add_pipeline(m, 1);
+        add_stage(m, r, 10, 10, 0);
+        for (k = 0; k < 7; k++) {
+            add(m, kinds[r][k], 0, 0);
+            m->action[m->count - 1].version = versions[r][k];
+            if (k < 2) m->action[m->count - 1].pipeline = (int32_t)r;
+        }
+        m->start[r + 1] = m->count;
+    }
+    m->plan.updates = 2;
+    m->costs.every_link.latency = 1;
+    m->costs.every_link.bandwidth = 400;
+    m->costs.block = m->block_cost;
+    m->costs.blocks = 1;
+    m->block_cost[0].reduce_bytes = 800;
+    m->block_cost[0].gather_bytes = 400;
+    m->block_cost[0].step = 2;
+    m->schedule.complete = 1;
+    assert_true(same(makespan_of(m), 27.5));
+    for (i = 0; i < 4; i++)
+        for (k = 2; k <= 4; k *= 2) {
+            const int64_t counts[1] = { 16 };
+            het_plan *plan = support_plan("pp", names[i], 8, 4, 1);
+            het_schedule *lists = NULL, *complete = NULL;
+            het_simulation *sim[2] = { NULL, NULL };
+            het_stage_cost stage[4];
+            het_costs costs;
+            het_error error;
+            int which;
+            plan->updates = k;
+            if (i == 3) plan->staleness = 3;
+            memset(&costs, 0, sizeof costs);
+            memset(stage, 0, sizeof stage);
+            for (r = 0; r < 4; r++) stage[r].forward.base = (double)(1 + r % 2), stage[r].backward.base = (double)(2 + r % 3);
+            costs.stage = stage;
+            costs.every_link.latency = 0.25;
+            EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &lists, &error), HET_OK, error.text, "");
+            EXPECT_ERROR(het_schedule_complete(plan, NULL, lists, NULL, &complete, &error), HET_OK, error.text, "");
+            for (which = 0; which < 2; which++)
+                EXPECT_ERROR(het_simulate(plan, which ? complete : lists, &costs, HET_NO, NULL, &sim[which], &error), HET_OK, error.text, "");
+            if (!same(sim[0]->makespan, sim[1]->makespan))
+                fail_msg("%s, %d updates: %g, complete %g", names[i], (int)k, sim[0]->makespan, sim[1]->makespan);
+            het_simulation_free(sim[0]);
+            het_simulation_free(sim[1]);
+            het_schedule_free(lists);
+            het_schedule_free(complete);
+            het_plan_free(plan);
+        }
+}
+
 static void divided_blocks(void **state)
 {
     static const struct { het_shard shard; int64_t ranks, keepers; double share[4]; int64_t near[4]; double reduce, gather; } cases[] = {
@@ -2864,7 +2928,7 @@ int main(void)
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),
             cmocka_unit_test(pictures_refuse),
         cmocka_unit_test(legends_stay_inside),
-        cmocka_unit_test(divided_blocks), cmocka_unit_test(reductions_begin_inside_the_last_pass),
+        cmocka_unit_test(divided_blocks), cmocka_unit_test(several_updates), cmocka_unit_test(reductions_begin_inside_the_last_pass),
         cmocka_unit_test(calls_wait_for_what_comes_beside),
         cmocka_unit_test(speed),                cmocka_unit_test(pairs),                 cmocka_unit_test(damaged_lists),
     };

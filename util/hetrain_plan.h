@@ -2562,6 +2562,7 @@ typedef struct heti_p_sim {
     het_allocator allocator;
     size_t scratch_size;
     int64_t ranks, stages, slices, blocks, cells, links, parts, records, groups, most_wires, wires;
+    int64_t updates, rings;           /* of a step; REDUCEs, and GATHERs, that differ: blocks x updates */
     double slice_sum;
     int keep;                         /* records are kept */
     int count_bytes;                  /* some stage keeps bytes */
@@ -2575,10 +2576,11 @@ typedef struct heti_p_sim {
     int64_t *ready;                   /* stack */
     int64_t ready_count;
     het_tree_place *tree;             /* [ranks + 1] of VERDICT, each behind the one it hears from */
-    heti_p_ring *ring;                /* [2 blocks] REDUCE, then GATHER */
-    int64_t *ring_order;              /* [2 blocks] */
+    heti_p_ring *ring;                /* [3 rings] REDUCE, then GATHER, block by block; then, of several
+                                         updates, STEP: the owners */
+    int64_t *ring_order;              /* [2 rings] */
     int64_t ring_count;               /* complete and not yet timed */
-    int64_t *ring_heap;               /* [2 blocks] those that can start: the earliest first */
+    int64_t *ring_heap;               /* [2 rings] those that can start: the earliest first */
     int64_t ring_heaped;
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
@@ -2607,9 +2609,9 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->held = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->ready = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->tree = HETI_T_TAKE(arena, het_tree_place, s->ranks + 1);
-    s->ring = HETI_T_TAKE(arena, heti_p_ring, 2 * s->blocks);
-    s->ring_order = HETI_T_TAKE(arena, int64_t, 2 * s->blocks);
-    s->ring_heap = HETI_T_TAKE(arena, int64_t, 2 * s->blocks);
+    s->ring = HETI_T_TAKE(arena, heti_p_ring, 3 * s->rings);
+    s->ring_order = HETI_T_TAKE(arena, int64_t, 2 * s->rings);
+    s->ring_heap = HETI_T_TAKE(arena, int64_t, 2 * s->rings);
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
     s->step_share = HETI_T_TAKE(arena, double, s->blocks);
     s->step_ranks = HETI_T_TAKE(arena, int64_t, s->blocks);
@@ -2853,12 +2855,12 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
                 if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
                     return heti_p_sim_fail(s, r, i, "no such block");
                 if (s->blocks <= a->stage) s->blocks = HETI_T_CAST(int64_t, a->stage) + 1;
-                if (plan->updates > 1)
-                    return heti_p_sim_fail(s, r, i, "of lists with several updates only compute actions are simulated");
-                s->parts += a->kind != HET_ACTION_STEP;
+                if (a->version < 0 || a->version >= s->updates)
+                    return heti_p_sim_fail(s, r, i, "the plan has no such update");
+                s->parts += a->kind != HET_ACTION_STEP || s->updates > 1;
                 continue;
             }
-            if (a->version < 0 || a->version >= heti_p_max(plan->updates, 1))
+            if (a->version < 0 || a->version >= s->updates)
                 return heti_p_sim_fail(s, r, i, "the plan has no such version of the weights");
             if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return heti_p_sim_fail(s, r, i, "no such pipeline");
             stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
@@ -2904,8 +2906,11 @@ static het_result heti_p_sim_given(heti_p_sim *s) {
         return HETI_P_BAD(s, "het_simulate: schedule->action is NULL");
     if (schedule->start[s->ranks] > INT64_MAX / 4)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: %d actions", schedule->start[s->ranks]);
+    s->updates = heti_p_max(s->plan->updates, 1);
     HETI_T_TRY(heti_p_sim_costs(s));
-    return heti_p_sim_actions(s);
+    HETI_T_TRY(heti_p_sim_actions(s));
+    s->rings = s->blocks * s->updates;
+    return HET_OK;
 }
 
 /* ---- teams ---- */
@@ -3032,7 +3037,8 @@ static het_result heti_p_sim_stages(heti_p_sim *s) {
 }
 
 static int64_t heti_p_ring_index(const heti_p_sim *s, const het_action *a) {
-    return a->stage + (a->kind == HET_ACTION_GATHER ? s->blocks : 0);
+    return a->stage * s->updates + a->version +
+        (a->kind == HET_ACTION_STEP ? 2 * s->rings : a->kind == HET_ACTION_GATHER ? s->rings : 0);
 }
 
 /* Which process each rank is in: the innermost group that is one; a number of its own where there
@@ -3149,16 +3155,17 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
         for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
             if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
-            if (a->kind == HET_ACTION_STEP) {
+            if (a->kind == HET_ACTION_STEP && a->version == 0) {
                 if (s->plan->state_share != NULL) s->step_share[a->stage] += s->plan->state_share[r];
                 s->step_ranks[a->stage]++;
-            } else s->ring[heti_p_ring_index(s, a)].wanted++;
+            }
+            if (a->kind != HET_ACTION_STEP || s->updates > 1) s->ring[heti_p_ring_index(s, a)].wanted++;
         }
     }
-    for (int64_t b = 0; b < 2 * s->blocks; b++) {
+    for (int64_t b = 0; b < 3 * s->rings; b++) {
         s->ring[b].first = first;
-        s->ring[b].block = HETI_T_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
-        s->ring[b].gather = b >= s->blocks;
+        s->ring[b].block = HETI_T_CAST(int32_t, b % s->rings / s->updates);
+        s->ring[b].gather = b >= s->rings;
         first += s->ring[b].wanted;
         s->ring[b].wanted = 0;
     }
@@ -3167,7 +3174,9 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
         for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
             heti_p_ring *ring;
-            if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) continue;
+            if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT ||
+                (a->kind == HET_ACTION_STEP && s->updates == 1))
+                continue;
             ring = &s->ring[heti_p_ring_index(s, a)];
             if (ring->wanted > 0 && s->part[ring->first + ring->wanted - 1].rank == r)
                 return heti_p_sim_fail(s, r, i, "it comes twice");
@@ -3175,10 +3184,10 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
             s->part[ring->first + ring->wanted++].time = -1;
         }
     }
-    for (int64_t b = 0; b < 2 * s->blocks && s->costs->block != NULL; b++) {
+    for (int64_t b = 0; b < 2 * s->rings && s->costs->block != NULL && s->updates == 1; b++) {
         const het_block_cost *cost = &s->costs->block[s->ring[b].block];
         if (s->ring[b].wanted > 0)
-            heti_p_ring_parts(s, &s->ring[b], b < s->blocks ? cost->reduce_bytes : cost->gather_bytes);
+            heti_p_ring_parts(s, &s->ring[b], b < s->rings ? cost->reduce_bytes : cost->gather_bytes);
     }
     return HET_OK;
 }
@@ -3264,7 +3273,7 @@ static void heti_p_sim_twins(heti_p_sim *s) {
     const int64_t *first = s->plan->first_stage;
     int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, p, g, i;
     s->twins = 0;
-    if (s->plan->pipelines == 1) return;
+    if (s->plan->pipelines == 1 || s->updates > 1) return;
     for (i = 0; i < s->ranks; i++) s->ready[i] = -1; /* which pipeline a rank is in; -2: several */
     for (g = 0; g < s->stages; g++) {
         int64_t *in = &s->ready[s->stage[g].rank];
@@ -3313,7 +3322,7 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->cell[c].taken = 0;
     }
     if (s->blocks > 0) {
-        HETI_T_CLEAR(s->ring, 2 * s->blocks);
+        HETI_T_CLEAR(s->ring, 3 * s->rings);
         HETI_T_CLEAR(s->step_share, s->blocks);
         HETI_T_CLEAR(s->step_ranks, s->blocks);
     }
@@ -3939,12 +3948,109 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     }
 }
 
+static double heti_p_step_seconds(const heti_p_sim *s, int64_t r, int64_t block) {
+    double seconds = s->costs->block != NULL ? s->costs->block[block].step : 0, sum = s->step_share[block];
+    seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum : seconds / HETI_T_CAST(double, s->step_ranks[block]);
+    return s->costs->rank != NULL ? s->costs->rank[r].step_base + s->costs->rank[r].step * seconds : seconds;
+}
+
 static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a) {
-    double seconds = s->costs->block != NULL ? s->costs->block[a->stage].step : 0, sum = s->step_share[a->stage];
-    seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum :
-        seconds / HETI_T_CAST(double, s->step_ranks[a->stage]);
-    if (s->costs->rank != NULL) seconds = s->costs->rank[r].step_base + s->costs->rank[r].step * seconds;
-    heti_p_sim_busy(s, r, a, s->rank[r].clock, seconds);
+    heti_p_sim_busy(s, r, a, s->rank[r].clock, heti_p_step_seconds(s, r, a->stage));
+}
+
+/* ---- several updates: one is made as soon as its gradients and all readers of the one before have
+   come, whatever its owners do then (hetrain.h, >>execute); heti_p_ring.start of its REDUCE is then
+   when it is there, and `before` 1 ---- */
+
+/* What a rank owns of a block. */
+static double heti_p_owns(const heti_p_sim *s, int64_t r, int64_t block) {
+    return s->step_share[block] > 0 ? s->plan->state_share[r] / s->step_share[block] :
+        1 / HETI_T_CAST(double, s->step_ranks[block]);
+}
+
+/* Each of a REDUCE's ranks sends every owner its part, each of a GATHER's gets one from every owner: the
+   slowest link, and the most bytes of a rank. */
+static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, double *seconds) {
+    const heti_p_ring *owners = &s->ring[2 * s->rings + ring->block * s->updates];
+    const heti_p_part *part = s->part + ring->first, *owner = s->part + owners->first;
+    double bytes, most = 0, latency = 0, slowest = 0;
+    *seconds = 0;
+    if (s->costs->block == NULL) return HET_OK;
+    bytes = ring->gather ? s->costs->block[ring->block].gather_bytes : s->costs->block[ring->block].reduce_bytes;
+    for (int64_t o = 0; o < owners->wanted; o++) {
+        const double own = heti_p_owns(s, owner[o].rank, ring->block);
+        double others = 0;
+        for (int64_t i = 0; i < ring->wanted && own > 0; i++) {
+            het_link_cost link;
+            int64_t wires;
+            if (part[i].rank == owner[o].rank) continue;
+            HETI_T_TRY(heti_p_link_cost(s, part[i].rank, owner[o].rank, &link, NULL, &wires));
+            heti_p_at_least(&latency, link.latency);
+            heti_p_at_least(&slowest, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
+            others++;
+        }
+        heti_p_at_least(&most, own * others);
+    }
+    for (int64_t i = 0; i < ring->wanted; i++) {
+        double sent = 1;
+        for (int64_t o = 0; o < owners->wanted; o++)
+            if (owner[o].rank == part[i].rank) sent -= heti_p_owns(s, part[i].rank, ring->block);
+        heti_p_at_least(&most, sent);
+    }
+    *seconds = latency + bytes * most * slowest;
+    return HET_OK;
+}
+
+/* All updates of a block that can be made; whoever waits for one looks again. */
+static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
+    heti_p_ring *sums = &s->ring[block * s->updates], *gathers = sums + s->rings, *owners = gathers + s->rings;
+    double step = 0, seconds;
+    for (int64_t i = 0; i < owners->wanted; i++)
+        heti_p_at_least(&step, heti_p_step_seconds(s, s->part[owners->first + i].rank, block));
+    for (int64_t v = 0; v < s->updates; v++) {
+        if (sums[v].before) continue;
+        if (sums[v].wanted == 0 || sums[v].reached < sums[v].wanted ||
+            (v > 0 && gathers[v - 1].reached < gathers[v - 1].wanted))
+            break;
+        HETI_T_TRY(heti_p_ring_seconds(s, &sums[v], &seconds));
+        sums[v].start = sums[v].ready + seconds;
+        if (v > 0) heti_p_at_least(&sums[v].start, sums[v - 1].start);
+        if (v > 0) heti_p_at_least(&sums[v].start, gathers[v - 1].ready);
+        sums[v].start += step;
+        sums[v].before = 1;
+        for (int64_t r = 0; r < s->ranks; r++) {
+            if (s->rank[r].state != HETI_P_WAITS || s->rank[r].waits != NULL) continue;
+            s->rank[r].state = HETI_P_READY;
+            s->ready[s->ready_count++] = r;
+        }
+    }
+    return HET_OK;
+}
+
+/* REDUCE waits for the update before and until what it sends has left, STEP for the update, GATHER
+   for that and for what it fetches. */
+static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
+    const int64_t v = a->version - (a->kind == HET_ACTION_REDUCE);
+    const heti_p_ring *made = v >= 0 ? &s->ring[a->stage * s->updates + v] : NULL;
+    const double reached = s->rank[r].clock, own = a->kind == HET_ACTION_STEP ?
+        heti_p_step_seconds(s, r, a->stage) : 0;
+    double begins = reached, seconds;
+    heti_p_part *part;
+    *waits = made != NULL && !made->before;
+    s->rank[r].waits = NULL;
+    if (*waits) return HET_OK;
+    if (made != NULL) heti_p_at_least(&begins, made->start - own);
+    if (a->kind == HET_ACTION_STEP) {
+        heti_p_sim_busy(s, r, a, begins, own);
+        return HET_OK;
+    }
+    part = heti_p_ring_part(s, r, a);
+    HETI_T_TRY(heti_p_ring_seconds(s, &s->ring[heti_p_ring_index(s, a)], &seconds));
+    s->rank[r].clock = begins + seconds;
+    heti_p_ring_reach(s, a, part, a->kind == HET_ACTION_REDUCE ? begins : begins + seconds,
+                      heti_p_sim_record(s, r, a, a->kind, begins, begins + seconds, 0));
+    s->ring_count = 0; /* it is not timed with others */
+    return heti_p_sim_make(s, a->stage);
 }
 
 /* Goes on with a rank until it has to wait. */
@@ -3962,6 +4068,11 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
             rank->state = HETI_P_VERDICT;
             rank->verdict = rank->clock;
             return HET_OK;
+        }
+        else if (s->updates > 1) {
+            int waits;
+            HETI_T_TRY(heti_p_sim_update(s, r, a, &waits));
+            if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
         }
         else if (a->kind == HET_ACTION_STEP) heti_p_sim_step(s, r, a);
         else heti_p_sim_ring(s, r, a);
@@ -4247,10 +4358,10 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
         rank->joined = rank->clock;
         heti_p_at_least(&time, rank->joined);
     }
-    for (int64_t b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
+    for (int64_t b = 0; b < (*done ? 2 : 1) * s->rings; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
             return HETI_P_BAD(s, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it",
-                              b < s->blocks ? "REDUCE" : "GATHER", HETI_T_CAST(int64_t, s->ring[b].block),
+                              b < s->rings ? "REDUCE" : "GATHER", HETI_T_CAST(int64_t, s->ring[b].block),
                               s->ring[b].reached, s->ring[b].wanted);
     if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_T_TRY(heti_p_sim_join(s));
     for (int64_t r = 0; r < s->ranks && !*done; r++) {
