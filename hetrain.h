@@ -1786,7 +1786,7 @@ typedef struct het_desc {
     het_reduce reduce;                /* exact */
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
     /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one have
-       no backward pass, unless there is a hook. */
+       no backward pass, and no hook sees one. */
     int (*frozen)(void *user, const char *parameter);
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
     het_limits limits;
@@ -13197,6 +13197,7 @@ static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_acti
                ctx->share.owners[a->stage].direct && !ctx->chain.block[a->stage].frozen &&
                (kind == HETI_FLOW_GATHER || !heti_is_sharded(ctx, a->stage));
     if (a->kind > HET_ACTION_W || kind == HETI_FLOW_GATHER) return 0;
+    if (a->kind != HET_ACTION_F && unit < ctx->chain.first_trained) return 0;
     if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, a, unit) : heti_uses_weights(ctx, a, unit))) return 0;
     return heti_next_flowing(ctx, kind, unit, -1) >= 0;
 }
@@ -14088,17 +14089,12 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
     return HET_OK;
 }
 
-/* The lowest unit of a stage whose backward pass somebody needs: a hook sees them all. */
-static int64_t heti_lowest(const heti_rank *r, const heti_stage *stage) {
-    return r->ctx->desc.host.hook ? stage->unit_begin : heti_max(stage->unit_begin, r->ctx->chain.first_trained);
-}
-
 static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     const het_action *a = work->action;
     het_unit_call c;
     int now = 0;
-    for (int64_t u = stage->unit_end - 1; u >= heti_lowest(r, stage); u--) {
+    for (int64_t u = stage->unit_end - 1; u >= heti_max(stage->unit_begin, r->ctx->chain.first_trained); u--) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         for (int64_t s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
@@ -14123,7 +14119,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
 static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     het_unit_call c;
-    for (int64_t u = stage->unit_end - 1; u >= heti_lowest(r, stage); u--) {
+    for (int64_t u = stage->unit_end - 1; u >= heti_max(stage->unit_begin, r->ctx->chain.first_trained); u--) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss) continue;

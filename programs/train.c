@@ -1508,15 +1508,16 @@ static void show_configuration(const job *j) {
 /* One line: redrawn in place on a terminal at most ten times a second, else printed at the first step, at validations and at the end. */
 static void show_progress(job *j, const het_step_info *info, double validation_loss, int important) {
     const settings *s = &j->set;
-    double now = seconds_now(), tokens = (double)(j->feed.sequences * s->length), rate = tokens / j->step_seconds, left;
+    double now = seconds_now(), tokens = (double)(j->feed.sequences * s->length), rate = j->step_seconds > 0 ? tokens / j->step_seconds : 0, left;
     int64_t done = het_get_step(j->ctx), evaluations = s->evaluate_every > 0 ? s->steps / s->evaluate_every - done / s->evaluate_every : 0;
     char line[200], speed[32], validation[32] = "     -", share[32] = "";
     if (s->quiet || (!important && (!j->terminal || now - j->shown_at < 0.1))) return;
     j->shown_at = now;
     left = j->step_seconds * (double)(s->steps - done) + j->evaluate_seconds * (double)evaluations;
-    count_text(speed, sizeof speed, rate);
+    if (j->step_seconds > 0) count_text(speed, sizeof speed, rate);
+    else snprintf(speed, sizeof speed, "-"); /* the plan has just changed */
     if (isfinite(validation_loss)) snprintf(validation, sizeof validation, "%.4f", validation_loss);
-    if (j->peak > 0) snprintf(share, sizeof share, "  %2.0f %% of peak", 1e-7 * flops_per_token(j) * rate / j->peak);
+    if (j->peak > 0 && j->step_seconds > 0) snprintf(share, sizeof share, "  %2.0f %% of peak", 1e-7 * flops_per_token(j) * rate / j->peak);
     snprintf(line, sizeof line, "step %5lld/%lld  loss %.4f  validation %s  %7s tokens/s%s  %lld:%02lld left", (long long)done, (long long)s->steps,
              info->loss, validation, speed, share, (long long)(left + 0.5) / 60, (long long)(left + 0.5) % 60);
     if (j->terminal) printf(j->colour ? "\r\033[36m%-100s\033[0m" : "\r%-100s", line);

@@ -687,13 +687,7 @@ static int freeze_beginning(void *user, const char *name)
     return strstr(name, "embed") != NULL || strstr(name, ".0") != NULL;
 }
 
-static het_result look(void *user, const het_hook_info *info)
-{
-    (void)user, (void)info;
-    return HET_OK;
-}
-
-/* Units before the first one that is trained have no backward pass, which changes no bit; a hook sees all of them. */
+/* Units before the first one that is trained have no backward pass, which changes no bit. */
 static void frozen_beginnings(void **state)
 {
     het_desc desc = describe(HET_LLAMA);
@@ -713,17 +707,16 @@ static void frozen_beginnings(void **state)
     desc.units = units;
     desc.unit_count = 8;
     desc.frozen = freeze_beginning;
-    for (i = 0; i < 6; i++) {
+    for (i = 0; i < 3; i++) {
         het_ctx *ctx;
         het_step_info info;
-        desc.host.hook = i < 3 ? look : NULL;
         desc.layout.backward = i % 3 == 1 ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
         desc.layout.recompute = i % 3 == 2 ? HET_YES : HET_NO;
         ctx = support_create(&desc);
         memset(gain_backwards, 0, sizeof gain_backwards);
         EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
         assert_int_equal(gain_backwards[4], 1 + info.repeated);
-        assert_int_equal(gain_backwards[2], i < 3 ? 1 + info.repeated : 0);
+        assert_int_equal(gain_backwards[2], 0);
         if (i == 0) hash = support_hash(ctx);
         assert_true(support_hash(ctx) == hash);
         het_destroy(ctx);
