@@ -1,4 +1,4 @@
-/* The first byte says what the rest is: 0 a plan, 1 a schedule for a plan of three stages, 2 a cluster file, 3 a profile. What is read must be
+/* The first byte says what the rest is: 0 a plan, 1 a schedule for a plan of three stages, 2 a cluster file, 3 a profile, 4 a hardware file. What is read must be
    written, read again and written as the same text; a schedule that passes the check must be completed, and then pass again.
    `make fuzz` runs it, tests/test_fuzz.c replays the corpus. */
 #include "fuzz.h"
@@ -127,12 +127,25 @@ static void fuzz_profile(const char *text, size_t length)
     het_profile_free(profile);
 }
 
+static void fuzz_hardware(const char *text, size_t length)
+{
+    het_hardware hardware;
+    het_error error;
+    het_result result;
+    int64_t i;
+    error.text[0] = 0;
+    result = het_hardware_read(text, length, &hardware, &error);
+    fuzz_error(result, &error);
+    for (i = 0; result == HET_OK && i < hardware.devices; i++)
+        fuzz_check(hardware.device[i].f32 > 0 && hardware.device[i].bandwidth > 0 && hardware.device[i].launch >= 0, "hardware that takes no time");
+}
+
 static int fuzz_plan(const uint8_t *data, size_t size)
 {
-    static void (*const what[4])(const char *, size_t) = { fuzz_plan_text, fuzz_schedule, fuzz_cluster, fuzz_profile };
+    static void (*const what[5])(const char *, size_t) = { fuzz_plan_text, fuzz_schedule, fuzz_cluster, fuzz_profile, fuzz_hardware };
     const size_t length = size > 0 ? size - 1 : 0;
     char *text = fuzz_copy(size > 0 ? data + 1 : data, length);
-    what[size > 0 ? data[0] % 4 : 0](text, length);
+    what[size > 0 ? data[0] % 5 : 0](text, length);
     free(text);
     return 0;
 }
