@@ -1,5 +1,5 @@
-/* The first byte says what the rest is: 0 a plan, 1 a schedule for a plan of three stages, 2 a cluster file, 3 a profile, 4 a hardware file. What is read must be
-   written, read again and written as the same text; a schedule that passes the check must be completed, and then pass again.
+/* The first byte says what the rest is: 0 a plan, 1 a schedule for a plan of three stages, 2 a cluster file, 3 a profile, 4 a hardware file. What
+   is read must be written, read again and written as the same text; a schedule that passes the check must be completed, and then pass again.
    `make fuzz` runs it, tests/test_fuzz.c replays the corpus. */
 #include "fuzz.h"
 
