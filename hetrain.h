@@ -633,8 +633,8 @@ typedef struct het_rotary_args {
    backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~)
    dS^T (scale q); dv (~) P^T do. Slices go backward last to first; before the last slice the caller
    clears dk and dv. In bf16 there is one slice, and dk and dv are (=).
-   With a bias S of query i and key j, counted in their sequence, is + bias[i][h][relation[i T + j]];
-   dbias (=) sums dS over the keys of one relation, ascending. */
+   bias[i][h][relation[i T + j]] is added to S, i and j counted in their sequence; dbias (=) sums dS
+   over the keys of one relation, ascending. */
 typedef struct het_attention_args {
     const het_view *view;
     het_dtype compute;

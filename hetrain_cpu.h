@@ -3497,8 +3497,8 @@ static het_result heti_cpu_range(heti_cpu *cpu, const het_op *op) {
 
 /* ---- attention ----
    A unit is (sequence, key/value head), in the forward also a block of rows: different units write
-   different rows of o, dq, dk, dv. Each runner has a piece of the workspace. With a bias a unit is a
-   sequence, and plain loops. */
+   different rows of o, dq, dk, dv. Each runner has a piece of the workspace. With a bias a unit is
+   a sequence, and plain loops. */
 
 typedef struct heti_attention_job {
     const heti_row_kernels *rows;

@@ -13,9 +13,8 @@
 #include "found.h"
 
 typedef struct settings {
-    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *hardware, *devices,
-        *schedules,
-        *out;
+    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *hardware,
+        *devices, *schedules, *out;
     int64_t sequences, tokens, granule, alone, seed;
     int64_t ranks, micro_batches, chunks, slices, updates, staleness, units, heads, unit, complete, dark, json, dtype, ops;
     double memory_limit, seconds;
@@ -1033,7 +1032,8 @@ static int check_options(const settings *s, const unsigned char *given) {
     const int looked_for = s->simulate == NULL && s->plan == NULL, lists = are_lists(s);
     const struct { int idle; const char *names, *because; } rule[] = {
         { s->profile == NULL, "--model --devices --sequences --length --alone", "without --profile or --hardware" },
-        { s->profile != NULL, "--link --unit --units --micro-batch-scale --complete", "with --profile or --hardware, which say what units and links cost" },
+        { s->profile != NULL, "--link --unit --units --micro-batch-scale --complete",
+          "with --profile or --hardware, which say what units and links cost" },
         { s->hardware == NULL, "--dtype --ops", "without --hardware" },
         { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
         { looked_for, "--chunks --slices --memory-limit", "where a plan is looked for" },

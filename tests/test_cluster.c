@@ -232,8 +232,8 @@ static void matrices(void **state)
     (void)state;
     for (both = 0; both < 3; both++) {
         het_cluster *c;
-        snprintf(text, sizeof text, "{\"link\":{\"latency\":\"1ms\",\"bandwidth\":9},%s%s%s,\"members\":[{\"link\":{\"latency\":5},\"uplink\":3,\"members\":["
-            "{\"device\":\"x\",\"count\":2}]},{\"device\":\"y\"}]%s}", both < 2 ? bandwidths : "", both == 1 ? "," : "",
+        snprintf(text, sizeof text, "{\"link\":{\"latency\":\"1ms\",\"bandwidth\":9},%s%s%s,\"members\":[{\"link\":{\"latency\":5},\"uplink\":3,"
+            "\"members\":[{\"device\":\"x\",\"count\":2}]},{\"device\":\"y\"}]%s}", both < 2 ? bandwidths : "", both == 1 ? "," : "",
             both > 0 ? "\"latencies\":[[0,1,\"2us\"],[3,0,4],[5,6,0]]" : "", both == 1 ? ",\"ranks\":[2,0,1]" : "");
         c = cluster_of(text);
         assert_non_null(c->link);

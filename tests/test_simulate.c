@@ -2027,8 +2027,8 @@ static void plans_on_matrices_are_near_the_best(void **state)
         sum += found / t.best;
         best += found <= t.best * (1 + 1e-6);
     }
-    print_message("%d of %d plans on 3 to 6 devices as short as the best of all, on average %.4f, at most %.4f of it (%.4f in a named schedule's order)\n",
-        best, rounds, sum / rounds, worst, worst_named);
+    print_message("%d of %d plans on 3 to 6 devices as short as the best of all, on average %.4f, at most %.4f of it (%.4f in a named "
+        "schedule's order)\n", best, rounds, sum / rounds, worst, worst_named);
     assert_true(worst < 1.1);
 }
 

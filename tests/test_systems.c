@@ -1414,7 +1414,8 @@ static void row_3_12(void **state)
     int mode, c;
     (void)state;
     memset(&desc, 0, sizeof desc);
-    EXPECT_ERROR(het_model_parse("llama:layers=4,width=256,heads=4,mlp_width=704,vocab=512,context=256", &desc.model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_model_parse("llama:layers=4,width=256,heads=4,mlp_width=704,vocab=512,context=256", &desc.model, &error), HET_OK,
+                 error.text, "");
     desc.limits.max_tokens = 1024, desc.limits.max_sequences = 4;
     EXPECT_ERROR(het_hardware_read(text, strlen(text), &hardware, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_hardware_profile(&hardware, &desc, 256, "small", NULL, &p, &error), HET_OK, error.text, "");
@@ -1444,9 +1445,9 @@ static void row_3_12(void **state)
                 off = fmax(off, fabs(price.seconds - 4e-6 - fmax(moved / bandwidth, flops / speed)) / price.seconds);
             }
     met(worst < 0.05 && wrong == 0 && off < 1e-9 && products > 50 && bound[0] > 10 && bound[1] > 10,
-        "activations of 4 micro-batches from a hardware file and as taken: none recomputed %.0f and %.0f bytes, attention %.0f and %.0f, all %.0f and "
-        "%.0f (within %.1f %%); %d ops bound by operations, %d by bytes, the %d products as by hand", bytes[0][0], bytes[1][0], bytes[0][1], bytes[1][1],
-        bytes[0][2], bytes[1][2], 100 * worst, (int)bound[0], (int)bound[1], (int)products);
+        "activations of 4 micro-batches from a hardware file and as taken: none recomputed %.0f and %.0f bytes, attention %.0f and %.0f, "
+        "all %.0f and %.0f (within %.1f %%); %d ops bound by operations, %d by bytes, the %d products as by hand", bytes[0][0], bytes[1][0],
+        bytes[0][1], bytes[1][1], bytes[0][2], bytes[1][2], 100 * worst, (int)bound[0], (int)bound[1], (int)products);
     het_description_free(d);
     het_profile_free(p);
 }

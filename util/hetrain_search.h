@@ -321,9 +321,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_place(const het_cluster *c
 /* ---- hardware: devices that nobody has measured ----
    What makers publish, in place of a measured profile:
 
-       { "devices": [ { "name": "h100", "f32": "67T", "bf16": "989T", "bandwidth": "3.35T", "memory":
-       "80G", "launch": "4us" } ], "links": [ { "name": "nvlink", "latency": "3us", "bandwidth":
-       "450G" } ] }
+       { "devices": [ { "name": "h100", "f32": "67T", "bf16": "989T", "bandwidth": "3.35T",
+       "memory": "80G", "launch": "4us" } ], "links": [ { "name": "nvlink", "latency": "3us",
+       "bandwidth": "450G" } ] }
 
    A device needs name, f32 and bandwidth. What is predicted is the roofline: an op takes as long as
    its operations or its bytes do, whichever is more; real ones take longer. */
@@ -3896,7 +3896,8 @@ static het_result heti_s_cluster_matrix(heti_s_reader *r, int which) {
         if (r->json.rule != NULL) return heti_s_bad(r, key->name, "");
         if (column < ranks) return heti_s_bad_at(r, at, key->name, "fewer numbers in a row than there are devices");
     }
-    return row == ranks && r->json.rule == NULL ? HET_OK : heti_s_bad(r, key->name, "fewer rows than there are devices");
+    if (row == ranks && r->json.rule == NULL) return HET_OK;
+    return heti_s_bad(r, key->name, "fewer rows than there are devices");
 }
 
 static het_result heti_s_cluster_matrices(heti_s_reader *r) {
@@ -4141,7 +4142,8 @@ static void heti_s_hardware_fill(const het_hardware *hardware, const het_descrip
         for (int64_t u = 0; u < d->units; u++)
             to->alone[profile->unit[u]] = to->together[profile->unit[u]] = heti_s_hardware_time(from, d, u, tokens,
                                                                                                 pairs);
-        /* an update reads the gradient, reads and writes weight and state; a sum reads two and writes one */
+        /* an update reads the gradient, reads and writes weight and state; a sum reads two, writes
+           one */
         to->step_element = (profile->gradient_bytes + 2 * (profile->weight_bytes + profile->state_bytes)) /
             from->bandwidth;
         to->begin_element = to->verdict_element = profile->gradient_bytes / from->bandwidth;
