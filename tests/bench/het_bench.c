@@ -6,7 +6,8 @@
      build/het_bench --what predict_slow     pipelines that are not alike, behind slow links: predicted, then measured
      build/het_bench --what predict_divided  teams, divided sums and weights, a keeper: predicted, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
-     build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes */
+     build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes
+     build/het_bench --what scaling          Megatron-LM's published weak scaling to 3,072 A100s, predicted */
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -23,7 +24,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
     { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|"
-                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|plan", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
+                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|plan|scaling", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -41,7 +42,7 @@ static const option options[] = {
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 enum {
     ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS,
-    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, PLAN
+    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, PLAN, SCALING
 };
 
 #include "libraries.h"
@@ -908,6 +909,23 @@ static int bench_ranks(bench *b) {
 
 #include "predict.h"
 #include "bench_plan.h"
+#include "scaling.h"
+
+static int bench_scaling(void) {
+    int r, own;
+    for (r = 0; r < SCALING_ROWS; r++)
+        for (own = 0; own < 2; own++) {
+            scaling s = { 25e9, own, 0, 0, 0, { HET_OK, "" } };
+            if (scaling_predict(&s, r) != HET_OK) return fail(FAILED, "--what scaling: %s", s.error.text);
+            printf("{\"name\":\"scaling\",\"billions\":%.1f,\"devices\":%lld,\"team\":%lld,\"stages\":%lld,\"sequences\":%lld,\"teams_by\":\"%s\","
+                   "\"step_s\":%.3f,\"idle\":%.4f,\"tflops\":%.1f,\"published\":%.0f,\"over_published\":%.3f}\n", scaling_row[r].billions,
+                   (long long)scaling_row[r].devices, (long long)scaling_row[r].team, (long long)scaling_row[r].stages,
+                   (long long)scaling_row[r].sequences, own ? "chains, exact sums" : "all-reduces", s.seconds, s.idle, s.tflops,
+                   scaling_row[r].published, s.tflops / scaling_row[r].published);
+            fflush(stdout);
+        }
+    return 0;
+}
 
 static int prepare(bench *b) {
     int64_t i, s = b->set.sequences, t = b->set.length;
@@ -963,6 +981,7 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == PREDICT_DIVIDED))
         status = bench_predict(b, predict_divided, PREDICT_COUNT(predict_divided));
     if (status == 0 && s->what == PLAN) status = bench_plan();
+    if (status == 0 && s->what == SCALING) status = bench_scaling();
     return status;
 }
 
