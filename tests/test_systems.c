@@ -666,6 +666,130 @@ static void row_0_3(void **state)
     support_run_end(&run);
 }
 
+/* Cuts each sequence of a batch into granules of `longest` tokens; start: room for them. Returns how much of it is used. */
+static int64_t cut_granules(het_batch *b, int64_t longest, int64_t *start)
+{
+    int64_t s, at;
+    b->granules = 0;
+    b->granule_start = start;
+    for (s = 0; s < b->sequences; s++)
+        for (at = b->sequence_start[s]; at < b->sequence_start[s + 1]; at += longest) start[b->granules++] = at;
+    start[b->granules] = b->tokens;
+    return b->granules + 1;
+}
+
+/* FlexSP: a batch with a long tail on 8 ranks, of which one alone holds 700 tokens, is dealt to teams of unlike sizes; the teams are run. */
+static void row_1_19(void **state)
+{
+    enum { SEQUENCES = 20, RANKS = 8, ROOM = 700, GRANULE = 64 };
+    static const int64_t length[SEQUENCES] = { 2048, 1100, 530, 390, 610, 220, 140, 95, 310, 60, 48, 33, 260, 180, 75, 120, 20, 440, 16, 350 };
+    support_run run;
+    support_batch built[SEQUENCES], alone[SEQUENCES];
+    het_batch list[SEQUENCES], plain[SEQUENCES];
+    het_model_desc model;
+    het_profile *profile = NULL;
+    het_cluster *cluster = NULL;
+    het_cluster_device place[RANKS];
+    het_device_profile device;
+    het_unit_time time[8];
+    het_search_desc search;
+    het_pack_desc desc;
+    het_packing *packing = NULL;
+    het_plan *plan = NULL;
+    het_needs needs[RANKS];
+    het_memory memory[RANKS];
+    het_ctx *ctx, *one;
+    het_error error;
+    char sizes[64];
+    int64_t start[1000], used = 0, i, m, p, at = 0, largest = 0, smallest = RANKS;
+    double worst, most = 0, limit;
+    (void)state;
+    EXPECT_ERROR(het_model_parse("llama:layers=2,width=64,heads=8,context=2048,vocab=61", &model, &error), HET_OK, error.text, "");
+    support_run_start(&run, &model, 1, "16");
+    run.desc.granule = GRANULE;
+    EXPECT_ERROR(het_profile_describe(&run.desc, "", NULL, &profile, &error), HET_OK, error.text, "");
+    memset(&device, 0, sizeof device), memset(time, 0, sizeof time), memset(place, 0, sizeof place);
+    memset(&search, 0, sizeof search), memset(&desc, 0, sizeof desc), memset(needs, 0, sizeof needs);
+    snprintf(device.name, sizeof device.name, "cpu");
+    device.alone = device.together = time;
+    profile->devices = 1, profile->device = &device;
+    assert_true(profile->kinds <= 8);
+    for (i = 0; i < profile->kinds; i++) { /* about what one of these units takes on a core */
+        time[i].forward.base = 2e-5, time[i].forward.token = 1e-6, time[i].forward.pair = profile->kind[i].attentions > 0 ? 5e-10 : 0;
+        time[i].backward.base = 2e-5, time[i].backward.token = 2e-6, time[i].backward.pair = 2.5 * time[i].forward.pair;
+    }
+    for (i = 0; i < RANKS; i++) {
+        snprintf(place[i].name, sizeof place[i].name, "rank%d", (int)i);
+        snprintf(place[i].profile, sizeof place[i].profile, "cpu");
+        place[i].speed = 1;
+    }
+    {
+        het_shape shape = { ROOM, SEQUENCES, GRANULE };
+        support_run_ranks(&run, RANKS);
+        support_run_plan(&run, "dp", NULL, 1);
+        for (i = 0; i < RANKS; i++) needs[i].slots = needs[i].batch_slots = 1;
+        EXPECT_OK(het_profile_memory(profile, run.plan, needs, &shape, memory, &error));
+        limit = (double)memory[0].device + (double)memory[0].communication;
+        for (i = 0; i < RANKS; i++) place[i].memory = limit;
+    }
+    EXPECT_ERROR(het_cluster_flat(RANKS, place, 2e-5, 2e9, NULL, &cluster, &error), HET_OK, error.text, "");
+    search.profile = profile, search.cluster = cluster, search.granule_tokens = GRANULE;
+    desc.granules = SEQUENCES, desc.tokens = length;
+    EXPECT_ERROR(het_pack_teams(&search, &desc, &plan, &packing, &error), HET_OK, error.text, "");
+    for (p = 0, sizes[0] = 0; p < plan->pipelines; p++) {
+        het_shape shape = { 1, SEQUENCES, GRANULE };
+        int64_t size;
+        const het_team_member *team = het_plan_team(plan, plan->stage[p].rank, &size);
+        snprintf(sizes + strlen(sizes), sizeof sizes - strlen(sizes), "%s%d", p > 0 ? ", " : "", (int)size);
+        largest = size > largest ? size : largest, smallest = size < smallest ? size : smallest;
+        for (m = at; m < at + packing->counts[p]; m++) shape.tokens = (int64_t)fmax((double)shape.tokens, packing->tokens[m]);
+        at += packing->counts[p];
+        EXPECT_OK(het_profile_memory(profile, plan, needs, &shape, memory, &error));
+        for (i = 0; i < size; i++) {
+            const het_memory *of = &memory[team != NULL ? team[i].rank : plan->stage[p].rank];
+            most = fmax(most, ((double)of->device + (double)of->communication) / limit);
+        }
+    }
+    het_plan_free(run.plan);
+    run.plan = plan;
+    run.desc.layout.plan = plan;
+    run.desc.limits.max_tokens = run.desc.limits.max_sequences = 1, run.desc.limits.max_micro_batches = SEQUENCES;
+    for (m = 0; m < packing->micro_batches; m++) {
+        support_batch_start(&built[m]);
+        for (i = packing->start[m]; i < packing->start[m + 1]; i++)
+            support_batch_sequence(&built[m], length[packing->order[i]], model.vocab, packing->order[i], (uint64_t)packing->order[i]);
+        list[m] = built[m].batch;
+        used += cut_granules(&list[m], GRANULE, start + used);
+        run.desc.limits.max_tokens = (int64_t)fmax((double)run.desc.limits.max_tokens, packing->tokens[m]);
+        run.desc.limits.max_sequences = (int64_t)fmax((double)run.desc.limits.max_sequences, (double)list[m].sequences);
+    }
+    for (i = 0; i < SEQUENCES; i++) {
+        support_batch_start(&alone[i]);
+        support_batch_sequence(&alone[i], length[i], model.vocab, i, (uint64_t)i);
+        plain[i] = alone[i].batch;
+        used += cut_granules(&plain[i], GRANULE, start + used);
+    }
+    assert_true(used < 1000);
+    ctx = support_create(&run.desc);
+    support_expect(het_gradients(ctx, list, packing->micro_batches, NULL), HET_OK, het_last_error(ctx), "", "het_gradients", __LINE__);
+    support_run_ranks(&run, 1);
+    run.desc.layout.plan = NULL;
+    one = support_create(&run.desc);
+    support_expect(het_gradients(one, plain, SEQUENCES, NULL), HET_OK, het_last_error(one), "", "het_gradients", __LINE__);
+    worst = worst_difference(one, ctx, HET_GRADIENT);
+    met(worst < 1e-5 && largest > smallest && most <= 1 && packing->seconds < packing->plain_seconds,
+        "%d sequences of 16 to 2048 tokens on 8 ranks with room for %d each: teams of %s, at most %.3f of that for their own micro-batches, %.3f of "
+        "the time of the best teams of one size (simulated); run, gradients differ from one rank's by %.0e", SEQUENCES, ROOM, sizes, most,
+        packing->seconds / packing->plain_seconds, worst);
+    for (m = 0; m < packing->micro_batches; m++) support_batch_end(&built[m]);
+    for (i = 0; i < SEQUENCES; i++) support_batch_end(&alone[i]);
+    het_destroy(ctx), het_destroy(one);
+    het_packing_free(packing);
+    het_cluster_free(cluster);
+    het_profile_free(profile);
+    support_run_end(&run);
+}
+
 /* What all ranks have sent to each other so far: in exchanges of teams, or between stages. */
 static void count_sent(het_ctx *ctx, int64_t ranks, int stages, int64_t count[2])
 {
@@ -1809,6 +1933,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_3_12),
 };
 static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
+    cmocka_unit_test(row_1_19),
     cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21),
     cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13),
