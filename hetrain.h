@@ -622,6 +622,7 @@ typedef struct het_rotary_args {
     const float *cosine, *sine; /* [T][rotary / 2] */
     const float *x;
     float *y;                 /* [rows][heads * head_size] */
+    int64_t pitch;            /* elements from row to row of x and of y; 0: heads * head_size */
 } het_rotary_args;
 
 /* Fused attention over packed sequences; query r of the slice sees the keys of its own sequence up
@@ -641,6 +642,7 @@ typedef struct het_attention_args {
     int64_t heads, kv_heads, head_size, window;
     int32_t causal;
     float scale;               /* 1 / sqrt(E) */
+    int64_t pitch;             /* elements from row to row of q, k, v and of their gradients; 0: what they have */
     const float *q;            /* [rows][H E] */
     const float *k, *v;        /* [n][K E], row 0 of the micro-batch */
     float *o;                  /* [rows][H E], forward (=), backward reads */
@@ -906,6 +908,7 @@ typedef struct het_device_iface {
          linear_activation_*             the two ops are run one after the other
          linear_forward with part[0].add what it adds is an op of its own
          norm_backward                   so are its two halves; their workspace serves it
+         attention_* with a pitch        q, k and v of bf16 lie apart (with it: rotary_* as well)
          normal                          the first weights are drawn by het_cpu_device()
          part[0].dw with beta 0          sums are cleared before a step
          bf16 operands                   a unit's values are floats
@@ -1062,6 +1065,8 @@ typedef struct het_value {
     int32_t factor;               /* u = x A^T number so many of the unit; -1: no factor's */
     int32_t home[2];              /* the value in whose memory it lies: itself, or another where an op works in place */
     int32_t tensor[2];            /* of the unit; -1: the stream's memory */
+    int32_t beside;               /* the value in whose tensor it lies, side by side; -1: alone. Then: */
+    int64_t column, pitch;        /* its first column there, elements from row to row */
     het_keep keep[2];
 } het_value;
 
@@ -4455,7 +4460,7 @@ static int heti_new_value(het_program *p, het_node *n, int64_t width) {
     memset(v, 0, sizeof *v);
     v->width = width;
     v->node = n ? HETI_CAST(int32_t, n - p->node) : -1;
-    v->in = v->out = v->factor = -1;
+    v->in = v->out = v->factor = v->beside = -1;
     for (int i = 0; i < 2; i++) {
         v->home[i] = p->values;
         v->tensor[i] = -1;
@@ -4674,7 +4679,8 @@ static int heti_is_bf16(const het_unit_info *info, int value, int which) {
 /* Floats of memory from row to row of a value. Rows of logits whose gradient is bf16 begin at 256
    bytes. */
 static int64_t heti_row_floats(const het_unit_info *info, int value, int which) {
-    const int64_t width = info->program->value[value].own;
+    const het_value *home = &info->program->value[info->program->value[value].home[which]];
+    const int64_t width = home->pitch > 0 ? home->pitch : info->program->value[value].own;
     if (info->values == HET_BF16 && value == info->program->logits) return (width + 63) / 64 * 64;
     return heti_is_bf16(info, value, which) ? width / 2 : width;
 }
@@ -4691,10 +4697,16 @@ static int64_t heti_value_floats(const het_unit_call *c, int value) {
     return heti_view_rows(heti_view_of(c, value)) * c->info->program->value[value].own;
 }
 
+/* The tensor of a value or of its gradient, or NULL. */
+static float *heti_tensor_of(const het_unit_call *c, const het_value *v, int which) {
+    float *tensor = v->tensor[which] < 0 ? NULL : c->tensor[v->tensor[which]];
+    return tensor ? tensor + v->column / 2 : NULL;
+}
+
 /* A value or its gradient, at the slice's first row; NULL: it has no memory. */
 static float *heti_rows_of(const het_unit_call *c, int value, int which) {
     const het_value *home = &c->info->program->value[c->info->program->value[value].home[which]];
-    float *tensor = home->tensor[which] < 0 ? NULL : c->tensor[home->tensor[which]];
+    float *tensor = heti_tensor_of(c, home, which);
     if (tensor && home->keep[which] >= HET_KEEP_MICRO_BATCH)
         return tensor + heti_view_of(c, value)->row_begin * heti_row_floats(c->info, value, which);
     if (tensor && home->factor > 0) return tensor + home->factor * c->rows * home->width;
@@ -4754,6 +4766,12 @@ static void heti_fill_norm(const het_unit_call *c, const het_node *n, const heti
     a->workspace = c->workspace;
 }
 
+/* Elements from row to row of a value that lies beside others, and of its gradient; 0: it does not. */
+static int64_t heti_pitch(const het_unit_call *c, int value) {
+    const het_program *p = c->info->program;
+    return p->value[p->value[value].home[HETI_VALUE]].pitch;
+}
+
 static void heti_fill_linear(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     het_linear_args *a = &op->u.linear;
     int i;
@@ -4776,13 +4794,13 @@ static void heti_fill_linear(const het_unit_call *c, const het_node *n, const he
         part->dy = r->dy[i];
         if (n->y[i] == c->info->program->logits && c->info->values == HET_BF16 && !c->logits)
             part->pitch = heti_row_floats(c->info, n->y[i], HETI_VALUE) * (r->forward ? 1 : 2);
+        else part->pitch = heti_pitch(c, n->y[i]);
     }
 }
 
 static void heti_fill_rotary(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     const het_model_desc *m = c->unit->model;
     het_rotary_args *a = &op->u.rotary;
-    (void)n;
     a->view = r->view;
     a->rows = r->count;
     a->heads = r->width / m->head_size;
@@ -4792,6 +4810,7 @@ static void heti_fill_rotary(const het_unit_call *c, const het_node *n, const he
     a->sine = c->sine;
     a->x = r->forward ? r->x[0] : r->dy[0];
     a->y = r->forward ? r->y[0] : r->dx[0];
+    a->pitch = heti_pitch(c, n->x[0]);
 }
 
 /* k, v, dk and dv stand at row 0 of the micro-batch. */
@@ -4808,15 +4827,16 @@ static void heti_fill_attention(const het_unit_call *c, const het_node *n, const
     a->causal = m->causal != HET_NO;
     a->scale = 1.0f / sqrtf(HETI_CAST(float, m->head_size));
     a->q = r->x[0];
-    a->k = c->tensor[k->tensor[HETI_VALUE]];
-    a->v = c->tensor[v->tensor[HETI_VALUE]];
+    a->pitch = heti_pitch(c, n->x[0]);
+    a->k = heti_tensor_of(c, k, HETI_VALUE);
+    a->v = heti_tensor_of(c, v, HETI_VALUE);
     a->o = r->y[0];
     a->maximum = c->tensor[n->statistic[0]];
     a->sum = c->tensor[n->statistic[1]];
     a->d_o = r->dy[0];
     a->dq = r->dx[0];
-    a->dk = c->tensor[k->tensor[HETI_GRADIENT]];
-    a->dv = c->tensor[v->tensor[HETI_GRADIENT]];
+    a->dk = heti_tensor_of(c, k, HETI_GRADIENT);
+    a->dv = heti_tensor_of(c, v, HETI_GRADIENT);
     a->workspace = c->workspace;
     a->workspace_size = c->workspace_size;
     if (n->inputs < 4) return;
@@ -5150,6 +5170,41 @@ static void heti_find_keeps(het_program *p) {
             p->info->input_keep = p->value[i].keep[HETI_VALUE];
 }
 
+/* Queries, keys and values of bf16 that one product makes for one attention node lie side by side,
+   where the device takes them so: it may make them, and dx of their gradients, in one go. */
+static void heti_find_beside(het_program *p) {
+    het_op op;
+    memset(&op, 0, sizeof op);
+    op.kind = HET_OP_ATTENTION_FORWARD;
+    op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
+    op.u.attention.head_size = p->unit->model->head_size;
+    op.u.attention.pitch = 1;
+    for (int i = 0; i < p->nodes && p->info->values == HET_BF16 && heti_supports(p->info->device, op); i++) {
+        const het_node *n = &p->node[i];
+        int64_t pitch = 0;
+        int made = -1, leader = p->values;
+        for (int j = 0; j < n->inputs && n->kind == HET_NODE_ATTENTION; j++) {
+            int maker = p->value[n->x[j]].node;
+            while (maker >= 0 && p->node[maker].kind == HET_NODE_ROTARY) maker = p->value[p->node[maker].x[0]].node;
+            if (maker < 0 || p->node[maker].kind != HET_NODE_LINEAR || (made >= 0 && maker != made)) made = p->nodes;
+            else if (made < 0) made = maker;
+            leader = HETI_CAST(int, heti_min(leader, n->x[j]));
+        }
+        if (made < 0 || made == p->nodes) continue;
+        for (int j = 0; j < 3; j++) {
+            het_value *v = &p->value[p->value[p->node[made].y[j]].home[HETI_VALUE]];
+            v->beside = leader;
+            v->column = pitch;
+            pitch += v->own;
+        }
+        for (int j = 0; j < 3; j++)
+            for (int which = HETI_VALUE; which <= HETI_GRADIENT; which++) {
+                p->value[n->x[j]].pitch = pitch;
+                p->value[n->x[j]].keep[which] = which ? HET_KEEP_MICRO_BATCH_GRADIENT : HET_KEEP_MICRO_BATCH;
+            }
+    }
+}
+
 static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, het_keep keep) {
     het_unit_info *info = p->info;
     het_tensor_desc *t = &info->tensor[info->tensors];
@@ -5170,6 +5225,7 @@ static void heti_new_tensors(het_program *p, int which) {
         const int passing = which == HETI_VALUE || v->keep[which] == HET_KEEP_CALL;
         const char *name = which == HETI_VALUE ? "value" : "gradient";
         if (v->home[which] != i || v->in >= 0 || (v->out >= 0 && passing)) continue;
+        if (v->beside >= 0 && v->beside < i) { v->tensor[which] = p->value[v->beside].tensor[which]; continue; }
         if (which == HETI_GRADIENT && i == p->logits) { v->tensor[which] = v->tensor[HETI_VALUE]; continue; }
         if (v->factor > 0 && factors >= 0) p->info->tensor[factors].width += v->width;
         else v->tensor[which] = heti_new_tensor(p, name, heti_row_floats(p->info, i, which), v->keep[which]);
@@ -5353,6 +5409,7 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     heti_find_homes(p);
     heti_choose_types(p);
     heti_find_keeps(p);
+    heti_find_beside(p);
     heti_new_tensors(p, HETI_VALUE);
     heti_new_tensors(p, HETI_GRADIENT);
     heti_new_scratch(p);

@@ -742,7 +742,7 @@ static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const 
    lane a pair, or a column that passes ---- */
 
 template <class E> HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float sign) {
-    const int64_t pairs = a.rotary / 2, row = hetc_warp_row(), begin = (row * a.heads + blockIdx.y) * a.head_size;
+    const int64_t pairs = a.rotary / 2, row = hetc_warp_row(), begin = row * a.pitch + blockIdx.y * a.head_size;
     if (row >= a.rows) return;
     const E *x = hetc_as<E>(a.x) + begin;
     E *y = hetc_as<E>(a.y) + begin;
@@ -761,13 +761,15 @@ template <class E> HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32
 
 static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_args *a, int32_t bf16, float sign) {
     const int64_t width = a->heads * a->head_size;
+    het_rotary_args own = hetc_without_view(a);
     void (*const rotary)(het_rotary_args, const int32_t *, float) = bf16 ? hetc_rotary_kernel<uint16_t> :
                                                                    hetc_rotary_kernel<float>;
     HETC_TRY(hetc_shape(self, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size,
                         a->rows, width, __LINE__));
     if (a->rows == 0) return HET_OK;
+    if (own.pitch == 0) own.pitch = width;
     return HETC_LAUNCH(self, queue, rotary, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), a->heads), HETC_THREADS, 0,
-                       hetc_without_view(a), a->view->position + a->view->row_begin, sign);
+                       own, a->view->position + a->view->row_begin, sign);
 }
 
 /* ---- activations ---- */
@@ -1412,6 +1414,8 @@ template <class E> struct hetc_attention {
     const E *q, *d_o;      /* [rows][heads][line]; the forward's q NULL: a.q is converted */
     const E *k, *v;        /* [keys][kv_heads][line] */
     int line, columns;     /* elements from head to head; so many are there, a multiple of 16 bytes */
+    int q_row, k_row;      /* from row to row of q; of k and v */
+    int dq_row, dk_row;    /* the same of dq; of dk and dv */
     int bf16;              /* a.o, dq, dk and dv are bf16, and (=) */
     float scale;           /* of the scores; 1: q has it already */
     float factor;          /* scale log2 e */
@@ -1807,7 +1811,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         *const values = keys + 2 * STEP * PITCH;
     /* the longest first */
     const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
-    const int stride = (int)t.a.kv_heads * t.line, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
+    const int stride = t.k_row, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
     hetc_accumulator<P> o = {};
     float m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
@@ -1822,8 +1826,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
     hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys, t.k + key_head, stride, first, t.keys, t.columns);
     hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values, t.v + key_head, stride, first, t.keys, t.columns);
     if (t.q != NULL)
-        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.a.heads * t.line, begin, t.rows,
-                                              t.columns);
+        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.columns);
     hetc_copy_commit();
     if (t.q == NULL)
         hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
@@ -1885,7 +1888,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
         *const keys = outputs + ROWS * PITCH;
     E *const values = keys + 2 * STEP * PITCH;
     const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
-    const int stride = (int)t.a.kv_heads * t.line, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
+    const int stride = t.k_row, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
     hetc_accumulator<P> dq = {};
     float shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
@@ -1900,7 +1903,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
         inverse[r] = statistic[t.a.heads * t.rows];
         delta[r] = statistic[2 * t.a.heads * t.rows];
     }
-    hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.a.heads * t.line, begin, t.rows, t.columns);
+    hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.columns);
     hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(outputs, t.d_o + head * t.line, t.a.heads * t.line, begin, t.rows, t.columns);
     hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys, t.k + key_head, stride, first, t.keys, t.columns);
     hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values, t.v + key_head, stride, first, t.keys, t.columns);
@@ -1936,7 +1939,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     for (int r = 0; r < 2; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
         if (row < t.rows)
-            hetc_rows_put<P>(t.a.dq, ((int64_t)row * t.a.heads + head) * t.a.head_size, t.bf16, dq, r,
+            hetc_rows_put<P>(t.a.dq, (int64_t)row * t.dq_row + head * t.a.head_size, t.bf16, dq, r,
                              (int)t.a.head_size, t.a.scale, false);
     }
 }
@@ -1963,7 +1966,7 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
     float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][3][STEP] */
     const int kv_head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)blockIdx.x * ROWS,
               group = (int)(t.a.heads / t.a.kv_heads);
-    const int64_t stride = t.a.heads * t.line;
+    const int64_t stride = t.q_row, outputs_row = t.a.heads * t.line;
     const int first = hetc_queries_of(t, begin).first,
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     hetc_accumulator<P> dk = {}, dv = {};
@@ -1978,10 +1981,8 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
     int head = kv_head * group, next = first, at = first, to = 0, used = 0;
     const int end = last > first ? head + group : head;
     if (head < end) {
-        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(keys, t.k + kv_head * t.line, t.a.kv_heads * t.line, begin, t.keys,
-                                              t.columns);
-        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(values, t.v + kv_head * t.line, t.a.kv_heads * t.line, begin, t.keys,
-                                              t.columns);
+        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(keys, t.k + kv_head * t.line, t.k_row, begin, t.keys, t.columns);
+        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(values, t.v + kv_head * t.line, t.k_row, begin, t.keys, t.columns);
     }
     HETC_ROLLED
     for (int open = head < end; open || used; to ^= 1) {
@@ -1993,8 +1994,8 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
         if (open) {
             hetc_tile_fetch<E, P, STEP, 2 * ROWS>(queries + to * STEP * PITCH, t.q + head * t.line, stride, next,
                                                   t.rows, t.columns);
-            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(outputs + to * STEP * PITCH, t.d_o + head * t.line, stride, next,
-                                                  t.rows, t.columns);
+            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(outputs + to * STEP * PITCH, t.d_o + head * t.line, outputs_row,
+                                                  next, t.rows, t.columns);
             hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, next, head);
             hetc_copy_commit();
             next += STEP;
@@ -2029,7 +2030,7 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
         const int key = begin + own + hetc_lane() / 4 + 8 * r, size = (int)t.a.head_size;
-        const int64_t to_key = ((int64_t)(t.key_begin + key) * t.a.kv_heads + kv_head) * size;
+        const int64_t to_key = (int64_t)(t.key_begin + key) * t.dk_row + kv_head * size;
         if (key >= t.keys || (last <= first && !t.bf16)) continue;
         hetc_rows_put<P>(t.a.dk, to_key, t.bf16, dk, r, size, t.scale, true);
         hetc_rows_put<P>(t.a.dv, to_key, t.bf16, dv, r, size, 1.0f, true);
@@ -2093,10 +2094,13 @@ template <class E, int P> static het_result hetc_attention_operands(void *self, 
                                                                     hetc_attention<E> *t) {
     const het_attention_args *a = &t->a;
     const int64_t lines = t->keys * a->kv_heads, queries = t->rows * a->heads;
-    const int64_t offset = t->key_begin * a->kv_heads * a->head_size;
+    const int64_t q_row = a->pitch != 0 ? a->pitch : a->heads * a->head_size,
+                  k_row = a->pitch != 0 ? a->pitch : a->kv_heads * a->head_size, offset = t->key_begin * k_row;
     E *const k = static_cast<E *>(a->workspace), *const v = k + lines * P, *const q = v + lines * P;
     E *const d_o = q + queries * P;
     t->statistic = reinterpret_cast<float *>(t->bf16 ? k : d_o + queries * P);
+    t->q_row = t->dq_row = (int)q_row;
+    t->k_row = t->dk_row = (int)k_row;
     if (t->bf16) {
         t->q = reinterpret_cast<const E *>(a->q);
         t->k = reinterpret_cast<const E *>(a->k) + offset;
@@ -2112,6 +2116,8 @@ template <class E, int P> static het_result hetc_attention_operands(void *self, 
     t->v = v;
     t->d_o = d_o;
     t->line = t->columns = P;
+    t->q_row = (int)a->heads * P;
+    t->k_row = (int)a->kv_heads * P;
     t->scale = 1.0f;
     t->factor = HETC_LOG2_E;
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, k, a->k + offset, lines, a->head_size, 1.0f)));
@@ -2179,7 +2185,8 @@ static het_result hetc_attend(void *self, het_queue *queue, const het_attention_
                         a->window >= 0
                         && a->view->tokens <= INT32_MAX / 8
                         && ((a->causal && !bf16) || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens))
-                        && (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v))), rows,
+                        && (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v)))
+                        && (a->pitch == 0 || (bf16 && a->pitch % 8 == 0 && a->pitch <= INT32_MAX)), rows,
                         a->heads * size, __LINE__));
     if (size > 128) {
         snprintf(text, sizeof text, "attention: head size %lld, the limit is 128", (long long)size);
@@ -2948,6 +2955,30 @@ static het_result hetc_linear_check(hetc_device *device, const char *op, const h
     return HET_ERR_INVALID;
 }
 
+/* The parts' y, or dy, of bf16 lie side by side in rows: one product takes all of them. */
+static int hetc_side_by_side(const het_linear_args *a, int32_t is_bf16, int forward) {
+    const char *next = nullptr;
+    int64_t all = 0;
+    for (int64_t p = 0; p < a->parts; p++) {
+        const het_linear_part *part = &a->part[p];
+        const void *own = forward ? part->y : part->dy;
+        if (part->out % 8 != 0 || part->pitch != a->part[0].pitch || (p > 0 && own != next) ||
+            (part->bias != nullptr) != (a->part[0].bias != nullptr))
+            return 0;
+        next = static_cast<const char *>(own) + 2 * part->out;
+        all += part->out;
+    }
+    return a->compute == HET_BF16 && is_bf16 && a->parts > 1 && a->part[0].pitch == all;
+}
+
+/* The same as one part, as wide as all. */
+static het_linear_args hetc_one_part(const het_linear_args *a) {
+    het_linear_args own = *a;
+    for (own.parts = 1; own.parts < a->parts; own.parts++) own.part[0].out += a->part[own.parts].out;
+    own.parts = 1;
+    return own;
+}
+
 static hetc_space hetc_space_of(void *workspace) {
     hetc_space space;
     space.at = hetc_round_up(reinterpret_cast<uintptr_t>(workspace));
@@ -3024,6 +3055,7 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16, round_x = bf16 && (types & HET_BF16_X) == 0;
     hetc_space space = hetc_space_of(a->workspace);
+    het_linear_args args = *a;
     hetc_product_call c;
     hetc_operands o;
     void *x, *w, *bias;
@@ -3041,9 +3073,10 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
     c.key.transpose_a = CUBLAS_OP_T;
     HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &c.b, &c.key.ldb));
     HETC_TRY(hetc_round_parts(device, queue, a, w, bias, &o));
+    if (hetc_side_by_side(a, types & HET_BF16_Y, 1)) args = hetc_one_part(a);
     c.key.lda = o.pitch;
-    for (int64_t p = 0; p < a->parts; p++) {
-        const het_linear_part *part = &a->part[p];
+    for (int64_t p = 0; p < args.parts; p++) {
+        const het_linear_part *part = &args.part[p];
         c.a = o.w[p];
         c.bias = o.bias[p];
         c.key.m = part->out;
@@ -3065,6 +3098,7 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16, round_dy = bf16 && (types & HET_BF16_DY) == 0;
     hetc_space space = hetc_space_of(a->workspace);
+    het_linear_args args = *a;
     hetc_product_call c;
     hetc_operands o;
     void *dy, *w;
@@ -3081,9 +3115,10 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
     c.key.n = a->rows;
     c.d = a->dx;
     HETC_TRY(hetc_round_parts(device, queue, a, w, nullptr, &o));
+    if (hetc_side_by_side(a, types & HET_BF16_DY, 0)) args = hetc_one_part(a);
     c.key.lda = o.pitch;
-    for (int64_t p = 0; p < a->parts; p++) {
-        const het_linear_part *part = &a->part[p];
+    for (int64_t p = 0; p < args.parts; p++) {
+        const het_linear_part *part = &args.part[p];
         c.a = o.w[p];
         HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, hetc_part_pitch(part), dy, &c.b,
                               &c.key.ldb));
@@ -3385,7 +3420,8 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
             y * (hetc_bytes_of(op, HET_BF16_Y) + (a->part[0].add != nullptr ? 4.0 : 0.0));
     else if (kind == HET_OP_LINEAR_BACKWARD_INPUT) /* each part but the first reads what is there */
         w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) +
-            weight * hetc_operand_bytes(op, 0, a->compute) + x * static_cast<double>(2 * a->parts - 1) *
+            weight * hetc_operand_bytes(op, 0, a->compute) + x * static_cast<double>(
+                hetc_side_by_side(a, op->bf16 & HET_BF16_DY, 0) ? 1 : 2 * a->parts - 1) *
             hetc_bytes_of(op, HET_BF16_DX);
     else
         w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) * static_cast<double>(

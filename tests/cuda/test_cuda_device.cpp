@@ -69,6 +69,35 @@ static void dropout_in_bf16(void **)
     stand_down();
 }
 
+/* Queries, keys and values that lie side by side: rotated ones of unequal width, and where a norm of heads keeps them apart. */
+static void queries_beside_keys(void **)
+{
+    static const struct { het_family family; int64_t head_size, products; } tries[] = {
+        { HET_LLAMA, 8, 80 }, { HET_LLAMA, 12, 96 }, { HET_NEOX, 24, 68 }, { HET_QWEN3, 16, 96 } /* forward and back: 4 fewer a step each */
+    };
+    for (const auto &t : tries) {
+        het_model_desc model = support_model(t.family);
+        support_run run;
+        stand_in(1);
+        model.head_size = t.head_size;
+        model.mlp_width = 56;
+        model.layers = 1;
+        support_run_start(&run, &model, 2, BLOCKS);
+        run.desc.dtype = HET_BF16;
+        run.desc.reduce = HET_REDUCE_FAST;
+        run.desc.optimizer.epsilon = 1e-2f; /* gradients of biases are small */
+        support_run_ranks(&run, 1);
+        const trained cpu = train(&run, LAYOUT);
+        run.device[0].iface = het_cuda_device();
+        expect_same(cpu, train(&run, LAYOUT), limit_of(HET_BF16), "bf16, q, k and v");
+        support_run_end(&run);
+#ifdef HETC_EMULATED
+        assert_int_equal(standin_counted().products, t.products);
+#endif
+        stand_down();
+    }
+}
+
 /* ---- GELU as part of its product ---- */
 
 /* Widths that cuBLASLt takes and does not take, an algorithm that is not there: the same training each time. */
@@ -1125,7 +1154,7 @@ int main(void)
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
         cmocka_unit_test(cards_divide_matrices), cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
-        cmocka_unit_test(biases_with_their_product), cmocka_unit_test(dropout_in_bf16),
+        cmocka_unit_test(biases_with_their_product), cmocka_unit_test(dropout_in_bf16), cmocka_unit_test(queries_beside_keys),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),
         cmocka_unit_test(graphs_change_no_bits_of_slices),
 #ifdef HETC_EMULATED

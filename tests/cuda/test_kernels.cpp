@@ -1115,15 +1115,27 @@ static void cross_entropy_bf16(void **)
 }
 
 /* Attention on operands that are bf16, against the CPU's on the same numbers in f32. */
+/* Columns [column, column + width) of rows `pitch` long, from and to an array of their own. */
+static void put_columns(halves &all, int64_t pitch, int64_t column, halves &own, int64_t width, bool back)
+{
+    for (int64_t i = 0; i < own.count; i++) {
+        uint16_t &there = all[i / width * pitch + column + i % width];
+        if (back) own[i] = there;
+        else there = own[i];
+    }
+}
+
+/* Each of q, k and v by itself, then side by side in rows of which one column in front belongs to nobody. */
 static void attention_of_bf16(void **)
 {
-    for (size_t i = 0; i < attention_shapes.size(); i++) {
-        attention_shape s = attention_shapes[i];
+    for (size_t i = 0; i < 2 * attention_shapes.size(); i++) {
+        attention_shape s = attention_shapes[i / 2];
         s.slices = 1;
         s.head_size = (s.head_size + 7) / 8 * 8;
-        draw(i);
+        draw(i / 2);
         const packed batch(s.lengths, 16, 10);
-        const int64_t n = batch.view.tokens;
+        const int64_t n = batch.view.tokens, wide = s.heads * s.head_size, narrow = s.kv_heads * s.head_size;
+        const int64_t pitch = 8 + wide + 2 * narrow;
         floats q = random_floats(n * s.heads * s.head_size, 2), k = random_floats(n * s.kv_heads * s.head_size, 2);
         floats v = random_floats(k.count, 1), d_o = random_floats(q.count, 1);
         halves q16 = round_to_bf16(q), k16 = round_to_bf16(k), v16 = round_to_bf16(v), do16 = round_to_bf16(d_o);
@@ -1139,6 +1151,15 @@ static void attention_of_bf16(void **)
         a.q = as_floats(q16); a.k = as_floats(k16); a.v = as_floats(v16); a.d_o = as_floats(do16);
         a.o = as_floats(o16); a.maximum = got.maximum.data; a.sum = got.sum.data;
         a.dq = as_floats(dq16); a.dk = as_floats(dk16); a.dv = as_floats(dv16);
+        halves all(n * pitch), d_all(n * pitch);
+        if (i % 2 == 1) {
+            put_columns(all, pitch, 8, q16, wide, false);
+            put_columns(all, pitch, 8 + wide, k16, narrow, false);
+            put_columns(all, pitch, 8 + wide + narrow, v16, narrow, false);
+            a.pitch = pitch;
+            a.q = as_floats(all) + 4; a.k = a.q + wide / 2; a.v = a.k + narrow / 2;
+            a.dq = as_floats(d_all) + 4; a.dk = a.dq + wide / 2; a.dv = a.dk + narrow / 2;
+        }
         for (int backward = 0; backward < 2; backward++) {
             het_op op = op_of(backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD, a);
             op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
@@ -1146,6 +1167,11 @@ static void attention_of_bf16(void **)
             op.u.attention.workspace = space.data;
             op.u.attention.workspace_size = size_t(space.count);
             RUN(hetc_rows_op(nullptr, nullptr, &op));
+        }
+        if (i % 2 == 1) {
+            put_columns(d_all, pitch, 8, dq16, wide, true);
+            put_columns(d_all, pitch, 8 + wide, dk16, narrow, true);
+            put_columns(d_all, pitch, 8 + wide + narrow, dv16, narrow, true);
         }
         close_to("attention maximum", got.maximum.data, wanted.maximum.data, n * s.heads, 3e-5);
         close_to("attention sum", got.sum.data, wanted.sum.data, n * s.heads, 3e-5);
