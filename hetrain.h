@@ -1124,8 +1124,7 @@ typedef struct het_unit_call {
     het_dtype compute;
     int32_t training;                       /* 0: evaluation (no dropout, no gradient) */
     int32_t again;                          /* 1: a forward that is recomputed */
-    int32_t joined;                         /* backward: 1: backward_weight comes right behind backward_input,
-                                               which may have done some of it */
+    int32_t joined;                         /* 1: backward_weight follows at once: backward_input may do some of it */
     int64_t rows;                           /* view->row_end - view->row_begin */
     float *in[HETRAIN_MAX_STREAMS];         /* at the slice's first row */
     float *out[HETRAIN_MAX_STREAMS];        /* forward (=); may be in[] where the unit passes a stream on */
@@ -3865,8 +3864,7 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
 /* Ops that do what two others do. */
 static int heti_joins(const het_op *op) {
     return op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD ||
-           op->kind == HET_OP_NORM_BACKWARD ||
-           (op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL);
+           op->kind == HET_OP_NORM_BACKWARD || (op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL);
 }
 
 /* Each op by itself, and sums are only added to. */
@@ -5180,28 +5178,24 @@ static void heti_find_beside(het_program *p) {
     op.u.attention.head_size = p->unit->model->head_size;
     op.u.attention.pitch = 1;
     for (int i = 0; i < p->nodes && p->info->values == HET_BF16 && heti_supports(p->info->device, op); i++) {
-        const het_node *n = &p->node[i];
-        int64_t pitch = 0;
-        int made = -1, leader = p->values;
-        for (int j = 0; j < n->inputs && n->kind == HET_NODE_ATTENTION; j++) {
-            int maker = p->value[n->x[j]].node;
-            while (maker >= 0 && p->node[maker].kind == HET_NODE_ROTARY) maker = p->value[p->node[maker].x[0]].node;
-            if (maker < 0 || p->node[maker].kind != HET_NODE_LINEAR || (made >= 0 && maker != made)) made = p->nodes;
-            else if (made < 0) made = maker;
-            leader = HETI_CAST(int, heti_min(leader, n->x[j]));
+        const het_node *n = &p->node[i], *made = NULL;
+        int64_t column = 0, found = 0;
+        for (; n->kind == HET_NODE_ATTENTION && found < 3; found++) {
+            const het_node *maker = NULL;
+            for (int v = n->x[found]; v >= 0; v = maker && maker->kind == HET_NODE_ROTARY ? maker->x[0] : -1)
+                maker = p->value[v].node < 0 ? NULL : &p->node[p->value[v].node];
+            if (!maker || maker->kind != HET_NODE_LINEAR || (made && maker != made)) break;
+            made = maker;
         }
-        if (made < 0 || made == p->nodes) continue;
-        for (int j = 0; j < 3; j++) {
-            het_value *v = &p->value[p->value[p->node[made].y[j]].home[HETI_VALUE]];
-            v->beside = leader;
-            v->column = pitch;
-            pitch += v->own;
+        for (int j = 0; j < 3 && found == 3; j++) {
+            het_value *v = &p->value[p->value[made->y[j]].home[HETI_VALUE]];
+            v->beside = HETI_CAST(int32_t, heti_min(n->x[0], heti_min(n->x[1], n->x[2])));
+            v->column = column;
+            v->pitch = p->value[n->x[0]].own + p->value[n->x[1]].own + p->value[n->x[2]].own;
+            v->keep[HETI_VALUE] = HET_KEEP_MICRO_BATCH;
+            v->keep[HETI_GRADIENT] = HET_KEEP_MICRO_BATCH_GRADIENT;
+            column += v->own;
         }
-        for (int j = 0; j < 3; j++)
-            for (int which = HETI_VALUE; which <= HETI_GRADIENT; which++) {
-                p->value[n->x[j]].pitch = pitch;
-                p->value[n->x[j]].keep[which] = which ? HET_KEEP_MICRO_BATCH_GRADIENT : HET_KEEP_MICRO_BATCH;
-            }
     }
 }
 
