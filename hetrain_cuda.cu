@@ -83,9 +83,10 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 #define HETC_TRY(call) do { const het_result hetc_tried = \
     (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
 
-/* >>cu_device: whether f32 may be tf32; the queue's stream (NULL: the default queue); how an error
-   is kept: "what", its name, file and line. */
+/* >>cu_device: whether f32 may be tf32; bytes of shared memory a block may ask for; the queue's
+   stream (NULL: the default queue); how an error is kept: "what", its name, file and line. */
 static int hetc_allows_tf32(void *self);
+static size_t hetc_shared_limit(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
 
@@ -1008,7 +1009,10 @@ static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_
    ---------------------------------------------------------------------------------------------- */
 
 /* ---- cross-entropy, a block a row: the row is read once for maximum and sum, and once more for
-   the gradient in its place ---- */
+   the gradient in its place. Rows so long that the second read would come from device memory are
+   kept in shared memory meanwhile, where they fit ---- */
+
+enum { HETC_LONG_ROW = 12288, HETC_LONG_THREADS = 1024 };
 
 struct hetc_softmax { float maximum, sum; }; /* sum of exp(x - maximum) */
 
@@ -1079,35 +1083,46 @@ struct hetc_zero_writer {
 };
 
 /* The gradient as bf16 over the logits it is made of, which begin at 16 bytes: what a turn writes
-   ends in front of what later ones read. Without a target: zeros. */
-HETC_DEVICE void hetc_softmax_round(float *row, int64_t vocab, int64_t pitch, const hetc_softmax_writer &writer) {
+   ends in front of what later ones read, unless the logits are `kept`. Without a target: zeros. */
+HETC_DEVICE void hetc_softmax_round(float *row, const float *kept, int64_t vocab, int64_t pitch,
+                                    const hetc_softmax_writer &writer) {
     uint16_t *to = reinterpret_cast<uint16_t *>(row);
-    for (int64_t begin = 0; begin < pitch; begin += 4 * HETC_THREADS) {
+    for (int64_t begin = 0; begin < pitch; begin += 4 * blockDim.x) {
         const int64_t at = begin + 4 * threadIdx.x;
         hetc_pack<float, 4> y = { { 0.0f, 0.0f, 0.0f, 0.0f } };
         if (at < pitch) {
-            const hetc_pack<float, 4> x = hetc_get<4>(row + at);
+            const hetc_pack<float, 4> x = hetc_get<4>((kept != NULL ? kept : row) + at);
             for (int i = 0; i < 4; i++)
                 if (at + i < vocab && writer.target >= 0) y.v[i] = writer.of(x.v[i], at + i);
         }
-        __syncthreads();
+        if (kept == NULL) __syncthreads();
         if (at < pitch) hetc_save(to + at, y);
     }
 }
 
-template <class E> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
-    HETC_SHARED(hetc_softmax, part, HETC_WARPS);
+/* KEPT: shared memory has room for float[pitch]. */
+template <class E, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
+    enum { WARPS = KEPT ? HETC_LONG_THREADS / HETC_WARP : HETC_WARPS };
+    HETC_SHARED_BYTES(bytes);
+    HETC_SHARED(hetc_softmax, part, WARPS);
+    float *const kept = KEPT ? reinterpret_cast<float *>(bytes) : NULL;
     const int64_t row = blockIdx.x, target = a.target[row];
     float *x = a.logits + row * a.pitch;
     hetc_softmax s = { -INFINITY, 0.0f };
     if (target < 0) {
-        if (a.gradient && sizeof(E) == 2) hetc_softmax_round(x, a.vocab, a.pitch, { 0.0f, 0.0f, 0.0f, -1 });
+        if (a.gradient && sizeof(E) == 2) hetc_softmax_round(x, NULL, a.vocab, a.pitch, { 0.0f, 0.0f, 0.0f, -1 });
         else if (a.gradient) hetc_row_each(x, a.vocab, hetc_zero_writer());
         if (threadIdx.x == 0 && a.row_loss != NULL) a.row_loss[row] = 0.0f;
         return;
     }
     const float logit = x[target], weight = a.weight[row];
-    hetc_row_each(x, a.vocab, hetc_softmax_reader{ &s });
+    for (int64_t at = 4 * threadIdx.x; KEPT && at < a.vocab; at += 4 * HETC_LONG_THREADS) {
+        const hetc_pack<float, 4> y = hetc_get<4>(x + at);
+        hetc_put(kept + at, y); /* its own, which it reads again */
+        for (int i = 0; i < 4; i++)
+            if (at + i < a.vocab) hetc_softmax_add(&s, y.v[i]);
+    }
+    if (!KEPT) hetc_row_each(x, a.vocab, hetc_softmax_reader{ &s });
     for (int step = HETC_WARP / 2; step > 0; step /= 2) {
         const float m = __shfl_xor_sync(HETC_ALL, s.maximum, step), l = __shfl_xor_sync(HETC_ALL, s.sum, step);
         s = hetc_softmax_join(s, { m, l });
@@ -1115,7 +1130,7 @@ template <class E> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args 
     if (hetc_lane() == 0) part[hetc_warp()] = s;
     __syncthreads(); /* also: everybody has the target's logit before it is overwritten */
     s = part[0];
-    for (int warp = 1; warp < HETC_WARPS; warp++) s = hetc_softmax_join(s, part[warp]);
+    for (int warp = 1; warp < WARPS; warp++) s = hetc_softmax_join(s, part[warp]);
     if (threadIdx.x == 0) {
         const double loss = log((double)s.sum) + (double)s.maximum - (double)logit;
         hetc_sum_add(a.loss->limb, (double)weight * loss);
@@ -1123,19 +1138,28 @@ template <class E> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args 
     }
     if (!a.gradient) return;
     const hetc_softmax_writer writer = { s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight, target };
-    if (sizeof(E) == 2) hetc_softmax_round(x, a.vocab, a.pitch, writer);
+    if (sizeof(E) == 2) hetc_softmax_round(x, kept, a.vocab, a.pitch, writer);
     else hetc_row_each(x, a.vocab, writer);
+}
+
+/* Bytes of shared memory for a row; 0: it is read twice. */
+static size_t hetc_kept_row(void *self, const het_cross_entropy_args *a, int32_t bf16) {
+    const size_t bytes = (size_t)a->pitch * sizeof(float);
+    return bf16 && a->gradient && a->vocab >= HETC_LONG_ROW && bytes + 1024 <= hetc_shared_limit(self) ? bytes : 0;
 }
 
 static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a, int32_t bf16) {
     het_cross_entropy_args own = *a;
-    void (*const cross_entropy)(het_cross_entropy_args) = bf16 ? hetc_cross_entropy_kernel<uint16_t> :
-                                                          hetc_cross_entropy_kernel<float>;
+    const size_t kept = hetc_kept_row(self, a, bf16);
+    unsigned threads = HETC_THREADS;
+    void (*const cross_entropy)(het_cross_entropy_args) = kept > 0 ? hetc_cross_entropy_kernel<uint16_t, true> :
+        bf16 ? hetc_cross_entropy_kernel<uint16_t, false> : hetc_cross_entropy_kernel<float, false>;
     if (own.pitch == 0) own.pitch = a->vocab;
     HETC_TRY(hetc_shape(self, "cross_entropy", a->rows >= 0 && a->vocab > 0 && own.pitch >= a->vocab &&
                         (!bf16 || hetc_packs(own.pitch, a->logits)), a->rows, a->vocab, __LINE__));
     if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, cross_entropy, hetc_grid(a->rows, 1), HETC_THREADS, 0, own);
+    if (kept > 0) threads = HETC_LONG_THREADS;
+    return HETC_LAUNCH(self, queue, cross_entropy, hetc_grid(a->rows, 1), threads, kept, own);
 }
 
 /* ---- elementwise: sums, gradients, conversion ---- */
@@ -2298,6 +2322,7 @@ typedef struct hetc_work {
 struct hetc_device {
     het_allocator allocator;
     int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED, HET_CUDA_EAGER */
+    int32_t shared;               /* bytes of shared memory a block may ask for */
     int32_t capturing;            /* between capture_begin and capture_end */
     int32_t failed, copying;      /* atomic: no copy with the host starts any more; so many are under way */
     hetc_queue *queue;            /* of those who give none, and of the first who asks for one */
@@ -2314,6 +2339,7 @@ struct hetc_device {
 
 static hetc_device *hetc_self(void *self) { return static_cast<hetc_device *>(self); }
 
+static size_t hetc_shared_limit(void *self) { return static_cast<size_t>(hetc_self(self)->shared); }
 static int hetc_allows_tf32(void *self) { return (hetc_self(self)->options & HET_CUDA_TF32) != 0; }
 
 static const char *hetc_base_name(const char *file) {
@@ -3291,6 +3317,8 @@ static het_result hetc_check_card(hetc_device *device) {
     HETC_CUDA(device, cudaSetDevice, (device->ordinal));
     HETC_CUDA(device, cudaDeviceGetAttribute, (&major, cudaDevAttrComputeCapabilityMajor, device->ordinal));
     HETC_CUDA(device, cudaDeviceGetAttribute, (&minor, cudaDevAttrComputeCapabilityMinor, device->ordinal));
+    HETC_CUDA(device, cudaDeviceGetAttribute, (&device->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                               device->ordinal));
     if (major >= 8) return HET_OK;
     snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed",
              static_cast<int>(device->ordinal), major, minor);
@@ -3447,7 +3475,7 @@ static void hetc_attention_work(const het_op *op, const het_attention_args *a, i
 }
 
 /* Shape, bytes and FLOPs of one call. Bytes: each operand once a kernel that goes over it. */
-static void hetc_op_work(const het_op *op, hetc_work *w) {
+static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     const double x = hetc_bytes_of(op, HET_BF16_X), y = hetc_bytes_of(op, HET_BF16_Y),
                  dx = hetc_bytes_of(op, HET_BF16_DX), dy = hetc_bytes_of(op, HET_BF16_DY);
     double area = 0.0;
@@ -3487,9 +3515,10 @@ static void hetc_op_work(const het_op *op, hetc_work *w) {
         w->shape[0] = op->u.dropout.rows, w->shape[1] = op->u.dropout.width;
         w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y +
             (op->kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0)); break;
-    case HET_OP_CROSS_ENTROPY: /* read twice, written once */
+    case HET_OP_CROSS_ENTROPY: /* read twice, or kept, and written once */
         w->shape[0] = op->u.cross_entropy.rows, w->shape[1] = op->u.cross_entropy.vocab;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->u.cross_entropy.gradient ? 8.0 + dx : 4.0); break;
+        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->u.cross_entropy.gradient ?
+            (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? 4.0 : 8.0) + dx : 4.0); break;
     case HET_OP_SUM_SQUARES: w->shape[0] = op->u.sum_squares.count, w->bytes = hetc_area(w->shape[0], 4); break;
     case HET_OP_ADAMW: w->shape[0] = op->u.adamw.count, w->bytes = hetc_area(w->shape[0], 28); break;
     case HET_OP_ADD: w->shape[0] = op->u.elements.count, w->bytes = hetc_area(w->shape[0], 12); break;
@@ -3508,7 +3537,7 @@ static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) 
     const int64_t launches = device->launches, rounded = device->rounded;
     float milliseconds = 0.0f;
     hetc_work one, *w = device->work;
-    hetc_op_work(op, &one);
+    hetc_op_work(device, op, &one);
     HETC_CUDA(device, cudaSetDevice, (device->ordinal));
     HETC_CUDA(device, cudaEventRecord, (device->begin, stream));
     HETC_TRY(hetc_op(self, queue, op));

@@ -18,7 +18,7 @@ COPY = 4.3e12                   # bytes a second of a copy
 GAP = 1.7e-6                    # seconds from node to node of a graph
 PRODUCTS = {768: 560e12, 1600: 600e12}  # FLOP/s of products of that width
 ATTENTION = {"attention_forward": 150e12, "attention_backward": 102e12}  # head 64, causal, 1,024 tokens
-WIDTH, HEADS, VOCAB, TOKENS = 128, 2, 1000, 256
+WIDTH, HEADS, VOCAB, TOKENS = 128, 2, 12800, 256  # as the vocabularies below: rows of logits so long that they are kept in shared memory
 X, Y, DX, DY = 1, 2, 4, 8
 STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length, predicted before, goal: thousands of tokens a second
     "gpt2:124m": (12, 768, 50257, 2, 16, 1024, 219, 520),
