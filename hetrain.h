@@ -1379,17 +1379,16 @@ HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t r
 
 /* ---- >>schedule_api: in which order -------------------------------------------------------------
    One list of actions a rank, plain data; that of a team is its leader's, its other members have
-   empty ones. hetrain_plan.h makes lists by name, reads and writes them
-   as text. In messages an action is "2F3", forward of stage 2, micro-batch 3; where not 0,
-   ".slice", "@pipeline" and "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0
-   within their pipeline.
+   empty ones. hetrain_plan.h makes lists by name, reads and writes them as text. In messages an
+   action is "2F3", forward of stage 2, micro-batch 3; where not 0, ".slice", "@pipeline" and
+   "/version" follow. "REDUCE5" is of block 5. Micro-batches count from 0 within their pipeline.
    A list may update weights several times (het_plan.updates), without a barrier between: STEP of
    update u makes version u + 1 of a block's weights from version u. F says which version it uses,
    and its backward uses the same; B, I and W say which update their gradient joins, u - v updates
    late where F used v (PipeDream, arXiv 1806.03377; PipeDream-2BW, 2006.09503). Before version v
-   is there, F uses a prediction of it (het_optimizer_iface.predict), on the only rank that holds the
-   block. A rank without gradients in an update has no REDUCE of it, and GATHER only brings versions
-   that are used, and the last. Nothing else decides what is computed: time does not. */
+   is there, F uses a prediction of it (het_optimizer_iface.predict), on the only rank that holds
+   the block. A rank without gradients in an update has no REDUCE of it, and GATHER only brings
+   versions that are used, and the last. Nothing else decides what is computed: time does not. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
@@ -1789,8 +1788,8 @@ typedef struct het_desc {
                                          values give */
     het_reduce reduce;                /* exact */
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
-    /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one have
-       no backward pass, and no hook sees one. */
+    /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one
+       have no backward pass, and no hook sees one. */
     int (*frozen)(void *user, const char *parameter);
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
     het_limits limits;
@@ -4764,7 +4763,8 @@ static void heti_fill_norm(const het_unit_call *c, const het_node *n, const heti
     a->workspace = c->workspace;
 }
 
-/* Elements from row to row of a value that lies beside others, and of its gradient; 0: it does not. */
+/* Elements from row to row of a value that lies beside others, and of its gradient; 0: it does
+   not. */
 static int64_t heti_pitch(const het_unit_call *c, int value) {
     const het_program *p = c->info->program;
     return p->value[p->value[value].home[HETI_VALUE]].pitch;
@@ -5463,9 +5463,10 @@ static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int
     return HET_OK;
 }
 
-/* A product of one matrix, then the activation of it, or a sum with it: a device may have one op for
-   both. Backward the other way round: the activation whose result only a product reads. `first` is
-   in front of `second` in the list. 0: they are not such a pair, or the device has no such op. */
+/* A product of one matrix, then the activation of it, or a sum with it: a device may have one op
+   for both. Backward the other way round: the activation whose result only a product reads.
+   `first` is in front of `second` in the list. 0: they are not such a pair, or the device has no
+   such op. */
 static int heti_fused_op(const het_unit_call *c, const het_node *first, const het_node *second, int way, het_op *op) {
     const int forward = way == HETI_FORWARD, adds = forward && second->kind == HET_NODE_RESIDUAL,
               alone = c->info->program->value[first->y[0]].uses == 1;
@@ -14116,8 +14117,8 @@ static int heti_ring_began(const heti_rank *r, const het_action *a) {
            heti_ring_job_of(r, a->stage, 0)->record >= 0;
 }
 
-/* Behind unit u of a stage: REDUCEs that only the rest of the stage's pass and messages stand before
-   begin at once, where no unit below uses their blocks (PyTorch DDP, arXiv 2006.15704). */
+/* Behind unit u of a stage: REDUCEs that only the rest of the stage's pass and messages stand
+   before begin at once, where no unit below uses their blocks (PyTorch DDP, arXiv 2006.15704). */
 static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64_t u) {
     heti_part *part = r->part;
     int64_t record = part->records;

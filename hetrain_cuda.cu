@@ -625,8 +625,8 @@ template <class X, class Y> HETC_KERNEL hetc_norm_backward_kernel(het_norm_args 
 }
 
 /* Terms of the launch's granules into both gradients, one of dy xhat and one of dy. Sums of
-   multiples of the grid are exact, so that the 8 rows of threads may share the granules; floats have
-   a fixed tree. */
+   multiples of the grid are exact, so that the 8 rows of threads may share the granules; floats
+   have a fixed tree. */
 HETC_KERNEL hetc_columns_join_kernel(hetc_columns c) {
     HETC_SHARED(double, shared, HETC_THREADS);
     const het_gradient &gradient = blockIdx.y == 0 ? c.of_product : c.of_dy;
@@ -3050,7 +3050,8 @@ typedef struct hetc_operands {
     int64_t pitch;
 } hetc_operands;
 
-/* Matrices are rounded to bf16 where there is room for it in `w`, biases in `bias`: in one launch. */
+/* Matrices are rounded to bf16 where there is room for it in `w`, biases in `bias`: in one
+   launch. */
 static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const het_linear_args *a, void *w, void *bias,
                                    hetc_operands *o) {
     uint16_t *to = static_cast<uint16_t *>(w), *to_bias = static_cast<uint16_t *>(bias);

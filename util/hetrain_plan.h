@@ -171,18 +171,19 @@ typedef struct het_schedule_kind {
 
 /* The schedules there are; NULL behind the last. Threads: any. */
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
-/* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
-   greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b,
-   pipedream, 2bw, xpipe, hogbatch. All take slices, whose backwards run last to first, and stages with
-   `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on rank r,
-   sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. Of plan->updates U, micro-batch m of n
-   joins update m U / n and uses a version plan->staleness updates older: in several pipelines these
-   are the virtual workers of HetPipe (arXiv 2005.14038) and staleness is its clock distance D.
-   pipedream, 2bw and xpipe are 1f1b's lists; staleness 0: in 2bw gradients are late by one update,
-   in pipedream F takes the newest version that its rank has made, in xpipe a prediction of the one
-   that its gradient joins. In hogbatch, 1f1b's lists too, pipelines update in turn, each from its
-   own micro-batches alone, late by what the others did meanwhile: P - 1 of P pipelines. A stage with
-   `updates` of its own counts those. counts: [pipelines]. Threads: any. */
+/* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half,
+   v-min, greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices),
+   sliced-1f1b, pipedream, 2bw, xpipe, hogbatch. All take slices, whose backwards run last to
+   first, and stages with `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K
+   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. Of
+   plan->updates U, micro-batch m of n joins update m U / n and uses a version plan->staleness
+   updates older: in several pipelines these are the virtual workers of HetPipe (arXiv 2005.14038)
+   and staleness is its clock distance D. pipedream, 2bw and xpipe are 1f1b's lists; staleness 0:
+   in 2bw gradients are late by one update, in pipedream F takes the newest version that its rank
+   has made, in xpipe a prediction of the one that its gradient joins. In hogbatch, 1f1b's lists
+   too, pipelines update in turn, each from its own micro-batches alone, late by what the others
+   did meanwhile: P - 1 of P pipelines. A stage with `updates` of its own counts those. counts:
+   [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
@@ -3968,8 +3969,8 @@ static double heti_p_owns(const heti_p_sim *s, int64_t r, int64_t block) {
         1 / HETI_T_CAST(double, s->step_ranks[block]);
 }
 
-/* Each of a REDUCE's ranks sends every owner its part, each of a GATHER's gets one from every owner: the
-   slowest link, and the most bytes of a rank. */
+/* Each of a REDUCE's ranks sends every owner its part, each of a GATHER's gets one from every
+   owner: the slowest link, and the most bytes of a rank. */
 static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, double *seconds) {
     const heti_p_ring *owners = &s->ring[2 * s->rings + ring->block * s->updates];
     const heti_p_part *part = s->part + ring->first, *owner = s->part + owners->first;

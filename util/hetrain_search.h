@@ -5113,7 +5113,10 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
     const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
     double reach = 0, back = 0, bound = 0;
-    for (int64_t i = 0; i < places; i++) s->work[i] = s->weight_work[i] = s->pass[i] = 0, s->fill[i] = s->tail[i] = HETI_S_NONE;
+    for (int64_t i = 0; i < places; i++) {
+        s->work[i] = s->weight_work[i] = s->pass[i] = 0;
+        s->fill[i] = s->tail[i] = HETI_S_NONE;
+    }
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         const int64_t place = spot.place;
