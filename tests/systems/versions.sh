@@ -31,6 +31,7 @@ gears)
     is "$(val mixed.jsonl) <= $(val plain.jsonl)" || short "validation $(val mixed.jsonl) with gears, $(val plain.jsonl) without"
     works "gears 1, 1: the weights of a synchronous step, $(hash_of ones); gears 1, 4: validation $(val mixed.jsonl) after 60 steps, $(val plain.jsonl) synchronous; $(hash_of mixed) on one rank and on two" ;;
 hogbatch)
+    S=(--data "$text" --model llama:layers=4,width=64,heads=2,context=64,vocab=256 --sequences 2 --granule 2 --clip 0)
     fast=cpu:1@0.3 slow=cpu:1@0.1
     plan='{"pipelines":[{"share":3,"stages":[{"rank":0,"units":[0,10]}]},{"stages":[{"rank":1,"units":[0,10]}]}],"state_shares":[3,1]}'
     does alone train "${T[@]}" --steps 12 --micro-batches 16 --devices $fast --updates 4 --evaluate-every 1 --log alone.jsonl
@@ -38,9 +39,13 @@ hogbatch)
         --evaluate-every 1 --log both.jsonl --trace both.json
     does same train "${T[@]}" --steps 12 --micro-batches 16 --devices cpu:2,cpu:1 --plan "$plan" --schedule hogbatch --updates 8
     [ "$(hash_of both)" = "$(hash_of same)" ] || short "other weights with other speeds"
+    does adapted train "${S[@]}" --steps 9 --micro-batches 16 --devices $fast,$slow --plan "${plan/\"share\":3,/}" --schedule hogbatch --updates 4 --staleness 3 \
+        --adapt 0.2 --adapt-shares
+    shares=$(sed -n 's/^replan.*shares \([0-9]* [0-9]*\);.*/\1/p' adapted | tail -n 1)
+    is "${shares/ / \/ } >= 2" 2> no || short "shares ${shares:-as they were} of 1 and 1 after 9 steps on devices of 3 and 1: $(grep ^replan adapted)"
     goal=$(val alone.jsonl) a=$(until_loss alone.jsonl "$goal") b=$(until_loss both.jsonl "$goal")
     is "${b:-1e9} <= $a" || short "validation $goal after $a s on the fast device, after ${b:-more than all} on both"
-    works "each device made 4 updates a step, from 3 micro-batches and from 1; validation $goal after $a s on the fast device alone, $b s on both; busy $(busy both.json 0) and $(busy both.json 1)" ;;
+    works "each device made 4 updates a step, from 3 micro-batches and from 1; --adapt goes from equal shares to ${shares/ / : }; validation $goal after $a s on the fast device alone, $b s on both; busy $(busy both.json 0) and $(busy both.json 1)" ;;
 waves)
     plan='{"pipelines":[{"share":3,"stages":[{"rank":0,"units":[0,7]},{"rank":1,"units":[7,10]}]},{"share":2,"stages":[{"rank":2,"units":[0,5]},{"rank":3,"units":[5,10]}]}]}'
     devices=cpu:1@0.2,cpu:1@0.1,cpu:1@0.1,cpu:1@0.1
