@@ -21,6 +21,7 @@ typedef struct shape {
     het_shard shard;
     int64_t keepers, near[8]; /* the last ranks */
     double cuts; /* bytes by which the places of two cuts may be off */
+    int64_t updates, staleness;
 } shape;
 
 static int64_t close_to(const char *what, const shape *s, int64_t rank, size_t got, size_t expected, int exact)
@@ -92,6 +93,8 @@ static het_plan *read_plan(const shape *s, int64_t units)
     desc.heads = s->heads;
     EXPECT_OK(het_plan_read(&desc, s->plan, strlen(s->plan), &plan, &error));
     for (r = 0; r < s->ranks && s->state[0] > 0 && s->keepers == 0; r++) plan->state_share[r] = s->state[r];
+    plan->updates = s->updates;
+    plan->staleness = s->staleness;
     return s->shard > HET_SHARD_STATE || s->keepers > 0 ? divided_plan(s, plan) : plan;
 }
 
@@ -119,6 +122,7 @@ static int64_t check_shape(const shape *s)
     desc.limits.max_micro_batches = s->micro_batches;
     desc.dtype = s->dtype;
     desc.reduce = s->reduce;
+    if (s->updates > 1) desc.optimizer.clip = -1.0f;
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
     plan = read_plan(s, profile->units);
     desc.layout.plan = plan;
@@ -254,6 +258,38 @@ static void bytes_of_teams_by_columns_agree(void **state)
                 s.cuts = 20 * 2048;
                 wrong += check_shape(&s);
             }
+    assert_int_equal(wrong, 0);
+}
+
+/* Versions of weights that several updates use, predictions, sums of blocks with one holder and with several. */
+static void bytes_of_several_updates_agree(void **state)
+{
+    static const struct { const char *model, *plan, *schedule; int64_t ranks, updates, staleness; } cases[] = {
+        { "llama:layers=3,width=192,vocab=3000,context=256", "pp", "2bw", 4, 2, 0 },
+        { "llama:layers=3,width=192,vocab=3000,context=256", "pp", "xpipe", 4, 4, 0 },
+        { "gpt2:layers=3,width=192,vocab=3000,context=256", "pp", "pipedream", 3, 4, 0 },
+        { "llama:layers=3,width=128,vocab=3000,context=256", "dp", "hogbatch", 3, 6, 0 },
+        { "neox:layers=3,width=128,vocab=2000,context=256", "dp2xpp2", "1f1b", 4, 4, 2 },
+    };
+    int64_t wrong = 0;
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        shape s;
+        memset(&s, 0, sizeof s);
+        s.model = cases[i].model;
+        s.plan = cases[i].plan;
+        s.schedule = cases[i].schedule;
+        s.ranks = cases[i].ranks;
+        s.updates = cases[i].updates;
+        s.staleness = cases[i].staleness;
+        s.slices = 1;
+        s.micro_batches = 12;
+        s.tokens = 1024;
+        s.sequences = 8;
+        s.cuts = 20 * 2048;
+        wrong += check_shape(&s);
+    }
     assert_int_equal(wrong, 0);
 }
 
@@ -1004,7 +1040,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
-        cmocka_unit_test(bytes_of_divided_plans_agree),
+        cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_several_updates_agree),
         cmocka_unit_test(flows_of_a_plan),
         cmocka_unit_test(bytes_of_mixed_ranks_suffice),
         cmocka_unit_test(units_that_say_what_they_take),

@@ -1224,6 +1224,7 @@ typedef struct heti_s_held {
     het_stage_memory most;            /* of its stages */
     double stored;                    /* a slot of those that may put it on the host */
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
+    double kept;                      /* of several updates: elements whose versions it keeps */
     double fetched, terms;            /* of the largest unit: weights that come for a call, sums that leave behind it */
     double pieces;                    /* bytes on the host for what it exchanges piece by piece */
     double come, of, leave, all;      /* elements of weights that it has to fetch, of so many; of sums that it
@@ -1309,12 +1310,13 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
     if (link.bandwidth > 0) heti_s_most(slowness, 1 / link.bandwidth);
 }
 
-/* Elements of a block that a rank uses in a team by columns, beside what it owns; negative: it is
-   in none, or all of the block is used. */
+/* Elements of a block that a rank uses beside what it owns, in a team by columns or as a version;
+   negative: it uses what it holds. */
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
     int64_t count;
     const het_team_member *team = het_plan_team(h->plan, rank, &count);
     double all = 0, heads = 0, share = 0, own = 0;
+    if (h->plan->updates > 1) return block->frozen || heti_s_keeps(h->plan, rank) ? -1 : heti_s_real(block->elements);
     if (team == NULL || team->columns == 0 || !(block->by_heads + block->by_share > 0)) return -1;
     for (int64_t m = 0; m < count; m++) {
         heads += heti_s_real(team[m].heads);
@@ -1356,7 +1358,9 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         to->elements += box >= 0 ? own + box : heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
         heti_s_most(&owned, own);
-        to->trained += box >= 0 ? own + (sums ? 0 : box) : sums || keeps ? own : elements;
+        if (plan->updates > 1 && box >= 0) to->kept += box;
+        to->trained += box >= 0 ? own + (sums || (plan->updates > 1 && holders == 1) ? 0 : box) :
+            sums || keeps ? own : elements;
         to->state += own;
     }
     if (direct) heti_s_most(&h->largest, elements);
@@ -1489,7 +1493,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
     int64_t count, other;
     for (int64_t r = 0; r < plan->ranks; r++) {
         const het_team_member *team = het_plan_team(plan, r, &count);
-        if (team != NULL && team->columns != 0) h->boxes = 1;
+        if (plan->updates > 1 || (team != NULL && team->columns != 0)) h->boxes = 1;
         if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r) || h->boxes) h->words = (plan->ranks + 63) / 64;
         if (plan->near != NULL && plan->near[r] != plan->near[0]) h->near = 1;
     }
@@ -1553,7 +1557,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         const heti_s_held *unit = &held[h->leader]; /* of its stages */
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
-        to->weights = heti_s_bytes((h->elements + 2 * unit->fetched) * p->weight_bytes + p->rank_weights);
+        to->weights = heti_s_bytes((h->elements + 2 * unit->fetched) * p->weight_bytes + p->rank_weights +
+                                   h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
         to->gradients = heti_s_bytes((h->trained + 2 * unit->terms) * p->gradient_bytes + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
         to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
