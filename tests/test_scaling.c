@@ -39,9 +39,9 @@ static void flat_where_the_published_is(void **state)
     }
     print_message("at most %.3f from the mean, published %.3f; at most %.3f from the published\n", unevenness(predicted), unevenness(published),
         farthest);
-    assert_true(fabs(predicted[0] / published[0] - 1) < 0.005); /* what SCALING_DENSE is set by */
+    assert_true(fabs(predicted[0] / published[0] - 1) < 0.01); /* what SCALING_DENSE is set by */
     assert_true(unevenness(published) < 0.05 && unevenness(predicted) < 0.05);
-    assert_true(farthest < 0.08);
+    assert_true(farthest < 0.06);
 }
 
 /* The same over links of 1 GB/s between nodes, which gradients cross: it is the links that are looked at. */
