@@ -14124,19 +14124,20 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
     int64_t record = part->records;
     if (r->capturing || heti_updates_often(r->ctx)) return HET_OK;
     for (const het_action *a = r->doing + 1; a < part->action + part->actions; a++) {
+        const int64_t b = a->stage;
         int below = 0;
         if (!heti_takes_part(r->ctx, a)) continue;
         record++;
         if (a->kind < HET_ACTION_SEND_F || a->kind > HET_ACTION_REDUCE) break;
         if (a->kind != HET_ACTION_REDUCE || heti_ring_began(r, a)) continue;
-        for (int64_t k = 0; k < r->ctx->chain.block[a->stage].uses; k++) {
-            const int64_t use = r->ctx->chain.use[r->ctx->chain.block[a->stage].first_use + k];
+        for (int64_t k = 0; k < r->ctx->chain.block[b].uses; k++) {
+            const int64_t use = r->ctx->chain.use[r->ctx->chain.block[b].first_use + k];
             below |= use >= stage->unit_begin && use < u;
         }
-        if (below || !heti_has_ring(r->ctx, a->stage, 0)) continue;
-        HETI_TRY(heti_fill_sums(r, a->stage));
+        if (below || !heti_has_ring(r->ctx, b, 0)) continue;
+        HETI_TRY(heti_fill_sums(r, b));
         heti_open_record(r, &part->record[record], a);
-        heti_ring_start(r, a->stage, 0, record);
+        heti_ring_start(r, b, 0, record);
     }
     return HET_OK;
 }

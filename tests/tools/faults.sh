@@ -1,5 +1,5 @@
 #!/bin/bash
-# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers (of util/hetrain_tcp.c for its suite), builds the suite it names, and expects it to fail.
+# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers (of util/hetrain_tcp.c and hetrain.h for that suite), builds the suite it names, and expects it to fail.
 # An entry whose text is not in them exactly once is an error. Prints TAP, and last "N faults, N caught".
 # What was caught is recorded in build/faults under a checksum of the headers, the suite and the fault; the next run takes it from there.
 # usage: tests/tools/faults.sh [words of the names to try]
@@ -38,7 +38,7 @@ awk -v work="$work" -v wanted="$wanted" -v processor=" $(grep -m1 '^flags' /proc
 apply() {
     local header found=0 files='hetrain*.h util/*.h programs/choices.h programs/llmc.h'
     mkdir -p "$1/util" "$1/programs"
-    [ "$(cat "$1/suite")" = test_tcp ] && files=util/hetrain_tcp.c
+    [ "$(cat "$1/suite")" = test_tcp ] && files='util/hetrain_tcp.c hetrain.h'
     for header in $files; do
         awk -v oldfile="$1/old" -v newfile="$1/new" '
             BEGIN { getline old < oldfile; getline new < newfile }
@@ -93,8 +93,8 @@ try() {
     fi
     case $suite in
     golden*) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" -I"$d/util" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
-    test_inside | test_tcp | test_choices | test_llmc) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
-    test_experts | test_outer) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
+    test_inside | test_choices | test_llmc) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
+    test_experts | test_outer | test_tcp) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
         && $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$d/implementation.o" \
             -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
     *) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
