@@ -1339,47 +1339,26 @@ static void row_3_21(void **state)
 
 /* ---- clusters that are counted, not measured ---- */
 
-/* A model on cards of so many FLOP/s, nodes of 8: times are operations over speed, an update 24 bytes an element over 2 TB/s. */
+/* A model on cards as a hardware file says, in nodes of 8. */
 typedef struct priced {
-    het_profile profile, *described;
-    het_device_profile device;
-    het_unit_time time[8];
+    het_profile profile, *from;
     het_cluster *cluster;
 } priced;
 
-static void price(priced *to, const char *model, int64_t nodes, double flops, const char *links)
+static void price(priced *to, const char *model, int64_t nodes, const char *links)
 {
-    het_description *d = NULL;
+    static const char text[] = "{\"devices\":[{\"name\":\"card\",\"f32\":\"400T\",\"bandwidth\":\"2T\",\"launch\":\"2us\"}]}";
     char cluster[400];
+    het_hardware hardware;
     het_error error;
     het_desc desc;
-    int64_t u;
     memset(to, 0, sizeof *to);
     memset(&desc, 0, sizeof desc);
     EXPECT_ERROR(het_model_parse(model, &desc.model, &error), HET_OK, error.text, "");
     desc.limits.max_tokens = desc.model.context;
-    EXPECT_ERROR(het_describe(&desc, &d, &error), HET_OK, error.text, "");
-    EXPECT_ERROR(het_profile_describe(&desc, model, NULL, &to->described, &error), HET_OK, error.text, "");
-    to->profile = *to->described;
-    to->profile.devices = 1;
-    to->profile.device = &to->device;
-    snprintf(to->device.name, sizeof to->device.name, "card");
-    to->device.alone = to->device.together = to->time;
-    to->device.step_element = 24 / 2e12;
-    to->device.action = 2e-6;
-    for (u = 0; u < d->units; u++) {
-        const het_unit_info *info = &d->unit[u].info;
-        het_unit_time *t = &to->time[to->profile.unit[u]];
-        const double pair = 4.0 * (double)(d->desc.model.heads * d->desc.model.head_size) / flops;
-        t->forward.token = t->recompute.token = info->flops_forward / flops;
-        t->input.token = info->flops_input / flops;
-        t->weight.token = info->flops_weight / flops;
-        t->backward.token = t->input.token + t->weight.token;
-        if (to->profile.kind[to->profile.unit[u]].attentions <= 0) continue;
-        t->forward.pair = t->recompute.pair = pair;
-        t->input.pair = t->backward.pair = 2.5 * pair;
-    }
-    het_description_free(d);
+    EXPECT_ERROR(het_hardware_read(text, strlen(text), &hardware, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_hardware_profile(&hardware, &desc, desc.model.context, model, NULL, &to->from, &error), HET_OK, error.text, "");
+    to->profile = *to->from;
     snprintf(cluster, sizeof cluster, "{%s,\"members\":[{\"name\":\"node\",\"count\":%d,\"link\":{\"latency\":3e-6,\"bandwidth\":3e11},"
         "\"members\":[{\"device\":\"card\",\"count\":8}]}]}", links, (int)nodes);
     EXPECT_ERROR(het_cluster_read(cluster, strlen(cluster), NULL, &to->cluster, &error), HET_OK, error.text, "");
@@ -1387,7 +1366,7 @@ static void price(priced *to, const char *model, int64_t nodes, double flops, co
 
 static void price_end(priced *p)
 {
-    het_profile_free(p->described);
+    het_profile_free(p->from);
     het_cluster_free(p->cluster);
 }
 
@@ -1441,7 +1420,7 @@ static void row_3_5(void **state)
             at += (size_t)snprintf(plan + at, sizeof plan - at, "|%d-%d", (int)(2 * i + 1), (int)(2 * i + 2 + (i + 1 == stages)));
         snprintf(plan + at, sizeof plan - at, "xtp8");
         snprintf(model, sizeof model, "llama:layers=%d,width=4096,heads=32,kv_heads=8,mlp_width=14336,vocab=1024,context=2048", (int)stages);
-        price(&p, model, stages, 4e14, "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
+        price(&p, model, stages, "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
         /* tokens times layers, a second and device */
         each = 32.0 * (double)stages * 2048 * (double)stages / seconds_of(&p, plan, HET_SHARD_STATE, 32 * stages, 2048, 1) / (double)(8 * stages);
         if (stages == 4) first = each;
@@ -1449,7 +1428,7 @@ static void row_3_5(void **state)
         price_end(&p);
     }
     /* an MLP alone would take 14 GB, and 9 with whole weights and divided state */
-    price(&p, "llama:layers=2,width=8192,heads=64,kv_heads=8,mlp_width=28672,vocab=8000,context=2048", 2, 4e14,
+    price(&p, "llama:layers=2,width=8192,heads=64,kv_heads=8,mlp_width=28672,vocab=8000,context=2048", 2,
         "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
     for (i = 0; i < p.cluster->ranks; i++) p.cluster->device[i].memory = 8e9;
     memset(&desc, 0, sizeof desc);
@@ -1588,7 +1567,7 @@ static void row_2_5(void **state)
     for (ranks = 8; ranks <= 2048; ranks *= 4) {
         double each, best;
         priced p;
-        price(&p, "llama:layers=30,width=4096,heads=32,kv_heads=8,mlp_width=11008,vocab=32000,context=2048", ranks / 8, 4e14,
+        price(&p, "llama:layers=30,width=4096,heads=32,kv_heads=8,mlp_width=11008,vocab=32000,context=2048", ranks / 8,
             "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
         sharded = hybrid = 0;
         for (each = 1; each <= 64; each *= 4) {
