@@ -18,6 +18,7 @@ typedef struct settings {
     int64_t sequences, tokens, granule, alone, seed;
     int64_t ranks, micro_batches, chunks, slices, updates, staleness, units, heads, unit, complete, dark, json, dtype, ops;
     double memory_limit, seconds;
+    double token_operations, pair_operations, peak; /* with --hardware: of a step's token and pair, of all devices a second */
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -710,13 +711,20 @@ static double step_tokens(const settings *s, const problem *p) {
     return sum * (double)s->tokens;
 }
 
+/* The share of the devices' published operations that the mathematics take (model FLOPs utilisation, arXiv 2204.02311); 0 without --hardware. */
+static double utilisation(const settings *s, double tokens, double seconds) {
+    return s->peak > 0 ? tokens * (s->token_operations + s->pair_operations * ((double)s->tokens + 1) / 2) / seconds / s->peak : 0;
+}
+
 /* What a person wants to see: who does what, how long, what is idle, what it takes. */
 static void price_table(const settings *s, const problem *p, const het_profile *profile, const het_simulation *r, const het_memory *memory) {
     int64_t i, g;
     const double first = p->sequences[0], last = p->sequences[p->micro_batches - 1];
     printf("%s, %s, %lld x %.0f x %lld tokens a step", profile->model, p->plan->schedule, (long long)p->micro_batches, first, (long long)s->tokens);
     if (last < first) printf(" (the last of %.0f x %lld)", last, (long long)s->tokens);
-    printf(": %.3f ms, %.0f tokens/s, idle %.1f %%\n\n", 1e3 * r->makespan, step_tokens(s, p) / r->makespan, 100 * r->bubble);
+    printf(": %.3f ms, %.0f tokens/s, idle %.1f %%", 1e3 * r->makespan, step_tokens(s, p) / r->makespan, 100 * r->bubble);
+    if (s->peak > 0) printf(", MFU %.1f %%", 100 * utilisation(s, step_tokens(s, p), r->makespan));
+    printf("\n\n");
     printf("%4s %-12s %6s %10s %10s %7s %10s %10s %10s %9s %9s  %s\n", "rank", "device", "speed", "busy ms", "idle ms", "idle %", "fill ms",
         "wait ms", "tail ms", "memory", "limit", "units (pipeline)");
     for (i = 0; i < r->ranks; i++) {
@@ -750,6 +758,7 @@ static void price_json(const settings *s, const problem *p, const het_simulation
     print_number(r->makespan);
     printf(",\"tokens_per_s\":");
     print_number(step_tokens(s, p) / r->makespan);
+    if (s->peak > 0) printf(",\"mfu\":"), print_number(utilisation(s, step_tokens(s, p), r->makespan));
     printf(",\"span\":");
     print_number(r->span);
     printf(",\"bubble\":");
@@ -842,6 +851,25 @@ static int print_ops(const settings *s, const het_hardware *hardware, const het_
     return 0;
 }
 
+/* Operations that a step's mathematics take, for a token and for a pair of query and key: products forward and twice as many backward; what is
+   recomputed is not counted. */
+static int count_operations(settings *s, const het_desc *desc) {
+    het_error error = { HET_OK, "" };
+    het_description *d = NULL;
+    int64_t u, n;
+    const het_result result = het_describe(desc, &d, &error);
+    if (result != HET_OK) return fail(status_of(result), "--model %s: %s", s->model, error.text);
+    for (u = 0; u < d->units; u++) {
+        const het_described_unit *unit = &d->unit[u];
+        s->token_operations += unit->info.flops_forward + unit->info.flops_input + unit->info.flops_weight;
+        for (n = 0; n < unit->program.nodes; n++)
+            if (unit->program.node[n].kind == HET_NODE_ATTENTION)
+                s->pair_operations += 12 * (double)unit->program.value[unit->program.node[n].x[0]].width;
+    }
+    het_description_free(d);
+    return 0;
+}
+
 /* A profile of published figures, for micro-batches of --sequences by --length. */
 static int price_hardware(settings *s, const het_desc *like, het_hardware *hardware, het_profile **profile) {
     het_error error = { HET_OK, "" };
@@ -860,7 +888,8 @@ static int price_hardware(settings *s, const het_desc *like, het_hardware *hardw
     desc.limits.max_tokens = s->sequences * s->tokens, desc.limits.max_sequences = s->sequences;
     result = het_hardware_profile(hardware, &desc, s->tokens, s->model, NULL, profile, &error);
     if (result != HET_OK) return fail(status_of(result), "--hardware %s: %s", s->hardware, error.text);
-    return s->ops ? print_ops(s, hardware, &desc, *profile) : 0;
+    if (s->ops && print_ops(s, hardware, &desc, *profile) != 0) return FAILED;
+    return count_operations(s, &desc);
 }
 
 static int price_model(settings *s, problem *p, het_profile **profile) {
@@ -881,8 +910,11 @@ static int price_model(settings *s, problem *p, het_profile **profile) {
     if ((status = price_devices(s, p, *profile)) != 0) return status;
     for (r = 0; r < p->cluster->ranks; r++)
         for (i = 0; i < hardware.devices; i++)
-            if (!(p->cluster->device[r].memory > 0) && strcmp(p->cluster->device[r].profile, hardware.device[i].name) == 0)
-                p->cluster->device[r].memory = hardware.device[i].memory;
+            if (strcmp(p->cluster->device[r].profile, hardware.device[i].name) == 0) {
+                const het_hardware_device *is = &hardware.device[i];
+                if (!(p->cluster->device[r].memory > 0)) p->cluster->device[r].memory = is->memory;
+                s->peak += p->cluster->device[r].speed * (s->dtype == 2 && is->bf16 > 0 ? is->bf16 : is->f32);
+            }
     if (s->plan != NULL || s->simulate != NULL) status = read_plan(s, p, s->simulate != NULL && !are_lists(s));
     if (status == 0 && p->plan != NULL && s->tokens == 0 && s->micro_batches == 0) s->tokens = p->plan->step.length;
     if (s->tokens == 0) s->tokens = desc.model.context;
@@ -1006,6 +1038,9 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
     }
     if (status == 0 && s->json) found_json(search, p->cluster);
     else if (status == 0) found_table(search, profile, p->cluster, seconds_now() - start);
+    if (status == 0 && !s->json && s->peak > 0)
+        printf("MFU      %.1f %% of the operations a second that the devices are published with\n",
+               100 * utilisation(s, (double)desc.granules * (double)desc.granule_tokens, search->found[0].seconds));
     het_search_free(search);
     return status;
 }

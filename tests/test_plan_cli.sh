@@ -318,6 +318,10 @@ done
 seconds_of() { sed -n 's/.*"makespan":\([0-9.e+-]*\),.*/\1/p' "$1"; }
 report "$(awk "BEGIN { a = $(seconds_of one.out) / $(seconds_of two.out); exit !(a > 1.999999 && a < 2.000001) }" < /dev/null; echo $?)" \
     'a device of twice the figures takes half the time' "$(cat err one.out two.out)"
+operations='4 * 1024 * (6 * (144 * 768 * 768 + 50257 * 768) + 144 * 768 * 1025 / 2)'
+mfu=$(sed -n 's/.*"mfu":\([0-9.e+-]*\),.*/\1/p' one.out)
+report "$(awk "BEGIN { a = $operations / $(seconds_of one.out) / 1e13 / $mfu; exit !(a > 0.999999 && a < 1.000001) }" < /dev/null; echo $?)" \
+    "the share of a device's operations is that of the formula" "$(cat one.out)"
 report "$(grep -q '"ranks"\|"pipelines"' one,two.json; echo $?)" 'a plan is found for devices that nobody measured' "$(cat err one,two.best)"
 "$plan" "${hardware[@]}" --ranks 1 --plan dp --simulate 1f1b --ops > ops
 report "$(grep -q '^two  *head  *F  *linear .* operations$' ops; echo $?)" '--ops says what bounds each op' "$(head -n 5 ops)"
