@@ -3960,8 +3960,8 @@ static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a) {
 }
 
 /* ---- several updates: one is made as soon as its gradients and all readers of the one before have
-   come, whatever its owners do then (hetrain.h, "several updates"); heti_p_ring.start of its REDUCE
-   is then when it is there, and `before` 1 ---- */
+   come, whatever its owners do then (hetrain.h, >>exec); heti_p_ring.start of its REDUCE is then
+   when it is there, and `before` 1 ---- */
 
 /* What a rank owns of a block. */
 static double heti_p_owns(const heti_p_sim *s, int64_t r, int64_t block) {
