@@ -1506,7 +1506,8 @@ static void row_3_12(void **state)
 {
     static const char text[] = "{\"devices\":[{\"name\":\"card\",\"f32\":\"2T\",\"bandwidth\":\"50G\",\"launch\":\"4us\"}]}";
     static const het_action_kind call[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
-    const double n = 1024, speed = 2e12, bandwidth = 50e9;
+    static const double rows[2] = { 1024, 16 };
+    const double speed = 2e12, bandwidth = 50e9;
     double off = 0, worst = 0, bytes[2][3];
     int64_t bound[2] = { 0, 0 }, products = 0, wrong = 0, u, k;
     het_hardware hardware;
@@ -1530,8 +1531,9 @@ static void row_3_12(void **state)
     }
     for (u = 0; u < d->units; u++)
         for (k = 0; k < d->unit[u].program.nodes; k++)
-            for (c = 0; c < 3; c++) {
-                const het_op_price price = het_hardware_price(&hardware.device[0], d, u, k, call[c], n, n * 257 / 2);
+            for (c = 0; c < 6; c++) {
+                const double n = rows[c / 3];
+                const het_op_price price = het_hardware_price(&hardware.device[0], d, u, k, call[c % 3], n, n * 257 / 2);
                 const het_node *node = &d->unit[u].program.node[k];
                 double in, out = 0, flops, moved;
                 int i;
@@ -1542,7 +1544,7 @@ static void row_3_12(void **state)
                 for (i = 0; i < node->outputs; i++) out += (double)d->unit[u].program.value[node->y[i]].width;
                 in = (double)d->unit[u].program.value[node->x[0]].width;
                 flops = 2 * n * in * out;
-                moved = 4 * n * (in + out) + (c == 2 ? 16 : 4) * in * out;
+                moved = 4 * n * (in + out) + (c % 3 == 2 ? 16 : 4) * in * out;
                 products++;
                 wrong += price.memory_bound != (moved / bandwidth > flops / speed);
                 off = fmax(off, fabs(price.seconds - 4e-6 - fmax(moved / bandwidth, flops / speed)) / price.seconds);
