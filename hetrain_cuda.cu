@@ -889,19 +889,44 @@ HETC_DEVICE bool hetc_scatter_taken(const hetc_scatter &s, int64_t row) {
     return false;
 }
 
+/* What a block that owns an entry's columns keeps: rows come in their order, and each granule's sum
+   is a term. */
+struct hetc_entry {
+    int64_t at, column, granule, granule_end; /* at: of the entry's element in the gradient */
+    float term;
+    uint32_t top;
+};
+
+HETC_DEVICE hetc_entry hetc_entry_begin(const hetc_scatter &s, int64_t row) {
+    const int64_t column = (int64_t)blockIdx.y * HETC_THREADS + threadIdx.x;
+    return { s.id[row] * s.width + column, column, s.granule_begin, 0, 0.0f, 0 };
+}
+
+HETC_DEVICE void hetc_entry_term(const hetc_scatter &s, hetc_entry *e) {
+    if (e->column >= s.width || e->granule_end == 0) return; /* no row yet */
+    const uint32_t one = hetc_add_term(s.gradient, e->at, e->term);
+    e->top = one > e->top ? one : e->top;
+}
+
+HETC_DEVICE void hetc_entry_add(const hetc_scatter &s, hetc_entry *e, int64_t row) {
+    if (row >= e->granule_end) {
+        hetc_entry_term(s, e);
+        while (row >= s.granule_start[e->granule + 1] - s.row_begin) e->granule++;
+        e->granule_end = s.granule_start[e->granule + 1] - s.row_begin;
+        e->term = 0.0f;
+    }
+    if (e->column < s.width) e->term += s.dy[row * s.width + e->column];
+}
+
 /* Block (row, columns): the first row of an entry adds up all rows of the slice that have it, in
    their order, and gives each granule's sum to the gradient. One block owns an element, so no two
    add to it at the same time. */
 HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
     HETC_SHARED(uint32_t, matches, HETC_WARPS);
-    const int64_t first = blockIdx.x, column = (int64_t)blockIdx.y * HETC_THREADS + threadIdx.x;
+    const int64_t first = blockIdx.x;
     if (hetc_scatter_taken(s, first)) return;
     const int32_t entry = s.id[first];
-    const int64_t at = entry * s.width + column;
-    int64_t granule_end = 0, granule = s.granule_begin;
-    float term = 0.0f;
-    uint32_t top = 0;
-    int open = 0; /* the term has rows */
+    hetc_entry e = hetc_entry_begin(s, first);
     for (int64_t begin = first; begin < s.rows; begin += HETC_THREADS) {
         const int64_t own = begin + threadIdx.x;
         const uint32_t bits = __ballot_sync(HETC_ALL, own < s.rows && s.id[own] == entry);
@@ -909,27 +934,57 @@ HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
         if (hetc_lane() == 0) matches[hetc_warp()] = bits;
         __syncthreads();
         for (int warp = 0; warp < HETC_WARPS; warp++)
-            for (uint32_t left = matches[warp]; left != 0; left &= left - 1) {
-                const int64_t row = begin + warp * HETC_WARP + __ffs((int)left) - 1;
-                if (row >= granule_end) {
-                    if (open && column < s.width) {
-                        const uint32_t one = hetc_add_term(s.gradient, at, term);
-                        top = one > top ? one : top;
-                    }
-                    while (row >= s.granule_start[granule + 1] - s.row_begin) granule++;
-                    granule_end = s.granule_start[granule + 1] - s.row_begin;
-                    term = 0.0f;
-                    open = 1;
-                }
-                if (column < s.width) term += s.dy[row * s.width + column];
-            }
+            for (uint32_t left = matches[warp]; left != 0; left &= left - 1)
+                hetc_entry_add(s, &e, begin + warp * HETC_WARP + __ffs((int)left) - 1);
     }
-    if (column < s.width) { const uint32_t one = hetc_add_term(s.gradient, at, term); top = one > top ? one : top; }
-    if (s.gradient.exact) hetc_raise(s.gradient.maximum, top);
+    hetc_entry_term(s, &e);
+    if (s.gradient.exact) hetc_raise(s.gradient.maximum, e.top);
+}
+
+/* The same where `order` has the rows sorted by entry, then by row: no row looks for its like. */
+HETC_KERNEL hetc_sorted_scatter_kernel(hetc_scatter s, const int32_t *order) {
+    const int64_t first = blockIdx.x;
+    const int32_t entry = s.id[order[first]];
+    if (first > 0 && s.id[order[first - 1]] == entry) return;
+    hetc_entry e = hetc_entry_begin(s, order[first]);
+    uint32_t bits = HETC_ALL;
+    for (int64_t begin = first; bits == HETC_ALL; begin += HETC_WARP) {
+        const int64_t own = begin + hetc_lane();
+        const int32_t row = own < s.rows ? order[own] : -1;
+        bits = __ballot_sync(HETC_ALL, row >= 0 && s.id[row < 0 ? 0 : row] == entry);
+        for (int lane = 0; lane < HETC_WARP && (bits >> lane & 1) != 0; lane++)
+            hetc_entry_add(s, &e, __shfl_sync(HETC_ALL, row, lane));
+    }
+    hetc_entry_term(s, &e);
+    if (s.gradient.exact) hetc_raise(s.gradient.maximum, e.top);
+}
+
+/* order[0, rows) by token, [rows, 2 rows) by position: a block each, which sorts (entry, row) in
+   shared memory, uint64_t[size], the power of two that holds them, by comparing and exchanging. */
+HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_t *position, int rows, int size) {
+    HETC_SHARED_BYTES(bytes);
+    uint64_t *const key = reinterpret_cast<uint64_t *>(bytes);
+    const int32_t *id = blockIdx.x == 0 ? token : position;
+    for (int i = (int)threadIdx.x; i < size; i += (int)blockDim.x)
+        key[i] = i < rows ? (uint64_t)(uint32_t)id[i] << 32 | (uint32_t)i : ~UINT64_C(0);
+    for (int run = 2; run <= size; run *= 2)
+        for (int step = run / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int i = (int)threadIdx.x; i < size / 2; i += (int)blockDim.x) {
+                const int low = 2 * (i & ~(step - 1)) + (i & (step - 1)), high = low + step;
+                const uint64_t a = key[low], b = key[high];
+                if ((a > b) != ((low & run) == 0)) continue;
+                key[low] = b;
+                key[high] = a;
+            }
+        }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < rows; i += (int)blockDim.x) order[blockIdx.x * rows + i] = (int32_t)key[i];
 }
 
 static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a,
-                                   const het_gradient *gradient, const int32_t *id) {
+                                   const het_gradient *gradient, const int32_t *id, const int32_t *order) {
+    const dim3 grid = hetc_grid(a->rows, hetc_ceil_div(a->width, HETC_THREADS));
     hetc_scatter s;
     if (gradient == NULL || gradient->sum == NULL || a->rows == 0) return HET_OK;
     s.gradient = *gradient;
@@ -940,14 +995,24 @@ static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embed
     s.width = a->width;
     s.row_begin = a->view->row_begin;
     s.granule_begin = a->view->granule_begin;
-    return HETC_LAUNCH(self, queue, hetc_scatter_kernel, hetc_grid(a->rows, hetc_ceil_div(a->width, HETC_THREADS)),
-                       HETC_THREADS, 0, s);
+    if (order == NULL) return HETC_LAUNCH(self, queue, hetc_scatter_kernel, grid, HETC_THREADS, 0, s);
+    return HETC_LAUNCH(self, queue, hetc_sorted_scatter_kernel, grid, HETC_THREADS, 0, s, order);
 }
 
 static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a) {
+    int32_t *order = NULL;
+    int64_t size;
     HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
-    HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, a->view->token));
-    return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position);
+    for (size = 64; size < a->rows; ) size *= 2;
+    if (a->rows > 0 && (size_t)size * sizeof(uint64_t) + 1024 <= hetc_shared_limit(self)) {
+        order = static_cast<int32_t *>(a->workspace);
+        HETC_TRY(HETC_LAUNCH(self, queue, hetc_order_kernel, hetc_grid(a->dpositions != NULL ? 2 : 1, 1),
+                             size < 2048 ? (unsigned)size / 2 : 1024, (size_t)size * sizeof(uint64_t), order,
+                             a->view->token + a->view->row_begin, a->view->position + a->view->row_begin, (int)a->rows,
+                             (int)size));
+    }
+    HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, a->view->token, order));
+    return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position, order != NULL ? order + a->rows : NULL);
 }
 
 /* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word
@@ -2265,6 +2330,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
 static size_t hetc_rows_workspace(const het_op *op) {
     if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT || op->kind == HET_OP_NORM_BACKWARD)
         return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width, op->bf16 ? HETC_NORM_CHUNK : HETC_CHUNK);
+    if (op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT) return 2 * (size_t)op->u.embedding.rows * sizeof(int32_t);
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
         return hetc_attention_workspace(&op->u.attention, op->bf16, op->kind == HET_OP_ATTENTION_BACKWARD);
     return 0;
