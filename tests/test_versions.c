@@ -28,7 +28,8 @@ static void layouts_do_not_show(void **state)
         { { "pp", "zb-h1", 3, 1 }, "0|1|2|3", 4, 3 }, { { "pp", "1f1b", 2, 2 }, "0|1|2|3", 2, 1 }, { { "pp", "interleaved", 2, 1 }, "0|1|2|3", 2, 1 },
         { { "pp", "zb-v", 2, 1 }, "0|1|2|3", 2, 1 }, { { "pp", "1f1b", 1, 1 }, "0|1|2|3", 4, 0 }, { { "dp", "1f1b", 2, 1 }, "0|2|1|3", 2, 0 },
         { { "dp", "1f1b", 2, 1 }, "0|2|1|3", 2, 1 }, { { "dp", "gpipe", 2, 1 }, "0|2|1|3", 2, 1 }, { { "dp2xpp2", "1f1b", 4, 1 }, "0|2|1|3", 2, 1 },
-        { { "dp", "1f1b", 4, 1 }, "0|1|2|3", 1, 0 }, { { "dp", "hogbatch", 2, 1 }, "0|2|1|3", 4, 1 }, { { "dp", "hogbatch", 2, 1 }, "0|1|2|3", 2, 1 },
+        { { "dp", "1f1b", 4, 1 }, "0|1|2|3", 1, 0 },
+        { { "pp", "2bw", 1, 1 }, "0|1|2|3", 4, 0 }, { { "dp", "hogbatch", 2, 1 }, "0|2|1|3", 4, 1 }, { { "dp", "hogbatch", 2, 1 }, "0|1|2|3", 2, 1 },
         { { "dp", "hogbatch", 4, 1 }, "0|1|2|3", 4, 3 }, { { "dp2xpp2", "hogbatch", 4, 1 }, "0|2|1|3", 4, 3 },
     };
     static const het_family families[] = { HET_LLAMA, HET_GPT2 };
@@ -602,6 +603,20 @@ static void what_several_updates_refuse(void **state)
     snprintf(run.plan->schedule, sizeof run.plan->schedule, "2bw");
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "2bw|`updates` is 0");
     support_run_end(&run);
+    { /* two updates late where the plan allows one */
+        static const char late[] = "0F0,0B0,0F1,0B1/1,0F2,0B2/2";
+        het_plan *plan = support_plan("pp", NULL, 2, 1, 1);
+        plan->updates = 3;
+        plan->staleness = 1;
+        EXPECT_ERROR(het_schedule_read(plan, late, strlen(late), NULL, &schedule, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_schedule_check(plan, NULL, schedule, NULL, &error), HET_ERR_INVALID, error.text,
+                     "rank 0|micro-batch 2 joins update 2|version 0|staleness is 1");
+        plan->staleness = 2;
+        EXPECT_ERROR(het_schedule_check(plan, NULL, schedule, NULL, &error), HET_OK, error.text, "");
+        het_schedule_free(schedule);
+        schedule = NULL;
+        het_plan_free(plan);
+    }
     {
         const layout team = { "cp2", "1f1b", 2, 1 };
         run_start(&run, &team, &model, 2, 1);
