@@ -644,6 +644,22 @@ static het_result gain_backward_weight(const het_unit_call *call)
 
 static const het_unit_iface gain_unit = { HETRAIN_UNIT_VERSION, "gain", gain_describe, gain_forward, gain_backward_input, gain_backward_weight };
 
+/* embed, attention, gain, mlp, gain, attention, mlp, head */
+static void chain_with_gains(het_desc *desc, het_unit units[8])
+{
+    int64_t count;
+    int i;
+    EXPECT_OK(het_model_units(&desc->model, units, 8, &count, NULL));
+    assert_int_equal(count, 6);
+    for (i = 7; i >= 5; i--) units[i] = units[i - 2];
+    units[3] = units[2];
+    units[2].iface = units[4].iface = &gain_unit;
+    units[2].layer = 0;
+    units[4].layer = 1;
+    desc->units = units;
+    desc->unit_count = 8;
+}
+
 static void unit_of_the_user(void **state)
 {
     static const het_backward backward[] = { HET_BACKWARD_FUSED, HET_BACKWARD_SPLIT, HET_BACKWARD_DEFERRED };
@@ -651,20 +667,11 @@ static void unit_of_the_user(void **state)
     support_batch batch;
     het_unit units[8];
     uint64_t hash = 0;
-    int64_t count;
     int i;
     (void)state;
     desc.model.init_std = 0.2f;
     batch_of(&batch, usual, 4, 3);
-    EXPECT_OK(het_model_units(&desc.model, units, 8, &count, NULL));
-    assert_int_equal(count, 6);
-    for (i = 7; i >= 5; i--) units[i] = units[i - 2]; /* embed, attention, gain, mlp, gain, attention, mlp, head */
-    units[3] = units[2];
-    units[2].iface = units[4].iface = &gain_unit;
-    units[2].layer = 0;
-    units[4].layer = 1;
-    desc.units = units;
-    desc.unit_count = 8;
+    chain_with_gains(&desc, units);
     check_directions(&desc, &batch, "chain with a unit of the user");
     for (i = 0; i < 6; i++) {
         het_ctx *ctx;
@@ -694,18 +701,10 @@ static void frozen_beginnings(void **state)
     support_batch batch;
     het_unit units[8];
     uint64_t hash = 0;
-    int64_t count;
     int i;
     (void)state;
     batch_of(&batch, usual, 4, 3);
-    EXPECT_OK(het_model_units(&desc.model, units, 8, &count, NULL));
-    for (i = 7; i >= 5; i--) units[i] = units[i - 2];
-    units[3] = units[2];
-    units[2].iface = units[4].iface = &gain_unit;
-    units[2].layer = 0;
-    units[4].layer = 1;
-    desc.units = units;
-    desc.unit_count = 8;
+    chain_with_gains(&desc, units);
     desc.frozen = freeze_beginning;
     for (i = 0; i < 3; i++) {
         het_ctx *ctx;
