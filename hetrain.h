@@ -6318,9 +6318,8 @@ HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const doubl
 #define HETI_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30], so that sums and quotients stay finite */
 #define HETI_PLANS_MOST 1e30
 
-/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
-   exist. */
 #define HETI_MOST_UPDATES INT64_C(65536)
+
 /* The most that a stage has; where none has more than 1 a step is synchronous. */
 static int64_t heti_updates(const het_plan *plan) {
     int64_t most = 1;
@@ -6329,6 +6328,8 @@ static int64_t heti_updates(const het_plan *plan) {
     return most;
 }
 
+/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
+   exist. */
 static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
     if (plan->stage == NULL || plan->first_stage == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);

@@ -52,12 +52,15 @@ waves)
     does dp train "${T[@]}" --steps 10 --micro-batches 20 --devices $devices --plan dp --evaluate-every 1 --log dp.jsonl
     does waves train "${T[@]}" --steps 10 --micro-batches 20 --devices $devices --plan "$plan" --schedule 1f1b --updates 4 --staleness 2 \
         --evaluate-every 1 --log waves.jsonl
-    if "$programs/train" "${T[@]}" --steps 1 --micro-batches 20 --devices $devices --plan "$plan" --schedule 2bw --updates 10 --staleness 1 > gap 2>&1; then
-        short 'a clock gap above D was not refused'
-    fi
+    # two workers without a pipeline, whose third wave still uses the first weights
+    printf '%s\n' 0F0,0B0,0F1,0B1/1,0F2,0B2/2 0F0@1,0B0@1,0F1@1,0B1@1/1,0F2@1,0B2@1/2 > late.csv
+    late=("${T[@]}" --steps 1 --micro-batches 6 --devices cpu:1,cpu:1 --plan dp --schedule late.csv --updates 3)
+    "$programs/train" "${late[@]}" --staleness 1 > gap 2>&1 && short 'a clock gap of 2 was not refused where D = 1'
+    grep -q 'staleness is 1' gap || short "refused for another reason: $(tail -n 1 gap)"
+    does allowed train "${late[@]}" --staleness 2
     goal=$(val dp.jsonl) a=$(until_loss dp.jsonl "$goal") b=$(until_loss waves.jsonl "$goal")
     is "${b:-1e9} < $a" || short "validation $goal after $a s of synchronous steps bound by the slowest rank, after ${b:-more than all} in waves"
-    works "validation $goal after $a s of synchronous data parallelism, $b s of two virtual workers, D = 2; refused: $(tail -n 1 gap | cut -c1-120)" ;;
+    works "validation $goal after $a s of synchronous data parallelism, $b s of two virtual workers, D = 2; a gap of 2 runs with D = 2, with D = 1: $(tail -n 1 gap | sed 's/.*the gradient/the gradient/')" ;;
 predicted)
     S=(--data "$text" --model llama:layers=4,width=64,heads=2,context=64,vocab=256 --sequences 2 --quiet --clip 0 --seed 2)
     four=cpu:1,cpu:1,cpu:1,cpu:1 slow=cpu:1@0.1,cpu:1@0.1,cpu:1@0.1,cpu:1@0.1
