@@ -97,9 +97,10 @@ run_jobs() {
 }
 
 # What another standard can bring out the front ends say; c99 and c++11 go to the end, where a compiler refuses what a target lacks. What only gcc's
-# optimiser sees -O3 shows here, and -O2 in the Makefile, which builds every test with these warnings.
+# optimiser sees -O3 shows here, and -O2 in the Makefile, which builds every test with these warnings. An option is tried without the loops for
+# instruction sets, which have none.
 check_warnings() {
-    local standard compiler off
+    local standard compiler off fewer
     for standard in c11 c17; do
         for compiler in gcc clang; do
             compile "$compiler -std=$standard, no warnings" "$compiler -std=$standard $c_warnings $include -fsyntax-only whole.c"
@@ -110,40 +111,41 @@ check_warnings() {
         compile "clang++ -std=$standard, no warnings" "clang++ -std=$standard $warnings $include -fsyntax-only whole.cpp"
     done
     compile 'gcc -std=c99, no warnings' "gcc -std=c99 $c_warnings $include -c whole.c" plain.o
-    compile 'clang -std=c99 -O2, no warnings' "clang -std=c99 -O2 $c_warnings $include -c whole.c"
+    compile 'clang -std=c99, no warnings' "clang -std=c99 $c_warnings $include -c whole.c"
     compile 'g++ -std=c++11, no warnings' "g++ -std=c++11 $warnings -Wold-style-cast $include -c whole.cpp"
     compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include -c whole.cpp"
     compile 'gcc -O3 -march=native, no warnings' "gcc -std=c17 -O3 -march=native $c_warnings $include -c whole.c"
-    compile 'aarch64 gcc -O1, no warnings' "aarch64-linux-gnu-gcc -std=c99 -O1 $c_warnings $include -c whole.c"
+    compile 'aarch64 gcc, no warnings' "aarch64-linux-gnu-gcc -std=c99 $c_warnings $include -c whole.c"
     compile 'declarations alone, clang -Weverything' "clang -std=c11 -Weverything -Werror -Wno-padded -Wno-declaration-after-statement $include -c declare.c"
     compile 'declarations alone, clang++ -Weverything' "clang++ -std=c++17 -Weverything -Werror -Wno-padded -Wno-c++98-compat-pedantic $include -c declare.cpp"
     compile 'no reserved identifier, C' "clang -std=c11 -Werror -Wreserved-identifier -Wreserved-macro-identifier $include -fsyntax-only whole.c"
     compile 'no reserved identifier, C++' "clang++ -std=c++17 -Werror -Wreserved-identifier -Wreserved-macro-identifier $include -fsyntax-only whole.cpp"
     for off in $(grep '^HETRAIN_NO_' options); do
-        compile "$off, gcc, no warnings" "gcc -std=c99 $c_warnings $include -D$off -c whole.c" $off.o
-        compile "$off and HETRAIN_STATIC, clang, no warnings" "clang -std=c99 $c_warnings $include -DHETRAIN_STATIC -D$off $quick -c both.c"
+        [ $off = HETRAIN_NO_SIMD ] && fewer= || fewer=-DHETRAIN_NO_SIMD
+        compile "$off, gcc, no warnings" "gcc -std=c99 $c_warnings $include -D$off $fewer -c whole.c" $off.o
+        is_main && compile "$off and HETRAIN_STATIC, clang, no warnings" "clang -std=c99 $c_warnings $include -DHETRAIN_STATIC -D$off $fewer -c whole.c"
     done
     compile 'all HETRAIN_NO_* together, gcc' "gcc -std=c99 $c_warnings $include $all_off -c whole.c" bare.o
     compile 'all HETRAIN_NO_* together, g++' "g++ -std=c++11 $warnings -Wold-style-cast $include $all_off -c whole.cpp"
     has_option HETRAIN_ASSERT && compile 'HETRAIN_ASSERT is used as given' "gcc -std=c11 $c_warnings $include -include assert.h -DHETRAIN_ASSERT=assert -c whole.c"
     is_main || compile 'both implementations in one C++ file' "g++ -std=c++11 $quick $warnings -Wold-style-cast $include -c both.cpp"
+    { echo '#define HETRAIN_STATIC'; cat both.c; printf 'int first(void);\nint first(void) { return (int)het_version(); }\n'; } > first.c
+    compile 'a static copy, clang, no warnings' "clang -std=c11 $quick $c_warnings $include -c first.c" first.o
     run_jobs
 }
 
 # ---- include orders and copies ----
 
 check_copies() {
-    local copy self="#include \"$name\"\n"
+    local built=both.c self="#include \"$name\"\n"
     printf "$self$self#define $implementation\n$self$self#undef $implementation\n$self" > again.c
     quiet 'declared, implemented, included again' gcc -std=c11 $c_warnings $include -c again.c -o again.o
     printf '#include <string.h>\n#include <math.h>\n#include <stdio.h>\n'"$self"'int main(void) { return het_version() == HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH ? 0 : 1; }\n' > uses.c
-    quiet 'a program and the implementation in two files' sh -c "gcc -std=c99 $quick $c_warnings $include uses.c both.c -o uses -lm -lpthread && ./uses"
-    for copy in first second; do
-        { echo '#define HETRAIN_STATIC'; cat both.c; printf 'int %s(void);\nint %s(void) { return (int)het_version(); }\n' $copy $copy; } > $copy.c
-    done
+    cp plain.o "$name.o" && ar rc ../engine.a "$name.o" # what is checked alone has nothing to link with yet
+    { is_main || ar t ../engine.a | grep -q '^hetrain.h.o'; } && built="$name.o ../engine.a"
+    quiet 'a program and the implementation in two files' sh -c "gcc -std=c99 $quick $c_warnings $include uses.c $built -o uses -lm -lpthread && ./uses"
     printf 'int first(void);\nint second(void);\nint main(void) { return first() - second(); }\n' > main.c
-    quiet 'a static copy' gcc -std=c11 $quick $c_warnings $include -c first.c -o first.o
-    quiet 'two of them in one program' sh -c "gcc -std=c11 $quick $c_warnings $include first.o second.c main.c -o copies -lm -lpthread && ./copies"
+    quiet 'two of them in one program' sh -c "objcopy --redefine-sym first=second first.o second.o && gcc -std=c11 main.c first.o second.o -o copies -lm -lpthread && ./copies"
     nothing 'HETRAIN_STATIC exports nothing' < <(nm -g --defined-only first.o | awk '{ print $3 }' | grep -v '^first$')
     is_main || nothing 'no private name is one of hetrain.h' < <(grep -Eo "\b$private[a-z_0-9]+|\b$macros[A-Z_0-9]+" "$root/hetrain.h" | sort -u)
     is_main && check_folders
@@ -161,12 +163,12 @@ check_folders() {
     printf "$program" hetrain.h > folder.c
     printf '#define HETRAIN_CPU "loops.h"\n'"$program" trainer.h > renamed.c
     cp folder.c folder.cpp
-    quiet 'a folder of two files has the CPU device' sh -c "gcc -std=c99 $c_warnings -Ipair folder.c -o folder -lm -lpthread && ./folder"
-    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -Ipair folder.cpp -o folder -lm -lpthread && ./folder"
+    quiet 'a folder of two files has the CPU device' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_SIMD -Ipair folder.c -o folder -lm -lpthread && ./folder"
+    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -DHETRAIN_NO_SIMD -Ipair folder.cpp -o folder -lm -lpthread && ./folder"
     quiet 'HETRAIN_NO_CPU leaves it out' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_CPU -Ipair folder.c -o folder -lm -lpthread && ! ./folder"
-    quiet 'the header alone has the reference device' sh -c "gcc -std=c99 $c_warnings -Ialone folder.c -o folder -lm -lpthread && ! ./folder"
-    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -Ialone folder.cpp -o folder -lm -lpthread && ! ./folder"
-    quiet 'renamed copies (HETRAIN_CPU)' sh -c "gcc -std=c99 $c_warnings -Irenamed renamed.c -o folder -lm -lpthread && ./folder"
+    quiet 'the header alone has the reference device' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_SIMD -Ialone folder.c -o folder -lm -lpthread && ! ./folder"
+    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -DHETRAIN_NO_SIMD -Ialone folder.cpp -o folder -lm -lpthread && ! ./folder"
+    quiet 'renamed copies (HETRAIN_CPU)' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_SIMD -Irenamed renamed.c -o folder -lm -lpthread && ./folder"
 }
 
 # ---- arithmetic that is refused ----
