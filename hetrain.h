@@ -1016,6 +1016,7 @@ typedef struct het_team_limits {
     int64_t kept_rows;                   /* of the micro-batch, to the end of its group */
     int64_t member;                      /* its number */
     const struct het_team_member *plan;  /* [members] of a team by columns; NULL: it is none */
+    int64_t node[HETRAIN_MAX_TEAM];      /* [members] the process that a member is in */
 } het_team_limits;
 
 typedef struct het_unit {   /* one unit of the chain */
@@ -11182,6 +11183,7 @@ static void heti_find_team(heti_rank *r) {
         if (team[i].group < team[part->member].group) before += team[i].share;
         if (team[i].group == team[part->member].group) group += team[i].share;
         to->groups = team[i].group + 1;
+        to->node[i] = heti_process_of(r->ctx, team[i].rank);
         if (i != part->member && team[i].group == team[part->member].group) to->heads = team[part->member].heads;
     }
     part->slice_rows = to->rows = heti_share_rows(r->ctx, to->rows, team[part->member].share / all);

@@ -6,6 +6,7 @@
 #include "hetrain_experts.h"
 #include "hetrain_files.h"
 #include "hetrain_plan.h"
+#include "threads_transport.h"
 
 #define STEPS 4
 enum { MOST_ROWS = 64, MOST_EXPERTS = 8, MOST_USED = 3, MOST_WIDTH = 24, MOST_MIDDLE = 40 };
@@ -823,8 +824,25 @@ static void plain_hash(int32_t token, int64_t layer, const int64_t *bound, int *
     }
 }
 
-/* What members send each other in a layer with experts by hash, whose attention is divided by heads. Forward and backward take the same. */
-static void add_layer(traffic want[4][4], const moe_run *m, const int32_t *token, int64_t layer, const int64_t *row, const int64_t *bound)
+/* Rows that go from member to member, `size` bytes each, twice. Where a node has several members: to the one of the sender's node that has the
+   receiver's place in its node, and from there on. */
+static void add_rows(traffic want[4][4], int64_t rows[4][4], int64_t members, int64_t node, int64_t size)
+{
+    int64_t hop[2][4][4] = { { { 0 } } }, i, j, h;
+    for (i = 0; i < members; i++)
+        for (j = 0; j < members; j++) {
+            const int64_t via = node == 1 ? i : i / node == j / node ? j : i / node * node + j % node;
+            if (via != i) hop[0][i][via] += rows[i][j];
+            if (via != j) hop[1][via][j] += rows[i][j];
+        }
+    for (h = 0; h < 2; h++)
+        for (i = 0; i < members; i++)
+            for (j = 0; j < members; j++) add(&want[i][j], 2, hop[h][i][j] * size);
+}
+
+/* What members send each other in a layer with experts by hash, whose attention is divided by heads. Forward and backward take the same. `node`: members
+   of a process. */
+static void add_layer(traffic want[4][4], const moe_run *m, const int32_t *token, int64_t layer, const int64_t *row, const int64_t *bound, int64_t node)
 {
     const het_model_desc *model = &m->run.desc.model;
     const int64_t ranks = m->run.plan->ranks, e4 = 4 * model->head_size, g = model->heads / model->kv_heads, d4 = 4 * model->width;
@@ -833,7 +851,7 @@ static void add_layer(traffic want[4][4], const moe_run *m, const int32_t *token
         for (r = row[i]; r < row[i + 1]; r++) {
             int member[2];
             plain_hash(token[r], layer, bound, member);
-            for (j = 0; j < 2; j++) choices[i][member[j]]++;
+            for (j = 0; j < 2; j++) choices[member[j]][i]++;
             for (j = 0; j < ranks; j++) out[i][j] += member[0] == j || member[1] == j;
         }
     for (i = 0; i < ranks; i++)
@@ -845,67 +863,139 @@ static void add_layer(traffic want[4][4], const moe_run *m, const int32_t *token
             add(&want[i][j], 2, to * own * g * e4);
             add(&want[i][j], 2, to * own * e4);
             add(&want[i][j], 2, n * 2 * 4); /* experts; gates */
-            add(&want[i][j], 2, out[i][j] * d4);
-            add(&want[i][j], 2, choices[j][i] * d4);
         }
+    add_rows(want, out, ranks, node, d4);
+    add_rows(want, choices, ranks, node, d4);
 }
 
-static void check_traffic(const char *plan, int64_t ranks, const int64_t *bound)
+/* One process of a team: two steps, and what its ranks send in a third one. */
+typedef struct node_run {
+    const moe_run *m;
+    het_desc desc;
+    const support_group *last;
+    int64_t first;                  /* of its ranks */
+    traffic sent[4][4];
+    uint64_t hash;
+} node_run;
+
+static void *live(void *user)
 {
-    int64_t before[4][4][2], i, j, row[5] = { 0 }, sum = 0;
+    node_run *n = user;
+    const int64_t end = n->first + n->desc.layout.device_count;
+    het_ctx *ctx = support_create(&n->desc);
+    int64_t i, j;
+    for (i = 0; i < 2; i++) (void)support_step(ctx, &n->m->run.data, (int)i, "0123");
+    for (j = -1; j <= 1; j += 2) {
+        for (i = n->first; i < end; i++) {
+            het_timeline t;
+            int64_t to;
+            het_get_timeline(ctx, i - n->first, &t);
+            for (to = 0; to < n->m->run.plan->ranks; to++) {
+                n->sent[i][to].messages += j * t.traffic[to].exchanges;
+                n->sent[i][to].bytes += j * t.traffic[to].exchange_bytes;
+            }
+        }
+        if (j < 0) EXPECT_OK(het_step(ctx, n->last->batch, n->last->count, NULL));
+    }
+    n->hash = support_hash(ctx);
+    het_destroy(ctx);
+    return NULL;
+}
+
+/* Trains in one process (`node` 1) or in several of `node` ranks, on threads. */
+static void live_together(node_run *run, const moe_run *m, const support_group *last, int64_t ranks, int64_t node)
+{
+    const int64_t processes = node == 1 ? 1 : ranks / node;
+    threads_world world;
+    threads_end ends[4];
+    het_transport transport[4];
+    pthread_t thread[4];
+    int64_t i;
+    memset(run, 0, 4 * sizeof *run);
+    threads_open(&world, ends, transport, processes, 0);
+    for (i = 0; i < processes; i++) {
+        run[i].m = m, run[i].desc = m->run.desc, run[i].last = last, run[i].first = i * node;
+        if (processes > 1) run[i].desc.layout.device_count = node, run[i].desc.layout.transport = transport[i];
+        assert_int_equal(pthread_create(&thread[i], NULL, live, &run[i]), 0);
+    }
+    for (i = 0; i < processes; i++) pthread_join(thread[i], NULL);
+    for (i = 1; i < processes; i++) assert_true(run[i].hash == run[0].hash);
+}
+
+static void check_traffic(const char *plan, int64_t ranks, const int64_t *bound, int64_t node)
+{
+    int64_t i, j, row[5] = { 0 }, sum = 0, across = 0;
+    node_run run[4];
     traffic want[4][4];
     support_group group;
     rank_rows rows;
     moe_run m;
-    het_ctx *ctx;
     memset(want, 0, sizeof want);
     memset(&rows, 0, sizeof rows);
-    moe_start(&m, HET_QWEN3, 2, 3, "48|40,9,30|44,44,44|20");
+    moe_start(&m, HET_QWEN3, 2, 3, "47,25|44,27|47,24|40,28");
     m.experts.capacity = 0;
     m.run.desc.host.hook = see;
     m.run.desc.host.user = &rows;
     support_run_ranks(&m.run, ranks);
     support_run_plan(&m.run, plan, NULL, 1);
     support_group_start(&group, &m.run.data, 2, "0123");
-    ctx = support_create(&m.run.desc);
-    for (i = 0; i < 2; i++) (void)support_step(ctx, &m.run.data, (int)i, "0123");
-    for (i = 0; i < ranks; i++) {
-        het_timeline t;
-        het_get_timeline(ctx, i, &t);
-        for (j = 0; j < ranks; j++) before[i][j][0] = t.traffic[j].exchanges, before[i][j][1] = t.traffic[j].exchange_bytes;
-    }
-    EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+    live_together(run, &m, &group, ranks, node);
     for (i = 0; i < ranks; i++) {
         assert_int_equal(rows.first[i], row[i]);
         row[i + 1] = row[i] + rows.rows[i];
         assert_true(rows.rows[i] > 0);
     }
     assert_int_equal(row[ranks], group.batch[0].tokens);
-    for (i = 0; i < 3; i++) add_layer(want, &m, group.batch[0].token, i, row, bound);
-    for (i = 0; i < ranks; i++) {
-        het_timeline t;
-        het_get_timeline(ctx, i, &t);
+    for (i = 0; i < 3; i++) add_layer(want, &m, group.batch[0].token, i, row, bound, node);
+    for (i = 0; i < ranks; i++)
         for (j = 0; j < ranks; j++) {
-            const int64_t messages = t.traffic[j].exchanges - before[i][j][0], bytes = t.traffic[j].exchange_bytes - before[i][j][1];
-            if (messages != want[i][j].messages || bytes != want[i][j].bytes)
-                fail_msg("%s: rank %d sends %d %d messages of %d bytes, not %d of %d", plan, (int)i, (int)j, (int)messages, (int)bytes,
+            const traffic *got = &run[node == 1 ? 0 : i / node].sent[i][j];
+            if (got->messages != want[i][j].messages || got->bytes != want[i][j].bytes)
+                fail_msg("%s: rank %d sends %d %d messages of %d bytes, not %d of %d", plan, (int)i, (int)j, (int)got->messages, (int)got->bytes,
                          (int)want[i][j].messages, (int)want[i][j].bytes);
-            sum += bytes;
+            sum += got->bytes;
+            if (i / 2 != j / 2) across += got->messages;
         }
-    }
-    print_message("%s: %d rows, %d bytes\n", plan, (int)row[ranks], (int)sum);
-    het_destroy(ctx);
+    print_message("%s, %d in a process: %d rows, %d bytes, %d messages between ranks 0, 1 and the others\n", plan, (int)(node == 1 ? ranks : node),
+                  (int)row[ranks], (int)sum, (int)across);
     support_group_end(&group);
     support_run_end(&m.run);
 }
 
+/* Routers of every kind in two processes of two ranks each, whose members follow each other, or not. */
+static void nodes_do_not_show(void **state)
+{
+    static const char *const plans[] = { "tp4",
+        "{\"teams\":[{\"ranks\":[0,2,1,3],\"split\":\"columns\"}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}",
+                                         "tp:1,2,1,2", "tp4" };
+    int kind;
+    (void)state;
+    for (kind = 0; kind < 4; kind++) {
+        node_run run[4];
+        support_result base;
+        support_group group;
+        moe_run m;
+        moe_start(&m, kind % 2 ? HET_GPT2 : HET_QWEN3, kind, 3, "47,25|44,27|47,24|40,28");
+        base = support_train(&m.run, "0123");
+        support_run_ranks(&m.run, 4);
+        support_group_start(&group, &m.run.data, 2, "0123");
+        support_run_plan(&m.run, plans[kind], NULL, 1);
+        live_together(run, &m, &group, 4, 2);
+        if (run[0].hash != base.weights) fail_msg("router %d: other weights", kind);
+        support_group_end(&group);
+        support_run_end(&m.run);
+    }
+}
+
 static void traffic_is_what_was_chosen(void **state)
 {
-    static const int64_t two[] = { 0, 3, 5 }, uneven[] = { 0, 4, 5 }, three[] = { 0, 2, 3, 5 };
+    static const int64_t two[] = { 0, 3, 5 }, uneven[] = { 0, 4, 5 }, three[] = { 0, 2, 3, 5 }, four[] = { 0, 1, 3, 4, 5 };
     (void)state;
-    check_traffic("tp2", 2, two);
-    check_traffic("tp:3,1", 2, uneven);
-    check_traffic("tp:2,1,2", 3, three);
+    check_traffic("tp2", 2, two, 1);
+    check_traffic("tp:3,1", 2, uneven, 1);
+    check_traffic("tp:2,1,2", 3, three, 1);
+    check_traffic("tp4", 4, four, 1);
+    check_traffic("tp4", 4, four, 2); /* two nodes of two members each */
 }
 
 static int all_but_norms(void *user, const char *name) { (void)user; return strstr(name, "norm") == NULL; }
@@ -1257,6 +1347,7 @@ int main(void)
         cmocka_unit_test(gradients_are_slopes), cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(long_sequences_and_bf16),
         cmocka_unit_test(members_divide_experts), cmocka_unit_test(divided_experts_evaluate_and_generate),
         cmocka_unit_test(traffic_is_what_was_chosen),
+        cmocka_unit_test(nodes_do_not_show),
         cmocka_unit_test(frozen_experts), cmocka_unit_test(drops_are_counted), cmocka_unit_test(balance_is_learned),
         cmocka_unit_test(files_have_a_tensor_an_expert), cmocka_unit_test(transformers_agrees), cmocka_unit_test(bad_settings_are_refused),
     };

@@ -50,6 +50,10 @@ same 2 --devices cpu:1 --plan pp --schedule 1f1b "${often[@]}"
 served='{"pipelines":[{"share":2,"stages":[{"rank":0,"units":[0,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[2],"state_shares":[0,1,2]}'
 hash=$("$alone" "${run[@]}" --steps 8 --devices cpu:1,cpu:1,cpu:1 --plan "$served" "${often[@]}" | grep '^weights')
 same 3 --devices cpu:1 --plan "$served" "${often[@]}"
+# experts divided among two processes of two ranks each
+moe=(--model llama:layers=3,width=32,heads=4,context=16 --experts 4,2)
+hash=$("$alone" "${run[@]}" --steps 8 --devices cpu:1 "${moe[@]}" | grep '^weights')
+same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan tp4 "${moe[@]}"
 hash=$once
 same 3 --devices cpu:1 --plan 'pp:0-1|2-5|6-7' --schedule zb-h1 --shard-gradients
 same 2 --devices cpu:1 --replan '2:pp,4x3:dp,6x1:pp:0-0|1-7'

@@ -60,6 +60,10 @@ same 2 --devices cpu:1 --plan pp --schedule 1f1b "${often[@]}"
 served='{"pipelines":[{"share":2,"stages":[{"rank":0,"units":[0,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[2],"state_shares":[0,1,2]}'
 hash=$("$program" "${run[@]}" --steps 8 --devices cpu:1,cpu:1,cpu:1 --plan "$served" "${often[@]}" | grep '^weights')
 same 3 --devices cpu:1 --plan "$served" "${often[@]}"
+# experts divided among two processes of two ranks each
+moe=(--model llama:layers=3,width=32,heads=4,context=16 --experts 4,2)
+hash=$("$program" "${run[@]}" --steps 8 --devices cpu:1 "${moe[@]}" | grep '^weights')
+same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan tp4 "${moe[@]}"
 hash=$once
 same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5
 same 2 --devices cpu:1 --plan auto --plan-seconds 1 --adapt --slow 4:1@0.3

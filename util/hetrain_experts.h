@@ -29,8 +29,8 @@
    a chain over the granule's tokens that went to e, ascending. dh is the sum of its experts',
    ascending, and the router's. So layouts do not show. In bf16 the router's product stays f32.
    TEAMS   Members of a team by columns each have a run of the experts, by share, at least one.
-   Rows travel to the members with their experts and back (>>experts has the bytes). Other ranks
-   have all experts.
+   Rows travel to the members with their experts and back (>>experts has the bytes), between
+   processes brought together first. Other ranks have all experts.
 
    OPTIONS   (macros, defined before the include)
        HETRAIN_EXPERTS_IMPLEMENTATION    one file of the program has the code
@@ -132,8 +132,9 @@ extern "C" {
    where there is a gate. */
 enum { HETI_X_H, HETI_X_MEAN, HETI_X_RSTD, HETI_X_CHOSEN, HETI_X_GATES, HETI_X_P, HETI_X_PICKED, HETI_X_A, HETI_X_B,
        HETI_X_U, HETI_X_OUT, HETI_X_DOUT, HETI_X_DA, HETI_X_DB, HETI_X_DL, HETI_X_DH, HETI_X_TENSORS,
-       /* of a team: experts and gates of all its rows, rows that came, what is sent */
-       HETI_X_ROUTES = HETI_X_TENSORS, HETI_X_SHARES, HETI_X_CAME, HETI_X_SENT, HETI_X_TEAM_TENSORS };
+       /* of a team: experts and gates of all its rows, rows that came, what is sent, what passes */
+       HETI_X_ROUTES = HETI_X_TENSORS, HETI_X_SHARES, HETI_X_CAME, HETI_X_SENT, HETI_X_RELAY,
+       HETI_X_TEAM_TENSORS };
 /* Its products. */
 enum { HETI_X_ROUTER, HETI_X_UP, HETI_X_DOWN };
 
@@ -586,7 +587,11 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
    out the same way, and those of h come back. So every sum is made in one place and is that of one
    rank. For n rows of a team of R members, of which s go out to others and have c choices there,
    each pass takes 4 (s + c) D bytes, and 4 (R - 1) n k of experts or gates, in at most 3 R (R - 1)
-   messages. Drawn evenly, c is n k (R - 1) / R. */
+   messages. Drawn evenly, c is n k (R - 1) / R.
+   Where members of one process (a node) follow each other, rows for another node go in two hops, as
+   in HetuMoE (arXiv 2203.14685): all that a node has for one member of the other is brought together
+   in one place and crosses as one message. From a node of A members to one of B go B messages, not
+   A B. */
 
 /* Own rows with all experts, and the rows of all members with the rank's: the same where it has
    all. */
@@ -594,6 +599,8 @@ typedef struct heti_x_calls {
     heti_x_call own, mine;
     const het_team *team;     /* NULL: it has all */
     int64_t bound[HETRAIN_MAX_TEAM + 1]; /* member m has experts [bound[m], bound[m + 1]) */
+    int two_hops;
+    int64_t traffic[HETRAIN_MAX_TEAM][HETRAIN_MAX_TEAM]; /* rows from one member to another, of an exchange */
 } heti_x_calls;
 
 /* By share, one at least: as heti_member_columns in hetrain.h divides a parameter by `piece`. */
@@ -645,20 +652,83 @@ static void heti_x_pack(const heti_x_calls *w, int back, int64_t to, const float
     }
 }
 
-/* Own rows go out, or (back) what was made of them comes to their places. In round s a member sends
-   to the one s behind it. Boxes are runs of what is sent, one member's behind the other's. */
-static het_result heti_x_exchange(const heti_x_calls *w, int back, const float *from, float *to) {
+/* ---- an exchange, in one hop or two ---- */
+
+/* Whether the members of every node follow each other, there are several nodes, and one has two. */
+static int heti_x_has_nodes(const int64_t *node, int64_t members) {
+    int64_t m, i, nodes = 1;
+    for (m = 1; m < members; m++) {
+        if (node[m] == node[m - 1]) continue;
+        for (i = 0; i < m; i++)
+            if (node[i] == node[m]) return 0;
+        nodes++;
+    }
+    return nodes > 1 && nodes < members;
+}
+
+/* The member that rows pass on their way: of the sender's node the one with the receiver's place in
+   its own node; inside a node the receiver. */
+static int64_t heti_x_via(const heti_x_calls *w, int64_t from, int64_t to) {
+    const int64_t *node = w->own.c->info->team->node;
+    int64_t begin = from, end = from, place = 0;
+    if (!w->two_hops) return from;
+    if (node[from] == node[to]) return to;
+    while (begin > 0 && node[begin - 1] == node[from]) begin--;
+    while (end < w->team->members && node[end] == node[from]) end++;
+    while (place < to && node[to - place - 1] == node[to]) place++;
+    return begin + place % (end - begin);
+}
+
+/* Rows that go from one member to another: in hop 0 all that passes there, in hop 1 all that passed
+   here. */
+static int64_t heti_x_rows(const heti_x_calls *w, int hop, int64_t from, int64_t to) {
+    int64_t m, count = 0;
+    for (m = 0; m < w->team->members; m++)
+        if (hop == 0) count += heti_x_via(w, from, m) == to ? w->traffic[from][m] : 0;
+        else count += heti_x_via(w, m, to) == from ? w->traffic[m][to] : 0;
+    return count;
+}
+
+/* What member `to` gets in a hop. The relay has all that passes here, by sender, then by receiver. */
+static void heti_x_pack_hop(const heti_x_calls *w, int back, int hop, int64_t to, const float *from, float *packed) {
+    const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
+    int64_t i, j;
+    if (hop == 1 && !w->two_hops) {
+        heti_x_pack(w, back, to, from, packed);
+        return;
+    }
+    for (j = 0; hop == 0 && j < members; j++) {
+        if (heti_x_via(w, me, j) != to) continue;
+        heti_x_pack(w, back, j, from, packed);
+        packed += w->traffic[me][j] * d;
+    }
+    for (i = 0; hop == 1 && i < members; i++)
+        for (j = 0; j < members; j++) {
+            const int64_t rows = heti_x_via(w, i, j) == me ? w->traffic[i][j] : 0;
+            if (j == to) HETI_T_COPY(packed, from, rows * d);
+            if (j == to) packed += rows * d;
+            from += rows * d;
+        }
+}
+
+/* In round s a member sends to the one s behind it. Boxes are runs of what is sent, one member's
+   behind the other's. What comes lies by sender in the relay, by row or by expert in `to`. */
+static het_result heti_x_hop(const heti_x_calls *w, int back, int hop, const float *from, float *to) {
     const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    int64_t s, m;
+    int64_t s, m, first;
     for (s = 0; s < members; s++) {
         const int64_t before = (me + members - s) % members;
-        float *here = to + (back ? w->own.begin[w->bound[before]] : heti_x_first(w, before)) * d;
-        float *sent = s > 0 ? w->own.t[HETI_X_SENT] : here;
+        float *here = to, *sent;
         int64_t count = 0;
-        heti_x_pack(w, back, (me + s) % members, from, sent);
+        for (m = 0; hop == 0 && m < before; m++) here += heti_x_rows(w, 0, m, me) * d;
+        for (first = 0; hop == 1 && first < members && heti_x_via(w, first, me) != before;) first++;
+        if (hop == 1 && first < members)
+            here += (back ? w->own.begin[w->bound[first]] : heti_x_first(w, first)) * d;
+        sent = s > 0 ? w->own.t[HETI_X_SENT] : here;
+        heti_x_pack_hop(w, back, hop, (me + s) % members, from, sent);
         for (m = 0; m < members && s > 0; m++) {
-            const int64_t other = (m + s) % members, rows = heti_x_traffic(w, back, m, other);
+            const int64_t other = (m + s) % members, rows = heti_x_rows(w, hop, m, other);
             const het_box box = { count, count + rows, 0, d };
             have[m] = want[other] = box;
             count += rows;
@@ -666,6 +736,17 @@ static het_result heti_x_exchange(const heti_x_calls *w, int back, const float *
         if (count > 0) HETI_T_TRY(w->team->move(w->own.c, sent, have, d, here, want, d));
     }
     return HET_OK;
+}
+
+/* Own rows go out, or (back) what was made of them comes to their places. */
+static het_result heti_x_exchange(heti_x_calls *w, int back, const float *from, float *to) {
+    float *relay = w->own.t[HETI_X_RELAY];
+    int64_t i, j;
+    for (i = 0; i < w->team->members; i++)
+        for (j = 0; j < w->team->members; j++) w->traffic[i][j] = heti_x_traffic(w, back, i, j);
+    if (!w->two_hops) return heti_x_hop(w, back, 1, from, to);
+    HETI_T_TRY(heti_x_hop(w, back, 0, from, relay));
+    return heti_x_hop(w, back, 1, relay, to);
 }
 
 /* All rows of a tensor of which each member has its own. */
@@ -708,6 +789,7 @@ static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
         return HET_OK;
     }
     heti_x_bounds(w->team->plan, w->team->members, own->x.s.experts, w->bound);
+    w->two_hops = heti_x_has_nodes(c->info->team->node, w->team->members);
     mine->first = w->bound[w->team->member];
     mine->end = w->bound[w->team->member + 1];
     mine->view = w->team->view;
@@ -718,16 +800,20 @@ static het_result heti_x_open(const het_unit_call *c, heti_x_calls *w) {
     return HET_OK;
 }
 
-/* Places of own rows; of the team's, which have come one behind the other from each member. */
+/* Places of own rows; of the team's, which have come one behind the other from each member, or each
+   node. */
 static void heti_x_orders(heti_x_calls *w) {
-    int64_t m, r, next;
+    int64_t m, r, next = 0;
     heti_x_order(&w->own);
     heti_x_order(&w->mine);
-    for (m = 0; w->team != NULL && m < w->team->members; m++)
-        for (next = r = heti_x_first(w, m); r < heti_x_first(w, m + 1); r++) {
+    for (m = 0; w->team != NULL && m < w->team->members; m++) {
+        const int64_t *node = &w->own.c->info->team->node[m];
+        if (!w->two_hops || m == 0 || node[0] != node[-1]) next = heti_x_first(w, m);
+        for (r = heti_x_first(w, m); r < heti_x_first(w, m + 1); r++) {
             w->mine.came[r] = HETI_T_CAST(int32_t, next);
             next += heti_x_chosen_of(w, r, w->team->member) > 0;
         }
+    }
 }
 
 static het_result heti_x_forward(const het_unit_call *c) {
@@ -751,7 +837,7 @@ static het_result heti_x_forward(const het_unit_call *c) {
 }
 
 /* dy: [n][D] of own rows. Gradients of h come to the places of own rows, or of the rank's. */
-static het_result heti_x_backward_experts(const heti_x_calls *w, float *dy) {
+static het_result heti_x_backward_experts(heti_x_calls *w, float *dy) {
     const het_unit_call *c = w->own.c;
     float *const *t = c->tensor;
     if (w->team != NULL) {
@@ -846,8 +932,9 @@ static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
     const het_team_limits *team = info->team != NULL && info->team->plan != NULL ? info->team : NULL;
     const int64_t used = x->s.used, d = x->d, e = x->router < 0 ? 1 : x->s.experts;
     const int32_t g = team != NULL;
-    int64_t bound[HETRAIN_MAX_TEAM + 1], k = used, f, b;
+    int64_t bound[HETRAIN_MAX_TEAM + 1], k = used, relay = 1, f, b;
     if (team != NULL) {
+        if (heti_x_has_nodes(team->node, team->members)) relay = used * d;
         heti_x_bounds(team->plan, team->members, x->s.experts, bound);
         k = bound[team->member + 1] - bound[team->member];
         if (k > used) k = used;
@@ -863,7 +950,8 @@ static void heti_x_tensors(const heti_x *x, het_unit_info *info) {
             { "dout", k * d, HET_KEEP_GRADIENT, g }, { "da", f, HET_KEEP_GRADIENT, g },
             { "db", b, HET_KEEP_GRADIENT, g }, { "dl", e, HET_KEEP_GRADIENT, 0 }, { "dh", d, HET_KEEP_GRADIENT, 0 },
             { "routes", used, HET_KEEP_WEIGHT, 1 }, { "shares", used, HET_KEEP_CALL, 1 },
-            { "came", d, HET_KEEP_WEIGHT, 1 }, { "sent", k * d, HET_KEEP_CALL, 1 } };
+            { "came", d, HET_KEEP_WEIGHT, 1 }, { "sent", relay > 1 ? relay : k * d, HET_KEEP_CALL, 1 },
+            { "relay", relay, HET_KEEP_CALL, 1 } };
         HETI_T_COPY(info->tensor, tensor, HETI_X_TEAM_TENSORS);
     }
     info->tensors = team != NULL ? HETI_X_TEAM_TENSORS : HETI_X_TENSORS;

@@ -944,7 +944,7 @@ static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
 /* What the unit keeps and moves in teams: described again for a member with one head of a team that
    divides heads, and for half of one by columns. */
 static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_unit *unit) {
-    het_team_limits team = { 2, 1, 1, 1, 1, 1, 0, NULL };
+    het_team_limits team = { 2, 1, 1, 1, 1, 1, 0, NULL, { 0, 0 } };
     het_team_member columns[2];
     het_program program;
     het_unit_info info;
