@@ -824,8 +824,8 @@ static void plain_hash(int32_t token, int64_t layer, const int64_t *bound, int *
     }
 }
 
-/* Rows that go from member to member, `size` bytes each, twice. Where a node has several members: to the one of the sender's node that has the
-   receiver's place in its node, and from there on. */
+/* Rows that go from member to member, `size` bytes each, twice. Where a node has several members: to the one of the sender's node that has
+   the receiver's place in its node, and from there on. */
 static void add_rows(traffic want[4][4], int64_t rows[4][4], int64_t members, int64_t node, int64_t size)
 {
     int64_t hop[2][4][4] = { { { 0 } } }, i, j, h;
@@ -840,9 +840,10 @@ static void add_rows(traffic want[4][4], int64_t rows[4][4], int64_t members, in
             for (j = 0; j < members; j++) add(&want[i][j], 2, hop[h][i][j] * size);
 }
 
-/* What members send each other in a layer with experts by hash, whose attention is divided by heads. Forward and backward take the same. `node`: members
-   of a process. */
-static void add_layer(traffic want[4][4], const moe_run *m, const int32_t *token, int64_t layer, const int64_t *row, const int64_t *bound, int64_t node)
+/* What members send each other in a layer with experts by hash, whose attention is divided by heads. Forward and backward take the same.
+   `node`: members of a process. */
+static void add_layer(traffic want[4][4], const moe_run *m, const int32_t *token, int64_t layer, const int64_t *row, const int64_t *bound,
+                      int64_t node)
 {
     const het_model_desc *model = &m->run.desc.model;
     const int64_t ranks = m->run.plan->ranks, e4 = 4 * model->head_size, g = model->heads / model->kv_heads, d4 = 4 * model->width;
