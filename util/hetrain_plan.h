@@ -461,16 +461,6 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *t
 extern "C" {
 #endif
 
-/* A name from a file for a message: at most 63 bytes, what is not printable ASCII becomes '?'. */
-typedef struct heti_p_printable { char text[64]; } heti_p_printable;
-static const char *heti_p_print(heti_p_printable *p, const char *from, size_t length) {
-    size_t i;
-    for (i = 0; i < length && i < sizeof p->text - 1; i++)
-        p->text[i] = HETI_T_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
-    p->text[i] = 0;
-    return p->text;
-}
-
 /* HET_ERR_INVALID with a message, into what has an `error`. */
 #define HETI_P_BAD(at, ...) heti_t_fail((at)->error, HET_ERR_INVALID, __VA_ARGS__)
 
@@ -561,14 +551,13 @@ static const heti_p_rule *heti_p_rule_find(const char *name) {
 }
 
 static het_result heti_p_rule_check(const char *name, const char *where, het_error *error) {
-    heti_p_printable print;
     char names[200];
     heti_t_text text = heti_t_text_in(names, sizeof names);
     int64_t i;
     if (heti_p_rule_find(name) != NULL) return HET_OK;
     for (i = 0; i < HETI_P_RULES; i++) heti_t_format(&text, "%s %s", i > 0 ? "," : "", heti_p_schedules[i].kind.name);
-    return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%s', not one of%s", where,
-                       heti_p_print(&print, name, strlen(name)), names);
+    return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%p', not one of%s", where, name, strlen(name),
+                       names);
 }
 
 /* ---- the state of a rule ---- */
@@ -1114,11 +1103,10 @@ static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int6
             const int64_t wanted =
                 late == -1 ? heti_p_min(newest, update) : heti_p_max(update - heti_p_max(late, 0), 0);
             if (wanted > newest && late >= 0)
-                return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s: micro-batch %d joins update %d of "
-                                   "%d, %d late, and so would use version %d before rank %d, stage %d, has made it; "
-                                   "fewer updates or more staleness", plan->schedule,
-                                   HETI_T_CAST(int64_t, a->micro_batch), update, gear, late, wanted, rank,
-                                   HETI_T_CAST(int64_t, a->stage));
+                return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s: micro-batch %i joins update %d of "
+                                   "%d, %d late, and so would use version %d before rank %d, stage %i, has made it; "
+                                   "fewer updates or more staleness", plan->schedule, a->micro_batch, update, gear,
+                                   late, wanted, rank, a->stage);
             a->version = HETI_T_CAST(int32_t, wanted);
         } else if (mine && a->kind == HET_ACTION_F) {
             int64_t first = i - 1; /* as its micro-batch's first slice */
@@ -1224,20 +1212,16 @@ static het_result heti_p_plans_room(heti_p_plans *r) {
 /* ---- JSON: the keys are those beside het_plan_read; unknown and repeated ones are errors ---- */
 
 static het_result heti_p_plans_syntax(heti_p_plans *r) {
-    if (r->json.rule == NULL) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s", HETI_T_CAST(int64_t, r->json.rule_at),
-                       r->json.rule);
+    return heti_t_json_result(&r->json, "het_plan_read", r->error);
 }
 
 /* Which of `names` the key is. */
 static het_result heti_p_plans_key(heti_p_plans *r, const char *const *names, int count, const char *key, size_t length,
                                    unsigned *seen, int *found) {
-    heti_p_printable print;
     for (*found = 0; *found < count && !(length == strlen(key) && strcmp(key, names[*found]) == 0); ++*found) {}
     if (*found == count || ((*seen >> *found) & 1u) != 0)
-        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s key '%s'",
-                           HETI_T_CAST(int64_t, r->json.at), *found == count ? "unknown" : "repeated",
-                           heti_p_print(&print, key, strlen(key)));
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %z: %s key '%p'", r->json.at,
+                           *found == count ? "unknown" : "repeated", key, strlen(key));
     *seen |= 1u << *found;
     return HET_OK;
 }
@@ -1363,7 +1347,7 @@ static het_result heti_p_plans_slices(heti_p_plans *r) {
         HETI_T_TRY(heti_p_plans_syntax(r));
     }
     if (count < 1 || count > HETI_P_PLANS_SLICES)
-        return HETI_P_BAD(r, "het_plan_read: %d slices, not 1 to %d", count, HETI_T_CAST(int64_t, HETI_P_PLANS_SLICES));
+        return HETI_P_BAD(r, "het_plan_read: %d slices, not 1 to %i", count, HETI_P_PLANS_SLICES);
     r->count.slices = count;
     return HET_OK;
 }
@@ -1417,7 +1401,7 @@ static het_result heti_p_plans_name(heti_p_plans *r) {
     het_json_string(&r->json, name, sizeof name, &length);
     HETI_T_TRY(heti_p_plans_syntax(r));
     if (length != strlen(name))
-        return HETI_P_BAD(r, "het_plan_read: a schedule's name of %d bytes", HETI_T_CAST(int64_t, length));
+        return HETI_P_BAD(r, "het_plan_read: a schedule's name of %z bytes", length);
     HETI_T_TRY(heti_p_rule_check(name, "het_plan_read", r->error));
     memcpy(r->count.schedule, name, sizeof name);
     return HET_OK;
@@ -1439,7 +1423,7 @@ static het_result heti_p_plans_step(heti_p_plans *r) {
     for (found = 0; found < 4; found++)
         if (value[found] < 1 || value[found] > HETI_P_PLANS_COUNT)
             return HETI_P_BAD(r, "het_plan_read: step: \"%s\" is %d, not 1 to %d", heti_p_keys[found], value[found],
-                              HETI_T_CAST(int64_t, HETI_P_PLANS_COUNT));
+                              HETI_P_PLANS_COUNT);
     if (value[3] > value[0])
         return HETI_P_BAD(r, "het_plan_read: step: a micro-batch of %d granules, a step of %d", value[3], value[0]);
     r->count.step.granules = value[0], r->count.step.sequences = value[1];
@@ -1478,8 +1462,8 @@ static het_result heti_p_plans_integers(heti_p_plans *r, int64_t *to, int64_t *c
     het_json_enter(&r->json, HET_JSON_ARRAY);
     while (het_json_next(&r->json, NULL, 0, NULL)) {
         if (*count == HETRAIN_MAX_TEAM)
-            return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %d ranks",
-                               HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
+            return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %i ranks",
+                               HETRAIN_MAX_TEAM);
         het_json_integer(&r->json, &to[(*count)++]);
     }
     return heti_p_plans_syntax(r);
@@ -1578,9 +1562,8 @@ typedef struct heti_p_shorthand {
 } heti_p_shorthand;
 
 static het_result heti_p_short_fail(const heti_p_plans *r, size_t at, const char *what) {
-    heti_p_printable print;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s at '%s'", HETI_T_CAST(int64_t, at), what,
-                       heti_p_print(&print, r->text + at, r->length - at));
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %z: %s at '%p'", at, what, r->text + at,
+                       r->length - at);
 }
 
 static char heti_p_short_byte(const heti_p_plans *r) {
@@ -1667,8 +1650,7 @@ static het_result heti_p_short_times(heti_p_plans *r, int64_t *times) {
     *times = heti_p_short_number(r);
     if (*times < 0) return heti_p_short_fail(r, at, "no number behind '*'");
     if (*times < 1 || *times > r->desc.units)
-        return HETI_P_BAD(r, "het_plan_read: layout: byte %d: *%d, not 1 to %d", HETI_T_CAST(int64_t, at), *times,
-                          r->desc.units);
+        return HETI_P_BAD(r, "het_plan_read: layout: byte %z: *%d, not 1 to %d", at, *times, r->desc.units);
     heti_p_short_blanks(r);
     return HET_OK;
 }
@@ -1680,8 +1662,8 @@ static het_result heti_p_short_letters(heti_p_plans *r, heti_p_shorthand *s, siz
     while (r->at < end) {
         const char letter = heti_p_short_byte(r);
         if (letter == 'm')
-            return heti_t_fail(r->error, HET_ERR_UNSUPPORTED, "het_plan_read: byte %d: layout: m (multi-token "
-                               "prediction) is not supported", HETI_T_CAST(int64_t, r->at));
+            return heti_t_fail(r->error, HET_ERR_UNSUPPORTED, "het_plan_read: byte %z: layout: m (multi-token "
+                               "prediction) is not supported", r->at);
         if (letter == 0 || strchr("EtL|", letter) == NULL)
             return heti_p_short_fail(r, r->at, "no letter of a layout (E t L | (..)*n)");
         r->at++;
@@ -1730,8 +1712,8 @@ static het_result heti_p_short_shares(heti_p_plans *r, heti_p_shorthand *s) {
         const int64_t share = heti_p_short_number(r);
         if (share < 0) return heti_p_short_fail(r, r->at, "no share");
         if (s->team == HETRAIN_MAX_TEAM)
-            return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %d ranks",
-                               HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
+            return heti_t_fail(r->error, HET_ERR_LIMIT, "het_plan_read: a team of more than %i ranks",
+                               HETRAIN_MAX_TEAM);
         s->share[s->team++] = HETI_T_CAST(double, share);
         if (r->at == r->length) return HET_OK;
         if (!heti_p_short_word(r, ",")) return heti_p_short_fail(r, r->at, "',' was expected");
@@ -1754,8 +1736,7 @@ static het_result heti_p_short_team(heti_p_plans *r, heti_p_shorthand *s) {
     else {
         s->team = heti_p_short_number(r);
         if (s->team < 1 || s->team > HETRAIN_MAX_TEAM)
-            return HETI_P_BAD(r, "het_plan_read: byte %d: teams of 1 to %d ranks", HETI_T_CAST(int64_t, at),
-                              HETI_T_CAST(int64_t, HETRAIN_MAX_TEAM));
+            return HETI_P_BAD(r, "het_plan_read: byte %z: teams of 1 to %i ranks", at, HETRAIN_MAX_TEAM);
         for (int64_t i = 0; i < s->team; i++) s->share[i] = 1.0;
     }
     if (r->at < r->length) return heti_p_short_fail(r, r->at, "unexpected text");
@@ -2024,8 +2005,8 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
             heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s",
                           i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
                           stage->recompute ? "true" : "false");
-            if (stage->store > 0) heti_t_format(&out, ", \"store\": %d", HETI_T_CAST(int64_t, stage->store));
-            if (stage->updates > 0) heti_t_format(&out, ", \"updates\": %d", HETI_T_CAST(int64_t, stage->updates));
+            if (stage->store > 0) heti_t_format(&out, ", \"store\": %i", stage->store);
+            if (stage->updates > 0) heti_t_format(&out, ", \"updates\": %i", stage->updates);
             heti_t_put(&out, "}");
         }
         heti_t_put(&out, "\n    ]}");
@@ -2091,9 +2072,8 @@ typedef struct heti_p_lines {
 /* Fails with line, column and the token [begin, end). */
 static het_result heti_p_lines_fail(const heti_p_lines *r, het_result code, size_t begin, size_t end,
                                     const char *what) {
-    heti_p_printable print;
-    return heti_t_fail(r->error, code, "het_schedule_read: line %d, column %d: '%s': %s", r->line,
-        HETI_T_CAST(int64_t, begin - r->line_at + 1), heti_p_print(&print, r->text + begin, end - begin), what);
+    return heti_t_fail(r->error, code, "het_schedule_read: line %d, column %z: '%p': %s", r->line,
+                       begin - r->line_at + 1, r->text + begin, end - begin, what);
 }
 
 /* Digits at *at before `end`: below 2^31 - 1, or -1 for none, or -2 for more. */
@@ -2339,9 +2319,8 @@ static het_result heti_p_lines_normalise(heti_p_lines *r, const het_allocator *a
         if (bare) a->overlap = 0;
         if (a->kind != HET_ACTION_B || !heti_p_sorted_find(key, n, heti_p_lines_key(r, a))) continue;
         if (bare) a->kind = HET_ACTION_I;
-        else result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: stage %d, micro-batch %d, slice %d of "
-            "pipeline %d: a full backward (BW) and a W", HETI_T_CAST(int64_t, a->stage),
-            HETI_T_CAST(int64_t, a->micro_batch), HETI_T_CAST(int64_t, a->slice), HETI_T_CAST(int64_t, a->pipeline));
+        else result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: stage %i, micro-batch %i, slice %i of "
+            "pipeline %i: a full backward (BW) and a W", a->stage, a->micro_batch, a->slice, a->pipeline);
     }
     allocator->free(allocator->user, block, size > 0 ? size : 1);
     return result;
@@ -2747,8 +2726,8 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
             return HETI_P_BAD(s, "het_simulate: a cost of group %d is negative or not finite", i);
         for (; up >= 0 && depth <= HETRAIN_COMMUNICATOR_DEPTH; depth++) up = costs->group[up].parent;
         if (depth > HETRAIN_COMMUNICATOR_DEPTH)
-            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i,
-                               HETI_T_CAST(int64_t, HETRAIN_COMMUNICATOR_DEPTH));
+            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %i deep", i,
+                               HETRAIN_COMMUNICATOR_DEPTH);
         if (depth > deepest) deepest = depth;
         if (g->bus > 0 || g->uplink > 0) s->shared = 1;
     }
@@ -2768,11 +2747,9 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
         return HETI_P_BAD(s, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
     s->transfer = costs->transfer;
     if (s->transfer < HET_TRANSFER_FREE || s->transfer > HET_TRANSFER_BLOCKING || !heti_t_is_time(costs->eager))
-        return HETI_P_BAD(s, "het_simulate: no such transfer: %d, or eager is %g", HETI_T_CAST(int64_t, s->transfer),
-                          costs->eager);
+        return HETI_P_BAD(s, "het_simulate: no such transfer: %i, or eager is %g", s->transfer, costs->eager);
     if (s->transfer != HET_TRANSFER_FREE && !s->schedule->complete)
-        return HETI_P_BAD(s, "het_simulate: transfer %d needs lists with SEND and RECV",
-                          HETI_T_CAST(int64_t, s->transfer));
+        return HETI_P_BAD(s, "het_simulate: transfer %i needs lists with SEND and RECV", s->transfer);
     HETI_T_TRY(heti_p_sim_stage_costs(s));
     HETI_T_TRY(heti_p_sim_sizes(s));
     for (int64_t i = 0; i < s->ranks && costs->rank != NULL; i++) {
@@ -2845,8 +2822,8 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
             const het_action *a = &schedule->action[i];
             int64_t stages;
             if (a->kind < 0 || a->kind >= HETI_T_KINDS)
-                return HETI_P_BAD(s, "het_simulate: rank %d, action %d: no such kind of action: %d", r,
-                                  i - schedule->start[leader], HETI_T_CAST(int64_t, a->kind));
+                return HETI_P_BAD(s, "het_simulate: rank %d, action %d: no such kind of action: %i", r,
+                                  i - schedule->start[leader], a->kind);
             s->records += heti_p_record_room(s, a->kind);
             done |= a->kind == HET_ACTION_COMMIT;
             if (a->kind == HET_ACTION_COMMIT) continue;
@@ -4361,9 +4338,9 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     }
     for (int64_t b = 0; b < (*done ? 2 : 1) * s->rings; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
-            return HETI_P_BAD(s, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it",
-                              b < s->rings ? "REDUCE" : "GATHER", HETI_T_CAST(int64_t, s->ring[b].block),
-                              s->ring[b].reached, s->ring[b].wanted);
+            return HETI_P_BAD(s, "het_simulate: %s of block %i waits for ever: %d of %d ranks have reached it",
+                              b < s->rings ? "REDUCE" : "GATHER", s->ring[b].block, s->ring[b].reached,
+                              s->ring[b].wanted);
     if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_T_TRY(heti_p_sim_join(s));
     for (int64_t r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
@@ -4984,12 +4961,10 @@ static void heti_p_trace_args(heti_p_trace *t, const het_record *r) {
     const het_action *a = &r->action;
     heti_t_put(&t->out, ",\"args\":{");
     if (a->kind == HET_ACTION_COMMIT) heti_t_put(&t->out, "\"bytes\":");
-    else if (a->kind >= HET_ACTION_REDUCE)
-        heti_t_format(&t->out, "\"block\":%d,\"bytes\":", HETI_T_CAST(int64_t, a->stage));
+    else if (a->kind >= HET_ACTION_REDUCE) heti_t_format(&t->out, "\"block\":%i,\"bytes\":", a->stage);
     else
-        heti_t_format(&t->out, "\"pipeline\":%d,\"stage\":%d,\"micro_batch\":%d,\"slice\":%d,\"bytes\":",
-                      HETI_T_CAST(int64_t, a->pipeline), HETI_T_CAST(int64_t, a->stage),
-                      HETI_T_CAST(int64_t, a->micro_batch), HETI_T_CAST(int64_t, a->slice));
+        heti_t_format(&t->out, "\"pipeline\":%i,\"stage\":%i,\"micro_batch\":%i,\"slice\":%i,\"bytes\":",
+                      a->pipeline, a->stage, a->micro_batch, a->slice);
     heti_t_format(&t->out, "%d}}", r->bytes);
 }
 

@@ -267,15 +267,18 @@ static inline void heti_t_bytes(heti_t_text *t, double bytes) {
     heti_t_put(t, heti_t_sizes[unit]);
 }
 
-/* A name or text from a file, for a message: at most 60 bytes of it, with '?' for what is not
-   printable ASCII. */
-static inline void heti_t_quoted(heti_t_text *t, const char *from, size_t length) {
+/* What a file says, for a message: at most `most` bytes of it, with '?' for what is not printable
+   ASCII. */
+static inline void heti_t_printable(heti_t_text *t, const char *from, size_t length, size_t most) {
     size_t i;
-    heti_t_char(t, '"');
-    for (i = 0; i < length && i < 60; i++)
+    for (i = 0; i < length && i < most; i++)
         heti_t_char(t, HETI_T_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?'));
-    if (length > 60) heti_t_char(t, '~');
+}
+
+static inline void heti_t_quoted(heti_t_text *t, const char *from, size_t length) {
     heti_t_char(t, '"');
+    heti_t_printable(t, from, length, 60);
+    heti_t_put(t, length > 60 ? "~\"" : "\"");
 }
 
 /* A JSON string with the escapes that Rust's serde_json uses. */
@@ -303,8 +306,9 @@ static inline void heti_t_json(heti_t_text *t, const char *from, size_t length) 
 static inline void heti_t_general(heti_t_text *t, double value);
 static inline void heti_t_real(heti_t_text *t, double value);
 
-/* Parts of a line: %s text, %d int64_t, %u and %x uint64_t, %g double with 3 decimals, %e double
-   with 6 digits, %r double that reads back the same, %b double bytes, %q const char * and size_t,
+/* Parts of a line: %s text, %d int64_t, %i int32_t, %u and %x uint64_t, %z size_t, %g double with 3
+   decimals, %1 and %2 with so many, %e double with 6 digits, %r double that reads back the same, %b
+   double bytes, %p and %q what a file says, const char * and size_t, 63 bytes of it or 60 in quotes,
    %j text as a JSON string. Arguments must have exactly these types. */
 static inline void heti_t_format_list(heti_t_text *t, const char *format, va_list arguments) {
     const char *from;
@@ -313,12 +317,20 @@ static inline void heti_t_format_list(heti_t_text *t, const char *format, va_lis
         switch (*++format) {
         case 's': heti_t_put(t, va_arg(arguments, const char *)); break;
         case 'd': heti_t_integer(t, va_arg(arguments, int64_t)); break;
+        case 'i': heti_t_integer(t, va_arg(arguments, int32_t)); break;
+        case 'z': heti_t_unsigned(t, va_arg(arguments, size_t)); break;
         case 'u': heti_t_unsigned(t, va_arg(arguments, uint64_t)); break;
         case 'x': heti_t_digits(t, va_arg(arguments, uint64_t), 16); break;
         case 'g': heti_t_fixed(t, va_arg(arguments, double), 3); break;
+        case '1':
+        case '2': heti_t_fixed(t, va_arg(arguments, double), *format - '0'); break;
         case 'e': heti_t_general(t, va_arg(arguments, double)); break;
         case 'r': heti_t_real(t, va_arg(arguments, double)); break;
         case 'b': heti_t_bytes(t, va_arg(arguments, double)); break;
+        case 'p':
+            from = va_arg(arguments, const char *);
+            heti_t_printable(t, from, va_arg(arguments, size_t), 63);
+            break;
         case 'q':
             from = va_arg(arguments, const char *);
             heti_t_quoted(t, from, va_arg(arguments, size_t));
@@ -459,13 +471,18 @@ static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent
     heti_t_integer(t, exponent);
 }
 
+/* The value without its sign, which is written. */
+static inline double heti_t_sign(heti_t_text *t, double value) {
+    if (value < 0) heti_t_char(t, '-');
+    return value < 0 ? -value : value;
+}
+
 /* 6 digits, as printf's %g. */
 static inline void heti_t_general(heti_t_text *t, double value) {
     uint64_t mantissa = 0;
     int exponent = 0;
     if (value != value) { heti_t_put(t, "nan"); return; }
-    if (value < 0) heti_t_char(t, '-');
-    if (value < 0) value = -value;
+    value = heti_t_sign(t, value);
     if (value > 1.7976931348623157e308) { heti_t_put(t, "inf"); return; }
     if (value > 0) mantissa = heti_t_leading(value, 6, &exponent);
     heti_t_layout(t, mantissa, exponent, -4, 6, 1);
@@ -509,8 +526,7 @@ static inline void heti_t_float(heti_t_text *t, double value) {
     heti_t_text n = heti_t_text_in(number, sizeof number);
     uint64_t mantissa = 0, part;
     int exponent = 0, digits = 1;
-    if (value < 0) heti_t_char(t, '-');
-    if (value < 0) value = -value;
+    value = heti_t_sign(t, value);
     if (value > 0) mantissa = heti_t_shortest_float(value, &exponent);
     for (part = mantissa; part >= 10; part /= 10) digits++;
     heti_t_layout(&n, mantissa, exponent, -4, digits, 1);
@@ -527,7 +543,7 @@ static inline void heti_t_setting_text(heti_t_text *t, const het_setting *s) {
 /* The error of a cursor, if it has one: "WHERE: byte n: rule". */
 static inline het_result heti_t_json_result(const het_json *j, const char *where, het_error *error) {
     if (j->rule == NULL) return HET_OK;
-    return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte %u: %s", where, HETI_T_CAST(uint64_t, j->rule_at), j->rule);
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte %z: %s", where, j->rule_at, j->rule);
 }
 
 /* With as many digits as a reader needs to get the same number back. */
@@ -535,8 +551,7 @@ static inline void heti_t_real(heti_t_text *t, double value) {
     uint64_t mantissa;
     int exponent = 0;
     if (value != value || value > 1e308 || value < -1e308) { heti_t_put(t, "null"); return; }
-    if (value < 0) heti_t_char(t, '-');
-    if (value < 0) value = -value;
+    value = heti_t_sign(t, value);
     if (value < 1e15 && value <= HETI_T_CAST(double, HETI_T_CAST(uint64_t, value))) {
         heti_t_unsigned(t, HETI_T_CAST(uint64_t, value));
         return;
@@ -577,9 +592,9 @@ static inline void heti_t_action(heti_t_text *t, const het_action *a) {
     heti_t_put(t, heti_t_kind(a->kind));
     if (a->kind == HET_ACTION_COMMIT) return;
     heti_t_integer(t, block ? a->stage : a->micro_batch);
-    if (a->slice != 0) heti_t_format(t, ".%d", HETI_T_CAST(int64_t, a->slice));
-    if (a->pipeline != 0) heti_t_format(t, "@%d", HETI_T_CAST(int64_t, a->pipeline));
-    if (a->version != 0) heti_t_format(t, "/%d", HETI_T_CAST(int64_t, a->version));
+    if (a->slice != 0) heti_t_format(t, ".%i", a->slice);
+    if (a->pipeline != 0) heti_t_format(t, "@%i", a->pipeline);
+    if (a->version != 0) heti_t_format(t, "/%i", a->version);
 }
 
 /* The same for messages. */
@@ -767,7 +782,6 @@ static void heti_t_json_space(het_json *j) {
         j->at++;
 }
 
-/* What stands at the cursor. */
 HETRAIN_API het_json_kind het_json_peek(het_json *j) {
     char c;
     if (j->rule) return HET_JSON_ERROR;
@@ -829,8 +843,6 @@ static int heti_t_json_escape(het_json *j, heti_t_text *to) {
     return 1;
 }
 
-/* Takes a string; *length gets its decoded length, which may exceed what fits into `to` (and may
-   count a \u0000). */
 HETRAIN_API int het_json_string(het_json *j, char *to, size_t capacity, size_t *length) {
     const unsigned char *text = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, j->text));
     heti_t_text t = heti_t_text_in(to, capacity);
@@ -982,29 +994,25 @@ HETRAIN_API int het_json_real(het_json *j, double *value) {
     return het_json_fail(j, "a number beyond double");
 }
 
-HETRAIN_API int het_json_boolean(het_json *j, int *value) {
-    const het_json_kind kind = het_json_peek(j);
-    *value = kind == HET_JSON_BOOL && j->text[j->at] == 't';
-    if (kind == HET_JSON_BOOL) {
-        const char *word = *value ? "true" : "false";
-        const size_t length = strlen(word);
-        if (j->length - j->at >= length && memcmp(j->text + j->at, word, length) == 0) {
-            j->at += length;
-            return 1;
-        }
-    }
-    return het_json_fail(j, "true or false was expected");
-}
-
-HETRAIN_API int het_json_null(het_json *j) {
-    const int found = het_json_peek(j) == HET_JSON_NULL && j->length - j->at >= 4 && memcmp(j->text + j->at, "null",
-        4) == 0;
-    if (!found) return het_json_fail(j, "null was expected");
-    j->at += 4;
+/* Takes a word that stands at the cursor. */
+static int heti_t_json_word(het_json *j, const char *word) {
+    const size_t length = strlen(word);
+    if (j->rule || j->length - j->at < length || memcmp(j->text + j->at, word, length) != 0) return 0;
+    j->at += length;
     return 1;
 }
 
-/* Opens the object or array at the cursor. */
+HETRAIN_API int het_json_boolean(het_json *j, int *value) {
+    const int word = het_json_peek(j) == HET_JSON_BOOL;
+    *value = word && j->text[j->at] == 't';
+    return (word && heti_t_json_word(j, *value ? "true" : "false")) || het_json_fail(j, "true or false was expected");
+}
+
+HETRAIN_API int het_json_null(het_json *j) {
+    (void)het_json_peek(j);
+    return heti_t_json_word(j, "null") || het_json_fail(j, "null was expected");
+}
+
 HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind) {
     if (het_json_peek(j) != kind)
         return het_json_fail(j, kind == HET_JSON_OBJECT ? "an object was expected" : "an array was expected");
@@ -1017,8 +1025,6 @@ HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind) {
     return 1;
 }
 
-/* 1: the cursor stands before the next value of the innermost container, and key holds its key if
-   that is an object; 0: the container is closed, or there was an error. */
 HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length) {
     int object;
     if (j->rule) return 0;
@@ -1045,7 +1051,6 @@ HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *k
     return het_json_peek(j) != HET_JSON_ERROR;
 }
 
-/* Steps over one value of any kind, checking it. */
 HETRAIN_API int het_json_skip(het_json *j) {
     const int depth = j->depth;
     do {
@@ -1062,7 +1067,6 @@ HETRAIN_API int het_json_skip(het_json *j) {
     return !j->rule;
 }
 
-/* Only white space may follow the outermost value. */
 HETRAIN_API int het_json_end(het_json *j) {
     if (j->rule) return 0;
     heti_t_json_space(j);
@@ -1114,16 +1118,6 @@ static const heti_t_preset heti_t_presets[] = {
 };
 #define HETI_T_PRESETS HETI_T_CAST(int, sizeof heti_t_presets / sizeof heti_t_presets[0])
 
-/* A name for a message: at most 63 bytes of it, '?' for what is not printable ASCII. */
-typedef struct heti_t_printable { char text[64]; } heti_t_printable;
-static const char *heti_t_print(heti_t_printable *p, const char *from, size_t length) {
-    size_t i;
-    for (i = 0; i < length && i < sizeof p->text - 1; i++)
-        p->text[i] = HETI_T_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
-    p->text[i] = 0;
-    return p->text;
-}
-
 /* Text that is a JSON number, as one that a float holds and that is not 0 without saying so. */
 static int heti_t_float_of(const char *text, double *real) {
     const size_t length = strlen(text);
@@ -1137,13 +1131,15 @@ static int heti_t_float_of(const char *text, double *real) {
 
 HETRAIN_API het_result het_model_put(het_model_desc *model, int64_t number, const char *text, const char *where,
                                      het_error *error) {
-    heti_t_printable print;
+    char word[64];
+    heti_t_text shown = heti_t_text_in(word, sizeof word);
     het_setting s;
     int good = 1;
     (void)het_model_get(model, number, &s);
     if (s.kind == HET_SETTING_INTEGER) good = heti_t_integer_of(text, strlen(text), &s.integer);
     if (s.kind == HET_SETTING_REAL) good = heti_t_float_of(text, &s.real);
-    s.word = heti_t_print(&print, text, strlen(text));
+    heti_t_format(&shown, "%p", text, strlen(text));
+    s.word = word;
     if (good) return het_model_set(model, number, &s, where, error);
     return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is '%s', not %s", where, s.name, s.word,
                        s.kind == HET_SETTING_INTEGER ? "an integer" : "a number that a float holds");
@@ -1156,17 +1152,15 @@ static het_result heti_t_settings(het_model_desc *m, const char *text, het_error
     while (*text) {
         const size_t item = strcspn(text, ","), name = strcspn(text, "=,");
         char value[64], list[400];
-        heti_t_printable print;
         heti_t_text l = heti_t_text_in(list, sizeof list);
         het_setting s;
         int64_t n;
         if (name == item)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: '%s' is not key=value", heti_t_where,
-                               heti_t_print(&print, text, item));
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: '%p' is not key=value", heti_t_where, text, item);
         for (n = 0; het_model_get(m, n, &s) && !heti_t_is(text, name, s.name); n++) heti_t_format(&l, " %s", s.name);
         if (s.name == NULL)
-            return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown key '%s', not one of%s", heti_t_where,
-                               heti_t_print(&print, text, name), list);
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown key '%p', not one of%s", heti_t_where, text, name,
+                               list);
         if (item - name - 1 >= sizeof value)
             return heti_t_fail(error, HET_ERR_INVALID, "%s: the value of %s is longer than 63 bytes", heti_t_where,
                                s.name);
@@ -1183,58 +1177,44 @@ static het_result heti_t_settings(het_model_desc *m, const char *text, het_error
     return HET_OK;
 }
 
-/* The index of the preset that starts `text`, or the error that lists what there is. */
-static het_result heti_t_preset_find(const heti_t_family *family, const char *text, int *found, het_error *error) {
-    heti_t_printable print;
+/* Applies the preset that starts `text`, or fails with a list of those there are. */
+static het_result heti_t_preset_apply(het_model_desc *m, const char *family, const char *text, het_error *error) {
     const size_t length = strcspn(text, ",");
     char list[128];
     heti_t_text l = heti_t_text_in(list, sizeof list);
     int i;
     for (i = 0; i < HETI_T_PRESETS; i++) {
-        if (strcmp(heti_t_presets[i].family, family->name) != 0) continue;
-        if (strlen(heti_t_presets[i].name) == length && memcmp(heti_t_presets[i].name, text, length) == 0) {
-            *found = i;
-            return HET_OK;
-        }
-        heti_t_put(&l, " ");
-        heti_t_put(&l, heti_t_presets[i].name);
+        if (strcmp(heti_t_presets[i].family, family) != 0) continue;
+        if (heti_t_is(text, length, heti_t_presets[i].name))
+            return heti_t_settings(m, heti_t_presets[i].settings, error);
+        heti_t_format(&l, " %s", heti_t_presets[i].name);
     }
-    return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: %s: unknown preset '%s', not one of%s, and not "
-                       "key=value", family->name, heti_t_print(&print, text, length), list);
+    return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: %s: unknown preset '%p', not one of%s, and not "
+                       "key=value", family, text, length, list);
 }
 
 HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, het_error *error) {
-    heti_t_printable print;
-    const heti_t_family *family = NULL;
     het_model_desc m;
     het_error why;
     size_t length;
-    int i, preset = 0;
+    char list[128];
+    heti_t_text l = heti_t_text_in(list, sizeof list);
+    int i;
     if (!name || !model)
         return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: %s is NULL", name ? "model" : "name");
     length = strcspn(name, ":");
-    for (i = 0; i < HETI_T_FAMILIES; i++) {
-        if (strlen(heti_t_families[i].name) == length && memcmp(heti_t_families[i].name, name, length) == 0)
-            family = &heti_t_families[i];
-    }
-    if (!family) {
-        char list[128];
-        heti_t_text l = heti_t_text_in(list, sizeof list);
-        for (i = 0; i < HETI_T_FAMILIES; i++) {
-            heti_t_put(&l, " ");
-            heti_t_put(&l, heti_t_families[i].name);
-        }
-        return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: unknown family '%s', not one of%s",
-                         heti_t_print(&print, name, length), list);
-    }
+    for (i = 0; i < HETI_T_FAMILIES && !heti_t_is(name, length, heti_t_families[i].name); i++)
+        heti_t_format(&l, " %s", heti_t_families[i].name);
+    if (i == HETI_T_FAMILIES)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_model_parse: unknown family '%p', not one of%s", name, length,
+                           list);
     name += length + (name[length] == ':');
     memset(&m, 0, sizeof m);
-    m.family = family->family;
-    HETI_T_TRY(heti_t_settings(&m, family->settings, error));
+    m.family = heti_t_families[i].family;
+    HETI_T_TRY(heti_t_settings(&m, heti_t_families[i].settings, error));
     length = strcspn(name, ",");
     if (strcspn(name, "=") >= length) {
-        HETI_T_TRY(heti_t_preset_find(family, name, &preset, error));
-        HETI_T_TRY(heti_t_settings(&m, heti_t_presets[preset].settings, error));
+        HETI_T_TRY(heti_t_preset_apply(&m, heti_t_families[i].name, name, error));
         name += length + (name[length] == ',' && name[length + 1]);
     }
     HETI_T_TRY(heti_t_settings(&m, name, error));
