@@ -2435,10 +2435,10 @@ static int heti_p_out_units(heti_t_text *out, const het_plan *plan, int64_t rank
 
 /* =================================================================================================
    >>simulate  One pass over the lists. A rank runs until it waits for a message; the rank that
-               makes that message arrive puts it back on the
-   stack of those that can go on. Messages of one link leave in the order of their sender's list, so
-   the order in which ranks are looked at does not matter, and nothing has to be sorted by time but
-   the rings, of which there are few.
+   makes that message arrive puts it back on the stack of those that can go on. Messages of one link
+   leave in the order of their sender's list, so the order in which ranks are looked at does not
+   matter, and nothing has to be sorted by time but messages on shared wires, and the rings, of
+   which there are few.
    ============================================================================================== */
 
 /* A stage with its neighbours, costs and cells. */
@@ -2483,15 +2483,17 @@ typedef struct heti_p_half {
     int64_t record, at;               /* of the SEND: its place in the timeline and in all lists */
 } heti_p_half;
 
-/* A message that has come to the next wire of its path. */
-typedef struct heti_p_hop {
-    double time, last, bytes;         /* when its first byte is there; when its last one has passed all before */
-    int64_t rank, at;                 /* sender and place of the action in all lists: which comes
-                                         first at the same time */
-    int64_t link, wire, record;       /* wire: how many it has passed */
-    int64_t stage, cell;              /* where it goes */
-    int32_t forward, unused;
-} heti_p_hop;
+/* A message that has come to the next wire of its path, or a ring that waits for its turn. */
+typedef struct heti_p_event {
+    double time;                      /* when its first byte is there; when the ring was ready, or can start */
+    int64_t rank, at;                 /* sender and place of the action in all lists, or number of the
+                                         ring and 0: which comes first at the same time */
+    double last, bytes;               /* of a message: when its last byte has passed all before */
+    int64_t wire, record;             /* how many it has passed; its place in the timeline or -1 */
+} heti_p_event;
+
+/* The earliest first. */
+typedef struct heti_p_queue { heti_p_event *event; int64_t count, room; } heti_p_queue;
 
 /* One rank's part in a ring. */
 typedef struct heti_p_part {
@@ -2518,6 +2520,8 @@ typedef struct heti_p_rank {
     int64_t first_record, record;     /* place of its first record and of the next one */
     int64_t twin;                     /* a rank that does the same at the same times until VERDICT
                                          and is simulated in its place; -1: none */
+    int64_t pipeline;                 /* of its stages; -1: it has none, -2: several; not known where
+                                         pipelines have no twins */
     const heti_p_cell *waits;         /* the cell whose message it waits for */
     int32_t decided;                  /* 1: it is behind its VERDICT */
     int32_t pass;                     /* 1 + stage of its last compute action, where that was a B or W, */
@@ -2559,9 +2563,7 @@ typedef struct heti_p_sim {
     heti_p_ring *ring;                /* [3 rings] REDUCE, then GATHER, block by block; then, of several
                                          updates, STEP: the owners */
     int64_t *ring_order;              /* [2 rings] */
-    int64_t ring_count;               /* complete and not yet timed */
-    int64_t *ring_heap;               /* [2 rings] those that can start: the earliest first */
-    int64_t ring_heaped;
+    heti_p_queue turns;                /* with room for all: rings that are complete and not yet timed */
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
     int64_t *step_ranks;              /* [blocks] how many they are */
@@ -2573,8 +2575,7 @@ typedef struct heti_p_sim {
     heti_p_half *half;                /* [2 cells] of input, of gradient; none with HET_TRANSFER_FREE */
     het_transfer transfer;
     int64_t twins;                    /* ranks that have a twin and have not yet got its times */
-    heti_p_hop *hop;                  /* heap: the earliest first */
-    int64_t hops, hop_room;
+    heti_p_queue messages;             /* on shared wires */
     het_simulation *result;
     het_record *record;
     void *user;
@@ -2591,7 +2592,8 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->tree = HETI_T_TAKE(arena, het_tree_place, s->ranks + 1);
     s->ring = HETI_T_TAKE(arena, heti_p_ring, 3 * s->rings);
     s->ring_order = HETI_T_TAKE(arena, int64_t, 2 * s->rings);
-    s->ring_heap = HETI_T_TAKE(arena, int64_t, 2 * s->rings);
+    s->turns.event = HETI_T_TAKE(arena, heti_p_event, 2 * s->rings);
+    s->turns.room = 2 * s->rings;
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
     s->step_share = HETI_T_TAKE(arena, double, s->blocks);
     s->step_ranks = HETI_T_TAKE(arena, int64_t, s->blocks);
@@ -2639,6 +2641,24 @@ static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at,
 
 static void heti_p_at_least(double *value, double other) {
     if (other > *value) *value = other;
+}
+
+static int64_t heti_p_whole_bytes(double bytes) {
+    return bytes < 9e18 ? HETI_T_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+}
+
+static const het_rank_cost *heti_p_rank_cost(const heti_p_sim *s, int64_t r) {
+    static const het_rank_cost heti_p_none = { 0, 0, 0, 0, 1, 0, 0 };
+    return s->costs->rank != NULL ? &s->costs->rank[r] : &heti_p_none;
+}
+
+static int64_t heti_p_stage_of(const heti_p_sim *s, const het_action *a) {
+    return s->plan->first_stage[a->pipeline] + a->stage;
+}
+
+/* Where stage g has the action's micro-batch and slice. */
+static int64_t heti_p_cell_of(const heti_p_sim *s, int64_t g, const het_action *a) {
+    return s->stage[g].cell + a->micro_batch * s->slices + a->slice;
 }
 
 static het_result heti_p_sim_plan(heti_p_sim *s) {
@@ -2763,12 +2783,11 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
 }
 
 /* The link between two different ranks; what it costs is only looked at where it is used. path:
-   [most_wires] the wires that it crosses, or NULL. */
+   [most_wires] the wires that it crosses, *wires of them; or NULL. */
 static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost, int64_t *path,
                                    int64_t *wires) {
     const het_group *group = s->costs->group;
     int64_t a, b, n = 0, back;
-    *wires = 0;
     *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
     if (!heti_t_is_time(cost->latency) || !heti_t_is_time(cost->bandwidth))
         return HETI_P_BAD(s, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
@@ -2805,55 +2824,57 @@ static int64_t heti_p_record_room(const heti_p_sim *s, int32_t kind) {
     return kind <= HET_ACTION_I ? s->schedule->complete ? 2 : 3 : !heti_t_is_receive(kind);
 }
 
-/* Every action is where it may be: afterwards its fields are safe indices. Counts records, blocks
-   and parts of rings. */
-static het_result heti_p_sim_actions(heti_p_sim *s) {
+/* What is wrong with an action of the lists of rank `leader`; NULL: nothing, its fields are safe
+   indices. */
+static const char *heti_p_action_fault(const heti_p_sim *s, const het_action *a, int64_t leader) {
     const het_plan *plan = s->plan;
+    const int32_t kind = a->kind;
+    const int versions = a->version >= 0 && a->version < s->updates;
+    int64_t stages;
+    if (kind >= HET_ACTION_REDUCE) {
+        if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20)) return "no such block";
+        return versions ? NULL : "the plan has no such update";
+    }
+    if (!versions) return "the plan has no such version of the weights";
+    if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return "no such pipeline";
+    stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
+    if (a->stage < 0 || a->stage >= stages) return "no such stage";
+    if (a->micro_batch < 0 || a->micro_batch >= s->schedule->micro_batches[a->pipeline]) return "no such micro-batch";
+    if (a->slice < 0 || a->slice >= plan->slices) return "no such slice";
+    if (plan->stage[heti_p_stage_of(s, a)].rank != leader) return "the stage is on another rank";
+    if (a->stage == (kind == HET_ACTION_SEND_F ? stages - 1 : kind == HET_ACTION_SEND_B ? 0 : -1))
+        return "there is no stage to send to";
+    if (a->stage == (kind == HET_ACTION_RECV_B ? stages - 1 : kind == HET_ACTION_RECV_F ? 0 : -1))
+        return "there is no stage to receive from";
+    return NULL;
+}
+
+/* Every action is where it may be. Counts records, blocks and parts of rings. */
+static het_result heti_p_sim_actions(heti_p_sim *s) {
     const het_schedule *schedule = s->schedule;
     s->records = s->parts = 0;
     s->blocks = s->costs->block != NULL ? s->costs->blocks : 0;
     for (int64_t r = 0; r < s->ranks; r++) {
-        const int64_t leader = heti_p_leader(plan, r);
+        const int64_t leader = heti_p_leader(s->plan, r);
         int done = 0;
         for (int64_t i = schedule->start[r]; i < schedule->start[r + 1] && leader != r; i++)
             if (schedule->action[i].kind != HET_ACTION_COMMIT)
                 return HETI_P_BAD(s, "het_simulate: rank %d has a list, and its team that of rank %d", r, leader);
         for (int64_t i = schedule->start[leader]; i < schedule->start[leader + 1]; i++) {
             const het_action *a = &schedule->action[i];
-            int64_t stages;
+            const char *fault;
             if (a->kind < 0 || a->kind >= HETI_T_KINDS)
                 return HETI_P_BAD(s, "het_simulate: rank %d, action %d: no such kind of action: %i", r,
                                   i - schedule->start[leader], a->kind);
             s->records += heti_p_record_room(s, a->kind);
             done |= a->kind == HET_ACTION_COMMIT;
             if (a->kind == HET_ACTION_COMMIT) continue;
-            if (done && leader != r && a->kind < HET_ACTION_REDUCE)
-                return heti_p_sim_fail(s, r, i, "a team computes or sends behind its VERDICT");
-            if (a->kind >= HET_ACTION_REDUCE) {
-                if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
-                    return heti_p_sim_fail(s, r, i, "no such block");
-                if (s->blocks <= a->stage) s->blocks = HETI_T_CAST(int64_t, a->stage) + 1;
-                if (a->version < 0 || a->version >= s->updates)
-                    return heti_p_sim_fail(s, r, i, "the plan has no such update");
-                s->parts += a->kind != HET_ACTION_STEP || s->updates > 1;
-                continue;
-            }
-            if (a->version < 0 || a->version >= s->updates)
-                return heti_p_sim_fail(s, r, i, "the plan has no such version of the weights");
-            if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return heti_p_sim_fail(s, r, i, "no such pipeline");
-            stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
-            if (a->stage < 0 || a->stage >= stages) return heti_p_sim_fail(s, r, i, "no such stage");
-            if (a->micro_batch < 0 || a->micro_batch >= schedule->micro_batches[a->pipeline])
-                return heti_p_sim_fail(s, r, i, "no such micro-batch");
-            if (a->slice < 0 || a->slice >= plan->slices) return heti_p_sim_fail(s, r, i, "no such slice");
-            if (plan->stage[plan->first_stage[a->pipeline] + a->stage].rank != leader)
-                return heti_p_sim_fail(s, r, i, "the stage is on another rank");
-            if ((a->kind == HET_ACTION_SEND_F && a->stage == stages - 1) || (a->kind == HET_ACTION_SEND_B &&
-                a->stage == 0))
-                return heti_p_sim_fail(s, r, i, "there is no stage to send to");
-            if ((a->kind == HET_ACTION_RECV_B && a->stage == stages - 1) || (a->kind == HET_ACTION_RECV_F &&
-                a->stage == 0))
-                return heti_p_sim_fail(s, r, i, "there is no stage to receive from");
+            fault = done && leader != r && a->kind < HET_ACTION_REDUCE ? "a team computes or sends behind its VERDICT" :
+                heti_p_action_fault(s, a, leader);
+            if (fault != NULL) return heti_p_sim_fail(s, r, i, fault);
+            if (a->kind < HET_ACTION_REDUCE) continue;
+            s->blocks = heti_p_max(s->blocks, HETI_T_CAST(int64_t, a->stage) + 1);
+            s->parts += a->kind != HET_ACTION_STEP || s->updates > 1;
         }
     }
     return HET_OK;
@@ -2915,7 +2936,7 @@ static double heti_p_common(const double a[2], const double b[2]) {
 /* The link between two stages as one: as slow as the slowest piece that goes from a member to
    another. */
 static het_result heti_p_team_link(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost) {
-    int64_t senders, receivers, wires;
+    int64_t senders, receivers;
     const het_team_member *sender = het_plan_team(s->plan, from, &senders),
                           *receiver = het_plan_team(s->plan, to, &receivers);
     double each = 0;
@@ -2930,7 +2951,7 @@ static het_result heti_p_team_link(const heti_p_sim *s, int64_t from, int64_t to
             common = heti_p_common(rows, others);
             if (!(common > 0)) continue;
             HETI_T_TRY(heti_p_link_cost(s, sender != NULL ? sender[i].rank : from,
-                                        receiver != NULL ? receiver[j].rank : to, &link, NULL, &wires));
+                                        receiver != NULL ? receiver[j].rank : to, &link, NULL, NULL));
             heti_p_at_least(&cost->latency, link.latency);
             if (link.bandwidth > 0) heti_p_at_least(&each, common / link.bandwidth);
         }
@@ -2948,6 +2969,7 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
     if (l < 0) {
         l = s->links;
         s->link[l].first_wire = l * s->most_wires;
+        s->link[l].wires = 0;
         HETI_T_TRY(heti_p_link_cost(s, from, to, &cost, s->shared ? s->path + s->link[l].first_wire : NULL,
                                     &s->link[l].wires));
         HETI_T_TRY(heti_p_team_link(s, from, to, &cost));
@@ -3122,24 +3144,40 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
     }
 }
 
-/* Which ranks a ring or a STEP has: those whose lists name it. */
+static double heti_p_ring_bytes(const heti_p_sim *s, const heti_p_ring *ring) {
+    const het_block_cost *block = s->costs->block != NULL ? &s->costs->block[ring->block] : NULL;
+    return block == NULL ? 0 : ring->gather ? block->gather_bytes : block->reduce_bytes;
+}
+
+/* The ranks of every ring and STEP, those whose lists name it: only counted, or its parts. */
+static het_result heti_p_ring_ranks(heti_p_sim *s, int counts) {
+    for (int64_t r = 0; r < s->ranks; r++)
+        for (int64_t i = s->rank[r].at; i < s->rank[r].until; i++) {
+            const het_action *a = &s->schedule->action[i];
+            heti_p_ring *ring;
+            heti_p_part *part;
+            if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
+            if (counts && a->kind == HET_ACTION_STEP && a->version == 0) {
+                if (s->plan->state_share != NULL) s->step_share[a->stage] += s->plan->state_share[r];
+                s->step_ranks[a->stage]++;
+            }
+            if (a->kind == HET_ACTION_STEP && s->updates == 1) continue;
+            ring = &s->ring[heti_p_ring_index(s, a)];
+            part = s->part + ring->first + ring->wanted++;
+            if (counts) continue;
+            if (ring->wanted > 1 && part[-1].rank == r) return heti_p_sim_fail(s, r, i, "it comes twice");
+            part->rank = r;
+            part->time = -1;
+        }
+    return HET_OK;
+}
+
 static het_result heti_p_sim_rings(heti_p_sim *s) {
     int64_t first = 0;
     for (int64_t r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
         if (!heti_t_is_time(s->plan->state_share[r]))
             return HETI_P_BAD(s, "het_simulate: the state share of rank %d is negative or not finite", r);
-    for (int64_t r = 0; r < s->ranks; r++) {
-        const int64_t leader = heti_p_leader(s->plan, r);
-        for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
-            const het_action *a = &s->schedule->action[i];
-            if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT) continue;
-            if (a->kind == HET_ACTION_STEP && a->version == 0) {
-                if (s->plan->state_share != NULL) s->step_share[a->stage] += s->plan->state_share[r];
-                s->step_ranks[a->stage]++;
-            }
-            if (a->kind != HET_ACTION_STEP || s->updates > 1) s->ring[heti_p_ring_index(s, a)].wanted++;
-        }
-    }
+    HETI_T_TRY(heti_p_ring_ranks(s, 1));
     for (int64_t b = 0; b < 3 * s->rings; b++) {
         s->ring[b].first = first;
         s->ring[b].block = HETI_T_CAST(int32_t, b % s->rings / s->updates);
@@ -3147,26 +3185,9 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
         first += s->ring[b].wanted;
         s->ring[b].wanted = 0;
     }
-    for (int64_t r = 0; r < s->ranks; r++) {
-        const int64_t leader = heti_p_leader(s->plan, r);
-        for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++) {
-            const het_action *a = &s->schedule->action[i];
-            heti_p_ring *ring;
-            if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT ||
-                (a->kind == HET_ACTION_STEP && s->updates == 1))
-                continue;
-            ring = &s->ring[heti_p_ring_index(s, a)];
-            if (ring->wanted > 0 && s->part[ring->first + ring->wanted - 1].rank == r)
-                return heti_p_sim_fail(s, r, i, "it comes twice");
-            s->part[ring->first + ring->wanted].rank = r;
-            s->part[ring->first + ring->wanted++].time = -1;
-        }
-    }
-    for (int64_t b = 0; b < 2 * s->rings && s->costs->block != NULL && s->updates == 1; b++) {
-        const het_block_cost *cost = &s->costs->block[s->ring[b].block];
-        if (s->ring[b].wanted > 0)
-            heti_p_ring_parts(s, &s->ring[b], b < s->rings ? cost->reduce_bytes : cost->gather_bytes);
-    }
+    HETI_T_TRY(heti_p_ring_ranks(s, 0));
+    for (int64_t b = 0; b < 2 * s->rings && s->costs->block != NULL && s->updates == 1; b++)
+        if (s->ring[b].wanted > 0) heti_p_ring_parts(s, &s->ring[b], heti_p_ring_bytes(s, &s->ring[b]));
     return HET_OK;
 }
 
@@ -3231,9 +3252,7 @@ static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
         const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
             !heti_p_same_link(s, a->link_after, b->link_after)) return 0;
-        if (s->costs->rank != NULL && memcmp(&s->costs->rank[a->rank], &s->costs->rank[b->rank],
-                                             sizeof *s->costs->rank) != 0)
-            return 0;
+        if (memcmp(heti_p_rank_cost(s, a->rank), heti_p_rank_cost(s, b->rank), sizeof *s->costs->rank) != 0) return 0;
         if (s->held[a->rank] == 0 && s->held[b->rank] == 0) {
             s->held[a->rank] = 1 + b->rank;
             s->held[b->rank] = 1 + a->rank;
@@ -3252,13 +3271,13 @@ static void heti_p_sim_twins(heti_p_sim *s) {
     int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, p, g, i;
     s->twins = 0;
     if (s->plan->pipelines == 1 || s->updates > 1) return;
-    for (i = 0; i < s->ranks; i++) s->ready[i] = -1; /* which pipeline a rank is in; -2: several */
     for (g = 0; g < s->stages; g++) {
-        int64_t *in = &s->ready[s->stage[g].rank];
+        int64_t *in = &s->rank[s->stage[g].rank].pipeline;
         *in = *in == -1 || *in == s->plan->stage[g].pipeline ? s->plan->stage[g].pipeline : -2;
     }
     for (p = 0; p < s->plan->pipelines; p++) {
-        for (g = first[p]; g < first[p + 1] && s->ready[s->stage[g].rank] == p && s->stage[g].team == NULL; g++) {}
+        for (g = first[p]; g < first[p + 1] && s->stage[g].team == NULL &&
+             s->rank[s->stage[g].rank].pipeline == p; g++) {}
         if (g < first[p + 1]) continue;
         for (i = 0; i < count && !heti_p_same_pipelines(s, unlike[i], p); i++) {}
         if (i == count && count < HETI_P_MOST_UNLIKE) unlike[count++] = p;
@@ -3279,12 +3298,12 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         heti_p_rank *rank = &s->rank[r];
         s->first_link[r] = -1;
         memset(rank, 0, sizeof *rank);
-        for (int64_t i = 0; i < count && s->costs->rank != NULL; i++)
-            heti_p_at_least(&rank->clock, s->costs->rank[team != NULL ? team[i].rank : r].begin);
+        for (int64_t i = 0; i < count; i++)
+            heti_p_at_least(&rank->clock, heti_p_rank_cost(s, team != NULL ? team[i].rank : r)->begin);
         rank->at = s->schedule->start[leader];
         rank->until = s->schedule->start[leader + 1];
         rank->record = rank->first_record = record;
-        rank->twin = -1;
+        rank->twin = rank->pipeline = -1;
         for (int64_t i = rank->at; i < rank->until && s->keep; i++)
             record += heti_p_record_room(s, s->schedule->action[i].kind);
         rank->out[0] = rank->out[1] = -1;
@@ -3311,7 +3330,7 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
     }
     for (int64_t c = 0; c < s->slices; c++)
         s->slice_end[c] = (c > 0 ? s->slice_end[c - 1] : 0) + (s->slices > 1 ? s->plan->slice_share[c] : 1);
-    s->ring_count = 0;
+    s->turns.count = 0;
     heti_p_sim_processes(s);
     HETI_T_TRY(heti_p_sim_stages(s));
     heti_p_sim_weights(s);
@@ -3424,7 +3443,6 @@ static double heti_p_piece(const heti_p_stage *stage, const heti_p_share *share,
 static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, const heti_p_share *share, int what,
                               double bytes, int64_t group, double *latency, double *seconds) {
     double ways[2][HETRAIN_MAX_TEAM];
-    int64_t wires;
     *latency = *seconds = 0;
     memset(ways, 0, sizeof ways);
     for (int64_t i = 0; i < stage->members; i++)
@@ -3432,7 +3450,7 @@ static het_result heti_p_move(const heti_p_sim *s, const heti_p_stage *stage, co
             const double piece = i == j ? 0 : bytes * heti_p_piece(stage, share, what, i, j);
             het_link_cost link;
             if (!(piece > 0) || (group >= 0 && stage->team[j].group != group)) continue;
-            HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, &wires));
+            HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, NULL));
             heti_p_at_least(latency, link.latency);
             if (!(link.bandwidth > 0)) continue;
             ways[0][i] += piece / link.bandwidth;
@@ -3476,7 +3494,6 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
     const double tokens = heti_p_sim_tokens(s, stage, a, 1), members = HETI_T_CAST(double, stage->members);
     const int recompute = s->plan->stage[stage - s->stage].recompute != 0;
     double latency = 0, slow = 0, busiest = 0, away = 0, blocks = tokens / 16;
-    int64_t wires;
     if (a->kind == HET_ACTION_W) return HET_OK;
     for (int64_t i = 0; i < stage->members; i++) {
         const double own = (share[i].row[1] - share[i].row[0]) / (share[stage->members - 1].row[1] - share[0].row[0]);
@@ -3486,7 +3503,7 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
         for (int64_t j = 0; j < stage->members; j++) {
             het_link_cost link;
             if (i == j) continue;
-            HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, &wires));
+            HETI_T_TRY(heti_p_link_cost(s, stage->team[i].rank, stage->team[j].rank, &link, NULL, NULL));
             heti_p_at_least(&latency, link.latency);
             if (link.bandwidth > 0) heti_p_at_least(&slow, 1 / link.bandwidth);
         }
@@ -3540,49 +3557,66 @@ static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, 
     record = &s->record[s->rank[r].record];
     record->action = *a, record->action.kind = kind;
     record->rank = HETI_T_CAST(int32_t, r), record->start = start, record->end = end;
-    record->bytes = bytes < 9e18 ? HETI_T_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+    record->bytes = heti_p_whole_bytes(bytes);
     record->exchange = 0;
     return s->rank[r].record++;
 }
 
-/* ---- messages on wires that others use as well: in the order in which they come to each ---- */
+/* ---- messages; on wires that others use as well in the order in which they come to each ---- */
 
-static int heti_p_hop_before(const heti_p_hop *a, const heti_p_hop *b) {
+static int heti_p_event_before(const heti_p_event *a, const heti_p_event *b) {
     if (a->time < b->time || b->time < a->time) return a->time < b->time;
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static het_result heti_p_push_hop(heti_p_sim *s, const heti_p_hop *hop) {
-    int64_t i = s->hops;
-    if (s->hops == s->hop_room) {
-        const int64_t room = 2 * s->hop_room + 256;
-        heti_p_hop *larger = HETI_T_CAST(heti_p_hop *, s->allocator.alloc(s->allocator.user,
+static het_result heti_p_push(heti_p_sim *s, heti_p_queue *queue, const heti_p_event *event) {
+    int64_t i = queue->count;
+    if (queue->count == queue->room) {
+        const int64_t room = 2 * queue->room + 256;
+        heti_p_event *larger = HETI_T_CAST(heti_p_event *, s->allocator.alloc(s->allocator.user,
             HETI_T_CAST(size_t, room) * sizeof *larger, 16));
         if (larger == NULL)
             return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d messages on shared wires", room);
-        if (s->hops > 0) HETI_T_COPY(larger, s->hop, s->hops);
-        if (s->hop_room > 0)
-            s->allocator.free(s->allocator.user, s->hop, HETI_T_CAST(size_t, s->hop_room) * sizeof *larger);
-        s->hop = larger;
-        s->hop_room = room;
+        if (queue->count > 0) HETI_T_COPY(larger, queue->event, queue->count);
+        if (queue->room > 0)
+            s->allocator.free(s->allocator.user, queue->event, HETI_T_CAST(size_t, queue->room) * sizeof *larger);
+        queue->event = larger;
+        queue->room = room;
     }
-    for (s->hops++; i > 0 && heti_p_hop_before(hop, &s->hop[(i - 1) / 2]); i = (i - 1) / 2)
-        s->hop[i] = s->hop[(i - 1) / 2];
-    s->hop[i] = *hop;
+    for (queue->count++; i > 0 && heti_p_event_before(event, &queue->event[(i - 1) / 2]); i = (i - 1) / 2)
+        queue->event[i] = queue->event[(i - 1) / 2];
+    queue->event[i] = *event;
     return HET_OK;
 }
 
-static heti_p_hop heti_p_pop_hop(heti_p_sim *s) {
-    const heti_p_hop first = s->hop[0], last = s->hop[--s->hops];
+static heti_p_event heti_p_pop(heti_p_queue *queue) {
+    heti_p_event *const event = queue->event;
+    const heti_p_event first = event[0], last = event[--queue->count];
     int64_t i = 0, child;
-    while ((child = 2 * i + 1) < s->hops) {
-        if (child + 1 < s->hops && heti_p_hop_before(&s->hop[child + 1], &s->hop[child])) child++;
-        if (!heti_p_hop_before(&s->hop[child], &last)) break;
-        s->hop[i] = s->hop[child];
+    while ((child = 2 * i + 1) < queue->count) {
+        if (child + 1 < queue->count && heti_p_event_before(&event[child + 1], &event[child])) child++;
+        if (!heti_p_event_before(&event[child], &last)) break;
+        event[i] = event[child];
         i = child;
     }
-    s->hop[i] = last;
+    event[i] = last;
     return first;
+}
+
+/* The message of a SEND or RECV, or of an F, B or I in lists without them: stages, link (-1: there
+   is none to go over, and the rest is not looked at), the cell it is for. */
+typedef struct heti_p_way { int64_t from, to, link, cell; double bytes; int forward; } heti_p_way;
+
+static heti_p_way heti_p_way_of(const heti_p_sim *s, const het_action *a) {
+    heti_p_way way;
+    way.forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
+    way.from = heti_p_stage_of(s, a) - (heti_t_is_receive(a->kind) ? way.forward ? 1 : -1 : 0);
+    way.to = way.from + (way.forward ? 1 : -1);
+    way.link = way.forward ? s->stage[way.from].link_after : s->stage[way.from].link_before;
+    way.cell = way.link < 0 ? -1 : heti_p_cell_of(s, way.to, a);
+    way.bytes = way.link < 0 ? 0 : heti_p_sim_tokens(s, &s->stage[way.from], a,
+                                                     s->stage[way.forward ? way.from : way.to].cost->bytes);
+    return way;
 }
 
 static void heti_p_sim_wake(heti_p_sim *s, int64_t r, const heti_p_cell *cell) {
@@ -3592,63 +3626,55 @@ static void heti_p_sim_wake(heti_p_sim *s, int64_t r, const heti_p_cell *cell) {
 }
 
 /* The message is there at `time`: wakes the ranks that wait for it. */
-static void heti_p_sim_arrive(heti_p_sim *s, int64_t stage, int64_t cell_index, int forward, double time) {
-    heti_p_cell *cell = &s->cell[cell_index];
-    if (forward) cell->input = time;
+static void heti_p_sim_arrive(heti_p_sim *s, const heti_p_way *way, double time) {
+    heti_p_cell *cell = &s->cell[way->cell];
+    if (way->forward) cell->input = time;
     else cell->gradient = time;
-    heti_p_sim_wake(s, s->stage[stage].rank, cell);
-    if (s->transfer != HET_TRANSFER_FREE)
-        heti_p_sim_wake(s, forward ? s->stage[stage].before : s->stage[stage].after, cell);
+    heti_p_sim_wake(s, s->stage[way->to].rank, cell);
+    if (s->transfer != HET_TRANSFER_FREE) heti_p_sim_wake(s, s->stage[way->from].rank, cell);
 }
 
 /* The earliest message on its way passes the wire it has come to. No rank can go on without one, so
    none comes to a wire before it. */
 static het_result heti_p_sim_pass(heti_p_sim *s) {
-    heti_p_hop hop = heti_p_pop_hop(s);
-    const heti_p_link *link = &s->link[hop.link];
-    heti_p_wire *wire = &s->wire[s->path[link->first_wire + hop.wire]];
-    if (wire->free > hop.time) hop.time = wire->free;
-    wire->free = hop.time + hop.bytes / wire->bandwidth;
-    if (wire->free > hop.last) hop.last = wire->free;
-    if (++hop.wire < link->wires) return heti_p_push_hop(s, &hop);
-    if (hop.record >= 0) s->record[hop.record].end = hop.last;
-    heti_p_sim_arrive(s, hop.stage, hop.cell, hop.forward, hop.last + link->latency);
+    heti_p_event message = heti_p_pop(&s->messages);
+    const heti_p_way way = heti_p_way_of(s, &s->schedule->action[message.at]);
+    const heti_p_link *link = &s->link[way.link];
+    heti_p_wire *wire = &s->wire[s->path[link->first_wire + message.wire]];
+    heti_p_at_least(&message.time, wire->free);
+    wire->free = message.time + message.bytes / wire->bandwidth;
+    heti_p_at_least(&message.last, wire->free);
+    if (++message.wire < link->wires) return heti_p_push(s, &s->messages, &message);
+    if (message.record >= 0) s->record[message.record].end = message.last;
+    heti_p_sim_arrive(s, &way, message.last + link->latency);
     return HET_OK;
 }
 
-/* Starts a message of stage g to the one after (forward) or before, at `clock`. at: its action,
-   record: its place in the timeline or -1. */
-static het_result heti_p_sim_launch(heti_p_sim *s, int64_t at, int64_t g, int forward, double clock, double bytes,
-                                    int64_t record) {
-    const het_action *a = &s->schedule->action[at];
-    const heti_p_stage *stage = &s->stage[g];
-    const int64_t to = g + (forward ? 1 : -1), l = forward ? stage->link_after : stage->link_before;
-    const int64_t cell = s->stage[to].cell + a->micro_batch * s->slices + a->slice;
-    heti_p_link *link = &s->link[l];
-    heti_p_hop hop;
+/* Starts a message at `clock`. at: of the action that sends it, record: its place in the timeline
+   or -1. */
+static het_result heti_p_sim_launch(heti_p_sim *s, const heti_p_way *way, int64_t at, double clock, int64_t record) {
+    heti_p_link *link = &s->link[way->link];
     double starts = clock > link->free ? clock : link->free;
-    link->free = link->bandwidth > 0 ? starts + bytes / link->bandwidth : starts;
+    heti_p_event message;
+    link->free = link->bandwidth > 0 ? starts + way->bytes / link->bandwidth : starts;
     if (record >= 0) s->record[record].end = link->free;
     if (link->wires == 0) {
-        heti_p_sim_arrive(s, to, cell, forward, link->free + link->latency);
+        heti_p_sim_arrive(s, way, link->free + link->latency);
         return HET_OK;
     }
-    hop.time = starts, hop.last = link->free, hop.bytes = bytes;
-    hop.rank = stage->rank, hop.at = at, hop.link = l, hop.wire = 0, hop.record = record;
-    hop.stage = to, hop.cell = cell, hop.forward = forward, hop.unused = 0;
-    return heti_p_push_hop(s, &hop);
+    message.time = starts, message.last = link->free, message.bytes = way->bytes;
+    message.rank = s->stage[way->from].rank, message.at = at, message.wire = 0, message.record = record;
+    return heti_p_push(s, &s->messages, &message);
 }
 
-static double heti_p_sim_bytes(const heti_p_sim *s, const het_action *a, int64_t g, int forward) {
-    return heti_p_sim_tokens(s, &s->stage[g], a, s->stage[forward ? g : g - 1].cost->bytes);
-}
-
-/* A SEND that nothing holds up. */
-static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward) {
-    const double bytes = heti_p_sim_bytes(s, a, g, forward), clock = s->rank[r].clock;
-    const int64_t record = heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock,
-                                             bytes);
-    return heti_p_sim_launch(s, a - s->schedule->action, g, forward, clock, bytes, record);
+/* A message that nothing holds up: of a SEND or, in lists without transfers, of an F, B or I. */
+static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a) {
+    const heti_p_way way = heti_p_way_of(s, a);
+    const double clock = s->rank[r].clock;
+    int64_t record;
+    if (way.link < 0) return HET_OK;
+    record = heti_p_sim_record(s, r, a, way.forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock, way.bytes);
+    return heti_p_sim_launch(s, &way, a - s->schedule->action, clock, record);
 }
 
 /* Of heti_p_cell.done. SENT and POSTED are those of the input; those of the gradient are BACK bits
@@ -3656,35 +3682,32 @@ static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a,
 enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4, HETI_P_DID = 7, HETI_P_SENT = 8, HETI_P_POSTED = 16,
       HETI_P_BACK = 2, HETI_P_AWAY = 128 };
 
-/* A SEND or RECV of stage g, whose partner must be reached too. *waits becomes 1 where the rank
-   cannot go on. */
-static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward, int *waits) {
-    const int receives = heti_t_is_receive(a->kind);
-    const int64_t sender = receives ? forward ? g - 1 : g + 1 : g, to = receives ? g : forward ? g + 1 : g - 1;
-    const int64_t index = s->stage[to].cell + a->micro_batch * s->slices + a->slice;
-    const int32_t own = (receives ? HETI_P_POSTED : HETI_P_SENT) << (forward ? 0 : HETI_P_BACK),
-        other = (receives ? HETI_P_SENT : HETI_P_POSTED) << (forward ? 0 : HETI_P_BACK);
-    heti_p_cell *cell = &s->cell[index];
-    heti_p_half *half = &s->half[2 * index + !forward];
+/* A SEND or RECV, whose partner must be reached too. *waits becomes 1 where the rank cannot go
+   on. */
+static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a, const heti_p_way *way, int *waits) {
+    const int receives = heti_t_is_receive(a->kind), eager = way->bytes <= s->costs->eager;
+    const int32_t own = (receives ? HETI_P_POSTED : HETI_P_SENT) << (way->forward ? 0 : HETI_P_BACK),
+        other = (receives ? HETI_P_SENT : HETI_P_POSTED) << (way->forward ? 0 : HETI_P_BACK);
+    heti_p_cell *cell = &s->cell[way->cell];
+    heti_p_half *half = &s->half[2 * way->cell + !way->forward];
     heti_p_rank *rank = &s->rank[r];
-    const double *arrives = forward ? &cell->input : &cell->gradient, bytes = heti_p_sim_bytes(s, a, sender, forward);
-    const int eager = bytes <= s->costs->eager;
+    const double *arrives = way->forward ? &cell->input : &cell->gradient;
     if ((cell->done & own) == 0) {
         double start = rank->clock;
         cell->done |= own;
         if (!receives) {
             half->at = a - s->schedule->action;
-            half->record = heti_p_sim_record(s, r, a, a->kind, start, start, bytes);
+            half->record = heti_p_sim_record(s, r, a, a->kind, start, start, way->bytes);
         } else if (s->transfer == HET_TRANSFER_BLOCKING) rank->received = start;
         if (!eager && (cell->done & other) != 0) heti_p_at_least(&start, half->time);
         half->time = rank->clock;
         if (eager ? !receives : (cell->done & other) != 0)
-            HETI_T_TRY(heti_p_sim_launch(s, half->at, sender, forward, start, bytes, half->record));
+            HETI_T_TRY(heti_p_sim_launch(s, way, half->at, start, half->record));
     }
     if (s->transfer == HET_TRANSFER_POSTED || (eager && !receives)) return HET_OK;
     if (*arrives < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
     heti_p_at_least(&rank->clock, *arrives);
-    if (receives) (void)heti_p_sim_record(s, r, a, a->kind, rank->received, rank->clock, bytes);
+    if (receives) (void)heti_p_sim_record(s, r, a, a->kind, rank->received, rank->clock, way->bytes);
     return HET_OK;
 }
 
@@ -3702,28 +3725,17 @@ static void heti_p_sim_buffer(heti_p_sim *s, int64_t r, int64_t index, double *u
     rank->next_out = 1 - rank->next_out;
 }
 
-static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change) {
+/* What is kept has changed: by `part` of a micro-batch, and by `bytes` for each of its tokens. */
+static void heti_p_sim_keep(heti_p_sim *s, int64_t r, const heti_p_stage *stage, const het_action *a, double part,
+                            double bytes) {
+    const int64_t at = s->rank[r].at - s->schedule->start[r];
     heti_p_rank *rank = &s->rank[r];
     het_rank_time *time = &s->result->rank[r];
-    rank->kept += change;
-    if (rank->kept <= time->peak) return;
-    time->peak = rank->kept; /* divided by rank->unit in the end */
-    time->peak_action = rank->at - s->schedule->start[r];
-}
-
-/* moved: of PUT and TAKE, what comes to the device. */
-static void heti_p_sim_keep_bytes(heti_p_sim *s, int64_t r, const heti_p_stage *stage, const het_action *a,
-                                  double moved) {
-    const het_stage_cost *c = stage->cost;
-    heti_p_rank *rank = &s->rank[r];
-    het_rank_time *time = &s->result->rank[r];
-    rank->kept_bytes += heti_p_sim_tokens(s, stage, a, a->kind == HET_ACTION_F ? c->keep_input + c->keep_weight :
-        a->kind == HET_ACTION_B ? -(c->keep_input + c->keep_weight) : a->kind == HET_ACTION_I ?
-            c->keep_gradient - c->keep_input : a->kind == HET_ACTION_W ? -(c->keep_weight + c->keep_gradient) :
-            moved);
-    if (rank->kept_bytes <= time->peak_bytes) return;
-    time->peak_bytes = rank->kept_bytes;
-    time->peak_bytes_action = rank->at - s->schedule->start[r];
+    rank->kept += s->slices > 1 ? part * s->plan->slice_share[a->slice] : part;
+    if (rank->kept > time->peak) time->peak = rank->kept, time->peak_action = at; /* divided by rank->unit in the end */
+    if (!s->count_bytes) return;
+    rank->kept_bytes += heti_p_sim_tokens(s, stage, a, bytes);
+    if (rank->kept_bytes > time->peak_bytes) time->peak_bytes = rank->kept_bytes, time->peak_bytes_action = at;
 }
 
 /* The rank works from `start`. */
@@ -3741,7 +3753,7 @@ static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, doubl
     heti_p_sim_spend(s, r, start, seconds);
     if (a->kind <= HET_ACTION_W) {
         s->rank[r].pass = a->kind == HET_ACTION_B || a->kind == HET_ACTION_W ?
-            HETI_T_CAST(int32_t, s->plan->first_stage[a->pipeline] + a->stage + 1) : 0;
+            HETI_T_CAST(int32_t, heti_p_stage_of(s, a) + 1) : 0;
         s->rank[r].pass_begin = start;
         s->rank[r].pass_end = s->rank[r].clock;
     }
@@ -3750,74 +3762,68 @@ static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, doubl
     (void)heti_p_sim_record(s, r, a, a->kind, start, s->rank[r].clock, 0);
 }
 
-/* The message of a compute action in lists without transfers. */
-static het_result heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a) {
-    const int64_t g = a->kind <= HET_ACTION_I ? s->plan->first_stage[a->pipeline] + a->stage : 0;
-    const int forward = a->kind == HET_ACTION_F;
-    if (a->kind > HET_ACTION_I || (forward ? s->stage[g].link_after : s->stage[g].link_before) < 0) return HET_OK;
-    return heti_p_sim_send(s, r, a, g, forward);
+/* What forbids to compute an action now; NULL: nothing. */
+static const char *heti_p_compute_fault(int32_t kind, int32_t done) {
+    if ((done & HETI_P_AWAY) != 0) return "its TAKE does not come before it";
+    if (kind == HET_ACTION_F) return (done & HETI_P_DID_F) != 0 ? "it comes twice" : NULL;
+    if ((done & HETI_P_DID_F) == 0) return "its F does not come before it";
+    if (kind != HET_ACTION_W) return (done & HETI_P_DID_I) != 0 ? "it comes twice" : NULL;
+    return (done & HETI_P_DID) != (HETI_P_DID_F | HETI_P_DID_I) ? "it comes twice, or its I does not come before it" :
+        NULL;
 }
 
 /* F, B, I or W. *waits becomes 1, and nothing else happens, where its message is not there yet. */
 static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
-    const int64_t g = s->plan->first_stage[a->pipeline] + a->stage;
+    static const int32_t heti_p_did[4] = { HETI_P_DID_F, HETI_P_DID_I | HETI_P_DID_W, HETI_P_DID_I, HETI_P_DID_W };
+    const int64_t g = heti_p_stage_of(s, a);
     const heti_p_stage *stage = &s->stage[g];
+    const het_stage_cost *c = stage->cost;
+    const double bytes[4] = { c->keep_input + c->keep_weight, -(c->keep_input + c->keep_weight),
+                              c->keep_gradient - c->keep_input, -(c->keep_weight + c->keep_gradient) };
     heti_p_rank *rank = &s->rank[r];
-    heti_p_cell *cell = &s->cell[stage->cell + a->micro_batch * s->slices + a->slice];
-    const int forward = a->kind == HET_ACTION_F;
-    const int64_t from = forward ? stage->before : stage->after;
-    double there = forward ? cell->input : cell->gradient, start = rank->clock, buffer = 0;
-    double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight, seconds;
-    if ((cell->done & HETI_P_AWAY) != 0) return heti_p_sim_fail(s, r, rank->at, "its TAKE does not come before it");
-    if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
-    if (!forward && (cell->done & HETI_P_DID_F) == 0)
-        return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
-    if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && (cell->done & HETI_P_DID_I) != 0)
-        return heti_p_sim_fail(s, r, rank->at, "it comes twice");
-    if (a->kind == HET_ACTION_W && (cell->done & HETI_P_DID) != (HETI_P_DID_F | HETI_P_DID_I))
-        return heti_p_sim_fail(s, r, rank->at, "it comes twice, or its I does not come before it");
-    if (a->kind != HET_ACTION_W && from >= 0 && there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
-    if (s->transfer == HET_TRANSFER_POSTED && a->kind != HET_ACTION_W &&
-        (forward ? stage->link_after : stage->link_before) >= 0) {
-        const int64_t to = (forward ? stage[1].cell : stage[-1].cell) + a->micro_batch * s->slices + a->slice;
-        heti_p_sim_buffer(s, r, 2 * to + !forward, &buffer, waits);
+    heti_p_cell *cell = &s->cell[heti_p_cell_of(s, g, a)];
+    const int forward = a->kind == HET_ACTION_F, moves = a->kind != HET_ACTION_W;
+    const int64_t from = !moves ? -1 : forward ? stage->before : stage->after;
+    const double there = forward ? cell->input : cell->gradient;
+    const char *fault = heti_p_compute_fault(a->kind, cell->done);
+    double start = rank->clock, buffer = 0, seconds;
+    if (fault != NULL) return heti_p_sim_fail(s, r, rank->at, fault);
+    if (from >= 0 && there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
+    if (s->transfer == HET_TRANSFER_POSTED && moves && (forward ? stage->link_after : stage->link_before) >= 0) {
+        heti_p_sim_buffer(s, r, 2 * heti_p_cell_of(s, forward ? g + 1 : g - 1, a) + !forward, &buffer, waits);
         if (*waits) return HET_OK;
     }
-    if (a->kind != HET_ACTION_W && from >= 0) {
+    if (from >= 0) {
         heti_p_at_least(&start, there);
         if (from != r && s->transfer != HET_TRANSFER_BLOCKING)
             (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start,
-                heti_p_sim_tokens(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
+                                    heti_p_sim_tokens(s, stage, a, forward ? stage[-1].cost->bytes : c->bytes));
     }
     heti_p_at_least(&start, forward ? rank->room : cell->taken);
     if (stage->team == NULL) seconds = heti_p_sim_seconds(s, stage, a);
     else HETI_T_TRY(heti_p_team_seconds(s, stage, a, &seconds));
-    heti_p_at_least(&seconds, stage->cost->beside[a->kind]);
+    heti_p_at_least(&seconds, c->beside[a->kind]);
     heti_p_sim_busy(s, r, a, start, seconds);
     heti_p_at_least(&rank->clock, buffer);
-    cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W :
-        a->kind == HET_ACTION_I ? HETI_P_DID_I
-        : HETI_P_DID_W;
-    if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
-    if (s->count_bytes) heti_p_sim_keep_bytes(s, r, stage, a, 0);
-    if (forward && stage->after == r)
-        s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
-    if (!forward && a->kind != HET_ACTION_W && stage->before == r)
-        s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
+    cell->done |= heti_p_did[a->kind];
+    heti_p_sim_keep(s, r, stage, a, forward ? stage->weight : a->kind == HET_ACTION_I ? 0 : -stage->weight,
+                    bytes[a->kind]);
+    if (forward && stage->after == r) s->cell[heti_p_cell_of(s, g + 1, a)].input = rank->clock;
+    if (!forward && moves && stage->before == r) s->cell[heti_p_cell_of(s, g - 1, a)].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
-    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) HETI_T_TRY(heti_p_sim_implied(s, r, a - 1));
-    return a->overlap == 0 || rank->at + 1 == rank->until ? heti_p_sim_implied(s, r, a) : HET_OK;
+    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0 && a[-1].kind <= HET_ACTION_I)
+        HETI_T_TRY(heti_p_sim_send(s, r, a - 1));
+    return moves && (a->overlap == 0 || rank->at + 1 == rank->until) ? heti_p_sim_send(s, r, a) : HET_OK;
 }
 
 /* PUT or TAKE of what a slice keeps: of a team the largest member's part. */
 static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a) {
-    const heti_p_stage *stage = &s->stage[s->plan->first_stage[a->pipeline] + a->stage];
+    const heti_p_stage *stage = &s->stage[heti_p_stage_of(s, a)];
     const het_stage_cost *c = stage->cost;
-    const het_rank_cost *cost = s->costs->rank != NULL ? &s->costs->rank[r] : NULL;
+    const het_rank_cost *cost = heti_p_rank_cost(s, r);
     heti_p_rank *rank = &s->rank[r];
-    heti_p_cell *cell = &s->cell[stage->cell + a->micro_batch * s->slices + a->slice];
+    heti_p_cell *cell = &s->cell[heti_p_cell_of(s, heti_p_stage_of(s, a), a)];
     const int takes = a->kind == HET_ACTION_TAKE;
-    const double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
     double bytes = c->keep_weight + ((cell->done & HETI_P_DID_I) != 0 ? c->keep_gradient : c->keep_input), start, end;
     double share = 0, all = 0;
     if (((cell->done & HETI_P_AWAY) != 0) != takes || (cell->done & HETI_P_DID_F) == 0 ||
@@ -3829,33 +3835,40 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
         all += stage->team[i].share;
     }
     bytes = heti_p_sim_tokens(s, stage, a, bytes);
-    heti_p_sim_keep(s, r, takes ? kept : -kept);
-    if (s->count_bytes) heti_p_sim_keep_bytes(s, r, stage, a, takes ? bytes : -bytes);
+    heti_p_sim_keep(s, r, stage, a, takes ? stage->weight : -stage->weight, takes ? bytes : -bytes);
     bytes = share > 0 ? bytes * share / all : bytes;
     start = rank->clock;
     heti_p_at_least(&start, rank->host);
-    end = start + (cost != NULL ? bytes * cost->host_byte : 0);
-    if (!takes && cost != NULL && cost->beside) rank->room = rank->host;
+    end = start + bytes * cost->host_byte;
+    if (!takes && cost->beside) rank->room = rank->host;
     rank->host = end;
     if (takes) cell->taken = end;
-    if (cost == NULL || !cost->beside) heti_p_sim_spend(s, r, start, end - start);
+    if (!cost->beside) heti_p_sim_spend(s, r, start, end - start);
     (void)heti_p_sim_record(s, r, a, a->kind, start, end, bytes);
     cell->done = takes ? cell->done & ~HETI_P_AWAY : cell->done | HETI_P_AWAY;
     return HET_OK;
 }
 
 static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
-    const int64_t g = s->plan->first_stage[a->pipeline] + a->stage;
-    const heti_p_cell *cell = &s->cell[s->stage[g].cell + a->micro_batch * s->slices + a->slice];
-    const int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F,
-              receives = heti_t_is_receive(a->kind);
+    const int receives = heti_t_is_receive(a->kind), forward = a->kind == HET_ACTION_SEND_F;
+    const heti_p_cell *cell = &s->cell[heti_p_cell_of(s, heti_p_stage_of(s, a), a)];
+    heti_p_way way;
     if (receives && s->transfer == HET_TRANSFER_FREE) return HET_OK; /* is recorded where it is waited for */
     if (!receives && (cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
         return heti_p_sim_fail(s, r, s->rank[r].at,
                                forward ? "its F does not come before it" : "its B or I does not come before it");
-    if ((forward != receives ? s->stage[g].after : s->stage[g].before) == r) return HET_OK;
-    return s->transfer == HET_TRANSFER_FREE ? heti_p_sim_send(s, r, a, g, forward) : heti_p_sim_meet(s, r, a, g,
-        forward, waits);
+    if (s->transfer == HET_TRANSFER_FREE) return heti_p_sim_send(s, r, a);
+    way = heti_p_way_of(s, a);
+    return way.link < 0 ? HET_OK : heti_p_sim_meet(s, r, a, &way, waits);
+}
+
+/* A complete ring, from its start on. */
+static void heti_p_push_ring(heti_p_sim *s, int64_t index) {
+    heti_p_event event;
+    memset(&event, 0, sizeof event);
+    event.time = s->ring[index].start;
+    event.rank = index;
+    (void)heti_p_push(s, &s->turns, &event);
 }
 
 /* A rank has come to a ring at `time`; the last one makes it complete. */
@@ -3865,7 +3878,9 @@ static void heti_p_ring_reach(heti_p_sim *s, const het_action *a, heti_p_part *p
     part->time = time;
     part->record = record;
     heti_p_at_least(&ring->ready, time);
-    if (++ring->reached == ring->wanted) s->ring_order[s->ring_count++] = index;
+    if (++ring->reached < ring->wanted) return;
+    ring->start = ring->ready;
+    heti_p_push_ring(s, index);
 }
 
 /* When a REDUCE begins: in its stage's last pass, when the units that use the block are behind. */
@@ -3890,18 +3905,20 @@ static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a) {
     double most;
     int64_t count = 1;
     heti_p_ring_reach(s, a, part, begins, heti_p_sim_record(s, r, a, a->kind, begins, begins, 0));
-    if (s->costs->rank == NULL || s->costs->block == NULL) return;
-    most = s->costs->rank[r].ring_byte * part->moved;
+    if (s->costs->block == NULL) return;
+    most = heti_p_rank_cost(s, r)->ring_byte * part->moved;
     team = s->rank[r].state == HETI_P_READY && !s->rank[r].decided ? het_plan_team(s->plan, r, &count) : NULL;
     for (int64_t i = 0; i < count && team != NULL; i++)
-        heti_p_at_least(&most, s->costs->rank[team[i].rank].ring_byte * heti_p_ring_part(s, team[i].rank, a)->moved);
+        heti_p_at_least(&most, heti_p_rank_cost(s, team[i].rank)->ring_byte *
+                               heti_p_ring_part(s, team[i].rank, a)->moved);
     heti_p_sim_spend(s, r, time, most);
 }
 
 /* Rank r gets its twin's times, records and places in rings. */
 static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     heti_p_rank *rank = &s->rank[r];
-    const int64_t other = rank->twin, at = rank->at, until = rank->until, first = rank->first_record, own = s->ready[r];
+    const int64_t other = rank->twin, at = rank->at, until = rank->until, first = rank->first_record,
+                  own = rank->pipeline;
     const heti_p_rank *twin = &s->rank[other];
     s->result->rank[r] = s->result->rank[other];
     *rank = *twin;
@@ -3929,11 +3946,7 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
 static double heti_p_step_seconds(const heti_p_sim *s, int64_t r, int64_t block) {
     double seconds = s->costs->block != NULL ? s->costs->block[block].step : 0, sum = s->step_share[block];
     seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum : seconds / HETI_T_CAST(double, s->step_ranks[block]);
-    return s->costs->rank != NULL ? s->costs->rank[r].step_base + s->costs->rank[r].step * seconds : seconds;
-}
-
-static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a) {
-    heti_p_sim_busy(s, r, a, s->rank[r].clock, heti_p_step_seconds(s, r, a->stage));
+    return heti_p_rank_cost(s, r)->step_base + heti_p_rank_cost(s, r)->step * seconds;
 }
 
 /* ---- several updates: one is made as soon as its gradients and all readers of the one before have
@@ -3951,18 +3964,16 @@ static double heti_p_owns(const heti_p_sim *s, int64_t r, int64_t block) {
 static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, double *seconds) {
     const heti_p_ring *owners = &s->ring[2 * s->rings + ring->block * s->updates];
     const heti_p_part *part = s->part + ring->first, *owner = s->part + owners->first;
-    double bytes, most = 0, latency = 0, slowest = 0;
+    double most = 0, latency = 0, slowest = 0;
     *seconds = 0;
     if (s->costs->block == NULL) return HET_OK;
-    bytes = ring->gather ? s->costs->block[ring->block].gather_bytes : s->costs->block[ring->block].reduce_bytes;
     for (int64_t o = 0; o < owners->wanted; o++) {
         const double own = heti_p_owns(s, owner[o].rank, ring->block);
         double others = 0;
         for (int64_t i = 0; i < ring->wanted && own > 0; i++) {
             het_link_cost link;
-            int64_t wires;
             if (part[i].rank == owner[o].rank) continue;
-            HETI_T_TRY(heti_p_link_cost(s, part[i].rank, owner[o].rank, &link, NULL, &wires));
+            HETI_T_TRY(heti_p_link_cost(s, part[i].rank, owner[o].rank, &link, NULL, NULL));
             heti_p_at_least(&latency, link.latency);
             heti_p_at_least(&slowest, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
             others++;
@@ -3975,7 +3986,7 @@ static het_result heti_p_ring_seconds(heti_p_sim *s, const heti_p_ring *ring, do
             if (owner[o].rank == part[i].rank) sent -= heti_p_owns(s, part[i].rank, ring->block);
         heti_p_at_least(&most, sent);
     }
-    *seconds = latency + bytes * most * slowest;
+    *seconds = latency + heti_p_ring_bytes(s, ring) * most * slowest;
     return HET_OK;
 }
 
@@ -3996,11 +4007,7 @@ static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
         if (v > 0) heti_p_at_least(&sums[v].start, gathers[v - 1].ready);
         sums[v].start += step;
         sums[v].before = 1;
-        for (int64_t r = 0; r < s->ranks; r++) {
-            if (s->rank[r].state != HETI_P_WAITS || s->rank[r].waits != NULL) continue;
-            s->rank[r].state = HETI_P_READY;
-            s->ready[s->ready_count++] = r;
-        }
+        for (int64_t r = 0; r < s->ranks; r++) heti_p_sim_wake(s, r, NULL);
     }
     return HET_OK;
 }
@@ -4027,7 +4034,7 @@ static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *
     s->rank[r].clock = begins + seconds;
     heti_p_ring_reach(s, a, part, a->kind == HET_ACTION_REDUCE ? begins : begins + seconds,
                       heti_p_sim_record(s, r, a, a->kind, begins, begins + seconds, 0));
-    s->ring_count = 0; /* it is not timed with others */
+    s->turns.count = 0; /* it is not timed with others */
     return heti_p_sim_make(s, a->stage);
 }
 
@@ -4036,47 +4043,25 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
     heti_p_rank *rank = &s->rank[r];
     for (; rank->at < rank->until; rank->at++) {
         const het_action *a = &s->schedule->action[rank->at];
-        if (heti_p_is_moved(a->kind)) HETI_T_TRY(heti_p_sim_move(s, r, a));
-        else if (a->kind <= HET_ACTION_RECV_B) {
-            int waits = 0;
-            HETI_T_TRY(a->kind <= HET_ACTION_W ? heti_p_sim_compute(s, r, a, &waits) : heti_p_sim_transfer(s, r, a,
-                &waits));
-            if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
-        } else if (a->kind == HET_ACTION_COMMIT) {
+        int waits = 0;
+        if (a->kind == HET_ACTION_COMMIT) {
             rank->state = HETI_P_VERDICT;
             rank->verdict = rank->clock;
             return HET_OK;
         }
-        else if (s->updates > 1) {
-            int waits;
-            HETI_T_TRY(heti_p_sim_update(s, r, a, &waits));
-            if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
-        }
-        else if (a->kind == HET_ACTION_STEP) heti_p_sim_step(s, r, a);
-        else heti_p_sim_ring(s, r, a);
+        if (a->kind <= HET_ACTION_W) HETI_T_TRY(heti_p_sim_compute(s, r, a, &waits));
+        else if (heti_p_is_moved(a->kind)) HETI_T_TRY(heti_p_sim_move(s, r, a));
+        else if (a->kind <= HET_ACTION_RECV_B) HETI_T_TRY(heti_p_sim_transfer(s, r, a, &waits));
+        else if (s->updates > 1) HETI_T_TRY(heti_p_sim_update(s, r, a, &waits));
+        else if (a->kind != HET_ACTION_STEP) heti_p_sim_ring(s, r, a);
+        else heti_p_sim_busy(s, r, a, rank->clock, heti_p_step_seconds(s, r, a->stage));
+        if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
     }
     rank->state = HETI_P_DONE;
     return HET_OK;
 }
 
 /* ---- rings and verdicts: when nobody can go on without them ---- */
-
-static int heti_p_ring_before(const heti_p_sim *s, int64_t a, int64_t b) {
-    return s->ring[a].ready < s->ring[b].ready || (!(s->ring[b].ready < s->ring[a].ready) && a < b);
-}
-
-/* By shell sort, in place: rings are few. */
-static void heti_p_sort_rings(heti_p_sim *s) {
-    int64_t step = 1, j;
-    while (step < s->ring_count / 3) step = 3 * step + 1;
-    for (; step > 0; step /= 3)
-        for (int64_t i = step; i < s->ring_count; i++) {
-            int64_t ring = s->ring_order[i];
-            for (j = i; j >= step && heti_p_ring_before(s, ring, s->ring_order[j - step]); j -= step)
-                s->ring_order[j] = s->ring_order[j - step];
-            s->ring_order[j] = ring;
-        }
-}
 
 /* A message that takes its link `seconds`. A window is under way at once, in quarters: its next
    first one leaves when its last first one is there and its own others have left. */
@@ -4094,10 +4079,9 @@ static double heti_p_ring_message(double seconds, double latency, double windows
    carry. */
 static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, int64_t from, int64_t to, double bytes,
                                        double count, double *latency, double *seconds) {
-    const het_block_cost *block = &s->costs->block[ring->block];
-    const double whole = ring->gather ? block->gather_bytes : block->reduce_bytes;
+    const double whole = heti_p_ring_bytes(s, ring), windows = s->costs->block[ring->block].windows;
     het_link_cost link;
-    int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires, i;
+    int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires = 0, i;
     HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
     *latency = link.latency;
     *seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
@@ -4109,7 +4093,7 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, i
         if (!(wire->load > 0)) s->loaded[s->wires++] = path[i];
         wire->load += count * load;
     }
-    *seconds = heti_p_ring_message(*seconds, link.latency, whole > 0 ? block->windows * (bytes / whole) : 0);
+    *seconds = heti_p_ring_message(*seconds, link.latency, whole > 0 ? windows * (bytes / whole) : 0);
     return HET_OK;
 }
 
@@ -4144,7 +4128,7 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
     int64_t i, j, end;
     for (i = 0, *latency = *seconds = 0; i < n && ring->busiest > 0; i++) {
         het_link_cost link;
-        HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, &j));
+        HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
         heti_p_at_least(latency, link.latency);
         heti_p_at_least(seconds, link.latency + (link.bandwidth > 0 ? ring->busiest / link.bandwidth : 0));
     }
@@ -4186,46 +4170,20 @@ static double heti_p_ring_wires(heti_p_sim *s, double start, double latency, dou
     return end;
 }
 
-static int heti_p_ring_earlier(const heti_p_sim *s, int64_t a, int64_t b) {
-    return s->ring[a].start < s->ring[b].start || (!(s->ring[b].start < s->ring[a].start) && a < b);
-}
-
-static void heti_p_push_ring(heti_p_sim *s, int64_t index) {
-    int64_t i = s->ring_heaped++;
-    for (; i > 0 && heti_p_ring_earlier(s, index, s->ring_heap[(i - 1) / 2]); i = (i - 1) / 2)
-        s->ring_heap[i] = s->ring_heap[(i - 1) / 2];
-    s->ring_heap[i] = index;
-}
-
-static int64_t heti_p_pop_ring(heti_p_sim *s) {
-    const int64_t first = s->ring_heap[0], last = s->ring_heap[--s->ring_heaped];
-    int64_t i = 0, child;
-    while ((child = 2 * i + 1) < s->ring_heaped) {
-        if (child + 1 < s->ring_heaped && heti_p_ring_earlier(s, s->ring_heap[child + 1], s->ring_heap[child])) child++;
-        if (!heti_p_ring_earlier(s, s->ring_heap[child], last)) break;
-        s->ring_heap[i] = s->ring_heap[child];
-        i = child;
-    }
-    s->ring_heap[i] = last;
-    return first;
-}
-
 /* From `start` on; lets the rings behind it go on. */
 static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
     heti_p_ring *ring = &s->ring[index];
     const heti_p_part *part = s->part + ring->first;
-    double bytes = 0, latency = 0, seconds = 0, end;
-    if (s->costs->block != NULL) {
-        bytes = ring->gather ? s->costs->block[ring->block].gather_bytes : s->costs->block[ring->block].reduce_bytes;
-        HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &latency, &seconds));
-    }
+    const double bytes = heti_p_ring_bytes(s, ring);
+    double latency = 0, seconds = 0, end;
+    if (s->costs->block != NULL) HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &latency, &seconds));
     end = heti_p_ring_wires(s, ring->start, latency, seconds);
     heti_p_at_least(&s->result->makespan, end);
     for (int64_t j = 0; j < ring->wanted; j++) {
         s->rank[part[j].rank].ring_free = end;
         if (part[j].record >= 0) {
             s->record[part[j].record].end = end;
-            s->record[part[j].record].bytes = bytes < 9e18 ? HETI_T_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+            s->record[part[j].record].bytes = heti_p_whole_bytes(bytes);
         }
         if (part[j].next < 0) continue;
         heti_p_at_least(&s->ring[part[j].next].start, end);
@@ -4237,25 +4195,25 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
 /* Each rank does its rings in the order in which they were ready; among those that can start, the
    earliest gets the wires first. */
 static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
-    heti_p_sort_rings(s);
-    for (int64_t i = 0; i < s->ranks && s->ring_count > 0; i++) s->rank[i].last_part = -1;
-    for (int64_t i = 0; i < s->ring_count; i++) {
-        heti_p_ring *ring = &s->ring[s->ring_order[i]];
-        ring->start = ring->ready;
+    int64_t count = 0;
+    for (int64_t i = 0; i < s->ranks && s->turns.count > 0; i++) s->rank[i].last_part = -1;
+    for (; s->turns.count > 0; count++) {
+        const int64_t index = heti_p_pop(&s->turns).rank;
+        heti_p_ring *ring = &s->ring[index];
+        s->ring_order[count] = index;
         for (int64_t j = ring->first; j < ring->first + ring->wanted; j++) {
             heti_p_rank *rank = &s->rank[s->part[j].rank];
             s->part[j].next = -1;
             if (rank->last_part >= 0) {
-                s->part[rank->last_part].next = s->ring_order[i];
+                s->part[rank->last_part].next = index;
                 ring->before++;
             } else heti_p_at_least(&ring->start, rank->ring_free);
             rank->last_part = j;
         }
     }
-    for (int64_t i = 0; i < s->ring_count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (s->ring[s->ring_order[i]].before == 0) heti_p_push_ring(s, s->ring_order[i]);
-    while (s->ring_heaped > 0) HETI_T_TRY(heti_p_sim_time_ring(s, heti_p_pop_ring(s)));
-    s->ring_count = 0;
+    while (s->turns.count > 0) HETI_T_TRY(heti_p_sim_time_ring(s, heti_p_pop(&s->turns).rank));
     return HET_OK;
 }
 
@@ -4263,11 +4221,10 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
 static het_result heti_p_tree_seconds(const heti_p_sim *s, const het_tree_place *place, int64_t count,
                                       double *seconds) {
     het_link_cost forth, back;
-    int64_t wires;
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = 0; j < i; j++) {
-            HETI_T_TRY(heti_p_link_cost(s, place[i].rank, place[j].rank, &forth, NULL, &wires));
-            HETI_T_TRY(heti_p_link_cost(s, place[j].rank, place[i].rank, &back, NULL, &wires));
+            HETI_T_TRY(heti_p_link_cost(s, place[i].rank, place[j].rank, &forth, NULL, NULL));
+            HETI_T_TRY(heti_p_link_cost(s, place[j].rank, place[i].rank, &back, NULL, NULL));
             seconds[i * count + j] = seconds[j * count + i] = forth.latency + back.latency;
         }
     return HET_OK;
@@ -4302,17 +4259,17 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
    after the other. */
 static het_result heti_p_sim_join(heti_p_sim *s) {
     het_link_cost link;
-    int64_t count, wires;
+    int64_t count;
     HETI_T_TRY(heti_p_build_tree(s, &count));
     for (int64_t k = count - 1; k > 0; k--) {
         heti_p_rank *from = &s->rank[s->tree[k].from];
-        HETI_T_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, &wires));
+        HETI_T_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, NULL));
         heti_p_at_least(&from->joined, s->rank[s->tree[k].rank].joined);
         from->joined += link.latency;
     }
     for (int64_t k = 1; k < count; k++) {
         heti_p_rank *from = &s->rank[s->tree[k].from];
-        HETI_T_TRY(heti_p_link_cost(s, s->tree[k].from, s->tree[k].rank, &link, NULL, &wires));
+        HETI_T_TRY(heti_p_link_cost(s, s->tree[k].from, s->tree[k].rank, &link, NULL, NULL));
         from->joined += link.latency;
         s->rank[s->tree[k].rank].joined = from->joined;
     }
@@ -4331,7 +4288,7 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
         heti_p_at_least(&rank->clock, rank->ring_free);
         if (rank->state == HETI_P_VERDICT) {
             *done = 0;
-            if (s->costs->rank != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].verdict);
+            heti_p_sim_spend(s, r, rank->clock, heti_p_rank_cost(s, r)->verdict);
         }
         rank->joined = rank->clock;
         heti_p_at_least(&time, rank->joined);
@@ -4360,17 +4317,12 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
 
 /* Closes the gaps that records not needed have left. */
 static void heti_p_sim_timeline(heti_p_sim *s) {
-    int64_t from = 0, count = 0;
+    int64_t count = 0;
     for (int64_t r = 0; r < s->ranks && s->keep; r++) {
-        const int64_t leader = heti_p_leader(s->plan, r);
-        int64_t room = 0, used;
-        for (int64_t i = s->schedule->start[leader]; i < s->schedule->start[leader + 1]; i++)
-            room += heti_p_record_room(s, s->schedule->action[i].kind);
-        used = s->rank[r].record - from;
+        const int64_t from = s->rank[r].first_record, used = s->rank[r].record - from;
         if (used > 0 && count < from)
             memmove(s->record + count, s->record + from, HETI_T_CAST(size_t, used) * sizeof *s->record);
         count += used;
-        from += room;
     }
     s->result->timeline.ranks = s->ranks;
     s->result->timeline.records = count;
@@ -4417,8 +4369,7 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
     for (int64_t i = s->rank[r].first_record; i < s->rank[r].record && s->keep; i++) {
         het_record *record = &s->record[i];
         const het_action *a = &record->action;
-        const heti_p_stage *stage = &s->stage[a->kind <= HET_ACTION_RECV_B ? s->plan->first_stage[a->pipeline] +
-                                              a->stage : 0];
+        const heti_p_stage *stage = &s->stage[a->kind <= HET_ACTION_RECV_B ? heti_p_stage_of(s, a) : 0];
         if (heti_t_is_send(a->kind) || heti_t_is_receive(a->kind))
             record->bytes = HETI_T_CAST(int64_t, HETI_T_CAST(double, record->bytes) * (row[1] - row[0]) + 0.5);
         if (a->kind > HET_ACTION_I || !(stage->cost->attentions > 0) || count == 1) continue;
@@ -4429,16 +4380,8 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
 }
 
 static void heti_p_sim_copy_twins(heti_p_sim *s) {
-    for (int64_t g = 0; g < s->stages; g++) {
-        const int64_t r = s->stage[g].rank;
-        s->ready[r] = s->plan->stage[g].pipeline;
+    for (int64_t r = 0; r < s->ranks; r++)
         if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
-    }
-    for (int64_t m = 0; m < s->plan->members; m++) {
-        const int64_t r = s->plan->member[m].rank;
-        s->ready[r] = -1;
-        if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
-    }
     for (int64_t m = 0; m < s->plan->members; m++) heti_p_sim_own_part(s, s->plan->member[m].rank);
     s->twins = 0;
 }
@@ -4448,7 +4391,7 @@ static het_result heti_p_sim_loop(heti_p_sim *s) {
     HETI_T_TRY(heti_p_sim_start(s));
     while (!done) {
         while (s->ready_count > 0) HETI_T_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
-        if (s->hops > 0) HETI_T_TRY(heti_p_sim_pass(s));
+        if (s->messages.count > 0) HETI_T_TRY(heti_p_sim_pass(s));
         else {
             if (s->twins > 0) heti_p_sim_copy_twins(s);
             HETI_T_TRY(heti_p_sim_verdict(s, &done));
@@ -4474,8 +4417,9 @@ static het_result heti_p_sim_with(heti_p_sim *s, const het_plan *plan, const het
     HETI_T_TRY(heti_p_sim_allocate(s, heti_p_sim_cut, &s->scratch_size));
     result = loop(s);
     s->allocator.free(s->allocator.user, s->stage, s->scratch_size);
-    if (s->hop_room > 0)
-        s->allocator.free(s->allocator.user, s->hop, HETI_T_CAST(size_t, s->hop_room) * sizeof *s->hop);
+    if (s->messages.room > 0)
+        s->allocator.free(s->allocator.user, s->messages.event,
+                          HETI_T_CAST(size_t, s->messages.room) * sizeof *s->messages.event);
     return result;
 }
 
@@ -4714,7 +4658,7 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
         if (waits) HETI_T_TRY(heti_p_sim_pass(&t->sim)); /* what its buffer holds is on its way */
         waits = 0;
         HETI_T_TRY(heti_p_sim_compute(&t->sim, at->rank, a, &waits));
-    } while (waits && t->sim.hops > 0);
+    } while (waits && t->sim.messages.count > 0);
     r->at++;
     s->seconds[k] = r->clock - rank->due;
     if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
@@ -4738,7 +4682,7 @@ static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
     double end = 0, span = 0;
     int64_t r, next;
     HETI_T_TRY(heti_p_sim_start(s));
-    s->hops = 0;
+    s->messages.count = 0;
     heti_p_timed_rule(t, n);
     for (r = 0; r < s->stages; r++) memset(t->stage[r].begun, 0, sizeof t->stage[r].begun);
     for (r = 0; r < s->ranks; r++) t->rank[r].again = 1;
@@ -4750,8 +4694,9 @@ static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
             rank->again = 0;
             if (rank->due < t->rank[next].due) next = r;
         }
-        if (s->hops > 0 && s->hop[0].time <= t->rank[next].due) {
-            t->rank[s->stage[s->hop[0].stage].rank].again = 1;
+        if (s->messages.count > 0 && s->messages.event[0].time <= t->rank[next].due) {
+            const heti_p_way way = heti_p_way_of(s, &s->schedule->action[s->messages.event[0].at]);
+            t->rank[s->stage[way.to].rank].again = 1;
             HETI_T_TRY(heti_p_sim_pass(s));
         } else if (t->rank[next].due < HETI_P_NEVER) HETI_T_TRY(heti_p_timed_begin(t, &t->rank[next]));
         else break;
