@@ -2359,29 +2359,27 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
 
 typedef struct heti_p_kind {
     const char *category; /* in a trace */
-    const char *legend;   /* in a picture */
-    const char *color;    /* one of chrome://tracing's own names */
+    const char *color;    /* there: one of chrome://tracing's own names */
+    const char *legend;   /* in a picture; NULL: it is not drawn */
+    uint32_t light, dark; /* its colours there, 0xRRGGBB, by the ground */
 } heti_p_kind;
 
-static const heti_p_kind *heti_p_kind_of(int32_t kind) {
-    static const heti_p_kind heti_p_kinds[HETI_T_KINDS] = {
-        { "forward", "forward", "thread_state_running" },
-        { "backward", "backward", "thread_state_iowait" },
-        { "backward_input", "backward, inputs", "bad" },
-        { "backward_weight", "backward, weights", "good" },
-        { "host", "to the host", "olive" },
-        { "host", "from the host", "olive" },
-        { "transfer", "exchange", "grey" },
-        { "transfer", "", "white" },
-        { "transfer", "", "grey" },
-        { "transfer", "", "white" },
-        { "reduce", "reduce gradients", "rail_animation" },
-        { "verdict", "verdict", "black" },
-        { "step", "optimizer step", "yellow" },
-        { "gather", "gather weights", "thread_state_sleeping" }
-    };
-    return &heti_p_kinds[kind];
-}
+static const heti_p_kind heti_p_kinds[HETI_T_KINDS] = {
+    { "forward",         "thread_state_running",  "forward",           0x1F6FB4, 0x4C9BE0 },
+    { "backward",        "thread_state_iowait",   "backward",          0xE8961E, 0xF0A637 },
+    { "backward_input",  "bad",                   "backward, inputs",  0xD1580F, 0xE4702B },
+    { "backward_weight", "good",                  "backward, weights", 0x119C74, 0x2DB58D },
+    { "host",            "olive",                 "to the host",       0x8A7A5C, 0xA39272 },
+    { "host",            "olive",                 "from the host",     0xB8A682, 0xCBBB97 },
+    { "transfer",        "grey",                  "exchange",          0x7B8794, 0x9AA6B4 },
+    { "transfer",        "white",                 NULL,                0,        0 },
+    { "transfer",        "grey",                  NULL,                0,        0 },
+    { "transfer",        "white",                 NULL,                0,        0 },
+    { "reduce",          "rail_animation",        "reduce gradients",  0xC4709E, 0xD184AF },
+    { "verdict",         "black",                 "verdict",           0x444444, 0xBBBBBB },
+    { "step",            "yellow",                "optimizer step",    0xE3CF2B, 0xEADB55 },
+    { "gather",          "thread_state_sleeping", "gather weights",    0x56B4E9, 0x7CC6F0 }
+};
 
 static int heti_p_is_compute(int32_t kind) { return kind <= HET_ACTION_W || kind == HET_ACTION_STEP; }
 static int heti_p_is_moved(int32_t kind) { return kind == HET_ACTION_PUT || kind == HET_ACTION_TAKE; }
@@ -4640,7 +4638,7 @@ static int heti_p_timed_choose(heti_p_timed *t, heti_p_timed_rank *rank, double 
 
 /* The rank does it. The first run has one slice at a time under way, and measures. */
 static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
-    static const int32_t heti_p_kinds[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
+    static const int32_t heti_p_timed_kinds[3] = { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W };
     const heti_p_stage *at = &t->sim.stage[rank->stage];
     const int64_t slices = t->sim.slices, k = rank->kind, n = t->stage[rank->stage].begun[k]++;
     heti_p_timed_stage *s = &t->stage[rank->stage];
@@ -4648,7 +4646,7 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     het_action *a = &t->list->action[r->at];
     int waits = 0;
     memset(a, 0, sizeof *a);
-    a->kind = heti_p_kinds[k];
+    a->kind = heti_p_timed_kinds[k];
     a->pipeline = HETI_T_CAST(int32_t, t->sim.plan->stage[rank->stage].pipeline);
     a->stage = HETI_T_CAST(int32_t, rank->stage - t->sim.plan->first_stage[a->pipeline]);
     a->micro_batch = HETI_T_CAST(int32_t, n / slices);
@@ -4831,9 +4829,8 @@ HETRAIN_API het_result het_schedule_timed(const het_plan *plan, const int64_t *c
 
 /* =================================================================================================
    >>trace  Chrome's trace event format, in microseconds with three decimals: a nanosecond is the
-            shortest time a reader keeps. Transfers take at
-   least that long, so that arrows find them. What may overlap on a rank is spread over threads
-   ("lanes") on which nothing does.
+   shortest time a reader keeps. Transfers take at least that long, so that arrows find them. What
+   may overlap on a rank is spread over threads ("lanes") on which nothing does.
    ============================================================================================== */
 
 enum { HETI_P_LANES = 24 };
@@ -4915,7 +4912,7 @@ static void heti_p_trace_args(heti_p_trace *t, const het_record *r) {
 
 static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
     const het_action *a = &r->action;
-    const heti_p_kind *kind = heti_p_kind_of(a->kind);
+    const heti_p_kind *kind = &heti_p_kinds[a->kind];
     int moves = heti_t_is_send(a->kind) || heti_t_is_receive(a->kind);
     double start = r->start * 1e6, length = (r->end - r->start) * 1e6, exchange = heti_p_exchange(r) * 1e6;
     int64_t thread = 0;
@@ -4948,13 +4945,12 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
     t.stages = t.micro_batches = t.slices = 1, t.events = 0;
     for (int64_t i = 0; i < timeline->records; i++) {
         const het_action *a = &timeline->record[i].action;
-        if (a->stage + 2 > t.stages) t.stages = HETI_T_CAST(int64_t, a->stage) + 2;
-        if (a->micro_batch >= t.micro_batches) t.micro_batches = HETI_T_CAST(int64_t, a->micro_batch) + 1;
-        if (a->slice >= t.slices) t.slices = HETI_T_CAST(int64_t, a->slice) + 1;
+        t.stages = heti_p_max(t.stages, HETI_T_CAST(int64_t, a->stage) + 2);
+        t.micro_batches = heti_p_max(t.micro_batches, HETI_T_CAST(int64_t, a->micro_batch) + 1);
+        t.slices = heti_p_max(t.slices, HETI_T_CAST(int64_t, a->slice) + 1);
     }
-    heti_t_format(&t.out,
-                      "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"producer\":\"hetrain\",\"dropped\":%d},"
-                      "\"traceEvents\":[", timeline->dropped);
+    heti_t_format(&t.out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"producer\":\"hetrain\",\"dropped\":%d},"
+                  "\"traceEvents\":[", timeline->dropped);
     for (int64_t i = 0; i <= timeline->records; i++) {
         int64_t until = i < timeline->records ? timeline->record[i].rank : timeline->ranks - 1;
         while (rank <= until) heti_p_trace_rank(&t, rank++);
@@ -4966,8 +4962,8 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
 
 /* =================================================================================================
    >>svg  A timeline as a picture. Colours are those of Okabe and Ito (Color Universal Design,
-          2008), which people with any kind of colour vision
-   tell apart, toned a little; a rank's stages differ in shade.
+   2008), which people with any kind of colour vision tell apart, toned a little; a rank's stages
+   differ in shade.
    ============================================================================================== */
 
 /* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for what XML 1.0
@@ -4989,15 +4985,24 @@ static void heti_p_out_xml(heti_t_text *out, const char *s, double most) {
     }
 }
 
-enum { HETI_P_SHADES = 4, HETI_P_STAGES = 64, HETI_P_BOXES = 40000 };
+/* A class of boxes is a kind of action in a shade. */
+enum { HETI_P_SHADES = 4, HETI_P_CLASSES = HETI_T_KINDS * HETI_P_SHADES, HETI_P_STAGES = 64, HETI_P_BOXES = 40000 };
 
-typedef struct heti_p_stage_key { int32_t pipeline, stage; } heti_p_stage_key;
+/* Colours beside those of boxes. */
+typedef struct heti_p_ground {
+    const char *ground, *text, *faint, *empty, *grid, *transfer, *verdict, *idle;
+} heti_p_ground;
+
+static const heti_p_ground heti_p_grounds[2] = {
+    { "#ffffff", "#1d2127", "#626b76", "#eef0f3", "#dfe3e7", "#3c4450", "#444", "#8b95a1" },
+    { "#14181f", "#e6e8eb", "#9aa3af", "#1e242d", "#333b46", "#aab2bd", "#bbb", "#7d8794" }
+};
 
 /* Boxes of less than `thin` pixels, collected until they fill one; and such heaps of about the same
    mixture, one behind the other. */
 typedef struct heti_p_heap {
     double x, end, total;                        /* from, to, and pixels that are not idle */
-    double part[HETI_T_KINDS][HETI_P_SHADES];
+    double part[HETI_P_CLASSES];
 } heti_p_heap;
 
 typedef struct heti_p_svg {
@@ -5006,16 +5011,19 @@ typedef struct heti_p_svg {
     const het_timeline *timeline;
     const het_plan *plan;
     const char *title;
+    const heti_p_ground *color;
     int dark;
     /* of the picture; of rows: where they start, how long they are, height, space between */
     double width, height, left, top, plot, row, gap, font;
     double text;                                           /* where caption and legend start */
     double end, scale, thin;                               /* seconds, pixels a second, pixels a box should have */
+    double busy;                                           /* seconds that ranks compute, in so many actions */
+    int64_t computed, micro_batches;
     int64_t transfers, boxes;
     int counting;                                          /* boxes are counted, nothing is drawn */
     int used[HETI_T_KINDS], shades, slices, labels, stacked; /* what is there to be seen */
     /* stages of the present rank, ascending: the place gives the shade */
-    heti_p_stage_key key[HETI_P_STAGES];
+    int64_t key[HETI_P_STAGES];
     int keys;
     heti_p_heap heap, run;
 } heti_p_svg;
@@ -5027,15 +5035,9 @@ static double heti_p_svg_y(const heti_p_svg *s, int64_t rank) {
 
 /* 0xRRGGBB mixed with the ground: shade 0 is the colour itself. */
 static uint32_t heti_p_svg_color(const heti_p_svg *s, int kind, int shade) {
-    static const uint32_t heti_p_light[HETI_T_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0x8A7A5C, 0xB8A682,
-                                                        0x7B8794, 0, 0, 0, 0xC4709E,
-                                                        0x444444, 0xE3CF2B, 0x56B4E9 };
-    static const uint32_t heti_p_dark[HETI_T_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0xA39272, 0xCBBB97,
-                                                       0x9AA6B4, 0, 0, 0, 0xD184AF,
-                                                       0xBBBBBB, 0xEADB55, 0x7CC6F0 };
     static const uint32_t heti_p_mix[HETI_P_SHADES] = { 0, 42, 62, 78 }; /* percent of the ground */
-    uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF,
-             mixed = 0;
+    uint32_t color = s->dark ? heti_p_kinds[kind].dark : heti_p_kinds[kind].light,
+             ground = s->dark ? 0x14181F : 0xFFFFFF, mixed = 0;
     uint32_t part = s->dark ? heti_p_mix[shade] * 7 / 8 : heti_p_mix[shade];
     for (int shift = 0; shift < 24; shift += 8)
         mixed |= (((color >> shift & 255u) * (100 - part) + (ground >> shift & 255u) * part) / 100) << shift;
@@ -5054,82 +5056,68 @@ static void heti_p_out_color(heti_t_text *out, uint32_t color) {
 
 /* Classes: k<kind><shade> for boxes; letters in them have class d (dark) or b (bright). */
 static void heti_p_svg_style(heti_p_svg *s) {
+    const heti_p_ground *c = s->color;
     heti_t_format(&s->out,
-                      "<style>text{font-family:Inter,'Helvetica "
-                      "Neue',Helvetica,Arial,sans-serif;font-size:12px;fill:%s}"
+        "<style>text{font-family:Inter,'Helvetica Neue',Helvetica,Arial,sans-serif;font-size:12px;fill:%s}"
         ".h{font-size:17px;font-weight:600}.q{fill:%s}.e{text-anchor:end}.m{text-anchor:middle}"
         ".n text{font-size:%gpx;text-anchor:middle}.n .d{fill:#1b1b1b}.n .b{fill:#fff}.n .s{font-size:%gpx}"
         ".l{fill:%s}.g{stroke:%s}.t{stroke:%s;stroke-width:%s;stroke-opacity:%s;fill:none}.v{stroke:%s}",
-        s->dark ? "#e6e8eb" : "#1d2127", s->dark ? "#9aa3af" : "#626b76", s->font, 0.8 * s->font, s->dark ? "#1e242d" :
-        "#eef0f3",
-        s->dark ? "#333b46" : "#dfe3e7", s->dark ? "#aab2bd" : "#3c4450", s->row >= 16 ? "0.8" : "0.5",
-        s->row >= 16 ? ".55" : ".4",
-        s->dark ? "#bbb" : "#444");
+        c->text, c->faint, s->font, 0.8 * s->font, c->empty, c->grid, c->transfer, s->row >= 16 ? "0.8" : "0.5",
+        s->row >= 16 ? ".55" : ".4", c->verdict);
     for (int kind = 0; kind < HETI_T_KINDS; kind++)
         for (int shade = 0; shade < HETI_P_SHADES && s->used[kind]; shade++) {
             if (shade > 0 && (kind > HET_ACTION_W || shade >= s->shades)) continue;
-            heti_t_format(&s->out, ".k%d{fill:", HETI_T_CAST(int64_t, 10 * kind + shade));
+            heti_t_format(&s->out, ".k%i{fill:", 10 * kind + shade);
             heti_p_out_color(&s->out, heti_p_svg_color(s, kind, shade));
             heti_t_char(&s->out, '}');
         }
     heti_t_put(&s->out, "</style>\n");
 }
 
-static void heti_p_svg_rect(heti_p_svg *s, int class_number, double x, double y, double width, double height,
-                            int rounded) {
+static void heti_p_svg_rect(heti_p_svg *s, int of, double x, double y, double width, double height, int rounded) {
     s->boxes++;
     if (s->counting) return;
-    heti_t_format(&s->out, "<rect class=\"k%d\" x=\"", HETI_T_CAST(int64_t, class_number));
-    heti_t_fixed(&s->out, x, 2);
-    heti_t_put(&s->out, "\" y=\"");
-    heti_t_fixed(&s->out, y, 2);
-    heti_t_put(&s->out, "\" width=\"");
-    heti_t_fixed(&s->out, width > 0.05 ? width : 0.05, 2);
-    heti_t_put(&s->out, "\" height=\"");
-    heti_t_fixed(&s->out, height, 2);
-    heti_t_put(&s->out, rounded && width >= 8 && height >= 10 ? "\" rx=\"2\"/>" : "\"/>");
+    heti_t_format(&s->out, "<rect class=\"k%i\" x=\"%2\" y=\"%2\" width=\"%2\" height=\"%2\"%s/>",
+                  10 * (of / HETI_P_SHADES) + of % HETI_P_SHADES, x, y, width > 0.05 ? width : 0.05, height,
+                  rounded && width >= 8 && height >= 10 ? " rx=\"2\"" : "");
 }
 
 /* ---- boxes of one rank ---- */
 
-/* Which shade a record's stage has on its rank. The keys are in order, so stages of one pipeline
-   get darker to lighter along the chain. */
+/* Keys are in order, so stages of one pipeline get darker to lighter along the chain. */
+static int64_t heti_p_svg_key(const het_action *a) { return a->pipeline * (INT64_C(1) << 32) + a->stage; }
+
+/* Which shade a record's stage has on its rank. */
 static int heti_p_svg_shade(const heti_p_svg *s, const het_action *a) {
     if (a->kind > HET_ACTION_W) return 0;
     for (int i = 0; i < s->keys; i++)
-        if (s->key[i].pipeline == a->pipeline && s->key[i].stage == a->stage) return i % HETI_P_SHADES;
+        if (s->key[i] == heti_p_svg_key(a)) return i % HETI_P_SHADES;
     return a->stage % HETI_P_SHADES;
 }
 
 static void heti_p_svg_keys(heti_p_svg *s, const het_record *record, int64_t count) {
     s->keys = 0;
     for (int64_t n = 0; n < count; n++) {
-        const het_action *a = &record[n].action;
-        int at;
-        if (a->kind > HET_ACTION_W) continue;
-        for (at = 0; at < s->keys && (s->key[at].pipeline < a->pipeline || (s->key[at].pipeline == a->pipeline &&
-            s->key[at].stage < a->stage));
-            at++) {}
-        if (s->keys == HETI_P_STAGES || (at < s->keys && s->key[at].pipeline == a->pipeline &&
-                                         s->key[at].stage == a->stage))
-            continue;
+        const int64_t key = heti_p_svg_key(&record[n].action);
+        int at = 0;
+        if (record[n].action.kind > HET_ACTION_W) continue;
+        while (at < s->keys && s->key[at] < key) at++;
+        if (s->keys == HETI_P_STAGES || (at < s->keys && s->key[at] == key)) continue;
         for (int i = s->keys++; i > at; i--) s->key[i] = s->key[i - 1];
-        s->key[at].pipeline = a->pipeline;
-        s->key[at].stage = a->stage;
+        s->key[at] = key;
     }
 }
 
 /* Kinds one above the other. A heap with idle time in it is drawn so much narrower. */
 static void heti_p_svg_run_draw(heti_p_svg *s, double y, double height) {
     heti_p_heap *run = &s->run;
-    for (int kind = 0; kind < HETI_T_KINDS && run->total > 0; kind++)
-        for (int shade = 0; shade < HETI_P_SHADES; shade++) {
-            double share = run->part[kind][shade] / run->total;
-            if (share <= 0) continue;
-            heti_p_svg_rect(s, 10 * kind + shade, run->x, y, run->total > 0.97 * (run->end - run->x) ?
-                            run->end - run->x : run->total, height * share, 0);
-            y += height * share;
-        }
+    for (int of = 0; of < HETI_P_CLASSES && run->total > 0; of++) {
+        double share = run->part[of] / run->total;
+        if (share <= 0) continue;
+        heti_p_svg_rect(s, of, run->x, y, run->total > 0.97 * (run->end - run->x) ? run->end - run->x : run->total,
+                        height * share, 0);
+        y += height * share;
+    }
     memset(run, 0, sizeof *run);
 }
 
@@ -5137,20 +5125,18 @@ static void heti_p_svg_run_draw(heti_p_svg *s, double y, double height) {
    little. */
 static void heti_p_svg_heap_end(heti_p_svg *s, double y, double height) {
     heti_p_heap *heap = &s->heap, *run = &s->run;
-    int kind, shade, joins = run->total > 0.97 * (run->end - run->x) && heap->total > 0.97 * (heap->end - heap->x) &&
+    int of, joins = run->total > 0.97 * (run->end - run->x) && heap->total > 0.97 * (heap->end - heap->x) &&
         heap->x - run->end < 0.05;
     if (heap->total <= 0) return;
-    for (kind = 0; kind < HETI_T_KINDS && joins; kind++)
-        for (shade = 0; shade < HETI_P_SHADES; shade++) {
-            double difference = run->part[kind][shade] / run->total - heap->part[kind][shade] / heap->total;
-            if (difference > 0.2 || difference < -0.2) joins = 0;
-        }
+    for (of = 0; of < HETI_P_CLASSES && joins; of++) {
+        double difference = run->part[of] / run->total - heap->part[of] / heap->total;
+        if (difference > 0.2 || difference < -0.2) joins = 0;
+    }
     if (run->total <= 0 || !joins) {
         heti_p_svg_run_draw(s, y, height);
         *run = *heap;
     } else {
-        for (kind = 0; kind < HETI_T_KINDS; kind++)
-            for (shade = 0; shade < HETI_P_SHADES; shade++) run->part[kind][shade] += heap->part[kind][shade];
+        for (of = 0; of < HETI_P_CLASSES; of++) run->part[of] += heap->part[of];
         run->total += heap->total;
         run->end = heap->end;
     }
@@ -5164,16 +5150,16 @@ static void heti_p_svg_heap_flush(heti_p_svg *s, double y, double height) {
 
 static void heti_p_svg_box(heti_p_svg *s, const het_record *r, double y, double height) {
     double x = heti_p_svg_x(s, r->start), end = heti_p_svg_x(s, r->end), width = end - x;
-    int shade = heti_p_svg_shade(s, &r->action);
+    const int of = HETI_P_SHADES * r->action.kind + heti_p_svg_shade(s, &r->action);
     heti_p_heap *heap = &s->heap;
     if (width >= s->thin) {
         heti_p_svg_heap_flush(s, y, height);
-        heti_p_svg_rect(s, 10 * r->action.kind + shade, x, y, width - (width > 5 ? 0.8 : 0.15 * width), height, 1);
+        heti_p_svg_rect(s, of, x, y, width - (width > 5 ? 0.8 : 0.15 * width), height, 1);
         return;
     }
     if (heap->total > 0 && end - heap->x > s->thin) heti_p_svg_heap_end(s, y, height);
     if (heap->total <= 0) heap->x = x;
-    heap->part[r->action.kind][shade] += width;
+    heap->part[of] += width;
     heap->total += width;
     heap->end = end;
 }
@@ -5187,22 +5173,18 @@ static int heti_p_digits(int64_t n) {
 /* Numbers of micro-batches, in boxes that have room. */
 static void heti_p_svg_number(heti_p_svg *s, const het_record *r, double y) {
     const het_action *a = &r->action;
+    const int32_t number = a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch;
     double x = heti_p_svg_x(s, r->start), width = (r->end - r->start) * s->scale;
-    int length = heti_p_digits(a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch),
-        slice = s->slices && a->kind != HET_ACTION_STEP;
+    int length = heti_p_digits(number), slice = s->slices && a->kind != HET_ACTION_STEP;
     /* in digits, which are 0.58 of the font wide */
     double room = slice ? length + 0.5 + heti_p_digits(a->slice) : length, font = s->font;
     if (slice && width < 0.8 * font * 0.58 * room + 1.2) { slice = 0; room = length; }
     if (width < font * 0.58 * room + 2) font *= 0.8;
     if (width < font * 0.58 * room + 1.2 || font < 6) return;
-    heti_t_format(&s->out, "<text class=\"%s%s\" x=\"",
+    heti_t_format(&s->out, "<text class=\"%s%s\" x=\"%1\" y=\"%1\">%i",
                   heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ? "d" : "b",
-                  font < s->font ? " s" : "");
-    heti_t_fixed(&s->out, x + width / 2 - 0.4, 1);
-    heti_t_put(&s->out, "\" y=\"");
-    heti_t_fixed(&s->out, y + s->row / 2 + font * 0.36, 1);
-    heti_t_format(&s->out, "\">%d", HETI_T_CAST(int64_t, a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch));
-    if (slice) heti_t_format(&s->out, ".%d", HETI_T_CAST(int64_t, a->slice));
+                  font < s->font ? " s" : "", x + width / 2 - 0.4, y + s->row / 2 + font * 0.36, number);
+    if (slice) heti_t_format(&s->out, ".%i", a->slice);
     heti_t_put(&s->out, "</text>");
 }
 
@@ -5212,14 +5194,12 @@ static void heti_p_svg_idle(heti_p_svg *s, double y, double busy) {
            thick = s->row < 8 ? s->row : 8;
     if (share < 0) share = 0;
     heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"44\" height=\"%g\"/>", x,
-                      middle - thick / 2, thick);
+                  middle - thick / 2, thick);
     heti_t_format(&s->out, "<rect class=\"i\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"/>", x,
-                      middle - thick / 2, 44 * share, thick, s->dark ? "#7d8794" : "#8b95a1");
-    if (s->labels) {
-        heti_t_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\">", s->width - 12, middle + 4);
-        heti_t_fixed(&s->out, 100 * share, 1);
-        heti_t_put(&s->out, " %</text>");
-    }
+                  middle - thick / 2, 44 * share, thick, s->color->idle);
+    if (s->labels)
+        heti_t_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\">%1 %%</text>", s->width - 12, middle + 4,
+                      100 * share);
     heti_t_put(&s->out, "\n");
 }
 
@@ -5375,28 +5355,24 @@ static void heti_p_svg_item(const heti_p_svg *s, int64_t boxes, size_t letters, 
 /* From y on, in as many rows as it needs; where `draw` is 0 nothing is written. Returns the last
    row. */
 static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
-    static const int32_t heti_p_order[11] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W,
-                                              HET_ACTION_PUT, HET_ACTION_TAKE, HET_ACTION_SEND_F /* exchange */,
-                                              HET_ACTION_REDUCE, HET_ACTION_STEP,
-                                             HET_ACTION_GATHER, HET_ACTION_COMMIT };
     static const char *const heti_p_notes[3] = { "shades: a rank's stages", "stacked: shares of boxes too thin to draw",
                                                 "records were dropped" };
     const int64_t notes[3] = { s->shades > 1, s->stacked, s->timeline->dropped > 0 };
     double x, next = s->text;
-    for (int i = 0; i < 11; i++) {
-        const int kind = heti_p_order[i], shades = kind <= HET_ACTION_W ? s->shades : 1;
-        if (!s->used[kind]) continue;
-        heti_p_svg_item(s, shades, strlen(heti_p_kind_of(kind)->legend), &x, &y, &next);
+    for (int i = 0; i < HETI_T_KINDS; i++) { /* the verdict last */
+        const int kind = i < HET_ACTION_COMMIT ? i : i + 1 < HETI_T_KINDS ? i + 1 : HET_ACTION_COMMIT,
+                  shades = kind <= HET_ACTION_W ? s->shades : 1;
+        const char *legend = heti_p_kinds[kind].legend;
+        if (!s->used[kind] || legend == NULL) continue;
+        heti_p_svg_item(s, shades, strlen(legend), &x, &y, &next);
         for (int shade = 0; shade < shades && draw; shade++, x += 12)
-            heti_p_svg_rect(s, 10 * kind + shade, x, y - 9, 11, 11, 1);
-        if (draw)
-            heti_t_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, heti_p_kind_of(kind)->legend);
+            heti_p_svg_rect(s, HETI_P_SHADES * kind + shade, x, y - 9, 11, 11, 1);
+        if (draw) heti_t_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, legend);
     }
     heti_p_svg_item(s, 1, 4, &x, &y, &next);
     if (draw)
-        heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" "
-                                   "y=\"%g\" width=\"11\" height=\"11\"/><text x=\"%g\" y=\"%g\">idle</text>", x, y - 9,
-                                   x + 16, y + 1);
+        heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"11\" height=\"11\"/>"
+                      "<text x=\"%g\" y=\"%g\">idle</text>", x, y - 9, x + 16, y + 1);
     for (int i = 0; i < 3; i++) {
         if (!notes[i]) continue;
         heti_p_svg_item(s, 0, strlen(heti_p_notes[i]) + (i == 2 ? 20 : 0), &x, &y, &next);
@@ -5410,38 +5386,44 @@ static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
 }
 
 static void heti_p_svg_caption(heti_p_svg *s) {
-    double busy = 0, whole = s->end * HETI_T_CAST(double, s->timeline->ranks);
-    int64_t micro_batches = 0;
+    const int64_t ranks = s->timeline->ranks;
+    double unit = s->end * 1e3, whole = s->end * HETI_T_CAST(double, ranks);
     int decimals = 1;
-    double unit = s->end * 1e3;
-    for (int64_t i = 0; i < s->timeline->records; i++) {
-        const het_record *r = &s->timeline->record[i];
-        if (heti_p_is_compute(r->action.kind)) busy += r->end - r->start;
-        if (r->action.kind == HET_ACTION_F && r->action.stage == 0 && r->action.slice == 0) micro_batches++;
-    }
     while (unit > 0 && unit < 100 && decimals < 6) { unit *= 10; decimals++; }
     heti_t_format(&s->out, "<text class=\"h\" x=\"%g\" y=\"29\">", s->text);
     heti_p_out_xml(&s->out, s->title, (s->width - s->text - 12) / 12);
     heti_t_format(&s->out, "</text><text class=\"q\" x=\"%g\" y=\"49\"%s>%d %s &#183; %d %s &#183; ", s->text,
-        s->width < 480 ? " style=\"font-size:10px\"" : "", s->timeline->ranks, s->timeline->ranks == 1 ? "rank" :
-        "ranks", micro_batches,
-        micro_batches == 1 ? "micro-batch" : "micro-batches");
+                  s->width < 480 ? " style=\"font-size:10px\"" : "", ranks, ranks == 1 ? "rank" : "ranks",
+                  s->micro_batches, s->micro_batches == 1 ? "micro-batch" : "micro-batches");
     heti_t_fixed(&s->out, s->end * 1e3, decimals);
-    heti_t_put(&s->out, " ms &#183; bubble ");
-    heti_t_fixed(&s->out, whole > 0 ? 100 * (1 - busy / whole) : 0, 1);
-    heti_t_put(&s->out, " %");
-    heti_t_format(&s->out, "</text><text class=\"q e\" x=\"%g\" y=\"%g\">idle</text>\n", s->width - 12, s->top - 9);
+    heti_t_format(&s->out, " ms &#183; bubble %1 %%</text><text class=\"q e\" x=\"%g\" y=\"%g\">idle</text>\n",
+                  whole > 0 ? 100 * (1 - s->busy / whole) : 0, s->width - 12, s->top - 9);
+}
+
+/* What there is to be seen. */
+static void heti_p_svg_look(heti_p_svg *s) {
+    const het_timeline *t = s->timeline;
+    int64_t first = 0;
+    for (int64_t i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        if (!heti_t_is_send(r->action.kind)) s->used[r->action.kind] = 1;
+        if (heti_p_exchange(r) > 0) s->used[HET_ACTION_SEND_F] = 1;
+        if (r->action.slice > 0) s->slices = 1;
+        s->micro_batches += r->action.kind == HET_ACTION_F && r->action.stage == 0 && r->action.slice == 0;
+        if (!heti_p_is_compute(r->action.kind)) continue;
+        s->busy += r->end - r->start;
+        s->computed++;
+    }
+    for (int64_t i = 0; i < t->records; i = first) { /* the most stages a rank has */
+        for (first = i; first < t->records && t->record[first].rank == t->record[i].rank; first++) {}
+        heti_p_svg_keys(s, &t->record[i], first - i);
+        if (s->keys > s->shades) s->shades = s->keys < HETI_P_SHADES ? s->keys : HETI_P_SHADES;
+    }
 }
 
 /* Wide enough for boxes of 10 pixels, if that can be had. */
 static double heti_p_svg_width(const heti_p_svg *s) {
-    double busy = 0, count = 0, wanted;
-    for (int64_t i = 0; i < s->timeline->records; i++)
-        if (heti_p_is_compute(s->timeline->record[i].action.kind)) {
-            busy += s->timeline->record[i].end - s->timeline->record[i].start;
-            count++;
-        }
-    wanted = busy > 0 ? 10 * s->end * count / busy + s->left + 118 : 0;
+    const double wanted = s->busy > 0 ? 10 * s->end * HETI_T_CAST(double, s->computed) / s->busy + s->left + 118 : 0;
     return wanted > 1200 && wanted <= 2400 ? wanted : 1200;
 }
 
@@ -5450,8 +5432,7 @@ static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc) {
     int64_t ranks = s->timeline->ranks > 0 ? s->timeline->ranks : 1;
     double n = HETI_T_CAST(double, ranks);
     s->row = desc->row_height > 0 ? desc->row_height : ranks <= 4 ? 40 : ranks <= 8 ? 32 : ranks <= 16 ? 26 :
-        ranks <= 32 ? 20 : ranks <= 64 ? 13
-        : 900 / n > 2 ? 900 / n : 2;
+        ranks <= 32 ? 20 : ranks <= 64 ? 13 : 900 / n > 2 ? 900 / n : 2;
     s->gap = s->row >= 30 ? 10 : s->row >= 16 ? 5 : s->row >= 6 ? 2 : 0.4;
     s->font = s->row * 0.55 < 11 ? s->row * 0.55 : 11;
     if (s->font < 7.5 && s->row >= 10) s->font = 7.5;
@@ -5471,7 +5452,6 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
                                         const het_writer *to) {
     heti_p_svg s;
     het_svg_desc all_default;
-    int64_t first = 0;
     double more;
     memset(&all_default, 0, sizeof all_default);
     if (desc == NULL) desc = &all_default;
@@ -5484,29 +5464,17 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     s.out = heti_t_text_to(to, s.room, sizeof s.room);
     s.timeline = timeline, s.plan = plan;
     s.title = desc->title != NULL ? desc->title : "Timeline of one step";
-    s.dark = desc->dark == HET_YES, s.shades = 1;
-    for (int64_t i = 0; i < timeline->records; i++) {
-        if (!heti_t_is_send(timeline->record[i].action.kind)) s.used[timeline->record[i].action.kind] = 1;
-        if (heti_p_exchange(&timeline->record[i]) > 0) s.used[HET_ACTION_SEND_F] = 1;
-        if (timeline->record[i].action.slice > 0) s.slices = 1;
-    }
-    for (int64_t i = 0; i < timeline->records; i = first) { /* the most stages a rank has */
-        for (first = i; first < timeline->records &&
-             timeline->record[first].rank == timeline->record[i].rank; first++) {}
-        heti_p_svg_keys(&s, &timeline->record[i], first - i);
-        if (s.keys > s.shades) s.shades = s.keys < HETI_P_SHADES ? s.keys : HETI_P_SHADES;
-    }
+    s.dark = desc->dark == HET_YES, s.color = &heti_p_grounds[s.dark], s.shades = 1;
+    heti_p_svg_look(&s);
     heti_p_svg_layout(&s, desc);
     heti_p_svg_thin(&s);
     more = heti_p_svg_legend(&s, 71, 0) - 71;
     s.top += more;
     s.height += more;
-    heti_t_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" "
-                              "width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n", s.width, s.height, s.width,
-                                  s.height);
+    heti_t_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" "
+                  "viewBox=\"0 0 %g %g\">\n", s.width, s.height, s.width, s.height);
     heti_p_svg_style(&s);
-    heti_t_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height,
-                      s.dark ? "#14181f" : "#ffffff");
+    heti_t_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height, s.color->ground);
     heti_p_svg_caption(&s);
     (void)heti_p_svg_legend(&s, 71, 1);
     for (int64_t rank = 0; rank < timeline->ranks; rank++)

@@ -309,7 +309,7 @@ static inline void heti_t_real(heti_t_text *t, double value);
 /* Parts of a line: %s text, %d int64_t, %i int32_t, %u and %x uint64_t, %z size_t, %g double with 3
    decimals, %1 and %2 with so many, %e double with 6 digits, %r double that reads back the same, %b
    double bytes, %p and %q what a file says, const char * and size_t, 63 bytes of it or 60 in quotes,
-   %j text as a JSON string. Arguments must have exactly these types. */
+   %j text as a JSON string, %% a percent sign. Arguments must have exactly these types. */
 static inline void heti_t_format_list(heti_t_text *t, const char *format, va_list arguments) {
     const char *from;
     for (; *format != 0; format++) {
