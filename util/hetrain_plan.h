@@ -1218,7 +1218,7 @@ static het_result heti_p_plans_syntax(heti_p_plans *r) {
 /* Which of `names` the key is. */
 static het_result heti_p_plans_key(heti_p_plans *r, const char *const *names, int count, const char *key, size_t length,
                                    unsigned *seen, int *found) {
-    for (*found = 0; *found < count && !(length == strlen(key) && strcmp(key, names[*found]) == 0); ++*found) {}
+    for (*found = 0; *found < count && !heti_t_is(key, length, names[*found]); ++*found) {}
     if (*found == count || ((*seen >> *found) & 1u) != 0)
         return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %z: %s key '%p'", r->json.at,
                            *found == count ? "unknown" : "repeated", key, strlen(key));
@@ -2092,22 +2092,18 @@ static int32_t heti_p_lines_word(const heti_p_lines *r, size_t *at, size_t end) 
     while (*at < end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
     for (int32_t kind = 0; kind <= HETI_P_LINES_BW; kind++) {
         const char *word = kind == HETI_P_LINES_BW ? "BW" : heti_t_kind(kind);
-        if (strlen(word) == *at - begin && memcmp(word, r->text + begin, *at - begin) == 0) return kind;
+        if (heti_t_is(r->text + begin, *at - begin, word)) return kind;
     }
     return -1;
 }
 
-/* Why a word behind a stage's number is none of ours. */
-static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size_t word, size_t end) {
+/* Why the word [word, behind) after a stage's number is none of ours. */
+static het_result heti_p_lines_foreign(const heti_p_lines *r, size_t begin, size_t word, size_t behind, size_t end) {
     static const char *const heti_p_foreign_words[] = { "UNSHARD", "RESHARD", "REDUCE_GRAD" };
-    size_t behind = word;
-    while (behind < end && ((r->text[behind] >= 'A' && r->text[behind] <= 'Z') || r->text[behind] == '_')) behind++;
-    for (int i = 0; i < 3; i++) {
-        if (behind - word == strlen(heti_p_foreign_words[i]) && memcmp(r->text + word, heti_p_foreign_words[i],
-                                                                       behind - word) == 0)
+    for (int i = 0; i < 3; i++)
+        if (heti_t_is(r->text + word, behind - word, heti_p_foreign_words[i]))
             return heti_p_lines_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD "
                                      "are not supported (REDUCE and GATHER take their place)");
-    }
     return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "no action: after the stage comes F, B, BW, I, W, PUT, "
                              "TAKE, SEND_F, RECV_F, SEND_B or RECV_B");
 }
@@ -2168,7 +2164,7 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
         return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
     }
     if (name < 0 || (name >= HET_ACTION_REDUCE && name != HETI_P_LINES_BW))
-        return heti_p_lines_foreign(r, begin, word, end);
+        return heti_p_lines_foreign(r, begin, word, at, end);
     a->kind = name == HETI_P_LINES_BW ? HET_ACTION_B : name;
     a->micro_batch = heti_p_lines_number(r, &at, end);
     if (a->micro_batch < 0)
@@ -2199,13 +2195,11 @@ static void heti_p_lines_store(heti_p_lines *r, const het_action *a) {
 static het_result heti_p_lines_pair(heti_p_lines *r, size_t begin, size_t end) {
     static const char heti_p_mark[] = ")OVERLAP_F_B";
     const size_t mark = sizeof heti_p_mark - 1;
-    size_t middle = begin + 1, close;
+    const size_t close = end - begin > mark && memcmp(r->text + end - mark, heti_p_mark, mark) == 0 ? end - mark : 0;
+    size_t middle = begin + 1;
     het_action first, second;
-    if (end - begin < mark + 1 || memcmp(r->text + end - mark, heti_p_mark, mark) != 0)
-        return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
-    close = end - mark;
     while (middle < close && r->text[middle] != ';') middle++;
-    if (middle == close) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    if (middle >= close) return heti_p_lines_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
     HETI_T_TRY(heti_p_lines_action(r, begin + 1, middle, &first));
     HETI_T_TRY(heti_p_lines_action(r, middle + 1, close, &second));
     if (first.kind != HET_ACTION_F || (second.kind != HET_ACTION_B && second.kind != HET_ACTION_I))
@@ -2604,11 +2598,13 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
 }
 
 static void heti_p_result_cut(heti_p_sim *s, heti_t_arena *arena) {
+    het_rank_time *rank;
     s->result = HETI_T_TAKE(arena, het_simulation, 1);
-    if (s->result != NULL) memset(s->result, 0, sizeof *s->result);
-    if (s->result != NULL) s->result->rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
-    else (void)heti_t_take(arena, s->ranks, sizeof *s->result->rank);
+    rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
     s->record = HETI_T_TAKE(arena, het_record, s->keep ? s->records : 0);
+    if (s->result == NULL) return;
+    memset(s->result, 0, sizeof *s->result);
+    s->result->rank = rank;
 }
 
 static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, heti_t_arena *arena), size_t *size) {
