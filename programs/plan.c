@@ -200,7 +200,6 @@ static void update_often(const settings *s, problem *p) {
 static int read_lists(const settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_result result;
-    int64_t q;
     int status;
     p->text = read_small_file(s->simulate, &p->length);
     if (p->text == NULL) return fail(BAD_INPUT, "--simulate %s: %s", s->simulate, strerror(errno));
@@ -213,7 +212,7 @@ static int read_lists(const settings *s, problem *p) {
         return fail(BAD_INPUT, "--ranks %lld: %s has lists for %lld", (long long)s->ranks, s->simulate, (long long)p->plan->ranks);
     result = het_schedule_read(p->plan, p->text, p->length, NULL, &p->schedule, &error);
     if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
-    for (q = 0; q < p->plan->pipelines; q++) p->micro_batches += p->schedule->micro_batches[q];
+    for (int64_t q = 0; q < p->plan->pipelines; q++) p->micro_batches += p->schedule->micro_batches[q];
     if (s->micro_batches > 0 && s->micro_batches != p->micro_batches)
         return fail(BAD_INPUT, "--micro-batches %lld: %s has lists for %lld", (long long)s->micro_batches, s->simulate, (long long)p->micro_batches);
     result = het_schedule_check(p->plan, NULL, p->schedule, NULL, &error);
@@ -305,7 +304,6 @@ static int cost_from_spec(const settings *s, problem *p) {
     double value[KEYS] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
     int given[KEYS] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
     const char *at = s->cost;
-    int64_t g, h;
     while (*at != 0) {
         size_t length = strcspn(at, "=,");
         const char *item = at;
@@ -323,16 +321,16 @@ static int cost_from_spec(const settings *s, problem *p) {
         at += *at == ',';
     }
     if (!given[0] || !given[1]) return fail(BAD_INPUT, "--cost %s: %s= is missing", s->cost, given[0] ? "B" : "F");
-    for (g = 0; g < p->plan->stages; g++) {
+    for (int64_t g = 0; g < p->plan->stages; g++) {
         const het_stage *stage = &p->plan->stage[g];
         double parts = 0;
-        for (h = p->plan->first_stage[stage->pipeline]; h < p->plan->first_stage[stage->pipeline + 1]; h++)
+        for (int64_t h = p->plan->first_stage[stage->pipeline]; h < p->plan->first_stage[stage->pipeline + 1]; h++)
             parts += p->plan->stage[h].rank == stage->rank;
         stage_cost(&p->stage[g], value[0], value[1], value[2], given[2], value[6], value[5], parts);
     }
     p->costs.every_link.latency = value[3];
     p->costs.every_link.bandwidth = value[4];
-    for (g = 0; g < p->plan->units; g++) {
+    for (int64_t g = 0; g < p->plan->units; g++) {
         p->block[g].reduce_bytes = value[7] / (double)p->plan->units;
         p->block[g].gather_bytes = value[8] / (double)p->plan->units;
         p->block[g].step = value[9] / (double)p->plan->units;
@@ -407,24 +405,23 @@ static int read_cluster(settings *s, problem *p) {
 /* Rank r is device r; the cluster's seconds become the unit of the costs. */
 static int cluster_costs(const settings *s, problem *p) {
     const double unit = unit_of(s);
-    int64_t i;
     p->rank = ROOM(het_rank_cost, p->cluster->ranks);
     p->group_of = ROOM(int64_t, p->cluster->ranks);
     if (p->rank == NULL || p->group_of == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < p->cluster->ranks; i++) {
+    for (int64_t i = 0; i < p->cluster->ranks; i++) {
         p->group_of[i] = p->cluster->device[i].group;
         p->rank[i].step = 1 / p->cluster->device[i].speed;
     }
-    for (i = 0; i < p->cluster->groups; i++) {
+    for (int64_t i = 0; i < p->cluster->groups; i++) {
         het_group *g = &p->cluster->group[i];
         g->latency /= unit;
         g->bandwidth *= unit;
         g->bus *= unit;
         g->uplink *= unit;
     }
-    for (i = 0; p->cluster->link != NULL && i < p->cluster->ranks * p->cluster->ranks; i++)
+    for (int64_t i = 0; p->cluster->link != NULL && i < p->cluster->ranks * p->cluster->ranks; i++)
         p->cluster->link[i].latency /= unit, p->cluster->link[i].bandwidth *= unit;
-    for (i = 0; i < p->plan->stages; i++) {
+    for (int64_t i = 0; i < p->plan->stages; i++) {
         const double speed = p->cluster->device[p->plan->stage[i].rank].speed;
         het_stage_cost *c = &p->stage[i];
         c->forward.token /= speed;
@@ -489,9 +486,8 @@ static void print_number(double value) {
 }
 
 static void print_array(const char *name, const het_simulation *r, size_t offset) {
-    int64_t i;
     printf(",\"%s\":[", name);
-    for (i = 0; i < r->ranks; i++) {
+    for (int64_t i = 0; i < r->ranks; i++) {
         double value;
         memcpy(&value, (const char *)&r->rank[i] + offset, sizeof value);
         if (i > 0) printf(",");
@@ -501,7 +497,6 @@ static void print_array(const char *name, const het_simulation *r, size_t offset
 }
 
 static void print_json(const het_simulation *r) {
-    int64_t i;
     printf("{\"makespan\":");
     print_number(r->makespan);
     printf(",\"span\":");
@@ -516,18 +511,17 @@ static void print_json(const het_simulation *r) {
     print_array("wait", r, offsetof(het_rank_time, wait));
     print_array("tail", r, offsetof(het_rank_time, tail));
     printf(",\"peak_action\":[");
-    for (i = 0; i < r->ranks; i++) printf("%s%lld", i > 0 ? "," : "", (long long)r->rank[i].peak_action);
+    for (int64_t i = 0; i < r->ranks; i++) printf("%s%lld", i > 0 ? "," : "", (long long)r->rank[i].peak_action);
     printf("],\"actions\":%lld}\n", (long long)r->actions);
 }
 
 static void print_table(const settings *s, const problem *p, const het_simulation *r) {
-    int64_t i;
     printf("%s: %lld ranks, %lld micro-batches, %lld actions\n", s->simulate, (long long)r->ranks, (long long)p->micro_batches,
         (long long)r->actions);
     printf("makespan %.10g, bubble %.2f %%; longest span of a rank %.10g, bubble by spans %.2f %%\n\n", r->makespan, 100 * r->bubble, r->span,
         100 * r->span_bubble);
     printf("%4s %14s %14s %7s %14s %14s %14s %10s\n", "rank", "busy", "idle", "idle %", "fill", "wait", "tail", "peak");
-    for (i = 0; i < r->ranks; i++) {
+    for (int64_t i = 0; i < r->ranks; i++) {
         const het_rank_time *t = &r->rank[i];
         printf("%4lld %14.10g %14.10g %7.2f %14.10g %14.10g %14.10g %10.6g\n", (long long)i, t->busy, t->idle, r->makespan > 0
             ? 100 * t->idle / r->makespan : 0, t->fill, t->wait, t->tail, t->peak);
@@ -540,16 +534,15 @@ static int write_pictures(const settings *s, const problem *p, const het_simulat
     const char *const path[2] = { s->trace, s->svg }, *slash = strrchr(s->simulate, '/');
     het_record *record = ROOM(het_record, r->timeline.records);
     het_timeline timeline = r->timeline;
-    int64_t i;
-    int which, status = 0;
+    int status = 0;
     if (record == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < timeline.records; i++) {
+    for (int64_t i = 0; i < timeline.records; i++) {
         record[i] = timeline.record[i];
         record[i].start *= unit;
         record[i].end *= unit;
     }
     timeline.record = record;
-    for (which = 0; which < 2 && status == 0; which++) {
+    for (int which = 0; which < 2 && status == 0; which++) {
         write_target t;
         het_writer writer;
         het_svg_desc desc;
@@ -579,9 +572,8 @@ static int complete_lists(problem *p) {
 /* Where activations are given, peaks are shown in their units. */
 static void show_activations(const problem *p, het_simulation *r) {
     double sum = 0;
-    int64_t i;
-    for (i = 0; i < p->plan->stages; i++) sum += p->stage[i].keep_weight;
-    for (i = 0; i < r->ranks && sum > 0; i++) {
+    for (int64_t i = 0; i < p->plan->stages; i++) sum += p->stage[i].keep_weight;
+    for (int64_t i = 0; i < r->ranks && sum > 0; i++) {
         r->rank[i].peak = r->rank[i].peak_bytes;
         r->rank[i].peak_action = r->rank[i].peak_bytes_action;
     }
@@ -653,19 +645,19 @@ static int price_devices(settings *s, problem *p, const het_profile *profile) {
     het_error error = { HET_OK, "" };
     het_cluster_device *device;
     const char *item = s->devices;
-    int64_t ranks = s->ranks, i;
+    int64_t ranks = s->ranks;
     int status = read_cluster(s, p);
     if (status != 0) return status;
     if (p->cluster != NULL && s->devices == NULL) return 0;
     if (p->cluster != NULL) return fail(BAD_INPUT, "--devices %s: --cluster %s says which there are", s->devices, s->cluster);
-    for (i = 0; item != NULL && item[i] != 0; i++) ranks = i == 0 ? 1 : ranks + (item[i] == ',');
+    for (int64_t i = 0; item != NULL && item[i] != 0; i++) ranks = i == 0 ? 1 : ranks + (item[i] == ',');
     if (ranks < 1) return fail(BAD_INPUT, "--devices: which? (or --cluster, or --ranks N)");
     if (s->ranks > 0 && s->ranks != ranks)
         return fail(BAD_INPUT, "--ranks %lld: --devices %s are %lld", (long long)s->ranks, s->devices, (long long)ranks);
     s->ranks = ranks;
     device = ROOM(het_cluster_device, ranks);
     if (device == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < ranks && status == 0; i++) {
+    for (int64_t i = 0; i < ranks && status == 0; i++) {
         const size_t length = item != NULL ? strcspn(item, ",") : 0;
         if (item != NULL) status = read_device(s, item, length, &device[i]);
         else snprintf(device[i].profile, sizeof device[i].profile, "%s", profile->devices > 0 ? profile->device[0].name : ""), device[i].speed = 1;
@@ -706,8 +698,7 @@ static void print_bytes(double bytes) {
 
 static double step_tokens(const settings *s, const problem *p) {
     double sum = 0;
-    int64_t i;
-    for (i = 0; i < p->micro_batches; i++) sum += p->sequences[i];
+    for (int64_t i = 0; i < p->micro_batches; i++) sum += p->sequences[i];
     return sum * (double)s->tokens;
 }
 
@@ -718,7 +709,6 @@ static double utilisation(const settings *s, double tokens, double seconds) {
 
 /* What a person wants to see: who does what, how long, what is idle, what it takes. */
 static void price_table(const settings *s, const problem *p, const het_profile *profile, const het_simulation *r, const het_memory *memory) {
-    int64_t i, g;
     const double first = p->sequences[0], last = p->sequences[p->micro_batches - 1];
     printf("%s, %s, %lld x %.0f x %lld tokens a step", profile->model, p->plan->schedule, (long long)p->micro_batches, first, (long long)s->tokens);
     if (last < first) printf(" (the last of %.0f x %lld)", last, (long long)s->tokens);
@@ -727,7 +717,7 @@ static void price_table(const settings *s, const problem *p, const het_profile *
     printf("\n\n");
     printf("%4s %-12s %6s %10s %10s %7s %10s %10s %10s %9s %9s  %s\n", "rank", "device", "speed", "busy ms", "idle ms", "idle %", "fill ms",
         "wait ms", "tail ms", "memory", "limit", "units (pipeline)");
-    for (i = 0; i < r->ranks; i++) {
+    for (int64_t i = 0; i < r->ranks; i++) {
         const het_rank_time *t = &r->rank[i];
         const het_cluster_device *device = &p->cluster->device[i];
         char text[16];
@@ -737,7 +727,7 @@ static void price_table(const settings *s, const problem *p, const het_profile *
         print_bytes((double)memory[i].device + (double)memory[i].communication);
         if (device->memory > 0) print_bytes(device->memory);
         else printf(" %9s", "-");
-        for (g = 0; g < p->plan->stages; g++) {
+        for (int64_t g = 0; g < p->plan->stages; g++) {
             const het_stage *stage = &p->plan->stage[g];
             if (stage->rank != i) continue;
             printf("%s%lld-%lld (%lld)", stages++ > 0 ? ", " : "  ", (long long)stage->unit_begin, (long long)stage->unit_end - 1,
@@ -753,7 +743,6 @@ static void price_table(const settings *s, const problem *p, const het_profile *
 }
 
 static void price_json(const settings *s, const problem *p, const het_simulation *r, const het_memory *memory) {
-    int64_t i;
     printf("{\"makespan\":");
     print_number(r->makespan);
     printf(",\"tokens_per_s\":");
@@ -772,7 +761,7 @@ static void price_json(const settings *s, const problem *p, const het_simulation
     print_array("tail", r, offsetof(het_rank_time, tail));
     print_array("peak", r, offsetof(het_rank_time, peak));
     printf(",\"memory\":[");
-    for (i = 0; i < r->ranks; i++) printf("%s%llu", i > 0 ? "," : "", (unsigned long long)(memory[i].device + memory[i].communication));
+    for (int64_t i = 0; i < r->ranks; i++) printf("%s%llu", i > 0 ? "," : "", (unsigned long long)(memory[i].device + memory[i].communication));
     printf("],\"saving\":%llu,\"actions\":%lld}\n", (unsigned long long)memory[0].saving, (long long)r->actions);
 }
 
@@ -785,11 +774,10 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     het_needs *needs = ROOM(het_needs, p->plan->ranks);
     het_memory *memory = ROOM(het_memory, p->plan->ranks);
     double *value = ROOM(double, 2 * p->micro_batches);
-    int64_t i;
     het_result result;
     int status = 0;
     if (needs == NULL || memory == NULL || value == NULL) status = fail(FAILED, "out of memory");
-    for (i = 0; i < p->micro_batches && status == 0; i++) {
+    for (int64_t i = 0; i < p->micro_batches && status == 0; i++) {
         value[i] = p->sequences[i] * (double)s->tokens;
         value[p->micro_batches + i] = value[i] * ((double)s->tokens + 1) / 2;
     }
@@ -824,17 +812,17 @@ static int print_ops(const settings *s, const het_hardware *hardware, const het_
     const double tokens = (double)desc->limits.max_tokens, pairs = tokens * ((double)s->tokens + 1) / 2;
     het_error error = { HET_OK, "" };
     het_description *d = NULL;
-    int64_t i, u, n, before;
-    int c, written = 0;
+    int64_t before;
+    int written = 0;
     const het_result result = het_describe(desc, &d, &error);
     if (result != HET_OK) return fail(status_of(result), "--model %s: %s", s->model, error.text);
     if (s->json) printf("{\"ops\":[");
     else printf("%-12s %-12s %-4s %-12s %12s %12s %10s  bound by\n", "device", "unit", "call", "op", "operations", "bytes", "us");
-    for (i = 0; i < hardware->devices; i++)
-        for (u = 0; u < d->units; u++) {
+    for (int64_t i = 0; i < hardware->devices; i++)
+        for (int64_t u = 0; u < d->units; u++) {
             for (before = 0; before < u && profile->unit[before] != profile->unit[u]; before++) {}
-            for (n = 0; n < (before == u ? d->unit[u].program.nodes : 0); n++)
-                for (c = 0; c < 6; c += 2) {
+            for (int64_t n = 0; n < (before == u ? d->unit[u].program.nodes : 0); n++)
+                for (int c = 0; c < 6; c += 2) {
                     const het_op_price op = het_hardware_price(&hardware->device[i], d, u, n, (het_action_kind)calls[c + 1], tokens, pairs);
                     const char *unit = profile->kind[profile->unit[u]].name, *bound = op.memory_bound ? "bytes" : "operations";
                     if (op.name == NULL) continue;
@@ -856,13 +844,12 @@ static int print_ops(const settings *s, const het_hardware *hardware, const het_
 static int count_operations(settings *s, const het_desc *desc) {
     het_error error = { HET_OK, "" };
     het_description *d = NULL;
-    int64_t u, n;
     const het_result result = het_describe(desc, &d, &error);
     if (result != HET_OK) return fail(status_of(result), "--model %s: %s", s->model, error.text);
-    for (u = 0; u < d->units; u++) {
+    for (int64_t u = 0; u < d->units; u++) {
         const het_described_unit *unit = &d->unit[u];
         s->token_operations += unit->info.flops_forward + unit->info.flops_input + unit->info.flops_weight;
-        for (n = 0; n < unit->program.nodes; n++)
+        for (int64_t n = 0; n < unit->program.nodes; n++)
             if (unit->program.node[n].kind == HET_NODE_ATTENTION)
                 s->pair_operations += 12 * (double)unit->program.value[unit->program.node[n].x[0]].width;
     }
@@ -895,7 +882,6 @@ static int price_hardware(settings *s, const het_desc *like, het_hardware *hardw
 static int price_model(settings *s, problem *p, het_profile **profile) {
     static het_hardware hardware;
     het_desc desc;
-    int64_t r, i;
     int status;
     memset(&desc, 0, sizeof desc);
     if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc.model)) != 0) return status;
@@ -908,8 +894,8 @@ static int price_model(settings *s, problem *p, het_profile **profile) {
     s->heads = desc.model.kv_heads;
     s->unit = 3;
     if ((status = price_devices(s, p, *profile)) != 0) return status;
-    for (r = 0; r < p->cluster->ranks; r++)
-        for (i = 0; i < hardware.devices; i++)
+    for (int64_t r = 0; r < p->cluster->ranks; r++)
+        for (int64_t i = 0; i < hardware.devices; i++)
             if (strcmp(p->cluster->device[r].profile, hardware.device[i].name) == 0) {
                 const het_hardware_device *is = &hardware.device[i];
                 if (!(p->cluster->device[r].memory > 0)) p->cluster->device[r].memory = is->memory;
@@ -936,7 +922,7 @@ static int check_slices(const settings *s, const problem *p, int own) {
 static int price_step(settings *s, problem *p, const unsigned char *given) {
     const het_plan_step *step = &p->plan->step;
     const int own = s->micro_batches == 0 && step->granules > 0;
-    int64_t i, left = step->granules * step->sequences;
+    int64_t left = step->granules * step->sequences;
     int status = 0;
     if (own) status = options_idle(options, OPTIONS, given, "--sequences --length", "on the plan's own step; with --micro-batches another is taken");
     if (status != 0) return status;
@@ -949,7 +935,7 @@ static int price_step(settings *s, problem *p, const unsigned char *given) {
     s->micro_batches = p->micro_batches;
     p->sequences = ROOM(double, p->micro_batches);
     if (p->sequences == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < p->micro_batches; i++, left -= s->sequences) p->sequences[i] = (double)(own && left < s->sequences ? left : s->sequences);
+    for (int64_t i = 0; i < p->micro_batches; i++, left -= s->sequences) p->sequences[i] = (double)(own && left < s->sequences ? left : s->sequences);
     return 0;
 }
 
@@ -1007,7 +993,6 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
     het_result result;
     const char *list[MOST_NAMES];
     const double start = seconds_now();
-    int64_t r;
     int status;
     memset(&desc, 0, sizeof desc);
     if ((status = search_sizes(s, profile, given, &desc)) != 0) return status;
@@ -1018,7 +1003,7 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
         if ((names = strchr(names, ',')) != NULL) *names++ = 0;
     }
     desc.profile = profile, desc.cluster = p->cluster;
-    for (r = 0; r < p->cluster->ranks; r++)
+    for (int64_t r = 0; r < p->cluster->ranks; r++)
         if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
             desc.store = HET_YES, desc.shard = HET_SHARD_WEIGHTS;
     desc.together = s->alone ? HET_NO : HET_YES;
@@ -1082,7 +1067,6 @@ static int check_options(const settings *s, const unsigned char *given) {
         { s->trace == NULL && s->svg == NULL && s->cluster == NULL, "--unit", "without --trace, --svg or --cluster" },
         { s->svg == NULL, "--title --dark", "without --svg" },
     };
-    size_t i;
     int status = 0;
     if (s->profile == NULL && s->model != NULL) return fail(BAD_INPUT, "--model %s: needs --profile FILE or --hardware FILE", s->model);
     if (s->hardware != NULL && s->model == NULL) return fail(BAD_INPUT, "--hardware %s: --model SPEC is needed", s->hardware);
@@ -1092,7 +1076,7 @@ static int check_options(const settings *s, const unsigned char *given) {
         return fail(BAD_INPUT, "--profile %s: --model SPEC, --length T or --plan FILE is needed", s->profile);
     if (s->profile != NULL && s->cost != NULL) return fail(BAD_INPUT, "--cost %s: %s %s says what units cost", s->cost, source(s), s->profile);
     if (s->profile == NULL && s->cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
-    for (i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
+    for (size_t i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
         if (rule[i].idle) status = options_idle(options, OPTIONS, given, rule[i].names, rule[i].because);
     return status;
 }

@@ -193,8 +193,7 @@ static int option_is_saved(const option *o) {
                                          "--loaders", "--scaling",
                                          "--world", "--world-secret", "--insecure-world", "--islands", "--outer-lr", "--outer-momentum",
                                          "--island-fragments", "--island-bits" };
-    size_t i;
-    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
     return o->kind < OPTION_GROUP;
 }
@@ -205,9 +204,8 @@ static int option_is_fixed(const settings *s, const option *o) {
                                          "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--optimizer", "--matrix-lr", "--momentum",
                                          "--seed", "--granule", "--dtype", "--reduce",
                                          "--experts", "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
-    size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
-    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 1;
     return 0;
 }
@@ -291,11 +289,10 @@ typedef struct job {
 
 /* The list is of all ranks: every process takes its part of it. One device counts for every process. */
 static int configure_devices(job *j) {
-    int64_t i;
     int status = layout_devices(&j->ranks, j->set.devices);
     if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes, &j->first_rank);
     if (status == 0) status = layout_links(&j->ranks, j->set.links);
-    for (i = 0; i < j->ranks.devices; i++) {
+    for (int64_t i = 0; i < j->ranks.devices; i++) {
         const het_device_iface *iface = j->ranks.device[i].iface;
         if (iface == NULL || iface->host_memory) j->threads += (int)j->ranks.device[i].threads;
         else j->cards++;
@@ -361,7 +358,7 @@ static int configure_adapter(job *j) {
     settings *s = &j->set;
     het_model_desc *m = &j->desc.model;
     het_error error = { HET_OK, "" };
-    int i, status;
+    int status;
     if (s->any_base && s->init_adapter == NULL) return fail(BAD_INPUT, "--any-base: only with --init-adapter");
     if (s->init_adapter != NULL) {
         if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --init-adapter; build/merge makes whole weights");
@@ -369,7 +366,7 @@ static int configure_adapter(job *j) {
         if (s->lora != 0 || s->lora_alpha > 0 || s->lora_target != NULL) return fail(BAD_INPUT, "--init-adapter: not together with --lora...");
         if ((status = adapter_model("--init-adapter", s->init_adapter, m, NULL, 0)) != 0) return status;
         s->lora = m->lora_rank, s->lora_alpha = (double)m->lora_alpha, s->lora_target = j->targets;
-        for (i = 0; i < 7; i++)
+        for (int i = 0; i < 7; i++)
             if (m->lora_targets >> i & 1)
                 snprintf(j->targets + strlen(j->targets), sizeof j->targets - strlen(j->targets), "%s%s", j->targets[0] != 0 ? "," : "", names[i]);
         return weights_from_root(j);
@@ -438,8 +435,7 @@ static int64_t memory_read(void *user, uint64_t offset, void *to, size_t size) {
 }
 
 static void put_little(unsigned char *to, uint32_t value) {
-    int i;
-    for (i = 0; i < 4; i++) to[i] = (unsigned char)(value >> (8 * i) & 255u);
+    for (int i = 0; i < 4; i++) to[i] = (unsigned char)(value >> (8 * i) & 255u);
 }
 
 /* A text becomes a file of 32-bit tokens in memory, with llm.c's header. */
@@ -448,7 +444,7 @@ static int encode_source(job *j, source *to, const char *option_name, const char
     char *text = NULL;
     int32_t *token = NULL;
     size_t size = 0;
-    int64_t count = 0, i;
+    int64_t count = 0;
     int status = read_file(option_name, path, &text, &size);
     if (status == 0) status = text_encode(option_name, j->tokenizer, 0, text, size, &token, &count);
     free(text);
@@ -459,7 +455,7 @@ static int encode_source(job *j, source *to, const char *option_name, const char
         put_little(to->tokens, 20240801);
         put_little(to->tokens + 4, 7);
         put_little(to->tokens + 8, (uint32_t)count);
-        for (i = 0; i < count; i++) put_little(to->tokens + HEADER + 4 * i, (uint32_t)token[i]);
+        for (int64_t i = 0; i < count; i++) put_little(to->tokens + HEADER + 4 * i, (uint32_t)token[i]);
         to->reader.read = memory_read, to->reader.user = to, to->reader.size = to->size, to->reader.name = path;
     }
     free(token);
@@ -567,17 +563,17 @@ static int collect_terms(const job *j, grown_text *g) {
     char text[1024];
     const source *const sources[] = { &j->training, &j->validation };
     size_t length;
-    int i, good;
+    int good;
     snprintf(text, sizeof text, "hetrain %d.%d.%d", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
     good = put_term(g, "--version", text);
-    for (i = 0; i < OPTIONS && good; i++) {
+    for (int i = 0; i < OPTIONS && good; i++) {
         const option *o = &options[i];
         const int names = o->kind == OPTION_TEXT || o->kind == OPTION_FLAG, rule = names ? (int)o->low : SAME;
         const char *value = o->kind <= OPTION_FLAG && rule != OWN ? option_text(&j->set, o, text, sizeof text) : "";
         if (value != NULL && rule == FOUND) value = "one";
         if (value == NULL || value[0] != 0) good = put_term(g, o->name, value != NULL ? value : "none");
     }
-    for (i = 0; i < 2 && good; i++) {
+    for (int i = 0; i < 2 && good; i++) {
         if (sources[i]->data == NULL || (i == 1 && j->set.val == NULL)) continue;
         snprintf(text, sizeof text, "%lld tokens with fingerprint %016llx", (long long)sources[i]->info.tokens,
                  (unsigned long long)(i == 0 ? j->data_fingerprint : j->validation_fingerprint));
@@ -626,7 +622,6 @@ static int collect_weights(const job *j, grown_text *g) {
 static int agree(job *j, int (*collect)(const job *j, grown_text *g)) {
     grown_text own, other;
     char line[600] = "", one[600];
-    int64_t p;
     int status;
     memset(&own, 0, sizeof own);
     memset(&other, 0, sizeof other);
@@ -636,12 +631,12 @@ static int agree(job *j, int (*collect)(const job *j, grown_text *g)) {
         status = move_text(j, 0, -1, &own);
         if (status == 0) status = move_bytes(j, -1, 0, line, sizeof line);
     }
-    for (p = 1; p < j->processes && status == 0 && j->process == 0; p++) {
+    for (int64_t p = 1; p < j->processes && status == 0 && j->process == 0; p++) {
         status = move_text(j, -1, p, &other);
         if (status == 0) compare_terms(&own, &other, p, one, sizeof one);
         if (status == 0 && line[0] == 0) memcpy(line, one, sizeof line);
     }
-    for (p = 1; p < j->processes && status == 0 && j->process == 0; p++) status = move_bytes(j, p, -1, line, sizeof line);
+    for (int64_t p = 1; p < j->processes && status == 0 && j->process == 0; p++) status = move_bytes(j, p, -1, line, sizeof line);
     free(own.text);
     free(other.text);
     if (status != 0 || line[0] == 0) return status;
@@ -674,7 +669,6 @@ static int join_profiles(job *j, het_profile **profile) {
     het_error error = { HET_OK, "" };
     grown_text g;
     het_writer writer;
-    int64_t p;
     int status = 0;
     memset(&g, 0, sizeof g);
     writer.write = grown_write, writer.user = &g, writer.name = "profile";
@@ -683,7 +677,7 @@ static int join_profiles(job *j, het_profile **profile) {
         free(g.text);
         return status;
     }
-    for (p = 1; p < j->processes && status == 0; p++) {
+    for (int64_t p = 1; p < j->processes && status == 0; p++) {
         het_profile *other = NULL, *both = NULL;
         het_result result;
         if ((status = move_text(j, -1, p, &g)) != 0) break;
@@ -703,7 +697,6 @@ static int get_profile(job *j) {
     const char *model = s->model != NULL ? s->model : s->init != NULL ? s->init : s->resume != NULL ? s->resume : MODEL_DEFAULT;
     const double start = seconds_now();
     het_profile **profile = &j->planner->profile;
-    int64_t i;
     int status;
     if (s->profile != NULL) {
         status = profile_read_list("--profile", s->profile, profile);
@@ -715,7 +708,7 @@ static int get_profile(job *j) {
     if (status == 0 && j->process == 0 && s->save_profile != NULL) status = profile_write("--save-profile", s->save_profile, *profile);
     if (status == 0 && j->process == 0 && !s->quiet) {
         printf("profile  %s", s->save_profile != NULL ? s->save_profile : "of");
-        for (i = 0; i < (*profile)->devices; i++) printf(" %s", (*profile)->device[i].name);
+        for (int64_t i = 0; i < (*profile)->devices; i++) printf(" %s", (*profile)->device[i].name);
         printf(", measured in %.1f s\n", seconds_now() - start);
     }
     return status;
@@ -727,13 +720,12 @@ static int spread_plan(job *j, int64_t *granules) {
     het_error error = { HET_OK, "" };
     grown_text g;
     het_writer writer;
-    int64_t p;
     int status = 0;
     memset(&g, 0, sizeof g);
     memset(&desc, 0, sizeof desc);
     writer.write = grown_write, writer.user = &g, writer.name = "plan";
     if (j->process == 0 && het_plan_write(j->ranks.plan, &writer) != HET_OK) return fail(FAILED, "out of memory");
-    for (p = 1; p < j->processes && status == 0; p++) {
+    for (int64_t p = 1; p < j->processes && status == 0; p++) {
         if (j->process != 0 && j->process != p) continue;
         status = move_bytes(j, j->process == 0 ? p : -1, 0, granules, sizeof *granules);
         if (status == 0) status = move_text(j, j->process == 0 ? p : -1, j->process == 0 ? -1 : 0, &g);
@@ -890,8 +882,8 @@ static int open_groups(job *j) {
 #ifdef HETRAIN_NCCL
     het_nccl_desc desc;
     het_error error = { HET_OK, "" };
-    int64_t r, cards = 0;
-    for (r = 0; r < j->ranks.world; r++) cards += j->ranks.all[r].iface != NULL && !j->ranks.all[r].iface->host_memory;
+    int64_t cards = 0;
+    for (int64_t r = 0; r < j->ranks.world; r++) cards += j->ranks.all[r].iface != NULL && !j->ranks.all[r].iface->host_memory;
     if (cards < 2) return 0;
     memset(&desc, 0, sizeof desc);
     desc.host = getenv("NCCL_HOSTID");
@@ -1010,8 +1002,8 @@ static void write_json_string(FILE *file, const char *text) {
 
 static void write_options(FILE *file, const job *j, int all, const char *separator) {
     char buffer[64];
-    int i, first = 1;
-    for (i = 0; i < OPTIONS; i++) {
+    int first = 1;
+    for (int i = 0; i < OPTIONS; i++) {
         const char *text = all || option_is_saved(&options[i]) ? option_text(&j->set, &options[i], buffer, sizeof buffer) : NULL;
         if (text == NULL) continue;
         fprintf(file, "%s\"%s\":", first ? "" : separator, options[i].name + 2);
@@ -1043,9 +1035,8 @@ static void saved_option(saved_options *o, const char *key, const char *value) {
 static void collect_options(const job *j, saved_options *o) {
     const int64_t a_step = j->feed.sequences, step = het_get_step(j->ctx);
     char *text;
-    int i;
     memset(o, 0, sizeof *o);
-    for (i = 0; i < OPTIONS; i++) {
+    for (int i = 0; i < OPTIONS; i++) {
         const char *value = option_is_saved(&options[i]) ? option_text(&j->set, &options[i], o->text[i], sizeof o->text[i]) : NULL;
         if (value != NULL) saved_option(o, options[i].name + 2, value);
     }
@@ -1095,7 +1086,6 @@ static int collect_beside(const job *j, saved_beside *b) {
 /* Takes the memory for saving: what a checkpoint of --out needs, and what --export does. */
 static int reserve_saving(job *j) {
     size_t largest = 0;
-    int64_t i;
     int status;
     if (j->out[0] != 0) {
         collect_options(j, &j->kept);
@@ -1105,7 +1095,7 @@ static int reserve_saving(job *j) {
         if (status != 0) return status;
     }
     if (j->set.export_to == NULL) return 0;
-    for (i = 0; i < het_tensor_count(j->ctx); i++) {
+    for (int64_t i = 0; i < het_tensor_count(j->ctx); i++) {
         het_tensor_info info;
         if (het_tensor_get_info(j->ctx, i, &info) == HET_OK && (size_t)info.count > largest) largest = (size_t)info.count;
     }
@@ -1133,8 +1123,8 @@ static int save(job *j) {
 /* Settings from the checkpoint, in which `given` ones of the command line may stand above others. */
 static int take_saved_options(job *j) {
     const char *base = het_checkpoint_option(j->saved, "base");
-    int i, status;
-    for (i = 0; i < OPTIONS; i++) {
+    int status;
+    for (int i = 0; i < OPTIONS; i++) {
         const char *value = option_is_saved(&options[i]) ? het_checkpoint_option(j->saved, options[i].name + 2) : NULL;
         if (value == NULL) continue;
         if ((status = option_set(&options[i], &j->set, value, "state.json: ")) != 0) return status;
@@ -1160,8 +1150,7 @@ static int find_saved_file(const job *j, const char *name, const char **path, in
 /* An option that decides what is trained must be what it was. */
 static int check_fixed_options(const job *j) {
     char buffer[64];
-    int i;
-    for (i = 0; i < OPTIONS; i++) {
+    for (int i = 0; i < OPTIONS; i++) {
         const char *saved = het_checkpoint_option(j->saved, options[i].name + 2), *now = option_text(&j->set, &options[i], buffer, sizeof buffer);
         if (saved == NULL || now == NULL || strcmp(saved, now) == 0 || !option_is_fixed(&j->set, &options[i]) || j->set.force_resume) continue;
         return fail(BAD_INPUT, "%s %s: the saved run has %s, and another value changes what is trained; --force-resume allows it",
@@ -1173,9 +1162,8 @@ static int check_fixed_options(const job *j) {
 /* The run's directory: that of --resume, or the one above a checkpoint. */
 static void out_of_resume(job *j) {
     char *last;
-    size_t length;
     snprintf(j->out, sizeof j->out, "%s", j->set.resume);
-    for (length = strlen(j->out); length > 1 && j->out[length - 1] == '/'; length--) j->out[length - 1] = 0;
+    for (size_t length = strlen(j->out); length > 1 && j->out[length - 1] == '/'; length--) j->out[length - 1] = 0;
     last = strrchr(j->out, '/');
     if (!is_step_name(last != NULL ? last + 1 : j->out)) return;
     if (last == NULL) snprintf(j->out, sizeof j->out, ".");
@@ -1275,9 +1263,8 @@ static int check_idle_options(const job *j) {
         { s->experts != NULL, "--profile --save-profile --adapt", "with --experts: profiles know no experts" },
         { s->lora == 0, "--weights", "without --lora: weights that are trained are f32" },
     };
-    size_t i;
     int status = 0;
-    for (i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
+    for (size_t i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
         if (rule[i].idle) status = options_idle(options, OPTIONS, j->typed, rule[i].names, rule[i].because);
     return status;
 }
@@ -1326,10 +1313,10 @@ static void log_number(FILE *file, const char *name, double value) {
 }
 
 static void log_configuration(job *j) {
-    size_t length, i;
+    size_t length;
     char *model = j->log != NULL ? model_json(j, &length) : NULL;
     if (model == NULL) return;
-    for (i = 0; i < length; i++)
+    for (size_t i = 0; i < length; i++)
         if (model[i] == '\n') model[i] = ' ';
     fprintf(j->log, "{\"hetrain\":\"%d.%d.%d\",\"options\":{", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
     write_options(j->log, j, 1, ",");
@@ -1447,7 +1434,6 @@ static void count_text(char *to, size_t capacity, double value) {
 
 static void show_devices(const job *j) {
     char name[64], size[16];
-    int64_t i;
     het_memory memory;
     if (j->ranks.world == 1) {
         printf("device   %s, %s", layout_name(&j->ranks.device[0], name, sizeof name), bytes_text((double)j->memory.device, size));
@@ -1460,7 +1446,7 @@ static void show_devices(const job *j) {
            j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule);
     if (j->peak > 0) printf("; product peak %.0f GFLOP/s of this process's %d threads, measured", j->peak, j->threads);
     putchar('\n');
-    for (i = 0; i < j->ranks.devices; i++) {
+    for (int64_t i = 0; i < j->ranks.devices; i++) {
         const het_device_desc *d = &j->ranks.device[i];
         het_get_memory(j->ctx, i, &memory);
         printf("rank %-3lld %s", (long long)i, layout_name(d, name, sizeof name));
@@ -1534,13 +1520,13 @@ static void end_progress(job *j) {
 
 /* Process 0 gets the records of all others behind its own. */
 static int gather_records(const job *j, het_record **record, int64_t *count) {
-    int64_t p, more;
+    int64_t more;
     int status = 0;
     if (j->process > 0) {
         if ((status = move_bytes(j, 0, -1, count, sizeof *count)) == 0) status = move_bytes(j, 0, -1, *record, (size_t)*count * sizeof **record);
         return status;
     }
-    for (p = 1; p < j->processes && status == 0; p++) {
+    for (int64_t p = 1; p < j->processes && status == 0; p++) {
         het_record *grown;
         if ((status = move_bytes(j, -1, p, &more, sizeof more)) != 0) return status;
         grown = (het_record *)realloc(*record, (size_t)(*count + more + 1) * sizeof *grown);
@@ -1555,15 +1541,15 @@ static int gather_records(const job *j, het_record **record, int64_t *count) {
 /* The last step of all ranks, in process 0. *record is to be freed. */
 static int join_timelines(const job *j, het_timeline *all, het_record **record) {
     het_timeline one;
-    int64_t i, count = 0;
+    int64_t count = 0;
     memset(all, 0, sizeof *all);
-    for (i = 0; i < j->ranks.devices; i++) {
+    for (int64_t i = 0; i < j->ranks.devices; i++) {
         het_get_timeline(j->ctx, i, &one);
         count += one.records;
     }
     *record = (het_record *)malloc((size_t)(count + 1) * sizeof **record);
     if (*record == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < j->ranks.devices; i++) {
+    for (int64_t i = 0; i < j->ranks.devices; i++) {
         het_get_timeline(j->ctx, i, &one);
         if (one.records > 0) memcpy(*record + all->records, one.record, (size_t)one.records * sizeof **record);
         all->records += one.records;
@@ -1630,8 +1616,8 @@ static int configure_change(job *j, const char *option_name, const char *list, c
 
 static int configure_changes(job *j) {
     const char *const names[] = { "--slow", "--replan" }, *const lists[] = { j->set.slow, j->set.replan };
-    int i, status = 0;
-    for (i = 0; i < 2; i++) {
+    int status = 0;
+    for (int i = 0; i < 2; i++) {
         const char *item = lists[i];
         while (item != NULL && status == 0) {
             size_t length = strcspn(item, ",");
@@ -1650,10 +1636,10 @@ static int check_changes(job *j) {
     het_memory memory;
     het_error error = { HET_OK, "" };
     layout *other = (layout *)calloc(1, sizeof *other);
-    int64_t i, most = j->feed.most;
+    int64_t most = j->feed.most;
     int status = other != NULL ? 0 : fail(FAILED, "out of memory");
     if (name > 4 && strcmp(schedule + name - 4, ".csv") == 0) schedule = NULL; /* those lists were for another plan */
-    for (i = 0; i < j->changes && status == 0; i++) {
+    for (int64_t i = 0; i < j->changes && status == 0; i++) {
         planned_change *c = &j->change[i];
         if (c->rank >= 0) continue;
         status = layout_plan(other, "--replan", c->spec, schedule, &d.model, j->ranks.world, j->set.slices, j->set.store);
@@ -1806,9 +1792,8 @@ static int adapt(job *j) {
 /* What the options say is due before the next step; after a resume also what was due before. */
 static int make_changes(job *j) {
     const int64_t next = het_get_step(j->ctx) + 1;
-    int64_t i;
     int status = 0;
-    for (i = 0; i < j->changes && status == 0; i++) {
+    for (int64_t i = 0; i < j->changes && status == 0; i++) {
         planned_change *c = &j->change[i];
         if (c->step == 0 || c->step > next) continue;
         status = make_change(j, c);
@@ -1822,14 +1807,14 @@ static int make_changes(job *j) {
 /* Mean loss over --evaluate-batches micro-batches, always the same ones: windows held out of --data, or of --val. NaN if there are none. */
 static int evaluate(job *j, double *loss) {
     double total = 0, weight = 0, start = seconds_now();
-    int64_t i, tokens = 0, count, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
+    int64_t tokens = 0, count, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
     het_step_info info;
     het_batch batch;
     het_error error = { HET_OK, "" };
     *loss = (double)NAN;
     if (j->set.val != NULL && whole < most) most = whole > 0 ? whole : 1;
     most *= j->set.sequences; /* a step's sequences at a time, so that the sum does not depend on how they are grouped */
-    for (i = 0; i * j->feed.sequences < most; i++) {
+    for (int64_t i = 0; i * j->feed.sequences < most; i++) {
         const int64_t left = most - i * j->feed.sequences;
         het_result result = j->set.val != NULL ? het_data_batch(j->validation.data, i, 0, 1, 0, &batch, &error)
                                                : het_data_held_out(j->validation.data, i * j->feed.sequences, &batch, &error);
@@ -1988,12 +1973,11 @@ static void print_way_on(const job *j) {
                                          "--plan-seconds", "--export", "--save-dtype" };
     const char *world = j->set.world, *launcher = j->launch.launcher;
     char buffer[64];
-    size_t i;
     print_launch(j);
     print_word(j->program);
     printf(" --resume ");
     print_word(j->out);
-    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const int at = option_find(options, OPTIONS, names[i], strlen(names[i]));
         if (!j->given[at]) continue;
         printf(options[at].kind == OPTION_FLAG ? " %s" : " %s ", names[i]);
@@ -2056,14 +2040,14 @@ static int check_targets(const job *j) {
     const char *const paths[] = { s->log, s->save_plan, s->save_profile, s->trace, s->timeline };
     const char *const read_names[] = { "--data", "--val", "--init", "--model", "--tokenizer" };
     const char *const reads[] = { s->data, s->val, j->weights, s->model, s->tokenizer };
-    int i, k, status = 0;
-    for (i = 0; i < 5 && status == 0; i++) {
+    int status = 0;
+    for (int i = 0; i < 5 && status == 0; i++) {
         if (i > 0) status = target_check(names[i], paths[i]); /* the log is no file that is whole or not there */
         if (i > 0 && status == 0 && is_own_file(j, paths[i]))
             status = fail(BAD_INPUT, "%s %s: --out %s writes a file of that name", names[i], paths[i], s->out);
-        for (k = 0; k < 5 && status == 0; k++)
+        for (int k = 0; k < 5 && status == 0; k++)
             if (same_file(paths[i], reads[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], read_names[k]);
-        for (k = 0; k < i && status == 0; k++)
+        for (int k = 0; k < i && status == 0; k++)
             if (one_target(paths[i], paths[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], names[k]);
     }
     return status;
@@ -2146,8 +2130,7 @@ static int run(job *j, int argc, char **argv) {
 static const char *early_option(int argc, char **argv, const char *name) {
     const size_t length = strlen(name);
     const char *value = NULL;
-    int i;
-    for (i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], name, length) != 0) continue;
         if (argv[i][length] == '=') value = argv[i] + length + 1;
         else if (argv[i][length] == 0 && i + 1 < argc) value = argv[++i];
@@ -2172,10 +2155,9 @@ static int open_transport(job *j, int *argc, char ***argv) {
     het_launch launch;
     het_error error = { HET_OK, "" };
     het_result result;
-    int i;
     j->processes = 1;
     secret.insecure = 0;
-    for (i = 1; i < *argc; i++) secret.insecure |= strcmp((*argv)[i], "--insecure-world") == 0;
+    for (int i = 1; i < *argc; i++) secret.insecure |= strcmp((*argv)[i], "--insecure-world") == 0;
     memset(&place, 0, sizeof place);
     memset(&launch, 0, sizeof launch);
     launch.launcher = "";

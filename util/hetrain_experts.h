@@ -301,10 +301,10 @@ static het_result heti_x_product(const heti_x_call *w, het_op_kind kind, int whi
 static het_view heti_x_view(const heti_x_call *w, int64_t e) {
     const het_view *whole = w->view;
     const int64_t first = w->begin[e], count = w->begin[e + 1] - first;
-    int64_t g, at = 0;
+    int64_t at = 0;
     het_view v;
     memset(&v, 0, sizeof v);
-    for (g = whole->granule_begin; g < whole->granule_end; g++) {
+    for (int64_t g = whole->granule_begin; g < whole->granule_end; g++) {
         const int64_t end = whole->host_granule_start[g + 1] - whole->row_begin, before = at;
         while (at < count && w->row[first + at] < end) at++;
         if (at > before) w->granule[v.granule_end++] = before;
@@ -320,8 +320,7 @@ static het_view heti_x_view(const heti_x_call *w, int64_t e) {
    cleared. */
 static het_result heti_x_products(const heti_x_call *w, het_op_kind kind, int which) {
     const int weights = kind == HET_OP_LINEAR_BACKWARD_WEIGHT;
-    int64_t e;
-    for (e = w->first; e < w->end; e++) {
+    for (int64_t e = w->first; e < w->end; e++) {
         const het_view view = heti_x_view(w, e);
         if (weights || view.tokens > 0) HETI_T_TRY(heti_x_product(w, kind, which, e, &view));
     }
@@ -338,9 +337,8 @@ static double heti_x_exp(double x) {
     const double r = fma(m, 1.90821492927058770002e-10, fma(m, 6.93147180369123816490e-01, x));
     const uint64_t bits = HETI_T_CAST(uint64_t, 1023 - n) << 52;
     double y = 1, scale;
-    int i;
     if (!(x > -700)) return x <= -700 ? 0 : x;
-    for (i = 13; i > 0; i--) y = fma(y, r / i, 1);
+    for (int i = 13; i > 0; i--) y = fma(y, r / i, 1);
     memcpy(&scale, &bits, sizeof scale);
     return y * scale;
 }
@@ -349,17 +347,17 @@ static double heti_x_exp(double x) {
 static void heti_x_softmax(float *p, int64_t count) {
     double part[HETRAIN_MAX_EXPERTS], sum = 0;
     float most = p[0];
-    int64_t e;
-    for (e = 1; e < count; e++) most = p[e] > most ? p[e] : most;
-    for (e = 0; e < count; e++) sum += part[e] = heti_x_exp(HETI_T_CAST(double, p[e]) - HETI_T_CAST(double, most));
-    for (e = 0; e < count; e++) p[e] = HETI_T_CAST(float, part[e] / sum);
+    for (int64_t e = 1; e < count; e++) most = p[e] > most ? p[e] : most;
+    for (int64_t e = 0; e < count; e++)
+        sum += part[e] = heti_x_exp(HETI_T_CAST(double, p[e]) - HETI_T_CAST(double, most));
+    for (int64_t e = 0; e < count; e++) p[e] = HETI_T_CAST(float, part[e] / sum);
 }
 
 /* The k largest of l, of equal ones the first, ascending by index. */
 static void heti_x_top(const float *l, const heti_x *x, int32_t *chosen) {
     const int64_t k = x->s.used;
-    int64_t count = 0, e, i, least;
-    for (e = 0; e < x->s.experts; e++) {
+    int64_t count = 0, i, least;
+    for (int64_t e = 0; e < x->s.experts; e++) {
         if (count < k) {
             chosen[count++] = HETI_T_CAST(int32_t, e);
             continue;
@@ -374,8 +372,8 @@ static void heti_x_top(const float *l, const heti_x *x, int32_t *chosen) {
 
 /* k different experts from token and layer: number i is one of the E - i that are left. */
 static void heti_x_hash(int32_t token, int64_t layer, const heti_x *x, int32_t *chosen) {
-    int64_t i, j, e;
-    for (i = 0; i < x->s.used; i++) {
+    int64_t j, e;
+    for (int64_t i = 0; i < x->s.used; i++) {
         const int64_t key[3] = { token, layer, i };
         e = HETI_T_CAST(int64_t, het_xxh64(key, sizeof key, 0) % HETI_T_CAST(uint64_t, x->s.experts - i));
         for (j = 0; j < i && chosen[j] <= e; j++) e++; /* those taken are ascending */
@@ -390,8 +388,7 @@ static int32_t heti_x_expert(int32_t chosen) { return chosen < 0 ? -1 - chosen :
 /* The sum of p that a token's gates are divided by. */
 static double heti_x_divisor(const heti_x *x, const float *p, const int32_t *chosen) {
     double sum = 0;
-    int64_t i;
-    for (i = 0; i < x->s.used; i++) sum += HETI_T_CAST(double, p[heti_x_expert(chosen[i])]);
+    for (int64_t i = 0; i < x->s.used; i++) sum += HETI_T_CAST(double, p[heti_x_expert(chosen[i])]);
     return x->s.renormalize == HET_YES ? sum : 1;
 }
 
@@ -400,15 +397,14 @@ static void heti_x_choose(const heti_x_call *w, int64_t r) {
     const int64_t k = x->s.used;
     int32_t *chosen = w->chosen + r * k;
     float *p = w->t[HETI_X_P] + r * x->s.experts;
-    int64_t i;
     if (x->router < 0) {
         heti_x_hash(w->c->view->token[w->c->view->row_begin + r], w->c->unit->layer, x, chosen);
-        for (i = 0; i < k; i++) w->gates[r * k + i] = 1.0f / HETI_T_CAST(float, k);
+        for (int64_t i = 0; i < k; i++) w->gates[r * k + i] = 1.0f / HETI_T_CAST(float, k);
         return;
     }
     heti_x_top(p, x, chosen);
     heti_x_softmax(p, x->s.experts);
-    for (i = 0; i < k; i++)
+    for (int64_t i = 0; i < k; i++)
         w->gates[r * k + i] = HETI_T_CAST(float, HETI_T_CAST(double, p[chosen[i]]) / heti_x_divisor(x, p, chosen));
 }
 
@@ -431,8 +427,8 @@ static int64_t heti_x_key(const heti_x_call *w, int64_t slot, int32_t e) {
 /* Drops what finds no place with expert e among slots [begin, end) of a granule. `bar`: the largest
    key that `places` of them reach. */
 static void heti_x_drop(const heti_x_call *w, int64_t begin, int64_t end, int32_t e, int64_t places) {
-    int64_t bar = 0, more, i, key, count;
-    for (more = INT64_C(1) << 31; more > 0; more /= 2) {
+    int64_t bar = 0, i, key, count;
+    for (int64_t more = INT64_C(1) << 31; more > 0; more /= 2) {
         for (count = 0, i = begin; i < end; i++) count += heti_x_key(w, i, e) >= bar + more;
         if (count >= places) bar += more;
     }
@@ -445,9 +441,8 @@ static void heti_x_drop(const heti_x_call *w, int64_t begin, int64_t end, int32_
 
 /* How often each expert was chosen in slots [begin, end), dropped or not. */
 static void heti_x_count(const heti_x_call *w, int64_t begin, int64_t end, int64_t *count) {
-    int64_t i;
     HETI_T_CLEAR(count, w->x.s.experts);
-    for (i = begin; i < end; i++) count[heti_x_expert(w->chosen[i])]++;
+    for (int64_t i = begin; i < end; i++) count[heti_x_expert(w->chosen[i])]++;
 }
 
 /* Experts and gates of the rank's own rows, from logits in P. */
@@ -457,15 +452,14 @@ static void heti_x_route(const heti_x_call *w) {
     const int64_t *start = v->host_granule_start;
     const int64_t k = x->s.used;
     het_experts_counts *counts = w->c->training && !w->c->again && x->s.counts ? x->s.counts + w->c->unit->layer : NULL;
-    int64_t count[HETRAIN_MAX_EXPERTS], g, r;
-    int32_t e;
-    for (g = v->granule_begin; g < v->granule_end; g++) {
+    int64_t count[HETRAIN_MAX_EXPERTS];
+    for (int64_t g = v->granule_begin; g < v->granule_end; g++) {
         const int64_t begin = start[g] - v->row_begin, end = start[g + 1] - v->row_begin;
         const int64_t places = x->s.capacity > 0 ? heti_x_places(x, end - begin) : end - begin;
-        for (r = begin; r < end; r++) heti_x_choose(w, r);
+        for (int64_t r = begin; r < end; r++) heti_x_choose(w, r);
         heti_x_count(w, begin * k, end * k, count);
         if (counts != NULL) HETI_X_ADD(&counts->rows, end - begin);
-        for (e = 0; e < x->s.experts; e++) {
+        for (int32_t e = 0; e < x->s.experts; e++) {
             if (counts != NULL) HETI_X_ADD(&counts->chosen[e], count[e]);
             if (count[e] <= places) continue;
             heti_x_drop(w, begin * k, end * k, e, places);
@@ -477,15 +471,15 @@ static void heti_x_route(const heti_x_call *w) {
 /* Places by expert, of one by row. */
 static void heti_x_order(heti_x_call *w) {
     const int64_t k = w->x.s.used, slots = w->rows * k;
-    int64_t next[HETRAIN_MAX_EXPERTS], i, e;
+    int64_t next[HETRAIN_MAX_EXPERTS];
     HETI_T_CLEAR(w->begin, w->x.s.experts + 1);
-    for (i = 0; i < slots; i++)
+    for (int64_t i = 0; i < slots; i++)
         if (w->chosen[i] >= w->first && w->chosen[i] < w->end) w->begin[w->chosen[i] + 1]++;
-    for (e = 0; e < w->x.s.experts; e++) {
+    for (int64_t e = 0; e < w->x.s.experts; e++) {
         w->begin[e + 1] += w->begin[e];
         next[e] = w->begin[e];
     }
-    for (i = 0; i < slots; i++) {
+    for (int64_t i = 0; i < slots; i++) {
         const int there = w->chosen[i] >= w->first && w->chosen[i] < w->end;
         w->place[i] = there ? HETI_T_CAST(int32_t, next[w->chosen[i]]++) : -1;
         if (there) w->row[w->place[i]] = HETI_T_CAST(int32_t, i / k);
@@ -498,12 +492,11 @@ static void heti_x_order(heti_x_call *w) {
 /* places = gate * rows; gates NULL: 1. */
 static void heti_x_pick(const heti_x_call *w, const float *gates, const float *rows, float *places) {
     const int64_t d = w->x.d, k = w->x.s.used;
-    int64_t i, j;
-    for (i = 0; i < w->rows * k; i++) {
+    for (int64_t i = 0; i < w->rows * k; i++) {
         const float gate = gates != NULL ? gates[i] : 1.0f;
         const float *from = rows + (w->came != NULL ? w->came[i / k] : i / k) * d;
         if (w->place[i] < 0) continue;
-        for (j = 0; j < d; j++) places[w->place[i] * d + j] = gate * from[j];
+        for (int64_t j = 0; j < d; j++) places[w->place[i] * d + j] = gate * from[j];
     }
 }
 
@@ -511,19 +504,19 @@ static void heti_x_pick(const heti_x_call *w, const float *gates, const float *r
    floats is exact, rounded once. gates NULL: 1; last NULL: nothing. */
 static void heti_x_mix(const heti_x_call *w, const float *gates, const float *places, const float *last, float *rows) {
     const int64_t d = w->x.d, k = w->x.s.used;
-    int64_t r, i, j, at, n;
-    for (r = 0; r < w->rows; r++)
-        for (at = 0; at < d; at += n) {
+    int64_t n;
+    for (int64_t r = 0; r < w->rows; r++)
+        for (int64_t at = 0; at < d; at += n) {
             double sum[64] = { 0 };
             n = d - at < 64 ? d - at : 64;
-            for (i = r * k; i < (r + 1) * k; i++) {
+            for (int64_t i = r * k; i < (r + 1) * k; i++) {
                 const double gate = gates != NULL ? HETI_T_CAST(double, gates[i]) : 1;
                 const int64_t from = w->place[i] * d + at;
                 if (w->place[i] < 0) continue;
-                for (j = 0; j < n; j++) sum[j] += gate * HETI_T_CAST(double, places[from + j]);
+                for (int64_t j = 0; j < n; j++) sum[j] += gate * HETI_T_CAST(double, places[from + j]);
             }
-            for (j = 0; j < n && last != NULL; j++) sum[j] += HETI_T_CAST(double, last[r * d + at + j]);
-            for (j = 0; j < n; j++) rows[r * d + at + j] = HETI_T_CAST(float, sum[j]);
+            for (int64_t j = 0; j < n && last != NULL; j++) sum[j] += HETI_T_CAST(double, last[r * d + at + j]);
+            for (int64_t j = 0; j < n; j++) rows[r * d + at + j] = HETI_T_CAST(float, sum[j]);
         }
 }
 
@@ -532,9 +525,8 @@ static void heti_x_mix(const heti_x_call *w, const float *gates, const float *pl
 /* a . b in double: 8 chains, whose products are exact, then their sum. */
 static double heti_x_dot(const float *a, const float *b, int64_t count) {
     double lane[8] = { 0 };
-    int64_t i;
-    for (i = 0; i < count; i++) lane[i % 8] += HETI_T_CAST(double, a[i]) * HETI_T_CAST(double, b[i]);
-    for (i = 1; i < 8; i++) lane[0] += lane[i];
+    for (int64_t i = 0; i < count; i++) lane[i % 8] += HETI_T_CAST(double, a[i]) * HETI_T_CAST(double, b[i]);
+    for (int64_t i = 1; i < 8; i++) lane[0] += lane[i];
     return lane[0];
 }
 
@@ -545,18 +537,17 @@ static void heti_x_logit_row(const heti_x_call *w, int64_t r, const float *dy, c
     const int64_t k = x->s.used;
     const float *p = w->t[HETI_X_P] + r * x->s.experts;
     double dp[HETRAIN_MAX_EXPERTS], dg[HETRAIN_MAX_EXPERTS_USED], mean = 0, sum = 0;
-    int64_t i, e;
     HETI_T_COPY(dp, balance, x->s.experts);
-    for (i = 0; i < k; i++) {
+    for (int64_t i = 0; i < k; i++) {
         const int32_t place = w->place[r * k + i];
         dg[i] = place < 0 ? 0 : heti_x_dot(dy, w->t[HETI_X_OUT] + place * x->d, x->d);
         mean = fma(dg[i], HETI_T_CAST(double, w->gates[r * k + i]), mean);
     }
     if (x->s.renormalize != HET_YES) mean = 0;
-    for (i = 0; i < k; i++)
+    for (int64_t i = 0; i < k; i++)
         dp[heti_x_expert(w->chosen[r * k + i])] += (dg[i] - mean) / heti_x_divisor(x, p, w->chosen + r * k);
-    for (e = 0; e < x->s.experts; e++) sum = fma(dp[e], HETI_T_CAST(double, p[e]), sum);
-    for (e = 0; e < x->s.experts; e++) dl[e] = HETI_T_CAST(float, HETI_T_CAST(double, p[e]) * (dp[e] - sum));
+    for (int64_t e = 0; e < x->s.experts; e++) sum = fma(dp[e], HETI_T_CAST(double, p[e]), sum);
+    for (int64_t e = 0; e < x->s.experts; e++) dl[e] = HETI_T_CAST(float, HETI_T_CAST(double, p[e]) * (dp[e] - sum));
 }
 
 /* dL/dl of all rows, dy: [n][D] of the sum over experts. Of a granule's auxiliary loss the part of
@@ -566,15 +557,15 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
     const double scale = HETI_T_CAST(double, x->s.auxiliary) * HETI_T_CAST(double, w->c->scalars->inverse_weight);
     const het_view *v = w->c->view;
     const int64_t *start = v->host_granule_start;
-    int64_t count[HETRAIN_MAX_EXPERTS], g, r, e;
+    int64_t count[HETRAIN_MAX_EXPERTS];
     double balance[HETRAIN_MAX_EXPERTS];
-    for (g = v->granule_begin; g < v->granule_end; g++) {
+    for (int64_t g = v->granule_begin; g < v->granule_end; g++) {
         const int64_t begin = start[g] - v->row_begin, end = start[g + 1] - v->row_begin;
         heti_x_count(w, begin * x->s.used, end * x->s.used, count);
-        for (e = 0; e < x->s.experts; e++)
+        for (int64_t e = 0; e < x->s.experts; e++)
             balance[e] = scale * (HETI_T_CAST(double, count[e] * x->s.experts) /
                                   HETI_T_CAST(double, x->s.used * (end - begin)));
-        for (r = begin; r < end; r++)
+        for (int64_t r = begin; r < end; r++)
             heti_x_logit_row(w, r, dy + r * x->d, balance, w->t[HETI_X_DL] + r * x->s.experts);
     }
 }
@@ -620,8 +611,8 @@ static void heti_x_bounds(const het_team_member *team, int64_t members, int64_t 
 static int64_t heti_x_chosen_of(const heti_x_calls *w, int64_t r, int64_t m) {
     const int64_t k = w->mine.x.s.used;
     const int32_t *chosen = w->mine.chosen + r * k;
-    int64_t i, count = 0;
-    for (i = 0; i < k; i++) count += chosen[i] >= w->bound[m] && chosen[i] < w->bound[m + 1];
+    int64_t count = 0;
+    for (int64_t i = 0; i < k; i++) count += chosen[i] >= w->bound[m] && chosen[i] < w->bound[m + 1];
     return count;
 }
 
@@ -632,8 +623,8 @@ static int64_t heti_x_first(const heti_x_calls *w, int64_t m) { return w->team->
    experts have made. */
 static int64_t heti_x_traffic(const heti_x_calls *w, int back, int64_t from, int64_t to) {
     const int64_t owner = back ? to : from, end = heti_x_first(w, owner + 1);
-    int64_t r, count = 0;
-    for (r = heti_x_first(w, owner); r < end; r++) {
+    int64_t count = 0;
+    for (int64_t r = heti_x_first(w, owner); r < end; r++) {
         const int64_t choices = heti_x_chosen_of(w, r, back ? from : to);
         count += back ? choices : choices > 0;
     }
@@ -644,8 +635,7 @@ static int64_t heti_x_traffic(const heti_x_calls *w, int back, int64_t from, int
 static void heti_x_pack(const heti_x_calls *w, int back, int64_t to, const float *from, float *packed) {
     const int64_t d = w->own.x.d, owner = back ? to : w->team->member;
     const int64_t first = heti_x_first(w, owner), end = heti_x_first(w, owner + 1), count = back ? w->mine.picked : end;
-    int64_t i;
-    for (i = back ? 0 : first; i < count; i++) {
+    for (int64_t i = back ? 0 : first; i < count; i++) {
         if (back ? w->mine.row[i] < first || w->mine.row[i] >= end : heti_x_chosen_of(w, i, to) == 0) continue;
         HETI_T_COPY(packed, from + (back ? i : i - first) * d, d);
         packed += d;
@@ -753,8 +743,7 @@ static het_result heti_x_exchange(heti_x_calls *w, int back, const float *from, 
 static het_result heti_x_gather(const heti_x_calls *w, float *own, float *all) {
     const int64_t k = w->own.x.s.used;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    int64_t m;
-    for (m = 0; m < w->team->members; m++) {
+    for (int64_t m = 0; m < w->team->members; m++) {
         const het_box part = { w->team->row[m], w->team->row[m + 1], 0, k };
         const het_box whole = { w->mine.view->row_begin, w->mine.view->row_end, 0, k };
         have[m] = part;
@@ -899,15 +888,14 @@ static het_result heti_x_parameters(const het_unit *unit, const heti_x *x, het_u
     het_unit_info mlp = *info;
     const het_parameter_desc *first = &mlp.parameter[norms], *last = first;
     char *end;
-    int i;
     mlp.program = &program;
     mlp.device = NULL;
     mlp.team = NULL;
     HETI_T_TRY(het_unit_mlp()->describe(unit, &mlp));
-    for (i = 0; i < norms; i++) info->parameter[i] = mlp.parameter[i];
-    for (i = norms; i < mlp.parameters; i++)
+    for (int i = 0; i < norms; i++) info->parameter[i] = mlp.parameter[i];
+    for (int i = norms; i < mlp.parameters; i++)
         if (mlp.parameter[i].columns > 1 && !mlp.parameter[i].adapter) last = &mlp.parameter[i];
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         het_parameter_desc *to = &info->parameter[at[i] < 0 ? 0 : at[i]];
         heti_t_text t;
         if (at[i] < 0) continue;
@@ -966,7 +954,6 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     het_view view;
     int64_t begin[2] = { 0, info->max_tokens };
     size_t most = 0;
-    int i, which;
     memset(&w, 0, sizeof w);
     memset(&c, 0, sizeof c);
     memset(&view, 0, sizeof view);
@@ -994,8 +981,8 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     info->workspace = heti_x_cut(&w, info->max_tokens, NULL) * 2; /* of a rank's rows, of a team's */
     w.begin = begin; /* the largest workspace of ops: all rows with one expert */
     w.most = &most;
-    for (i = 0; i < 3; i++) {
-        for (which = w.x.router < 0 ? HETI_X_UP : HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
+    for (int i = 0; i < 3; i++) {
+        for (int which = w.x.router < 0 ? HETI_X_UP : HETI_X_ROUTER; which <= HETI_X_DOWN; which++)
             HETI_T_TRY(heti_x_product(&w, heti_x_kinds[i][0], which, 0, &view));
         HETI_T_TRY(heti_x_norm(&w, heti_x_kinds[i][1]));
     }
@@ -1010,21 +997,21 @@ HETRAIN_API const het_unit_iface *het_unit_experts(void) { return &heti_x_unit; 
 HETRAIN_API het_result het_experts_units(het_desc *desc, const het_experts *experts, het_unit *units, int64_t capacity,
                                          het_error *error) {
     het_model_desc model;
-    int64_t u, count = 0;
+    int64_t count = 0;
     heti_x x;
     if (desc == NULL || experts == NULL || units == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_experts_units: desc, experts and units must not be NULL");
     model = desc->model;
     HETI_T_TRY(het_model_complete(&model, error));
     HETI_T_TRY(heti_x_settle(experts, &model, &x, error));
-    for (u = 0; u < desc->layout.device_count; u++) {
+    for (int64_t u = 0; u < desc->layout.device_count; u++) {
         const het_device_iface *device = desc->layout.devices[u].iface;
         if (device != NULL && !device->host_memory)
             return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_experts_units: device %d (%s) has no host_memory, "
                                "experts are routed on the host", u, device->name);
     }
     HETI_T_TRY(het_model_units(&model, units, capacity, &count, error));
-    for (u = 0; u < count; u++) {
+    for (int64_t u = 0; u < count; u++) {
         units[u].model = NULL; /* the context's */
         if (units[u].iface != het_unit_mlp()) continue;
         units[u].iface = het_unit_experts();

@@ -163,9 +163,9 @@ static heti_o_header *heti_o_message(const het_outer *o, int64_t island) {
 static het_result heti_o_wait(het_outer *o, const char *what) {
     const het_transport *t = &o->transport;
     het_result result = o->failed;
-    int64_t i, left = 1;
+    int64_t left = 1;
     for (o->failed = HET_OK; left > 0;) {
-        for (i = left = 0; i < 2 * o->d.islands; i++) {
+        for (int64_t i = left = 0; i < 2 * o->d.islands; i++) {
             int32_t done = 0;
             const int ended = !o->under_way[i] || t->iface->test(t->self, &o->request[i], &done) != HET_OK || done;
             const int failed = o->under_way[i] && (ended ? !done : t->iface->silence(t->self, i / 2) > o->d.deadline);
@@ -196,8 +196,7 @@ static void heti_o_start(het_outer *o, int64_t island, int sends, uint32_t chann
 
 /* The first `size` bytes of every island's message to all others. */
 static het_result heti_o_swap(het_outer *o, uint32_t channel, size_t size, const char *what) {
-    int64_t i;
-    for (i = 0; i < o->d.islands; i++) {
+    for (int64_t i = 0; i < o->d.islands; i++) {
         if (i == o->d.island) continue;
         heti_o_start(o, i, 0, channel, heti_o_message(o, i), size);
         heti_o_start(o, i, 1, channel, heti_o_message(o, o->d.island), size);
@@ -208,8 +207,7 @@ static het_result heti_o_swap(het_outer *o, uint32_t channel, size_t size, const
 /* The trained parameters [begin, end) into `to`; NULL: from global. */
 static het_result heti_o_move(het_outer *o, float *to, int64_t begin, int64_t end) {
     het_result result = HET_OK;
-    int64_t p;
-    for (p = begin; p < end && result == HET_OK; p++)
+    for (int64_t p = begin; p < end && result == HET_OK; p++)
         if (o->start[p + 1] > o->start[p])
             result = to != NULL ? het_parameter_read(o->ctx, p, HET_WEIGHT, to + o->start[p])
                                 : het_parameter_write(o->ctx, p, HET_WEIGHT, o->global + o->start[p]);
@@ -222,13 +220,12 @@ static het_result heti_o_move(het_outer *o, float *to, int64_t begin, int64_t en
 static void heti_o_pack(const het_outer *o, const float *x, int64_t count, unsigned char *to) {
     const int64_t bits = o->d.bits, levels = bits > 0 ? (INT64_C(1) << (bits - 1)) - 1 : 0;
     float scale = 0;
-    int64_t i;
     if (bits == 0) memcpy(to, x, HETI_T_CAST(size_t, count) * sizeof *x);
     if (bits == 0) return;
     memset(to, 0, heti_o_data_size(o, HETI_O_BLOCK));
-    for (i = 0; i < count; i++) scale = fabsf(x[i]) > scale ? fabsf(x[i]) : scale;
+    for (int64_t i = 0; i < count; i++) scale = fabsf(x[i]) > scale ? fabsf(x[i]) : scale;
     memcpy(to, &scale, 4);
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const double part = scale > 0 ? HETI_T_CAST(double, x[i] / scale) : 0.0;
         const int64_t code = HETI_T_CAST(int64_t, fma(part + 1.0, HETI_T_CAST(double, levels), 0.5));
         to[4 + i * bits / 8] |= HETI_T_CAST(unsigned char, HETI_T_CAST(uint64_t, code) << (i * bits % 8));
@@ -238,11 +235,10 @@ static void heti_o_pack(const het_outer *o, const float *x, int64_t count, unsig
 static void heti_o_unpack(const het_outer *o, const unsigned char *from, int64_t count, float *x) {
     const int64_t bits = o->d.bits, levels = bits > 0 ? (INT64_C(1) << (bits - 1)) - 1 : 0;
     float scale;
-    int64_t i;
     if (bits == 0) memcpy(x, from, HETI_T_CAST(size_t, count) * sizeof *x);
     if (bits == 0) return;
     memcpy(&scale, from, 4);
-    for (i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const int64_t code = (from[4 + i * bits / 8] >> (i * bits % 8)) & ((1 << bits) - 1);
         x[i] = HETI_T_CAST(float, code - levels) / HETI_T_CAST(float, levels) * scale;
     }
@@ -258,17 +254,17 @@ static unsigned char *heti_o_data(const het_outer *o, int64_t island, int64_t fi
 static het_result heti_o_fill(het_outer *o, int64_t fragment, double tokens) {
     const int64_t first = o->start[o->cut[fragment]], last = o->start[o->cut[fragment + 1]];
     float part[HETI_O_BLOCK];
-    int64_t i, k, n;
+    int64_t n;
     HETI_T_TRY(heti_o_move(o, o->weights, o->cut[fragment], o->cut[fragment + 1]));
-    for (i = first; i < last; i += HETI_O_BLOCK) {
+    for (int64_t i = first; i < last; i += HETI_O_BLOCK) {
         n = last - i < HETI_O_BLOCK ? last - i : HETI_O_BLOCK;
-        for (k = 0; k < n; k++) {
+        for (int64_t k = 0; k < n; k++) {
             part[k] = tokens > 0 ? o->global[i + k] - o->weights[i + k] : 0.0f;
             if (o->lost != NULL && tokens > 0) o->lost[i + k] = part[k] += o->lost[i + k];
         }
         heti_o_pack(o, part, n, heti_o_data(o, o->d.island, i - first));
         heti_o_unpack(o, heti_o_data(o, o->d.island, i - first), n, part);
-        for (k = 0; k < n && o->lost != NULL && tokens > 0; k++) o->lost[i + k] -= part[k];
+        for (int64_t k = 0; k < n && o->lost != NULL && tokens > 0; k++) o->lost[i + k] -= part[k];
     }
     return HET_OK;
 }
@@ -280,19 +276,19 @@ static void heti_o_apply(het_outer *o, int64_t fragment) {
     const int64_t first = o->start[o->cut[fragment]], count = o->start[o->cut[fragment + 1]] - first;
     const double rate = HETI_T_CAST(double, o->d.rate), momentum = HETI_T_CAST(double, o->d.momentum);
     double all = 0;
-    int64_t i, k, n, island;
-    for (island = 0; island < o->d.islands; island++) all += heti_o_message(o, island)->tokens;
-    for (i = 0; i < count && all > 0; i += n) {
+    int64_t n;
+    for (int64_t island = 0; island < o->d.islands; island++) all += heti_o_message(o, island)->tokens;
+    for (int64_t i = 0; i < count && all > 0; i += n) {
         double sum[HETI_O_BLOCK] = { 0 };
         n = count - i < HETI_O_BLOCK ? count - i : HETI_O_BLOCK;
-        for (island = 0; island < o->d.islands; island++) {
+        for (int64_t island = 0; island < o->d.islands; island++) {
             const double weight = heti_o_message(o, island)->tokens / all;
             float x[HETI_O_BLOCK];
             if (!(weight > 0)) continue;
             heti_o_unpack(o, heti_o_data(o, island, i), n, x);
-            for (k = 0; k < n; k++) sum[k] = fma(weight, HETI_T_CAST(double, x[k]), sum[k]);
+            for (int64_t k = 0; k < n; k++) sum[k] = fma(weight, HETI_T_CAST(double, x[k]), sum[k]);
         }
-        for (k = 0; k < n; k++) {
+        for (int64_t k = 0; k < n; k++) {
             float *g = &o->global[first + i + k], *m = &o->momentum[first + i + k];
             double step;
             *m = HETI_T_CAST(float, fma(momentum, HETI_T_CAST(double, *m), sum[k]));
@@ -318,8 +314,7 @@ static void heti_o_head(het_outer *o, double tokens) {
 /* equal: all are at the same join with the same bits. */
 static het_result heti_o_check(het_outer *o, int equal) {
     const heti_o_header *own = heti_o_message(o, o->d.island);
-    int64_t i;
-    for (i = 0; i < o->d.islands; i++) {
+    for (int64_t i = 0; i < o->d.islands; i++) {
         const heti_o_header *h = heti_o_message(o, i);
         if (h->magic != HETI_O_MAGIC || h->island != i || h->settings != own->settings || !(h->tokens >= 0))
             return heti_t_fail(&o->error, HET_ERR_INVALID, "island %d: another model or other settings than here", i);
@@ -334,14 +329,14 @@ static het_result heti_o_check(het_outer *o, int equal) {
 static het_result heti_o_meet(het_outer *o) {
     const size_t size = HETI_T_CAST(size_t, 2 * o->elements) * sizeof(float);
     const heti_o_header *best;
-    int64_t i, from = 0;
+    int64_t from = 0;
     heti_o_head(o, 0);
     HETI_T_TRY(heti_o_swap(o, 0, sizeof(heti_o_header), "meeting"));
     HETI_T_TRY(heti_o_check(o, 0));
-    for (i = 0; i < o->d.islands; i++)
+    for (int64_t i = 0; i < o->d.islands; i++)
         if (heti_o_message(o, i)->joins > heti_o_message(o, from)->joins) from = i;
     best = heti_o_message(o, from);
-    for (i = o->must_join = 0; i < o->d.islands; i++) {
+    for (int64_t i = o->must_join = 0; i < o->d.islands; i++) {
         const heti_o_header *h = heti_o_message(o, i);
         if (h->joining) o->must_join = 1;
         if (h->joins == best->joins && h->state == best->state) continue;
@@ -371,10 +366,9 @@ static het_result heti_o_open(het_outer *o) {
 /* Exchanges until a round is through; the message is filled. */
 static het_result heti_o_round(het_outer *o, int64_t *fragment, double tokens) {
     het_result result;
-    int attempt;
     o->joining = 1;
     o->info.adopted = 0;
-    for (attempt = 0;; attempt++) {
+    for (int attempt = 0;; attempt++) {
         *fragment = o->info.joins % o->d.fragments;
         heti_o_head(o, o->info.adopted ? 0 : tokens); /* what it trained may belong to a round that is over */
         result = heti_o_swap(o, 2, sizeof(heti_o_header) + heti_o_data_size(o, o->start[o->cut[*fragment + 1]] -
@@ -446,9 +440,9 @@ static void heti_o_layout(het_outer *o, heti_t_arena *a) {
 
 /* Where parameters and fragments begin; global begins as the context's own weights. */
 static het_result heti_o_begin(het_outer *o) {
-    int64_t p, f;
+    int64_t p;
     for (p = 0; p < o->parameters; p++) o->start[p + 1] = o->start[p] + heti_o_count(o->ctx, p);
-    for (f = 1; f <= o->d.fragments; f++) {
+    for (int64_t f = 1; f <= o->d.fragments; f++) {
         for (p = o->cut[f - 1]; p < o->parameters && o->start[p] < o->elements / o->d.fragments * f; p++) {}
         o->cut[f] = f < o->d.fragments ? p : o->parameters;
     }
@@ -464,7 +458,6 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
     het_outer first, *o;
     heti_t_arena arena;
     het_result result;
-    int64_t p;
     memset(&first, 0, sizeof first);
     memset(&arena, 0, sizeof arena);
     HETI_T_TRY(heti_o_settle(&first.d, desc, error));
@@ -473,7 +466,7 @@ HETRAIN_API het_result het_outer_create(const het_outer_desc *desc, het_ctx *ctx
         return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_outer_create: the context has processes of its own");
     first.ctx = ctx;
     first.parameters = het_parameter_count(ctx);
-    for (p = 0; p < first.parameters; p++) first.elements += heti_o_count(ctx, p);
+    for (int64_t p = 0; p < first.parameters; p++) first.elements += heti_o_count(ctx, p);
     heti_o_layout(&first, &arena);
     HETI_T_TRY(heti_t_arena_start(&arena, &first.d.allocator, "het_outer_create", error));
     o = HETI_T_CAST(het_outer *, HETI_T_CAST(void *, arena.base));

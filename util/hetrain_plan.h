@@ -553,9 +553,8 @@ static const heti_p_rule *heti_p_rule_find(const char *name) {
 static het_result heti_p_rule_check(const char *name, const char *where, het_error *error) {
     char names[200];
     heti_t_text text = heti_t_text_in(names, sizeof names);
-    int64_t i;
     if (heti_p_rule_find(name) != NULL) return HET_OK;
-    for (i = 0; i < HETI_P_RULES; i++) heti_t_format(&text, "%s %s", i > 0 ? "," : "", heti_p_schedules[i].kind.name);
+    for (int64_t i = 0; i < HETI_P_RULES; i++) heti_t_format(&text, "%s %s", i > 0 ? "," : "", heti_p_schedules[i].kind.name);
     return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%p', not one of%s", where, name, strlen(name),
                        names);
 }
@@ -3239,10 +3238,9 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
    before for those of both. */
 static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
     const int64_t *first = s->plan->first_stage, stages = first[p + 1] - first[p];
-    int64_t k;
     if (first[q + 1] - first[q] != stages || s->schedule->micro_batches[p] != s->schedule->micro_batches[q]) return 0;
-    for (k = 0; k < stages; k++) s->held[s->stage[first[p] + k].rank] = s->held[s->stage[first[q] + k].rank] = 0;
-    for (k = 0; k < stages; k++) {
+    for (int64_t k = 0; k < stages; k++) s->held[s->stage[first[p] + k].rank] = s->held[s->stage[first[q] + k].rank] = 0;
+    for (int64_t k = 0; k < stages; k++) {
         const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
             !heti_p_same_link(s, a->link_after, b->link_after)) return 0;
@@ -3262,14 +3260,14 @@ static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
 static void heti_p_sim_twins(heti_p_sim *s) {
     enum { HETI_P_MOST_UNLIKE = 8 };
     const int64_t *first = s->plan->first_stage;
-    int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, p, g, i;
+    int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, g, i;
     s->twins = 0;
     if (s->plan->pipelines == 1 || s->updates > 1) return;
     for (g = 0; g < s->stages; g++) {
         int64_t *in = &s->rank[s->stage[g].rank].pipeline;
         *in = *in == -1 || *in == s->plan->stage[g].pipeline ? s->plan->stage[g].pipeline : -2;
     }
-    for (p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->plan->pipelines; p++) {
         for (g = first[p]; g < first[p + 1] && s->stage[g].team == NULL &&
              s->rank[s->stage[g].rank].pipeline == p; g++) {}
         if (g < first[p + 1]) continue;
@@ -4075,11 +4073,11 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, const heti_p_ring *ring, i
                                        double count, double *latency, double *seconds) {
     const double whole = heti_p_ring_bytes(s, ring), windows = s->costs->block[ring->block].windows;
     het_link_cost link;
-    int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires = 0, i;
+    int64_t path[2 * HETRAIN_COMMUNICATOR_DEPTH + 1], wires = 0;
     HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
     *latency = link.latency;
     *seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
-    for (i = 0; i < wires; i++) {
+    for (int64_t i = 0; i < wires; i++) {
         heti_p_wire *wire = &s->wire[path[i]];
         const double load = bytes / wire->bandwidth;
         if (load > *seconds) *seconds = load;
@@ -4119,7 +4117,7 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
     const int gather = ring->gather;
     double largest = 0, slowest = 0, longest = 0, way[2] = { 0, 0 }, way_latency[2] = { 0, 0 }, turns = -1, time,
            one[2], one_latency[2];
-    int64_t i, j, end;
+    int64_t i, end;
     for (i = 0, *latency = *seconds = 0; i < n && ring->busiest > 0; i++) {
         het_link_cost link;
         HETI_T_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link, NULL, NULL));
@@ -4130,7 +4128,7 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
     for (i = 0; i < n; i = end, turns++) {
         double own = 0;
         end = heti_p_ring_member(s, ring, i);
-        for (j = i; j < end; j++) own += part[j].share;
+        for (int64_t j = i; j < end; j++) own += part[j].share;
         heti_p_at_least(&largest, own);
     }
     for (i = 0; i < n && n > 1; i = end) {
@@ -4140,7 +4138,7 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
         heti_p_at_least(&longest, time);
         heti_p_at_least(&slowest, one[0]);
         HETI_T_TRY(heti_p_ring_inside(s, ring, i, end, bytes, gather, one_latency, one));
-        for (j = 0; j < 2; j++) {
+        for (int64_t j = 0; j < 2; j++) {
             heti_p_at_least(&way[j], one[j]);
             heti_p_at_least(&way_latency[j], one_latency[j]);
         }
@@ -4709,7 +4707,6 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
     heti_p_timed *t = HETI_T_CAST(heti_p_timed *, s->user);
     const het_stage *at = s->plan->stage;
     const double limit = s->plan->memory_limit > 0 ? s->plan->memory_limit * (1 + 1e-12) : 1e300;
-    int64_t u;
     int best = 0, shorter;
     HETI_T_CLEAR(t->list->start, s->ranks + 1);
     s->transfer = t->transfer; /* of which without SEND and RECV only the buffers are left */
@@ -4719,7 +4716,7 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
         const het_stage_cost *c = s->stage[g].cost;
         heti_p_timed_stage *stage = &t->stage[g];
         int64_t chunks = 0, behind = 0;
-        for (u = s->plan->first_stage[at[g].pipeline + 1] - 1; u >= s->plan->first_stage[at[g].pipeline]; u--) {
+        for (int64_t u = s->plan->first_stage[at[g].pipeline + 1] - 1; u >= s->plan->first_stage[at[g].pipeline]; u--) {
             if (at[u].rank != at[g].rank) continue;
             chunks++, behind += u > g, stage->lane = u;
         }
@@ -4729,7 +4726,7 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
             (c->keep_weight + c->keep_input) : 1;
         stage->room = (limit * HETI_T_CAST(double, chunks) - HETI_T_CAST(double, behind)) *
             HETI_T_CAST(double, s->slices);
-        for (u = at[g].rank + 1; u <= s->ranks; u++) t->list->start[u] += 3 * s->stage[g].micro_batches * s->slices;
+        for (int64_t u = at[g].rank + 1; u <= s->ranks; u++) t->list->start[u] += 3 * s->stage[g].micro_batches * s->slices;
     }
     for (int n = -1; n < HETI_P_TIMED_RULES; n++) { /* at first to measure */
         HETI_T_TRY(heti_p_timed_run(t, n < 0 ? 0 : n, &shorter));

@@ -235,8 +235,7 @@ static inline void heti_t_integer(heti_t_text *t, int64_t value) {
 
 /* All 16 digits. */
 static inline void heti_t_hex(heti_t_text *t, uint64_t value) {
-    int shift;
-    for (shift = 60; shift >= 0; shift -= 4) heti_t_char(t, "0123456789abcdef"[value >> shift & 15u]);
+    for (int shift = 60; shift >= 0; shift -= 4) heti_t_char(t, "0123456789abcdef"[value >> shift & 15u]);
 }
 
 /* value with `decimals` digits behind the point, rounded half up, without trailing zeros; |value|
@@ -245,18 +244,18 @@ static inline void heti_t_fixed(heti_t_text *t, double value, int decimals) {
     char digit[20];
     double scaled = value < 0 ? -value : value;
     uint64_t number, scale = 1, rest;
-    int i, shown = decimals;
+    int shown = decimals;
     if (value != value) { heti_t_put(t, "nan"); return; }
-    for (i = 0; i < decimals; i++) scale *= 10;
+    for (int i = 0; i < decimals; i++) scale *= 10;
     scaled = scaled * HETI_T_CAST(double, scale) + 0.5;
     number = scaled < 9.2e18 ? HETI_T_CAST(uint64_t, scaled) : HETI_T_CAST(uint64_t, 9200000000000000000);
     if (value < 0 && number > 0) heti_t_char(t, '-');
     heti_t_unsigned(t, number / scale);
     rest = number % scale;
-    for (i = decimals; i-- > 0; rest /= 10) digit[i] = "0123456789"[rest % 10];
+    for (int i = decimals; i-- > 0; rest /= 10) digit[i] = "0123456789"[rest % 10];
     while (shown > 0 && digit[shown - 1] == '0') shown--;
     if (shown > 0) heti_t_char(t, '.');
-    for (i = 0; i < shown; i++) heti_t_char(t, digit[i]);
+    for (int i = 0; i < shown; i++) heti_t_char(t, digit[i]);
 }
 
 static inline void heti_t_bytes(heti_t_text *t, double bytes) {
@@ -270,8 +269,7 @@ static inline void heti_t_bytes(heti_t_text *t, double bytes) {
 /* What a file says, for a message: at most `most` bytes of it, with '?' for what is not printable
    ASCII. */
 static inline void heti_t_printable(heti_t_text *t, const char *from, size_t length, size_t most) {
-    size_t i;
-    for (i = 0; i < length && i < most; i++)
+    for (size_t i = 0; i < length && i < most; i++)
         heti_t_char(t, HETI_T_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?'));
 }
 
@@ -284,9 +282,8 @@ static inline void heti_t_quoted(heti_t_text *t, const char *from, size_t length
 /* A JSON string with the escapes that Rust's serde_json uses. */
 static inline void heti_t_json(heti_t_text *t, const char *from, size_t length) {
     static const char heti_t_from[] = "\"\\\b\f\n\r\t", heti_t_into[] = "\"\\bfnrt";
-    size_t i;
     heti_t_char(t, '"');
-    for (i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         const unsigned byte = HETI_T_CAST(unsigned char, from[i]);
         const char *found = byte != 0 ? strchr(heti_t_from, from[i]) : NULL;
         if (found != NULL) {
@@ -378,7 +375,7 @@ static inline size_t heti_t_shown(size_t length, size_t capacity) {
 static inline uint32_t heti_t_point(const unsigned char *text, size_t length, size_t at, size_t *size) {
     const uint32_t first = text[at];
     uint32_t point, least = 0x80, most = 0xBF;
-    size_t count, i;
+    size_t count;
     *size = 1;
     if (first < 0x80) return first;
     if (first < 0xC2 || first > 0xF4) return HETI_T_INVALID;
@@ -389,7 +386,7 @@ static inline uint32_t heti_t_point(const unsigned char *text, size_t length, si
     else if (first == 0xF0) least = 0x90;
     else if (first == 0xF4) most = 0x8F;  /* up to U+10FFFF */
     point = first & (count == 2 ? 0x1Fu : count == 3 ? 0x0Fu : 0x07u);
-    for (i = 1; i < count; i++, least = 0x80, most = 0xBF) {
+    for (size_t i = 1; i < count; i++, least = 0x80, most = 0xBF) {
         const uint32_t next = text[at + i];
         if (next < least || next > most) return HETI_T_INVALID;
         point = point << 6 | (next & 0x3Fu);
@@ -402,8 +399,7 @@ static inline uint32_t heti_t_point(const unsigned char *text, size_t length, si
 static inline size_t heti_t_utf8(uint32_t point, char *to) {
     const size_t count = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
     static const uint32_t heti_t_lead[5] = { 0, 0, 0xC0, 0xE0, 0xF0 };
-    size_t i;
-    for (i = count; i-- > 1; point >>= 6)
+    for (size_t i = count; i-- > 1; point >>= 6)
         to[i] = HETI_T_CAST(char, HETI_T_CAST(unsigned char, 0x80u | (point & 0x3Fu)));
     to[0] = HETI_T_CAST(char, HETI_T_CAST(unsigned char, heti_t_lead[count] | point));
     return count;
@@ -432,9 +428,9 @@ static inline double heti_t_decimal(uint64_t mantissa, int exponent) {
 /* The `digits` first digits of a value above 0, rounded: value is about mantissa 10^*exponent. */
 static inline uint64_t heti_t_leading(double value, int digits, int *exponent) {
     uint64_t low = 1, mantissa;
-    int i, e = 0;
+    int e = 0;
     double scale = 1;
-    for (i = 1; i < digits; i++) low *= 10;
+    for (int i = 1; i < digits; i++) low *= 10;
     while (e > -320 && value < heti_t_decimal(1, e)) e -= 16; /* 10^e <= value < 10^(e + 1) in the end */
     while (e < 308 && value >= heti_t_decimal(1, e + 1)) e++;
     *exponent = e - digits + 1;
@@ -449,7 +445,7 @@ static inline uint64_t heti_t_leading(double value, int digits, int *exponent) {
    power of ten from 10^least to 10^(most - 1), else d.ddde7, or d.ddde+07 as printf writes it. */
 static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded) {
     char digit[20];
-    int n = 0, i, point;
+    int n = 0, point;
     while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
     do {
         digit[n++] = "0123456789"[mantissa % 10];
@@ -458,8 +454,8 @@ static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent
     exponent += n - 1;
     point = exponent < least || exponent >= most ? 1 : exponent + 1; /* digits before the point */
     if (point < 1) heti_t_put(t, "0.");
-    for (i = point; i < 0; i++) heti_t_char(t, '0');
-    for (i = 0; i < n || i < point; i++) {
+    for (int i = point; i < 0; i++) heti_t_char(t, '0');
+    for (int i = 0; i < n || i < point; i++) {
         if (i == point && i > 0) heti_t_char(t, '.');
         heti_t_char(t, HETI_T_CAST(char, i < n ? digit[n - 1 - i] : '0'));
     }
@@ -491,9 +487,9 @@ static inline void heti_t_general(heti_t_text *t, double value) {
 /* The fewest digits that a reader turns back into a value above 0: mantissa 10^*exponent. */
 static inline uint64_t heti_t_shortest(double value, int *exponent) {
     uint64_t mantissa = 0;
-    int digits, near, found = 0;
-    for (digits = 4; digits <= 18 && !found; digits++)
-        for (near = 0; near < (digits < 16 ? 1 : 41) && !found; near++) {
+    int found = 0;
+    for (int digits = 4; digits <= 18 && !found; digits++)
+        for (int near = 0; near < (digits < 16 ? 1 : 41) && !found; near++) {
             mantissa = heti_t_leading(value, digits, exponent);
             mantissa = near % 2 == 0 ? mantissa + HETI_T_CAST(uint64_t, near / 2) :
                 mantissa - HETI_T_CAST(uint64_t, near / 2 + 1);
@@ -507,10 +503,10 @@ static inline uint64_t heti_t_shortest_float(double value, int *exponent) {
     uint64_t mantissa = 0;
     double scaled = value;
     float back;
-    int digits, power = 0;
+    int power = 0;
     for (; scaled >= 10.0; power++) scaled /= 10.0;
     for (; scaled < 1.0; power--) scaled *= 10.0;
-    for (digits = 1; digits <= 9; digits++, scaled *= 10.0) {
+    for (int digits = 1; digits <= 9; digits++, scaled *= 10.0) {
         mantissa = HETI_T_CAST(uint64_t, scaled + 0.5);
         *exponent = power - digits + 1;
         back = HETI_T_CAST(float, heti_t_decimal(mantissa, *exponent));
@@ -524,11 +520,11 @@ static inline uint64_t heti_t_shortest_float(double value, int *exponent) {
 static inline void heti_t_float(heti_t_text *t, double value) {
     char number[40];
     heti_t_text n = heti_t_text_in(number, sizeof number);
-    uint64_t mantissa = 0, part;
+    uint64_t mantissa = 0;
     int exponent = 0, digits = 1;
     value = heti_t_sign(t, value);
     if (value > 0) mantissa = heti_t_shortest_float(value, &exponent);
-    for (part = mantissa; part >= 10; part /= 10) digits++;
+    for (uint64_t part = mantissa; part >= 10; part /= 10) digits++;
     heti_t_layout(&n, mantissa, exponent, -4, digits, 1);
     heti_t_put(t, number);
     if (strcspn(number, ".e") == n.length) heti_t_put(t, ".0");
@@ -606,8 +602,7 @@ static inline const char *heti_t_action_text(char to[80], const het_action *a) {
 
 static inline double heti_t_timeline_end(const het_timeline *timeline) {
     double end = 0;
-    int64_t i;
-    for (i = 0; i < timeline->records; i++)
+    for (int64_t i = 0; i < timeline->records; i++)
         if (timeline->record[i].end > end) end = timeline->record[i].end;
     return end;
 }
@@ -800,8 +795,7 @@ HETRAIN_API het_json_kind het_json_peek(het_json *j) {
 /* Four hexadecimal digits at the cursor, or -1. */
 static int32_t heti_t_json_hex4(het_json *j) {
     int32_t value = 0;
-    int i;
-    for (i = 0; i < 4; i++, j->at++) {
+    for (int i = 0; i < 4; i++, j->at++) {
         const char c = heti_t_json_byte(j);
         if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
         else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
@@ -818,7 +812,7 @@ static int heti_t_json_escape(het_json *j, heti_t_text *to) {
     const char *found = c ? strchr(heti_t_from, c) : NULL;
     int32_t high, low;
     char point[4];
-    size_t i, count;
+    size_t count;
     if (found) {
         heti_t_char(to, heti_t_into[found - heti_t_from]);
         j->at++;
@@ -839,7 +833,7 @@ static int heti_t_json_escape(het_json *j, heti_t_text *to) {
         high = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
     }
     count = heti_t_utf8(HETI_T_CAST(uint32_t, high), point);
-    for (i = 0; i < count; i++) heti_t_char(to, point[i]);
+    for (size_t i = 0; i < count; i++) heti_t_char(to, point[i]);
     return 1;
 }
 
@@ -900,9 +894,8 @@ static int heti_t_integer_of(const char *text, size_t length, int64_t *value) {
     const int negative = length > 0 && text[0] == '-';
     const uint64_t limit = HETI_T_CAST(uint64_t, INT64_MAX);
     uint64_t sum = 0;
-    size_t i;
     if (length == HETI_T_CAST(size_t, negative) || (negative && text[1] == '0')) return 0;
-    for (i = HETI_T_CAST(size_t, negative); i < length; i++) {
+    for (size_t i = HETI_T_CAST(size_t, negative); i < length; i++) {
         const uint64_t digit = HETI_T_CAST(uint64_t, HETI_T_CAST(unsigned char, text[i])) - '0';
         if (digit > 9 || sum > (limit - digit) / 10) return 0;
         sum = sum * 10 + digit;
@@ -1182,8 +1175,7 @@ static het_result heti_t_preset_apply(het_model_desc *m, const char *family, con
     const size_t length = strcspn(text, ",");
     char list[128];
     heti_t_text l = heti_t_text_in(list, sizeof list);
-    int i;
-    for (i = 0; i < HETI_T_PRESETS; i++) {
+    for (int i = 0; i < HETI_T_PRESETS; i++) {
         if (strcmp(heti_t_presets[i].family, family) != 0) continue;
         if (heti_t_is(text, length, heti_t_presets[i].name))
             return heti_t_settings(m, heti_t_presets[i].settings, error);
