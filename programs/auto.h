@@ -136,7 +136,7 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
 
 /* Beside the plan PATH or PATH.json: PATH.cluster.json, and PATH.profile.json if the profile is in no file of its own (`profile`, a list). */
 static inline int planner_write(auto_planner *p, const char *plan, const char *profile) {
-    const size_t length = strlen(plan), base = length > 5 && strcmp(plan + length - 5, ".json") == 0 ? length - 5 : length;
+    const size_t length = strlen(plan), base = ends_with(plan, ".json") ? length - 5 : length;
     write_target t;
     het_writer writer;
     int status = 0;

@@ -462,6 +462,11 @@ static inline int is_directory(const char *path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+static inline int ends_with(const char *text, const char *end) {
+    const size_t a = strlen(text), b = strlen(end);
+    return a > b && strcmp(text + a - b, end) == 0;
+}
+
 static inline int path_join(char *to, size_t capacity, const char *directory, const char *name) {
     int n = snprintf(to, capacity, "%s/%s", directory, name);
     return n >= 0 && (size_t)n < capacity;
@@ -493,9 +498,9 @@ static inline int model_from_spec(const char *option_name, const char *spec, het
     char path[1024];
     het_error error = { HET_OK, "" };
     het_result result;
-    size_t length = strlen(spec);
+    size_t length = 0;
     int directory = is_directory(spec);
-    if (directory || (length > 5 && strcmp(spec + length - 5, ".json") == 0)) {
+    if (directory || ends_with(spec, ".json")) {
         char *text;
         if (!path_join(path, sizeof path, spec, "config.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
         text = read_small_file(directory ? path : spec, &length);

@@ -19,11 +19,6 @@ typedef struct out_folder {
     size_t made;                 /* bytes of the path to the first directory that was not there; 0: all were */
 } out_folder;
 
-static inline int ends_with(const char *text, const char *end) {
-    const size_t a = strlen(text), b = strlen(end);
-    return a > b && strcmp(text + a - b, end) == 0;
-}
-
 /* ---- what lies there ---- */
 
 /* 1: step-N or step-N.old, N digits. */

@@ -225,8 +225,8 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
-    size_t length, name = schedule != NULL ? strlen(schedule) : 0;
-    const int file = name > 4 && strcmp(schedule + name - 4, ".csv") == 0;
+    size_t length;
+    const int file = schedule != NULL && ends_with(schedule, ".csv");
     char *read = NULL;
     int status;
     const char *text = plan_text(option_name, plan != NULL ? plan : "dp", &read, &length, &status);

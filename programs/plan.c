@@ -439,7 +439,6 @@ static int cluster_costs(const settings *s, problem *p) {
 
 static int read_costs(const settings *s, problem *p) {
     const char *at = s->micro_batch_scale;
-    size_t length = strlen(s->cost);
     int64_t n = 0;
     int status;
     p->stage = ROOM(het_stage_cost, p->plan->stages);
@@ -449,7 +448,7 @@ static int read_costs(const settings *s, problem *p) {
     p->costs.block = p->block;
     p->costs.blocks = p->plan->units;
     p->costs.stage = p->stage;
-    status = length > 4 && strcmp(s->cost + length - 4, ".csv") == 0 ? cost_from_file(s, p) : cost_from_spec(s, p);
+    status = ends_with(s->cost, ".csv") ? cost_from_file(s, p) : cost_from_spec(s, p);
     if (status != 0) return status;
     if (p->cluster != NULL && (p->costs.every_link.latency > 0 || p->costs.every_link.bandwidth > 0))
         return fail(BAD_INPUT, "--cost %s: --cluster %s says what links cost", s->cost, s->cluster);
@@ -485,6 +484,11 @@ static void print_number(double value) {
     printf("%s", buffer);
 }
 
+static void print_field(const char *before, const char *name, double value) {
+    printf("%s\"%s\":", before, name);
+    print_number(value);
+}
+
 static void print_array(const char *name, const het_simulation *r, size_t offset) {
     printf(",\"%s\":[", name);
     for (int64_t i = 0; i < r->ranks; i++) {
@@ -497,14 +501,10 @@ static void print_array(const char *name, const het_simulation *r, size_t offset
 }
 
 static void print_json(const het_simulation *r) {
-    printf("{\"makespan\":");
-    print_number(r->makespan);
-    printf(",\"span\":");
-    print_number(r->span);
-    printf(",\"bubble\":");
-    print_number(r->bubble);
-    printf(",\"span_bubble\":");
-    print_number(r->span_bubble);
+    print_field("{", "makespan", r->makespan);
+    print_field(",", "span", r->span);
+    print_field(",", "bubble", r->bubble);
+    print_field(",", "span_bubble", r->span_bubble);
     print_array("idle", r, offsetof(het_rank_time, idle));
     print_array("peak", r, offsetof(het_rank_time, peak));
     print_array("fill", r, offsetof(het_rank_time, fill));
@@ -743,17 +743,12 @@ static void price_table(const settings *s, const problem *p, const het_profile *
 }
 
 static void price_json(const settings *s, const problem *p, const het_simulation *r, const het_memory *memory) {
-    printf("{\"makespan\":");
-    print_number(r->makespan);
-    printf(",\"tokens_per_s\":");
-    print_number(step_tokens(s, p) / r->makespan);
-    if (s->peak > 0) printf(",\"mfu\":"), print_number(utilisation(s, step_tokens(s, p), r->makespan));
-    printf(",\"span\":");
-    print_number(r->span);
-    printf(",\"bubble\":");
-    print_number(r->bubble);
-    printf(",\"span_bubble\":");
-    print_number(r->span_bubble);
+    print_field("{", "makespan", r->makespan);
+    print_field(",", "tokens_per_s", step_tokens(s, p) / r->makespan);
+    if (s->peak > 0) print_field(",", "mfu", utilisation(s, step_tokens(s, p), r->makespan));
+    print_field(",", "span", r->span);
+    print_field(",", "bubble", r->bubble);
+    print_field(",", "span_bubble", r->span_bubble);
     print_array("busy", r, offsetof(het_rank_time, busy));
     print_array("idle", r, offsetof(het_rank_time, idle));
     print_array("fill", r, offsetof(het_rank_time, fill));

@@ -12,12 +12,11 @@
 static inline int text_is(const char *path, const het_reader *reader, het_data_format *format) {
     unsigned char head[4] = { 0, 0, 0, 0 };
     uint32_t magic = 0;
-    const size_t length = strlen(path);
     if (reader->read(reader->user, 0, head, 4) >= 0)
         magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
     *format = HET_DATA_AUTO;
     if (magic >= 20240000 && magic < 20300000) return 0;
-    if (length <= 4 || strcmp(path + length - 4, ".bin") != 0) return 1;
+    if (!ends_with(path, ".bin")) return 1;
     *format = HET_DATA_UINT16;
     return 0;
 }

@@ -183,32 +183,29 @@ static void settings_default(settings *s) {
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
 
+/* The option is one of "--a --b ...". */
+static int option_is_among(const option *o, const char *names) {
+    for (; *names != 0; names += strcspn(names, " "), names += *names == ' ')
+        if (strlen(o->name) == strcspn(names, " ") && memcmp(names, o->name, strlen(o->name)) == 0) return 1;
+    return 0;
+}
+
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
-    static const char *const names[] = { "--model", "--dropout", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule",
-                                        "--memory-limit", "--links",
-                                         "--devices", "--save-plan", "--save-profile", "--trace", "--timeline", "--replan", "--slow",
-                                         "--profile", "--plan-seconds", "--adapt", "--adapt-shares", "--tokenizer",
-                                         "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite",
-                                         "--loaders", "--scaling",
-                                         "--world", "--world-secret", "--insecure-world", "--islands", "--outer-lr", "--outer-momentum",
-                                         "--island-fragments", "--island-bits" };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(o->name, names[i]) == 0) return 0;
-    return o->kind < OPTION_GROUP;
+    return o->kind < OPTION_GROUP && !option_is_among(o, "--model --dropout --init --out --resume --hash --quiet --plan --schedule --memory-limit "
+        "--links --devices --save-plan --save-profile --trace --timeline --replan --slow --profile --plan-seconds --adapt --adapt-shares "
+        "--tokenizer --init-adapter --any-base --export --save-dtype --force-resume --overwrite --loaders --scaling --world --world-secret "
+        "--insecure-world --islands --outer-lr --outer-momentum --island-fragments --island-bits");
 }
 
 /* Options that decide what is trained: a run goes on with those it was saved with. */
 static int option_is_fixed(const settings *s, const option *o) {
-    static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
-                                         "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--optimizer", "--matrix-lr", "--momentum",
-                                         "--seed", "--granule", "--dtype", "--reduce",
-                                         "--experts", "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(o->name, names[i]) == 0) return 1;
-    return 0;
+    return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
+        "--clip --optimizer --matrix-lr --momentum --seed --granule --dtype --reduce --experts --lora --lora-alpha --lora-target --weights --spike");
 }
+
+static int is_automatic(const settings *s) { return s->plan != NULL && strcmp(s->plan, "auto") == 0; }
 
 /* What happens before a step: a rank's new speed, or another plan. */
 typedef struct planned_change {
@@ -533,6 +530,13 @@ static int grown_write(void *user, const void *from, size_t size) {
     return 0;
 }
 
+/* Writes into *g, which is cleared. */
+static het_writer grown_writer(grown_text *g, const char *name) {
+    const het_writer writer = { grown_write, g, name };
+    memset(g, 0, sizeof *g);
+    return writer;
+}
+
 /* Moves a text between this process and another, its length first. */
 static int move_text(const job *j, int64_t to, int64_t from, grown_text *g) {
     int64_t length = (int64_t)g->length;
@@ -545,6 +549,15 @@ static int move_text(const job *j, int64_t to, int64_t from, grown_text *g) {
         g->length = (size_t)length, g->text[length] = 0;
     }
     return length > 0 ? move_bytes(j, to, from, g->text, (size_t)length) : 0;
+}
+
+/* What process 0 has goes to all others. */
+static int spread_text(const job *j, grown_text *g) {
+    int status = 0;
+    for (int64_t p = 1; p < j->processes && status == 0; p++)
+        if (j->process == 0) status = move_text(j, p, -1, g);
+        else if (j->process == p) status = move_text(j, -1, 0, g);
+    return status;
 }
 
 /* A name and its value, each with a 0 behind it. 0: no memory. */
@@ -668,10 +681,8 @@ static int measure_transport(const job *j, het_link_cost *link) {
 static int join_profiles(job *j, het_profile **profile) {
     het_error error = { HET_OK, "" };
     grown_text g;
-    het_writer writer;
+    const het_writer writer = grown_writer(&g, "profile");
     int status = 0;
-    memset(&g, 0, sizeof g);
-    writer.write = grown_write, writer.user = &g, writer.name = "profile";
     if (j->process > 0) {
         status = het_profile_write(*profile, &writer) == HET_OK ? move_text(j, 0, -1, &g) : fail(FAILED, "out of memory");
         free(g.text);
@@ -719,17 +730,13 @@ static int spread_plan(job *j, int64_t *granules) {
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
     grown_text g;
-    het_writer writer;
+    const het_writer writer = grown_writer(&g, "plan");
     int status = 0;
-    memset(&g, 0, sizeof g);
     memset(&desc, 0, sizeof desc);
-    writer.write = grown_write, writer.user = &g, writer.name = "plan";
     if (j->process == 0 && het_plan_write(j->ranks.plan, &writer) != HET_OK) return fail(FAILED, "out of memory");
-    for (int64_t p = 1; p < j->processes && status == 0; p++) {
-        if (j->process != 0 && j->process != p) continue;
-        status = move_bytes(j, j->process == 0 ? p : -1, 0, granules, sizeof *granules);
-        if (status == 0) status = move_text(j, j->process == 0 ? p : -1, j->process == 0 ? -1 : 0, &g);
-    }
+    for (int64_t p = 1; p < j->processes && status == 0; p++)
+        if (j->process == 0 || j->process == p) status = move_bytes(j, j->process == 0 ? p : -1, 0, granules, sizeof *granules);
+    if (status == 0) status = spread_text(j, &g);
     desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;
     if (status == 0 && j->process > 0 && het_plan_read(&desc, g.text, g.length, &j->ranks.plan, &error) != HET_OK)
         status = fail(FAILED, "%s", error.text);
@@ -745,15 +752,13 @@ static int time_schedule(job *j) {
     het_plan_costs *costs = NULL;
     het_schedule **to = &j->ranks.schedule;
     grown_text g;
-    het_writer writer;
+    const het_writer writer = grown_writer(&g, "schedule");
     double *size = (double *)calloc((size_t)f->micro_batches, 3 * sizeof *size);
-    int64_t *counts = (int64_t *)calloc((size_t)plan->pipelines, sizeof *counts), i, p;
+    int64_t *counts = (int64_t *)calloc((size_t)plan->pipelines, sizeof *counts);
     int status = size == NULL || counts == NULL ? fail(FAILED, "out of memory") : 0;
     het_result result = HET_OK;
-    memset(&g, 0, sizeof g);
-    writer.write = grown_write, writer.user = &g, writer.name = "schedule";
     if (status == 0 && j->process == 0) {
-        for (i = 0; i < f->micro_batches; i++) { /* sequences, tokens, pairs of tokens */
+        for (int64_t i = 0; i < f->micro_batches; i++) { /* sequences, tokens, pairs of tokens */
             size[i] = (double)((i < f->micro_batches - 1 ? f->most : f->items - i * f->most) * f->item_sequences);
             size[f->micro_batches + i] = size[i] * (double)f->length;
             size[2 * f->micro_batches + i] = size[f->micro_batches + i] * ((double)f->length + 1) / 2;
@@ -767,8 +772,7 @@ static int time_schedule(job *j) {
         if (result == HET_OK && j->processes > 1) result = het_schedule_write(*to, &writer);
         if (result != HET_OK) status = fail(status_of(result), "--schedule timed: %s", error.text);
     }
-    for (p = 1; p < j->processes && status == 0; p++)
-        if (j->process == 0 || j->process == p) status = move_text(j, j->process == 0 ? p : -1, j->process == 0 ? -1 : 0, &g);
+    if (status == 0) status = spread_text(j, &g);
     if (status == 0 && j->process > 0 && het_schedule_read(plan, g.text, g.length, NULL, to, &error) != HET_OK)
         status = fail(FAILED, "%s", error.text);
     het_plan_costs_free(costs);
@@ -780,10 +784,9 @@ static int time_schedule(job *j) {
 /* --plan auto, --schedule timed, --adapt and --save-profile: what units cost, what there is, and the plan that is best for it. */
 static int configure_plan(job *j) {
     const settings *s = &j->set;
-    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
+    const int automatic = is_automatic(s);
     const int timed = !automatic && j->ranks.plan != NULL && j->ranks.schedule == NULL && strcmp(j->ranks.plan->schedule, "timed") == 0;
-    const size_t name = s->schedule != NULL ? strlen(s->schedule) : 0;
-    const int lists = name > 4 && strcmp(s->schedule + name - 4, ".csv") == 0;
+    const int lists = s->schedule != NULL && ends_with(s->schedule, ".csv");
     het_link_cost between = { 0, 0 };
     double start;
     int64_t granules = j->feed.most;
@@ -918,6 +921,12 @@ static const char *less_memory(const settings *s) {
         "fewer --sequences, a smaller --length or another --plan need less";
 }
 
+/* Room for micro-batches of so many items of a step. */
+static void limit_micro_batches(const job *j, het_limits *limits, int64_t most) {
+    limits->max_sequences = most * j->feed.item_sequences, limits->max_tokens = limits->max_sequences * j->feed.length;
+    limits->max_micro_batches = (j->feed.items + most - 1) / most;
+}
+
 /* Several updates a step; a plan's file may have its own. Nothing clips then. */
 static void configure_updates(job *j, het_plan *plan) {
     if (j->set.updates > 1) plan->updates = j->set.updates, plan->staleness = j->set.staleness;
@@ -929,7 +938,7 @@ static int configure_context(job *j) {
     het_desc *d = &j->desc;
     het_error error = { HET_OK, "" };
     het_result result;
-    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
+    const int automatic = is_automatic(s);
     int status = 0;
     d->layout.devices = j->ranks.device, d->layout.device_count = j->ranks.devices;
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
@@ -945,8 +954,8 @@ static int configure_context(job *j) {
     status = check_slices(j, d->layout.plan != NULL && d->layout.plan->slices != s->slices ? "--plan" : "--slices",
                           d->layout.plan != NULL ? d->layout.plan->slices : s->slices, j->feed.most);
     if (status != 0) return status;
-    d->limits.max_sequences = j->feed.most * j->feed.item_sequences, d->limits.max_tokens = d->limits.max_sequences * s->length;
-    d->limits.max_micro_batches = j->feed.micro_batches, d->limits.max_slices = s->slices;
+    limit_micro_batches(j, &d->limits, j->feed.most);
+    d->limits.max_slices = s->slices;
     d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute ? HET_YES : HET_NO;
     d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
@@ -963,11 +972,7 @@ static int configure_context(job *j) {
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if (j->ranks.plan != NULL) configure_updates(j, j->ranks.plan);
     if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
-    if (automatic) {
-        d->layout.plan = j->ranks.plan;
-        d->limits.max_sequences = j->feed.most * j->feed.item_sequences, d->limits.max_tokens = d->limits.max_sequences * s->length;
-        d->limits.max_micro_batches = j->feed.micro_batches;
-    }
+    if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
     if ((status = check_changes(j)) != 0 || (status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL)
@@ -1065,10 +1070,8 @@ static char *saved_adapter_json(const job *j, size_t *length) {
 
 /* The adapter's settings, the tokenizer, and what came with the model. */
 static int collect_beside(const job *j, saved_beside *b) {
-    het_writer writer;
     memset(b, 0, sizeof *b);
     for (; b->files < j->files.files; b->files++) b->file[b->files] = j->files.file[b->files];
-    writer.write = grown_write, writer.user = &b->tokenizer, writer.name = "tokenizer.json";
     if (j->set.lora > 0) {
         het_beside *f = &b->file[b->files++];
         f->name = "adapter_config.json";
@@ -1076,6 +1079,7 @@ static int collect_beside(const job *j, saved_beside *b) {
         if (b->adapter == NULL) return fail(FAILED, "out of memory");
     }
     if (j->tokenizer != NULL) {
+        const het_writer writer = grown_writer(&b->tokenizer, "tokenizer.json");
         het_beside *f = &b->file[b->files++];
         if (het_tokenizer_write(j->tokenizer, &writer) != HET_OK) return fail(FAILED, "out of memory");
         f->name = writer.name, f->data = b->tokenizer.text, f->size = b->tokenizer.length;
@@ -1244,7 +1248,7 @@ static int scale(job *j) {
 /* Options that would be ignored. */
 static int check_idle_options(const job *j) {
     const settings *s = &j->set;
-    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0, timed = s->schedule != NULL && strcmp(s->schedule, "timed") == 0;
+    const int automatic = is_automatic(s), timed = s->schedule != NULL && strcmp(s->schedule, "timed") == 0;
     const struct { int idle; const char *names, *because; } rule[] = {
         { s->steps == 0, "--out --export --log --trace --timeline --hash --save-plan --checkpoint-every --replan --slow --adapt --resume --verify "
           "--evaluate-every --evaluate-batches", "with --steps 0, which only measures a profile" },
@@ -1630,27 +1634,24 @@ static int configure_changes(job *j) {
 
 /* Reads the plans of --replan, and has the engine prove each of them, its lists and its memory, for this model and these devices. */
 static int check_changes(job *j) {
-    const char *schedule = j->set.schedule;
-    const size_t name = schedule != NULL ? strlen(schedule) : 0;
+    const int lists = j->set.schedule != NULL && ends_with(j->set.schedule, ".csv"); /* they were for another plan */
     het_desc d = j->desc;
     het_memory memory;
     het_error error = { HET_OK, "" };
     layout *other = (layout *)calloc(1, sizeof *other);
     int64_t most = j->feed.most;
     int status = other != NULL ? 0 : fail(FAILED, "out of memory");
-    if (name > 4 && strcmp(schedule + name - 4, ".csv") == 0) schedule = NULL; /* those lists were for another plan */
     for (int64_t i = 0; i < j->changes && status == 0; i++) {
         planned_change *c = &j->change[i];
         if (c->rank >= 0) continue;
-        status = layout_plan(other, "--replan", c->spec, schedule, &d.model, j->ranks.world, j->set.slices, j->set.store);
+        status = layout_plan(other, "--replan", c->spec, lists ? NULL : j->set.schedule, &d.model, j->ranks.world, j->set.slices, j->set.store);
         if (status != 0) break;
         configure_updates(j, other->plan);
         d.layout.plan = c->plan = other->plan, d.layout.schedule = NULL;
         if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;
         if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;
         if ((status = check_slices(j, "--replan", c->plan->slices, most)) != 0) break;
-        d.limits.max_sequences = most * j->feed.item_sequences, d.limits.max_tokens = d.limits.max_sequences * j->set.length;
-        d.limits.max_micro_batches = (j->feed.items + most - 1) / most;
+        limit_micro_batches(j, &d.limits, most);
         if (het_memory_estimate(&d, 0, &memory, &error) == HET_OK) continue;
         status = fail(status_of(error.code), "--replan %lld:%s: %s", (long long)c->step, c->spec, error.text);
     }
@@ -1740,9 +1741,8 @@ static void tell_kept(job *j, const char *why) {
 static int decide(job *j, const het_timeline *all, decision *d, grown_text *g) {
     het_error error = { HET_OK, "" };
     het_advice *advice = NULL;
-    het_writer writer;
+    const het_writer writer = grown_writer(g, "plan");
     het_result result = het_adapt_observe(j->adapt, all, &error);
-    writer.write = grown_write, writer.user = g, writer.name = "plan";
     if (result == HET_OK) result = het_adapt_advise(j->adapt, &advice, &error);
     if (result == HET_OK && advice != NULL && advice->plan != NULL) result = het_plan_write(advice->plan, &writer);
     if (result == HET_OK && advice != NULL) {
