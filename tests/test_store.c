@@ -491,6 +491,7 @@ static void the_simulator_moves_them_too(void **state)
     static const struct { double byte; int64_t beside; double makespan; } cases[] = {
         { 0, 0, 120 }, { 1, 0, 120 + 6 * 4 }, { 1, 1, 120 }, { 5, 1, 160 }
     };
+    static const double tokens[4] = { 0.5, 0.5, 0.5, 0.5 };
     het_plan *plan = support_plan("pp", "gpipe", 4, 1, 1);
     het_schedule *schedule;
     het_stage_cost stage;
@@ -521,6 +522,10 @@ static void the_simulator_moves_them_too(void **state)
         for (k = 0; k < simulation->timeline.records; k++) moved += simulation->timeline.record[k].action.kind == HET_ACTION_PUT ||
             simulation->timeline.record[k].action.kind == HET_ACTION_TAKE ? simulation->timeline.record[k].bytes : 0;
         assert_int_equal(moved, 6 * 4);
+        het_simulation_free(simulation);
+        costs.tokens = tokens;
+        EXPECT_ERROR(het_simulate(plan, schedule, &costs, HET_NO, NULL, &simulation, &error), HET_OK, error.text, "");
+        assert_true(simulation->rank[0].peak == 2 && simulation->rank[0].peak_bytes == 0.5 * 8);
         het_simulation_free(simulation);
     }
     het_schedule_free(schedule);

@@ -3826,8 +3826,8 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
         heti_p_at_least(&share, stage->team[i].share);
         all += stage->team[i].share;
     }
-    bytes = heti_p_sim_tokens(s, stage, a, bytes);
     heti_p_sim_keep(s, r, stage, a, takes ? stage->weight : -stage->weight, takes ? bytes : -bytes);
+    bytes = heti_p_sim_tokens(s, stage, a, bytes);
     bytes = share > 0 ? bytes * share / all : bytes;
     start = rank->clock;
     heti_p_at_least(&start, rank->host);
