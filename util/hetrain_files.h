@@ -1427,13 +1427,21 @@ static const heti_f_act heti_f_acts[] = {
 
 /* The class with a head is written; the one without, whose name ends after `stem` letters with
    Model, is read too. */
-typedef struct heti_f_family { const char *type, *name, *architecture; size_t stem; het_family family; } heti_f_family;
-static const heti_f_family heti_f_families[] = {
-    { "gpt2", "gpt2", "GPT2LMHeadModel", 4, HET_GPT2 }, { "llama", "llama", "LlamaForCausalLM", 5, HET_LLAMA },
-    { "qwen2", "qwen2", "Qwen2ForCausalLM", 5, HET_QWEN2 }, { "qwen3", "qwen3", "Qwen3ForCausalLM", 5, HET_QWEN3 },
-    { "gpt_neox", "neox", "GPTNeoXForCausalLM", 7, HET_NEOX }
+typedef struct heti_f_family {
+    const char *type, *name, *architecture;
+    size_t stem;
+    const char *gguf;                 /* llama.cpp's name of the architecture */
+} heti_f_family;
+static const heti_f_family heti_f_families[] = { /* in the order of het_family, the first is HET_GPT2 */
+    { "gpt2", "gpt2", "GPT2LMHeadModel", 4, "gpt2" }, { "llama", "llama", "LlamaForCausalLM", 5, "llama" },
+    { "qwen2", "qwen2", "Qwen2ForCausalLM", 5, "qwen2" }, { "qwen3", "qwen3", "Qwen3ForCausalLM", 5, "qwen3" },
+    { "gpt_neox", "neox", "GPTNeoXForCausalLM", 7, "gptneox" }
 };
 #define HETI_F_FAMILIES HETI_T_CAST(int, sizeof heti_f_families / sizeof heti_f_families[0])
+
+static const heti_f_family *heti_f_family_of(const het_model_desc *m) { return &heti_f_families[m->family - HET_GPT2]; }
+/* HETI_F_IN_ bit of its family */
+static int heti_f_in(const het_model_desc *m) { return 1 << (m->family - HET_GPT2); }
 
 /* The setting of this name as a model has it. Returns its number; -1: there is none. */
 static int64_t heti_f_setting(const het_model_desc *model, const char *name, het_setting *s) {
@@ -1464,7 +1472,6 @@ static void heti_f_copy(char *to, size_t capacity, const char *from, size_t leng
 typedef struct heti_f_config {
     het_json json;
     het_error *error;
-    const heti_f_family *family;
     int in;                           /* HETI_F_IN_ bit of the family */
     het_model_desc model;
     size_t at[HETI_F_SETTINGS];       /* by number: where the value of a setting stands, 0: nowhere */
@@ -1641,8 +1648,8 @@ static het_result heti_f_config_layer_type(heti_f_config *c, const char *value) 
 }
 
 static het_result heti_f_config_architecture(heti_f_config *c, const char *value) {
-    const char *known = c->family->architecture;
-    const size_t stem = c->family->stem;
+    const char *known = heti_f_family_of(&c->model)->architecture;
+    const size_t stem = heti_f_family_of(&c->model)->stem;
     if (strcmp(value, known) == 0) return HET_OK;
     if (strncmp(value, known, stem) == 0 && strcmp(value + stem, "Model") == 0) return HET_OK;
     return heti_f_config_unsupported(c, "architectures", value, known);
@@ -1734,11 +1741,10 @@ static het_result heti_f_config_family(heti_f_config *c) {
                            count > 0 ? "model_type occurs twice" : "model_type is missing");
     if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
     for (int i = 0; i < HETI_F_FAMILIES; i++)
-        if (strcmp(heti_f_families[i].type, base) == 0) c->family = &heti_f_families[i];
-    if (c->family == NULL)
+        if (strcmp(heti_f_families[i].type, base) == 0) c->model.family = HETI_T_CAST(het_family, HET_GPT2 + i);
+    if (c->model.family < HET_GPT2)
         return heti_f_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
-    c->model.family = c->family->family;
-    c->in = 1 << (c->family->family - HET_GPT2);
+    c->in = heti_f_in(&c->model);
     return HET_OK;
 }
 
@@ -2034,8 +2040,8 @@ static int heti_f_base_says(const char *base, size_t base_length, const char *wa
    experts, one of transformers where base says so. */
 static void heti_f_text_config(heti_t_text *t, const het_model_desc *m, const char *prefix, het_element element,
                                const char *base, size_t base_length) {
-    const heti_f_family *family = &heti_f_families[m->family - HET_GPT2];
-    const int in = 1 << (m->family - HET_GPT2);
+    const heti_f_family *family = heti_f_family_of(m);
+    const int in = heti_f_in(m);
     char said[64];
     const int experts = heti_f_base_says(base, base_length, "num_experts", said, sizeof said);
     const int theirs = experts && heti_f_base_says(base, base_length, "model_type", said, sizeof said) &&
@@ -2314,6 +2320,98 @@ HETRAIN_API void het_folder_close(het_folder *folder) {
 
 #define HETI_F_STATE_VERSION "3"
 
+/* ---- names ---- */
+
+/* Which models have a matrix, in every layer. NeoX's q, k and v are one where they have equally
+   many heads. */
+typedef enum heti_f_need {
+    HETI_F_MAY, HETI_F_MUST, HETI_F_GATED, HETI_F_LEARNED, HETI_F_EQUAL, HETI_F_UNEQUAL
+} heti_f_need;
+enum { HETI_F_QKV = HET_LORA_Q + HET_LORA_K + HET_LORA_V };
+
+/* What a family's parameters are called: here and by Hugging Face, without .weight and .bias, # the
+   layer; by llama.cpp, NULL: not at all. Which targets of low-rank factors they are. The sizes of
+   the matrix in a file (heti_f_size_of), NULL: it is a vector. The first of a family is its
+   embedding. */
+typedef struct heti_f_named {
+    int families;
+    const char *name, *gguf;
+    int64_t targets;
+    heti_f_need need;
+    const char *sizes;
+} heti_f_named;
+static const heti_f_named heti_f_names[] = {
+    { HETI_F_IN_GPT2, "transformer.wte", "token_embd", 0, HETI_F_MUST, "VD" },
+    { HETI_F_IN_GPT2, "transformer.wpe", "position_embd", 0, HETI_F_LEARNED, "CD" },
+    { HETI_F_IN_GPT2, "transformer.h.#.ln_1", "blk.#.attn_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_GPT2, "transformer.h.#.attn.c_attn", "blk.#.attn_qkv", HETI_F_QKV, HETI_F_MUST, "DT" },
+    { HETI_F_IN_GPT2, "transformer.h.#.attn.c_proj", "blk.#.attn_output", HET_LORA_O, HETI_F_MUST, "QD" },
+    { HETI_F_IN_GPT2, "transformer.h.#.ln_2", "blk.#.ffn_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_GPT2, "transformer.h.#.mlp.c_gate", NULL, HET_LORA_GATE, HETI_F_GATED, "DF" },
+    { HETI_F_IN_GPT2, "transformer.h.#.mlp.c_fc", "blk.#.ffn_up", HET_LORA_UP, HETI_F_MUST, "DF" },
+    { HETI_F_IN_GPT2, "transformer.h.#.mlp.c_proj", "blk.#.ffn_down", HET_LORA_DOWN, HETI_F_MUST, "FD" },
+    { HETI_F_IN_GPT2, "transformer.ln_f", "output_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_GATED, "model.embed_tokens", "token_embd", 0, HETI_F_MUST, "VD" },
+    { HETI_F_IN_GATED, "model.embed_positions", NULL, 0, HETI_F_LEARNED, "CD" },
+    { HETI_F_IN_GATED, "model.layers.#.input_layernorm", "blk.#.attn_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_GATED, "model.layers.#.self_attn.q_proj", "blk.#.attn_q", HET_LORA_Q, HETI_F_MUST, "QD" },
+    { HETI_F_IN_GATED, "model.layers.#.self_attn.k_proj", "blk.#.attn_k", HET_LORA_K, HETI_F_MUST, "KD" },
+    { HETI_F_IN_GATED, "model.layers.#.self_attn.v_proj", "blk.#.attn_v", HET_LORA_V, HETI_F_MUST, "KD" },
+    { HETI_F_IN_GATED, "model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_GATED, "model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_GATED, "model.layers.#.self_attn.o_proj", "blk.#.attn_output", HET_LORA_O, HETI_F_MUST, "DQ" },
+    { HETI_F_IN_GATED, "model.layers.#.post_attention_layernorm", "blk.#.ffn_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_GATED, "model.layers.#.mlp.gate_proj", "blk.#.ffn_gate", HET_LORA_GATE, HETI_F_GATED, "FD" },
+    { HETI_F_IN_GATED, "model.layers.#.mlp.up_proj", "blk.#.ffn_up", HET_LORA_UP, HETI_F_MUST, "FD" },
+    { HETI_F_IN_GATED, "model.layers.#.mlp.down_proj", "blk.#.ffn_down", HET_LORA_DOWN, HETI_F_MUST, "DF" },
+    { HETI_F_IN_GATED, "model.norm", "output_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_NEOX, "gpt_neox.embed_in", "token_embd", 0, HETI_F_MUST, "VD" },
+    { HETI_F_IN_NEOX, "gpt_neox.embed_positions", NULL, 0, HETI_F_LEARNED, "CD" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.input_layernorm", "blk.#.attn_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.attention.query_key_value", "blk.#.attn_qkv", HETI_F_QKV, HETI_F_EQUAL, "TD" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.attention.query_key_value.q", NULL, 0, HETI_F_UNEQUAL, "QD" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.attention.query_key_value.k", NULL, 0, HETI_F_UNEQUAL, "KD" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.attention.query_key_value.v", NULL, 0, HETI_F_UNEQUAL, "KD" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.attention.dense", "blk.#.attn_output", HET_LORA_O, HETI_F_MUST, "DQ" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.post_attention_layernorm", "blk.#.ffn_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.mlp.dense_h_to_4h_gate", NULL, HET_LORA_GATE, HETI_F_GATED, "FD" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.mlp.dense_h_to_4h", "blk.#.ffn_up", HET_LORA_UP, HETI_F_MUST, "FD" },
+    { HETI_F_IN_NEOX, "gpt_neox.layers.#.mlp.dense_4h_to_h", "blk.#.ffn_down", HET_LORA_DOWN, HETI_F_MUST, "DF" },
+    { HETI_F_IN_NEOX, "gpt_neox.final_layer_norm", "output_norm", 0, HETI_F_MAY, NULL },
+    { HETI_F_IN_ALL - HETI_F_IN_NEOX, "lm_head", "output", 0, HETI_F_MAY, "VD" },
+    { HETI_F_IN_NEOX, "embed_out", "output", 0, HETI_F_MAY, "VD" }
+};
+enum { HETI_F_NAMES = sizeof heti_f_names / sizeof heti_f_names[0] };
+
+/* 1: the name is `pattern`, in which # stands for *layer (else 0). */
+static int heti_f_is_called(const char *name, size_t length, const char *pattern, int64_t *layer) {
+    const char *mark = strchr(pattern, '#');
+    const size_t before = mark != NULL ? HETI_T_CAST(size_t, mark - pattern) : 0;
+    size_t i = before;
+    *layer = 0;
+    if (mark == NULL) return heti_t_is(name, length, pattern);
+    if (length <= before || memcmp(name, pattern, before) != 0) return 0;
+    for (; i < length && name[i] >= '0' && name[i] <= '9' && *layer < 100000000; i++)
+        *layer = *layer * 10 + name[i] - '0';
+    return i > before && (name[before] != '0' || i == before + 1) && heti_t_is(name + i, length - i, mark + 1);
+}
+
+/* The row of a name without its last part, with hub 1 also of one without "transformer." before it,
+   as files of the hub have it. NULL: there is none. */
+static const heti_f_named *heti_f_row_of(int in, int hub, const char *name, size_t length, int64_t *layer) {
+    while (length > 0 && name[--length] != '.') {}
+    for (const heti_f_named *row = heti_f_names; row < heti_f_names + HETI_F_NAMES; row++) {
+        if ((row->families & in) == 0) continue;
+        if (heti_f_is_called(name, length, row->name, layer)) return row;
+        if (hub && strncmp(row->name, "transformer.", 12) == 0 &&
+            heti_f_is_called(name, length, row->name + 12, layer))
+            return row;
+    }
+    return NULL;
+}
+
+/* ---- tensors of files ---- */
+
 /* A tensor of a file and the parameters that hold its values: one, or those of q, k and v. Their
    rows lie below each other, with their columns side by side where it is diagonal. */
 typedef struct heti_f_stored {
@@ -2375,16 +2473,16 @@ static int64_t heti_f_neighbour(const het_ctx *ctx, int64_t p, const char *name)
 static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
     static const char heti_f_letters[] = "qkv";
     const het_model_desc *model = &het_get_desc(ctx)->model;
-    const int neox = model->family == HET_NEOX, gpt2 = model->family == HET_GPT2;
     const het_parameter_info own = heti_f_parameter(ctx, p);
     const char *end = strstr(own.name, ".lora_B.weight"), *letter = NULL;
+    const heti_f_named *row = NULL;
     char name[96];
+    int64_t layer;
     if (end == NULL) end = strrchr(own.name, '.');
     if (end != NULL && end - own.name >= 2 && end[-2] == '.') letter = strchr(heti_f_letters, end[-1]);
-    if ((!neox && !gpt2) || letter == NULL || strlen(own.name) >= sizeof name) return -1;
-    if (!heti_f_ends_with(own.name, HETI_T_CAST(size_t, end - own.name) - 2,
-                          neox ? ".attention.query_key_value" : ".attn.c_attn"))
-        return -1;
+    if (letter != NULL)
+        row = heti_f_row_of(heti_f_in(model), 0, own.name, HETI_T_CAST(size_t, end - own.name), &layer);
+    if (row == NULL || row->targets != HETI_F_QKV || strlen(own.name) >= sizeof name) return -1;
     for (int i = 0; i < 3; i++) {
         het_parameter_info other;
         memcpy(name, own.name, strlen(own.name) + 1);
@@ -2393,20 +2491,16 @@ static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
         other = heti_f_parameter(ctx, s->part[i]);
         s->rows[i] = other.rows;
         if (other.rows == 0 || other.columns != own.columns) return -1;
-        if (neox && (other.rows != own.rows || own.rows % model->head_size != 0)) return -1;
+        if (model->family == HET_NEOX && (other.rows != own.rows || own.rows % model->head_size != 0)) return -1;
     }
     return HETI_T_CAST(int, letter - heti_f_letters);
 }
 
-/* GPT-2's matrices are stored [in][out], the embeddings are not. */
+/* GPT-2's matrices are stored [in][out], the embeddings are not. (q, k and v: heti_f_third.) */
 static int heti_f_is_conv1d(const het_ctx *ctx, const het_parameter_info *p) {
-    const size_t length = strlen(p->name);
-    if (het_get_desc(ctx)->model.family != HET_GPT2 || p->columns == 1 || strncmp(p->name, "transformer.h.", 14) != 0)
-        return 0;
-    return heti_f_ends_with(p->name, length, ".attn.c_proj.weight") || heti_f_ends_with(p->name, length,
-        ".mlp.c_fc.weight") ||
-           heti_f_ends_with(p->name, length, ".mlp.c_gate.weight") || heti_f_ends_with(p->name, length,
-               ".mlp.c_proj.weight");
+    int64_t layer;
+    const heti_f_named *row = heti_f_row_of(HETI_F_IN_GPT2, 0, p->name, strlen(p->name), &layer);
+    return het_get_desc(ctx)->model.family == HET_GPT2 && p->columns != 1 && row != NULL && row->targets != 0;
 }
 
 static void heti_f_stored_plain(const het_parameter_info *own, int64_t p, heti_f_stored *s) {
@@ -2840,7 +2934,7 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     if (p->result == HET_OK && het_model_complete(&model, NULL) != HET_OK)
         p->result = heti_t_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
     if (p->result != HET_OK) return;
-    heti_f_pairs_add(p, "model.family", heti_f_families[model.family - HET_GPT2].name);
+    heti_f_pairs_add(p, "model.family", heti_f_family_of(&model)->name);
     for (int i = 0; het_model_get(&model, i, &s); i++) {
         char key[48], value[64];
         heti_t_text k = heti_t_text_in(key, sizeof key), v = heti_t_text_in(value, sizeof value);
@@ -3130,12 +3224,15 @@ static int heti_f_is_tied_head(const het_model_desc *model, const het_safetensor
 }
 
 static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located *head) {
-    const het_family family = het_get_desc(f->ctx)->model.family;
+    const heti_f_named *row = heti_f_names;
+    char name[64];
+    heti_t_text t = heti_t_text_in(name, sizeof name);
     float a[1024], b[1024];
     heti_f_located embedding;
     int64_t count, elements = 1;
-    if (!heti_f_find(f, family == HET_GPT2 ? "transformer.wte.weight" : family == HET_NEOX ?
-                     "gpt_neox.embed_in.weight" : "model.embed_tokens.weight", &embedding))
+    while ((row->families & heti_f_in(&het_get_desc(f->ctx)->model)) == 0) row++;
+    heti_t_format(&t, "%s.weight", row->name);
+    if (!heti_f_find(f, name, &embedding))
         return heti_f_located_fail(f, head, HET_ERR_FORMAT, "the model has no such tensor");
     HETI_T_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
     for (int i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
@@ -3633,84 +3730,42 @@ HETRAIN_API het_result het_load_folder(het_ctx *ctx, const het_folder *folder) {
 
 /* ---- a model held against shapes ---- */
 
-/* Sizes of a model. The order is that of heti_f_size_settings. */
-typedef enum heti_f_size { HETI_F_V, HETI_F_C, HETI_F_D, HETI_F_F, HETI_F_K, HETI_F_Q, HETI_F_Q2K /* Q + 2 K */,
-                          HETI_F_L } heti_f_size;
+/* Letters of sizes, and the settings of which they are the fault. T: Q + 2 K; L: layers. */
+static const char heti_f_sizes[] = "VCDFKQTL";
 static const char *const heti_f_size_settings[] = { "vocab", "context", "width", "mlp_width", "kv_heads", "heads",
                                                    "heads", "layers" };
-
-/* Matrices of weight files, # the layer, and which models have one in every layer. NeoX's q, k and
-   v are one where they have equally many heads. */
-typedef enum heti_f_need { HETI_F_MAY, HETI_F_MUST, HETI_F_IF_GATED, HETI_F_IF_LEARNED, HETI_F_IF_EQUAL,
-                          HETI_F_IF_UNEQUAL } heti_f_need;
-typedef struct heti_f_sized { int families; heti_f_need need; const char *name; heti_f_size size[2]; } heti_f_sized;
-static const heti_f_sized heti_f_matrices[] = {
-    { HETI_F_IN_GPT2, HETI_F_MUST, "transformer.wte.weight", { HETI_F_V, HETI_F_D } },
-    { HETI_F_IN_GPT2, HETI_F_IF_LEARNED, "transformer.wpe.weight", { HETI_F_C, HETI_F_D } },
-    { HETI_F_IN_GPT2, HETI_F_MUST, "transformer.h.#.attn.c_attn.weight", { HETI_F_D, HETI_F_Q2K } },
-    { HETI_F_IN_GPT2, HETI_F_MUST, "transformer.h.#.attn.c_proj.weight", { HETI_F_Q, HETI_F_D } },
-    { HETI_F_IN_GPT2, HETI_F_IF_GATED, "transformer.h.#.mlp.c_gate.weight", { HETI_F_D, HETI_F_F } },
-    { HETI_F_IN_GPT2, HETI_F_MUST, "transformer.h.#.mlp.c_fc.weight", { HETI_F_D, HETI_F_F } },
-    { HETI_F_IN_GPT2, HETI_F_MUST, "transformer.h.#.mlp.c_proj.weight", { HETI_F_F, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_MUST, "model.embed_tokens.weight", { HETI_F_V, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_IF_LEARNED, "model.embed_positions.weight", { HETI_F_C, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_MUST, "model.layers.#.self_attn.q_proj.weight", { HETI_F_Q, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_MUST, "model.layers.#.self_attn.k_proj.weight", { HETI_F_K, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_MUST, "model.layers.#.self_attn.v_proj.weight", { HETI_F_K, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_MUST, "model.layers.#.self_attn.o_proj.weight", { HETI_F_D, HETI_F_Q } },
-    { HETI_F_IN_GATED, HETI_F_IF_GATED, "model.layers.#.mlp.gate_proj.weight", { HETI_F_F, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_MUST, "model.layers.#.mlp.up_proj.weight", { HETI_F_F, HETI_F_D } },
-    { HETI_F_IN_GATED, HETI_F_MUST, "model.layers.#.mlp.down_proj.weight", { HETI_F_D, HETI_F_F } },
-    { HETI_F_IN_NEOX, HETI_F_MUST, "gpt_neox.embed_in.weight", { HETI_F_V, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_IF_LEARNED, "gpt_neox.embed_positions.weight", { HETI_F_C, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_IF_EQUAL, "gpt_neox.layers.#.attention.query_key_value.weight", { HETI_F_Q2K, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_IF_UNEQUAL, "gpt_neox.layers.#.attention.query_key_value.q.weight",
-     { HETI_F_Q, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_IF_UNEQUAL, "gpt_neox.layers.#.attention.query_key_value.k.weight",
-     { HETI_F_K, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_IF_UNEQUAL, "gpt_neox.layers.#.attention.query_key_value.v.weight",
-     { HETI_F_K, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_MUST, "gpt_neox.layers.#.attention.dense.weight", { HETI_F_D, HETI_F_Q } },
-    { HETI_F_IN_NEOX, HETI_F_IF_GATED, "gpt_neox.layers.#.mlp.dense_h_to_4h_gate.weight", { HETI_F_F, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_MUST, "gpt_neox.layers.#.mlp.dense_h_to_4h.weight", { HETI_F_F, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_MUST, "gpt_neox.layers.#.mlp.dense_4h_to_h.weight", { HETI_F_D, HETI_F_F } },
-    { HETI_F_IN_ALL - HETI_F_IN_NEOX, HETI_F_MAY, "lm_head.weight", { HETI_F_V, HETI_F_D } },
-    { HETI_F_IN_NEOX, HETI_F_MAY, "embed_out.weight", { HETI_F_V, HETI_F_D } }
-};
-enum { HETI_F_MATRICES = sizeof heti_f_matrices / sizeof heti_f_matrices[0] };
 
 typedef struct heti_f_sizing {
     het_model_desc model;
     int in;                           /* HETI_F_IN_ bit of the family */
-    int64_t seen[HETI_F_MATRICES];    /* how many of each there are */
+    int64_t seen[HETI_F_NAMES];       /* how many matrices of each there are */
     het_error *error;
 } heti_f_sizing;
 
-static int64_t heti_f_size_of(const het_model_desc *m, heti_f_size size) {
+static int64_t heti_f_size_of(const het_model_desc *m, char size) {
     switch (size) {
-    case HETI_F_V: return m->vocab;
-    case HETI_F_C: return m->context;
-    case HETI_F_D: return m->width;
-    case HETI_F_F: return m->mlp_width;
-    case HETI_F_K: return m->kv_heads * m->head_size;
-    case HETI_F_Q: return m->heads * m->head_size;
-    case HETI_F_Q2K: return (m->heads + 2 * m->kv_heads) * m->head_size;
-    case HETI_F_L:
+    case 'V': return m->vocab;
+    case 'C': return m->context;
+    case 'D': return m->width;
+    case 'F': return m->mlp_width;
+    case 'K': return m->kv_heads * m->head_size;
+    case 'Q': return m->heads * m->head_size;
+    case 'T': return (m->heads + 2 * m->kv_heads) * m->head_size;
     default: return m->layers;
     }
 }
 
 /* "num_attention_heads 4 of 8: ": the key of config.json behind a size, and its value. */
-static void heti_f_text_size(heti_t_text *t, const heti_f_sizing *s, heti_f_size size) {
-    const int heads = size == HETI_F_K || size == HETI_F_Q || size == HETI_F_Q2K;
-    const int64_t value = size == HETI_F_K ? s->model.kv_heads :
-                          heads ? s->model.heads : heti_f_size_of(&s->model, size);
-    heti_t_format(t, "%s %d", heti_f_key_of(s->in, heti_f_size_settings[size]), value);
+static void heti_f_text_size(heti_t_text *t, const heti_f_sizing *s, char size) {
+    const char *setting = heti_f_size_settings[strchr(heti_f_sizes, size) - heti_f_sizes];
+    const int heads = size == 'K' || size == 'Q' || size == 'T';
+    const int64_t value = size == 'K' ? s->model.kv_heads : heads ? s->model.heads : heti_f_size_of(&s->model, size);
+    heti_t_format(t, "%s %d", heti_f_key_of(s->in, setting), value);
     if (heads) heti_t_format(t, " of size %d", s->model.head_size);
     heti_t_put(t, ": ");
 }
 
-static het_result heti_f_sizing_fail(const heti_f_sizing *s, heti_f_size size, const char *name, size_t length,
+static het_result heti_f_sizing_fail(const heti_f_sizing *s, char size, const char *name, size_t length,
                                      const char *what) {
     char key[80];
     heti_t_text t = heti_t_text_in(key, sizeof key);
@@ -3718,42 +3773,21 @@ static het_result heti_f_sizing_fail(const heti_f_sizing *s, heti_f_size size, c
     return heti_t_fail(s->error, HET_ERR_FORMAT, "%stensor %q %s", key, name, length, what);
 }
 
-/* 1: the tensor is called `pattern`, in which # stands for *layer (else 0). */
-static int heti_f_is_called(const het_safetensor *t, const char *pattern, int64_t *layer) {
-    const char *mark = strchr(pattern, '#');
-    const size_t before = mark != NULL ? HETI_T_CAST(size_t, mark - pattern) : 0;
-    size_t i = before;
-    *layer = 0;
-    if (mark == NULL) return heti_t_is(t->name, t->name_length, pattern);
-    if (t->name_length <= before || memcmp(t->name, pattern, before) != 0) return 0;
-    for (; i < t->name_length && t->name[i] >= '0' && t->name[i] <= '9' && *layer < 100000000; i++)
-        *layer = *layer * 10 + t->name[i] - '0';
-    return i > before && (t->name[before] != '0' || i == before + 1) && heti_t_is(t->name + i, t->name_length - i,
-        mark + 1);
-}
-
 static het_result heti_f_sizing_tensor(heti_f_sizing *s, const het_safetensor *t) {
     char text[240] = "";
     int64_t layer = 0, shape[2];
-    int i, d;
+    int d;
+    const heti_f_named *row = heti_f_row_of(s->in, 1, t->name, t->name_length, &layer);
     if (heti_f_is_quantised(t)) return heti_f_refuse_quantised(t, s->error);
-    for (i = 0; i < HETI_F_MATRICES; i++) {
-        const heti_f_sized *m = &heti_f_matrices[i];
-        if ((m->families & s->in) == 0) continue;
-        if (heti_f_is_called(t, m->name, &layer)) break;
-        /* as files of the hub have it */
-        if (strncmp(m->name, "transformer.", 12) == 0 && heti_f_is_called(t, m->name + 12, &layer)) break;
-    }
-    if (i == HETI_F_MATRICES) return HET_OK;
+    if (row == NULL || row->sizes == NULL || !heti_f_ends_with(t->name, t->name_length, ".weight")) return HET_OK;
     if (!heti_f_is_float(t->element)) return heti_f_refuse_quantised(t, s->error);
-    if (layer >= s->model.layers)
-        return heti_f_sizing_fail(s, HETI_F_L, t->name, t->name_length, "is of a layer beyond");
-    for (d = 0; d < 2; d++) shape[d] = heti_f_size_of(&s->model, heti_f_matrices[i].size[d]);
-    s->seen[i]++;
+    if (layer >= s->model.layers) return heti_f_sizing_fail(s, 'L', t->name, t->name_length, "is of a layer beyond");
+    for (d = 0; d < 2; d++) shape[d] = heti_f_size_of(&s->model, row->sizes[d]);
+    s->seen[row - heti_f_names]++;
     if (t->rank == 2 && t->shape[0] == shape[0] && t->shape[1] == shape[1]) return HET_OK;
     d = t->rank == 2 && t->shape[0] == shape[0];
     (void)heti_f_shape(text, sizeof text, "has shape ", t->shape, t->rank, ", not ");
-    return heti_f_sizing_fail(s, heti_f_matrices[i].size[d], t->name, t->name_length,
+    return heti_f_sizing_fail(s, row->sizes[d], t->name, t->name_length,
                               heti_f_shape(text, sizeof text, "", shape, 2, ""));
 }
 
@@ -3771,17 +3805,17 @@ static het_result heti_f_sizing_start(heti_f_sizing *s, const het_model_desc *mo
     if (model == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_model_fits: model is NULL");
     s->model = *model;
     HETI_T_TRY(het_model_complete(&s->model, error));
-    s->in = 1 << (s->model.family - HET_GPT2);
+    s->in = heti_f_in(&s->model);
     return HET_OK;
 }
 
 static int heti_f_is_needed(const het_model_desc *m, heti_f_need need) {
     switch (need) {
     case HETI_F_MAY: return 0;
-    case HETI_F_IF_GATED: return m->activation == HET_SWIGLU;
-    case HETI_F_IF_LEARNED: return m->position == HET_LEARNED;
-    case HETI_F_IF_EQUAL: return m->heads == m->kv_heads;
-    case HETI_F_IF_UNEQUAL: return m->heads != m->kv_heads;
+    case HETI_F_GATED: return m->activation == HET_SWIGLU;
+    case HETI_F_LEARNED: return m->position == HET_LEARNED;
+    case HETI_F_EQUAL: return m->heads == m->kv_heads;
+    case HETI_F_UNEQUAL: return m->heads != m->kv_heads;
     case HETI_F_MUST:
     default: return 1;
     }
@@ -3790,18 +3824,18 @@ static int heti_f_is_needed(const het_model_desc *m, heti_f_need need) {
 /* What no tensor has confirmed. A file may have a tensor with and without "transformer." before its
    name: then there are too many. */
 static het_result heti_f_sizing_end(const heti_f_sizing *s) {
-    char text[64];
-    heti_t_text t;
-    for (int i = 0; i < HETI_F_MATRICES; i++) {
-        const heti_f_sized *m = &heti_f_matrices[i];
-        const int layers = strchr(m->name, '#') != NULL;
-        if ((m->families & s->in) == 0 || s->seen[i] == (layers ? s->model.layers : 1) ||
-            !heti_f_is_needed(&s->model, m->need))
+    char text[64], name[64];
+    for (int i = 0; i < HETI_F_NAMES; i++) {
+        const heti_f_named *row = &heti_f_names[i];
+        const int layers = strchr(row->name, '#') != NULL;
+        heti_t_text t = heti_t_text_in(text, sizeof text), n = heti_t_text_in(name, sizeof name);
+        if ((row->families & s->in) == 0 || s->seen[i] == (layers ? s->model.layers : 1) ||
+            !heti_f_is_needed(&s->model, row->need))
             continue;
-        t = heti_t_text_in(text, sizeof text);
         if (layers) heti_t_format(&t, "is there in %d layers", s->seen[i]);
         else heti_t_put(&t, s->seen[i] > 0 ? "is there twice" : "is missing");
-        return heti_f_sizing_fail(s, layers ? HETI_F_L : m->size[0], m->name, strlen(m->name), text);
+        heti_t_format(&n, "%s.weight", row->name);
+        return heti_f_sizing_fail(s, layers ? 'L' : row->sizes[0], name, n.length, text);
     }
     return HET_OK;
 }
@@ -4031,32 +4065,6 @@ typedef enum heti_f_gguf_type {
 /* Types of tokens. */
 enum { HETI_F_GGUF_NORMAL = 1, HETI_F_GGUF_CONTROL = 3, HETI_F_GGUF_USER = 4, HETI_F_GGUF_UNUSED = 5 };
 
-/* Names of the context's parameters without ".weight" or ".bias", and theirs; # is the layer. */
-static const char *const heti_f_gguf_names[][2] = {
-    { "transformer.wte", "token_embd" }, { "transformer.wpe", "position_embd" },
-        { "transformer.h.#.ln_1", "blk.#.attn_norm" },
-    { "transformer.h.#.attn.c_attn", "blk.#.attn_qkv" }, { "transformer.h.#.attn.c_proj", "blk.#.attn_output" },
-    { "transformer.h.#.ln_2", "blk.#.ffn_norm" }, { "transformer.h.#.mlp.c_fc", "blk.#.ffn_up" },
-    { "transformer.h.#.mlp.c_proj", "blk.#.ffn_down" },
-    { "transformer.ln_f", "output_norm" }, { "lm_head", "output" },
-    { "model.embed_tokens", "token_embd" }, { "model.layers.#.input_layernorm", "blk.#.attn_norm" },
-    { "model.layers.#.self_attn.q_proj", "blk.#.attn_q" }, { "model.layers.#.self_attn.k_proj", "blk.#.attn_k" },
-    { "model.layers.#.self_attn.v_proj", "blk.#.attn_v" }, { "model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm" },
-    { "model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm" }, { "model.layers.#.self_attn.o_proj",
-                                                                 "blk.#.attn_output" },
-    { "model.layers.#.post_attention_layernorm", "blk.#.ffn_norm" }, { "model.layers.#.mlp.gate_proj",
-                                                                      "blk.#.ffn_gate" },
-    { "model.layers.#.mlp.up_proj", "blk.#.ffn_up" }, { "model.layers.#.mlp.down_proj", "blk.#.ffn_down" },
-    { "model.norm", "output_norm" },
-    { "gpt_neox.embed_in", "token_embd" }, { "gpt_neox.layers.#.input_layernorm", "blk.#.attn_norm" },
-    { "gpt_neox.layers.#.attention.query_key_value", "blk.#.attn_qkv" }, { "gpt_neox.layers.#.attention.dense",
-        "blk.#.attn_output" },
-    { "gpt_neox.layers.#.post_attention_layernorm", "blk.#.ffn_norm" }, { "gpt_neox.layers.#.mlp.dense_h_to_4h",
-        "blk.#.ffn_up" },
-    { "gpt_neox.layers.#.mlp.dense_4h_to_h", "blk.#.ffn_down" }, { "gpt_neox.final_layer_norm", "output_norm" },
-    { "embed_out", "output" }
-};
-#define HETI_F_GGUF_NAMES HETI_T_CAST(int, sizeof heti_f_gguf_names / sizeof heti_f_gguf_names[0])
 static const char heti_f_gguf_embedding[] = "token_embd.weight", heti_f_gguf_positions[] = "position_embd.weight";
 
 /* A tensor of the file: rows of 1 or 3 parameters below each other; of 0: the divisors of rotary
@@ -4171,7 +4179,7 @@ static const heti_f_gguf_rule heti_f_gguf_rules[] = {
 
 static het_result heti_f_gguf_model(const heti_f_gguf *g) {
     const het_model_desc *m = g->model;
-    const int in = 1 << (m->family - HET_GPT2);
+    const int in = heti_f_in(m);
     char text[64];
     for (size_t i = 0; i < sizeof heti_f_gguf_rules / sizeof heti_f_gguf_rules[0]; i++) {
         const heti_f_gguf_rule *rule = &heti_f_gguf_rules[i];
@@ -4337,30 +4345,16 @@ static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
 
 /* ---- tensors ---- */
 
-/* Their name for a parameter, 0: none. Layers are numbers between dots. */
+/* Their name for a parameter, 0: none. */
 static int heti_f_gguf_name(const char *own, char *to, size_t capacity) {
-    char pattern[128];
-    const char *suffix = strrchr(own, '.'), *digits = NULL;
-    size_t length = 0, digit_count = 0;
-    heti_t_text t;
-    int i;
-    if (suffix == NULL || strlen(own) >= sizeof pattern) return 0;
-    for (; own < suffix; own++) {
-        if (digits == NULL && *own >= '0' && *own <= '9' && own[-1] == '.') {
-            for (digits = own; *own >= '0' && *own <= '9'; own++) digit_count++;
-            pattern[length++] = '#';
-        }
-        if (own < suffix) pattern[length++] = *own;
-    }
-    pattern[length] = 0;
-    for (i = 0; i < HETI_F_GGUF_NAMES && strcmp(heti_f_gguf_names[i][0], pattern) != 0; i++) {}
-    if (i == HETI_F_GGUF_NAMES || digit_count > 10) return 0;
-    t = heti_t_text_in(to, capacity);
-    for (own = heti_f_gguf_names[i][1]; *own != 0; own++) {
-        if (*own != '#') heti_t_char(&t, *own);
-        else while (digit_count > 0) { heti_t_char(&t, *digits++); digit_count--; }
-    }
-    heti_t_put(&t, suffix);
+    heti_t_text t = heti_t_text_in(to, capacity);
+    int64_t layer = 0;
+    const heti_f_named *row = heti_f_row_of(HETI_F_IN_ALL, 0, own, strlen(own), &layer);
+    if (row == NULL || row->gguf == NULL) return 0;
+    for (const char *from = row->gguf; *from != 0; from++)
+        if (*from == '#') heti_t_integer(&t, layer);
+        else heti_t_char(&t, *from);
+    heti_t_put(&t, strrchr(own, '.'));
     return 1;
 }
 
@@ -4516,7 +4510,6 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
 }
 
 static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc, het_error *error) {
-    static const char *const heti_f_architectures[] = { "gpt2", "llama", "qwen2", "qwen3", "gptneox" };
     const het_allocator *allocator = &het_get_desc(ctx)->host.allocator;
     heti_f_gguf g;
     if (to != NULL && to->write == NULL)
@@ -4526,7 +4519,7 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
     g.ctx = ctx;
     g.error = error;
     g.model = &het_get_desc(ctx)->model;
-    g.architecture = heti_f_architectures[g.model->family - HET_GPT2];
+    g.architecture = heti_f_family_of(g.model)->gguf;
     if (desc != NULL) g.desc = *desc;
     if (g.desc.start_canary != 0 || g.desc.end_canary != 0 || g.desc.ends < 0)
         return heti_t_fail(error, HET_ERR_INVALID,
@@ -4568,31 +4561,8 @@ HETRAIN_API het_result het_save_gguf(het_ctx *ctx, const het_writer *to, const h
    module is the name without the letter.
    ============================================================================================== */
 
-/* Modules of a layer: Hugging Face's names within it, and which targets they are. */
-typedef struct heti_f_target { const char *name; int64_t targets; } heti_f_target;
-static const heti_f_target heti_f_targets[3][8] = {
-    { { "attn.c_attn", HET_LORA_Q + HET_LORA_K + HET_LORA_V }, { "attn.c_proj", HET_LORA_O },
-     { "mlp.c_gate", HET_LORA_GATE },
-      { "mlp.c_fc", HET_LORA_UP }, { "mlp.c_proj", HET_LORA_DOWN }, { NULL, 0 }, { NULL, 0 }, { NULL, 0 } },
-    { { "self_attn.q_proj", HET_LORA_Q }, { "self_attn.k_proj", HET_LORA_K }, { "self_attn.v_proj", HET_LORA_V },
-     { "self_attn.o_proj", HET_LORA_O },
-      { "mlp.gate_proj", HET_LORA_GATE }, { "mlp.up_proj", HET_LORA_UP }, { "mlp.down_proj", HET_LORA_DOWN },
-      { NULL, 0 } },
-    { { "attention.query_key_value", HET_LORA_Q + HET_LORA_K + HET_LORA_V }, { "attention.dense", HET_LORA_O },
-      { "mlp.dense_h_to_4h_gate", HET_LORA_GATE }, { "mlp.dense_h_to_4h", HET_LORA_UP },
-      { "mlp.dense_4h_to_h", HET_LORA_DOWN }, { NULL, 0 },
-      { NULL, 0 }, { NULL, 0 } }
-};
-
-static const char *const heti_f_layers[3] = { "transformer.h.", "model.layers.", "gpt_neox.layers." };
-
-static int heti_f_peft_family(const het_model_desc *model) {
-    return model->family == HET_NEOX ? 2 : model->family == HET_GPT2 ? 0 : 1;
-}
-
-static const heti_f_target *heti_f_family_targets(const het_model_desc *model) {
-    return heti_f_targets[heti_f_peft_family(model)];
-}
+/* What a matrix is called within its layer, and to PEFT. */
+static const char *heti_f_module_name(const heti_f_named *row) { return strchr(row->name, '#') + 2; }
 
 /* ---- adapter_config.json ---- */
 
@@ -4602,7 +4572,7 @@ typedef struct heti_f_peft {
     const het_model_desc *model;
     het_json json;
     int64_t rank, targets;
-    int64_t named[8];                 /* of the family's targets: in how many layers they were named one by one */
+    int64_t named[HETI_F_NAMES];      /* in how many layers they were named one by one */
     double alpha;
     heti_f_patterns ranks, alphas;
     char *base;
@@ -4623,32 +4593,24 @@ static int heti_f_meant(const char *name, const char *target, size_t length) {
     return length == whole || name[whole - length - 1] == '.';
 }
 
-/* What is behind "model.layers.7." and so on; NULL: it does not begin like that. */
-static const char *heti_f_in_layer(const het_model_desc *model, const char *target) {
-    const char *prefix = heti_f_layers[heti_f_peft_family(model)];
-    const size_t length = strlen(prefix);
-    const char *at = target + length;
-    if (strncmp(target, prefix, length) != 0 || *at < '0' || *at > '9') return NULL;
-    while (*at >= '0' && *at <= '9') at++;
-    return *at == '.' ? at + 1 : NULL;
-}
-
 /* The targets meant by one of target_modules or by a key of a pattern; 0: none. A full name means
-   one layer alone: that is counted. */
-static int64_t heti_f_peft_targets(const het_model_desc *model, const char *target, size_t length, int64_t named[8]) {
-    const heti_f_target *all = heti_f_family_targets(model);
-    const char *inside = heti_f_in_layer(model, target);
-    int64_t targets = 0;
-    for (int i = 0; all[i].name != NULL; i++) {
-        if (inside != NULL ? strcmp(all[i].name, inside) != 0 : !heti_f_meant(all[i].name, target, length)) continue;
-        targets |= all[i].targets;
-        named[i] += inside != NULL;
+   one layer alone: that is counted, unless named is NULL. */
+static int64_t heti_f_peft_targets(const het_model_desc *model, const char *target, size_t length, int64_t *named) {
+    int64_t targets = 0, layer;
+    for (int i = 0; i < HETI_F_NAMES; i++) {
+        const heti_f_named *row = &heti_f_names[i];
+        int whole;
+        if ((row->families & heti_f_in(model)) == 0 || row->targets == 0) continue;
+        whole = heti_f_is_called(target, length, row->name, &layer);
+        if (!whole && !heti_f_meant(heti_f_module_name(row), target, length)) continue;
+        targets |= row->targets;
+        if (named != NULL) named[i] += whole;
     }
     return targets;
 }
 
 static het_result heti_f_peft_module(heti_f_peft *p, const char *name, size_t length, const char *where,
-                                     int64_t *targets, int64_t named[8]) {
+                                     int64_t *targets, int64_t *named) {
     *targets = length < 96 && strlen(name) == length ? heti_f_peft_targets(p->model, name, length, named) : 0;
     if (*targets != 0) return HET_OK;
     return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s: %q is no matrix of this family's layers",
@@ -4680,10 +4642,9 @@ static het_result heti_f_peft_modules(heti_f_peft *p) {
 
 /* rank_pattern and alpha_pattern: numbers for some of the modules. */
 static het_result heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_patterns *found) {
-    const int64_t joint = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     char name[96];
     size_t length = 0;
-    int64_t targets = 0, named[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    int64_t targets = 0;
     double value = 0;
     if (het_json_peek(&p->json) == HET_JSON_NULL) {
         het_json_null(&p->json);
@@ -4691,9 +4652,9 @@ static het_result heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_
     }
     het_json_enter(&p->json, HET_JSON_OBJECT);
     while (het_json_next(&p->json, name, sizeof name, &length)) {
-        HETI_T_TRY(heti_f_peft_module(p, name, length, where, &targets, named));
+        HETI_T_TRY(heti_f_peft_module(p, name, length, where, &targets, NULL));
         if (!het_json_real(&p->json, &value)) break;
-        if (targets == joint) { found->joint = value; continue; }
+        if (targets == HETI_F_QKV) { found->joint = value; continue; }
         if (found->other == 0 || value < found->least) found->least = value;
         if (found->other == 0 || value > found->most) found->most = value;
         found->other = 1;
@@ -4775,10 +4736,10 @@ static het_result heti_f_peft_check(const heti_f_peft *p) {
                            heti_f_peft_name, p->rank);
     if (p->targets == 0)
         return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: target_modules is missing or empty", heti_f_peft_name);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < HETI_F_NAMES; i++)
         if (p->named[i] != 0 && p->named[i] != p->model->layers)
             return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules names %s in %d layers of %d",
-                               heti_f_peft_name, heti_f_family_targets(p->model)[i].name, p->named[i],
+                               heti_f_peft_name, heti_f_module_name(&heti_f_names[i]), p->named[i],
                                p->model->layers);
     if ((p->ranks.other && !(heti_f_real_is(p->ranks.least, rank) && heti_f_real_is(p->ranks.most, rank))) ||
         (!heti_f_real_is(joint, rank) && !heti_f_real_is(joint, 3 * rank)))
@@ -4840,8 +4801,6 @@ static void heti_f_text_real(heti_t_text *text, double value) {
 
 HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const char *base, char *text, size_t capacity,
                                            size_t *length) {
-    const int64_t joint = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
-    const heti_f_target *t;
     heti_t_text to;
     const char *three = NULL, *comma = "";
     if (model == NULL || length == NULL || (text == NULL && capacity > 0) || model->lora_rank < 1)
@@ -4853,11 +4812,11 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
     heti_t_format(&to, ",\n  \"r\": %d,\n  \"lora_alpha\": ", model->lora_rank);
     heti_f_text_real(&to, HETI_T_CAST(double, model->lora_alpha));
     heti_t_put(&to, ",\n  \"target_modules\": [");
-    for (t = heti_f_family_targets(model); t->name != NULL; t++) {
-        if ((model->lora_targets & t->targets) == 0) continue;
-        heti_t_format(&to, "%s%j", comma, t->name);
+    for (const heti_f_named *row = heti_f_names; row < heti_f_names + HETI_F_NAMES; row++) {
+        if ((row->families & heti_f_in(model)) == 0 || (model->lora_targets & row->targets) == 0) continue;
+        heti_t_format(&to, "%s%j", comma, heti_f_module_name(row));
         comma = ", ";
-        if (t->targets == joint) three = t->name;
+        if (row->targets == HETI_F_QKV) three = heti_f_module_name(row);
     }
     heti_t_put(&to, "],\n  \"rank_pattern\": {");
     if (three != NULL) heti_t_format(&to, "%j: %d", three, 3 * model->lora_rank);
