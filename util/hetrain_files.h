@@ -635,7 +635,7 @@ static void heti_f_order(const het_safetensor *tensor, int64_t *order, int64_t c
 
 /* The block while it is filled. */
 typedef struct heti_f_table {
-    het_safetensors *file;
+    het_safetensors *file;            /* NULL: there is none, texts are only counted */
     het_safetensor *tensor;
     int64_t *by_name;
     het_pair *pair;
@@ -675,9 +675,10 @@ static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t p
     return HET_OK;
 }
 
-/* The text at the next place, which moves behind it and its 0. */
+/* The text at the next place, which moves behind it and its 0, but for what is only counted. */
 static const char *heti_f_table_step(heti_f_table *t, size_t length) {
     char *text = t->text;
+    if (t->file == NULL) return text;
     HETRAIN_ASSERT(length < t->left);
     t->text += length + 1;
     t->left -= length + 1;
@@ -833,68 +834,57 @@ static het_result heti_f_header_tensor(const heti_f_header *h, het_json *j, het_
     return HET_OK;
 }
 
-/* First walk: grammar, and how much there is of everything. */
-static het_result heti_f_header_count(heti_f_header *h, int64_t most) {
-    het_json j = het_json_start(h->text, h->size);
-    char key[16];
-    size_t length = 0, value = 0;
-    int metadata = 0;
-    het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &length)) {
-        if (!heti_t_is(key, length, "__metadata__")) {
-            if (length > 255)
-                return heti_f_header_bad(h, j.at, NULL, "the name %q~ has %d bytes, the limit is 255", key,
-                                         sizeof key - 1, HETI_T_CAST(int64_t, length));
-            if (h->tensors++ == most) return heti_f_header_bad(h, j.at, NULL, "more than %d tensors", most);
-            h->names += length + 1;
-            het_json_skip(&j);
-            continue;
-        }
-        if (metadata++) return heti_f_header_bad(h, j.at, NULL, "__metadata__ occurs twice");
-        if (het_json_peek(&j) == HET_JSON_NULL) {
-            het_json_null(&j);
-            continue;
-        }
-        het_json_enter(&j, HET_JSON_OBJECT);
-        while (het_json_next(&j, NULL, 0, &length)) {
-            if (!het_json_string(&j, NULL, 0, &value)) break;
-            h->pairs++;
-            h->names += length + value + 2;
-        }
-    }
-    het_json_end(&j);
-    return heti_f_header_json(h, &j, NULL);
+/* One of the pairs of "__metadata__"; its key is at t->text. */
+static void heti_f_header_pair(heti_f_header *h, heti_f_table *t, het_json *j, size_t length) {
+    het_pair p;
+    p.key_length = length;
+    p.key = heti_f_table_step(t, length);
+    if (!het_json_string(j, t->text, t->left, &p.value_length)) return;
+    p.value = heti_f_table_step(t, p.value_length);
+    if (t->file != NULL) t->pair[h->pairs] = p;
+    h->pairs++;
+    h->names += p.key_length + p.value_length + 2;
 }
 
-/* Second walk: texts go into the block, descriptions into `list`, in the order of the header. */
-static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, het_safetensor *list) {
+/* One walk. Without a block only grammar, and how much there is of everything; then texts go into
+   the block, descriptions into `list`, in the order of the header. */
+static het_result heti_f_header_walk(heti_f_header *h, int64_t most, heti_f_table *t, het_safetensor *list) {
     het_json j = het_json_start(h->text, h->size);
-    char *key = t->text;
     size_t length = 0;
-    int64_t tensor = 0;
-    het_pair *p;
+    int metadata = 0;
+    h->tensors = h->pairs = 0;
+    h->names = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
-    for (; het_json_next(&j, key, t->left, &length); key = t->text) {
-        if (heti_t_is(key, length < t->left ? length : 0, "__metadata__")) { /* overwritten by the next text */
+    while (het_json_next(&j, t->text, t->left, &length)) {
+        if (heti_t_is(t->text, length, "__metadata__")) { /* overwritten by the next text */
+            if (metadata++) return heti_f_header_bad(h, j.at, NULL, "__metadata__ occurs twice");
             if (het_json_peek(&j) == HET_JSON_NULL) {
                 het_json_null(&j);
                 continue;
             }
             het_json_enter(&j, HET_JSON_OBJECT);
-            for (p = t->pair; het_json_next(&j, t->text, t->left, &p->key_length); p++) {
-                p->key = heti_f_table_step(t, p->key_length);
-                het_json_string(&j, t->text, t->left, &p->value_length);
-                p->value = heti_f_table_step(t, p->value_length);
-            }
+            while (het_json_next(&j, t->text, t->left, &length)) heti_f_header_pair(h, t, &j, length);
             continue;
         }
-        memset(&list[tensor], 0, sizeof *list);
-        list[tensor].number = tensor;
-        list[tensor].name = heti_f_table_step(t, length);
-        list[tensor].name_length = length;
-        HETI_T_TRY(heti_f_header_tensor(h, &j, &list[tensor++]));
+        if (length > 255)
+            return heti_f_header_bad(h, j.at, NULL, "the name %q~ has %d bytes, the limit is 255", t->text,
+                                     t->left - 1, HETI_T_CAST(int64_t, length));
+        if (h->tensors == most) return heti_f_header_bad(h, j.at, NULL, "more than %d tensors", most);
+        h->names += length + 1;
+        if (t->file == NULL) {
+            het_json_skip(&j);
+        } else {
+            het_safetensor *own = &list[h->tensors];
+            memset(own, 0, sizeof *own);
+            own->number = h->tensors;
+            own->name = heti_f_table_step(t, length);
+            own->name_length = length;
+            HETI_T_TRY(heti_f_header_tensor(h, &j, own));
+        }
+        h->tensors++;
     }
-    return HET_OK;
+    het_json_end(&j);
+    return heti_f_header_json(h, &j, NULL);
 }
 
 /* Puts the descriptions into the order of their data, which must be without gap or overlap and end
@@ -927,10 +917,14 @@ static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, c
 static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_allocator *allocator,
                                       het_safetensors **file) {
     heti_f_table t;
+    char key[16];
     het_safetensor *list = NULL;
     size_t bytes;
     het_result result;
-    HETI_T_TRY(heti_f_header_count(h, most));
+    memset(&t, 0, sizeof t);
+    t.text = key;
+    t.left = sizeof key;
+    HETI_T_TRY(heti_f_header_walk(h, most, &t, NULL));
     /* 16: "__metadata__" as a key passes through */
     HETI_T_TRY(heti_f_table_start(&t, h->tensors, h->pairs, h->names + 16, allocator, h->error));
     bytes = HETI_T_CAST(size_t, h->tensors) * sizeof *list; /* at most 3 times the header */
@@ -938,7 +932,7 @@ static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_
     if (bytes > 0 && list == NULL)
         result = heti_t_fail(h->error, HET_ERR_OOM, "%u bytes for descriptions of %d tensors: out of memory",
                              HETI_T_CAST(uint64_t, bytes), h->tensors);
-    else result = heti_f_header_fill(h, &t, list);
+    else result = heti_f_header_walk(h, most, &t, list);
     if (result == HET_OK) result = heti_f_header_place(h, &t, list);
     if (list != NULL) allocator->free(allocator->user, list, bytes);
     if (result != HET_OK) {
@@ -1296,11 +1290,10 @@ HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element ele
    gets the defaults of transformers, and over them what the file says.
    ============================================================================================== */
 
-/* keys that need more than copying; of those up to the last number of >>config what they say is
-   kept by these numbers */
+/* keys that need more than copying; what those before HETI_F_SAID say is kept by these numbers */
 typedef enum heti_f_special {
     HETI_F_USE_WINDOW, HETI_F_WINDOW, HETI_F_WINDOW_LAYERS, HETI_F_ATTENTION_BIAS, HETI_F_MLP_BIAS, HETI_F_ROPE_TYPE,
-    HETI_F_LAYER_TYPES, HETI_F_SAID, HETI_F_COPY = HETI_F_SAID, HETI_F_ACT, HETI_F_ROPE, HETI_F_ARCHITECTURES,
+    HETI_F_LAYER_TYPES, HETI_F_ACT, HETI_F_SAID, HETI_F_COPY = HETI_F_SAID, HETI_F_ROPE, HETI_F_ARCHITECTURES,
     HETI_F_MODEL_TYPE, HETI_F_OWN
 } heti_f_special;
 
@@ -1412,18 +1405,28 @@ static const heti_f_foreign heti_f_foreigns[] = {
     { HETI_F_IN_GPT2 | HETI_F_IN_NEOX, HETI_F_IS_HEADS, " num_key_value_heads " }
 };
 
-/* Names of activations; the first of a kind is written. transformers' gelu_fast and
-   gelu_pytorch_tanh are the same formula as gelu_new. */
-typedef struct heti_f_act { const char *name; het_activation activation; int families; } heti_f_act;
-static const heti_f_act heti_f_acts[] = {
-    { "gelu_new", HET_GELU_TANH, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "gelu_fast", HET_GELU_TANH, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "gelu_pytorch_tanh", HET_GELU_TANH, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "gelu", HET_GELU_ERF, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "gelu_python", HET_GELU_ERF, HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
-    { "silu", HET_SWIGLU, HETI_F_IN_GATED }, { "swish", HET_SWIGLU, HETI_F_IN_GATED }
+/* Words that are values of a key, and what they say. The first of an activation is written;
+   transformers' gelu_fast and gelu_pytorch_tanh are the same formula as gelu_new. */
+enum { HETI_F_ROPE_DEFAULT = 0, HETI_F_ROPE_LLAMA3 = 1, HETI_F_ALL_FULL = 0, HETI_F_ALL_SLIDING = 1 };
+typedef struct heti_f_word {
+    heti_f_special special;
+    int families;
+    const char *word;
+    int value, untold;                /* untold: errors do not list it */
+} heti_f_word;
+static const heti_f_word heti_f_words[] = {
+    { HETI_F_ACT, HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "gelu_new", HET_GELU_TANH, 0 },
+    { HETI_F_ACT, HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "gelu_fast", HET_GELU_TANH, 0 },
+    { HETI_F_ACT, HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "gelu_pytorch_tanh", HET_GELU_TANH, 0 },
+    { HETI_F_ACT, HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "gelu", HET_GELU_ERF, 0 },
+    { HETI_F_ACT, HETI_F_IN_GPT2 | HETI_F_IN_NEOX, "gelu_python", HET_GELU_ERF, 1 },
+    { HETI_F_ACT, HETI_F_IN_GATED, "silu", HET_SWIGLU, 0 }, { HETI_F_ACT, HETI_F_IN_GATED, "swish", HET_SWIGLU, 1 },
+    { HETI_F_ROPE_TYPE, HETI_F_IN_ALL, "default", HETI_F_ROPE_DEFAULT, 0 },
+    { HETI_F_ROPE_TYPE, HETI_F_IN_ALL, "llama3", HETI_F_ROPE_LLAMA3, 0 },
+    { HETI_F_LAYER_TYPES, HETI_F_IN_ALL, "full_attention", HETI_F_ALL_FULL, 0 },
+    { HETI_F_LAYER_TYPES, HETI_F_IN_ALL, "sliding_attention", HETI_F_ALL_SLIDING, 0 }
 };
-#define HETI_F_ACTS HETI_T_CAST(int, sizeof heti_f_acts / sizeof heti_f_acts[0])
+#define HETI_F_WORDS HETI_T_CAST(int, sizeof heti_f_words / sizeof heti_f_words[0])
 
 /* The class with a head is written; the one without, whose name ends after `stem` letters with
    Model, is read too. */
@@ -1475,8 +1478,8 @@ typedef struct heti_f_config {
     int in;                           /* HETI_F_IN_ bit of the family */
     het_model_desc model;
     size_t at[HETI_F_SETTINGS];       /* by number: where the value of a setting stands, 0: nowhere */
-    int64_t said[HETI_F_SAID];        /* by heti_f_special: choices as 0 and 1, words as their place
-                                         in the list of those known; -1: absent */
+    int64_t said[HETI_F_SAID];        /* by heti_f_special: choices as 0 and 1, words as the value
+                                         they have in their table; -1: absent */
     int rope_types, rope_scales;      /* keys seen that name a type, and that would need one */
     size_t own;                       /* where the value of "hetrain" stands, 0: nowhere */
 } heti_f_config;
@@ -1587,72 +1590,52 @@ static het_result heti_f_config_say(heti_f_config *c, const heti_f_config_key *k
     return heti_f_config_syntax(c);
 }
 
-static het_result heti_f_config_activation(heti_f_config *c, const heti_f_config_key *k) {
-    heti_f_value value;
-    const het_json_kind kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
-    HETI_T_TRY(heti_f_config_syntax(c));
-    if (kind == HET_JSON_NULL) return HET_OK;
-    for (int i = 0; i < HETI_F_ACTS; i++) {
-        if (kind != HET_JSON_STRING || strcmp(heti_f_acts[i].name, value.text) != 0 ||
-            (heti_f_acts[i].families & c->in) == 0)
-            continue;
-        c->model.activation = heti_f_acts[i].activation;
-        return HET_OK;
-    }
-    return heti_f_config_unsupported(c, k->key, value.text, (c->in & HETI_F_IN_GATED) != 0 ? "silu" :
-                                     "gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
-}
-
-enum { HETI_F_ROPE_DEFAULT = 0, HETI_F_ROPE_LLAMA3 = 1 };
-
-static het_result heti_f_config_rope_type(heti_f_config *c, const heti_f_config_key *k) {
-    heti_f_value value;
-    int64_t *said = &c->said[HETI_F_ROPE_TYPE], type;
-    const het_json_kind kind = heti_f_scalar(&c->json, value.text, sizeof value.text);
-    HETI_T_TRY(heti_f_config_syntax(c));
-    if (kind == HET_JSON_NULL) return HET_OK;
-    type = strcmp(value.text, "llama3") == 0 ? HETI_F_ROPE_LLAMA3 : HETI_F_ROPE_DEFAULT;
-    if (kind != HET_JSON_STRING || (type == HETI_F_ROPE_DEFAULT && strcmp(value.text, "default") != 0))
-        return heti_f_config_unsupported(c, k->key, value.text, "default, llama3");
-    if (*said >= 0 && *said != type)
-        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_f_config_where,
-                           k->key, value.text);
-    *said = type;
-    c->rope_types++;
-    return HET_OK;
-}
-
-/* A list of plain values, or null: each is given to `take`. */
-static het_result heti_f_config_list(heti_f_config *c, het_result (*take)(heti_f_config *c, const char *value)) {
-    heti_f_value value;
-    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
-    else if (het_json_enter(&c->json, HET_JSON_ARRAY))
-        while (het_json_next(&c->json, NULL, 0, NULL)) {
-            if (heti_f_scalar(&c->json, value.text, sizeof value.text) == HET_JSON_ERROR) break;
-            HETI_T_TRY(take(c, value.text));
-        }
-    return heti_f_config_syntax(c);
-}
-
-enum { HETI_F_ALL_FULL = 0, HETI_F_ALL_SLIDING = 1 };
-
-static het_result heti_f_config_layer_type(heti_f_config *c, const char *value) {
-    int64_t *said = &c->said[HETI_F_LAYER_TYPES];
-    const int64_t type = strcmp(value, "sliding_attention") == 0 ? HETI_F_ALL_SLIDING : HETI_F_ALL_FULL;
-    if (type == HETI_F_ALL_FULL && strcmp(value, "full_attention") != 0)
-        return heti_f_config_unsupported(c, "layer_types", value, "full_attention, sliding_attention");
-    if (*said >= 0 && *said != type)
-        return heti_f_config_unsupported(c, "layer_types", "that differ between layers", "");
-    *said = type;
-    return HET_OK;
-}
-
 static het_result heti_f_config_architecture(heti_f_config *c, const char *value) {
     const char *known = heti_f_family_of(&c->model)->architecture;
     const size_t stem = heti_f_family_of(&c->model)->stem;
     if (strcmp(value, known) == 0) return HET_OK;
     if (strncmp(value, known, stem) == 0 && strcmp(value + stem, "Model") == 0) return HET_OK;
     return heti_f_config_unsupported(c, "architectures", value, known);
+}
+
+/* One word of a key. What was said before must be the same. */
+static het_result heti_f_config_word(heti_f_config *c, const heti_f_config_key *k, const char *value) {
+    const heti_f_word *w = heti_f_words, *end = w + HETI_F_WORDS;
+    int64_t *said = &c->said[k->special];
+    char known[80];
+    heti_t_text t = heti_t_text_in(known, sizeof known);
+    for (; w < end; w++) {
+        if (w->special != k->special || (w->families & c->in) == 0) continue;
+        if (strcmp(w->word, value) == 0) break;
+        if (!w->untold) heti_t_format(&t, t.length > 0 ? ", %s" : "%s", w->word);
+    }
+    if (w == end) return heti_f_config_unsupported(c, k->key, value, known);
+    if (*said >= 0 && *said != w->value && k->special == HETI_F_LAYER_TYPES)
+        return heti_f_config_unsupported(c, k->key, "that differ between layers", "");
+    if (*said >= 0 && *said != w->value)
+        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_f_config_where,
+                           k->key, value);
+    *said = w->value;
+    c->rope_types += k->special == HETI_F_ROPE_TYPE;
+    return HET_OK;
+}
+
+/* A word, a list of words, or null. */
+static het_result heti_f_config_words(heti_f_config *c, const heti_f_config_key *k) {
+    heti_f_value value;
+    if (het_json_peek(&c->json) == HET_JSON_NULL) {
+        het_json_null(&c->json);
+    } else if (k->kind == HET_JSON_STRING) {
+        if (heti_f_scalar(&c->json, value.text, sizeof value.text) != HET_JSON_ERROR)
+            return heti_f_config_word(c, k, value.text);
+    } else if (het_json_enter(&c->json, HET_JSON_ARRAY)) {
+        while (het_json_next(&c->json, NULL, 0, NULL)) {
+            if (heti_f_scalar(&c->json, value.text, sizeof value.text) == HET_JSON_ERROR) break;
+            HETI_T_TRY(k->special == HETI_F_ARCHITECTURES ? heti_f_config_architecture(c, value.text)
+                                                          : heti_f_config_word(c, k, value.text));
+        }
+    }
+    return heti_f_config_syntax(c);
 }
 
 static het_result heti_f_config_object(heti_f_config *c, int in);
@@ -1674,11 +1657,11 @@ static het_result heti_f_config_rope_object(heti_f_config *c, const char *key) {
 static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *k) {
     switch (k->special) {
     case HETI_F_COPY: return heti_f_config_copy(c, k);
-    case HETI_F_ACT: return heti_f_config_activation(c, k);
     case HETI_F_ROPE: return heti_f_config_rope_object(c, k->key);
-    case HETI_F_ROPE_TYPE: return heti_f_config_rope_type(c, k);
-    case HETI_F_LAYER_TYPES: return heti_f_config_list(c, heti_f_config_layer_type);
-    case HETI_F_ARCHITECTURES: return heti_f_config_list(c, heti_f_config_architecture);
+    case HETI_F_ACT:
+    case HETI_F_ROPE_TYPE:
+    case HETI_F_LAYER_TYPES:
+    case HETI_F_ARCHITECTURES: return heti_f_config_words(c, k);
     case HETI_F_OWN:
         (void)het_json_peek(&c->json);
         c->own = c->json.at;
@@ -1814,6 +1797,7 @@ static het_result heti_f_config_defaults(heti_f_config *c) {
     if (c->in == HETI_F_IN_QWEN3) m->head_size = 128;
     m->norm_epsilon = (c->in & HETI_F_IN_GATED) != 0 ? 1e-6f : 1e-5f;
     m->rotary_theta = 10000.0f;
+    if (c->said[HETI_F_ACT] >= 0) m->activation = HETI_T_CAST(het_activation, c->said[HETI_F_ACT]);
     HETI_T_TRY(heti_f_config_window(c));
     HETI_T_TRY(heti_f_config_biases(c));
     return heti_f_config_rope(c);
@@ -1966,10 +1950,10 @@ static void heti_f_text_keys(heti_t_text *t, const het_model_desc *m, int in) {
 /* Keys that are no plain copy of a setting. */
 static void heti_f_text_specials(heti_t_text *t, const het_model_desc *m, int in) {
     const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false";
-    for (int i = 0; i < HETI_F_ACTS; i++) {
-        if (heti_f_acts[i].activation != m->activation || (heti_f_acts[i].families & in) == 0) continue;
+    for (const heti_f_word *w = heti_f_words; w->special == HETI_F_ACT; w++) {
+        if (w->value != HETI_T_CAST(int, m->activation) || (w->families & in) == 0) continue;
         heti_f_text_pair(t, in == HETI_F_IN_GPT2 ? "activation_function" : "hidden_act", "");
-        heti_t_json(t, heti_f_acts[i].name, strlen(heti_f_acts[i].name));
+        heti_t_format(t, "%j", w->word);
         break;
     }
     if ((in & HETI_F_IN_ROTARY) != 0 && m->rotary_factor > 0.0f) {
