@@ -2056,15 +2056,17 @@ static int heti_f_setting_lost(const het_model_desc *m, const het_model_desc *ba
 /* Writes the text as transformers would, reads it back, and puts every setting that did not survive
    into "hetrain". If one of them changes what the model computes, model_type becomes "hetrain_...",
    which transformers refuses rather than compute something else. */
-static het_result heti_f_model_json(const het_model_desc *model, het_element element, const char *base,
-                                    size_t base_length, char *text, size_t capacity, size_t *length) {
+HETRAIN_API het_result het_model_to_config(const het_model_desc *model, het_element element, const char *base,
+                                           size_t base_length, char *text, size_t capacity, size_t *length) {
     het_json j = het_json_start(base, base_length);
     char plain[4096];
     heti_t_text t = heti_t_text_in(plain, sizeof plain);
-    het_model_desc m = *model, back;
+    het_model_desc m, back;
     const het_model_desc *read = &back;
     het_setting s;
     int own = 0, foreign = 0;
+    if (model == NULL || length == NULL || (text == NULL && capacity > 0)) return HET_ERR_INVALID;
+    m = *model;
     if (base != NULL && (het_json_peek(&j) != HET_JSON_OBJECT || !het_json_skip(&j) || !het_json_end(&j)))
         return HET_ERR_FORMAT;
     HETI_T_TRY(het_model_complete(&m, NULL));
@@ -2091,10 +2093,13 @@ HETRAIN_API het_result het_model_to_json(const het_model_desc *model, char *text
     return het_model_to_config(model, HET_ELEMENT_F32, NULL, 0, text, capacity, length);
 }
 
-HETRAIN_API het_result het_model_to_config(const het_model_desc *model, het_element element, const char *base,
-                                           size_t base_length, char *text, size_t capacity, size_t *length) {
-    if (model == NULL || length == NULL || (text == NULL && capacity > 0)) return HET_ERR_INVALID;
-    return heti_f_model_json(model, element, base, base_length, text, capacity, length);
+/* The same of the model's own weights: factors have files of their own. */
+static het_result heti_f_own_config(const het_ctx *ctx, het_element element, const char *base, size_t base_length,
+                                    char *text, size_t capacity, size_t *length) {
+    het_model_desc model = het_get_desc(ctx)->model;
+    model.lora_rank = model.lora_targets = 0;
+    model.lora_alpha = 0.0f;
+    return het_model_to_config(&model, element, base, base_length, text, capacity, length);
 }
 
 /* One id of eos_token_id. */
@@ -3912,25 +3917,15 @@ static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[
    [first, last). */
 static het_result heti_f_export_file(const heti_f_export *e, const char *name, const char *text, size_t size,
                                      size_t first, size_t last) {
-    het_writer to;
+    het_writer own, *to = e->folder != NULL ? &own : NULL;
     het_result result, finished;
-    HETI_T_TRY(e->folder->create(e->folder->user, name, &to, e->error));
-    result = text != NULL ? heti_f_write(&to, text, size, e->error)
-                          : heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, &to, NULL, e->error);
-    finished = e->folder->finish(e->folder->user, &to, result == HET_OK, result == HET_OK ? e->error : NULL);
+    if (to != NULL) HETI_T_TRY(e->folder->create(e->folder->user, name, to, e->error));
+    if (text == NULL)
+        result = heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, to, NULL, e->error);
+    else result = to != NULL ? heti_f_write(to, text, size, e->error) : HET_OK;
+    if (to == NULL) return result;
+    finished = e->folder->finish(e->folder->user, to, result == HET_OK, result == HET_OK ? e->error : NULL);
     return result != HET_OK ? result : finished;
-}
-
-static het_result heti_f_export_text(const heti_f_export *e, const char *name, const char *text, size_t size) {
-    return e->folder == NULL ? HET_OK : heti_f_export_file(e, name, text, size, 0, 0);
-}
-
-static het_result heti_f_export_shard(heti_f_export *e, int64_t shard, size_t first, size_t last) {
-    char name[64];
-    if (e->folder == NULL)
-        return heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, NULL, NULL, e->error);
-    heti_f_export_name(e, shard, name);
-    return heti_f_export_file(e, name, NULL, 0, first, last);
 }
 
 /* The text of the index. */
@@ -3955,14 +3950,15 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     heti_t_text t = heti_t_text_in(NULL, 0);
     size_t last, size;
     int64_t shard = 0;
-    char *index;
+    char *index, name[64];
     het_result result;
     for (size_t first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
     if (e->shards > 99999)
         return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 99999", e->shards);
     for (size_t first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
-        HETI_T_TRY(heti_f_export_shard(e, shard, first, last));
+        heti_f_export_name(e, shard, name);
+        HETI_T_TRY(heti_f_export_file(e, name, NULL, 0, first, last));
     }
     if (e->shards < 2) return HET_OK;
     heti_f_export_index(e, &t);
@@ -3971,7 +3967,7 @@ static het_result heti_f_export_weights(heti_f_export *e) {
     if (index == NULL) return HET_ERR_OOM;
     t = heti_t_text_in(index, size + 1);
     heti_f_export_index(e, &t);
-    result = heti_f_export_text(e, heti_f_index_file, index, size);
+    result = heti_f_export_file(e, heti_f_index_file, index, size, 0, 0);
     heti_f_memory_free(e->all.allocator, index, size, 1);
     return result;
 }
@@ -3982,7 +3978,6 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     heti_f_export e;
     const char *base = desc != NULL ? desc->base : NULL;
     const size_t base_length = base != NULL ? desc->base_length : 0;
-    het_model_desc model = het_get_desc(ctx)->model;
     char *config;
     size_t length;
     het_result result;
@@ -4000,21 +3995,19 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     if (!heti_f_is_float(e.element))
         return heti_t_fail(error, HET_ERR_INVALID, "het_save_folder: element %d must be F32, F16 or BF16",
                            HETI_T_CAST(int64_t, e.element));
-    model.lora_rank = model.lora_targets = 0; /* factors are no part of the weights */
-    model.lora_alpha = 0.0f;
-    if (heti_f_model_json(&model, e.element, base, base_length, NULL, 0, &length) != HET_ERR_LIMIT)
+    if (heti_f_own_config(ctx, e.element, base, base_length, NULL, 0, &length) != HET_ERR_LIMIT)
         return heti_t_fail(error, HET_ERR_FORMAT,
                            "het_save_folder: the model has no config.json, or base is no JSON object");
     config = HETI_T_CAST(char *, heti_f_memory(allocator, length, 1, "bytes for config.json", error));
     if (config == NULL) return HET_ERR_OOM;
-    result = heti_f_model_json(&model, e.element, base, base_length, config, length + 1, &length);
+    result = heti_f_own_config(ctx, e.element, base, base_length, config, length + 1, &length);
     heti_f_pairs_start(&e.pairs, allocator, error);
     heti_f_pairs_made(&e.pairs);
     if (result == HET_OK) result = heti_f_pairs_finish(&e.pairs);
     if (result == HET_OK) {
         result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, allocator, &e.all, error);
         if (result == HET_OK) result = heti_f_export_weights(&e);
-        if (result == HET_OK) result = heti_f_export_text(&e, heti_f_config_file, config, length);
+        if (result == HET_OK) result = heti_f_export_file(&e, heti_f_config_file, config, length, 0, 0);
         heti_f_inventory_close(&e.all);
     }
     heti_f_memory_free(allocator, config, length, 1);
@@ -4076,7 +4069,7 @@ typedef struct heti_f_gguf {
 
 static void heti_f_gguf_add(heti_f_gguf *g, const void *from, size_t size) {
     if (g->result == HET_OK)
-        g->result = heti_t_list_add(&g->head, from, size, &het_get_desc(g->ctx)->host.allocator, g->error);
+        g->result = heti_t_list_add(&g->head, from, size, heti_f_own(g->ctx), g->error);
 }
 
 static void heti_f_gguf_number(heti_f_gguf *g, uint64_t value, int bytes) {
@@ -4252,33 +4245,28 @@ static void heti_f_gguf_settings(heti_f_gguf *g) {
     if (m->family == HET_NEOX) heti_f_gguf_bool(g, ".use_parallel_residual", m->parallel == HET_YES);
 }
 
-/* Tokens as tokenizer.json spells them. Rows of the embedding without a token get names that no
-   text gives. */
+/* A token as tokenizer.json spells it, in its place: the 0 behind it is cut off again. */
+static void heti_f_gguf_spelled(heti_f_gguf *g, int32_t id) {
+    const size_t length = het_tokenizer_spell(g->desc.tokenizer, id, NULL, 0);
+    if (g->result == HET_OK) g->result = heti_t_list_room(&g->head, length + 1, heti_f_own(g->ctx), g->error);
+    if (g->result == HET_OK)
+        g->head.used += het_tokenizer_spell(g->desc.tokenizer, id, g->head.data + g->head.used, length + 1);
+}
+
+/* Rows of the embedding without a token get names that no text gives. */
 static void heti_f_gguf_token(heti_f_gguf *g, int32_t id) {
-    char text[256];
-    heti_t_text t;
-    size_t length;
+    char text[32];
+    heti_t_text t = heti_t_text_in(text, sizeof text);
+    const size_t length = g->desc.tokenizer != NULL ? het_tokenizer_spell(g->desc.tokenizer, id, NULL, 0) : 0;
     if (g->desc.tokenizer == NULL) {
         heti_f_gguf_string(g, text, heti_t_utf8(heti_t_letter_of_byte(HETI_T_CAST(unsigned char, id)), text));
-        return;
-    }
-    length = het_tokenizer_spell(g->desc.tokenizer, id, text, sizeof text);
-    if (length >= sizeof text && g->result == HET_OK) { /* spelled in its place: the 0 behind it is cut off again */
+    } else if (length == 0) {
+        heti_t_format(&t, "[PAD%d]", HETI_T_CAST(int64_t, id));
+        heti_f_gguf_string(g, text, t.length);
+    } else {
         heti_f_gguf_number(g, length, 8);
-        if (g->result == HET_OK)
-            g->result = heti_t_list_room(&g->head, length + 1, &het_get_desc(g->ctx)->host.allocator, g->error);
-        if (g->result == HET_OK)
-            g->head.used += het_tokenizer_spell(g->desc.tokenizer, id, g->head.data + g->head.used, length + 1);
-        return;
+        heti_f_gguf_spelled(g, id);
     }
-    if (length == 0) {
-        t = heti_t_text_in(text, sizeof text);
-        heti_t_put(&t, "[PAD");
-        heti_t_unsigned(&t, HETI_T_CAST(uint64_t, id));
-        heti_t_char(&t, ']');
-        length = t.length;
-    }
-    heti_f_gguf_string(g, text, length);
 }
 
 static uint64_t heti_f_gguf_token_type(const heti_f_gguf *g, int32_t id) {
@@ -4290,18 +4278,14 @@ static uint64_t heti_f_gguf_token_type(const heti_f_gguf *g, int32_t id) {
 
 /* "left right", a merge of the list. */
 static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index) {
-    const het_allocator *allocator = &het_get_desc(g->ctx)->host.allocator;
     int32_t id[2] = { 0, 0 };
-    size_t length[2];
+    size_t length = 1;
     if (!het_tokenizer_get_merge(g->desc.tokenizer, index, &id[0], &id[1])) return;
-    for (int i = 0; i < 2; i++) length[i] = het_tokenizer_spell(g->desc.tokenizer, id[i], NULL, 0);
-    heti_f_gguf_number(g, length[0] + 1 + length[1], 8);
-    for (int i = 0; i < 2; i++) {
-        if (g->result == HET_OK) g->result = heti_t_list_room(&g->head, length[i] + 1, allocator, g->error);
-        if (g->result == HET_OK)
-            g->head.used += het_tokenizer_spell(g->desc.tokenizer, id[i], g->head.data + g->head.used, length[i] + 1);
-        if (i == 0) heti_f_gguf_add(g, " ", 1);
-    }
+    for (int i = 0; i < 2; i++) length += het_tokenizer_spell(g->desc.tokenizer, id[i], NULL, 0);
+    heti_f_gguf_number(g, length, 8);
+    heti_f_gguf_spelled(g, id[0]);
+    heti_f_gguf_add(g, " ", 1);
+    heti_f_gguf_spelled(g, id[1]);
 }
 
 static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
@@ -4344,7 +4328,7 @@ static int heti_f_gguf_name(const char *own, char *to, size_t capacity) {
 
 static void heti_f_gguf_tensor_add(heti_f_gguf *g, const heti_f_gguf_tensor *t) {
     if (g->result == HET_OK)
-        g->result = heti_t_list_add(&g->tensors, t, sizeof *t, &het_get_desc(g->ctx)->host.allocator, g->error);
+        g->result = heti_t_list_add(&g->tensors, t, sizeof *t, heti_f_own(g->ctx), g->error);
 }
 
 /* The tensor that starts at parameter p. */
@@ -4494,7 +4478,6 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
 }
 
 static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc, het_error *error) {
-    const het_allocator *allocator = &het_get_desc(ctx)->host.allocator;
     heti_f_gguf g;
     if (to != NULL && to->write == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_save_gguf: the writer's write is NULL");
@@ -4524,8 +4507,8 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
     heti_f_gguf_tensors(&g);
     heti_f_gguf_descriptions(&g);
     if (g.result == HET_OK) g.result = heti_f_gguf_data(&g, to);
-    heti_t_list_free(&g.head, allocator);
-    heti_t_list_free(&g.tensors, allocator);
+    heti_t_list_free(&g.head, heti_f_own(ctx));
+    heti_t_list_free(&g.tensors, heti_f_own(ctx));
     return g.result;
 }
 
@@ -5378,17 +5361,12 @@ static void heti_f_state_tail(char *to, const void *text, size_t length) {
     heti_t_put(&t, "\"}\n");
 }
 
-/* config.json of the model without factors, which have a file of their own; to NULL: only its
-   length. */
+/* config.json; to NULL: only its length. */
 static het_result heti_f_take_config(const het_checkpoint *c, const het_ctx *ctx, heti_f_blob *to, size_t *length,
                                      het_error *error) {
-    het_model_desc model = het_get_desc(ctx)->model;
-    het_result result;
-    model.lora_rank = model.lora_targets = 0;
-    model.lora_alpha = 0.0f;
-    result = het_model_to_config(&model, HET_ELEMENT_F32, c->base, c->base_length,
-                                 to != NULL ? HETI_T_CAST(char *, HETI_T_CAST(void *, to->data)) : NULL,
-                                 to != NULL ? to->size : 0, length);
+    char *text = to != NULL ? HETI_T_CAST(char *, HETI_T_CAST(void *, to->data)) : NULL;
+    const het_result result = heti_f_own_config(ctx, HET_ELEMENT_F32, c->base, c->base_length, text,
+                                                to != NULL ? to->size : 0, length);
     if (to == NULL && result == HET_ERR_LIMIT) return HET_OK;
     return result == HET_OK ? HET_OK : heti_t_fail(error, result, "checkpoint: the model has no config.json");
 }
