@@ -2843,42 +2843,48 @@ static void heti_f_text_float(heti_t_text *t, float value) {
     if (exponent != 0) heti_t_format(t, "e%d", HETI_T_CAST(int64_t, exponent));
 }
 
-/* Pairs under construction: keys and values one behind the other, each ended by a 0. */
-typedef struct heti_f_pairs {
-    het_allocator allocator;
-    het_error *error;
-    heti_t_list text, list;           /* the second: het_pair[], once all is there */
-    het_result result;
-} heti_f_pairs;
-
-static void heti_f_pairs_add(heti_f_pairs *p, const char *key, const char *value) {
-    if (p->result == HET_OK) p->result = heti_t_list_add(&p->text, key, strlen(key) + 1, &p->allocator, p->error);
-    if (p->result == HET_OK) p->result = heti_t_list_add(&p->text, value, strlen(value) + 1, &p->allocator, p->error);
+typedef struct heti_f_hex { char text[17]; } heti_f_hex;
+static heti_f_hex heti_f_hex_of(uint64_t value) {
+    heti_f_hex hex;
+    heti_t_text t = heti_t_text_in(hex.text, sizeof hex.text);
+    heti_t_hex(&t, value);
+    return hex;
 }
 
-static void heti_f_pairs_integer(heti_f_pairs *p, const char *key, int64_t value, int is_unsigned) {
-    char text[24];
-    heti_t_text t = heti_t_text_in(text, sizeof text);
-    if (is_unsigned) heti_t_unsigned(&t, HETI_T_CAST(uint64_t, value));
-    else heti_t_integer(&t, value);
-    heti_f_pairs_add(p, key, text);
+/* A pair of metadata: its key and its value, each ended by a 0. */
+static void heti_f_text_meta(heti_t_text *t, const char *key, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    heti_t_put(t, key);
+    heti_t_char(t, 0);
+    heti_t_format_list(t, format, arguments);
+    heti_t_char(t, 0);
+    va_end(arguments);
+}
+
+static void heti_f_text_meta_float(heti_t_text *t, const char *key, float value) {
+    heti_t_put(t, key);
+    heti_t_char(t, 0);
+    heti_f_text_float(t, value);
+    heti_t_char(t, 0);
 }
 
 /* What every file has: transformers' mark, and hetrain's, by which its files are known. */
-static void heti_f_pairs_made(heti_f_pairs *p) {
-    heti_f_pairs_add(p, "format", "pt");
-    heti_f_pairs_integer(p, "hetrain_version", het_version(), 0);
+static void heti_f_text_made(heti_t_text *t, const het_ctx *ctx) {
+    (void)ctx;
+    heti_f_text_meta(t, "format", "pt");
+    heti_f_text_meta(t, "hetrain_version", "%d", HETI_T_CAST(int64_t, het_version()));
 }
 
-static void heti_f_pairs_float(heti_f_pairs *p, const char *key, float value) {
-    char text[48];
-    heti_t_text t = heti_t_text_in(text, sizeof text);
-    heti_f_text_float(&t, value);
-    heti_f_pairs_add(p, key, text);
+/* Factors are of use on the weights that they were trained on: these have a fingerprint. */
+static const char heti_f_base_key[] = "base_fingerprint";
+static void heti_f_text_factors(heti_t_text *t, const het_ctx *ctx) {
+    heti_f_text_made(t, ctx);
+    if (het_get_base(ctx) != 0) heti_f_text_meta(t, heti_f_base_key, "%s", heti_f_hex_of(het_get_base(ctx)).text);
 }
 
 /* A hash of names and shapes in table order, the order of the exponents. */
-static void heti_f_pairs_table(heti_f_pairs *p, const het_ctx *ctx) {
+static int64_t heti_f_table_hash(const het_ctx *ctx) {
     char line[160];
     uint64_t hash = 0;
     for (int64_t i = 0; i < het_parameter_count(ctx); i++) {
@@ -2887,11 +2893,11 @@ static void heti_f_pairs_table(heti_f_pairs *p, const het_ctx *ctx) {
         heti_t_format(&t, "%s %d %d", own.name, own.rows, own.columns);
         hash = het_xxh64(line, t.length < sizeof line ? t.length : sizeof line, hash);
     }
-    heti_f_pairs_integer(p, "parameters", HETI_T_CAST(int64_t, hash & HETI_T_CAST(uint64_t, INT64_MAX)), 0);
+    return HETI_T_CAST(int64_t, hash & HETI_T_CAST(uint64_t, INT64_MAX));
 }
 
 /* Everything that decides the bits of the next step and that shapes of tensors do not show. */
-static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
+static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     static const char *const heti_f_dtypes[] = { "default", "f32", "bf16" }, *const heti_f_reduces[] = { "default",
         "exact", "fast" };
     static const char *const heti_f_schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
@@ -2899,95 +2905,108 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     const het_optimizer_desc *a = &d->optimizer;
     het_model_desc model = d->model;
     het_setting s;
-    heti_f_pairs_integer(p, "seed", HETI_T_CAST(int64_t, d->seed), 1);
-    heti_f_pairs_integer(p, "granule", d->granule, 0);
-    heti_f_pairs_integer(p, "units", d->unit_count, 0);
-    heti_f_pairs_integer(p, "warmup_steps", a->warmup_steps, 0);
-    heti_f_pairs_integer(p, "total_steps", a->total_steps, 0);
-    heti_f_pairs_add(p, "dtype", heti_f_dtypes[d->dtype]);
-    heti_f_pairs_add(p, "weights", heti_f_dtypes[d->weights]);
-    heti_f_pairs_add(p, "reduce", heti_f_reduces[d->reduce]);
-    heti_f_pairs_add(p, "schedule", heti_f_schedules[a->schedule]);
-    heti_f_pairs_add(p, "optimizer", a->iface->name);
-    heti_f_pairs_table(p, ctx);
-    heti_f_pairs_float(p, "learning_rate", a->learning_rate);
-    heti_f_pairs_float(p, "minimum_rate", a->minimum_rate);
-    heti_f_pairs_float(p, "beta1", a->beta1);
-    heti_f_pairs_float(p, "beta2", a->beta2);
-    heti_f_pairs_float(p, "epsilon", a->epsilon);
-    heti_f_pairs_float(p, "weight_decay", a->weight_decay);
-    heti_f_pairs_float(p, "clip", a->clip);
-    if (a->iface == het_muon()) heti_f_pairs_float(p, "matrix_rate", a->matrix_rate);
-    if (a->iface == het_muon()) heti_f_pairs_float(p, "momentum", a->momentum);
-    heti_f_pairs_float(p, "spike", HETI_T_CAST(float, d->guard.spike));
-    if (p->result == HET_OK && het_model_complete(&model, NULL) != HET_OK)
-        p->result = heti_t_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
-    if (p->result != HET_OK) return;
-    heti_f_pairs_add(p, "model.family", heti_f_family_of(&model)->name);
+    heti_f_text_meta(t, "seed", "%u", d->seed);
+    heti_f_text_meta(t, "granule", "%d", d->granule);
+    heti_f_text_meta(t, "units", "%d", d->unit_count);
+    heti_f_text_meta(t, "warmup_steps", "%d", a->warmup_steps);
+    heti_f_text_meta(t, "total_steps", "%d", a->total_steps);
+    heti_f_text_meta(t, "dtype", heti_f_dtypes[d->dtype]);
+    heti_f_text_meta(t, "weights", heti_f_dtypes[d->weights]);
+    heti_f_text_meta(t, "reduce", heti_f_reduces[d->reduce]);
+    heti_f_text_meta(t, "schedule", heti_f_schedules[a->schedule]);
+    heti_f_text_meta(t, "optimizer", "%s", a->iface->name);
+    heti_f_text_meta(t, "parameters", "%d", heti_f_table_hash(ctx));
+    heti_f_text_meta_float(t, "learning_rate", a->learning_rate);
+    heti_f_text_meta_float(t, "minimum_rate", a->minimum_rate);
+    heti_f_text_meta_float(t, "beta1", a->beta1);
+    heti_f_text_meta_float(t, "beta2", a->beta2);
+    heti_f_text_meta_float(t, "epsilon", a->epsilon);
+    heti_f_text_meta_float(t, "weight_decay", a->weight_decay);
+    heti_f_text_meta_float(t, "clip", a->clip);
+    if (a->iface == het_muon()) heti_f_text_meta_float(t, "matrix_rate", a->matrix_rate);
+    if (a->iface == het_muon()) heti_f_text_meta_float(t, "momentum", a->momentum);
+    heti_f_text_meta_float(t, "spike", HETI_T_CAST(float, d->guard.spike));
+    t->result = het_model_complete(&model, NULL);
+    if (t->result != HET_OK) return;
+    heti_f_text_meta(t, "model.family", heti_f_family_of(&model)->name);
     for (int i = 0; het_model_get(&model, i, &s); i++) {
-        char key[48], value[64];
-        heti_t_text k = heti_t_text_in(key, sizeof key), v = heti_t_text_in(value, sizeof value);
-        heti_t_format(&k, "model.%s", s.name);
-        heti_t_setting_text(&v, &s);
-        heti_f_pairs_add(p, key, value);
+        heti_t_format(t, "model.%s", s.name);
+        heti_t_char(t, 0);
+        heti_t_setting_text(t, &s);
+        heti_t_char(t, 0);
     }
 }
 
 /* "n,-3,12": one exponent a parameter, n where there is none yet. */
-static void heti_f_pairs_exponents(heti_f_pairs *p, const het_ctx *ctx) {
-    char number[16];
-    if (p->result == HET_OK)
-        p->result = heti_t_list_add(&p->text, "exponents", sizeof "exponents", &p->allocator, p->error);
-    for (int64_t i = 0; i < het_parameter_count(ctx) && p->result == HET_OK; i++) {
+static void heti_f_text_exponents(heti_t_text *t, const het_ctx *ctx) {
+    heti_t_put(t, "exponents");
+    heti_t_char(t, 0);
+    for (int64_t i = 0; i < het_parameter_count(ctx); i++) {
         const int32_t x = heti_f_parameter(ctx, i).exponent;
-        heti_t_text t = heti_t_text_in(number, sizeof number);
-        if (i > 0) heti_t_char(&t, ',');
-        if (x == HETRAIN_NO_EXPONENT) heti_t_char(&t, 'n');
-        else heti_t_integer(&t, x);
-        p->result = heti_t_list_add(&p->text, number, t.length, &p->allocator, p->error);
+        if (i > 0) heti_t_char(t, ',');
+        if (x == HETRAIN_NO_EXPONENT) heti_t_char(t, 'n');
+        else heti_t_integer(t, x);
     }
-    if (p->result == HET_OK) p->result = heti_t_list_add(&p->text, "", 1, &p->allocator, p->error);
+    heti_t_char(t, 0);
 }
 
 /* The bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn. */
-static void heti_f_pairs_recent(heti_f_pairs *p, const het_ctx *ctx) {
-    char text[2 * HETRAIN_LOSS_HISTORY * 16 + 1];
+static void heti_f_text_recent(heti_t_text *t, const het_ctx *ctx) {
     het_loss_history recent;
-    heti_t_text t;
     het_get_loss_history(ctx, &recent);
-    t = heti_t_text_in(text, sizeof text);
+    heti_t_put(t, "recent");
+    heti_t_char(t, 0);
     for (int64_t i = 0; i < 2 * recent.count; i++) {
         uint64_t bits;
         memcpy(&bits, i % 2 == 0 ? &recent.loss[i / 2] : &recent.norm[i / 2], sizeof bits);
-        heti_t_hex(&t, bits);
+        heti_t_hex(t, bits);
     }
-    heti_f_pairs_add(p, "recent", text);
+    heti_t_char(t, 0);
 }
 
-/* Makes the list; the texts do not move any more. */
-static het_result heti_f_pairs_finish(heti_f_pairs *p) {
+static void heti_f_text_state(heti_t_text *t, const het_ctx *ctx) {
+    heti_f_text_made(t, ctx);
+    heti_f_text_meta(t, "hetrain_state", HETI_F_STATE_VERSION);
+    heti_f_text_meta(t, "step", "%d", het_get_step(ctx));
+    heti_f_text_options(t, ctx);
+    heti_f_text_exponents(t, ctx);
+    heti_f_text_recent(t, ctx);
+}
+
+typedef struct heti_f_pairs {
+    const het_allocator *allocator;
+    heti_t_list text, list;           /* keys and values; het_pair[] of them */
+} heti_f_pairs;
+
+/* What `write` writes of a context as pairs. */
+static het_result heti_f_pairs_open(heti_f_pairs *p, const het_ctx *ctx,
+                                    void (*write)(heti_t_text *t, const het_ctx *ctx), const het_allocator *allocator,
+                                    het_error *error) {
+    heti_t_text t = heti_t_text_in(NULL, 0);
     size_t at = 0;
-    while (p->result == HET_OK && at < p->text.used) {
+    memset(p, 0, sizeof *p);
+    p->allocator = allocator;
+    write(&t, ctx);
+    if (t.result != HET_OK)
+        return heti_t_fail(error, HET_ERR_LIMIT, "the settings of the model are too long a text");
+    HETI_T_TRY(heti_t_list_room(&p->text, t.length + 1, allocator, error));
+    t = heti_t_text_in(p->text.data, p->text.size);
+    write(&t, ctx);
+    while (at < t.length) {
         het_pair pair;
         pair.key = p->text.data + at;
         pair.key_length = strlen(pair.key);
         pair.value = pair.key + pair.key_length + 1;
         pair.value_length = strlen(pair.value);
         at += pair.key_length + pair.value_length + 2;
-        p->result = heti_t_list_add(&p->list, &pair, sizeof pair, &p->allocator, p->error);
+        HETI_T_TRY(heti_t_list_add(&p->list, &pair, sizeof pair, allocator, error));
     }
-    return p->result;
+    return HET_OK;
 }
 
-static void heti_f_pairs_start(heti_f_pairs *p, const het_allocator *allocator, het_error *error) {
-    memset(p, 0, sizeof *p);
-    p->allocator = *allocator;
-    p->error = error;
-}
-
-static void heti_f_pairs_free(heti_f_pairs *p) {
-    heti_t_list_free(&p->text, &p->allocator);
-    heti_t_list_free(&p->list, &p->allocator);
+static void heti_f_pairs_close(heti_f_pairs *p) {
+    heti_t_list_free(&p->text, p->allocator);
+    heti_t_list_free(&p->list, p->allocator);
 }
 
 /* ---- saving ---- */
@@ -3055,16 +3074,6 @@ static het_result heti_f_context_check(const het_ctx *ctx, const char *function,
     return HET_OK;
 }
 
-/* Factors are of use on the weights that they were trained on: these have a fingerprint. */
-static const char heti_f_base_key[] = "base_fingerprint";
-typedef struct heti_f_hex { char text[17]; } heti_f_hex;
-static heti_f_hex heti_f_hex_of(uint64_t value) {
-    heti_f_hex hex;
-    heti_t_text t = heti_t_text_in(hex.text, sizeof hex.text);
-    heti_t_hex(&t, value);
-    return hex;
-}
-
 /* All memory is the allocator's. to NULL: *size gets the size of the file, and no tensor is
    read. */
 static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_contents contents,
@@ -3075,25 +3084,15 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
     if (size == NULL && (to == NULL || to->write == NULL))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
     HETI_T_TRY(heti_f_context_check(ctx, function, contents, contents != HETI_F_FACTORS, error));
-    heti_f_pairs_start(&pairs, allocator, error);
-    heti_f_pairs_made(&pairs);
-    if (contents == HETI_F_FACTORS && het_get_base(ctx) != 0)
-        heti_f_pairs_add(&pairs, heti_f_base_key, heti_f_hex_of(het_get_base(ctx)).text);
-    if (contents == HETI_F_STATE) {
-        heti_f_pairs_add(&pairs, "hetrain_state", HETI_F_STATE_VERSION);
-        heti_f_pairs_integer(&pairs, "step", het_get_step(ctx), 0);
-        heti_f_pairs_options(&pairs, ctx);
-        heti_f_pairs_exponents(&pairs, ctx);
-        heti_f_pairs_recent(&pairs, ctx);
-    }
-    result = heti_f_pairs_finish(&pairs);
+    result = heti_f_pairs_open(&pairs, ctx, contents == HETI_F_STATE ? heti_f_text_state : contents == HETI_F_FACTORS ?
+                               heti_f_text_factors : heti_f_text_made, allocator, error);
     if (result == HET_OK) {
         result = heti_f_inventory_open(ctx, contents, allocator, &all, error);
         if (result == HET_OK)
             result = heti_f_save_some(ctx, &all, 0, all.count, &pairs, HET_ELEMENT_F32, to, size, error);
         heti_f_inventory_close(&all);
     }
-    heti_f_pairs_free(&pairs);
+    heti_f_pairs_close(&pairs);
     return result;
 }
 
@@ -3347,9 +3346,7 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
                                                           "this build reads " HETI_F_STATE_VERSION,
                                                           heti_f_reader_name(&f->part[0].from), value, strlen(value));
     if (f->other_options) return HET_OK;
-    heti_f_pairs_start(&pairs, heti_f_own(f->ctx), f->error);
-    heti_f_pairs_options(&pairs, f->ctx);
-    result = heti_f_pairs_finish(&pairs);
+    result = heti_f_pairs_open(&pairs, f->ctx, heti_f_text_options, heti_f_own(f->ctx), f->error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(pairs.list, het_pair); i++) {
         const het_pair *own = &HETI_T_ITEMS(pairs.list, const het_pair)[i];
         result = heti_f_state_value(f, own->key, &value);
@@ -3357,7 +3354,7 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
             result = heti_t_fail(f->error, HET_ERR_INVALID, "%s: %s is %q in the file and %s in the context",
                                  heti_f_reader_name(&f->part[0].from), own->key, value, strlen(value), own->value);
     }
-    heti_f_pairs_free(&pairs);
+    heti_f_pairs_close(&pairs);
     return result;
 }
 
@@ -4000,10 +3997,9 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
                            "het_save_folder: the model has no config.json, or base is no JSON object");
     config = HETI_T_CAST(char *, heti_f_memory(allocator, length, 1, "bytes for config.json", error));
     if (config == NULL) return HET_ERR_OOM;
-    result = heti_f_own_config(ctx, e.element, base, base_length, config, length + 1, &length);
-    heti_f_pairs_start(&e.pairs, allocator, error);
-    heti_f_pairs_made(&e.pairs);
-    if (result == HET_OK) result = heti_f_pairs_finish(&e.pairs);
+    result = heti_f_pairs_open(&e.pairs, ctx, heti_f_text_made, allocator, error);
+    if (result == HET_OK)
+        result = heti_f_own_config(ctx, e.element, base, base_length, config, length + 1, &length);
     if (result == HET_OK) {
         result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, allocator, &e.all, error);
         if (result == HET_OK) result = heti_f_export_weights(&e);
@@ -4011,7 +4007,7 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
         heti_f_inventory_close(&e.all);
     }
     heti_f_memory_free(allocator, config, length, 1);
-    heti_f_pairs_free(&e.pairs);
+    heti_f_pairs_close(&e.pairs);
     return result;
 }
 
