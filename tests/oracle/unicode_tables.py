@@ -66,7 +66,7 @@ def tables():
         return k
 
     hangul = range(0xAC00, 0xAC00 + 11172)
-    mapping, composites, skipped = [], [], 0
+    runs, flat, first, composites, skipped, last = [], [], {}, [], 0, None
     for c in CODE_POINTS:
         text = ucd.decomposition(chr(c))
         if not text or text[0] == "<" or c in hangul:
@@ -75,12 +75,15 @@ def tables():
             skipped += 1
             continue
         parts = [int(part, 16) for part in text.split()]
-        mapping.append((c, parts[0], parts[1] if len(parts) > 1 else 0))
+        if last != (c - 1, len(parts)):
+            runs += [c << 1 | len(parts) - 1, len(flat)]
         if len(parts) == 2 and ucd.normalize("NFC", chr(c)) == chr(c):
-            composites.append((parts[0], parts[1], len(mapping) - 1))
+            composites.append((parts[0], parts[1], len(flat)))
+        last, first[c] = (c, len(parts)), parts[0]
+        flat += parts
+    runs += [0x110000 << 1, len(flat)]
     composites.sort()
     marks = {c: combining(c) for c in CODE_POINTS if ucd.combining(chr(c))}
-    first = {c: a for c, a, b in mapping}
     seconds = {b for a, b, place in composites} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
 
     def normal(c):
@@ -93,7 +96,6 @@ def tables():
 
     classes = transitions(character_class, 3)
     normals = transitions(normal, 10)
-    flat = [x for entry in mapping for x in entry]
     left_out = sum(1 for c in marks if marks[c] == 0)
     yield "/* Unicode %s. (first code point << 3 | heti_k_class) of every run of one class. */" % ucd.unidata_version
     yield "static const uint32_t heti_k_classes[%d] = {" % len(classes)
@@ -104,12 +106,17 @@ def tables():
     yield "static const uint32_t heti_k_normals[%d] = {" % len(normals)
     yield from lines(normals)
     yield "};"
-    yield "/* Canonical decompositions without Hangul's: code point, first, second or 0; ascending. %d" % skipped
-    yield "   newer than Unicode 9 are left out. */"
+    yield "/* Canonical decompositions without Hangul's, ascending: one or two code points. %d newer than" % skipped
+    yield "   Unicode 9 are left out. */"
     yield "static const uint32_t heti_k_decompositions[%d] = {" % len(flat)
     yield from lines(flat)
     yield "};"
-    yield "/* Numbers of the decompositions that compose again, ascending by (first, second). */"
+    yield "/* Of every run of consecutive code points that decompose into one, or into two: (the first << 1 |"
+    yield "   two), and where its parts begin. At the end where the last one's end. */"
+    yield "static const uint32_t heti_k_decomposed[%d] = {" % len(runs)
+    yield from lines(runs)
+    yield "};"
+    yield "/* Places in heti_k_decompositions of the pairs that compose again, ascending by (first, second). */"
     yield "static const uint16_t heti_k_compositions[%d] = {" % len(composites)
     yield from lines([place for a, b, place in composites])
     yield "};"
