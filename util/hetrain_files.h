@@ -2171,6 +2171,7 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     const size_t folder = strlen(d->path), length = strlen(name),
                  size = sizeof(heti_f_stream) + 2 * (folder + length + 2) + 4;
     heti_f_stream *s;
+    heti_t_text t;
     *made = NULL;
     if (!het_folder_is_name(name, length))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: %q is no name for a file in it", d->path, name, length);
@@ -2178,10 +2179,9 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     if (s == NULL) return heti_t_fail(error, HET_ERR_OOM, "%s/%s: out of memory", d->path, name);
     memset(s, 0, size);
     s->size = size;
-    memcpy(s->path, d->path, folder);
-    s->path[folder] = '/';
-    memcpy(s->path + folder + 1, name, length);
-    s->length = folder + 1 + length;
+    t = heti_t_text_in(s->path, folder + length + 2);
+    heti_t_format(&t, "%s/%s", d->path, name);
+    s->length = t.length;
     *made = s;
     return HET_OK;
 }
@@ -2437,6 +2437,12 @@ static int64_t heti_f_stack(const char *name, int64_t *at, int64_t *end) {
 static int heti_f_ends_with(const char *text, size_t length, const char *end) {
     const size_t tail = strlen(end);
     return length >= tail && memcmp(text + length - tail, end, tail) == 0;
+}
+
+/* One of the `ends`, which a NULL ends. */
+static int heti_f_ends_with_one(const het_safetensor *t, const char *const *ends) {
+    while (*ends != NULL && !heti_f_ends_with(t->name, t->name_length, *ends)) ends++;
+    return *ends != NULL;
 }
 
 /* The parameter at `index`, or with rows 0 where there is none. */
@@ -3196,11 +3202,9 @@ static het_result heti_f_fits(const heti_f_saved *f, const heti_f_located *at, c
 /* Buffers that older transformers saved. */
 static int heti_f_may_ignore(const het_safetensor *t) {
     static const char *const heti_f_buffers[] = {
-        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"
+        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq", NULL
     };
-    for (size_t i = 0; i < sizeof heti_f_buffers / sizeof heti_f_buffers[0]; i++)
-        if (heti_f_ends_with(t->name, t->name_length, heti_f_buffers[i])) return 1;
-    return 0;
+    return heti_f_ends_with_one(t, heti_f_buffers);
 }
 
 /* The head's own tensor in a file for a model whose head is the embedding must be the embedding
@@ -3240,12 +3244,9 @@ static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located 
 static int heti_f_is_quantised(const het_safetensor *t) {
     static const char *const heti_f_ends[] = {
         ".qweight", ".qzeros", ".g_idx", ".scales", ".SCB", ".absmax", ".quant_map", ".nested_absmax", ".weight_packed",
-            ".weight_scale",
-        ".weight_scale_inv"
+        ".weight_scale", ".weight_scale_inv", NULL
     };
-    for (size_t i = 0; i < sizeof heti_f_ends / sizeof heti_f_ends[0]; i++)
-        if (heti_f_ends_with(t->name, t->name_length, heti_f_ends[i])) return 1;
-    return strstr(t->name, ".quant_state.") != NULL;
+    return heti_f_ends_with_one(t, heti_f_ends) || strstr(t->name, ".quant_state.") != NULL;
 }
 
 static het_result heti_f_refuse_quantised(const het_safetensor *t, het_error *error) {
@@ -3629,6 +3630,27 @@ static het_result heti_f_index_walk(heti_f_index *x, int check) {
     return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: weight_map is missing or empty", heti_f_index_file);
 }
 
+/* The text of an index; to be closed whatever is returned. */
+static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_folder *folder,
+                                     const het_allocator *allocator, het_error *error) {
+    memset(x, 0, sizeof *x);
+    x->folder = folder;
+    x->allocator = *allocator;
+    x->saved.ctx = ctx;
+    x->saved.error = error;
+    return heti_f_whole_open(folder, heti_f_index_file, allocator, &x->whole, error);
+}
+
+static void heti_f_index_close(heti_f_index *x) {
+    for (size_t i = 0; i < x->saved.parts; i++) {
+        heti_f_part_close(x->saved.ctx, &x->saved.part[i]);
+        x->folder->close(x->folder->user, &x->saved.part[i].from);
+    }
+    heti_f_memory_free(&x->allocator, x->saved.part, HETI_T_COUNT(x->names, heti_f_shard_name), sizeof(heti_f_part));
+    heti_t_list_free(&x->names, &x->allocator);
+    heti_f_whole_close(&x->whole);
+}
+
 /* Opens the files of the list. What is open is counted in saved.parts. */
 static het_result heti_f_index_open(heti_f_index *x) {
     const heti_f_shard_name *names = HETI_T_ITEMS(x->names, const heti_f_shard_name);
@@ -3669,27 +3691,8 @@ static het_result heti_f_load_index(heti_f_index *x) {
     return heti_f_load_tables(&x->saved, HETI_F_WEIGHTS);
 }
 
-static het_result heti_f_load_shards(het_ctx *ctx, const het_folder *folder, het_error *error) {
-    heti_f_index x;
-    het_result result;
-    memset(&x, 0, sizeof x);
-    x.folder = folder;
-    x.allocator = het_get_desc(ctx)->host.allocator;
-    x.saved.ctx = ctx;
-    x.saved.error = error;
-    result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, error);
-    if (result == HET_OK) result = heti_f_load_index(&x);
-    for (size_t i = 0; i < x.saved.parts; i++) {
-        heti_f_part_close(ctx, &x.saved.part[i]);
-        folder->close(folder->user, &x.saved.part[i].from);
-    }
-    heti_f_memory_free(&x.allocator, x.saved.part, HETI_T_COUNT(x.names, heti_f_shard_name), sizeof(heti_f_part));
-    heti_t_list_free(&x.names, &x.allocator);
-    heti_f_whole_close(&x.whole);
-    return result;
-}
-
 static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het_error *error) {
+    heti_f_index x;
     het_reader from;
     het_error first = { HET_OK, "" };
     het_result result;
@@ -3702,7 +3705,10 @@ static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het
     }
     if (result == HET_ERR_IO && folder->open(folder->user, heti_f_index_file, &from, error) == HET_OK) {
         folder->close(folder->user, &from);
-        return heti_f_load_shards(ctx, folder, error);
+        result = heti_f_index_start(&x, ctx, folder, heti_f_own(ctx), error);
+        if (result == HET_OK) result = heti_f_load_index(&x);
+        heti_f_index_close(&x);
+        return result;
     }
     return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ? "; nor is there an index of shards" :
                        "");
@@ -3837,22 +3843,19 @@ HETRAIN_API het_result het_model_fits(const het_model_desc *model, const het_rea
 /* The files of an index, one after the other. */
 static het_result heti_f_sizing_shards(heti_f_sizing *s, const het_folder *folder, const het_allocator *allocator) {
     heti_f_index x;
+    het_allocator own;
     het_reader from;
     het_result result;
-    memset(&x, 0, sizeof x);
-    x.folder = folder;
-    x.saved.error = s->error;
-    HETI_T_TRY(heti_t_choose(allocator, &x.allocator, s->error, "het_model_fits_folder"));
-    result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, s->error);
+    HETI_T_TRY(heti_t_choose(allocator, &own, s->error, "het_model_fits_folder"));
+    result = heti_f_index_start(&x, NULL, folder, &own, s->error);
     if (result == HET_OK) result = heti_f_index_walk(&x, 0);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(x.names, heti_f_shard_name); i++) {
         result = folder->open(folder->user, HETI_T_ITEMS(x.names, const heti_f_shard_name)[i].text, &from, s->error);
         if (result != HET_OK) break;
-        result = heti_f_sizing_file(s, &from, &x.allocator);
+        result = heti_f_sizing_file(s, &from, &own);
         folder->close(folder->user, &from);
     }
-    heti_t_list_free(&x.names, &x.allocator);
-    heti_f_whole_close(&x.whole);
+    heti_f_index_close(&x);
     return result;
 }
 
@@ -5154,6 +5157,15 @@ static het_result heti_f_disk_read(const het_disk *d, void *file, const char *pa
     return HET_OK;
 }
 
+static size_t heti_f_blocks(uint64_t size) {
+    return HETI_T_CAST(size_t, (size + HETI_F_SAVED_BLOCK - 1) / HETI_F_SAVED_BLOCK);
+}
+
+/* Bytes of the block that begins at byte `at` of a file. */
+static size_t heti_f_block_size(uint64_t size, uint64_t at) {
+    return size - at < HETI_F_SAVED_BLOCK ? HETI_T_CAST(size_t, size - at) : HETI_F_SAVED_BLOCK;
+}
+
 /* A new file with these bytes, synced. hash NULL, or room for one of each block. */
 static het_result heti_f_disk_put(const het_disk *d, const char *path, const heti_f_blob *from, uint64_t *hash,
                                   het_error *error) {
@@ -5163,7 +5175,7 @@ static het_result heti_f_disk_put(const het_disk *d, const char *path, const het
     int number;
     HETI_F_DISK_TRY(d, d->open(d->user, path, 1, &file), "make", path, error);
     for (size_t at = 0; at < from->used && result == HET_OK; at += part) {
-        part = from->used - at < HETI_F_SAVED_BLOCK ? from->used - at : HETI_F_SAVED_BLOCK;
+        part = heti_f_block_size(from->used, at);
         if (hash != NULL) hash[at / HETI_F_SAVED_BLOCK] = het_xxh64(from->data + at, part, 0);
         result = heti_f_disk_write(d, file, path, from->data + at, part, error);
     }
@@ -5180,13 +5192,9 @@ static het_result heti_f_disk_sync(const het_disk *d, const char *path, het_erro
     return HET_OK;
 }
 
-/* absent 1: it is fine if `from` is not there; *moved (or NULL) tells. */
-static het_result heti_f_disk_rename(const het_disk *d, const char *from, const char *to, int absent, int *moved,
-                                     het_error *error) {
-    int number;
-    HETI_F_DISK(d, number, d->rename(d->user, from, to));
-    if (moved != NULL) *moved = number == 0;
-    return number == 0 || (absent && number == d->absent) ? HET_OK : heti_f_disk_fail(d, "rename", from, number, error);
+static het_result heti_f_disk_rename(const het_disk *d, const char *from, const char *to, het_error *error) {
+    HETI_F_DISK_TRY(d, d->rename(d->user, from, to), "rename", from, error);
+    return HET_OK;
 }
 
 /* Keeps one name of a list: what is to be removed is asked for one by one. */
@@ -5325,10 +5333,6 @@ static heti_t_text heti_f_text_over(const heti_f_blob *blob) {
     return heti_t_text_in(HETI_T_CAST(char *, HETI_T_CAST(void *, blob->data)), blob->size);
 }
 
-static size_t heti_f_blocks(uint64_t size) {
-    return HETI_T_CAST(size_t, (size + HETI_F_SAVED_BLOCK - 1) / HETI_F_SAVED_BLOCK);
-}
-
 /* The whole of state.json into its blob; without room only its length. The hashes are those of the
    blocks. */
 static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash) {
@@ -5433,6 +5437,12 @@ static het_result heti_f_room(het_checkpoint *c, het_ctx *ctx, int keeps, const 
     return HET_OK;
 }
 
+static het_result heti_f_path_check(const char *directory, const char *function, het_error *error) {
+    if (directory[0] != 0 && strlen(directory) <= HETI_F_SAVED_DIRECTORY) return HET_OK;
+    return heti_t_fail(error, HET_ERR_LIMIT, "%s: a directory's name of %u bytes, must have 1 to %u", function,
+                       HETI_T_CAST(uint64_t, strlen(directory)), HETI_T_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+}
+
 HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, het_checkpoint **checkpoint,
                                              het_error *error) {
     het_allocator allocator;
@@ -5444,10 +5454,7 @@ HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, he
                            checkpoint == NULL ? "an argument is NULL" :
                            desc->start_canary != 0 || desc->end_canary != 0 ? "the description was not cleared" :
                            desc->keep < 0 ? "keep is below 0" : "disk or directory is NULL");
-    if (desc->directory[0] == 0 || strlen(desc->directory) > HETI_F_SAVED_DIRECTORY)
-        return heti_t_fail(error, HET_ERR_LIMIT, "het_checkpoint_create: a directory's name of %u bytes, "
-                                                 "must have 1 to %u", HETI_T_CAST(uint64_t, strlen(desc->directory)),
-                                                 HETI_T_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+    HETI_T_TRY(heti_f_path_check(desc->directory, "het_checkpoint_create", error));
     HETI_T_TRY(heti_t_choose(&desc->allocator, &allocator, error, "het_checkpoint_create"));
     c = HETI_T_CAST(het_checkpoint *, allocator.alloc(allocator.user, sizeof *c, 64));
     if (c == NULL)
@@ -5584,7 +5591,7 @@ static het_result heti_f_write_beside(const het_checkpoint *c, const char *name,
     a = b;
     memcpy(a.text + strlen(a.text), ".tmp", sizeof ".tmp");
     result = heti_f_disk_put(d, a.text, from, NULL, error);
-    if (result == HET_OK) result = heti_f_disk_rename(d, a.text, b.text, 0, NULL, error);
+    if (result == HET_OK) result = heti_f_disk_rename(d, a.text, b.text, error);
     if (result != HET_OK) (void)d->remove(d->user, a.text);
     slash = strrchr(b.text, '/');
     if (result != HET_OK || slash == NULL || strcmp(own.text, b.text) == 0) return result;
@@ -5596,10 +5603,11 @@ static het_result heti_f_write_beside(const het_checkpoint *c, const char *name,
 static het_result heti_f_discard(const het_checkpoint *c, const char *name, het_error *error) {
     const heti_f_path from = heti_f_path_of(c->directory, name),
                       to = heti_f_path_of(c->directory, "removing.tmp");
-    int moved;
+    int number;
     HETI_T_TRY(heti_f_disk_clear(&c->disk, to.text, error));
-    HETI_T_TRY(heti_f_disk_rename(&c->disk, from.text, to.text, 1, &moved, error));
-    if (!moved) return HET_OK;
+    HETI_F_DISK(&c->disk, number, c->disk.rename(c->disk.user, from.text, to.text));
+    if (number == c->disk.absent) return HET_OK;
+    if (number != 0) return heti_f_disk_fail(&c->disk, "rename", from.text, number, error);
     HETI_T_TRY(heti_f_disk_sync(&c->disk, c->directory, error));
     return heti_f_disk_clear(&c->disk, to.text, error);
 }
@@ -5654,8 +5662,8 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
     if (number != 0) { /* one of the same step is there; an older one that stepped aside before it may be, too */
         if (number != d->exists) return heti_f_disk_fail(d, "rename", saving.text, number, error);
         HETI_T_TRY(heti_f_discard(c, aside.text, error));
-        HETI_T_TRY(heti_f_disk_rename(d, target.text, old.text, 0, NULL, error));
-        HETI_T_TRY(heti_f_disk_rename(d, saving.text, target.text, 0, NULL, error));
+        HETI_T_TRY(heti_f_disk_rename(d, target.text, old.text, error));
+        HETI_T_TRY(heti_f_disk_rename(d, saving.text, target.text, error));
     }
     HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
     marker.data = HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, name.text));
@@ -5701,35 +5709,38 @@ typedef struct heti_f_seeker {
 
 typedef struct heti_f_offer { int64_t step; int old, self; } heti_f_offer;
 
-/* The whole of a small file, with a 0 behind; absent 1: *size is SIZE_MAX where there is none. */
-static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t limit, int absent, const het_allocator *a,
-                                  char **to, size_t *size, het_error *error) {
+/* Opens a file for reading. */
+static het_result heti_f_disk_open(const het_disk *d, const char *path, void **file, uint64_t *size,
+                                   het_error *error) {
+    int number;
+    HETI_F_DISK_TRY(d, d->open(d->user, path, 0, file), "open", path, error);
+    HETI_F_DISK(d, number, d->size(d->user, *file, size));
+    if (number == 0) return HET_OK;
+    (void)d->close(d->user, *file);
+    return heti_f_disk_fail(d, "read", path, number, error);
+}
+
+/* The whole of a small file, with a 0 behind. */
+static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t limit, const het_allocator *a, char **to,
+                                  size_t *size, het_error *error) {
     void *file = NULL;
     uint64_t bytes = 0;
-    het_result result = HET_OK;
-    int number;
+    het_result result;
     *to = NULL;
-    *size = SIZE_MAX;
-    HETI_F_DISK(d, number, d->open(d->user, path, 0, &file));
-    if (absent && number == d->absent) return HET_OK;
-    if (number != 0) return heti_f_disk_fail(d, "open", path, number, error);
-    HETI_F_DISK(d, number, d->size(d->user, file, &bytes));
-    if (number != 0) result = heti_f_disk_fail(d, "read", path, number, error);
-    else if (bytes > limit)
+    HETI_T_TRY(heti_f_disk_open(d, path, &file, &bytes, error));
+    *size = HETI_T_CAST(size_t, bytes);
+    if (bytes <= limit) *to = HETI_T_CAST(char *, a->alloc(a->user, *size + 1, 16));
+    if (bytes > limit)
         result = heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %u are expected", path, bytes,
                              HETI_T_CAST(uint64_t, limit));
-    if (result == HET_OK) {
-        *size = HETI_T_CAST(size_t, bytes);
-        *to = HETI_T_CAST(char *, a->alloc(a->user, *size + 1, 16));
-        if (*to == NULL)
-            result = heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
-        else
-            result = heti_f_disk_read(d, file, path, 0, HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, *to)), *size,
-                                      error);
-    }
+    else if (*to == NULL)
+        result = heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
+    else
+        result = heti_f_disk_read(d, file, path, 0, HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, *to)), *size,
+                                  error);
     (void)d->close(d->user, file);
     if (result == HET_OK) (*to)[*size] = 0;
-    else if (*to != NULL) a->free(a->user, *to, *size + 1), *to = NULL;
+    else if (*to != NULL) a->free(a->user, *to, *size + 1);
     return result;
 }
 
@@ -5764,7 +5775,7 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
     if (s->failed != HET_OK)
         return heti_t_fail(error, s->failed, "%s: the allocator gave no room for its names", s->directory);
     if (number != 0) return heti_f_disk_fail(s->disk, "list", s->directory, number, error);
-    if (heti_f_disk_get(s->disk, marker.text, 64, 0, s->allocator, &text, &size, error) == HET_OK) {
+    if (heti_f_disk_get(s->disk, marker.text, 64, s->allocator, &text, &size, error) == HET_OK) {
         s->latest = heti_f_step_of(text, &old);
         s->allocator->free(s->allocator->user, text, size + 1);
     }
@@ -5793,12 +5804,9 @@ static het_result heti_f_check_block(const het_saved_file *f, const char *path, 
 static het_result heti_f_open_saved(const het_disk *d, const het_saved_file *f, const char *path, void **file,
                                     het_error *error) {
     uint64_t size = 0;
-    int number;
-    HETI_F_DISK_TRY(d, d->open(d->user, path, 0, file), "open", path, error);
-    HETI_F_DISK(d, number, d->size(d->user, *file, &size));
-    if (number == 0 && size == f->size) return HET_OK;
+    HETI_T_TRY(heti_f_disk_open(d, path, file, &size, error));
+    if (size == f->size) return HET_OK;
     (void)d->close(d->user, *file);
-    if (number != 0) return heti_f_disk_fail(d, "read", path, number, error);
     return heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, state.json says %u", path, size, f->size);
 }
 
@@ -5811,8 +5819,7 @@ static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, h
         void *file = NULL;
         HETI_T_TRY(heti_f_open_saved(d, f, path.text, &file, error));
         for (uint64_t at = 0; at < f->size && result == HET_OK; at += HETI_F_SAVED_BLOCK) {
-            const size_t part =
-                         HETI_T_CAST(size_t, f->size - at < HETI_F_SAVED_BLOCK ? f->size - at : HETI_F_SAVED_BLOCK);
+            const size_t part = heti_f_block_size(f->size, at);
             result = heti_f_disk_read(d, file, path.text, at, s->block, part, error);
             if (result == HET_OK)
                 result = heti_f_check_block(f, path.text, at / HETI_F_SAVED_BLOCK, s->block, part, error);
@@ -5835,33 +5842,21 @@ typedef struct heti_f_state {
     int files;
 } heti_f_state;
 
-/* A string with a 0 behind it at s->text; returns its length. */
-static size_t heti_f_state_string(heti_f_state *s, het_json *j, const char **to) {
-    char *at = s->text != NULL ? s->text + s->bytes : NULL;
-    size_t length = 0;
-    het_json_string(j, at, at != NULL ? SIZE_MAX / 2 : 0, &length);
-    if (to != NULL) *to = at;
-    s->bytes += length + 1;
-    return length;
-}
+/* Where the next text goes and how much may: nothing is kept before there is a block. */
+static char *heti_f_state_place(const heti_f_state *s) { return s->text != NULL ? s->text + s->bytes : NULL; }
+static size_t heti_f_state_room(const heti_f_state *s) { return s->text != NULL ? SIZE_MAX / 2 : 0; }
 
 static void heti_f_state_pairs(heti_f_state *s, het_json *j) {
-    char key[256];
-    size_t length = 0;
+    het_pair p;
     het_json_enter(j, HET_JSON_OBJECT);
-    while (het_json_next(j, key, sizeof key, &length)) {
-        het_pair *p = s->pair != NULL ? &s->pair[s->pairs] : NULL;
-        if (length >= sizeof key) het_json_fail(j, "the name of an option is longer than 255 bytes");
-        if (j->rule != NULL) return;
-        if (p != NULL) {
-            memcpy(s->text + s->bytes, key, length + 1);
-            p->key = s->text + s->bytes;
-            p->key_length = length;
-        }
-        s->bytes += length + 1;
-        length = heti_f_state_string(s, j, p != NULL ? &p->value : NULL);
-        if (p != NULL) p->value_length = length;
-        s->pairs++;
+    for (; het_json_next(j, heti_f_state_place(s), heti_f_state_room(s), &p.key_length); s->pairs++) {
+        if (p.key_length > 255) het_json_fail(j, "the name of an option is longer than 255 bytes");
+        p.key = heti_f_state_place(s);
+        s->bytes += p.key_length + 1;
+        p.value = heti_f_state_place(s);
+        if (!het_json_string(j, heti_f_state_place(s), heti_f_state_room(s), &p.value_length)) return;
+        s->bytes += p.value_length + 1;
+        if (s->pair != NULL) s->pair[s->pairs] = p;
     }
 }
 
@@ -6012,7 +6007,7 @@ static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offe
                       state = heti_f_path_of(path.text, "state.json");
     char *text;
     size_t size;
-    het_result result = heti_f_disk_get(s->disk, state.text, HETI_F_STATE_LIMIT, 0, s->allocator, &text, &size, error);
+    het_result result = heti_f_disk_get(s->disk, state.text, HETI_F_STATE_LIMIT, s->allocator, &text, &size, error);
     if (result != HET_OK) return result;
     result = heti_f_state_read(s, path.text, text, size, saved, error);
     s->allocator->free(s->allocator->user, text, size + 1);
@@ -6057,10 +6052,7 @@ HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *dir
     if (saved != NULL) *saved = NULL;
     if (disk == NULL || directory == NULL || saved == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_find: an argument is NULL");
-    if (directory[0] == 0 || strlen(directory) > HETI_F_SAVED_DIRECTORY)
-        return heti_t_fail(error, HET_ERR_LIMIT, "het_checkpoint_find: a directory's name of %u bytes, "
-                                                 "must have 1 to %u", HETI_T_CAST(uint64_t, strlen(directory)),
-                                                 HETI_T_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+    HETI_T_TRY(heti_f_path_check(directory, "het_checkpoint_find", error));
     HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_checkpoint_find"));
     memset(&s, 0, sizeof s);
     s.disk = disk;
@@ -6102,10 +6094,9 @@ typedef struct heti_f_proven {
 static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t size) {
     heti_f_proven *p = HETI_T_CAST(heti_f_proven *, user);
     const uint64_t number = offset / HETI_F_SAVED_BLOCK, begin = number * HETI_F_SAVED_BLOCK;
-    size_t there, at;
+    const size_t there = heti_f_block_size(p->file->size, begin);
+    size_t at;
     if (offset >= p->file->size) return 0;
-    there =
-        HETI_T_CAST(size_t, p->file->size - begin < HETI_F_SAVED_BLOCK ? p->file->size - begin : HETI_F_SAVED_BLOCK);
     if (p->number != number) {
         p->number = UINT64_MAX;
         if (heti_f_disk_read(&p->saved->disk, p->handle, p->path.text, begin, p->block, there, &p->error) != HET_OK)
