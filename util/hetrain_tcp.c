@@ -407,6 +407,19 @@ static int heti_tcp_milliseconds(double seconds) {
     return seconds > 1e6 ? 1000000000 : HETI_CAST(int, seconds * 1e3) + 1;
 }
 
+static void heti_tcp_watch(struct pollfd *f, int s, short events) {
+    f->fd = s; /* below 0: poll leaves it out */
+    f->events = events;
+    f->revents = 0;
+}
+
+/* How many are ready; below 0: a signal came, or there is no memory for now. */
+static int heti_tcp_poll(struct pollfd *f, int count, double seconds) {
+    const int ready = HETI_TCP_SYSTEM("poll", poll(f, HETI_CAST(nfds_t, count), heti_tcp_milliseconds(seconds)));
+    if (ready < 0 && errno != EINTR) heti_tcp_nap(1e-3);
+    return ready;
+}
+
 #ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
 static void *heti_tcp_malloc(void *user, size_t size, size_t align) {
     (void)user, (void)align; /* the structs here need no more than malloc gives */
@@ -440,17 +453,13 @@ static uint32_t heti_tcp_turn(uint32_t x, int bits) { return x >> bits | x << (3
 static void heti_tcp_sha_block(heti_tcp_sha *s) {
     static const uint32_t k[64] = {
         0x428A2F98u, 0x71374491u, 0xB5C0FBCFu, 0xE9B5DBA5u, 0x3956C25Bu, 0x59F111F1u, 0x923F82A4u, 0xAB1C5ED5u,
-            0xD807AA98u, 0x12835B01u, 0x243185BEu,
-        0x550C7DC3u, 0x72BE5D74u, 0x80DEB1FEu, 0x9BDC06A7u, 0xC19BF174u, 0xE49B69C1u, 0xEFBE4786u, 0x0FC19DC6u,
-        0x240CA1CCu, 0x2DE92C6Fu, 0x4A7484AAu,
-        0x5CB0A9DCu, 0x76F988DAu, 0x983E5152u, 0xA831C66Du, 0xB00327C8u, 0xBF597FC7u, 0xC6E00BF3u, 0xD5A79147u,
-        0x06CA6351u, 0x14292967u, 0x27B70A85u,
-        0x2E1B2138u, 0x4D2C6DFCu, 0x53380D13u, 0x650A7354u, 0x766A0ABBu, 0x81C2C92Eu, 0x92722C85u, 0xA2BFE8A1u,
-        0xA81A664Bu, 0xC24B8B70u, 0xC76C51A3u,
-        0xD192E819u, 0xD6990624u, 0xF40E3585u, 0x106AA070u, 0x19A4C116u, 0x1E376C08u, 0x2748774Cu, 0x34B0BCB5u,
-        0x391C0CB3u, 0x4ED8AA4Au, 0x5B9CCA4Fu,
-        0x682E6FF3u, 0x748F82EEu, 0x78A5636Fu, 0x84C87814u, 0x8CC70208u, 0x90BEFFFAu, 0xA4506CEBu, 0xBEF9A3F7u,
-        0xC67178F2u
+        0xD807AA98u, 0x12835B01u, 0x243185BEu, 0x550C7DC3u, 0x72BE5D74u, 0x80DEB1FEu, 0x9BDC06A7u, 0xC19BF174u,
+        0xE49B69C1u, 0xEFBE4786u, 0x0FC19DC6u, 0x240CA1CCu, 0x2DE92C6Fu, 0x4A7484AAu, 0x5CB0A9DCu, 0x76F988DAu,
+        0x983E5152u, 0xA831C66Du, 0xB00327C8u, 0xBF597FC7u, 0xC6E00BF3u, 0xD5A79147u, 0x06CA6351u, 0x14292967u,
+        0x27B70A85u, 0x2E1B2138u, 0x4D2C6DFCu, 0x53380D13u, 0x650A7354u, 0x766A0ABBu, 0x81C2C92Eu, 0x92722C85u,
+        0xA2BFE8A1u, 0xA81A664Bu, 0xC24B8B70u, 0xC76C51A3u, 0xD192E819u, 0xD6990624u, 0xF40E3585u, 0x106AA070u,
+        0x19A4C116u, 0x1E376C08u, 0x2748774Cu, 0x34B0BCB5u, 0x391C0CB3u, 0x4ED8AA4Au, 0x5B9CCA4Fu, 0x682E6FF3u,
+        0x748F82EEu, 0x78A5636Fu, 0x84C87814u, 0x8CC70208u, 0x90BEFFFAu, 0xA4506CEBu, 0xBEF9A3F7u, 0xC67178F2u
     };
     uint32_t w[64], v[8];
     int i;
@@ -542,6 +551,12 @@ static int heti_tcp_random(void *to, size_t size) {
     }
     if (f >= 0) (void)close(f);
     return size == 0;
+}
+
+static het_result heti_tcp_draw(void *to, size_t size, het_error *error) {
+    if (heti_tcp_random(to, size)) return HET_OK;
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no random numbers: /dev/urandom: %s",
+                         strerror(errno));
 }
 
 /* What process `prover`, which comes or is there, sends to process `verifier`. The numbers are of
@@ -763,32 +778,30 @@ static void heti_tcp_start(heti_tcp *m, heti_tcp_node *node) {
     }
 }
 
-/* Fails the requests of one line that now are hopeless. A send under way towards a process that
-   closes goes on. */
+/* Fails the requests of a list that now are hopeless. A send under way towards a process that closes
+   goes on. */
+static void heti_tcp_fail_list(heti_tcp *m, heti_tcp_peer *p, heti_tcp_list *list) {
+    heti_tcp_list all = *list;
+    heti_tcp_node *node;
+    list->first = list->last = NULL;
+    while ((node = heti_tcp_take(&all)) != NULL) {
+        const char *why = heti_tcp_hopeless(m, node);
+        if (why != NULL && !m->ended && p->socket >= 0 && (node->moved > 0 || node == p->chunk)) why = NULL;
+        if (why != NULL && node == p->chunk) p->chunk = NULL;
+        if (why != NULL) heti_tcp_fail_node(m, node, why);
+        else heti_tcp_append(list, node);
+    }
+}
+
 static void heti_tcp_fail_line(heti_tcp *m, heti_tcp_line *line) {
     heti_tcp_peer *p = &m->peer[line->process];
-    heti_tcp_list all = line->sends;
-    heti_tcp_node *node;
     const char *why;
     if (line->incoming != NULL && (why = heti_tcp_hopeless(m, line->incoming)) != NULL) {
         heti_tcp_fail_node(m, line->incoming, why);
         line->incoming = NULL;
     }
-    line->sends.first = line->sends.last = NULL;
-    while ((node = heti_tcp_take(&all)) != NULL) {
-        why = heti_tcp_hopeless(m, node);
-        if (why != NULL && !m->ended && p->socket >= 0 && (node->moved > 0 || node == p->chunk)) why = NULL;
-        if (why != NULL && node == p->chunk) p->chunk = NULL;
-        if (why != NULL) heti_tcp_fail_node(m, node, why);
-        else heti_tcp_append(&line->sends, node);
-    }
-    all = line->receives;
-    line->receives.first = line->receives.last = NULL;
-    while ((node = heti_tcp_take(&all)) != NULL) {
-        why = heti_tcp_hopeless(m, node);
-        if (why != NULL) heti_tcp_fail_node(m, node, why);
-        else heti_tcp_append(&line->receives, node);
-    }
+    heti_tcp_fail_list(m, p, &line->sends);
+    heti_tcp_fail_list(m, p, &line->receives); /* of which none is under way */
 }
 
 static void heti_tcp_fail_lines(heti_tcp *m) {
@@ -1268,28 +1281,17 @@ static void heti_tcp_sleep(heti_tcp *m, int more) {
     double seconds = m->next_beat - heti_tcp_now();
     char bytes[64];
     ssize_t got = 0;
-    int n = 1, asleep;
+    int asleep;
     if ((m->ended || m->leaving) && seconds > 0.05) seconds = 0.05;
-    m->polls[0].fd = m->wake_read;
-    m->polls[0].events = POLLIN;
-    m->polls[0].revents = 0;
-    for (int p = 0; p < m->processes; p++) {
-        const heti_tcp_peer *peer = &m->peer[p];
-        struct pollfd *poll_of = &m->polls[n];
-        poll_of->fd = peer->socket; /* below 0: poll leaves it out */
-        poll_of->events = peer->full ? POLLIN | POLLOUT : POLLIN;
-        poll_of->revents = 0;
-        n++;
-    }
+    heti_tcp_watch(&m->polls[0], m->wake_read, POLLIN);
+    for (int p = 0; p < m->processes; p++)
+        heti_tcp_watch(&m->polls[p + 1], m->peer[p].socket, m->peer[p].full ? POLLIN | POLLOUT : POLLIN);
     (void)pthread_mutex_lock(&m->lock);
     asleep = m->asleep = !more && m->queued.first == NULL && m->closing == m->leaving &&
         (m->aborted != HET_OK) == m->ended;
     (void)pthread_mutex_unlock(&m->lock);
-    if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, n), asleep ? heti_tcp_milliseconds(seconds) :
-                                     0)) < 0) {
+    if (heti_tcp_poll(m->polls, m->processes + 1, asleep ? seconds : 0) < 0)
         for (int p = 0; p <= m->processes; p++) m->polls[p].revents = 0;
-        if (errno != EINTR) heti_tcp_nap(1e-3); /* no memory for now */
-    }
     if (m->polls[0].revents != 0) got = read(m->wake_read, bytes, sizeof bytes);
     (void)got;
 }
@@ -1472,6 +1474,21 @@ static struct sockaddr *heti_tcp_general(struct sockaddr_storage *address) {
     return HETI_CAST(struct sockaddr *, HETI_CAST(void *, address));
 }
 
+static struct sockaddr_storage heti_tcp_copy_address(const struct sockaddr *from, size_t size) {
+    struct sockaddr_storage address;
+    memset(&address, 0, sizeof address);
+    memcpy(&address, from, size);
+    return address;
+}
+
+/* The address of a connection's own end or of the other. 0: errno. */
+static int heti_tcp_end_of(int s, int other, struct sockaddr_storage *address, socklen_t *length) {
+    struct sockaddr *at = heti_tcp_general(address);
+    *length = sizeof *address;
+    memset(address, 0, sizeof *address);
+    return (other ? getpeername(s, at, length) : getsockname(s, at, length)) == 0;
+}
+
 static int heti_tcp_port(const struct sockaddr_storage *address) {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
@@ -1569,49 +1586,38 @@ static int heti_tcp_ready(int s, short events, double until) {
     struct pollfd one;
     for (;;) {
         const double left = until - heti_tcp_now();
-        int n;
-        one.fd = s;
-        one.events = events;
-        one.revents = 0;
-        n = HETI_TCP_SYSTEM("poll", poll(&one, 1, heti_tcp_milliseconds(left)));
-        if (n > 0) return 1;
+        heti_tcp_watch(&one, s, events);
+        if (heti_tcp_poll(&one, 1, left) > 0) return 1;
         if (left <= 0) return 0;
-        if (n < 0 && errno != EINTR) heti_tcp_nap(1e-3);
     }
 }
 
-/* All bytes, or 0 and errno: 0 where the connection ended, ETIMEDOUT where time is up. */
-static int heti_tcp_read_all(int s, unsigned char *to, size_t size, double until) {
-    while (size > 0) {
+/* All bytes, read or (to NULL) written, or 0 and errno: 0 where the connection ended, ETIMEDOUT where
+   time is up. */
+static int heti_tcp_move_all(int s, unsigned char *to, const unsigned char *from, size_t size, double until) {
+    size_t done = 0;
+    while (done < size) {
         ssize_t n;
-        if (!heti_tcp_ready(s, POLLIN, until)) {
+        if (!heti_tcp_ready(s, to != NULL ? POLLIN : POLLOUT, until)) {
             errno = ETIMEDOUT;
             return 0;
         }
-        n = HETI_TCP_SYSTEM("recv", recv(s, to, size, 0));
+        if (to != NULL) n = HETI_TCP_SYSTEM("recv", recv(s, to + done, size - done, 0));
+        else n = heti_tcp_send(s, from + done, size - done, NULL, 0);
         if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
         if (n == 0) errno = 0;
         if (n <= 0) return 0;
-        to += n;
-        size -= HETI_CAST(size_t, n);
+        done += HETI_CAST(size_t, n);
     }
     return 1;
 }
 
+static int heti_tcp_read_all(int s, unsigned char *to, size_t size, double until) {
+    return heti_tcp_move_all(s, to, NULL, size, until);
+}
+
 static int heti_tcp_write_all(int s, const unsigned char *from, size_t size, double until) {
-    while (size > 0) {
-        ssize_t n;
-        if (!heti_tcp_ready(s, POLLOUT, until)) {
-            errno = ETIMEDOUT;
-            return 0;
-        }
-        n = heti_tcp_send(s, from, size, NULL, 0);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
-        if (n < 0) return 0;
-        from += n;
-        size -= HETI_CAST(size_t, n);
-    }
-    return 1;
+    return heti_tcp_move_all(s, NULL, from, size, until);
 }
 
 static int heti_tcp_answer(int s, uint32_t kind, const void *data, size_t size, double until) {
@@ -1640,14 +1646,18 @@ static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *si
     return HETI_CAST(int, kind);
 }
 
+/* Why it could not hear. */
+static const char *heti_tcp_unheard(void) {
+    return errno == 0 ? "the connection ended" : errno == EPROTO ? "it speaks otherwise" : strerror(errno);
+}
+
 /* As heti_tcp_hear, of a text, which is ended. */
 static int heti_tcp_hear_text(int s, char *text, size_t capacity, double until) {
     unsigned char data[HETI_TCP_TEXT];
     size_t size = 0;
     const int kind = heti_tcp_hear(s, data, capacity - 1 < sizeof data ? capacity - 1 : sizeof data, &size, until);
     if (kind == 0) {
-        (void)snprintf(text, capacity, "%s", errno == 0 ? "the connection ended" : errno == EPROTO ?
-                       "it speaks otherwise" : strerror(errno));
+        (void)snprintf(text, capacity, "%s", heti_tcp_unheard());
         return 0;
     }
     if (size > 0) memcpy(text, data, size);
@@ -1718,10 +1728,8 @@ static int heti_tcp_is_near(const char *host) {
     int near_by = 1;
     if (heti_tcp_resolve(host, 0, 0, &found) != 0) return 1;
     for (a = found; a != NULL; a = a->ai_next) {
-        struct sockaddr_storage address;
+        const struct sockaddr_storage address = heti_tcp_copy_address(a->ai_addr, a->ai_addrlen);
         unsigned char entry[HETI_TCP_ENTRY];
-        memset(&address, 0, sizeof address);
-        memcpy(&address, a->ai_addr, a->ai_addrlen);
         heti_tcp_pack(entry, &address, 0);
         near_by &= heti_tcp_is_loopback(entry);
     }
@@ -1737,9 +1745,7 @@ static int heti_tcp_listen_first(const char *host, int port, int near_only, int 
         return heti_tcp_listen_everywhere(port, backlog);
     errno = EADDRNOTAVAIL;
     for (a = found; a != NULL && s < 0; a = a->ai_next) {
-        struct sockaddr_storage address;
-        memset(&address, 0, sizeof address);
-        memcpy(&address, a->ai_addr, a->ai_addrlen);
+        struct sockaddr_storage address = heti_tcp_copy_address(a->ai_addr, a->ai_addrlen);
         s = heti_tcp_listen_at(&address, a->ai_addrlen, backlog);
     }
     freeaddrinfo(found);
@@ -1748,9 +1754,8 @@ static int heti_tcp_listen_first(const char *host, int port, int near_only, int 
 
 static int heti_tcp_port_of(int s) {
     struct sockaddr_storage address;
-    socklen_t length = sizeof address;
-    memset(&address, 0, sizeof address);
-    return getsockname(s, heti_tcp_general(&address), &length) == 0 ? heti_tcp_port(&address) : 0;
+    socklen_t length;
+    return heti_tcp_end_of(s, 0, &address, &length) ? heti_tcp_port(&address) : 0;
 }
 
 /* ---- open: those who come -------------------------------------------------------------------- */
@@ -1939,27 +1944,18 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
     while ((missing = heti_tcp_missing(m, text, sizeof text)) > 0) {
         const double now = heti_tcp_now();
         struct pollfd *f = m->polls;
-        const int watched = m->process > 0 ? 1 : m->processes;
-        int n = 0;
+        const int watched = m->process > 0 ? 1 : m->processes, peers = 1 + HETI_TCP_GUESTS;
         heti_tcp_tell_waiting(m, text, "");
         if (now > m->deadline)
             return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes did not come "
                                                            "to process %d: %s", missing, m->processes, m->process,
                                                            text);
-        for (int i = 0; i < 1 + HETI_TCP_GUESTS + watched; i++, n++) {
-            f[n].fd = i == 0 ? m->listener : i <= HETI_TCP_GUESTS ? m->guest[i - 1].socket :
-                m->peer[i - 1 - HETI_TCP_GUESTS].socket;
-            f[n].events = POLLIN;
-            f[n].revents = 0;
-        }
-        if (HETI_TCP_SYSTEM("poll",
-                            poll(f, HETI_CAST(nfds_t, n),
-                                 heti_tcp_milliseconds(m->deadline - now < 0.5 ? m->deadline - now : 0.5))) < 0) {
-            if (errno != EINTR) heti_tcp_nap(1e-3);
-            continue;
-        }
+        heti_tcp_watch(&f[0], m->listener, POLLIN);
+        for (int i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_watch(&f[1 + i], m->guest[i].socket, POLLIN);
+        for (int i = 0; i < watched; i++) heti_tcp_watch(&f[peers + i], m->peer[i].socket, POLLIN);
+        if (heti_tcp_poll(f, peers + watched, m->deadline - now < 0.5 ? m->deadline - now : 0.5) < 0) continue;
         for (int i = 0; i < watched; i++)
-            if (f[1 + HETI_TCP_GUESTS + i].revents != 0) {
+            if (f[peers + i].revents != 0) {
                 const het_result result = heti_tcp_look_after(m, i, error);
                 if (result != HET_OK) return result;
             }
@@ -1979,7 +1975,7 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
 /* A connection, or -1 and why. */
 static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, char *why, size_t capacity) {
     struct sockaddr_storage mine, theirs;
-    socklen_t mine_length = sizeof mine, theirs_length = sizeof theirs;
+    socklen_t mine_length = 0, theirs_length = 0;
     int number = 0, s = heti_tcp_socket(address->ss_family);
     socklen_t size = sizeof number;
     if (s < 0) {
@@ -1991,10 +1987,7 @@ static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, dou
         if (!heti_tcp_ready(s, POLLOUT, until)) number = ETIMEDOUT;
         else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &number, &size) != 0) number = errno;
     }
-    memset(&mine, 0, sizeof mine);
-    memset(&theirs, 0, sizeof theirs);
-    if (number == 0 && (getsockname(s, heti_tcp_general(&mine), &mine_length) != 0 ||
-                        getpeername(s, heti_tcp_general(&theirs), &theirs_length) != 0))
+    if (number == 0 && !(heti_tcp_end_of(s, 0, &mine, &mine_length) && heti_tcp_end_of(s, 1, &theirs, &theirs_length)))
         number = errno;
     /* a port of this machine where nobody listens may be given to the asker itself */
     if (number == 0 && mine_length == theirs_length && memcmp(&mine, &theirs, mine_length) == 0) number = ECONNREFUSED;
@@ -2004,21 +1997,25 @@ static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, dou
     return -1;
 }
 
+/* How a knock and a hello begin. */
+static void heti_tcp_begin_hello(unsigned char hello[HETI_TCP_HELLO]) {
+    memset(hello, 0, HETI_TCP_HELLO);
+    memcpy(hello, "hetrtcp\n", 8);
+    heti_tcp_put(hello + 8, 4, HETI_TCP_VERSION);
+}
+
 /* Knocks at process `to`, and both prove that they know the secret. 0: why not. */
 static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, char *why, size_t capacity) {
     unsigned char knock[HETI_TCP_HELLO], number[HETI_TCP_PROOF], proof[HETI_TCP_PROOF], expected[HETI_TCP_PROOF];
     size_t size = 0;
     int good;
-    memset(knock, 0, sizeof knock);
-    memcpy(knock, "hetrtcp\n", 8);
-    heti_tcp_put(knock + 8, 4, HETI_TCP_VERSION);
+    heti_tcp_begin_hello(knock);
     heti_tcp_put(knock + 12, 4, HETI_CAST(uint64_t, m->process));
     heti_tcp_put(knock + 16, 4, HETI_CAST(uint64_t, to));
     good = heti_tcp_random(knock + 24, HETI_TCP_PROOF) && heti_tcp_write_all(s, knock, sizeof knock, until) &&
            heti_tcp_hear(s, number, sizeof number, &size, until) == HETI_TCP_NUMBER && size == sizeof number;
     if (!good) {
-        (void)snprintf(why, capacity, "%s", errno == 0 ? "the connection ended" : errno == EPROTO ?
-                       "it speaks otherwise" : strerror(errno));
+        (void)snprintf(why, capacity, "%s", heti_tcp_unheard());
         return 0;
     }
     heti_tcp_prove(m, 1, m->process, to, knock + 24, number, proof);
@@ -2038,9 +2035,7 @@ static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, char *w
 static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, char *why, size_t capacity) {
     unsigned char hello[HETI_TCP_HELLO];
     if (!heti_tcp_meet(m, s, to, until, why, capacity)) return 0;
-    memset(hello, 0, sizeof hello);
-    memcpy(hello, "hetrtcp\n", 8);
-    heti_tcp_put(hello + 8, 4, HETI_TCP_VERSION);
+    heti_tcp_begin_hello(hello);
     heti_tcp_put(hello + 12, 4, HETI_CAST(uint64_t, m->processes));
     heti_tcp_put(hello + 16, 4, HETI_CAST(uint64_t, m->process));
     heti_tcp_put(hello + 20, 4, HETI_CAST(uint64_t, heti_tcp_port_of(m->listener)));
@@ -2056,11 +2051,10 @@ static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, char *
 /* Where the processes above this one will come: see WHERE IT LISTENS. */
 static int heti_tcp_listen_beside(heti_tcp *m, int s) {
     struct sockaddr_storage address;
-    socklen_t length = sizeof address;
+    socklen_t length;
     unsigned char entry[HETI_TCP_ENTRY];
     struct sockaddr_in6 v6;
-    memset(&address, 0, sizeof address);
-    if (getsockname(s, heti_tcp_general(&address), &length) != 0) return -1;
+    if (!heti_tcp_end_of(s, 0, &address, &length)) return -1;
     heti_tcp_pack(entry, &address, 0);
     if (m->lax && heti_tcp_is_loopback(entry)) return heti_tcp_listen_everywhere(0, m->processes);
     memcpy(&v6, &address, sizeof v6);
@@ -2105,9 +2099,7 @@ static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seco
         return 0;
     }
     for (a = found; a != NULL && kind != HETI_TCP_WELCOME && kind != HETI_TCP_REFUSED; a = a->ai_next) {
-        struct sockaddr_storage address;
-        memset(&address, 0, sizeof address);
-        memcpy(&address, a->ai_addr, a->ai_addrlen);
+        struct sockaddr_storage address = heti_tcp_copy_address(a->ai_addr, a->ai_addrlen);
         kind = heti_tcp_come(m, 0, &address, a->ai_addrlen, seconds, why, capacity);
     }
     freeaddrinfo(found);
@@ -2141,19 +2133,17 @@ static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port) {
         for (a = all; a != NULL && count < HETI_TCP_ADDRESSES; a = a->ifa_next) {
             struct sockaddr_storage address;
             unsigned char entry[HETI_TCP_ENTRY];
-            socklen_t size;
+            size_t size;
             char host[64];
             if (a->ifa_addr == NULL || (a->ifa_addr->sa_family != AF_INET && a->ifa_addr->sa_family != AF_INET6))
                 continue;
-            size =
-                HETI_CAST(socklen_t, a->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(
-                    struct sockaddr_in6));
-            memset(&address, 0, sizeof address);
-            memcpy(&address, a->ifa_addr, size);
+            size = a->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+            address = heti_tcp_copy_address(a->ifa_addr, size);
             heti_tcp_pack(entry, &address, port);
             if (heti_tcp_is_loopback(entry) != loopback || (entry[0] == 6 && entry[4] == 0xFE && entry[5] == 0x80))
                 continue;
-            if (getnameinfo(a->ifa_addr, size, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0) continue;
+            if (getnameinfo(a->ifa_addr, HETI_CAST(socklen_t, size), host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+                continue;
             length += HETI_CAST(size_t, snprintf(text + length, capacity - length, "%s %d\n", host, port));
             count++;
         }
@@ -2256,9 +2246,8 @@ static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t
         return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 cannot listen at port %d%s: %.100s",
                              first, last > first ? " and those that follow" : "", strerror(errno));
     if (d->file == NULL) return HET_OK;
-    if (!heti_tcp_random(secret, sizeof secret) || !heti_tcp_random(token, sizeof *token))
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no random numbers: /dev/urandom: %s",
-                             strerror(errno));
+    if (heti_tcp_draw(secret, sizeof secret, error) != HET_OK || heti_tcp_draw(token, sizeof *token, error) != HET_OK)
+        return HET_ERR_TRANSPORT;
     *token |= 1; /* 0: there is no file */
     heti_tcp_make_key(m, secret);
     m->run = heti_tcp_mix(run, token, sizeof *token);
@@ -2301,18 +2290,15 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
    this machine: for others they are where it is. */
 static int heti_tcp_send_table(heti_tcp *m, int to) {
     struct sockaddr_storage address;
-    socklen_t length = sizeof address;
+    socklen_t length;
     unsigned char *table = m->peer[to].out, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
-    memset(&address, 0, sizeof address);
-    if (getsockname(m->peer[to].socket, heti_tcp_general(&address), &length) != 0) return 0;
+    if (!heti_tcp_end_of(m->peer[to].socket, 0, &address, &length)) return 0;
     heti_tcp_pack(here, &address, 0);
     heti_tcp_put(table, 8, m->session);
     memset(table + 8, 0, HETI_TCP_ENTRY);
     for (int p = 1; p < m->processes; p++) {
         unsigned char *entry = table + 8 + p * HETI_TCP_ENTRY;
-        length = sizeof address;
-        memset(&address, 0, sizeof address);
-        if (getpeername(m->peer[p].socket, heti_tcp_general(&address), &length) != 0) return 0;
+        if (!heti_tcp_end_of(m->peer[p].socket, 1, &address, &length)) return 0;
         heti_tcp_pack(theirs, &address, 0);
         memcpy(entry, heti_tcp_is_loopback(theirs) ? here : theirs, HETI_TCP_ENTRY);
         heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, m->peer[p].port));
@@ -2327,20 +2313,14 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
     int p, waits;
     for (;;) {
         for (p = 0, waits = 0; p < m->processes; p++) {
-            m->polls[p].fd = m->peer[p].ready ? -1 : m->peer[p].socket;
-            m->polls[p].events = POLLIN;
-            m->polls[p].revents = 0;
+            heti_tcp_watch(&m->polls[p], m->peer[p].ready ? -1 : m->peer[p].socket, POLLIN);
             waits += m->polls[p].fd >= 0;
         }
         if (waits == 0) return HET_OK;
         if (heti_tcp_now() > m->deadline)
             return heti_tcp_fail(error, HET_ERR_TRANSPORT,
                                  "het_tcp_open: time is up, %d processes have not connected to the others", waits);
-        if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, m->processes),
-                                         heti_tcp_milliseconds(m->deadline - heti_tcp_now()))) < 0) {
-            if (errno != EINTR) heti_tcp_nap(1e-3);
-            continue;
-        }
+        if (heti_tcp_poll(m->polls, m->processes, m->deadline - heti_tcp_now()) < 0) continue;
         for (p = 1; p < m->processes; p++) {
             if (m->polls[p].revents == 0) continue;
             m->peer[p].ready = heti_tcp_hear_text(m->peer[p].socket, text, sizeof text, m->deadline) == HETI_TCP_READY;
@@ -2354,7 +2334,7 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
 static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
     unsigned char *table = m->peer[0].in;
     struct sockaddr_storage address;
-    socklen_t length = sizeof address;
+    socklen_t length;
     struct sockaddr_in6 v6;
     char why[HETI_TCP_TEXT];
     size_t size = 0;
@@ -2368,9 +2348,8 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
                                                        "others are: %.80s", kind == 0 && errno != 0 ? strerror(errno) :
                                                        "the connection ended");
     m->session = heti_tcp_get(table, 8);
-    memset(&address, 0, sizeof address);
     memset(&v6, 0, sizeof v6);
-    if (getsockname(m->peer[0].socket, heti_tcp_general(&address), &length) == 0 && address.ss_family == AF_INET6)
+    if (heti_tcp_end_of(m->peer[0].socket, 0, &address, &length) && address.ss_family == AF_INET6)
         memcpy(&v6, &address, sizeof v6);
     for (p = 1; p < m->process; p++) {
         length = heti_tcp_unpack(&address, table + 8 + p * HETI_TCP_ENTRY, v6.sin6_scope_id);
@@ -2424,9 +2403,7 @@ static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64
     het_result result = heti_tcp_be_first(m, d, run, &token, error);
     if (result == HET_OK) result = heti_tcp_gather(m, error);
     if (token != 0) heti_tcp_remove_file(d->file, token);
-    if (result == HET_OK && !heti_tcp_random(&m->session, sizeof m->session))
-        result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no random numbers: /dev/urandom: %s",
-                               strerror(errno));
+    if (result == HET_OK) result = heti_tcp_draw(&m->session, sizeof m->session, error);
     m->session |= 1; /* of who comes to process 0: 0 */
     for (int p = 1; p < m->processes && result == HET_OK; p++)
         if (!heti_tcp_send_table(m, p))
