@@ -219,24 +219,20 @@ static void heti_mpi_format(het_error *error, het_result code, const char *forma
 
 static het_result heti_mpi_fail(het_error *error, het_result code, const char *format, ...) HETI_MPI_PRINTF(3, 4);
 static het_result heti_mpi_fail(het_error *error, het_result code, const char *format, ...) {
-    if (error != NULL) {
-        va_list list;
-        va_start(list, format);
-        heti_mpi_format(error, code, format, list);
-        va_end(list);
-    }
+    va_list list;
+    va_start(list, format);
+    if (error != NULL) heti_mpi_format(error, code, format, list);
+    va_end(list);
     return code;
 }
 
 /* The first error stays. Call with the lock held. */
 static het_result heti_mpi_say(heti_mpi *m, het_result code, const char *format, ...) HETI_MPI_PRINTF(3, 4);
 static het_result heti_mpi_say(heti_mpi *m, het_result code, const char *format, ...) {
-    if (m->error.text[0] == 0) {
-        va_list list;
-        va_start(list, format);
-        heti_mpi_format(&m->error, code, format, list);
-        va_end(list);
-    }
+    va_list list;
+    va_start(list, format);
+    if (m->error.text[0] == 0) heti_mpi_format(&m->error, code, format, list);
+    va_end(list);
     return code;
 }
 
@@ -602,8 +598,7 @@ static void heti_mpi_publish(heti_mpi *m, heti_mpi_list *done) {
 /* ---- the communication thread: control messages ---------------------------------------------- */
 
 static void heti_mpi_send_control(heti_mpi *m, int kind, const void *data, size_t size) {
-    int p;
-    for (p = 0; p < m->processes; p++) {
+    for (int p = 0; p < m->processes; p++) {
         if (p == m->process || m->sent[kind][p] != MPI_REQUEST_NULL) continue;
         if (MPI_Issend(data, HETI_CAST(int, size), MPI_BYTE, p, kind, m->control, &m->sent[kind][p]) == MPI_SUCCESS)
             m->outstanding[kind]++;
@@ -612,8 +607,8 @@ static void heti_mpi_send_control(heti_mpi *m, int kind, const void *data, size_
 }
 
 static int heti_mpi_test_control(heti_mpi *m) {
-    int kind, moved = 0;
-    for (kind = 0; kind < HETI_MPI_KINDS; kind++) {
+    int moved = 0;
+    for (int kind = 0; kind < HETI_MPI_KINDS; kind++) {
         int finished = 0;
         if (m->outstanding[kind] == 0) continue;
         (void)MPI_Testsome(m->processes, m->sent[kind], &finished, m->index, MPI_STATUSES_IGNORE);
@@ -635,8 +630,7 @@ static void heti_mpi_control_message(heti_mpi *m, const MPI_Status *status, int 
         m->heard[p] = -HETI_CAST(double, INFINITY);
     } else if (status->MPI_TAG == HETI_MPI_ABORT && size >= 4) {
         uint32_t code = 0;
-        int i;
-        for (i = 0; i < 4; i++) code |= HETI_CAST(uint32_t, m->message[i]) << (8 * i);
+        for (int i = 0; i < 4; i++) code |= HETI_CAST(uint32_t, m->message[i]) << (8 * i);
         heti_mpi_record_abort(m, p, -HETI_CAST(int, code & 0x7FFFFFFFu),
                               HETI_CAST(const char *, HETI_CAST(const void *, m->message + 4)),
                               HETI_CAST(size_t, size) - 4);
@@ -666,8 +660,7 @@ static void heti_mpi_tell_abort(heti_mpi *m, double now) {
     if (!m->abort_begun) {
         const uint32_t code = HETI_CAST(uint32_t, -m->aborted);
         const size_t length = strlen(m->abort_text);
-        int i;
-        for (i = 0; i < 4; i++) m->abort_message[i] = HETI_CAST(unsigned char, code >> (8 * i) & 255u);
+        for (int i = 0; i < 4; i++) m->abort_message[i] = HETI_CAST(unsigned char, code >> (8 * i) & 255u);
         memcpy(m->abort_message + 4, m->abort_text, length);
         m->abort_begun = 1;
         heti_mpi_send_control(m, HETI_MPI_ABORT, m->abort_message, 4 + length);
@@ -698,17 +691,17 @@ static void heti_mpi_abandon(heti_mpi *m, heti_mpi_list *done) {
 }
 
 static int heti_mpi_all_arrived(const heti_mpi *m) {
-    int kind, outstanding = 0;
-    for (kind = 0; kind < HETI_MPI_KINDS; kind++) outstanding += m->outstanding[kind];
+    int outstanding = 0;
+    for (int kind = 0; kind < HETI_MPI_KINDS; kind++) outstanding += m->outstanding[kind];
     return outstanding == 0;
 }
 
 /* Has a process died without goodbye, or does the end take too long? */
 static int heti_mpi_hopeless(heti_mpi *m, double now) {
-    int p, dead = -1;
+    int dead = -1;
     if (m->ended) return now - (m->close_time > m->abort_time ? m->close_time : m->abort_time) > m->abort_limit;
     (void)pthread_mutex_lock(&m->lock);
-    for (p = 0; p < m->processes; p++)
+    for (int p = 0; p < m->processes; p++)
         if (p != m->process && m->heard[p] > 0 && now - m->heard[p] > m->dead) dead = p;
     if (dead >= 0)
         (void)heti_mpi_say(m, HET_ERR_TRANSPORT, "mpi: close: process %d has been silent for %g seconds", dead,
