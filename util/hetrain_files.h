@@ -1207,26 +1207,13 @@ static int64_t heti_f_floats(het_element element, float *to, int64_t count) {
     return i;
 }
 
-/* `count` elements from a byte of a file on, as floats. tensor NULL: of any value; else all must be
-   finite, and that is the name for the error. */
-static het_result heti_f_read_floats(const het_reader *from, uint64_t offset, het_element element, float *to,
-                                     int64_t count, const char *tensor, het_error *error) {
-    const int64_t size = heti_f_elements[element].bits / 8;
-    /* so that what is read ends where the floats do */
-    char *end = HETI_T_CAST(char *, HETI_T_CAST(void *, to)) + count * (4 - size);
-    int64_t bad;
-    HETI_T_TRY(heti_f_read(from, offset, end, HETI_T_CAST(size_t, count * size), error));
-    bad = heti_f_floats(element, to, count);
-    if (bad == count || tensor == NULL) return HET_OK;
-    return heti_t_fail(error, HET_ERR_DATA, "%s: byte %u: tensor %s: element %d is %s, not finite",
-                       heti_f_reader_name(from), offset + HETI_T_CAST(uint64_t, bad * size), tensor, bad,
-                       to[bad] > 0.0f ? "inf" : to[bad] < 0.0f ? "-inf" : "nan");
-}
-
-/* name: for heti_f_read_floats. */
+/* Elements [first, first + count) of a tensor as floats. name NULL: of any value; else all must be
+   finite, and that is the tensor's name for the error. */
 static het_result heti_f_get(const het_safetensors *file, const het_reader *from, const het_safetensor *tensor,
                              int64_t first, int64_t count, float *to, const char *name, het_error *error) {
-    uint64_t size, elements;
+    uint64_t elements, offset;
+    int64_t size, bad;
+    char *end = HETI_T_CAST(char *, HETI_T_CAST(void *, to));
     if (file == NULL || from == NULL || from->read == NULL || tensor == NULL || to == NULL || first < 0 || count < 0)
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_safetensors_get: a pointer is NULL, or first or count is negative");
@@ -1234,15 +1221,20 @@ static het_result heti_f_get(const het_safetensors *file, const het_reader *from
         return heti_t_fail(error, HET_ERR_UNSUPPORTED, "%s: tensor %q has dtype %s, must be F32, F16 or BF16",
                            heti_f_reader_name(from), tensor->name, tensor->name_length,
                            heti_f_elements[tensor->element].name);
-    size = HETI_T_CAST(uint64_t, heti_f_elements[tensor->element].bits / 8);
-    elements = (tensor->end - tensor->begin) / size;
+    size = heti_f_elements[tensor->element].bits / 8;
+    elements = (tensor->end - tensor->begin) / HETI_T_CAST(uint64_t, size);
     if (HETI_T_CAST(uint64_t, first) > elements ||
         HETI_T_CAST(uint64_t, count) > elements - HETI_T_CAST(uint64_t, first))
         return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_get: %d elements from %d of tensor "
-                                                   "%q, which has %u", count, first, tensor->name, tensor->name_length,
-                                                   elements);
-    return heti_f_read_floats(from, file->data + tensor->begin + HETI_T_CAST(uint64_t, first) * size, tensor->element,
-                              to, count, name, error);
+                           "%q, which has %u", count, first, tensor->name, tensor->name_length, elements);
+    offset = file->data + tensor->begin + HETI_T_CAST(uint64_t, first * size);
+    end += count * (4 - size); /* so that what is read ends where the floats do */
+    HETI_T_TRY(heti_f_read(from, offset, end, HETI_T_CAST(size_t, count * size), error));
+    bad = heti_f_floats(tensor->element, to, count);
+    if (bad == count || name == NULL) return HET_OK;
+    return heti_t_fail(error, HET_ERR_DATA, "%s: byte %u: tensor %s: element %d is %s, not finite",
+                       heti_f_reader_name(from), offset + HETI_T_CAST(uint64_t, bad * size), name, bad,
+                       to[bad] > 0.0f ? "inf" : to[bad] < 0.0f ? "-inf" : "nan");
 }
 
 HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const het_reader *from,
@@ -1299,8 +1291,7 @@ typedef enum heti_f_special {
 
 enum {
     HETI_F_IN_GPT2 = 1, HETI_F_IN_LLAMA = 2, HETI_F_IN_QWEN2 = 4, HETI_F_IN_QWEN3 = 8, HETI_F_IN_NEOX = 16,
-        HETI_F_IN_ROPE = 32,
-    HETI_F_IN_ROTARY = 30, HETI_F_IN_GATED = 14, HETI_F_IN_QWEN = 12, HETI_F_IN_ALL = 31
+    HETI_F_IN_ROPE = 32, HETI_F_IN_ROTARY = 30, HETI_F_IN_GATED = 14, HETI_F_IN_QWEN = 12, HETI_F_IN_ALL = 31
 };
 
 typedef struct heti_f_config_key {
@@ -1366,28 +1357,22 @@ static const heti_f_config_key heti_f_config_keys[] = {
    from the model: its sizes, or 1 / sqrt(E), the scale of attention's scores. */
 typedef enum heti_f_neutral {
     HETI_F_IS_NONE /* false, 0, "", [], {} */, HETI_F_IS_ONE /* 1 or true */, HETI_F_IS_HEAD_SIZE, HETI_F_IS_HEADS,
-        HETI_F_IS_KV_HEADS,
-    HETI_F_IS_SCALE, HETI_F_IS_WIDE /* a window that holds the context */
+    HETI_F_IS_KV_HEADS, HETI_F_IS_SCALE, HETI_F_IS_WIDE /* a window that holds the context */
 } heti_f_neutral;
 /* a blank before and behind every key */
 typedef struct heti_f_foreign { int families; heti_f_neutral neutral; const char *keys; } heti_f_foreign;
 static const heti_f_foreign heti_f_foreigns[] = {
     { HETI_F_IN_ALL, HETI_F_IS_NONE,
       " quantization_config quantization compression_config pruned_heads add_cross_attention is_encoder_decoder "
-      "alibi use_alibi "
-      "scale_attn_by_inverse_layer_idx use_bidirectional_attention scale_embedding scale_depth attn_temperature_tuning "
-      "use_logn_attn "
-      "use_mup clip_qkv attn_logit_softcapping attn_logit_softcap final_logit_softcapping logits_soft_cap num_experts "
-      "num_local_experts "
-      "n_routed_experts n_shared_experts moe_num_experts vision_config multi_query parallel_attn "
-      "apply_residual_connection_post_layernorm "
+      "alibi use_alibi scale_attn_by_inverse_layer_idx use_bidirectional_attention scale_embedding scale_depth "
+      "attn_temperature_tuning use_logn_attn use_mup clip_qkv attn_logit_softcapping attn_logit_softcap "
+      "final_logit_softcapping logits_soft_cap num_experts num_local_experts n_routed_experts n_shared_experts "
+      "moe_num_experts vision_config multi_query parallel_attn apply_residual_connection_post_layernorm "
       "use_post_norm attn_output_gate rope_interleave rope_interleaved attention_chunk_size " },
     { HETI_F_IN_ALL, HETI_F_IS_ONE,
       " scale_attn_weights is_causal logit_scale logits_scale logits_scaling lm_head_multiplier embedding_multiplier "
-      "embedding_scale "
-      "scale_emb residual_multiplier residual_scale mlp_multipliers key_multiplier attention_in_multiplier "
-      "attention_out_multiplier "
-      "do_layer_norm_before rope_ratio " },
+      "embedding_scale scale_emb residual_multiplier residual_scale mlp_multipliers key_multiplier "
+      "attention_in_multiplier attention_out_multiplier do_layer_norm_before rope_ratio " },
     { HETI_F_IN_ALL, HETI_F_IS_SCALE, " attention_multiplier softmax_scale " },
     { HETI_F_IN_ALL, HETI_F_IS_HEAD_SIZE, " query_pre_attn_scalar " },
     { HETI_F_IN_ALL, HETI_F_IS_KV_HEADS, " num_kv_heads n_head_kv " },
@@ -2392,8 +2377,7 @@ static const heti_f_named *heti_f_row_of(int in, int hub, const char *name, size
     for (const heti_f_named *row = heti_f_names; row < heti_f_names + HETI_F_NAMES; row++) {
         if ((row->families & in) == 0) continue;
         if (heti_f_is_called(name, length, row->name, layer)) return row;
-        if (hub && strncmp(row->name, "transformer.", 12) == 0 &&
-            heti_f_is_called(name, length, row->name + 12, layer))
+        if (hub && strncmp(row->name, "transformer.", 12) == 0 && heti_f_is_called(name, length, row->name + 12, layer))
             return row;
     }
     return NULL;
@@ -2623,35 +2607,20 @@ static int64_t heti_f_stored_largest(const heti_f_stored *s) {
     return most * s->columns;
 }
 
-/* The tensor from the context into `values` as the file has it; scratch: heti_f_stored_largest
-   floats. */
-static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
+/* The tensor from the context into `values` as the file has it or, write 1, from there into the
+   context; scratch: heti_f_stored_largest floats. */
+static het_result heti_f_stored_pass(het_ctx *ctx, const heti_f_stored *s, int write, het_array what, float *values,
                                      float *scratch) {
-    if (heti_f_is_plain(s)) return het_parameter_read(ctx, s->part[0], what, values);
-    if (s->stack > 0) {
-        HETI_T_TRY(het_parameter_read(ctx, s->part[0], what, scratch));
-        HETI_T_COPY(values, scratch + s->first, s->count);
-        return HET_OK;
-    }
-    if (s->diagonal) HETI_T_CLEAR(values, s->count);
+    if (heti_f_is_plain(s))
+        return write ? het_parameter_write(ctx, s->part[0], what, values)
+                     : het_parameter_read(ctx, s->part[0], what, values);
+    if (s->diagonal && !write) HETI_T_CLEAR(values, s->count);
     for (int i = 0; i < s->parts; i++) {
-        HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
-        heti_f_stored_move(s, i, scratch, values, 1);
-    }
-    return HET_OK;
-}
-
-static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_array what, float *values,
-                                      float *scratch) {
-    if (heti_f_is_plain(s)) return het_parameter_write(ctx, s->part[0], what, values);
-    if (s->stack > 0) {
-        HETI_T_TRY(het_parameter_read(ctx, s->part[0], what, scratch));
-        HETI_T_COPY(scratch + s->first, values, s->count);
-        return het_parameter_write(ctx, s->part[0], what, scratch);
-    }
-    for (int i = 0; i < s->parts; i++) {
-        heti_f_stored_move(s, i, scratch, values, 0);
-        HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
+        if (!write || s->stack > 0) HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
+        if (s->stack == 0) heti_f_stored_move(s, i, scratch, values, !write);
+        else if (write) HETI_T_COPY(scratch + s->first, values, s->count);
+        else HETI_T_COPY(values, scratch + s->first, s->count);
+        if (write) HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
     }
     return HET_OK;
 }
@@ -2727,38 +2696,38 @@ static het_result heti_f_tensor_check(const het_ctx *ctx, const char *function, 
                        buffer != NULL ? "given" : "NULL");
 }
 
-HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
-    heti_f_stored s;
-    het_error error = { HET_OK, "" };
-    float *scratch = NULL;
-    het_result result;
-    HETI_T_TRY(heti_f_ready(ctx));
-    result = heti_f_tensor_check(ctx, "het_tensor_read", index, to, &s, &error);
-    if (result == HET_OK) result = heti_f_floats_of(heti_f_own(ctx), heti_f_stored_largest(&s), &scratch, &error);
-    if (result == HET_OK) result = heti_f_stored_read(ctx, &s, what, to, scratch);
-    if (scratch != NULL) heti_f_floats_free(heti_f_own(ctx), scratch, heti_f_stored_largest(&s));
-    return heti_f_report(ctx, result, &error);
-}
-
-HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array what, const float *from) {
+/* Tensor `index` out of the context, from NULL, or into it. */
+static het_result heti_f_tensor_pass(het_ctx *ctx, const char *function, int64_t index, het_array what,
+                                     const float *from, float *to) {
     heti_f_stored s;
     het_error error = { HET_OK, "" };
     float *values = NULL;
     int64_t count = 0;
     het_result result;
     HETI_T_TRY(heti_f_ready(ctx));
-    result = heti_f_tensor_check(ctx, "het_tensor_write", index, from, &s, &error);
-    if (result == HET_OK && heti_f_is_plain(&s)) return het_parameter_write(ctx, s.part[0], what, from);
+    result = heti_f_tensor_check(ctx, function, index, from != NULL ? from : to, &s, &error);
+    if (result == HET_OK && from != NULL && heti_f_is_plain(&s))
+        return het_parameter_write(ctx, s.part[0], what, from);
     if (result == HET_OK) {
-        count = s.count + heti_f_stored_largest(&s);
+        count = heti_f_stored_largest(&s) + (from != NULL ? s.count : 0);
         result = heti_f_floats_of(heti_f_own(ctx), count, &values, &error);
     }
-    if (result == HET_OK) {
+    if (result == HET_OK && from != NULL) {
         HETI_T_COPY(values, from, s.count);
-        result = heti_f_stored_write(ctx, &s, what, values, values + s.count);
+        result = heti_f_stored_pass(ctx, &s, 1, what, values, values + s.count);
+    } else if (result == HET_OK) {
+        result = heti_f_stored_pass(ctx, &s, 0, what, to, values);
     }
     if (values != NULL) heti_f_floats_free(heti_f_own(ctx), values, count);
     return heti_f_report(ctx, result, &error);
+}
+
+HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
+    return heti_f_tensor_pass(ctx, "het_tensor_read", index, what, NULL, to);
+}
+
+HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_array what, const float *from) {
+    return heti_f_tensor_pass(ctx, "het_tensor_write", index, what, from, NULL);
 }
 
 /* ---- the list of a file's tensors ---- */
@@ -3029,7 +2998,7 @@ static het_result heti_f_holds(het_element element, const float *values, int64_t
 
 static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, const heti_f_stored *s,
                                      het_element element, const het_writer *to, het_error *error) {
-    HETI_T_TRY(heti_f_stored_read(ctx, s, s->what, all->values, all->values + s->count));
+    HETI_T_TRY(heti_f_stored_pass(ctx, s, 0, s->what, all->values, all->values + s->count));
     HETI_T_TRY(heti_f_holds(element, all->values, s->count, s->name, error));
     return to == NULL ? HET_OK : het_safetensors_put(to, element, all->values, s->count, error);
 }
@@ -3312,7 +3281,7 @@ static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory 
         if (result == HET_OK && contents == HETI_F_WEIGHTS)
             base = het_xxh64(all->values, HETI_T_CAST(size_t, s->count) * sizeof *all->values,
                              het_xxh64(s->name, strlen(s->name), base));
-        if (result == HET_OK) result = heti_f_stored_write(f->ctx, s, s->what, all->values, all->values + s->count);
+        if (result == HET_OK) result = heti_f_stored_pass(f->ctx, s, 1, s->what, all->values, all->values + s->count);
     }
     if (result == HET_OK && contents == HETI_F_WEIGHTS) het_set_base(f->ctx, base);
     return result == HET_OK ? HET_OK : heti_f_torn(f->ctx, result, contents, f->error);
@@ -4705,8 +4674,7 @@ static het_result heti_f_peft_check(const heti_f_peft *p) {
     for (int i = 0; i < HETI_F_NAMES; i++)
         if (p->named[i] != 0 && p->named[i] != p->model->layers)
             return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules names %s in %d layers of %d",
-                               heti_f_peft_name, heti_f_module_name(&heti_f_names[i]), p->named[i],
-                               p->model->layers);
+                               heti_f_peft_name, heti_f_module_name(&heti_f_names[i]), p->named[i], p->model->layers);
     if ((p->ranks.other && !(heti_f_real_is(p->ranks.least, rank) && heti_f_real_is(p->ranks.most, rank))) ||
         (!heti_f_real_is(joint, rank) && !heti_f_real_is(joint, 3 * rank)))
         return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: rank_pattern: not all modules have rank %d",
@@ -4883,7 +4851,7 @@ static het_result heti_f_module_load(const heti_f_adapter *x, const heti_f_store
         for (int k = 0; k < own.parts && write && shared && i == 0; k++)
             HETI_T_TRY(het_parameter_write(x->ctx, own.part[k], HET_WEIGHT, values));
         if (write && (!shared || i == 1))
-            HETI_T_TRY(heti_f_stored_write(x->ctx, &own, HET_WEIGHT, values, values + s[i].count));
+            HETI_T_TRY(heti_f_stored_pass(x->ctx, &own, 1, HET_WEIGHT, values, values + s[i].count));
     }
     return HET_OK;
 }
@@ -5710,8 +5678,7 @@ typedef struct heti_f_seeker {
 typedef struct heti_f_offer { int64_t step; int old, self; } heti_f_offer;
 
 /* Opens a file for reading. */
-static het_result heti_f_disk_open(const het_disk *d, const char *path, void **file, uint64_t *size,
-                                   het_error *error) {
+static het_result heti_f_disk_open(const het_disk *d, const char *path, void **file, uint64_t *size, het_error *error) {
     int number;
     HETI_F_DISK_TRY(d, d->open(d->user, path, 0, file), "open", path, error);
     HETI_F_DISK(d, number, d->size(d->user, *file, size));

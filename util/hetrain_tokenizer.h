@@ -1899,6 +1899,10 @@ HETRAIN_API void het_tokenizer_free(het_tokenizer *tokenizer) {
     allocator.free(allocator.user, tokenizer, tokenizer->size);
 }
 
+static void heti_k_lists_free(heti_t_list *const *list, size_t count, const het_allocator *allocator) {
+    for (size_t i = 0; i < count; i++) heti_t_list_free(list[i], allocator);
+}
+
 /* =================================================================================================
    >>encode  Text to ids. A word is a chain of symbols; of its pairs that are merges the one of the
              lowest rank is taken from a heap. A pair's heap entry is (rank << 32 | place), so equal
@@ -2114,13 +2118,9 @@ static het_result heti_k_encoder_start(heti_k_encoder *e, const het_tokenizer *t
 }
 
 static void heti_k_encoder_end(heti_k_encoder *e) {
-    heti_t_list_free(&e->points, &e->allocator);
-    heti_t_list_free(&e->normal, &e->allocator);
-    heti_t_list_free(&e->spaced, &e->allocator);
-    heti_t_list_free(&e->found[0], &e->allocator);
-    heti_t_list_free(&e->found[1], &e->allocator);
-    heti_t_list_free(&e->symbols, &e->allocator);
-    heti_t_list_free(&e->heap, &e->allocator);
+    heti_t_list *const all[] = { &e->points, &e->normal, &e->spaced, &e->found[0], &e->found[1], &e->symbols,
+                                 &e->heap };
+    heti_k_lists_free(all, sizeof all / sizeof all[0], &e->allocator);
 }
 
 HETRAIN_API het_result het_tokenizer_encode(const het_tokenizer *tokenizer, const het_encode_desc *desc,
@@ -2302,12 +2302,6 @@ static het_result heti_k_set_add(heti_k_set *set, const void *text, size_t lengt
     *index = *slot - 1;
     heti_k_items(set)[*index].count++;
     return HET_OK;
-}
-
-static void heti_k_set_free(heti_k_set *set, const het_allocator *allocator) {
-    heti_t_list_free(&set->bytes, allocator);
-    heti_t_list_free(&set->entry, allocator);
-    heti_t_list_free(&set->slot, allocator);
 }
 
 /* One byte of one of the different words, later what it was joined into. */
@@ -2574,8 +2568,7 @@ static void heti_k_json_file(heti_t_text *t, const heti_k_learner *l, const het_
         heti_t_put(t, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
                       "\"special\":true}");
     }
-    heti_t_format(t, "],\n\"normalizer\":%s,\n\"pre_tokenizer\":",
-                  d->nfc == HET_YES ? "{\"type\":\"NFC\"}" : "null");
+    heti_t_format(t, "],\n\"normalizer\":%s,\n\"pre_tokenizer\":", d->nfc == HET_YES ? "{\"type\":\"NFC\"}" : "null");
     heti_k_json_pre_tokenizer(t, d->split);
     heti_t_put(t, ",\n\"post_processor\":null,\n\"decoder\":"
         "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},\n"
@@ -2667,6 +2660,9 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
     static const char *const heti_k_end_of_text[1] = { "<|endoftext|>" };
     het_tokenizer_desc d;
     heti_k_learner l;
+    heti_t_list *const all[] = { &l.words.bytes, &l.words.entry, &l.words.slot, &l.tokens.bytes, &l.tokens.entry,
+                                 &l.tokens.slot, &l.places, &l.pairs, &l.slots, &l.nodes, &l.heap, &l.touched,
+                                 &l.sorted, &l.merges, &l.json };
     het_result result;
     if (desc == NULL || (text == NULL && length > 0) || tokenizer == NULL)
         return heti_t_fail(error, HET_ERR_INVALID, "het_tokenizer_train: a pointer is NULL");
@@ -2683,17 +2679,7 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
     l.error = error;
     HETI_T_TRY(heti_t_choose(&d.allocator, &l.allocator, error, "het_tokenizer_train"));
     result = heti_k_learn(&l, &d, text, length, tokenizer);
-    heti_k_set_free(&l.words, &l.allocator);
-    heti_k_set_free(&l.tokens, &l.allocator);
-    heti_t_list_free(&l.places, &l.allocator);
-    heti_t_list_free(&l.pairs, &l.allocator);
-    heti_t_list_free(&l.slots, &l.allocator);
-    heti_t_list_free(&l.nodes, &l.allocator);
-    heti_t_list_free(&l.heap, &l.allocator);
-    heti_t_list_free(&l.touched, &l.allocator);
-    heti_t_list_free(&l.sorted, &l.allocator);
-    heti_t_list_free(&l.merges, &l.allocator);
-    heti_t_list_free(&l.json, &l.allocator);
+    heti_k_lists_free(all, sizeof all / sizeof all[0], &l.allocator);
     return result;
 }
 
