@@ -733,6 +733,17 @@ static void heti_s_exchange(int64_t *a, int64_t *b) {
     *b = kept;
 }
 
+/* What is wrong with the arguments of a call. */
+static het_result heti_s_invalid(het_error *error, const char *format, ...) {
+    char whole[4096];
+    heti_t_text text = heti_t_text_in(whole, sizeof whole);
+    va_list arguments;
+    va_start(arguments, format);
+    heti_t_format_list(&text, format, arguments);
+    va_end(arguments);
+    return het_error_put(error, HET_ERR_INVALID, whole);
+}
+
 /* Which of `count` structs of `size` bytes, each with its name at the beginning, is called so;
    `count`: none. */
 static int64_t heti_s_named(const void *list, size_t size, int64_t count, const char *name) {
@@ -1124,9 +1135,9 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
     het_error why = { HET_OK, "" };
     het_result result;
     het_desc like;
-    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: profile is NULL");
+    if (profile == NULL) return heti_s_invalid(error, "het_profile_describe: profile is NULL");
     *profile = NULL;
-    if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
+    if (desc == NULL) return heti_s_invalid(error, "het_profile_describe: desc is NULL");
     like = *desc;
     HETI_T_TRY(heti_t_need_allocator(allocator, &like.host.allocator, "het_profile_describe", error));
     result = het_describe(&like, &whole, &why);
@@ -1577,13 +1588,13 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
                                           const het_shape *shape, het_memory *memory, het_error *error) {
     heti_s_holding h;
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
+        return heti_s_invalid(error, "het_profile_memory: a pointer is NULL");
     if (plan->units != profile->units)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a plan for %d units, a profile of %d",
-                           plan->units, profile->units);
+        return heti_s_invalid(error, "het_profile_memory: a plan for %d units, a profile of %d", plan->units,
+                              profile->units);
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d",
-                           shape->tokens, shape->sequences, shape->granule);
+        return heti_s_invalid(error, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens,
+                              shape->sequences, shape->granule);
     memset(&h, 0, sizeof h);
     h.profile = profile;
     h.plan = plan;
@@ -1804,9 +1815,9 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     for (int64_t r = 0; r < plan->ranks; r++) {
         device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
-            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device "
-                               "\"%s\"; there are %d, none is it", r,
-                               c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
+            return heti_s_invalid(error, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are "
+                                  "%d, none is it", r, c->cluster != NULL ? c->cluster->device[r].profile : "",
+                                  c->profile->devices);
         heti_s_rank_cost(c, r, &c->held.held[r], &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
     }
@@ -1847,17 +1858,16 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     const het_shape one = { 1, 1, 1 };
     het_result result;
     int64_t g, count;
-    if (costs == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
+    if (costs == NULL) return heti_s_invalid(error, "het_profile_costs: costs is NULL");
     *costs = NULL;
     if (profile == NULL || plan == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: %s is NULL", profile == NULL ? "profile" :
-                           "plan");
+        return heti_s_invalid(error, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
     if (plan->units != profile->units)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d units, a profile of %d",
-                           plan->units, profile->units);
+        return heti_s_invalid(error, "het_profile_costs: a plan for %d units, a profile of %d", plan->units,
+                              profile->units);
     if (cluster != NULL && cluster->ranks != plan->ranks)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d",
-                           plan->ranks, cluster->ranks);
+        return heti_s_invalid(error, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks,
+                              cluster->ranks);
     memset(&c, 0, sizeof c);
     HETI_T_TRY(heti_t_need_allocator(allocator, &c.to.allocator, "het_profile_costs", error));
     c.profile = c.held.profile = profile;
@@ -1905,10 +1915,10 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
                                           het_choice timeline, const het_allocator *allocator,
                                           het_simulation **simulation, het_error *error) {
     double beside;
-    if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: simulation is NULL");
+    if (simulation == NULL) return heti_s_invalid(error, "het_simulate_costs: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || costs == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
+        return heti_s_invalid(error, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
     (void)heti_s_costs_beside(costs, 1);
     HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
     beside = 1 - (*simulation)->bubble;
@@ -2047,13 +2057,13 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     const double sequences = desc != NULL && desc->sequences > 0 ? desc->sequences : 1;
     heti_s_divide s;
     if (desc == NULL || member == NULL || desc->member == NULL || desc->start_canary != 0 || desc->end_canary != 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_team_divide: a pointer is NULL, or a struct was not cleared");
+        return heti_s_invalid(error, "het_team_divide: a pointer is NULL, or a struct was not cleared");
     if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 || desc->heads < 0 ||
         (desc->heads > 0 && desc->heads < desc->members) || !heti_t_is_time(desc->tokens) ||
         !heti_t_is_time(desc->pairs) || !heti_t_is_time(desc->sequences))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_team_divide: %d members, %d granules of %g tokens, %g pairs, "
-                           "%g sequences, %d heads", desc->members, desc->granules, desc->tokens, desc->pairs,
-                           desc->sequences, desc->heads);
+        return heti_s_invalid(error, "het_team_divide: %d members, %d granules of %g tokens, %g pairs, %g sequences, "
+                              "%d heads", desc->members, desc->granules, desc->tokens, desc->pairs, desc->sequences,
+                              desc->heads);
     memset(&s, 0, sizeof s);
     s.d = desc;
     s.length = 1 / sequences;
@@ -2599,8 +2609,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     het_allocator own;
     het_result result;
     if (profile == NULL || text == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_read: %s is NULL", profile == NULL ? "profile" :
-                           "text");
+        return heti_s_invalid(error, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
     *profile = NULL;
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_read", error));
     memset(&r, 0, sizeof r);
@@ -2629,41 +2638,38 @@ static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *fie
 static het_result heti_s_merge_check(const het_profile *a, const het_profile *b, het_error *error) {
     const char *name = "";
     if (strcmp(a->model, b->model) != 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"",
-                           a->model, b->model);
+        return heti_s_invalid(error, "het_profile_merge: one is of model \"%s\", the other of \"%s\"", a->model,
+                              b->model);
     if (a->dtype != b->dtype)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has dtype %s, the other %s",
-                           heti_s_dtype_name(a->dtype), heti_s_dtype_name(b->dtype));
+        return heti_s_invalid(error, "het_profile_merge: one has dtype %s, the other %s", heti_s_dtype_name(a->dtype),
+                              heti_s_dtype_name(b->dtype));
     if (a->reduce != b->reduce)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has reduce %s, the other %s",
-                           heti_s_reduce_name(a->reduce), heti_s_reduce_name(b->reduce));
+        return heti_s_invalid(error, "het_profile_merge: one has reduce %s, the other %s",
+                              heti_s_reduce_name(a->reduce), heti_s_reduce_name(b->reduce));
     if (a->granule != b->granule && a->granule > 0 && b->granule > 0)
-        return heti_t_fail(error, HET_ERR_INVALID,
-            "het_profile_merge: one was measured with granules of %d tokens, the other of %d", a->granule, b->granule);
+        return heti_s_invalid(error, "het_profile_merge: one was measured with granules of %d tokens, the other of %d",
+                              a->granule, b->granule);
     if (a->units != b->units || a->kinds != b->kinds || a->blocks != b->blocks || a->uses != b->uses)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the "
-                                                   "other %d, %d and %d", a->units, a->kinds, a->blocks, b->units,
-                                                   b->kinds, b->blocks);
+        return heti_s_invalid(error, "het_profile_merge: one has %d units of %d kinds and %d blocks, the other %d, %d "
+                              "and %d", a->units, a->kinds, a->blocks, b->units, b->kinds, b->blocks);
     if (!heti_s_same_bytes(a, b, heti_s_byte_keys, 10, &name))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
+        return heti_s_invalid(error, "het_profile_merge: bytes \"%s\" are not the same in both", name);
     for (int64_t i = 0; i < a->kinds; i++) /* but for scratch, the last two: that is the device's own business */
         if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
             !heti_s_same_bytes(&a->kind[i], &b->kind[i], heti_s_kind_keys + 2, 8, &name))
-            return heti_t_fail(error, HET_ERR_INVALID,
-                "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name, name);
+            return heti_s_invalid(error, "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")",
+                                  a->kind[i].name, name);
     for (int64_t i = 0; i < a->units; i++)
         if (a->unit[i] != b->unit[i])
-            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
+            return heti_s_invalid(error, "het_profile_merge: unit %d is of another kind in each", i);
     for (int64_t i = 0; i < a->blocks; i++)
         if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses ||
             a->block[i].frozen != b->block[i].frozen)
-            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: block %d has %d elements in one and "
-                                                       "%d in the other", i, a->block[i].elements,
-                                                       b->block[i].elements);
+            return heti_s_invalid(error, "het_profile_merge: block %d has %d elements in one and %d in the other", i,
+                                  a->block[i].elements, b->block[i].elements);
     for (int64_t i = 0; i < a->uses; i++)
         if (a->use[i] != b->use[i])
-            return heti_t_fail(error, HET_ERR_INVALID,
-                               "het_profile_merge: use %d of a block is of another unit in each", i);
+            return heti_s_invalid(error, "het_profile_merge: use %d of a block is of another unit in each", i);
     return HET_OK;
 }
 
@@ -2682,10 +2688,9 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     het_profile count;
     het_allocator own;
     int64_t i, k;
-    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: profile is NULL");
+    if (profile == NULL) return heti_s_invalid(error, "het_profile_merge: profile is NULL");
     *profile = NULL;
-    if (first == NULL || second == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: a profile is NULL");
+    if (first == NULL || second == NULL) return heti_s_invalid(error, "het_profile_merge: a profile is NULL");
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_merge", error));
     HETI_T_TRY(heti_s_merge_check(first, second, error));
     count = *first;
@@ -2926,9 +2931,8 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
     const int64_t most = m->context.limits.max_tokens, context = m->context.model.context;
     int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
     if (length > context || length > most)
-        return heti_t_fail(m->error, HET_ERR_INVALID,
-                           "het_profile_measure: sequences of %d tokens; the model's context is %d, max_tokens %d",
-                           length, context, most);
+        return heti_s_invalid(m->error, "het_profile_measure: sequences of %d tokens; the model's context is %d, "
+                              "max_tokens %d", length, context, most);
     sequences = most / length;
     if (sequences > m->context.limits.max_sequences) sequences = m->context.limits.max_sequences;
     tokens = sequences * length;
@@ -3611,15 +3615,15 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     heti_s_measure m;
     het_profile *described = NULL;
     het_result result;
-    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: profile is NULL");
+    if (profile == NULL) return heti_s_invalid(error, "het_profile_measure: profile is NULL");
     *profile = NULL;
     if (desc == NULL || desc->desc == NULL || desc->now == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL",
-                           desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc" : "desc->now, the clock,");
+        return heti_s_invalid(error, "het_profile_measure: %s is NULL",
+                              desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc" : "desc->now, the clock,");
     if (desc->start_canary != 0 || desc->end_canary != 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: het_measure_desc was not cleared");
+        return heti_s_invalid(error, "het_profile_measure: het_measure_desc was not cleared");
     if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %g seconds for a device", desc->seconds);
+        return heti_s_invalid(error, "het_profile_measure: %g seconds for a device", desc->seconds);
     memset(&m, 0, sizeof m);
     m.desc = desc;
     m.error = error;
@@ -3936,8 +3940,7 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     het_result result;
     int matrix;
     if (cluster == NULL || text == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" :
-                           "text");
+        return heti_s_invalid(error, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" : "text");
     *cluster = NULL;
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_read", error));
     memset(&r, 0, sizeof r);
@@ -3963,16 +3966,16 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
                                         double bandwidth, const het_allocator *allocator, het_cluster **cluster,
                                         het_error *error) {
     het_allocator own;
-    if (cluster == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: cluster is NULL");
+    if (cluster == NULL) return heti_s_invalid(error, "het_cluster_flat: cluster is NULL");
     *cluster = NULL;
     if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
-        return heti_t_fail(error, HET_ERR_INVALID,
-            "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency, bandwidth);
+        return heti_s_invalid(error, "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks,
+                              latency, bandwidth);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
     for (int64_t i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
-            return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most "
-                                                       "1e6) and memory %g", i, device[i].speed, device[i].memory);
+            return heti_s_invalid(error, "het_cluster_flat: device %d has speed %g (above 0, at most 1e6) and memory "
+                                  "%g", i, device[i].speed, device[i].memory);
     HETI_T_TRY(heti_s_cluster_new(ranks, 1, 0, &own, "het_cluster_flat", cluster, error));
     (*cluster)->group[0].parent = -1;
     (*cluster)->group[0].latency = latency;
@@ -4036,7 +4039,7 @@ HETRAIN_API het_result het_hardware_read(const char *text, size_t length, het_ha
     het_hardware made;
     heti_s_reader r;
     if (hardware == NULL || text == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_hardware_read: %s is NULL", text == NULL ? "text" : "hardware");
+        return heti_s_invalid(error, "het_hardware_read: %s is NULL", text == NULL ? "text" : "hardware");
     memset(&r, 0, sizeof r);
     memset(&made, 0, sizeof made);
     r.error = error;
@@ -4167,10 +4170,10 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
     het_allocator own;
     het_error why = { HET_OK, "" };
     het_result result;
-    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_hardware_profile: profile is NULL");
+    if (profile == NULL) return heti_s_invalid(error, "het_hardware_profile: profile is NULL");
     *profile = NULL;
     if (hardware == NULL || hardware->devices < 1 || length < 1)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_hardware_profile: no devices, or length %d", length);
+        return heti_s_invalid(error, "het_hardware_profile: no devices, or length %d", length);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_hardware_profile", error));
     HETI_T_TRY(het_profile_describe(desc, model, &own, &described, error));
     result = het_describe(desc, &d, &why);
@@ -4531,14 +4534,13 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     void *block;
     size_t size;
     if (cluster == NULL || talk == NULL || weight == NULL || device == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: cluster, talk, weight or device is NULL");
+        return heti_s_invalid(error, "het_cluster_place: cluster, talk, weight or device is NULL");
     for (int64_t i = 0; i < talk->start[talk->count]; i++)
         if (talk->unit[i] < 0 || talk->unit[i] >= cluster->ranks)
-            return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: rank %d of %d talks", talk->unit[i],
-                               cluster->ranks);
+            return heti_s_invalid(error, "het_cluster_place: rank %d of %d talks", talk->unit[i], cluster->ranks);
     for (int64_t i = 0; i < talk->count; i++)
         if (!heti_t_is_time(weight[i]))
-            return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_place: weight %d is %g", i, weight[i]);
+            return heti_s_invalid(error, "het_cluster_place: weight %d is %g", i, weight[i]);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_place", error));
     size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
     HETI_T_TRY(heti_t_block(&own, size, "het_cluster_place", &block, error));
@@ -4568,6 +4570,44 @@ enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, H
 #define HETI_S_NONE 1e300   /* seconds of what does not exist */
 /* seconds of a choice that does not fit into memory: this times 1 + the bytes that are missing */
 #define HETI_S_MISFIT 1e200
+
+/* Data: of a granule, of a run of them, of a micro-batch. */
+typedef struct heti_s_amount { double tokens, pairs, sequences; } heti_s_amount;
+
+/* Of every micro-batch of a step, pipeline by pipeline, as het_costs has them. */
+typedef struct heti_s_sizes { double *tokens, *pairs, *sequences; } heti_s_sizes;
+
+static void heti_s_sizes_cut(heti_s_sizes *sizes, heti_t_arena *arena, int64_t count) {
+    sizes->tokens = HETI_S_ROOM(double, count);
+    sizes->pairs = HETI_S_ROOM(double, count);
+    sizes->sequences = HETI_S_ROOM(double, count);
+}
+
+static void heti_s_sizes_put(const heti_s_sizes *sizes, int64_t i, const heti_s_amount *a, double times) {
+    sizes->tokens[i] = times * a->tokens;
+    sizes->pairs[i] = times * a->pairs;
+    sizes->sequences[i] = times * a->sequences;
+}
+
+static void heti_s_sizes_use(het_costs *costs, const heti_s_sizes *sizes) {
+    costs->tokens = sizes->tokens;
+    costs->pairs = sizes->pairs;
+    costs->sequences = sizes->sequences;
+}
+
+/* A step of so many granules like this one: only its last micro-batch may be smaller. */
+static void heti_s_sizes_step(const heti_s_sizes *sizes, const heti_s_amount *granule, int64_t granules,
+                              int64_t of_a_micro_batch) {
+    for (int64_t i = 0; granules > 0; i++, granules -= of_a_micro_batch)
+        heti_s_sizes_put(sizes, i, granule, heti_s_real(heti_s_min(granules, of_a_micro_batch)));
+}
+
+/* The step of a simulation that is not needed any more. */
+static double heti_s_makespan(het_simulation *simulation) {
+    const double seconds = simulation->makespan;
+    het_simulation_free(simulation);
+    return seconds;
+}
 
 /* The i-th schedule that the planner tries; NULL: there are no more. */
 static const het_schedule_kind *heti_s_order_at(int64_t i) {
@@ -4642,8 +4682,8 @@ typedef struct heti_s_seek {
     double *pipeline_time, *pipeline_fill;    /* [ranks] a micro-batch; before the first is through */
     int64_t *scratch;                 /* [2 ranks] */
     double *reserve;                  /* [ranks] bytes that an estimate was short of */
-    double *tokens, *pairs, *sequences; /* [granules] of micro-batches */
-    double granule_sequences;         /* by tokens and pairs; less than 1 where sequences are longer */
+    heti_s_sizes sizes;               /* [granules] */
+    heti_s_amount granule;            /* sequences: by tokens and pairs; less than 1 where they are longer */
     int fuses, whole;                 /* teams are looked for; whole: by heads alone */
     int64_t pieces;                   /* granules of the engine's rule in one of the search's: 512 tokens of
                                          a longer sequence */
@@ -4745,8 +4785,7 @@ static double heti_s_seconds(const heti_s_seek *s, int64_t kind, int what, int64
                              int64_t granules) {
     const het_cost *sum = &s->sum[(kind * HETI_S_SUMS + what) * (s->units + 1)], *a = &sum[begin], *b = &sum[end];
     const double n = heti_s_real(granules);
-    return b->base - a->base + n * ((b->token - a->token) * heti_s_real(s->d.granule_tokens) + (b->pair - a->pair) *
-                                    s->d.granule_pairs);
+    return b->base - a->base + n * ((b->token - a->token) * s->granule.tokens + (b->pair - a->pair) * s->granule.pairs);
 }
 
 /* The same as a stage: with one action and the copying of its messages. */
@@ -4936,23 +4975,12 @@ static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, he
     return result != HET_ERR_OOM ? HET_OK : heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
 }
 
-/* Sizes of all micro-batches, pipeline by pipeline: only the last of the step may be smaller. */
-static void heti_s_choice_sizes(heti_s_seek *s, const heti_s_choice *c) {
-    const int64_t micro_batches = heti_s_micro_batches(s, c->granules);
-    for (int64_t i = 0; i < micro_batches; i++) {
-        const double granules = heti_s_real(i + 1 < micro_batches ? c->granules : heti_s_rest(s, c->granules));
-        s->tokens[i] = granules * heti_s_real(s->d.granule_tokens);
-        s->pairs[i] = granules * s->d.granule_pairs;
-        s->sequences[i] = granules * s->granule_sequences;
-    }
-}
 
-/* Costs of the plan that s->plan holds, with the sizes of heti_s_choice_sizes. */
-static het_result heti_s_choice_costs(heti_s_seek *s, het_plan_costs **costs) {
+/* Costs of the plan that s->plan holds, with the choice's micro-batches. */
+static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, het_plan_costs **costs) {
     HETI_T_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
-    (*costs)->costs.tokens = s->tokens;
-    (*costs)->costs.pairs = s->pairs;
-    (*costs)->costs.sequences = s->sequences;
+    heti_s_sizes_step(&s->sizes, &s->granule, s->d.granules, c->granules);
+    heti_s_sizes_use(&(*costs)->costs, &s->sizes);
     return HET_OK;
 }
 
@@ -5019,8 +5047,7 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
         c->seconds = HETI_S_MISFIT * (1 + s->missing);
         return HET_OK;
     }
-    heti_s_choice_sizes(s, c);
-    HETI_T_TRY(heti_s_choice_costs(s, &costs));
+    HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
     result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made,
                                 s->error);
     het_plan_costs_free(costs);
@@ -6400,14 +6427,15 @@ static het_result heti_s_seek_orders(heti_s_seek *s) {
         return HET_OK;
     }
     if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_S_MOST_SCHEDULES)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
-            HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
+        return heti_s_invalid(s->error, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
+                              HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
     for (int64_t i = 0; i < s->d.schedule_count; i++) {
         const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
         for (j = 0; heti_s_order_at(j) != NULL && strcmp(name, heti_s_order_at(j)->name) != 0; j++) {}
         if (heti_s_order_at(j) == NULL)
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: no plan is looked for with schedule '%s', "
-                "not one of 1f1b, gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", name);
+            return heti_s_invalid(s->error, "het_plan_search: no plan is looked for with schedule '%s', not one of "
+                                  "1f1b, gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev",
+                                  name);
         s->order[s->orders++] = heti_s_order_at(j);
     }
     return HET_OK;
@@ -6425,37 +6453,35 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     het_search_desc *d = &s->d;
     *d = *desc;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: the description was not cleared");
+        return heti_s_invalid(s->error, "het_plan_search: the description was not cleared");
     if (d->profile == NULL || d->cluster == NULL)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" :
-                           "cluster");
+        return heti_s_invalid(s->error, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" : "cluster");
     if (d->granule_sequences == 0) d->granule_sequences = 1;
     if (d->granules < 1 || d->granule_tokens < 1 || d->granule_sequences < 1 || d->granules > 1000000 ||
         d->granule_tokens > 1000000000)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules of %d tokens and %d sequences",
-                           d->granules, d->granule_tokens, d->granule_sequences);
+        return heti_s_invalid(s->error, "het_plan_search: %d granules of %d tokens and %d sequences", d->granules,
+                              d->granule_tokens, d->granule_sequences);
     if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
-        return heti_t_fail(s->error, HET_ERR_INVALID,
-                           "het_plan_search: granule_pairs or seconds is negative or not finite");
+        return heti_s_invalid(s->error, "het_plan_search: granule_pairs or seconds is negative or not finite");
     d->granule_pairs = heti_s_granule_pairs(d);
     s->pieces = heti_s_max(1, (d->granule_tokens / d->granule_sequences + 511) / 512);
     if (s->pieces > 1) s->pieces *= d->granule_sequences;
-    s->granule_sequences = heti_s_real(d->granule_sequences); /* tokens over the length of which pairs speak */
-    if (2 * d->granule_pairs > heti_s_real(d->granule_tokens) + 1)
-        s->granule_sequences = heti_s_real(d->granule_tokens) / (2 * d->granule_pairs /
-                                                                 heti_s_real(d->granule_tokens) - 1);
+    s->granule.tokens = heti_s_real(d->granule_tokens);
+    s->granule.pairs = d->granule_pairs;
+    s->granule.sequences = heti_s_real(d->granule_sequences); /* tokens over the length of which pairs speak */
+    if (2 * d->granule_pairs > s->granule.tokens + 1)
+        s->granule.sequences = s->granule.tokens / (2 * d->granule_pairs / s->granule.tokens - 1);
     if (d->most_granules < 1 || d->most_granules > d->granules) d->most_granules = d->granules;
     if (d->most_micro_batches < 1 || d->most_micro_batches > d->granules) d->most_micro_batches = d->granules;
     if (heti_s_least_granules(s) > d->most_granules)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules are more than %d "
-                                                      "micro-batches of %d", d->granules, d->most_micro_batches,
-                                                      d->most_granules);
+        return heti_s_invalid(s->error, "het_plan_search: %d granules are more than %d micro-batches of %d",
+                              d->granules, d->most_micro_batches, d->most_granules);
     if (d->recompute != HET_NO) d->recompute = HET_YES;
     if (d->store != HET_YES) d->store = HET_NO;
     if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
     if (d->shard == HET_SHARD_DEFAULT || d->profile->reduce == HET_REDUCE_FAST) d->shard = HET_SHARD_STATE;
     if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
+        return heti_s_invalid(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
     if (d->evaluations < 1) d->evaluations = 20000;
     if (d->small == 0) d->small = 1000000000;
     if (d->most_found < 1) d->most_found = 5;
@@ -6463,8 +6489,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     s->units = d->profile->units;
     s->ranks = d->cluster->ranks;
     if (s->units < 1 || s->ranks < 1)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: a profile of %d units, a cluster of %d devices",
-                           s->units, s->ranks);
+        return heti_s_invalid(s->error, "het_plan_search: a profile of %d units, a cluster of %d devices", s->units,
+                              s->ranks);
     s->found_room = d->most_found;
     s->random = d->seed;
     return heti_s_seek_orders(s);
@@ -6480,22 +6506,21 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
     const het_cluster_device *device = &s->d.cluster->device[r];
     const int64_t i = heti_s_named(p->device, sizeof *p->device, p->devices, device->profile);
     if (i == p->devices)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'",
-                           r, device->name, device->profile);
+        return heti_s_invalid(s->error, "het_plan_search: device %d (%s): the profile has no device '%s'", r,
+                              device->name, device->profile);
     if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): its speed is %g, its memory %g",
-                           r, device->name, device->speed, device->memory);
+        return heti_s_invalid(s->error, "het_plan_search: device %d (%s): its speed is %g, its memory %g", r,
+                              device->name, device->speed, device->memory);
     if (device->group < 0 || device->group >= s->d.cluster->groups)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): group %d of %d", r,
-                           device->name, device->group, s->d.cluster->groups);
+        return heti_s_invalid(s->error, "het_plan_search: device %d (%s): group %d of %d", r, device->name,
+                              device->group, s->d.cluster->groups);
     *times = &p->device[i];
     for (int64_t k = 0; k < p->kinds; k++) {
         int call = 0;
         while (call < HETI_S_CALLS && heti_s_curve_valid(heti_s_curve(&heti_s_unit_times(s, *times)[k], call))) call++;
         if (call == HETI_S_CALLS) continue;
-        return heti_t_fail(s->error, HET_ERR_INVALID,
-                           "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
-                           p->kind[k].name, device->profile);
+        return heti_s_invalid(s->error, "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
+                              p->kind[k].name, device->profile);
     }
     return HET_OK;
 }
@@ -6518,8 +6543,8 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
     for (k = 0; k < c->groups; k++) {
         const int64_t parent = c->group[k].parent;
         if (parent >= k || parent < -1 || (parent == -1 && k > 0))
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: group %d (%s) has parent %d", k,
-                               c->group[k].name, parent);
+            return heti_s_invalid(s->error, "het_plan_search: group %d (%s) has parent %d", k, c->group[k].name,
+                                  parent);
     }
     return HET_OK;
 }
@@ -6544,10 +6569,10 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
     s->orders = kept;
     for (int64_t o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
     if (kept > 0) return HET_OK;
-    return heti_t_fail(s->error, HET_ERR_INVALID,
-                       "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
-                       lacks[0] != NULL ? lacks[0] : lacks[1],
-                       lacks[0] != NULL ? "in one piece" : "for inputs and weights apart, which these schedules need");
+    return heti_s_invalid(s->error, "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
+                          lacks[0] != NULL ? lacks[0] : lacks[1],
+                          lacks[0] != NULL ? "in one piece" :
+                          "for inputs and weights apart, which these schedules need");
 }
 
 /* Sums over units, by kind of device. A plan's times lie between those alone and together, as its
@@ -6685,9 +6710,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->pipeline_time = HETI_S_ROOM(double, n + 1);
     s->pipeline_fill = HETI_S_ROOM(double, n + 1);
     s->reserve = HETI_S_ROOM(double, n);
-    s->tokens = HETI_S_ROOM(double, s->d.granules);
-    s->pairs = HETI_S_ROOM(double, s->d.granules);
-    s->sequences = HETI_S_ROOM(double, s->d.granules);
+    heti_s_sizes_cut(&s->sizes, arena, s->d.granules);
     s->scratch = HETI_S_ROOM(int64_t, 2 * n);
     s->ring = HETI_S_ROOM(double, n);
     s->memo = HETI_S_ROOM(heti_s_memo, HETI_S_MEMOS);
@@ -6752,44 +6775,35 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     return HET_OK;
 }
 
-/* The step again without reductions and steps, and without links: where the time goes. Each
-   simulation is of the same lists. */
+/* The step again (which says how busy the ranks are), without reductions and steps, and without
+   links: where the time goes. Each simulation is of the same lists. */
 static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const het_schedule *lists, het_found *found) {
     het_plan_costs *costs = NULL;
-    het_costs without;
     het_simulation *simulation = NULL;
-    double compute = 0, free_links = 0;
-    het_result result;
-    heti_s_choice_sizes(s, c);
-    HETI_T_TRY(heti_s_choice_costs(s, &costs));
-    /* for how busy the ranks are */
-    result = het_simulate_costs(&s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error);
-    het_simulation_free(simulation);
-    simulation = NULL;
-    without = costs->costs;
-    without.block = NULL;
-    without.blocks = 0;
-    if (result == HET_OK)
-        result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
-    if (result == HET_OK) compute = simulation->makespan;
-    het_simulation_free(simulation);
-    simulation = NULL;
-    without.link = NULL;
-    without.group = NULL;
-    without.rank_group = NULL;
-    without.groups = 0;
-    without.every_link.latency = without.every_link.bandwidth = 0;
-    if (result == HET_OK)
-        result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
-    if (result == HET_OK) {
-        free_links = simulation->makespan;
-        found->work = 0;
-        for (int64_t r = 0; r < s->ranks; r++) found->work = heti_s_larger(found->work, simulation->rank[r].busy);
-        found->fill = free_links - found->work;
-        found->transfers = compute - free_links;
-        found->update = c->seconds - compute;
+    double seconds[3];
+    het_result result = HET_OK;
+    HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
+    for (int round = 0; round < 3 && result == HET_OK; round++) {
+        het_costs without = costs->costs;
+        if (round > 0) without.block = NULL, without.blocks = 0;
+        if (round > 1) {
+            without.link = NULL;
+            without.group = NULL;
+            without.rank_group = NULL;
+            without.groups = 0;
+            without.every_link.latency = without.every_link.bandwidth = 0;
+        }
+        result = round == 0 ? het_simulate_costs(&s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error) :
+            het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
+        if (result != HET_OK) break;
+        for (int64_t r = 0; r < s->ranks && round == 2; r++) heti_s_most(&found->work, simulation->rank[r].busy);
+        seconds[round] = heti_s_makespan(simulation);
     }
-    het_simulation_free(simulation);
+    if (result == HET_OK) {
+        found->fill = seconds[2] - found->work;
+        found->transfers = seconds[1] - seconds[2];
+        found->update = c->seconds - seconds[1];
+    }
     het_plan_costs_free(costs);
     return result;
 }
@@ -7042,6 +7056,12 @@ static int heti_s_can_fuse(const heti_s_seek *s) {
 enum { HETI_S_COLUMN_PARTS = 64 };
 enum { HETI_S_BY_CONTEXT, HETI_S_BY_HEADS, HETI_S_BY_COLUMNS, HETI_S_TEAM_WAYS };
 
+static heti_s_amount heti_s_granules(const heti_s_seek *s, int64_t granules) {
+    const double n = heti_s_real(granules);
+    const heti_s_amount size = { n * s->granule.tokens, n * s->granule.pairs, n * s->granule.sequences };
+    return size;
+}
+
 static int64_t heti_s_team_way(const heti_s_fusion *f, int64_t team) {
     int64_t ways = f->ways;
     for (team = f->alike ? 0 : team; team > 0; team--) ways /= HETI_S_TEAM_WAYS;
@@ -7094,8 +7114,7 @@ static het_result heti_s_fused_way(heti_s_seek *s, const het_plan *plan, const h
 /* Of one unit in a team: what F, B, I and W take, and B longer where it is recomputed. */
 static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t team, int64_t unit, het_unit_time *to) {
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
-    const double granules = heti_s_real(f->granules), tokens = granules * heti_s_real(s->d.granule_tokens),
-                 pairs = granules * s->d.granule_pairs, sequences = granules * s->granule_sequences;
+    const heti_s_amount size = heti_s_granules(s, f->granules);
     het_team_member member[HETRAIN_MAX_TEAM];
     double share = 1, even[HETRAIN_MAX_TEAM];
     int64_t chain[2] = { 0, 1 }, i;
@@ -7120,9 +7139,9 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
         f->member_group[i] = s->d.cluster->device[f->device[first + i]].group;
     }
     costs.stage = costs.member = f->cost;
-    costs.tokens = &tokens;
-    costs.pairs = &pairs;
-    costs.sequences = &sequences;
+    costs.tokens = &size.tokens;
+    costs.pairs = &size.pairs;
+    costs.sequences = &size.sequences;
     costs.group = f->group;
     costs.groups = s->d.cluster->groups;
     costs.rank_group = f->member_group;
@@ -7139,6 +7158,7 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
 /* Shares of a team for the whole chain. */
 static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t team) {
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
+    const heti_s_amount size = heti_s_granules(s, f->granules);
     het_divide_desc desc;
     for (int64_t i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], 0, s->units, 0, &f->cost[i]);
     memset(&desc, 0, sizeof desc);
@@ -7146,9 +7166,9 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     desc.members = count;
     desc.granules = f->granules * s->pieces;
     if (heti_s_team_way(f, team) == HETI_S_BY_COLUMNS) desc.granules = HETI_S_COLUMN_PARTS;
-    desc.tokens = heti_s_real(f->granules * s->d.granule_tokens);
-    desc.pairs = heti_s_real(f->granules) * s->d.granule_pairs;
-    desc.sequences = heti_s_real(f->granules) * s->granule_sequences;
+    desc.tokens = size.tokens;
+    desc.pairs = size.pairs;
+    desc.sequences = size.sequences;
     if (heti_s_team_way(f, team) != HETI_S_BY_CONTEXT) desc.heads = HETI_T_CAST(int64_t, f->heads);
     HETI_T_TRY(het_team_divide(&desc, f->member + first, NULL, s->error));
     for (int64_t i = 0; i < count; i++) f->member[first + i].columns = heti_s_team_way(f, team) == HETI_S_BY_COLUMNS;
@@ -7463,9 +7483,9 @@ static het_result heti_s_fuse(heti_s_seek *s) {
 HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
     heti_s_seek s;
     het_result result;
-    if (search == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: search is NULL");
+    if (search == NULL) return heti_s_invalid(error, "het_plan_search: search is NULL");
     *search = NULL;
-    if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: desc is NULL");
+    if (desc == NULL) return heti_s_invalid(error, "het_plan_search: desc is NULL");
     memset(&s, 0, sizeof s);
     s.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_plan_search", error));
@@ -7515,7 +7535,7 @@ typedef struct heti_s_predict {
     int64_t *count;                   /* [pipelines] micro-batches */
     int64_t *first;                   /* [pipelines + 1] the first of each */
     int64_t *block_start;             /* [blocks + 1] */
-    double *tokens, *pairs, *sequences; /* [micro_batches] */
+    heti_s_sizes sizes;               /* [micro_batches] */
     heti_t_arena arena;
 } heti_s_predict;
 
@@ -7532,27 +7552,18 @@ static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
     p->count = HETI_S_ROOM(int64_t, p->plan->pipelines);
     p->first = HETI_S_ROOM(int64_t, p->plan->pipelines + 1);
     p->block_start = HETI_S_ROOM(int64_t, p->desc->profile->blocks + 1);
-    p->tokens = HETI_S_ROOM(double, p->micro_batches);
-    p->pairs = HETI_S_ROOM(double, p->micro_batches);
-    p->sequences = HETI_S_ROOM(double, p->micro_batches);
+    heti_s_sizes_cut(&p->sizes, arena, p->micro_batches);
 }
 
 /* Micro-batches of a step, their sizes, and which pipeline has which. */
 static void heti_s_predict_sizes(heti_s_predict *p) {
     const het_search_desc *d = p->desc;
     const het_plan *plan = p->plan;
-    const double pairs = heti_s_granule_pairs(d),
-                 sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
-    int64_t left = d->granules;
+    const heti_s_amount granule = { heti_s_real(d->granule_tokens), heti_s_granule_pairs(d),
+                                    heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1) };
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
-    for (int64_t i = 0; i < p->micro_batches; i++) {
-        const double granules = heti_s_real(left < p->granules ? left : p->granules);
-        p->tokens[i] = granules * heti_s_real(d->granule_tokens);
-        p->pairs[i] = granules * pairs;
-        p->sequences[i] = granules * sequences;
-        left -= p->granules;
-    }
+    heti_s_sizes_step(&p->sizes, &granule, d->granules, p->granules);
     for (int64_t i = 0; i < d->profile->blocks; i++)
         p->block_start[i + 1] = d->profile->block[i].first_use + d->profile->block[i].uses;
 }
@@ -7561,17 +7572,16 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
     const het_search_desc *d = p->desc;
     const het_plan *plan = p->plan;
     if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
-        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: description, profile, cluster or plan is NULL", call);
+        return heti_s_invalid(p->error, "%s: description, profile, cluster or plan is NULL", call);
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: het_search_desc was not cleared", call);
+        return heti_s_invalid(p->error, "%s: het_search_desc was not cleared", call);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 || p->granules < 1 ||
         p->granules > d->granules)
-        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: %d granules a micro-batch of a step of %d, %d tokens each",
-                           call, p->granules, d->granules, d->granule_tokens);
+        return heti_s_invalid(p->error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call,
+                              p->granules, d->granules, d->granule_tokens);
     if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
-        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: the plan is for %d units on %d ranks; here are %d "
-                                                      "units and %d ranks", call, plan->units, plan->ranks,
-                                                      d->profile->units, d->cluster->ranks);
+        return heti_s_invalid(p->error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks",
+                              call, plan->units, plan->ranks, d->profile->units, d->cluster->ranks);
     return HET_OK;
 }
 
@@ -7590,9 +7600,7 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     HETI_T_TRY(heti_s_arrays(&p->arena, heti_s_predict_cut, p, &p->allocator, call, error));
     heti_s_predict_sizes(p);
     HETI_T_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
-    p->costs->costs.tokens = p->tokens;
-    p->costs->costs.pairs = p->pairs;
-    p->costs->costs.sequences = p->sequences;
+    heti_s_sizes_use(&p->costs->costs, &p->sizes);
     return HET_OK;
 }
 
@@ -7604,7 +7612,7 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
                                         het_choice timeline, het_simulation **simulation, het_error *error) {
     heti_s_predict p;
     het_result result;
-    if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_predict: simulation is NULL");
+    if (simulation == NULL) return heti_s_invalid(error, "het_plan_predict: simulation is NULL");
     *simulation = NULL;
     result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict",
                                   error);
@@ -7696,26 +7704,25 @@ static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from) {
 
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
     if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
+        return heti_s_invalid(error, "het_adapt_create: description, search, profile or cluster is NULL");
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
+        return heti_s_invalid(error, "het_adapt_create: het_adapt_desc was not cleared");
     if (d->search->cluster->link != NULL)
         return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_adapt_create: the cluster has a matrix of links; what is "
                            "believed of links is believed of groups");
     if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1",
-                           d->change, d->gain);
+        return heti_s_invalid(error, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to "
+                              "below 1", d->change, d->gain);
     if (d->window < 0 || d->window > HETI_S_WINDOW || d->steps < 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: window %d, steps %d; the window is at most %d",
-                           d->window, d->steps, HETI_T_CAST(int64_t, HETI_S_WINDOW));
+        return heti_s_invalid(error, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window,
+                              d->steps, HETI_T_CAST(int64_t, HETI_S_WINDOW));
     return HET_OK;
 }
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
     het_adapt made, *a;
     const het_cluster *cluster;
-    if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
+    if (adapt == NULL) return heti_s_invalid(error, "het_adapt_create: adapt is NULL");
     *adapt = NULL;
     HETI_T_TRY(heti_s_adapt_check(desc, error));
     memset(&made, 0, sizeof made);
@@ -7787,7 +7794,7 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     het_simulation *simulation = NULL;
     het_result result;
     int64_t p;
-    if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
+    if (adapt == NULL) return heti_s_invalid(error, "het_adapt_start: adapt is NULL");
     result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
     if (result == HET_OK) result = heti_s_predict_lists(&predict);
     if (result == HET_OK)
@@ -7840,8 +7847,8 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
         to = from + plan->slice_share[action->slice] / total;
     }
     curve = heti_s_stage_curve(cost, action->kind);
-    return curve.base + curve.token * a->predict.tokens[m] * (to - from) * rows + curve.pair * a->predict.pairs[m] *
-        (to * to - from * from) * pairs;
+    return curve.base + curve.token * a->predict.sizes.tokens[m] * (to - from) * rows +
+           curve.pair * a->predict.sizes.pairs[m] * (to * to - from * from) * pairs;
 }
 
 static int heti_s_record_fits(const het_adapt *a, const het_record *r) {
@@ -7939,13 +7946,12 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
     char action[80];
     int64_t next;
     if (adapt == NULL || timeline == NULL || adapt->plan == NULL || (timeline->records > 0 && timeline->record == NULL))
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
+        return heti_s_invalid(error, "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
     for (int64_t i = 0; i < timeline->records; i++)
         if (!heti_s_record_fits(adapt, &timeline->record[i]))
-            return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_observe: record %d, %s of rank %d, is not of the "
-                               "plan in use", i, heti_t_action_text(action, &timeline->record[i].action),
-                               HETI_T_CAST(int64_t, timeline->record[i].rank));
+            return heti_s_invalid(error, "het_adapt_observe: record %d, %s of rank %d, is not of the plan in use", i,
+                                  heti_t_action_text(action, &timeline->record[i].action),
+                                  HETI_T_CAST(int64_t, timeline->record[i].rank));
     adapt->step_seconds = heti_t_timeline_end(timeline);
     for (int64_t i = 0; i < timeline->records; i = next) {
         const int32_t rank = timeline->record[i].rank;
@@ -8056,8 +8062,7 @@ static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
 static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error) {
     het_simulation *simulation = NULL;
     HETI_T_TRY(het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error));
-    *seconds = simulation->makespan;
-    het_simulation_free(simulation);
+    *seconds = heti_s_makespan(simulation);
     return HET_OK;
 }
 
@@ -8153,8 +8158,7 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     void *block, *shares = NULL;
     size_t size;
     if (adapt == NULL || advice == NULL || adapt->plan == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID,
-                           "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
+        return heti_s_invalid(error, "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
     *advice = NULL;
     if (!heti_s_adapt_due(adapt)) return HET_OK;
     HETI_T_TRY(heti_t_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
@@ -8185,9 +8189,6 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
    ============================================================================================== */
 
 enum { HETI_S_KEPT = 6, HETI_S_PLAIN = 4, HETI_S_CLUSTERS = 4, HETI_S_EVERY_COUNT = 256, HETI_S_COUNT_STEPS = 64 };
-
-/* Data: of a granule, of a run of them, of a micro-batch. */
-typedef struct heti_s_amount { double tokens, pairs, sequences; } heti_s_amount;
 
 typedef struct heti_s_grouping {
     int64_t *group;                   /* [granules] which micro-batch has the granule at this place of the sorted row */
@@ -8235,7 +8236,7 @@ typedef struct heti_s_pack {
     int64_t *by_cost, *cluster;       /* [most] largest first; by number */
     int64_t *dealt, *order, *best_order; /* [most] numbers of micro-batches, pipeline by pipeline */
     heti_s_amount *pipeline_amount;   /* [pipelines] */
-    double *tokens, *pairs, *sequences; /* [most] in the order that is judged */
+    heti_s_sizes sizes;               /* [max_micro_batches] in the order that is judged */
     het_schedule lists;               /* without the micro-batches that are not there */
     int64_t lists_for;                /* micro-batches */
     heti_s_score best;
@@ -8252,12 +8253,11 @@ static het_result heti_s_pack_granules(const heti_s_pack *s) {
     for (int64_t i = 0; i < d->granules; i++) {
         const int64_t sequences = d->sequences != NULL ? d->sequences[i] : 1;
         if (d->tokens[i] < 0 || d->tokens[i] > INT64_C(1) << 40)
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
+            return heti_s_invalid(s->error, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
         if (sequences < 0 || sequences > INT64_C(1) << 40)
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d sequences", i, sequences);
+            return heti_s_invalid(s->error, "het_pack: granule %d has %d sequences", i, sequences);
         if (d->pairs != NULL && !heti_t_is_time(d->pairs[i]))
-            return heti_t_fail(s->error, HET_ERR_INVALID,
-                               "het_pack: the pairs of granule %d are negative or not finite", i);
+            return heti_s_invalid(s->error, "het_pack: the pairs of granule %d are negative or not finite", i);
         if (d->max_tokens > 0 && d->tokens[i] > d->max_tokens)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d tokens, max_tokens is %d", i,
                                d->tokens[i], d->max_tokens);
@@ -8271,22 +8271,21 @@ static het_result heti_s_pack_granules(const heti_s_pack *s) {
 static het_result heti_s_pack_check(heti_s_pack *s) {
     const het_pack_desc *d = &s->d;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: the description was not cleared");
+        return heti_s_invalid(s->error, "het_pack: the description was not cleared");
     if (d->plan == NULL || d->costs == NULL || d->costs->stage == NULL || d->tokens == NULL)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: plan, costs, costs->stage or tokens is NULL");
+        return heti_s_invalid(s->error, "het_pack: plan, costs, costs->stage or tokens is NULL");
     if (d->plan->pipelines < 1 || d->plan->ranks < 1 || d->plan->share == NULL || d->plan->stage == NULL ||
         d->plan->first_stage == NULL)
-        return heti_t_fail(s->error, HET_ERR_INVALID,
-                           "het_pack: a plan with %d pipelines on %d ranks, or without its arrays", d->plan->pipelines,
-                           d->plan->ranks);
+        return heti_s_invalid(s->error, "het_pack: a plan with %d pipelines on %d ranks, or without its arrays",
+                              d->plan->pipelines, d->plan->ranks);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->max_tokens < 0 || d->max_sequences < 0 ||
         d->max_micro_batches < 0 || d->max_micro_batches > INT32_MAX || d->plain < 0 || d->evaluations < 0)
-        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: %d granules, max_tokens %d, max_sequences %d, "
-                           "max_micro_batches %d, plain %d, evaluations %d", d->granules, d->max_tokens,
-                           d->max_sequences, d->max_micro_batches, d->plain, d->evaluations);
+        return heti_s_invalid(s->error, "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, "
+                              "plain %d, evaluations %d", d->granules, d->max_tokens, d->max_sequences,
+                              d->max_micro_batches, d->plain, d->evaluations);
     for (int64_t r = 0; d->memory != NULL && r < d->plan->ranks; r++)
         if (!heti_t_is_time(d->memory[r]))
-            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: memory[%d] is negative or not finite", r);
+            return heti_s_invalid(s->error, "het_pack: memory[%d] is negative or not finite", r);
     return heti_s_pack_granules(s);
 }
 
@@ -8319,8 +8318,8 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
     for (int64_t p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
     if (d->max_micro_batches == 0) d->max_micro_batches = sum;
     if (sum != d->max_micro_batches)
-        return heti_t_fail(s->error, HET_ERR_INVALID,
-            "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum, d->max_micro_batches);
+        return heti_s_invalid(s->error, "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum,
+                              d->max_micro_batches);
     return HET_OK;
 }
 
@@ -8348,9 +8347,7 @@ static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     s->dealt = HETI_S_ROOM(int64_t, m);
     s->order = HETI_S_ROOM(int64_t, m);
     s->best_order = HETI_S_ROOM(int64_t, m);
-    s->tokens = HETI_S_ROOM(double, s->d.max_micro_batches);
-    s->pairs = HETI_S_ROOM(double, s->d.max_micro_batches);
-    s->sequences = HETI_S_ROOM(double, s->d.max_micro_batches);
+    heti_s_sizes_cut(&s->sizes, arena, s->d.max_micro_batches);
     s->lists.micro_batches = HETI_S_ROOM(int64_t, s->plan->pipelines);
     s->lists.start = HETI_S_ROOM(int64_t, s->plan->ranks + 1);
     s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->plan->ranks]);
@@ -8749,9 +8746,7 @@ static void heti_s_pack_leave_out(heti_s_pack *s, int64_t m) {
 
 static het_result heti_s_pack_simulate(heti_s_pack *s, const het_schedule *lists, het_simulation **simulation) {
     het_costs costs = *s->d.costs;
-    costs.tokens = s->tokens;
-    costs.pairs = s->pairs;
-    costs.sequences = s->sequences;
+    heti_s_sizes_use(&costs, &s->sizes);
     s->evaluations++;
     return het_simulate(s->plan, lists, &costs, HET_NO, &s->allocator, simulation, s->error);
 }
@@ -8766,10 +8761,9 @@ static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *sco
     het_simulation *simulation;
     heti_s_pack_leave_out(s, m);
     for (int64_t i = 0; i < m; i++) {
-        const heti_s_amount *a = &s->amount[s->order[i]];
-        s->tokens[i] = a->tokens;
-        s->pairs[i] = a->pairs;
-        s->sequences[i] = a->sequences > 1 ? a->sequences : 1;
+        heti_s_amount a = s->amount[s->order[i]];
+        a.sequences = heti_s_larger(a.sequences, 1);
+        heti_s_sizes_put(&s->sizes, i, &a, 1);
     }
     HETI_T_TRY(heti_s_pack_simulate(s, &s->lists, &simulation));
     memset(score, 0, sizeof *score);
@@ -8996,11 +8990,9 @@ static het_result heti_s_pack_judge_groupings(heti_s_pack *s) {
 
 /* One token in each micro-batch: checks what was given, and says how the peaks grow with tokens. */
 static het_result heti_s_pack_probe(heti_s_pack *s) {
+    const heti_s_amount token = { 1, 0, 1 };
     het_simulation *simulation;
-    for (int64_t i = 0; i < s->d.max_micro_batches; i++) {
-        s->tokens[i] = s->sequences[i] = 1;
-        s->pairs[i] = 0;
-    }
+    heti_s_sizes_step(&s->sizes, &token, s->d.max_micro_batches, 1);
     HETI_T_TRY(heti_s_pack_simulate(s, s->schedule, &simulation));
     for (int64_t r = 0; r < s->plan->ranks && s->d.memory != NULL; r++)
         if (s->d.memory[r] > 0)
@@ -9058,6 +9050,7 @@ static void heti_s_packing_cut(void *self, heti_t_arena *arena) {
 static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     const heti_s_grouping *g = s->best_grouping;
     het_packing made, *k;
+    heti_s_sizes sizes;
     memset(&made, 0, sizeof made);
     made.granules = s->granules;
     made.micro_batches = g->count;
@@ -9077,12 +9070,10 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     for (int64_t i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
     for (int64_t i = 0; i < s->granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
     for (int64_t i = 0; i < s->granules; i++) k->start[s->spare[i] + 1]++;
+    sizes.tokens = k->tokens, sizes.pairs = k->pairs, sizes.sequences = k->sequences;
     for (int64_t j = 0; j < g->count; j++) {
-        const heti_s_amount *a = &s->amount[s->best_order[j]];
         k->start[j + 1] += k->start[j];
-        k->tokens[j] = a->tokens;
-        k->pairs[j] = a->pairs;
-        k->sequences[j] = a->sequences;
+        heti_s_sizes_put(&sizes, j, &s->amount[s->best_order[j]], 1);
         s->order[j] = k->start[j];
     }
     for (int64_t i = 0; i < s->granules; i++) k->order[s->order[s->spare[i]]++] = i;
@@ -9097,8 +9088,7 @@ HETRAIN_API void het_packing_free(het_packing *packing) {
 HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error) {
     heti_s_pack s;
     het_result result;
-    if (desc == NULL || packing == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_pack: the description or packing is NULL");
+    if (desc == NULL || packing == NULL) return heti_s_invalid(error, "het_pack: the description or packing is NULL");
     *packing = NULL;
     memset(&s, 0, sizeof s);
     s.d = *desc;
@@ -9141,7 +9131,7 @@ typedef struct heti_s_teams {
     int64_t *count;                   /* [ranks] micro-batches of a team */
     int64_t *start;                   /* [ranks + 1] */
     het_action *action;               /* [2 most] */
-    double *tokens, *pairs, *sequences; /* [most] the same for the simulator */
+    heti_s_sizes sizes;               /* [most] the same for the simulator */
     /* the best */
     het_plan *best_plan;
     het_packing *best;
@@ -9171,9 +9161,7 @@ static void heti_s_teams_cut(void *self, heti_t_arena *arena) {
     t->start = HETI_S_ROOM(int64_t, ranks + 1);
     t->batch = HETI_S_ROOM(heti_s_amount, t->most);
     t->action = HETI_S_ROOM(het_action, 2 * t->most);
-    t->tokens = HETI_S_ROOM(double, t->most);
-    t->pairs = HETI_S_ROOM(double, t->most);
-    t->sequences = HETI_S_ROOM(double, t->most);
+    heti_s_sizes_cut(&t->sizes, arena, t->most);
 }
 
 /* Shares, a stage a team, and what they cost. */
@@ -9197,9 +9185,7 @@ static het_result heti_s_teams_plan(heti_s_teams *t) {
     memset(&t->plan->step, 0, sizeof t->plan->step);
     HETI_T_TRY(het_profile_costs(s->d.profile, t->plan, s->d.cluster, s->d.together, &s->allocator, &t->costs,
                                  s->error));
-    t->costs->costs.tokens = t->tokens;
-    t->costs->costs.pairs = t->pairs;
-    t->costs->costs.sequences = t->sequences;
+    heti_s_sizes_use(&t->costs->costs, &t->sizes);
     return HET_OK;
 }
 
@@ -9277,9 +9263,9 @@ static het_result heti_s_teams_run(heti_s_teams *t) {
         }
     }
     for (int64_t m = 0; m < at / 2; m++) {
-        t->tokens[m] = t->batch[m].tokens;
-        t->pairs[m] = t->batch[m].pairs;
-        t->sequences[m] = heti_s_alike_sequences(&t->batch[m]);
+        heti_s_amount a = t->batch[m];
+        a.sequences = heti_s_alike_sequences(&a);
+        heti_s_sizes_put(&t->sizes, m, &a, 1);
     }
     t->start[lists.ranks] = at;
     t->evaluations++;
@@ -9458,8 +9444,7 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     result = het_simulate_costs(t->plan, lists, t->costs, HET_NO, &s->allocator, &made, s->error);
     het_schedule_free(lists);
     HETI_T_TRY(result);
-    seconds = made->makespan;
-    het_simulation_free(made);
+    seconds = heti_s_makespan(made);
     if (same == t->f.teams && (!(t->equal > 0) || seconds < t->equal)) {
         t->equal = seconds;
         t->equal_micro_batches = new_one.micro_batches;
@@ -9473,9 +9458,9 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
                                                &s->allocator, "het_pack_teams", s->error));
     if (k == NULL) return HET_ERR_OOM;
     HETI_T_COPY(k->counts, t->count, k->pipelines);
-    HETI_T_COPY(k->tokens, t->tokens, k->micro_batches);
-    HETI_T_COPY(k->pairs, t->pairs, k->micro_batches);
-    HETI_T_COPY(k->sequences, t->sequences, k->micro_batches);
+    HETI_T_COPY(k->tokens, t->sizes.tokens, k->micro_batches);
+    HETI_T_COPY(k->pairs, t->sizes.pairs, k->micro_batches);
+    HETI_T_COPY(k->sequences, t->sizes.sequences, k->micro_batches);
     for (int64_t m = 0, at = 0; m < k->micro_batches; k->start[++m] = at)
         for (int64_t i = 0; i < t->n; i++)
             if (t->group[i] == m) k->order[at++] = i;
@@ -9509,10 +9494,9 @@ static het_result heti_s_teams_ways(heti_s_teams *t) {
     t->f.alike = 1;
     for (int way = 0; way < (t->f.first[1] > 1 ? HETI_S_TEAM_WAYS + 2 : 1); way++) {
         const heti_s_amount *a = way == HETI_S_TEAM_WAYS ? &t->all : &t->amount[t->row[0]];
-        t->s.d.granule_tokens = heti_s_max(1, HETI_T_CAST(int64_t, a->tokens));
-        t->s.d.granule_pairs = a->pairs;
-        t->s.granule_sequences = way > HETI_S_TEAM_WAYS ? heti_s_real(t->s.pieces) :
-                                 heti_s_alike_sequences(a);
+        t->s.granule = *a;
+        t->s.granule.tokens = heti_s_larger(1, a->tokens);
+        t->s.granule.sequences = way > HETI_S_TEAM_WAYS ? heti_s_real(t->s.pieces) : heti_s_alike_sequences(a);
         t->f.ways = way < HETI_S_TEAM_WAYS ? way : HETI_S_BY_CONTEXT;
         if (!heti_s_can_fuse_so(&t->s, &t->f, &columns)) continue;
         t->from.shard = columns && t->s.d.shard == HET_SHARD_WEIGHTS ? HET_SHARD_GRADIENTS : t->s.d.shard;
@@ -9626,18 +9610,17 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
     heti_t_arena arena;
     het_result result;
     if (search == NULL || desc == NULL || plan == NULL || packing == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_pack_teams: a description, plan or packing is NULL");
+        return heti_s_invalid(error, "het_pack_teams: a description, plan or packing is NULL");
     *plan = NULL;
     *packing = NULL;
     if (search->profile == NULL || search->cluster == NULL || desc->tokens == NULL || desc->start_canary != 0 ||
         desc->end_canary != 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_pack_teams: profile, cluster or tokens is NULL, or the "
-                           "description was not cleared");
+        return heti_s_invalid(error, "het_pack_teams: profile, cluster or tokens is NULL, or the description was not "
+                              "cleared");
     if (desc->granules < 1 || desc->granules > 1000000 || desc->max_tokens < 0 || desc->max_sequences < 0 ||
         search->granule_tokens < 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_pack_teams: %d granules, max_tokens %d, max_sequences %d, "
-                           "granule_tokens %d", desc->granules, desc->max_tokens, desc->max_sequences,
-                           search->granule_tokens);
+        return heti_s_invalid(error, "het_pack_teams: %d granules, max_tokens %d, max_sequences %d, granule_tokens %d",
+                              desc->granules, desc->max_tokens, desc->max_sequences, search->granule_tokens);
     memset(&t, 0, sizeof t);
     memset(&arena, 0, sizeof arena);
     t.given.d = *desc;
