@@ -4602,6 +4602,15 @@ static void heti_s_sizes_step(const heti_s_sizes *sizes, const heti_s_amount *gr
         heti_s_sizes_put(sizes, i, granule, heti_s_real(heti_s_min(granules, of_a_micro_batch)));
 }
 
+/* A profile's blocks as schedules want them; their beginnings are cut. */
+static void heti_s_blocks_cut(het_blocks *blocks, heti_t_arena *arena, const het_profile *p) {
+    int64_t *start = HETI_S_ROOM(int64_t, p->blocks + 1);
+    for (int64_t b = 0; b < p->blocks && start != NULL; b++) start[b + 1] = p->block[b].first_use + p->block[b].uses;
+    blocks->count = p->blocks;
+    blocks->start = start;
+    blocks->unit = p->use;
+}
+
 /* The step of a simulation that is not needed any more. */
 static double heti_s_makespan(het_simulation *simulation) {
     const double seconds = simulation->makespan;
@@ -4648,6 +4657,13 @@ typedef struct heti_s_known { uint64_t key; double seconds; } heti_s_known;
 typedef struct heti_s_times { int64_t key; double seconds[HETI_S_CALLS]; } heti_s_times;
 enum { HETI_S_TIMES = 4096 };
 
+/* Of several units together. */
+typedef struct heti_s_prefix {
+    double held, kept[2];             /* parameters; bytes kept a token, without and with recompute */
+    double least_held, owned, single; /* bytes: of blocks by their first unit; of the state of those that
+                                         no other unit has; least_held of these alone */
+} heti_s_prefix;
+
 typedef struct heti_s_seek {
     het_search_desc d;                /* with its defaults */
     het_error *error;
@@ -4663,16 +4679,13 @@ typedef struct heti_s_seek {
     het_cost *sum;                   /* [kinds][HETI_S_SUMS][units + 1] of units 0 .. u - 1 */
     double *rate;                     /* [kinds] granules a second of the whole chain */
     /* units */
-    double *held, *kept;              /* [units + 1] before unit u: parameters; [2][units + 1] bytes
-                                         kept a token, without and with recompute */
-    double *least_held, *owned;       /* [units + 1] bytes likewise: of blocks by their first unit; of
-                                         the state of those that no other unit has */
-    double *single, largest;          /* [units + 1] least_held of these alone; elements of the largest unit */
+    heti_s_prefix *before;            /* [units + 1] of the units before each */
+    double largest;                   /* elements of the largest unit */
     int tied;                         /* some block has several units */
     het_shard begin_shard;            /* of what is begun with */
     double trained;                   /* parameters that are not frozen */
     double always;                    /* bytes of every rank that has a stage, at least */
-    int64_t *block_start;             /* [blocks + 1] into the profile's uses */
+    het_blocks blocks;
     double widest;                    /* scratch, streams and messages a token: the most of a unit */
     /* what is worked on */
     het_plan plan, own;               /* own: its arrays, where it is not one with teams */
@@ -4872,18 +4885,13 @@ static const het_unit_time *heti_s_unit_times(const heti_s_seek *s, const het_de
 
 /* ---- a choice as a plan, its memory, its time ---- */
 
-/* Complete lists of a plan. block_start: [blocks + 1] into the profile's uses. */
-static het_result heti_s_lists(const het_plan *plan, const int64_t *count, const het_profile *profile,
-                               const int64_t *block_start, const het_allocator *allocator, het_schedule **schedule,
-                               het_error *error) {
+/* Complete lists of a plan. */
+static het_result heti_s_lists(const het_plan *plan, const int64_t *count, const het_blocks *blocks,
+                               const het_allocator *allocator, het_schedule **schedule, het_error *error) {
     het_schedule *compute = NULL;
-    het_blocks blocks;
     het_result result = het_schedule_make(plan, count, allocator, &compute, error);
     *schedule = NULL;
-    blocks.count = profile->blocks;
-    blocks.start = block_start;
-    blocks.unit = profile->use;
-    if (result == HET_OK) result = het_schedule_complete(plan, &blocks, compute, allocator, schedule, error);
+    if (result == HET_OK) result = het_schedule_complete(plan, blocks, compute, allocator, schedule, error);
     het_schedule_free(compute);
     return result;
 }
@@ -4970,8 +4978,7 @@ static void heti_s_memory_missing(heti_s_seek *s) {
 /* The lists, complete. NULL in *schedule: such a plan cannot have this schedule. */
 static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, het_schedule **schedule) {
     het_error error;
-    const het_result result = heti_s_lists(&s->plan, c->count, s->d.profile, s->block_start, &s->allocator, schedule,
-                                           &error);
+    const het_result result = heti_s_lists(&s->plan, c->count, &s->blocks, &s->allocator, schedule, &error);
     return result != HET_ERR_OOM ? HET_OK : heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
 }
 
@@ -5136,11 +5143,10 @@ static double heti_s_back(const heti_s_seek *s, double whole, double apart) {
 }
 
 /* One pipeline: what its ranks compute before the verdict, and the times before a rank's first
-   action and behind its last one. A message leaves behind what made it, and a rank's last action
+   action and behind its last one. known 0: of no schedule with its placement, with or without
+   recomputation. A message leaves behind what made it, and a rank's last action
    that is not a W is a backward, after which the stages before have theirs. */
-static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int recompute_known,
-                                    int64_t order_index) {
-    const het_schedule_kind *order = s->order[order_index >= 0 ? order_index : c->order];
+static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int known) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p), first = c->first[p];
     const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
     const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
@@ -5152,7 +5158,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         const int64_t place = spot.place;
-        const int again = recompute_known && (c->recompute[spot.at] & 1);
+        const int again = known && (c->recompute[spot.at] & 1);
         const double n = heti_s_real(full);
         double f[2], b[2], in[2], w[2], r[2];
         for (int k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
@@ -5160,8 +5166,8 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
             const double *t = heti_s_least_times(s, spot.kind, spot.begin, spot.end, g);
             f[k] = t[HETI_S_FORWARD], b[k] = t[HETI_S_BACKWARD], in[k] = t[HETI_S_INPUT], w[k] = t[HETI_S_WEIGHT];
             r[k] = again ? t[HETI_S_AGAIN] : 0;
-            if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
-            else if (order_index < 0) {                                                               /* any schedule */
+            if (known && !s->order[c->order]->split) in[k] = b[k], w[k] = 0; /* B alone */
+            else if (!known) { /* any schedule */
                 b[k] = heti_s_back(s, b[k], in[k] + w[k]);
                 if (!s->has[1]) in[k] = b[k];
                 in[k] = heti_s_smaller(in[k], b[k]);
@@ -5205,7 +5211,7 @@ static double heti_s_bound_of(heti_s_seek *s, const heti_s_choice *c, int known,
     for (int64_t p = 0; p < c->pipelines; p++)
         if (c->count[p] > 0) s->last_counted = p;
     for (int64_t p = 0; p < c->pipelines; p++)
-        if (c->count[p] > 0) bound = heti_s_larger(bound, heti_s_bound_pipeline(s, c, p, known, known ? c->order : -1));
+        if (c->count[p] > 0) bound = heti_s_larger(bound, heti_s_bound_pipeline(s, c, p, known));
     return bound + after;
 }
 
@@ -5217,13 +5223,13 @@ static int heti_s_hopeless(double bound, double best) { return bound > best * (1
    others nothing that is divided. */
 static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double tokens) {
-    const double *kept = &s->kept[(recompute & 1) != 0 ? s->units + 1 : 0];
+    const heti_s_prefix *a = &s->before[begin], *b = &s->before[end];
     const double weights = s->d.profile->weight_bytes, part = c->shard == HET_SHARD_WEIGHTS ? 0 :
                  c->shard == HET_SHARD_GRADIENTS ? weights / (weights + s->d.profile->gradient_bytes) : 1;
-    const double alone = c->pipelines == 1 ? s->single[end] - s->single[begin] : 0,
-                 state = c->pipelines == 1 ? s->owned[end] - s->owned[begin] : 0;
-    return alone + part * (s->least_held[end] - s->least_held[begin] - alone) + state +
-           (kept[end] - kept[begin]) * tokens;
+    const double alone = c->pipelines == 1 ? b->single - a->single : 0,
+                 state = c->pipelines == 1 ? b->owned - a->owned : 0;
+    return alone + part * (b->least_held - a->least_held - alone) + state +
+           (b->kept[recompute & 1] - a->kept[recompute & 1]) * tokens;
 }
 
 /* The device of stage i of pipeline p has memory for what its stages up to that one need at least
@@ -5274,13 +5280,12 @@ static double heti_s_divided(const heti_s_seek *s, const heti_s_choice *c, doubl
 static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double in_flight) {
     const het_profile *p = s->d.profile;
-    const double *kept = &s->kept[(recompute & 1) != 0 ? s->units + 1 : 0],
-                  tokens = heti_s_real(c->granules * s->d.granule_tokens);
-    const double elements = s->held[end] - s->held[begin];
+    const heti_s_prefix *a = &s->before[begin], *b = &s->before[end];
+    const double tokens = heti_s_real(c->granules * s->d.granule_tokens), elements = b->held - a->held;
     if (recompute > 1) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 2 + 1));
     return heti_s_divided(s, c, elements * p->weight_bytes, elements * p->gradient_bytes, elements * p->state_bytes) +
-           tokens * (in_flight * (kept[end] - kept[begin]) + s->widest) + p->rank_weights + p->rank_gradients +
-           p->rank_workspace;
+           tokens * (in_flight * (b->kept[recompute & 1] - a->kept[recompute & 1]) + s->widest) + p->rank_weights +
+           p->rank_gradients + p->rank_workspace;
 }
 
 /* The most units from `begin` that a device takes in `seconds` and its memory. */
@@ -5589,7 +5594,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t r = 0; r < s->ranks; r++) s->ring[r] = 0;
     for (int64_t p = 0; p < c->pipelines; p++) s->scratch[p] = 0;
     for (int64_t u = 0; u < s->units; u++) {
-        const double elements = s->held[u + 1] - s->held[u], holders = heti_s_real(c->pipelines);
+        const double elements = s->before[u + 1].held - s->before[u].held, holders = heti_s_real(c->pipelines);
         double latency = 0, slowness = 0, seconds;
         int64_t before = -1;
         for (int64_t p = 0; p < c->pipelines; p++) {
@@ -6237,7 +6242,7 @@ static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double af
     for (int64_t n = 0; n <= left && !heti_s_is_over(s); n++) {
         c->count[p] = n;
         s->last_counted = p; /* with the smallest micro-batch it takes no longer */
-        if (n > 0 && heti_s_hopeless(heti_s_bound_pipeline(s, c, p, 0, -1) + after, heti_s_least_found(s))) {
+        if (n > 0 && heti_s_hopeless(heti_s_bound_pipeline(s, c, p, 0) + after, heti_s_least_found(s))) {
             s->skipped++;
             return; /* nor with more of them */
         }
@@ -6617,28 +6622,27 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
         (s->ranks > 1 ? heti_s_real(HETI_S_RING_CHUNK + 2 * HETI_S_ENVELOPE) : 0);
     for (int64_t b = 0; b < p->blocks; b++) {
         const het_block_profile *block = &p->block[b];
-        s->block_start[b] = block->first_use;
-        s->block_start[b + 1] = block->first_use + block->uses;
         const int64_t first = p->use[block->first_use] + 1;
         const double elements = heti_s_real(block->elements), trained = block->frozen ? 0 : elements;
         s->trained += trained;
-        s->least_held[first] += elements * p->weight_bytes + trained * p->gradient_bytes;
-        if (block->uses == 1) s->owned[first] += trained * p->state_bytes;
-        if (block->uses == 1) s->single[first] += elements * p->weight_bytes + trained * p->gradient_bytes;
+        const double bytes = elements * p->weight_bytes + trained * p->gradient_bytes;
+        s->before[first].least_held += bytes;
+        if (block->uses == 1) s->before[first].owned += trained * p->state_bytes, s->before[first].single += bytes;
         s->tied |= block->uses > 1;
-        for (int64_t i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += elements;
+        for (int64_t i = 0; i < block->uses; i++) s->before[p->use[block->first_use + i] + 1].held += elements;
     }
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = &p->kind[p->unit[u]];
         const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
         const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
-        s->largest = heti_s_larger(s->largest, s->held[u + 1]);
-        s->single[u + 1] += s->single[u];
-        s->held[u + 1] += s->held[u];
-        s->least_held[u + 1] += s->least_held[u];
-        s->owned[u + 1] += s->owned[u];
-        s->kept[u + 1] = s->kept[u] + always + more;
-        s->kept[s->units + 1 + u + 1] = s->kept[s->units + 1 + u] + always + (k->loss ? more : 0);
+        heti_s_prefix *from = &s->before[u], *to = &s->before[u + 1];
+        s->largest = heti_s_larger(s->largest, to->held);
+        to->held += from->held;
+        to->least_held += from->least_held;
+        to->owned += from->owned;
+        to->single += from->single;
+        to->kept[0] = from->kept[0] + always + more;
+        to->kept[1] = from->kept[1] + always + (k->loss ? more : 0);
         s->widest = heti_s_larger(s->widest, scratch + more);
     }
 }
@@ -6683,18 +6687,14 @@ static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *arena, heti_s_choice
 
 static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     heti_s_seek *s = HETI_T_CAST(heti_s_seek *, self);
-    const int64_t n = s->ranks, m = s->units + 1;
+    const int64_t n = s->ranks;
     s->kind_of = HETI_S_ROOM(int64_t, n);
     s->kind_count = HETI_S_ROOM(int64_t, n);
     s->kind_device = HETI_S_ROOM(int64_t, n);
     s->times = HETI_S_ROOM(const het_device_profile *, n);
     s->rate = HETI_S_ROOM(double, n);
-    s->held = HETI_S_ROOM(double, m);
-    s->kept = HETI_S_ROOM(double, 2 * m);
-    s->least_held = HETI_S_ROOM(double, m);
-    s->owned = HETI_S_ROOM(double, m);
-    s->single = HETI_S_ROOM(double, m);
-    s->block_start = HETI_S_ROOM(int64_t, s->d.profile->blocks + 1);
+    s->before = HETI_S_ROOM(heti_s_prefix, s->units + 1);
+    heti_s_blocks_cut(&s->blocks, arena, s->d.profile);
     s->plan.stage = HETI_S_ROOM(het_stage, 2 * n);
     s->plan.first_stage = HETI_S_ROOM(int64_t, n + 1);
     s->plan.share = HETI_S_ROOM(double, n);
@@ -6911,8 +6911,9 @@ static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
     const het_profile *p = s->d.profile;
     const double tokens = heti_s_real(heti_s_least_granules(s) * s->d.granule_tokens);
     const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
-    return (s->held[unit + 1] - s->held[unit]) * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.scratch +
-        3 * m.stream + p->rank_weights + p->rank_gradients + p->rank_workspace;
+    const double held = s->before[unit + 1].held - s->before[unit].held;
+    return held * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.scratch + 3 * m.stream +
+           p->rank_weights + p->rank_gradients + p->rank_workspace;
 }
 
 /* Nothing fits: the unit that cannot lie anywhere, or the plan that lacks least. */
@@ -7534,7 +7535,7 @@ typedef struct heti_s_predict {
     het_plan_costs *costs;
     int64_t *count;                   /* [pipelines] micro-batches */
     int64_t *first;                   /* [pipelines + 1] the first of each */
-    int64_t *block_start;             /* [blocks + 1] */
+    het_blocks blocks;
     heti_s_sizes sizes;               /* [micro_batches] */
     heti_t_arena arena;
 } heti_s_predict;
@@ -7551,7 +7552,7 @@ static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
     heti_s_predict *p = HETI_T_CAST(heti_s_predict *, self);
     p->count = HETI_S_ROOM(int64_t, p->plan->pipelines);
     p->first = HETI_S_ROOM(int64_t, p->plan->pipelines + 1);
-    p->block_start = HETI_S_ROOM(int64_t, p->desc->profile->blocks + 1);
+    heti_s_blocks_cut(&p->blocks, arena, p->desc->profile);
     heti_s_sizes_cut(&p->sizes, arena, p->micro_batches);
 }
 
@@ -7564,8 +7565,6 @@ static void heti_s_predict_sizes(heti_s_predict *p) {
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     heti_s_sizes_step(&p->sizes, &granule, d->granules, p->granules);
-    for (int64_t i = 0; i < d->profile->blocks; i++)
-        p->block_start[i + 1] = d->profile->block[i].first_use + d->profile->block[i].uses;
 }
 
 static het_result heti_s_predict_check(const heti_s_predict *p, const char *call) {
@@ -7605,7 +7604,7 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
 }
 
 static het_result heti_s_predict_lists(heti_s_predict *p) {
-    return heti_s_lists(p->plan, p->count, p->desc->profile, p->block_start, &p->allocator, &p->schedule, p->error);
+    return heti_s_lists(p->plan, p->count, &p->blocks, &p->allocator, &p->schedule, p->error);
 }
 
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
@@ -8292,29 +8291,20 @@ static het_result heti_s_pack_check(heti_s_pack *s) {
 /* The lists of a step with the most micro-batches, as the executor has them. */
 static het_result heti_s_pack_lists(heti_s_pack *s) {
     het_pack_desc *d = &s->d;
-    het_schedule *compute = NULL;
-    const het_schedule *from = d->schedule;
-    het_result result = HET_OK;
+    het_result result;
     int64_t sum = 0;
-    if (from == NULL) {
+    if (d->schedule == NULL) {
         void *counts;
-        const size_t size = HETI_T_CAST(size_t, d->plan->pipelines > 0 ? d->plan->pipelines : 1) * sizeof(int64_t);
+        const size_t size = HETI_T_CAST(size_t, d->plan->pipelines) * sizeof(int64_t);
         if (d->max_micro_batches == 0) d->max_micro_batches = d->granules;
         HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &counts, s->error));
         het_plan_micro_batches(d->plan, d->max_micro_batches, HETI_T_CAST(int64_t *, counts));
-        result = het_schedule_make(d->plan, HETI_T_CAST(int64_t *, counts), &s->allocator, &compute, s->error);
+        result = heti_s_lists(d->plan, HETI_T_CAST(int64_t *, counts), d->blocks, &s->allocator, &s->made, s->error);
         s->allocator.free(s->allocator.user, counts, size);
-        from = compute;
-    }
-    if (result == HET_OK && from->complete) {
-        s->schedule = from;
-        result = het_schedule_check(d->plan, d->blocks, from, NULL, s->error);
-    } else if (result == HET_OK) {
-        result = het_schedule_complete(d->plan, d->blocks, from, &s->allocator, &s->made, s->error);
-        s->schedule = s->made;
-    }
-    het_schedule_free(compute);
-    if (result != HET_OK) return result;
+    } else if (d->schedule->complete) result = het_schedule_check(d->plan, d->blocks, d->schedule, NULL, s->error);
+    else result = het_schedule_complete(d->plan, d->blocks, d->schedule, &s->allocator, &s->made, s->error);
+    HETI_T_TRY(result);
+    s->schedule = s->made != NULL ? s->made : d->schedule;
     for (int64_t p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
     if (d->max_micro_batches == 0) d->max_micro_batches = sum;
     if (sum != d->max_micro_batches)
@@ -9212,7 +9202,7 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
     int64_t like;
     het_result result;
     for (int64_t p = 0; p < t->f.teams; p++) t->count[p] = 2;
-    HETI_T_TRY(heti_s_lists(t->plan, t->count, s->d.profile, s->block_start, &s->allocator, &lists, s->error));
+    HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, &s->allocator, &lists, s->error));
     result = het_schedule_needs(t->plan, lists, 0, s->ranks, 0, &s->allocator, s->needs, s->error);
     het_schedule_free(lists);
     for (int64_t p = 0; p < t->f.teams && result == HET_OK; p++) {
@@ -9440,7 +9430,7 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
         new_one.micro_batches += t->count[p];
         same += t->f.first[p + 1] - t->f.first[p] == t->f.first[1];
     }
-    HETI_T_TRY(heti_s_lists(t->plan, t->count, s->d.profile, s->block_start, &s->allocator, &lists, s->error));
+    HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, &s->allocator, &lists, s->error));
     result = het_simulate_costs(t->plan, lists, t->costs, HET_NO, &s->allocator, &made, s->error);
     het_schedule_free(lists);
     HETI_T_TRY(result);
