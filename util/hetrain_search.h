@@ -828,9 +828,7 @@ static void heti_s_give_back(const het_allocator *allocator, void *block, size_t
 /* ---- describing ---- */
 
 static int heti_s_same_streams(int64_t count, const int64_t *width, int64_t other_count, const int64_t *other) {
-    int64_t s;
-    for (s = 0; s < count && count == other_count && width[s] == other[s]; s++) {}
-    return count == other_count && s == count;
+    return count == other_count && memcmp(width, other, HETI_T_CAST(size_t, count) * sizeof *width) == 0;
 }
 
 /* Whether two units differ in nothing that costs. */
@@ -1236,11 +1234,11 @@ typedef struct heti_s_held {
     double stored;                    /* a slot of those that may put it on the host */
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
     double kept;                      /* of several updates: elements whose versions it keeps */
-    double fetched, terms;            /* of the largest unit: weights that come for a call, sums that leave behind it */
     double pieces;                    /* bytes on the host for what it exchanges piece by piece */
-    double come, of, leave, all;      /* elements of weights that it has to fetch, of so many; of sums that it
-                                         does not own, of so many */
-    double latency[2], slowness[2];   /* of the slowest link that weights, sums take; 1 over its bandwidth */
+    /* weights that come for a call, and sums that leave behind it: elements of the largest unit; that
+       it has to fetch, or does not own, of so many; the slowest link that they take, 1 over its
+       bandwidth */
+    double unit[2], away[2], of[2], latency[2], slowness[2];
     int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
     heti_s_rows rows;
@@ -1251,8 +1249,8 @@ static void heti_s_most(double *most, double value) { if (value > *most) *most =
 static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b);
 static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b);
 
-/* What is worked on beside: a block's holders; of each unit, elements of blocks that are fetched,
-   and of those whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and
+/* What is worked on beside: a block's holders; of each unit, elements of blocks whose weights are
+   fetched, and whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and
    of one block. */
 typedef struct heti_s_holding {
     const het_profile *profile;
@@ -1260,7 +1258,7 @@ typedef struct heti_s_holding {
     const het_cluster *cluster;       /* NULL: links are all the first of the profile, or take nothing */
     heti_s_held *held;                /* [ranks] */
     int64_t *rank, words;             /* [ranks] */
-    double *fetched, *terms;          /* [units] */
+    double *unit[2];                  /* [units] */
     uint64_t *peer, *both;
     double largest, owned;            /* elements of the largest block that weights are sent of, of what anybody
                                          owns of a trained block at most */
@@ -1345,7 +1343,7 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     double share;
     const int64_t holders = heti_s_find_holders(h, b, &share);
     const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
-              weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1;
+              weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1, divided[2] = { weights, sums };
     double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 }, owned = 0;
     int direct = weights;
     for (int64_t i = 0; i < 2 * holders && (sums || weights); i++)
@@ -1359,12 +1357,12 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         const double box = heti_s_box(h, h->rank[i], block);
         if (h->words > 0) h->both[h->rank[i] / 64] |= HETI_T_CAST(uint64_t, 1) << h->rank[i] % 64;
         direct |= keeps || box >= 0;
-        if (weights) to->come += elements - heti_s_held_part(h, holders, i, elements, h->near ? 0 : own);
-        if (weights) to->of += elements;
-        if (sums) to->leave += elements - own, to->all += elements;
-        for (int64_t w = 0; w < 2; w++) {
-            heti_s_most(&to->latency[w], latency[w]);
-            heti_s_most(&to->slowness[w], slowness[w]);
+        for (int k = 0; k < 2; k++) {
+            heti_s_most(&to->latency[k], latency[k]);
+            heti_s_most(&to->slowness[k], slowness[k]);
+            if (!divided[k]) continue;
+            to->of[k] += elements;
+            to->away[k] += elements - (k == 0 ? heti_s_held_part(h, holders, i, elements, h->near ? 0 : own) : own);
         }
         to->elements += box >= 0 ? own + box : heti_s_held_part(h, holders, i, elements, own);
         if (block->frozen) continue;
@@ -1378,10 +1376,8 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     if (sums || direct) heti_s_most(&h->owned, owned);
     for (int64_t i = 0; i < holders && (sums || direct); i++)
         for (int64_t w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
-    for (int64_t i = block->first_use; i < block->first_use + block->uses; i++) {
-        if (weights) h->fetched[h->profile->use[i]] += elements;
-        if (sums) h->terms[h->profile->use[i]] += elements;
-    }
+    for (int64_t i = block->first_use; i < block->first_use + block->uses; i++)
+        for (int k = 0; k < 2; k++) h->unit[k][h->profile->use[i]] += divided[k] ? elements : 0;
 }
 
 /* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
@@ -1462,8 +1458,7 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     heti_s_holding *h = HETI_T_CAST(heti_s_holding *, self);
     h->held = HETI_S_ROOM(heti_s_held, h->plan->ranks);
     h->rank = HETI_S_ROOM(int64_t, h->plan->ranks);
-    h->fetched = HETI_S_ROOM(double, h->plan->units);
-    h->terms = HETI_S_ROOM(double, h->plan->units);
+    for (int k = 0; k < 2; k++) h->unit[k] = HETI_S_ROOM(double, h->plan->units);
     h->peer = HETI_S_ROOM(uint64_t, h->plan->ranks * h->words);
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
@@ -1488,11 +1483,8 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
             if (i != r && (h->peer[r * h->words + i / 64] >> i % 64 & 1u) != 0) to->pieces += piece;
     }
     for (int64_t g = 0; g < plan->stages; g++)
-        for (int64_t u = plan->stage[g].unit_begin; u < plan->stage[g].unit_end; u++) {
-            heti_s_held *to = &h->held[plan->stage[g].rank];
-            if (h->fetched[u] > to->fetched) to->fetched = h->fetched[u];
-            if (h->terms[u] > to->terms) to->terms = h->terms[u];
-        }
+        for (int64_t u = plan->stage[g].unit_begin; u < plan->stage[g].unit_end; u++)
+            for (int k = 0; k < 2; k++) heti_s_most(&h->held[plan->stage[g].rank].unit[k], h->unit[k][u]);
 }
 
 /* What all ranks hold, as h->held: in h->arena. needs NULL: nothing is split. */
@@ -1565,12 +1557,12 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                      heti_s_real(shape->sequences);
         const double messages = heti_s_real(of->messages + 2 * others) *
                      (m->message + h->rows.crossings * heti_s_real(HETI_S_ENVELOPE));
-        const heti_s_held *unit = &held[h->leader]; /* of its stages */
+        const heti_s_held *stages = &held[h->leader];
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
-        to->weights = heti_s_bytes((h->elements + 2 * unit->fetched) * p->weight_bytes + p->rank_weights +
+        to->weights = heti_s_bytes((h->elements + 2 * stages->unit[0]) * p->weight_bytes + p->rank_weights +
                                    h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
-        to->gradients = heti_s_bytes((h->trained + 2 * unit->terms) * p->gradient_bytes + p->rank_gradients);
+        to->gradients = heti_s_bytes((h->trained + 2 * stages->unit[1]) * p->gradient_bytes + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
         to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
@@ -1732,12 +1724,12 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
                              double slowness, het_stage_cost *to, double first[2]) {
     const het_stage *stage = &c->plan->stage[g];
     const heti_s_held *held = &c->held.held[rank];
-    const double part[2] = { held->of > 0 ? held->come / held->of * c->profile->weight_bytes : 0,
-                             held->all > 0 ? held->leave / held->all * c->profile->gradient_bytes : 0 },
+    const double element[2] = { c->profile->weight_bytes, c->profile->gradient_bytes },
                  own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
-            const double bytes = part[k] * (k == 0 ? c->held.fetched : c->held.terms)[u],
+            const double part = held->of[k] > 0 ? held->away[k] / held->of[k] * element[k] : 0,
+                         bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || c->profile->kind[c->profile->unit[u]].loss; /* its F is part of B */
             if (u == stage->unit_begin) first[k] += seconds;
@@ -1850,6 +1842,14 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     return HET_OK;
 }
 
+/* Members of the teams of the stages before stage g. */
+static int64_t heti_s_members_before(const het_plan *plan, int64_t g) {
+    int64_t members = 0, count;
+    while (g-- > 0)
+        if (het_plan_team(plan, plan->stage[g].rank, &count) != NULL) members += count;
+    return members;
+}
+
 HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
                                          het_choice together, const het_allocator *allocator, het_plan_costs **costs,
                                          het_error *error) {
@@ -1857,7 +1857,6 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     heti_t_arena arena;
     const het_shape one = { 1, 1, 1 };
     het_result result;
-    int64_t g, count;
     if (costs == NULL) return heti_s_invalid(error, "het_profile_costs: costs is NULL");
     *costs = NULL;
     if (profile == NULL || plan == NULL)
@@ -1874,10 +1873,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.plan = c.held.plan = plan;
     c.cluster = c.held.cluster = cluster;
     c.beside = together != HET_NO;
-    for (c.to.curves = plan->stages, g = 0; g < plan->stages; g++) {
-        (void)het_plan_team(plan, plan->stage[g].rank, &count);
-        if (count > 1) c.to.curves += count;
-    }
+    c.to.curves = plan->stages + heti_s_members_before(plan, plan->stages);
     HETI_T_TRY(heti_s_hold(&c.held, NULL, &one, &c.to.allocator, error));
     result = heti_s_arrays(&arena, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs", error);
     if (result == HET_OK) result = heti_s_fill_costs(&c, error);
@@ -3496,24 +3492,15 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     }
 }
 
-/* Devices of one table, number of threads and instruction set are one kind: group[i] is the number
-   of i's. Returns how many there are. */
-static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group) {
+/* Devices of one table, number of threads and instruction set are one kind: the first of i's. */
+static int64_t heti_s_first_alike(const het_desc *desc, int64_t i) {
     const het_device_desc *device = desc->layout.devices;
-    int64_t k, kinds = 0;
-    for (int64_t i = 0; i < desc->layout.device_count; i++) {
-        for (k = 0; k < i && device != NULL; k++)
-            if (device[k].iface == device[i].iface && device[k].threads == device[i].threads &&
-                device[k].isa == device[i].isa)
-                break;
-        if (k < i && device != NULL) {
-            if (group != NULL) group[i] = group[k];
-            continue;
-        }
-        if (group != NULL) group[i] = kinds;
-        kinds++;
-    }
-    return kinds;
+    int64_t k;
+    for (k = 0; k < i && device != NULL; k++)
+        if (device[k].iface == device[i].iface && device[k].threads == device[i].threads &&
+            device[k].isa == device[i].isa)
+            return k;
+    return i;
 }
 
 static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_profile *device) {
@@ -3586,12 +3573,15 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
     het_profile count = *described;
     int64_t i, n;
-    count.devices = heti_s_device_kinds(&m->context, NULL);
+    for (i = 0; i < m->context.layout.device_count; i++) count.devices += heti_s_first_alike(&m->context, i) == i;
     count.links = m->context.layout.device_count > 1 ? 1 : 0;
     HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
     heti_s_profile_same(m->profile, described);
     HETI_T_TRY(heti_s_arrays(&m->arena, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
-    (void)heti_s_device_kinds(&m->context, m->group);
+    for (i = n = 0; i < m->context.layout.device_count; i++) {
+        const int64_t first = heti_s_first_alike(&m->context, i);
+        m->group[i] = first < i ? m->group[first] : n++;
+    }
     for (i = m->context.layout.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
         HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
@@ -4595,6 +4585,15 @@ static void heti_s_sizes_use(het_costs *costs, const heti_s_sizes *sizes) {
     costs->sequences = sizes->sequences;
 }
 
+/* Costs of a plan with these micro-batches. */
+static het_result heti_s_sized_costs(const het_search_desc *d, const het_plan *plan, const het_cluster *cluster,
+                                     const heti_s_sizes *sizes, const het_allocator *allocator, het_plan_costs **costs,
+                                     het_error *error) {
+    HETI_T_TRY(het_profile_costs(d->profile, plan, cluster, d->together, allocator, costs, error));
+    heti_s_sizes_use(&(*costs)->costs, sizes);
+    return HET_OK;
+}
+
 /* A step of so many granules like this one: only its last micro-batch may be smaller. */
 static void heti_s_sizes_step(const heti_s_sizes *sizes, const heti_s_amount *granule, int64_t granules,
                               int64_t of_a_micro_batch) {
@@ -4985,10 +4984,8 @@ static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, he
 
 /* Costs of the plan that s->plan holds, with the choice's micro-batches. */
 static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, het_plan_costs **costs) {
-    HETI_T_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
     heti_s_sizes_step(&s->sizes, &s->granule, s->d.granules, c->granules);
-    heti_s_sizes_use(&(*costs)->costs, &s->sizes);
-    return HET_OK;
+    return heti_s_sized_costs(&s->d, &s->plan, s->d.cluster, &s->sizes, &s->allocator, costs, s->error);
 }
 
 /* What the lists of s->plan need of every rank, with any recomputation: s->needs. */
@@ -7084,25 +7081,43 @@ static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64
     }
 }
 
+/* Lists of pipelines of one stage each, count[] micro-batches one behind the other: F and B, or F, I
+   and W. */
+static void heti_s_stage_lists(const het_plan *plan, int64_t *count, int split, int64_t *start, het_action *action,
+                               het_schedule *lists) {
+    static const int32_t heti_s_kinds[2][3] = { { HET_ACTION_F, HET_ACTION_B, 0 },
+                                                { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W } };
+    const int64_t calls = split ? 3 : 2;
+    int64_t at = 0, p;
+    for (int64_t r = 0; r < plan->ranks; r++) {
+        start[r] = at;
+        for (p = 0; p < plan->pipelines && plan->stage[p].rank != r; p++) {}
+        for (int64_t i = 0; p < plan->pipelines && i < calls * count[p]; i++) {
+            het_action *a = &action[at++];
+            memset(a, 0, sizeof *a);
+            a->kind = heti_s_kinds[split][i % calls];
+            a->pipeline = HETI_T_CAST(int32_t, p);
+            a->micro_batch = HETI_T_CAST(int32_t, i / calls);
+        }
+    }
+    start[plan->ranks] = at;
+    memset(lists, 0, sizeof *lists);
+    lists->ranks = plan->ranks;
+    lists->pipelines = plan->pipelines;
+    lists->micro_batches = count;
+    lists->start = start;
+    lists->action = action;
+}
+
 /* Of one unit in the team with these lists: way 0: F and B, 1: F, I and W, 2: B recomputed. */
 static het_result heti_s_fused_way(heti_s_seek *s, const het_plan *plan, const het_costs *costs, int way,
                                    het_unit_time *to) {
-    static const int32_t heti_s_kinds[2][3] = { { HET_ACTION_F, HET_ACTION_B, 0 },
-                                                { HET_ACTION_F, HET_ACTION_I, HET_ACTION_W } };
-    int64_t start[HETRAIN_MAX_TEAM + 1], micro_batches = 1, i;
+    int64_t start[HETRAIN_MAX_TEAM + 1], micro_batches = 1;
     het_simulation *made = NULL;
     const het_record *r;
     het_action action[3];
     het_schedule lists;
-    memset(&lists, 0, sizeof lists);
-    memset(action, 0, sizeof action);
-    for (i = 0; i < 3; i++) action[i].kind = heti_s_kinds[way == 1][i];
-    for (i = 0; i <= plan->ranks; i++) start[i] = i == 0 ? 0 : way == 1 ? 3 : 2;
-    lists.ranks = plan->ranks;
-    lists.pipelines = 1;
-    lists.micro_batches = &micro_batches;
-    lists.start = start;
-    lists.action = action;
+    heti_s_stage_lists(plan, &micro_batches, way == 1, start, action, &lists);
     HETI_T_TRY(het_simulate(plan, &lists, costs, HET_YES, &s->allocator, &made, s->error));
     r = made->timeline.record; /* the first member's, F first */
     if (way == 0) to->forward.base = r[0].end - r[0].start;
@@ -7598,9 +7613,7 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     p->micro_batches = (desc->granules + granules - 1) / granules;
     HETI_T_TRY(heti_s_arrays(&p->arena, heti_s_predict_cut, p, &p->allocator, call, error));
     heti_s_predict_sizes(p);
-    HETI_T_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
-    heti_s_sizes_use(&p->costs->costs, &p->sizes);
-    return HET_OK;
+    return heti_s_sized_costs(desc, plan, cluster, &p->sizes, &p->allocator, &p->costs, error);
 }
 
 static het_result heti_s_predict_lists(heti_s_predict *p) {
@@ -7824,20 +7837,16 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
     const het_plan *plan = a->plan;
     const het_action *action = &r->action;
     const int64_t g = plan->first_stage[action->pipeline] + action->stage;
-    const het_stage_cost *cost = &a->predict.costs->costs.stage[g], *member = a->predict.costs->costs.member;
+    const het_stage_cost *cost = &a->predict.costs->costs.stage[g];
     int64_t count;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
     const het_team_member *team;
     double rows = 1, pairs = 1, total = 0, from = 0, to = 1;
     het_cost curve;
-    for (int64_t i = 0; i < g; i++) {
-        (void)het_plan_team(plan, plan->stage[i].rank, &count);
-        if (count > 1) member += count;
-    }
     team = het_plan_team(plan, plan->stage[g].rank, &count);
     for (int64_t i = 0; i < count && count > 1; i++) {
         if (team[i].rank != r->rank) continue;
-        cost = &member[i];
+        cost = &a->predict.costs->costs.member[heti_s_members_before(plan, g) + i];
         heti_s_member_part(team, count, i, &rows, &pairs);
     }
     for (int64_t i = 0; i < plan->slices; i++) total += plan->slice_share[i];
@@ -8143,11 +8152,9 @@ static void heti_s_adapt_tell(const het_adapt *a, const het_advice *advice, heti
 }
 
 HETRAIN_API void het_advice_free(het_advice *advice) {
-    het_allocator allocator;
     if (advice == NULL) return;
     het_plan_free(advice->plan);
-    allocator = advice->allocator;
-    allocator.free(allocator.user, advice, sizeof *advice);
+    heti_s_give_back(&advice->allocator, advice, sizeof *advice);
 }
 
 HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error) {
@@ -9173,10 +9180,7 @@ static het_result heti_s_teams_plan(heti_s_teams *t) {
     memcpy(from->schedule, "1f1b", 5);
     HETI_T_TRY(heti_s_unfuse(s, f, from, &t->plan));
     memset(&t->plan->step, 0, sizeof t->plan->step);
-    HETI_T_TRY(het_profile_costs(s->d.profile, t->plan, s->d.cluster, s->d.together, &s->allocator, &t->costs,
-                                 s->error));
-    heti_s_sizes_use(&t->costs->costs, &t->sizes);
-    return HET_OK;
+    return heti_s_sized_costs(&s->d, t->plan, s->d.cluster, &t->sizes, &s->allocator, &t->costs, s->error);
 }
 
 /* Whether a team's members have room for a micro-batch of so many tokens. */
@@ -9233,34 +9237,16 @@ static het_result heti_s_teams_run(heti_s_teams *t) {
     het_costs costs = t->costs->costs;
     het_simulation *made = NULL;
     het_schedule lists;
-    int64_t at = 0, p;
-    memset(&lists, 0, sizeof lists);
     costs.transfer = HET_TRANSFER_FREE;
-    lists.ranks = t->s.ranks;
-    lists.pipelines = t->f.teams;
-    lists.micro_batches = t->count;
-    lists.start = t->start;
-    lists.action = t->action;
-    for (int64_t r = 0; r < lists.ranks; r++) {
-        t->start[r] = at;
-        for (p = 0; p < t->f.teams && t->plan->stage[p].rank != r; p++) {}
-        for (int64_t i = 0; p < t->f.teams && i < 2 * t->count[p]; i++) {
-            het_action *a = &t->action[at++];
-            memset(a, 0, sizeof *a);
-            a->kind = i % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
-            a->pipeline = HETI_T_CAST(int32_t, p);
-            a->micro_batch = HETI_T_CAST(int32_t, i / 2);
-        }
-    }
-    for (int64_t m = 0; m < at / 2; m++) {
+    heti_s_stage_lists(t->plan, t->count, 0, t->start, t->action, &lists);
+    for (int64_t m = 0; m < t->start[lists.ranks] / 2; m++) {
         heti_s_amount a = t->batch[m];
         a.sequences = heti_s_alike_sequences(&a);
         heti_s_sizes_put(&t->sizes, m, &a, 1);
     }
-    t->start[lists.ranks] = at;
     t->evaluations++;
     HETI_T_TRY(het_simulate(t->plan, &lists, &costs, HET_NO, &t->s.allocator, &made, t->s.error));
-    for (p = 0; p < t->f.teams; p++) t->end[p] = made->rank[t->plan->stage[p].rank].end;
+    for (int64_t p = 0; p < t->f.teams; p++) t->end[p] = made->rank[t->plan->stage[p].rank].end;
     het_simulation_free(made);
     return HET_OK;
 }
