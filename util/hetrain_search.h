@@ -819,10 +819,20 @@ static void *heti_s_make(void *made, size_t bytes, size_t *size, heti_s_cutter c
     return memcpy(arena.base, made, bytes);
 }
 
+#define HETI_S_MAKE(type, made, cut, allocator, call, error) \
+    HETI_T_CAST(type *, heti_s_make(&(made), sizeof(made), &(made).size, cut, allocator, call, error))
+
 /* Gives back a struct of one block, in which `allocator` lies. */
 static void heti_s_give_back(const het_allocator *allocator, void *block, size_t size) {
     const het_allocator own = *allocator;
     own.free(own.user, block, size);
+}
+
+static const het_unit_kind *heti_s_kind_at(const het_profile *p, int64_t unit) { return &p->kind[p->unit[unit]]; }
+
+/* Bytes of a token that stages of these units take and give. */
+static double heti_s_messages(const het_profile *p, int64_t begin, int64_t end) {
+    return heti_s_kind_at(p, begin)->input + heti_s_kind_at(p, end - 1)->output;
 }
 
 /* ---- describing ---- */
@@ -1059,17 +1069,23 @@ static het_result heti_s_profile_new(const het_profile *count, const het_allocat
                                      het_profile **profile, het_error *error) {
     het_profile made = *count;
     made.allocator = *allocator;
-    *profile = HETI_T_CAST(het_profile *, heti_s_make(&made, sizeof made, &made.size, heti_s_profile_cut, allocator,
-                                                      call, error));
+    *profile = HETI_S_MAKE(het_profile, made, heti_s_profile_cut, allocator, call, error);
     return *profile != NULL ? HET_OK : HET_ERR_OOM;
 }
 
-/* Everything but devices and links. */
-static void heti_s_profile_same(het_profile *to, const het_profile *from) {
-    HETI_T_COPY(to->kind, from->kind, from->kinds);
-    HETI_T_COPY(to->unit, from->unit, from->units);
-    HETI_T_COPY(to->block, from->block, from->blocks);
-    HETI_T_COPY(to->use, from->use, from->uses);
+/* A profile like this one, with room for other devices and links. */
+static het_result heti_s_profile_like(const het_profile *from, int64_t devices, int64_t links,
+                                      const het_allocator *allocator, const char *call, het_profile **profile,
+                                      het_error *error) {
+    het_profile count = *from;
+    count.devices = devices;
+    count.links = links;
+    HETI_T_TRY(heti_s_profile_new(&count, allocator, call, profile, error));
+    HETI_T_COPY((*profile)->kind, from->kind, from->kinds);
+    HETI_T_COPY((*profile)->unit, from->unit, from->units);
+    HETI_T_COPY((*profile)->block, from->block, from->blocks);
+    HETI_T_COPY((*profile)->use, from->use, from->uses);
+    return HET_OK;
 }
 
 HETRAIN_API void het_profile_free(het_profile *profile) {
@@ -1177,7 +1193,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
     het_stage_memory m;
     memset(&m, 0, sizeof m);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
-        const het_unit_kind *k = &profile->kind[profile->unit[u]];
+        const het_unit_kind *k = heti_s_kind_at(profile, u);
         const int again = stage->recompute && !k->loss, divided = r->heads > 0 && k->attentions > 0;
         const double core = r->group * r->heads, kept = divided ? r->kept * r->heads : r->kept;
         double carry = kept * (divided ? k->head_carry : k->carry),
@@ -1662,7 +1678,7 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
     const int64_t first = heti_s_first_trained(profile);
     for (int64_t u = begin; u < end; u++) {
         const het_unit_time *time = &times[profile->unit[u]];
-        const het_unit_kind *kind = &profile->kind[profile->unit[u]];
+        const het_unit_kind *kind = heti_s_kind_at(profile, u);
         for (int what = 0; what < (u < first ? HETI_S_FORWARD + 1 : HETI_S_STAGE_CALLS); what++)
             heti_s_add_curve(heti_s_stage_curve_of(to, what), heti_s_curve(time, what), slowness);
         to->keep_gradient += kind->keep_gradient;
@@ -1691,9 +1707,8 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
                               const het_unit_time *times, double slowness, het_stage_cost *to) {
     const het_profile *profile = c->profile;
     const het_stage *stage = &c->plan->stage[g];
-    const het_unit_kind *last = &profile->kind[profile->unit[stage->unit_end - 1]];
-    const double in = profile->kind[profile->unit[stage->unit_begin]].input,
-                 copies = (in + last->output) * device->message_byte * slowness;
+    const double copies = heti_s_messages(profile, stage->unit_begin, stage->unit_end) * device->message_byte *
+                          slowness;
     const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
                                                     0, 0, 1, 1);
     to->chain[0] = heti_s_chain(profile, stage->unit_begin);
@@ -1701,7 +1716,7 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
     heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, times, slowness, to);
-    to->bytes = last->output;
+    to->bytes = heti_s_kind_at(profile, stage->unit_end - 1)->output;
     to->keep_weight = kept.slot + kept.carry;
 }
 
@@ -1731,7 +1746,7 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
             const double part = held->of[k] > 0 ? held->away[k] / held->of[k] * element[k] : 0,
                          bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
-            const int idle = k == 1 || c->profile->kind[c->profile->unit[u]].loss; /* its F is part of B */
+            const int idle = k == 1 || heti_s_kind_at(c->profile, u)->loss; /* its F is part of B */
             if (u == stage->unit_begin) first[k] += seconds;
             to->beside[HET_ACTION_F] += idle ? 0 : seconds;
             to->beside[HET_ACTION_B] += seconds;
@@ -2359,7 +2374,7 @@ static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, cons
 static void heti_s_out_chain(heti_t_text *out, const het_profile *profile) {
     heti_t_put(out, ",\n \"units\": [");
     for (int64_t i = 0; i < profile->units; i++)
-        heti_t_format(out, i == 0 ? "%j" : i % 12 == 0 ? ",\n  %j" : ", %j", profile->kind[profile->unit[i]].name);
+        heti_t_format(out, i == 0 ? "%j" : i % 12 == 0 ? ",\n  %j" : ", %j", heti_s_kind_at(profile, i)->name);
     heti_t_put(out, "],\n \"blocks\": [");
     for (int64_t i = 0; i < profile->blocks; i++) {
         const het_block_profile *block = &profile->block[i];
@@ -2681,7 +2696,6 @@ static void heti_s_copy_device(const het_profile *to, het_device_profile *device
 
 HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_profile *second,
                                          const het_allocator *allocator, het_profile **profile, het_error *error) {
-    het_profile count;
     het_allocator own;
     int64_t i, k;
     if (profile == NULL) return heti_s_invalid(error, "het_profile_merge: profile is NULL");
@@ -2689,12 +2703,9 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     if (first == NULL || second == NULL) return heti_s_invalid(error, "het_profile_merge: a profile is NULL");
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_merge", error));
     HETI_T_TRY(heti_s_merge_check(first, second, error));
-    count = *first;
-    if (count.granule == 0) count.granule = second->granule;
-    count.devices += second->devices;
-    count.links += second->links;
-    HETI_T_TRY(heti_s_profile_new(&count, &own, "het_profile_merge", profile, error));
-    heti_s_profile_same(*profile, first);
+    HETI_T_TRY(heti_s_profile_like(first, first->devices + second->devices, first->links + second->links, &own,
+                                   "het_profile_merge", profile, error));
+    if (first->granule == 0) (*profile)->granule = second->granule;
     (*profile)->devices = first->devices;
     (*profile)->links = first->links;
     for (i = 0; i < first->devices; i++) heti_s_copy_device(*profile, &(*profile)->device[i], &first->device[i]);
@@ -3571,12 +3582,10 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
 }
 
 static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
-    het_profile count = *described;
-    int64_t i, n;
-    for (i = 0; i < m->context.layout.device_count; i++) count.devices += heti_s_first_alike(&m->context, i) == i;
-    count.links = m->context.layout.device_count > 1 ? 1 : 0;
-    HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
-    heti_s_profile_same(m->profile, described);
+    int64_t i, n = 0;
+    for (i = 0; i < m->context.layout.device_count; i++) n += heti_s_first_alike(&m->context, i) == i;
+    HETI_T_TRY(heti_s_profile_like(described, n, m->context.layout.device_count > 1 ? 1 : 0, &m->allocator,
+                                   "het_profile_measure", &m->profile, m->error));
     HETI_T_TRY(heti_s_arrays(&m->arena, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
     for (i = n = 0; i < m->context.layout.device_count; i++) {
         const int64_t first = heti_s_first_alike(&m->context, i);
@@ -3868,8 +3877,7 @@ static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, int matrix, 
     made.groups = groups;
     made.size = matrix != 0;
     made.allocator = *allocator;
-    *cluster = HETI_T_CAST(het_cluster *, heti_s_make(&made, sizeof made, &made.size, heti_s_cluster_cut, allocator,
-                                                      call, error));
+    *cluster = HETI_S_MAKE(het_cluster, made, heti_s_cluster_cut, allocator, call, error);
     return *cluster != NULL ? HET_OK : HET_ERR_OOM;
 }
 
@@ -4155,7 +4163,7 @@ static void heti_s_hardware_fill(const het_hardware *hardware, const het_descrip
 HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const het_desc *desc, int64_t length,
                                             const char *model, const het_allocator *allocator, het_profile **profile,
                                             het_error *error) {
-    het_profile *described = NULL, count;
+    het_profile *described = NULL;
     het_description *d = NULL;
     het_allocator own;
     het_error why = { HET_OK, "" };
@@ -4168,14 +4176,9 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
     HETI_T_TRY(het_profile_describe(desc, model, &own, &described, error));
     result = het_describe(desc, &d, &why);
     if (result != HET_OK) result = heti_t_fail(error, result, "het_hardware_profile: %s", why.text);
-    count = *described;
-    count.devices = hardware->devices;
-    count.links = hardware->links;
-    if (result == HET_OK) result = heti_s_profile_new(&count, &own, "het_hardware_profile", profile, error);
-    if (result == HET_OK) {
-        heti_s_profile_same(*profile, described);
-        heti_s_hardware_fill(hardware, d, length, *profile);
-    }
+    else result = heti_s_profile_like(described, hardware->devices, hardware->links, &own, "het_hardware_profile",
+                                      profile, error);
+    if (result == HET_OK) heti_s_hardware_fill(hardware, d, length, *profile);
     het_description_free(d);
     het_profile_free(described);
     return result;
@@ -4792,6 +4795,10 @@ static int64_t heti_s_rest(const heti_s_seek *s, int64_t granules) {
     return s->d.granules - (heti_s_micro_batches(s, granules) - 1) * granules;
 }
 
+static double heti_s_tokens(const heti_s_seek *s, int64_t granules) {
+    return heti_s_real(granules) * s->granule.tokens;
+}
+
 /* Seconds of units [begin, end) on a kind of device for a micro-batch. */
 static double heti_s_seconds(const heti_s_seek *s, int64_t kind, int what, int64_t begin, int64_t end,
                              int64_t granules) {
@@ -4803,26 +4810,24 @@ static double heti_s_seconds(const heti_s_seek *s, int64_t kind, int what, int64
 /* The same as a stage: with one action and the copying of its messages. */
 static double heti_s_stage_seconds(const heti_s_seek *s, int64_t kind, int what, int64_t begin, int64_t end,
                                    int64_t granules) {
-    const het_profile *p = s->d.profile;
     const het_device_profile *t = s->times[kind];
-    const double messages = p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output;
-    const double copies = what % HETI_S_CALLS == HETI_S_WEIGHT ? 0 : messages * t->message_byte;
+    const double copies = what % HETI_S_CALLS == HETI_S_WEIGHT ? 0 : heti_s_messages(s->d.profile, begin, end) *
+                                                                         t->message_byte;
     return heti_s_seconds(s, kind, what, begin, end, granules) +
-           (t->action + copies * heti_s_real(granules * s->d.granule_tokens)) /
+           (t->action + copies * heti_s_tokens(s, granules)) /
            s->d.cluster->device[s->kind_device[kind]].speed;
 }
 
 /* F and the backward that the schedule has, of a stage; 0 where it is empty. */
 static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int recompute, int64_t begin, int64_t end,
                           int64_t granules) {
-    const het_profile *p = s->d.profile;
     const het_device_profile *device = s->times[kind];
     double t;
     if (begin == end) return 0;
-    t = (split ? 3 : 2) * device->action + 2 * (p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output) *
-        device->message_byte * heti_s_real(granules * s->d.granule_tokens);
-    t = t / s->d.cluster->device[s->kind_device[kind]].speed + heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0),
-        begin, end, granules);
+    t = (split ? 3 : 2) * device->action + 2 * heti_s_messages(s->d.profile, begin, end) * device->message_byte *
+        heti_s_tokens(s, granules);
+    t = t / s->d.cluster->device[s->kind_device[kind]].speed +
+        heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0), begin, end, granules);
     return (recompute & 1) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
@@ -4843,8 +4848,7 @@ static const double *heti_s_least_times(heti_s_seek *s, int64_t kind, int64_t be
 }
 
 static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
-    const double bytes = s->d.profile->kind[s->d.profile->unit[unit]].output *
-                         heti_s_real(granules * s->d.granule_tokens);
+    const double bytes = heti_s_kind_at(s->d.profile, unit)->output * heti_s_tokens(s, granules);
     return from == to ? 0 : heti_s_seconds_over(heti_s_link_of(s, from, to), bytes);
 }
 
@@ -5235,7 +5239,7 @@ static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t
                            int known) {
     const heti_s_spot spot = heti_s_spot_of(s, c, p, i), first = heti_s_spot_of(s, c, p, spot.place);
     const double limit = s->d.cluster->device[spot.device].memory;
-    const double tokens = heti_s_real(granules * s->d.granule_tokens);
+    const double tokens = heti_s_tokens(s, granules);
     const int again = known ? c->recompute[spot.at] : s->d.recompute == HET_YES;
     double bytes = s->always;
     if (limit <= 0) return 1;
@@ -5278,7 +5282,7 @@ static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, i
                                  int recompute, double in_flight) {
     const het_profile *p = s->d.profile;
     const heti_s_prefix *a = &s->before[begin], *b = &s->before[end];
-    const double tokens = heti_s_real(c->granules * s->d.granule_tokens), elements = b->held - a->held;
+    const double tokens = heti_s_tokens(s, c->granules), elements = b->held - a->held;
     if (recompute > 1) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 2 + 1));
     return heti_s_divided(s, c, elements * p->weight_bytes, elements * p->gradient_bytes, elements * p->state_bytes) +
            tokens * (in_flight * (b->kept[recompute & 1] - a->kept[recompute & 1]) + s->widest) + p->rank_weights +
@@ -5444,7 +5448,7 @@ static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p
         for (int what = 0; what < HETI_S_STAGE_CALLS; what++)
             heti_s_stage_curve_of(cost, what)->token = heti_s_stage_seconds(s, kind, what, begin, end, g) +
                 (what == HETI_S_BACKWARD || what == HETI_S_INPUT ? again : 0);
-        cost->bytes = s->d.profile->kind[s->d.profile->unit[end - 1]].output * heti_s_real(g * s->d.granule_tokens);
+        cost->bytes = heti_s_kind_at(s->d.profile, end - 1)->output * heti_s_tokens(s, g);
     }
 }
 
@@ -6590,7 +6594,7 @@ static void heti_s_seek_sums(heti_s_seek *s) {
                 const int curve = what % HETI_S_CALLS, least = what >= HETI_S_LEAST;
                 const het_cost one = heti_s_curve(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
                 const het_cost alone = least ? heti_s_curve(&s->times[k]->alone[p->unit[u]], curve) : one;
-                const int never = (curve == HETI_S_AGAIN && p->kind[p->unit[u]].loss) ||
+                const int never = (curve == HETI_S_AGAIN && heti_s_kind_at(p, u)->loss) ||
                     (curve != HETI_S_FORWARD && u < first);
                 const double part = never ? 0 : 1 / speed;
                 sum[u + 1].base = sum[u].base + part * heti_s_smaller(one.base, alone.base);
@@ -6629,7 +6633,7 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
         for (int64_t i = 0; i < block->uses; i++) s->before[p->use[block->first_use + i] + 1].held += elements;
     }
     for (int64_t u = 0; u < s->units; u++) {
-        const het_unit_kind *k = &p->kind[p->unit[u]];
+        const het_unit_kind *k = heti_s_kind_at(p, u);
         const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
         const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
         heti_s_prefix *from = &s->before[u], *to = &s->before[u + 1];
@@ -6906,7 +6910,7 @@ HETRAIN_API void het_search_free(het_search *search) {
    gradients, one of the smallest micro-batches. */
 static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
     const het_profile *p = s->d.profile;
-    const double tokens = heti_s_real(heti_s_least_granules(s) * s->d.granule_tokens);
+    const double tokens = heti_s_tokens(s, heti_s_least_granules(s));
     const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
     const double held = s->before[unit + 1].held - s->before[unit].held;
     return held * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.scratch + 3 * m.stream +
@@ -6925,7 +6929,7 @@ static het_result heti_s_nothing(heti_s_seek *s) {
             u = i;
     if (s->d.cluster->device[u].memory > 0 && heti_s_least_bytes(s, most) > s->d.cluster->device[u].memory)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %b, %b more than the "
-                           "%b of device %d (%s), the largest", most, s->d.profile->kind[s->d.profile->unit[most]].name,
+                           "%b of device %d (%s), the largest", most, heti_s_kind_at(s->d.profile, most)->name,
                            heti_s_least_bytes(s, most), heti_s_least_bytes(s, most) - s->d.cluster->device[u].memory,
                            s->d.cluster->device[u].memory, u, s->d.cluster->device[u].name);
     if (s->least_missing >= HETI_S_NONE)
@@ -6934,7 +6938,7 @@ static het_result heti_s_nothing(heti_s_seek *s) {
     if (end - begin == 1)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_plan_search: nothing fits: at best unit %d (%s) alone needs %b more than the %b of "
-            "device %d (%s)", begin, s->d.profile->kind[s->d.profile->unit[begin]].name, s->least_missing,
+            "device %d (%s)", begin, heti_s_kind_at(s->d.profile, begin)->name, s->least_missing,
             device->memory, r, device->name);
     return heti_t_fail(s->error, HET_ERR_LIMIT,
                        "het_plan_search: nothing fits: at best units %d to %d need %b more than the %b of device %d "
@@ -7471,7 +7475,7 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_a
     f->cluster = *s->d.cluster;
     HETI_T_TRY(heti_s_arrays(arena, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
     for (int64_t u = 0; u < s->units; u++) {
-        const het_unit_kind *k = &s->d.profile->kind[s->d.profile->unit[u]];
+        const het_unit_kind *k = heti_s_kind_at(s->d.profile, u);
         f->attentions += k->attentions;
         if (k->attentions > 0) f->heads = f->heads > 0 ? heti_s_smaller(f->heads, k->heads) : k->heads;
         s->whole |= k->whole > 0;
@@ -7742,8 +7746,7 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     cluster = desc->search->cluster;
     made.search = *desc->search;
     made.search.allocator = made.allocator;
-    a = HETI_T_CAST(het_adapt *, heti_s_make(&made, sizeof made, &made.size, heti_s_adapt_cut, &made.allocator,
-                                             "het_adapt_create", error));
+    a = HETI_S_MAKE(het_adapt, made, heti_s_adapt_cut, &made.allocator, "het_adapt_create", error);
     if (a == NULL) return HET_ERR_OOM;
     heti_s_adapt_cluster(&a->believed, cluster);
     heti_s_adapt_cluster(&a->nominal, cluster);
@@ -9059,8 +9062,7 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     made.evaluations = s->evaluations;
     made.stopped = s->stopped;
     made.allocator = s->allocator;
-    k = HETI_T_CAST(het_packing *, heti_s_make(&made, sizeof made, &made.size, heti_s_packing_cut, &s->allocator,
-                                               "het_pack", s->error));
+    k = HETI_S_MAKE(het_packing, made, heti_s_packing_cut, &s->allocator, "het_pack", s->error);
     if (k == NULL) return HET_ERR_OOM;
     heti_s_pack_divide(s, g->count, k->counts);
     heti_s_pack_amounts(s, g);
@@ -9430,8 +9432,7 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     new_one.pipelines = t->f.teams;
     new_one.seconds = seconds;
     new_one.allocator = s->allocator;
-    k = HETI_T_CAST(het_packing *, heti_s_make(&new_one, sizeof new_one, &new_one.size, heti_s_packing_cut,
-                                               &s->allocator, "het_pack_teams", s->error));
+    k = HETI_S_MAKE(het_packing, new_one, heti_s_packing_cut, &s->allocator, "het_pack_teams", s->error);
     if (k == NULL) return HET_ERR_OOM;
     HETI_T_COPY(k->counts, t->count, k->pipelines);
     HETI_T_COPY(k->tokens, t->sizes.tokens, k->micro_batches);
