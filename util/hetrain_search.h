@@ -4659,6 +4659,19 @@ typedef struct heti_s_known { uint64_t key; double seconds; } heti_s_known;
 typedef struct heti_s_times { int64_t key; double seconds[HETI_S_CALLS]; } heti_s_times;
 enum { HETI_S_TIMES = 4096 };
 
+/* Devices of one profile, speed and memory. */
+typedef struct heti_s_device_kind {
+    const het_device_profile *times;
+    int64_t count, device;            /* the first of them */
+    double speed, rate;               /* rate: granules a second of the whole chain */
+    double weight, load;              /* heti_s_bound_work's */
+} heti_s_device_kind;
+
+/* What a device of a pipeline takes at least, for heti_s_bound_pipeline. */
+typedef struct heti_s_lower {
+    double work, weight_work, fill, tail, pass; /* pass: the longest backward */
+} heti_s_lower;
+
 /* Of several units together. */
 typedef struct heti_s_prefix {
     double held, kept[2];             /* parameters; bytes kept a token, without and with recompute */
@@ -4675,11 +4688,10 @@ typedef struct heti_s_seek {
     int has[2];                       /* some schedule does B in one piece; splits it */
     /* devices: a kind is a profile, a speed and a memory */
     int64_t *kind_of;                 /* [ranks] */
-    int64_t *kind_count;              /* [kinds] */
-    int64_t *kind_device;             /* [kinds] its first device */
-    const het_device_profile **times; /* [kinds] */
+    heti_s_device_kind *kind;         /* [kinds] */
+
     het_cost *sum;                   /* [kinds][HETI_S_SUMS][units + 1] of units 0 .. u - 1 */
-    double *rate;                     /* [kinds] granules a second of the whole chain */
+
     /* units */
     heti_s_prefix *before;            /* [units + 1] of the units before each */
     double largest;                   /* elements of the largest unit */
@@ -4693,7 +4705,7 @@ typedef struct heti_s_seek {
     het_plan plan, own;               /* own: its arrays, where it is not one with teams */
     het_needs *needs;                 /* [ranks] */
     het_memory *memory;               /* [ranks] */
-    double *work, *weight_work, *fill, *tail, *pass; /* [ranks] for the bound; pass: the longest backward */
+    heti_s_lower *lower;              /* [ranks] */
     double *pipeline_time, *pipeline_fill;    /* [ranks] a micro-batch; before the first is through */
     int64_t *scratch;                 /* [2 ranks] */
     double *reserve;                  /* [ranks] bytes that an estimate was short of */
@@ -4795,6 +4807,8 @@ static int64_t heti_s_rest(const heti_s_seek *s, int64_t granules) {
     return s->d.granules - (heti_s_micro_batches(s, granules) - 1) * granules;
 }
 
+static double heti_s_rate(const heti_s_seek *s, int64_t device) { return s->kind[s->kind_of[device]].rate; }
+
 static double heti_s_tokens(const heti_s_seek *s, int64_t granules) {
     return heti_s_real(granules) * s->granule.tokens;
 }
@@ -4810,24 +4824,22 @@ static double heti_s_seconds(const heti_s_seek *s, int64_t kind, int what, int64
 /* The same as a stage: with one action and the copying of its messages. */
 static double heti_s_stage_seconds(const heti_s_seek *s, int64_t kind, int what, int64_t begin, int64_t end,
                                    int64_t granules) {
-    const het_device_profile *t = s->times[kind];
-    const double copies = what % HETI_S_CALLS == HETI_S_WEIGHT ? 0 : heti_s_messages(s->d.profile, begin, end) *
-                                                                         t->message_byte;
+    const heti_s_device_kind *k = &s->kind[kind];
+    const double copies = what % HETI_S_CALLS == HETI_S_WEIGHT ? 0 :
+                          heti_s_messages(s->d.profile, begin, end) * k->times->message_byte;
     return heti_s_seconds(s, kind, what, begin, end, granules) +
-           (t->action + copies * heti_s_tokens(s, granules)) /
-           s->d.cluster->device[s->kind_device[kind]].speed;
+           (k->times->action + copies * heti_s_tokens(s, granules)) / k->speed;
 }
 
 /* F and the backward that the schedule has, of a stage; 0 where it is empty. */
 static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int recompute, int64_t begin, int64_t end,
                           int64_t granules) {
-    const het_device_profile *device = s->times[kind];
+    const heti_s_device_kind *k = &s->kind[kind];
     double t;
     if (begin == end) return 0;
-    t = (split ? 3 : 2) * device->action + 2 * heti_s_messages(s->d.profile, begin, end) * device->message_byte *
+    t = (split ? 3 : 2) * k->times->action + 2 * heti_s_messages(s->d.profile, begin, end) * k->times->message_byte *
         heti_s_tokens(s, granules);
-    t = t / s->d.cluster->device[s->kind_device[kind]].speed +
-        heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0), begin, end, granules);
+    t = t / k->speed + heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0), begin, end, granules);
     return (recompute & 1) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
@@ -4953,7 +4965,7 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
         const int64_t r = c->device[i];
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
-        const double element = s->times[s->kind_of[r]]->step_element;
+        const double element = s->kind[s->kind_of[r]].times->step_element;
         /* what no share of the state changes; of what has no state, about */
         const double rest = heti_s_limited(m) - HETI_T_CAST(double, m->optimizer) *
                      (1 + (p->state_bytes > 0 ? divided / p->state_bytes : 0));
@@ -5086,7 +5098,7 @@ static double heti_s_bound_step(const heti_s_seek *s, const int64_t *device, int
     double speed = 0;
     for (int64_t i = 0; i < devices; i++) {
         const int64_t r = device != NULL ? device[i] : i;
-        const double element = s->times[s->kind_of[r]]->step_element;
+        const double element = s->kind[s->kind_of[r]].times->step_element;
         if (!(element > 0)) return 0;
         speed += s->d.cluster->device[r].speed / element;
     }
@@ -5149,53 +5161,49 @@ static double heti_s_back(const heti_s_seek *s, double whole, double apart) {
    that is not a W is a backward, after which the stages before have theirs. */
 static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int known) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p), first = c->first[p];
-    const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
-    const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
+    const int last = p == s->last_counted;
+    const int64_t small = last ? heti_s_rest(s, c->granules) : c->granules;
+    const double count[2] = { heti_s_real(c->count[p] - last), last };
     double reach = 0, back = 0, bound = 0;
     for (int64_t i = 0; i < places; i++) {
-        s->work[i] = s->weight_work[i] = s->pass[i] = 0;
-        s->fill[i] = s->tail[i] = HETI_S_NONE;
+        s->lower[i].work = s->lower[i].weight_work = s->lower[i].pass = 0;
+        s->lower[i].fill = s->lower[i].tail = HETI_S_NONE;
     }
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
-        const int64_t place = spot.place;
         const int again = known && (c->recompute[spot.at] & 1);
-        const double n = heti_s_real(full);
-        double f[2], b[2], in[2], w[2], r[2];
-        for (int k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
-            const int64_t g = k == 0 ? c->granules : small;
-            const double *t = heti_s_least_times(s, spot.kind, spot.begin, spot.end, g);
-            f[k] = t[HETI_S_FORWARD], b[k] = t[HETI_S_BACKWARD], in[k] = t[HETI_S_INPUT], w[k] = t[HETI_S_WEIGHT];
-            r[k] = again ? t[HETI_S_AGAIN] : 0;
-            if (known && !s->order[c->order]->split) in[k] = b[k], w[k] = 0; /* B alone */
+        heti_s_lower *to = &s->lower[spot.place];
+        double f = 0, b, in = 0, w, r = 0;
+        for (int k = 0; k < 2; k++) { /* full micro-batches, the smallest */
+            const double *t = heti_s_least_times(s, spot.kind, spot.begin, spot.end, k == 0 ? c->granules : small);
+            f = t[HETI_S_FORWARD], b = t[HETI_S_BACKWARD], in = t[HETI_S_INPUT], w = t[HETI_S_WEIGHT];
+            r = again ? t[HETI_S_AGAIN] : 0;
+            if (known && !s->order[c->order]->split) in = b, w = 0; /* B alone */
             else if (!known) { /* any schedule */
-                b[k] = heti_s_back(s, b[k], in[k] + w[k]);
-                if (!s->has[1]) in[k] = b[k];
-                in[k] = heti_s_smaller(in[k], b[k]);
-                w[k] = b[k] - in[k];
+                b = heti_s_back(s, b, in + w);
+                if (!s->has[1]) in = b;
+                in = heti_s_smaller(in, b);
+                w = b - in;
             }
+            to->work += count[k] * (f + in + w + r);
+            to->weight_work += count[k] * w;
+            to->pass = k == 0 ? in + w + r : heti_s_larger(to->pass, in + w + r);
         }
-        s->work[place] += n * (f[0] + in[0] + w[0] + r[0]);
-        s->weight_work[place] += n * w[0];
-        s->pass[place] = heti_s_larger(in[0] + w[0] + r[0], in[1] + w[1] + r[1]);
-        if (p == last_pipeline) {
-            s->work[place] += f[1] + in[1] + w[1] + r[1];
-            s->weight_work[place] += w[1];
-        }
-        s->fill[place] = heti_s_smaller(s->fill[place], reach);
-        s->tail[place] = heti_s_smaller(s->tail[place], back);
+        to->fill = heti_s_smaller(to->fill, reach);
+        to->tail = heti_s_smaller(to->tail, back);
         if (i + 1 < stages) {
             const int64_t next = heti_s_spot_of(s, c, p, i + 1).device;
-            reach += f[1] + heti_s_message(s, spot.device, next, spot.end - 1, small);
-            back += in[1] + r[1] + heti_s_message(s, next, spot.device, spot.end - 1, small);
+            reach += f + heti_s_message(s, spot.device, next, spot.end - 1, small);
+            back += in + r + heti_s_message(s, next, spot.device, spot.end - 1, small);
         }
     }
     for (int64_t i = 0; i < places; i++) {
         /* those of a device's one stage wait for its last backward to begin */
         const double reductions = stages == places ? s->ring[c->device[first + i]] : 0;
-        const double late = heti_s_larger(reductions - s->pass[i], 0);
-        bound = heti_s_larger(bound, s->fill[i] + s->work[i] + late);
-        bound = heti_s_larger(bound, s->fill[i] + s->work[i] - s->weight_work[i] + s->tail[i]);
+        const heti_s_lower *at = &s->lower[i];
+        const double late = heti_s_larger(reductions - at->pass, 0);
+        bound = heti_s_larger(bound, at->fill + at->work + late);
+        bound = heti_s_larger(bound, at->fill + at->work - at->weight_work + at->tail);
     }
     return bound;
 }
@@ -5544,13 +5552,13 @@ static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
         s->pipeline_fill[p] = at - heti_s_real(many) * s->pipeline_time[p];
         return;
     }
-    for (int64_t i = 0; i < heti_s_places(c, p); i++) s->work[i] = 0;
+    for (int64_t i = 0; i < heti_s_places(c, p); i++) s->lower[i].work = 0;
     for (int64_t i = 0; i < heti_s_stages(s, c, p); i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         const double both = heti_s_both(s, spot.kind, s->order[c->order]->split, c->recompute[spot.at], spot.begin,
                                         spot.end, c->granules);
-        s->work[spot.place] += both;
-        most = heti_s_larger(most, s->work[spot.place]);
+        s->lower[spot.place].work += both;
+        most = heti_s_larger(most, s->lower[spot.place].work);
         sum += both;
     }
     s->pipeline_time[p] = most;
@@ -5611,7 +5619,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
         seconds = (holders - 1) * (2 * latency + slowness * elements * bytes / holders);
         for (int64_t p = 0; p < c->pipelines; p++) {
             i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
-            s->ring[i] += seconds + elements / holders * s->times[s->kind_of[i]]->step_element /
+            s->ring[i] += seconds + elements / holders * s->kind[s->kind_of[i]].times->step_element /
                 s->d.cluster->device[i].speed;
         }
     }
@@ -5856,8 +5864,7 @@ static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
    by a third at least. 0: none. */
 static int64_t heti_s_fewer(const heti_s_seek *s, int64_t devices) {
     while (--devices > 0)
-        if (s->rate[s->kind_of[s->by_speed[devices]]] < 0.67 * s->rate[s->kind_of[s->by_speed[devices - 1]]])
-            return devices;
+        if (heti_s_rate(s, s->by_speed[devices]) < 0.67 * heti_s_rate(s, s->by_speed[devices - 1])) return devices;
     return 0;
 }
 
@@ -6385,28 +6392,30 @@ static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, i
    and go to the kinds that would be given too much. */
 static double heti_s_bound_work(heti_s_seek *s) {
     const int64_t most = s->d.most_granules;
-    double best = 0, *z = s->work, *load = s->fill;
+    heti_s_device_kind *kind = s->kind;
+    double best = 0;
     int64_t k;
-    for (k = 0; k < s->kinds; k++) z[k] = s->rate[k];
+    for (k = 0; k < s->kinds; k++) kind[k].weight = kind[k].rate;
     for (int round = 0; round < 200; round++) {
         double sum = 0, value = 0, mean = 0;
-        for (k = 0; k < s->kinds; k++) sum += heti_s_real(s->kind_count[k]) * z[k];
-        for (k = 0; k < s->kinds; k++) z[k] /= sum, load[k] = 0;
+        for (k = 0; k < s->kinds; k++) sum += heti_s_real(kind[k].count) * kind[k].weight;
+        for (k = 0; k < s->kinds; k++) kind[k].weight /= sum, kind[k].load = 0;
         for (int64_t u = 0; u < s->units; u++) {
             double least = HETI_S_NONE;
-            int64_t chosen = 0;
+            heti_s_device_kind *chosen = kind;
             for (k = 0; k < s->kinds; k++) {
                 const double one = heti_s_least_both(s, k, u, most, 1) / heti_s_real(most);
-                if (z[k] * one >= least) continue;
-                least = z[k] * one;
-                chosen = k;
+                if (kind[k].weight * one >= least) continue;
+                least = kind[k].weight * one;
+                chosen = &kind[k];
             }
             value += least;
-            load[chosen] += least / (z[chosen] * heti_s_real(s->kind_count[chosen]));
+            chosen->load += least / (chosen->weight * heti_s_real(chosen->count));
         }
         best = heti_s_larger(best, value * heti_s_real(s->d.granules));
-        for (k = 0; k < s->kinds; k++) mean = heti_s_larger(mean, load[k]);
-        for (k = 0; k < s->kinds && mean > 0; k++) z[k] *= 1 + 0.5 / heti_s_real(round + 2) * (load[k] / mean - 0.5);
+        for (k = 0; k < s->kinds; k++) mean = heti_s_larger(mean, kind[k].load);
+        for (k = 0; k < s->kinds && mean > 0; k++)
+            kind[k].weight *= 1 + 0.5 / heti_s_real(round + 2) * (kind[k].load / mean - 0.5);
     }
     return best;
 }
@@ -6537,14 +6546,15 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
     for (int64_t r = 0; r < s->ranks; r++) {
         const het_device_profile *times = NULL;
         HETI_T_TRY(heti_s_seek_times(s, r, &times));
-        for (k = 0; k < s->kinds && !heti_s_same_device(&c->device[s->kind_device[k]], &c->device[r]); k++) {}
+        for (k = 0; k < s->kinds && !heti_s_same_device(&c->device[s->kind[k].device], &c->device[r]); k++) {}
         if (k == s->kinds) {
             s->kinds++;
-            s->times[k] = times;
-            s->kind_device[k] = r;
+            s->kind[k].times = times;
+            s->kind[k].device = r;
+            s->kind[k].speed = c->device[r].speed;
         }
         s->kind_of[r] = k;
-        s->kind_count[k]++;
+        s->kind[k].count++;
     }
     for (k = 0; k < c->groups; k++) {
         const int64_t parent = c->group[k].parent;
@@ -6564,7 +6574,7 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
     const char *lacks[2] = { NULL, NULL }; /* a unit without B; without I and W */
     for (int64_t k = 0; k < s->kinds; k++)
         for (int64_t u = 0; u < s->d.profile->kinds; u++) {
-            const het_unit_time *t = &heti_s_unit_times(s, s->times[k])[u];
+            const het_unit_time *t = &heti_s_unit_times(s, s->kind[k].times)[u];
             const int whole = !heti_s_is_zero(&t->backward),
                       parts = !heti_s_is_zero(&t->input) || !heti_s_is_zero(&t->weight);
             if (parts && !whole) lacks[0] = s->d.profile->kind[u].name;
@@ -6585,18 +6595,18 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
    ranks are at work (het_simulate_costs). */
 static void heti_s_seek_sums(heti_s_seek *s) {
     const het_profile *p = s->d.profile;
-    const int64_t first = heti_s_first_trained(p);
+    const int64_t first = heti_s_first_trained(p), most = s->d.most_granules;
     for (int64_t k = 0; k < s->kinds; k++) {
-        const double speed = s->d.cluster->device[s->kind_device[k]].speed;
+        const het_device_profile *times = s->kind[k].times;
         for (int what = 0; what < 2 * HETI_S_CALLS; what++) {
             het_cost *sum = &s->sum[(k * HETI_S_SUMS + what) * (s->units + 1)];
             for (int64_t u = 0; u < s->units; u++) {
                 const int curve = what % HETI_S_CALLS, least = what >= HETI_S_LEAST;
-                const het_cost one = heti_s_curve(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
-                const het_cost alone = least ? heti_s_curve(&s->times[k]->alone[p->unit[u]], curve) : one;
+                const het_cost one = heti_s_curve(&heti_s_unit_times(s, times)[p->unit[u]], curve);
+                const het_cost alone = least ? heti_s_curve(&times->alone[p->unit[u]], curve) : one;
                 const int never = (curve == HETI_S_AGAIN && heti_s_kind_at(p, u)->loss) ||
                     (curve != HETI_S_FORWARD && u < first);
-                const double part = never ? 0 : 1 / speed;
+                const double part = never ? 0 : 1 / s->kind[k].speed;
                 sum[u + 1].base = sum[u].base + part * heti_s_smaller(one.base, alone.base);
                 sum[u + 1].token = sum[u].token + part * heti_s_smaller(one.token, alone.token);
                 sum[u + 1].pair = sum[u].pair + part * heti_s_smaller(one.pair, alone.pair);
@@ -6611,8 +6621,7 @@ static void heti_s_seek_sums(heti_s_seek *s) {
                 if (what == 1) heti_s_add_curve(&sum[u], all[HETI_S_WEIGHT * (s->units + 1) + u], 1);
             }
         }
-        s->rate[k] = 1 / (heti_s_both(s, k, 0, 0, 0, s->units, s->d.most_granules) / heti_s_real(s->d.most_granules) +
-                          1e-30);
+        s->kind[k].rate = 1 / (heti_s_both(s, k, 0, 0, 0, s->units, most) / heti_s_real(most) + 1e-30);
     }
 }
 
@@ -6672,7 +6681,7 @@ static void heti_s_seek_sort(heti_s_seek *s) {
     }
     for (int64_t r = 0; r < s->ranks; r++) { /* by kinds, the fastest first; equal ones as they stand in the cluster */
         const int64_t device = s->by_place[r];
-        for (i = r; i > 0 && s->rate[s->kind_of[s->by_speed[i - 1]]] < s->rate[s->kind_of[device]]; i--)
+        for (i = r; i > 0 && heti_s_rate(s, s->by_speed[i - 1]) < heti_s_rate(s, device); i--)
             s->by_speed[i] = s->by_speed[i - 1];
         s->by_speed[i] = device;
     }
@@ -6690,10 +6699,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     heti_s_seek *s = HETI_T_CAST(heti_s_seek *, self);
     const int64_t n = s->ranks;
     s->kind_of = HETI_S_ROOM(int64_t, n);
-    s->kind_count = HETI_S_ROOM(int64_t, n);
-    s->kind_device = HETI_S_ROOM(int64_t, n);
-    s->times = HETI_S_ROOM(const het_device_profile *, n);
-    s->rate = HETI_S_ROOM(double, n);
+    s->kind = HETI_S_ROOM(heti_s_device_kind, n);
     s->before = HETI_S_ROOM(heti_s_prefix, s->units + 1);
     heti_s_blocks_cut(&s->blocks, arena, s->d.profile);
     s->plan.stage = HETI_S_ROOM(het_stage, 2 * n);
@@ -6703,11 +6709,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->plan.slice_share = HETI_S_ROOM(double, 1);
     s->needs = HETI_S_ROOM(het_needs, n);
     s->memory = HETI_S_ROOM(het_memory, n);
-    s->work = HETI_S_ROOM(double, n);
-    s->weight_work = HETI_S_ROOM(double, n);
-    s->fill = HETI_S_ROOM(double, n);
-    s->tail = HETI_S_ROOM(double, n);
-    s->pass = HETI_S_ROOM(double, n);
+    s->lower = HETI_S_ROOM(heti_s_lower, n);
     s->pipeline_time = HETI_S_ROOM(double, n + 1);
     s->pipeline_fill = HETI_S_ROOM(double, n + 1);
     s->reserve = HETI_S_ROOM(double, n);
@@ -7074,7 +7076,7 @@ static int64_t heti_s_team_way(const heti_s_fusion *f, int64_t team) {
 static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
                              int again, het_stage_cost *to) {
     memset(to, 0, sizeof *to);
-    heti_s_add_units(s->d.profile, begin, end, again, heti_s_unit_times(s, s->times[s->kind_of[device]]),
+    heti_s_add_units(s->d.profile, begin, end, again, heti_s_unit_times(s, s->kind[s->kind_of[device]].times),
                      1 / s->d.cluster->device[device].speed, to);
     to->attentions *= f->attentions;
     to->columns.divided *= f->attentions;
@@ -7217,7 +7219,7 @@ static het_result heti_s_fused_device(heti_s_seek *s, heti_s_fusion *f, int64_t 
     HETI_T_TRY(heti_s_fused_shares(s, f, team));
     for (int64_t i = f->first[team]; i < f->first[team + 1]; i++) all += f->member[i].share;
     for (int64_t i = f->first[team]; i < f->first[team + 1]; i++) {
-        const het_device_profile *from = s->times[s->kind_of[f->device[i]]];
+        const het_device_profile *from = s->kind[s->kind_of[f->device[i]]].times;
         const double speed = s->d.cluster->device[f->device[i]].speed;
         steps += from->step_element > 0 ? speed / from->step_element : HETI_S_NONE;
         heti_s_most(&to->begin_element, from->begin_element / speed);
@@ -7255,7 +7257,7 @@ static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
             memory += c->device[device[i]].memory;
             if (!(c->device[device[i]].memory > 0)) memory = -HETI_S_NONE;
         }
-        f->profile.device[t] = *s->times[s->kind_of[device[0]]];
+        f->profile.device[t] = *s->kind[s->kind_of[device[0]]].times;
         if (count == 1) continue;
         for (k = 0; k < t && !heti_s_fused_alike(s, f, k, t); k++) {}
         memset(&f->profile.device[t], 0, sizeof f->profile.device[t]);
