@@ -430,6 +430,42 @@ static void only_shares_change(void **state)
     end(&w);
 }
 
+/* A plan's keepers and near sets stay what they are where only shares change. */
+static void keepers_stay(void **state)
+{
+    static const char text[] = "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 6]}]}, "
+                               "{\"stages\": [{\"rank\": 1, \"units\": [0, 6]}]}], "
+                               "\"shard\": \"weights\", \"near\": [0, 0, 0, 1], \"keepers\": [2]}";
+    world w;
+    het_plan *plan;
+    het_adapt_desc desc;
+    het_adapt *adapt = NULL;
+    het_advice *advice;
+    het_error error;
+    int steps;
+    (void)state;
+    start(&w, RANKS);
+    plan = plan_of(&w, text, "1f1b");
+    memset(&desc, 0, sizeof desc);
+    desc.search = &w.search;
+    desc.allocator = w.profile.allocator;
+    desc.only_shares = HET_YES;
+    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
+    EXPECT_OK(het_adapt_start(adapt, plan, 1, &error));
+    w.true_place[1].speed = 1 / 3.0;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_true(fabs(advice->before - seconds_of(&w.real, plan, 1)) < 1e-9);
+    assert_non_null(advice->plan);
+    assert_int_equal(advice->only_shares, 1);
+    assert_int_equal(advice->plan->keeper[2], 1);
+    assert_int_equal(advice->plan->near[3], 1);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
 /* ---- misuse and memory ---- */
 
 static void bad_input_is_named(void **state)
@@ -553,6 +589,7 @@ int main(void)
         cmocka_unit_test(a_narrow_link_is_seen),
         cmocka_unit_test(a_slow_link_is_seen_by_reductions),
         cmocka_unit_test(only_shares_change),
+        cmocka_unit_test(keepers_stay),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -5887,6 +5887,7 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
     return 1;
 }
 
+
 static void heti_s_beginnings(heti_s_seek *s) {
     int64_t order, devices;
     int fewer;
@@ -6435,10 +6436,10 @@ static double heti_s_bound_chain(const heti_s_seek *s) {
 /* ---- what was asked for ---- */
 
 static het_result heti_s_seek_orders(heti_s_seek *s) {
-    int64_t j;
+    const het_schedule_kind *kind;
     if (s->d.schedules == NULL) {
-        for (int64_t i = 0; heti_s_order_at(i) != NULL; i++)
-            if (heti_s_order_at(i)->usual) s->order[s->orders++] = heti_s_order_at(i);
+        for (int64_t i = 0; (kind = heti_s_order_at(i)) != NULL; i++)
+            if (kind->usual) s->order[s->orders++] = kind;
         return HET_OK;
     }
     if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_S_MOST_SCHEDULES)
@@ -6446,22 +6447,28 @@ static het_result heti_s_seek_orders(heti_s_seek *s) {
                               HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
     for (int64_t i = 0; i < s->d.schedule_count; i++) {
         const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
-        for (j = 0; heti_s_order_at(j) != NULL && strcmp(name, heti_s_order_at(j)->name) != 0; j++) {}
-        if (heti_s_order_at(j) == NULL)
+        for (int64_t k = 0; (kind = heti_s_order_at(k)) != NULL && strcmp(name, kind->name) != 0; k++) {}
+        if (kind == NULL)
             return heti_s_invalid(s->error, "het_plan_search: no plan is looked for with schedule '%s', not one of "
                                   "1f1b, gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev",
                                   name);
-        s->order[s->orders++] = heti_s_order_at(j);
+        s->order[s->orders++] = kind;
     }
     return HET_OK;
 }
 
-/* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of
-   it. */
-static double heti_s_granule_pairs(const het_search_desc *d) {
-    const double tokens = heti_s_real(d->granule_tokens);
-    const double sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
-    return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
+/* A granule of whole sequences, or a piece of one that sees on the average half of it. */
+static heti_s_amount heti_s_granule_of(const het_search_desc *d) {
+    heti_s_amount a;
+    a.tokens = heti_s_real(d->granule_tokens);
+    a.sequences = heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1);
+    a.pairs = d->granule_pairs > 0 ? d->granule_pairs : a.tokens * (a.tokens / a.sequences + 1) / 2;
+    return a;
+}
+
+/* Sequences of the length of which the pairs speak; `otherwise` where they say nothing. */
+static double heti_s_sequences(const heti_s_amount *a, double otherwise) {
+    return 2 * a->pairs > a->tokens + 1 ? a->tokens / (2 * a->pairs / a->tokens - 1) : otherwise;
 }
 
 static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) {
@@ -6478,14 +6485,11 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
                               d->granule_tokens, d->granule_sequences);
     if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
         return heti_s_invalid(s->error, "het_plan_search: granule_pairs or seconds is negative or not finite");
-    d->granule_pairs = heti_s_granule_pairs(d);
+    s->granule = heti_s_granule_of(d);
+    s->granule.sequences = heti_s_sequences(&s->granule, s->granule.sequences);
+    d->granule_pairs = s->granule.pairs;
     s->pieces = heti_s_max(1, (d->granule_tokens / d->granule_sequences + 511) / 512);
     if (s->pieces > 1) s->pieces *= d->granule_sequences;
-    s->granule.tokens = heti_s_real(d->granule_tokens);
-    s->granule.pairs = d->granule_pairs;
-    s->granule.sequences = heti_s_real(d->granule_sequences); /* tokens over the length of which pairs speak */
-    if (2 * d->granule_pairs > s->granule.tokens + 1)
-        s->granule.sequences = s->granule.tokens / (2 * d->granule_pairs / s->granule.tokens - 1);
     if (d->most_granules < 1 || d->most_granules > d->granules) d->most_granules = d->granules;
     if (d->most_micro_batches < 1 || d->most_micro_batches > d->granules) d->most_micro_batches = d->granules;
     if (heti_s_least_granules(s) > d->most_granules)
@@ -6774,6 +6778,8 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     HETI_T_COPY(to->state_share, from->state_share, from->ranks);
     HETI_T_COPY(to->slice_share, from->slice_share, from->slices);
     if (from->members > 0) HETI_T_COPY(to->member, from->member, from->members);
+    if (from->near != NULL) HETI_T_COPY(to->near, from->near, from->ranks);
+    if (from->keeper != NULL) HETI_T_COPY(to->keeper, from->keeper, from->ranks);
     *plan = to;
     return HET_OK;
 }
@@ -7581,8 +7587,7 @@ static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
 static void heti_s_predict_sizes(heti_s_predict *p) {
     const het_search_desc *d = p->desc;
     const het_plan *plan = p->plan;
-    const heti_s_amount granule = { heti_s_real(d->granule_tokens), heti_s_granule_pairs(d),
-                                    heti_s_real(d->granule_sequences > 0 ? d->granule_sequences : 1) };
+    const heti_s_amount granule = heti_s_granule_of(d);
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     heti_s_sizes_step(&p->sizes, &granule, d->granules, p->granules);
@@ -9231,10 +9236,6 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
     return result;
 }
 
-/* Sequences of equal length with as many tokens and pairs. */
-static double heti_s_alike_sequences(const heti_s_amount *a) {
-    return 2 * a->pairs > a->tokens + 1 ? heti_s_larger(1, a->tokens / (2 * a->pairs / a->tokens - 1)) : 1;
-}
 
 /* t->end: when each team has done its t->count micro-batches. */
 static het_result heti_s_teams_run(heti_s_teams *t) {
@@ -9245,7 +9246,7 @@ static het_result heti_s_teams_run(heti_s_teams *t) {
     heti_s_stage_lists(t->plan, t->count, 0, t->start, t->action, &lists);
     for (int64_t m = 0; m < t->start[lists.ranks] / 2; m++) {
         heti_s_amount a = t->batch[m];
-        a.sequences = heti_s_alike_sequences(&a);
+        a.sequences = heti_s_larger(1, heti_s_sequences(&a, 1));
         heti_s_sizes_put(&t->sizes, m, &a, 1);
     }
     t->evaluations++;
@@ -9475,7 +9476,8 @@ static het_result heti_s_teams_ways(heti_s_teams *t) {
         const heti_s_amount *a = way == HETI_S_TEAM_WAYS ? &t->all : &t->amount[t->row[0]];
         t->s.granule = *a;
         t->s.granule.tokens = heti_s_larger(1, a->tokens);
-        t->s.granule.sequences = way > HETI_S_TEAM_WAYS ? heti_s_real(t->s.pieces) : heti_s_alike_sequences(a);
+        t->s.granule.sequences = way > HETI_S_TEAM_WAYS ? heti_s_real(t->s.pieces) :
+                                 heti_s_larger(1, heti_s_sequences(a, 1));
         t->f.ways = way < HETI_S_TEAM_WAYS ? way : HETI_S_BY_CONTEXT;
         if (!heti_s_can_fuse_so(&t->s, &t->f, &columns)) continue;
         t->from.shard = columns && t->s.d.shard == HET_SHARD_WEIGHTS ? HET_SHARD_GRADIENTS : t->s.d.shard;
