@@ -711,10 +711,9 @@ extern "C" {
    The engine says what a description consists of (het_describe). Units of one table with the same
    shapes are one kind, whatever their parameters are called. Bytes are kept by class (het_keep), so
    that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
-       slot = rows (input of the first + sum of output + keep_input [unless recomputed] +
-       keep_weight [unless recomputed and B whole]
-              + keep_gradient [where I and W come apart] + carry [unless sliced] + carry_gradient
-              [where I and W come apart, unless sliced])
+       slot = rows (input of the first + sum of output + keep_input [unless recomputed]
+              + keep_weight [unless recomputed and B whole] + keep_gradient [where I and W come apart]
+              + carry [unless sliced] + carry_gradient [where I and W come apart, unless sliced])
        carry = tokens (sum of carry + carry_gradient) [sliced]
    ============================================================================================== */
 
@@ -4553,9 +4552,9 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
 
 /* =================================================================================================
    >>search  The planner. A choice is a plan of the searched space in short form. Bounds are cheap
-             and never above what the simulator says, so what
-   they rule out needs no lists. Small spaces are gone through completely; large ones begin with
-   choices made along the cluster's groups and are improved by moves.
+             and never above what the simulator says, so what they rule out needs no lists. Small
+             spaces are gone through completely; large ones begin with choices made along the
+             cluster's groups and are improved by moves.
    ============================================================================================== */
 
 enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, HETI_S_STATES = 3 };
@@ -4801,10 +4800,6 @@ static int64_t heti_s_stages(const heti_s_seek *s, const heti_s_choice *c, int64
 
 static int64_t heti_s_micro_batches(const heti_s_seek *s, int64_t granules) {
     return (s->d.granules + granules - 1) / granules;
-}
-/* Granules of the last micro-batch of the step. */
-static int64_t heti_s_rest(const heti_s_seek *s, int64_t granules) {
-    return s->d.granules - (heti_s_micro_batches(s, granules) - 1) * granules;
 }
 
 static double heti_s_rate(const heti_s_seek *s, int64_t device) { return s->kind[s->kind_of[device]].rate; }
@@ -5162,8 +5157,8 @@ static double heti_s_back(const heti_s_seek *s, double whole, double apart) {
 static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int known) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p), first = c->first[p];
     const int last = p == s->last_counted;
-    const int64_t small = last ? heti_s_rest(s, c->granules) : c->granules;
-    const double count[2] = { heti_s_real(c->count[p] - last), last };
+    const int64_t small = last ? s->d.granules - (heti_s_micro_batches(s, c->granules) - 1) * c->granules : c->granules;
+    const double count[2] = { heti_s_real(c->count[p] - last), last ? 1.0 : 0 };
     double reach = 0, back = 0, bound = 0;
     for (int64_t i = 0; i < places; i++) {
         s->lower[i].work = s->lower[i].weight_work = s->lower[i].pass = 0;
@@ -7545,9 +7540,9 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
 
 /* =================================================================================================
    >>adapt  Measured against predicted times, and what follows. A rank's slowness is the time its F,
-            B, I and W took over what the profile says of
-   them at speed 1; a boundary's delay is the shortest time of its messages, less what the cluster's
-   link says. Both are medians over steps.
+            B, I and W took over what the profile says of them at speed 1; a boundary's delay is the
+            shortest time of its messages, less what the cluster's link says. Both are medians over
+            steps.
    ============================================================================================== */
 
 /* ---- prediction: a plan's lists, costs and sizes of micro-batches ---- */
@@ -8199,9 +8194,8 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
 
 /* =================================================================================================
    >>pack  Micro-batches of granules of unequal size. What is looked at is cut by a bound for each
-           number of micro-batches: the work they share and
-   the mean or the largest granule. Only the simulator sees links, waiting and memory, so it has the
-   last word.
+           number of micro-batches: the work they share and the mean or the largest granule. Only the
+           simulator sees links, waiting and memory, so it has the last word.
    ============================================================================================== */
 
 enum { HETI_S_KEPT = 6, HETI_S_PLAIN = 4, HETI_S_CLUSTERS = 4, HETI_S_EVERY_COUNT = 256, HETI_S_COUNT_STEPS = 64 };
