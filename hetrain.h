@@ -302,8 +302,9 @@ int main(int argc, char **argv) {
        >>communicator    groups of devices that reach each other without the host
        >>build           from a description to a context: parameters, plan, schedule, memory, devices
        >>batch           micro-batches of a job: checks, granules, slices
-       >>ring            reductions, gathers, joining of scalars
-       >>flow            gradients and weights of which a rank has only a part; keepers
+       >>flow            what leaves and comes piece by piece: gradients and weights of which a
+                         rank has only a part, what keepers sum, the moves of a ring
+       >>ring            reductions and gathers as lists of moves, joining of scalars
        >>exec            micro-batches into places, units into calls, actions into work
        >>verdict         a step: grid of the exact sums, exponents, spikes, bad steps
        >>context         the public calls of the step loop
@@ -8412,19 +8413,20 @@ typedef struct heti_message {
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
-/* What a rank does at once in a reduction or gather of a block: an op of its seat's group or posts
-   to and from two other ranks, -1: nobody, of elements [begin, end) each. */
+/* What a rank does at once in a reduction or gather of a block: an op of its seat's group, or a flow
+   to one rank and another one from one. */
+typedef struct heti_side { int64_t peer, begin, end; } heti_side; /* -1: nobody; elements of the block */
 typedef struct heti_move {
-    heti_endpoint *end;            /* the group's; NULL: posts */
+    heti_endpoint *end;            /* the group's; NULL: flows */
     int32_t whole;            /* its op is one on all of the block; 0: a message for each part */
     int32_t add;              /* what is received is added */
-    int64_t to, send_begin, send_end, from, receive_begin, receive_end;
+    heti_side send, receive;
 } heti_move;
 
-#define HETI_RING_WINDOW 4    /* chunks under way at once each way: a link's latency is met once for so many */
-#define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_RING_WINDOW) /* elements of a reduction that travel together */
-#define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
-#define HETI_FLOW_PIECE (1 << 22) /* elements of a flow that travel together at most */
+#define HETI_FLOW_WINDOW 4    /* pieces under way at most: a link's latency is met once for so many */
+#define HETI_FLOW_PIECE (1 << 22) /* elements of one at most */
+#define HETI_RING_CHUNK (HETRAIN_RING_WINDOW / HETI_FLOW_WINDOW) /* the same in a ring */
+#define HETI_RING_BYTES (HETRAIN_RING_WINDOW * HETI_CAST(int64_t, sizeof(double)))
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
 /* Reductions and gathers of blocks, one after the other, each a list of moves. */
@@ -8437,19 +8439,17 @@ typedef struct heti_ring {
     int64_t *ready;           /* [2 blocks] when the last rank did, as VERDICT has told all */
     int32_t running, more;    /* the job at `done` has begun; it has a present move */
     heti_move move;
-    int64_t number, chunk;    /* of the move; the chunk of it that is taken next */
-    int64_t posted;           /* chunks of it */
+    int64_t number;           /* of the move */
     int64_t *start;           /* [ranks + 1] ranges of an op */
-    heti_post send[HETI_RING_WINDOW], receive[HETI_RING_WINDOW]; /* of chunk c at c mod HETI_RING_WINDOW */
-    char *incoming;           /* HETI_RING_WINDOW chunks on the host */
-    char *outgoing;           /* as many, for devices whose memory the host does not see */
+    char *data[2];            /* of its flows: a window of chunks on the host; what leaves passes there
+                                 only from devices whose memory the host does not see */
 } heti_ring;
 
-/* What ranks that hold the same blocks send each other because one of them, the driver, comes to
-   something in its list: terms of a gradient to their owners behind a backward call, or the sums at
-   its REDUCE; weights to the driver before a call; new weights to those who hold them at an owner's
-   GATHER. All ranks know all lists: sender and receiver walk over the same pieces, and there is
-   nothing to agree upon. */
+/* What ranks that hold the same blocks send each other. In the moves of a ring these are sums, and
+   new weights. All else is sent because one of them, the driver, comes to something in its list:
+   terms of a gradient to their owners behind a backward call, or the sums at its REDUCE; weights to
+   the driver before a call; new weights to those who hold them at an owner's GATHER. All ranks know
+   all lists: sender and receiver walk over the same pieces, and there is nothing to agree upon. */
 typedef enum heti_flow_kind { HETI_FLOW_SUMS = 0, HETI_FLOW_WEIGHTS = 1, HETI_FLOW_GATHER = 2 } heti_flow_kind;
 #define HETI_FLOWS 3
 
@@ -8462,21 +8462,23 @@ typedef struct heti_flow_piece {
     int64_t elements;                 /* of them that travel: those in a box, where one is used */
 } heti_flow_piece;
 
-#define HETI_FLOW_WINDOW 4    /* pieces under way at most */
-/* One direction of one kind between two ranks. */
+/* One direction of one kind between the rank and another one. */
 typedef struct heti_flow {
+    heti_flow_kind kind;
+    int32_t receives, adds;           /* adds: what comes is added, not stored */
+    int32_t rings;                    /* it belongs to the ring, which gives it kind, peer and pieces move by move */
+    int64_t peer;
     heti_flow_piece next, under_way[HETI_FLOW_WINDOW]; /* to be posted; number k is at k mod the window */
     heti_post post[HETI_FLOW_WINDOW];
     int64_t begun, ended;
-    char *data;                       /* a piece on the host; NULL: pieces lie where they are */
+    char *data;                       /* on the host, of one piece or, in a ring, a window of them; NULL:
+                                         pieces lie where they are */
 } heti_flow;
-typedef struct heti_peer {
-    int64_t rank;
-    heti_flow flow[HETI_FLOWS][2];    /* what leaves, what comes */
-} heti_peer;
 typedef struct heti_flows {
-    heti_peer *peer;                  /* [peers] ranks that hold one of this rank's sharded or direct blocks as well */
-    int64_t peers;
+    heti_flow *flow;                  /* [flows + 2] of each kind both ways with each rank that holds one of this
+                                         rank's sharded or direct blocks as well; then the ring's: what
+                                         leaves, what comes */
+    int64_t flows;
     /* of what all blocks of a unit take in a buffer: of terms, doubles, of weights, floats */
     int64_t terms, floats;
     double *term[2];                  /* device: what backward call number c adds is in term[c % 2] until it is sent */
@@ -9336,7 +9338,7 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) {
     if (ctx->world.processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
     else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
-    else if (r->part->ring.running || r->part->flow.peers > 0) most = 1e-3; /* theirs may be on such a link too */
+    else if (r->part->ring.running || r->part->flow.flows > 0) most = 1e-3; /* theirs may be on such a link too */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->threads.lock, most);
     HETI_UNLOCK(ctx);
@@ -9354,10 +9356,6 @@ static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) { (vo
 static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
 #endif
 
-static heti_flow *heti_flow_at(const heti_part *part, int64_t i) {
-    return &part->flow.peer[i / (2 * HETI_FLOWS)].flow[i / 2 % HETI_FLOWS][i % 2];
-}
-
 /* Pieces are under way, or still to come. */
 static int heti_flow_left(const heti_flow *f) { return f->begun > f->ended || f->next.count > 0; }
 
@@ -9366,9 +9364,9 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
     const heti_part *part = r->part;
     const heti_move *m = &part->ring.move;
     if (part->ring.running && m->end) return r->ctx->share.group[m->end->group].member[m->end->member == 0];
-    if (part->ring.running) return m->from >= 0 ? m->from : m->to;
-    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
-        if (heti_flow_left(heti_flow_at(part, i))) return part->flow.peer[i / (2 * HETI_FLOWS)].rank;
+    if (part->ring.running) return m->receive.peer >= 0 ? m->receive.peer : m->send.peer;
+    for (int64_t i = 0; i < part->flow.flows; i++)
+        if (heti_flow_left(&part->flow.flow[i])) return part->flow.flow[i].peer;
     return -1;
 }
 
@@ -9420,11 +9418,9 @@ static void heti_forget_mail(het_ctx *ctx) {
             r->part->outgoing[m].action.kind = -1;
         }
         if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
-        for (int64_t m = 0; m < HETI_RING_WINDOW; m++)
-            r->part->ring.send[m].state = r->part->ring.receive[m].state = HETI_POST_IDLE;
         r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
-        for (int64_t m = 0; m < 2 * HETI_FLOWS * r->part->flow.peers; m++) {
-            heti_flow *f = heti_flow_at(r->part, m);
+        for (int64_t m = 0; m < r->part->flow.flows + 2; m++) {
+            heti_flow *f = &r->part->flow.flow[m];
             HETI_CLEAR(f->post, HETI_FLOW_WINDOW);
             f->begun = f->ended = f->next.count = 0;
         }
@@ -11304,8 +11300,9 @@ static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element)
     return ctx->chain.parameter[last].weight_offset + (ctx->chain.parameter[last].bf16 ? element / 2 : element);
 }
 
-/* Ranks that share a sharded or direct block with this one, written to `peer` unless it is NULL. */
-static int64_t heti_find_peers(const heti_rank *r, heti_peer *peer) {
+/* The flows with ranks that share a sharded or direct block with this one, written to `flow` unless
+   it is NULL. */
+static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
     const het_ctx *ctx = r->ctx;
     int64_t b, count = 0;
     for (int64_t rank = 0; rank < ctx->world.ranks; rank++) {
@@ -11316,8 +11313,17 @@ static int64_t heti_find_peers(const heti_rank *r, heti_peer *peer) {
                 break;
         }
         if (rank == r->rank || b == ctx->chain.block_count) continue;
-        if (peer) peer[count].rank = rank;
-        count++;
+        for (int32_t i = 0; i < 2 * HETI_FLOWS; i++, count++) {
+            if (!flow) continue;
+            flow[count].kind = HETI_CAST(heti_flow_kind, i / 2);
+            flow[count].receives = i % 2;
+            flow[count].adds = flow[count].kind == HETI_FLOW_SUMS;
+            flow[count].peer = rank;
+        }
+    }
+    for (int32_t i = 0; i < 2 && flow; i++) {
+        flow[count + i].rings = 1;
+        flow[count + i].receives = i;
     }
     return count;
 }
@@ -11414,8 +11420,8 @@ static void heti_count_flows(heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     const int64_t leader = heti_leader(ctx->share.plan, r->rank);
     heti_flows *flow = &r->part->flow;
-    flow->peers = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers || ctx->share.boxes ?
-        heti_find_peers(r, NULL) : 0;
+    flow->flows = ctx->share.plan->shard >= HET_SHARD_GRADIENTS || ctx->share.keepers || ctx->share.boxes ?
+        heti_find_flows(r, NULL) : 0;
     for (int64_t s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
         for (int64_t u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
@@ -11423,7 +11429,7 @@ static void heti_count_flows(heti_rank *r) {
             flow->floats = heti_max(flow->floats, heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
         }
     }
-    for (int64_t b = 0; b < ctx->chain.block_count && flow->peers > 0; b++) {
+    for (int64_t b = 0; b < ctx->chain.block_count && flow->flows > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
         const int sums = heti_is_sharded(ctx, b) || (owners->direct && !ctx->chain.block[b].frozen);
         if (owners->direct) flow->piece[1] = heti_max(flow->piece[1], ctx->chain.block[b].weight_floats);
@@ -11484,7 +11490,7 @@ static het_result heti_count_needs(heti_rank *r) {
 
 /* Whether the rank's products may write into sums that are not cleared before. */
 static int heti_fills_sums(const heti_rank *r) {
-    return r->takes_beta && r->part->flow.peers == 0 && r->ctx->share.updates == 1;
+    return r->takes_beta && r->part->flow.flows == 0 && r->ctx->share.updates == 1;
 }
 
 /* Whether one call of a product makes all of a parameter's gradient in a step. */
@@ -11780,7 +11786,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     if (!r->device.iface->graphs || ctx->desc.host.hook || ctx->desc.inference == HET_YES ||
-        r->part->flow.peers > 0 || r->part->members > 1 || ctx->share.updates > 1)
+        r->part->flow.flows > 0 || r->part->members > 1 || ctx->share.updates > 1)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw() && ctx->desc.optimizer.iface != het_muon()) return 0;
     for (int64_t u = 0; u < ctx->chain.unit_count; u++)
@@ -11816,7 +11822,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends);
-    part->flow.peer = HETI_TAKE(arena, heti_peer, part->flow.peers);
+    part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows + 2);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
     part->graphs = heti_graph_places(r);
@@ -11855,11 +11861,11 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     }
     for (int64_t i = 0; i < 2; i++)
         part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
-    part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
-    part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
-    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++) {
+    part->ring.data[1] = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
+    part->ring.data[0] = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
+    for (int64_t i = 0; i < part->flow.flows; i++) {
         char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, heti_flow_data(r, i)));
-        if (arena->base) heti_flow_at(part, i)->data = heti_flow_data(r, i) > 0 ? data : NULL;
+        if (arena->base) part->flow.flow[i].data = heti_flow_data(r, i) > 0 ? data : NULL;
     }
     part->communication_bytes = arena->used - mark;
 }
@@ -11930,7 +11936,7 @@ static het_result heti_map_rank(heti_rank *r) {
     heti_layout_host(r, &part->host);
     HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
     heti_layout_host(r, &part->host);
-    (void)heti_find_peers(r, part->flow.peer);
+    (void)heti_find_flows(r, part->flow.flow);
     heti_find_stages(r);
     heti_find_ends(r, part->end);
     HETI_TRY(heti_open_ends(r));
@@ -12780,101 +12786,25 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
 }
 
 /* =================================================================================================
-   >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's
-           scalars.
+   >>flow  What holders of a block send each other piece by piece: terms of gradients and weights of
+           which a rank has only a part (ZeRO-2, ZeRO-3), what keepers sum and update, and the moves
+           of a ring (>>ring).
 
-   A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K),
-   which holds the sum of what it got before, to member k + 1, and adds what comes from k - 1 to
-   part k - t - 2; in the last turn that is its own. Each sends every part but one, in the mean (K -
-   1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any
-   size, none included, and travel in chunks. In exact mode the sum has no order (DETERMINISM); in
-   fast mode the plan fixes it.
-   That is the middle of five parts of a job's list of moves (heti_move_of). First come and last go
-   seats: holders that reach each other without the host (>>communicator) share one, all others have
-   one of their own. The holders of a seat reduce to its first one, who leads, or at once to the
-   owners where the block has no other seat; at the end the leader gives each holder of its seat
-   what it owns. Between leaders of seats, where these are spread over processes, the same happens
-   inside each process by messages: the ring has one member a process, its first seat, to whom the
-   others of the process add their block, one after the other, and who gives them their parts back.
-   In one process every seat is a member. A gather does all of it backwards. What it costs, for a
-   block of E elements: each holder but the members sends E and gets its part, and the members of
-   the ring send E less their part. A list is made move by move, when it is needed: as a table it
-   would be of the square of the holders, on every rank. Jobs of a rank run one after the other, in
-   one order that all ranks share, beside computation: heti_advance_ring is called between units and
-   while waiting.
+   A flow is one direction of one kind between two ranks. heti_next_piece says which elements travel
+   next; heti_advance_flow posts them, up to a window at once, and copies or adds what has come.
+   The backward call of a unit adds to a buffer that was cleared before, and what is in it
+   afterwards is sent to the owners, who add it to their parts: exact sums have no order
+   (DETERMINISM), so that it may come at any time. Weights that are sharded come into a buffer
+   before the call that uses them, those of the next call while it computes; they do not change
+   before VERDICT, so that their holders send ahead. There are two buffers of each kind, and one for
+   terms from each peer, as large as a piece: a rank that computes takes what has come between its
+   units only, and what comes then should be all there is of a block. Where a keeper owns a part,
+   sums go to the owners at REDUCE, and new weights come at GATHER from their owners to all who hold
+   them. Every rank knows all lists of actions, and so which pieces it gets from whom in which
+   order. Whoever waits goes on sending and receiving, so that nobody waits for ever.
+   Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends
+   8 (1 - s) E, a call that uses weights receives 4 (1 - s) E.
    ============================================================================================== */
-
-/* The first element that a seat's holders own; of `seats`: the end. */
-static int64_t heti_local_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
-
-/* One of the moves of seat i in which its process adds to, or gets from, the leader: seat `first`
-   of the process. */
-static void heti_inside_move(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
-                             int gather, heti_move *m) {
-    const int whole = inwards != gather;
-    const int64_t begin = whole ? 0 : heti_local_cut(owners, other),
-                  end = whole ? owners->cut[owners->holders] : heti_local_cut(owners, other + 1);
-    if (i == (inwards ? other : first)) {
-        m->to = heti_seat_rank(owners, inwards ? first : other);
-        m->send_begin = begin;
-        m->send_end = end;
-    } else if (i == (inwards ? first : other)) {
-        m->from = heti_seat_rank(owners, inwards ? other : first);
-        m->receive_begin = begin;
-        m->receive_end = end;
-        m->add = inwards && !gather;
-    }
-}
-
-/* Move number `turn` around the ring of its member i. */
-static void heti_ring_move(const heti_owners *owners, int64_t i, int64_t turn, int gather, heti_move *m) {
-    const int64_t members = owners->members;
-    int64_t part = (i + 2 * members - turn - (gather ? 0 : 1)) % members;
-    m->to = heti_seat_rank(owners, owners->member[(i + 1) % members]);
-    m->from = heti_seat_rank(owners, owners->member[(i + members - 1) % members]);
-    m->send_begin = heti_local_cut(owners, owners->member[part]);
-    m->send_end = heti_local_cut(owners, owners->member[part + 1]);
-    part = (part + members - 1) % members;
-    m->receive_begin = heti_local_cut(owners, owners->member[part]);
-    m->receive_end = heti_local_cut(owners, owners->member[part + 1]);
-    m->add = !gather;
-}
-
-/* The seat of a rank, which may lead it or not. */
-static int64_t heti_seat_of(const heti_owners *owners, int64_t rank) {
-    const int64_t holder = heti_holder_of(owners, rank);
-    int64_t s = 0;
-    while (owners->seat[s + 1] <= holder) s++;
-    return s;
-}
-
-/* Fills *m with move `number` of a rank in a job, which may be empty; 0: there are no more. */
-static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t number, heti_move *m) {
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const int64_t seat = heti_seat_of(owners, r->rank);
-    int64_t i = 0, first, inside, turns;
-    memset(m, 0, sizeof *m);
-    m->to = m->from = -1;
-    while (owners->member[i + 1] <= seat) i++;
-    first = owners->member[i];
-    inside = owners->member[i + 1] - first - 1;
-    turns = owners->members - 1;
-    if (number > 2 * inside + turns + 1) return 0;
-    if (number == 0 || number == 2 * inside + turns + 1) {
-        m->end = owners->group[seat] >= 0 ? heti_endpoint_of(r, owners->group[seat]) : NULL;
-        m->whole = (number == 0) != (job->gather != 0);
-    } else if (heti_seat_rank(owners, seat) != r->rank) { /* the leader's turn */
-    } else if (number <= inside) {
-        heti_inside_move(owners, seat, first, first + number, 1, job->gather, m);
-    } else if (number > inside + turns) {
-        heti_inside_move(owners, seat, first, first + number - inside - turns, 0, job->gather, m);
-    } else if (seat == first) heti_ring_move(owners, i, number - inside - 1, job->gather, m);
-    return 1;
-}
-
-static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job) {
-    return !job->gather && r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
-}
 
 /* Where element `element` of a parameter's gradient is summed. */
 static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element) {
@@ -12904,11 +12834,6 @@ static het_result heti_fill_sums(heti_rank *r, int64_t b) {
     for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
         if (b < 0 || r->ctx->chain.parameter[p].block == b) HETI_TRY(heti_fill_sum(r, p));
     return HET_OK;
-}
-
-static void *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element) {
-    return job->gather ? r->part->weights + r->part->weight_at[job->block] + element :
-        heti_block_sum_at(r, job->block, element);
 }
 
 /* sum += term, both `count` doubles or floats on the host. */
@@ -12944,272 +12869,6 @@ static het_result heti_add_terms(heti_rank *r, void *sum, void *term, int64_t co
     return HET_OK;
 }
 
-/* Elements of chunk `chunk` of a range. */
-static int64_t heti_ring_chunk(int64_t begin, int64_t end, int64_t chunk, int64_t *first) {
-    *first = begin + chunk * HETI_RING_CHUNK;
-    return heti_max(0, heti_min(HETI_RING_CHUNK, end - *first));
-}
-
-static int64_t heti_move_chunks(const heti_move *m) {
-    const int64_t most = heti_max(m->send_end - m->send_begin, m->receive_end - m->receive_begin);
-    return (most + HETI_RING_CHUNK - 1) / HETI_RING_CHUNK;
-}
-
-/* Posts the next chunk of the present move in both directions, those that there are. */
-static het_result heti_ring_post(heti_rank *r) {
-    heti_ring *ring = &r->part->ring;
-    const int64_t slot = ring->posted % HETI_RING_WINDOW,
-                  at = slot * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
-    const heti_ring_job *job = &ring->job[ring->done];
-    const heti_move *m = &ring->move;
-    const size_t element = heti_ring_element(r, job);
-    int64_t first, count = heti_ring_chunk(m->send_begin, m->send_end, ring->posted, &first);
-    void *address = heti_ring_address(r, job, first);
-    if (count > 0) {
-        if (!r->device.iface->host_memory) {
-            HETI_TRY(heti_copy_out(r, ring->outgoing + at, address, count, element));
-            address = ring->outgoing + at;
-        }
-        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, m->to, HETI_CHANNEL_RING, address,
-                                 HETI_CAST(size_t, count) * element));
-    }
-    count = heti_ring_chunk(m->receive_begin, m->receive_end, ring->posted, &first);
-    address = !m->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
-    ring->posted++;
-    if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, m->from, HETI_CHANNEL_RING,
-                                 address, HETI_CAST(size_t, count) * element));
-    return HET_OK;
-}
-
-/* Takes in the chunk that has come. */
-static het_result heti_ring_take(heti_rank *r) {
-    heti_ring *ring = &r->part->ring;
-    const heti_ring_job *job = &ring->job[ring->done];
-    const heti_move *m = &ring->move;
-    const size_t element = heti_ring_element(r, job);
-    const int64_t at = ring->chunk % HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
-    int64_t first;
-    const int64_t count = heti_ring_chunk(m->receive_begin, m->receive_end, ring->chunk++, &first);
-    if (count == 0) return HET_OK;
-    if (m->add) /* what was sent from this chunk's place has gone */
-        return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming + at, count, element,
-                              ring->outgoing + at, HETI_RING_CHUNK);
-    if (r->device.iface->host_memory) return HET_OK;
-    HETI_TRY(heti_copy_in(r, heti_ring_address(r, job, first), ring->incoming + at, count, element));
-    return heti_sync(r);
-}
-
-/* Takes what has come of the present move and posts what is next, until it is over or would have to
-   wait. */
-static het_result heti_advance_move(heti_rank *r, int *over) {
-    heti_ring *ring = &r->part->ring;
-    const heti_move *m = &ring->move;
-    const int64_t chunks = heti_move_chunks(m);
-    *over = 0;
-    if (m->end && m->end->finished < m->end->given) return HET_OK;
-    while (ring->chunk < chunks) {
-        const int64_t slot = ring->chunk % HETI_RING_WINDOW, end = heti_min(chunks, ring->chunk + HETI_RING_WINDOW);
-        int sent, received;
-        while (ring->posted < end) HETI_TRY(heti_ring_post(r));
-        HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
-        HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
-        if (!sent || !received) return HET_OK;
-        HETI_TRY(heti_ring_take(r));
-    }
-    *over = 1;
-    return HET_OK;
-}
-
-/* What a member of the rank's seat gets from it in the present job, for the timeline. */
-static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes) {
-    heti_part *part = r->part;
-    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->world.ranks + peer];
-    if (bytes == 0 || peer == r->rank) return;
-    traffic->reductions++;
-    traffic->reduction_bytes += bytes;
-    part->record[part->ring.job[part->ring.done].record].bytes += bytes;
-}
-
-/* At the start of a gather, at the end of a reduction: what each holder of a seat owns goes to, or
-   comes from, the leader. */
-static het_result heti_give_parts(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_communicator *group = &r->ctx->share.group[end->group];
-    const int64_t first = heti_holder_of(owners, group->member[0]);
-    const size_t element = heti_ring_element(r, job);
-    HETI_TRY(heti_order_end(r, end, NULL));
-    for (int64_t m = 1; m < group->members; m++) {
-        const int64_t at = owners->cut[first + m],
-                      bytes = (owners->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
-        const int receives = (end->member == 0) == (job->gather != 0);
-        if (bytes == 0 || (end->member != 0 && end->member != m)) continue;
-        if (!receives) heti_count_sent(r, group->member[end->member == 0 ? m : 0], bytes);
-        HETI_TRY(heti_give_message(r, end, receives, end->member == 0 ? m : 0, heti_ring_address(r, job, at),
-                                   HETI_CAST(size_t, bytes)));
-    }
-    return HET_OK;
-}
-
-/* At the start of a reduction, at the end of a gather: all of the block to the leader or from it,
-   or each part to its owner or from it. */
-static het_result heti_give_block(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_communicator *group = &r->ctx->share.group[end->group];
-    const int64_t first = heti_holder_of(owners, group->member[0]);
-    const size_t element = heti_ring_element(r, job);
-    int64_t *start = r->part->ring.start;
-    for (int64_t m = 0; m <= group->members; m++)
-        start[m] = owners->seats == 1 ? owners->cut[first + m] : m > 0 ? owners->cut[owners->holders] : 0;
-    for (int64_t m = 0; m < group->members; m++) {
-        const int64_t owner = job->gather ? end->member : m;
-        heti_count_sent(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
-    }
-    HETI_TRY(heti_order_end(r, end, NULL));
-    return heti_give_ranges(r, end, job->gather, heti_ring_address(r, job, 0), start, element == sizeof(double) ?
-                            HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32);
-}
-
-/* Begins move `number` of the present job. */
-static het_result heti_begin_move(heti_rank *r, int64_t number) {
-    heti_ring *ring = &r->part->ring;
-    const heti_ring_job *job = &ring->job[ring->done];
-    ring->chunk = ring->posted = 0;
-    ring->number = number;
-    ring->more = heti_move_of(r, job, number, &ring->move);
-    if (!ring->move.end) return HET_OK;
-    if (ring->move.whole) return heti_give_block(r, ring->move.end, job);
-    return r->ctx->share.owners[job->block].seats > 1 ? heti_give_parts(r, ring->move.end, job) : HET_OK;
-}
-
-/* Goes on with the jobs, as far as it goes without waiting. */
-static het_result heti_advance_ring(heti_rank *r) {
-    heti_ring *ring = &r->part->ring;
-    int over;
-    while (ring->done < ring->planned && ring->job[ring->done].record >= 0) {
-        het_record *record = &r->part->record[ring->job[ring->done].record];
-        if (!ring->running) {
-            record->start = heti_now() - r->began;
-            ring->running = 1;
-            HETI_TRY(heti_begin_move(r, 0));
-        }
-        while (ring->more) {
-            HETI_TRY(heti_advance_move(r, &over));
-            if (!over) return HET_OK;
-            HETI_TRY(heti_begin_move(r, ring->number + 1));
-        }
-        record->end = heti_now() - r->began;
-        ring->running = 0;
-        ring->done++;
-    }
-    return HET_OK;
-}
-
-/* Whether a block's REDUCE or GATHER has something to do: several ranks have its sum. */
-static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
-    return !ctx->chain.block[b].frozen && ctx->share.owners[b].holders > 1 && !ctx->share.owners[b].direct &&
-           (gather || !heti_is_sharded(ctx, b));
-}
-
-/* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
-   them in the step before. VERDICT has told all ranks the same times, so that all have one order.
-   Where times are equal or not known it is the lists', which het_schedule_check has proved. */
-static void heti_order_rings(heti_rank *r) {
-    heti_part *part = r->part;
-    heti_ring *ring = &part->ring;
-    int64_t k;
-    for (int64_t i = 0; i < part->actions; i++) {
-        const het_action *a = &part->action[i];
-        const int32_t gather = a->kind == HET_ACTION_GATHER;
-        const int64_t *ready = ring->ready + gather * r->ctx->chain.block_count;
-        if ((a->kind != HET_ACTION_REDUCE && !gather) || !heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a->stage,
-            gather))
-            continue;
-        for (k = ring->planned++; k > 0 && ring->job[k - 1].gather == gather &&
-             ready[ring->job[k - 1].block] > ready[a->stage]; k--)
-            ring->job[k] = ring->job[k - 1];
-        ring->job[k].block = a->stage;
-        ring->job[k].gather = gather;
-        ring->job[k].record = -1;
-    }
-}
-
-static heti_ring_job *heti_ring_job_of(const heti_rank *r, int64_t b, int gather) {
-    heti_ring_job *job = r->part->ring.job;
-    while (job->block != b || job->gather != gather) job++;
-    return job;
-}
-
-/* The rank has come to a block's REDUCE or GATHER. */
-static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record) {
-    heti_part *part = r->part;
-    heti_ring_job *job;
-    heti_move m;
-    if (!heti_has_ring(r->ctx, b, gather)) return;
-    job = heti_ring_job_of(r, b, gather);
-    job->record = record;
-    part->ring.jobs++;
-    part->ring.reached[b + gather * r->ctx->chain.block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
-    for (int64_t i = 0; heti_move_of(r, job, i, &m); i++)
-        part->record[record].bytes += (m.send_end - m.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
-}
-
-/* ---- joining: the same integers on all ranks that work ----
-   A rank that no stage names holds nothing and takes no part. The first ranks that work of each
-   process are a tree, and below each the others of its process. Values go up and down again.
-   Processes without work have a tree of their own, whose first one hears the outcome from the root;
-   only they wait for each other. */
-
-static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count) {
-    HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values,
-                             HETI_CAST(size_t, count) * sizeof *values));
-    return heti_await_post(r, &r->join_post, "the verdict", peer);
-}
-
-/* The first `sums` integers of all ranks that work added up, of the others the largest, in `joined`
-   of all ranks of the tree. */
-static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
-    const heti_tree *t = &r->ctx->share.tree;
-    int64_t *own = r->part->joined, *other = r->part->joined + count, from = -1, i;
-    for (int64_t k = t->working - 1; k >= 0; k--) {
-        if (t->place[k].rank == r->rank) from = t->place[k].from;
-        if (t->place[k].from != r->rank) continue;
-        HETI_TRY(heti_join_message(r, 1, t->place[k].rank, other, count));
-        for (i = 0; i < sums; i++) own[i] += other[i];
-        for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
-    }
-    if (from >= 0) HETI_TRY(heti_join_message(r, 0, from, own, count));
-    for (int64_t k = t->working; k < t->working + t->watching; k++)
-        if (t->place[k].rank == r->rank) from = t->place[k].from;
-    if (from >= 0) HETI_TRY(heti_join_message(r, 1, from, own, count));
-    for (int64_t k = 0; k < t->working + t->watching; k++) {
-        if (t->place[k].from != r->rank) continue;
-        if (k != t->working) HETI_TRY(heti_join_message(r, 0, t->place[k].rank, own, count));
-        else
-            HETI_TRY(heti_start_post(r, &r->watch_post, 0, t->place[k].rank, HETI_CHANNEL_JOIN, own,
-                                     HETI_CAST(size_t, count) * sizeof *own));
-    }
-    return HET_OK;
-}
-
-/* =================================================================================================
-   >>flow  What holders of a block send each other piece by piece: terms of gradients and weights of
-           which a rank has only a part (ZeRO-2, ZeRO-3), what keepers sum and update.
-
-   The backward call of a unit adds to a buffer that was cleared before, and what is in it
-   afterwards is sent to the owners, who add it to their parts: exact sums have no order
-   (DETERMINISM), so that it may come at any time. Weights that are sharded come into a buffer
-   before the call that uses them, those of the next call while it computes; they do not change
-   before VERDICT, so that their holders send ahead. There are two buffers of each kind, and one for
-   terms from each peer, as large as a piece: a rank that computes takes what has come between its
-   units only, and what comes then should be all there is of a block. Where a keeper owns a part,
-   sums go to the owners at REDUCE, and new weights come at GATHER from their owners to all who hold
-   them. Every rank knows all lists of actions, and so which pieces it gets from whom in which
-   order. Whoever waits goes on sending and receiving, so that nobody waits for ever.
-   Bytes, for a block of E elements of which a rank owns or holds a share s: a backward call sends
-   8 (1 - s) E, a call that uses weights receives 4 (1 - s) E.
-   ============================================================================================== */
-
 /* 0: the job is generation, which the last group of a team does. */
 static int heti_infers(const het_ctx *ctx, int64_t rank) {
     int64_t count, i = 0;
@@ -13240,9 +12899,11 @@ static int heti_updates_often(const het_ctx *ctx) {
     return ctx->share.updates > 1 && ctx->task.job == HETI_JOB_STEP;
 }
 
-/* Whose list a flow between two ranks follows. */
-static int64_t heti_driver(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver) {
-    return kind == HETI_FLOW_WEIGHTS || (kind == HETI_FLOW_GATHER && heti_updates_often(ctx)) ? receiver : sender;
+/* Whose list a flow follows. */
+static int64_t heti_driver(const heti_rank *r, const heti_flow *f) {
+    const int32_t fetched = f->kind == HETI_FLOW_WEIGHTS ||
+                            (f->kind == HETI_FLOW_GATHER && heti_updates_often(r->ctx));
+    return fetched == f->receives ? r->rank : f->peer;
 }
 
 /* Whether something of a kind flows because of an action, of its call of a unit. */
@@ -13332,9 +12993,9 @@ static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_pi
     }
 }
 
-/* Whose boxes a kind's pieces are made of: terms and sums come from them, new weights go there. */
-static int64_t heti_piece_user(heti_flow_kind kind, int64_t sender, int64_t receiver) {
-    return kind == HETI_FLOW_SUMS ? sender : receiver;
+/* Whose boxes a flow's pieces are made of: terms and sums come from them, new weights go there. */
+static int64_t heti_piece_user(const heti_rank *r, const heti_flow *f) {
+    return (f->kind == HETI_FLOW_SUMS) == f->receives ? f->peer : r->rank;
 }
 
 /* Elements of a piece that travel: those that its user uses. */
@@ -13346,34 +13007,41 @@ static int64_t heti_piece_elements(const het_ctx *ctx, int64_t user, const heti_
     return sum;
 }
 
-/* Moves to the next piece that one rank sends another. */
-static void heti_next_piece(const het_ctx *ctx, heti_flow_kind kind, int64_t sender, int64_t receiver,
-                            heti_flow_piece *p) {
+/* Moves to the next piece of a flow; count 0: there is none. */
+static void heti_next_piece(const heti_rank *r, heti_flow *f) {
+    const het_ctx *ctx = r->ctx;
+    const int64_t sender = f->receives ? f->peer : r->rank, receiver = f->receives ? r->rank : f->peer,
+                  most = f->rings ? HETI_RING_CHUNK : heti_most_piece(ctx);
+    heti_flow_piece *p = &f->next;
     do {
         p->first += p->count;
-        while ((p->count = heti_min(heti_most_piece(ctx), p->end - p->first)) <= 0) {
+        while ((p->count = heti_min(most, p->end - p->first)) <= 0) {
             p->count = 0;
-            if (p->call >= 0 && heti_next_range(ctx, kind, p)) heti_flow_range(ctx, kind, sender, receiver, p);
-            else if (!heti_next_call(ctx, kind, heti_driver(ctx, kind, sender, receiver), p)) return;
+            if (f->rings) return;
+            if (p->call >= 0 && heti_next_range(ctx, f->kind, p)) heti_flow_range(ctx, f->kind, sender, receiver, p);
+            else if (!heti_next_call(ctx, f->kind, heti_driver(r, f), p)) return;
         }
-        p->elements = heti_piece_elements(ctx, heti_piece_user(kind, sender, receiver), p);
+        p->elements = heti_piece_elements(ctx, heti_piece_user(r, f), p);
     } while (p->elements == 0);
+}
+
+/* What comes before the first piece of a list behind action number `action`. */
+static heti_flow_piece heti_before_pieces(int64_t action) {
+    heti_flow_piece p;
+    memset(&p, 0, sizeof p);
+    p.action = action;
+    p.unit = p.call = p.block = p.parameter = -1;
+    return p;
 }
 
 /* The first pieces of a job. */
 static void heti_begin_flows(heti_rank *r) {
     heti_flows *flow = &r->part->flow;
     HETI_CLEAR(flow->call, HETI_FLOWS);
-    for (int64_t i = 0; i < 2 * HETI_FLOWS * flow->peers; i++) {
-        const heti_flow_kind kind = HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS);
-        const int64_t peer = flow->peer[i / (2 * HETI_FLOWS)].rank, sender = i % 2 ? peer : r->rank,
-                      receiver = i % 2 ? r->rank : peer, driver = heti_driver(r->ctx, kind, sender, receiver);
-        heti_flow *f = heti_flow_at(r->part, i);
-        memset(&f->next, 0, sizeof f->next);
-        f->begun = f->ended = 0;
-        f->next.action = r->ctx->share.schedule->start[heti_leader(r->ctx->share.plan, driver)] - 1;
-        f->next.call = f->next.block = f->next.parameter = -1;
-        if (heti_infers(r->ctx, driver)) heti_next_piece(r->ctx, kind, sender, receiver, &f->next);
+    for (heti_flow *f = flow->flow; f < flow->flow + flow->flows; f++) {
+        const int64_t driver = heti_driver(r, f);
+        f->next = heti_before_pieces(r->ctx->share.schedule->start[heti_leader(r->ctx->share.plan, driver)] - 1);
+        if (heti_infers(r->ctx, driver)) heti_next_piece(r, f);
     }
 }
 
@@ -13393,13 +13061,15 @@ static double *heti_box_sums(const heti_rank *r, int64_t b) {
                                                                    sizeof(float)));
 }
 
-/* Where a run of a piece lies on this rank, which sends or receives it. */
+/* Where a run of a piece of `kind` lies on this rank, which sends or receives it. */
 static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p,
                            const heti_box_run *run) {
     const heti_part *part = r->part;
-    if (kind == HETI_FLOW_SUMS && receives) return heti_block_sum_at(r, p->block, run->first);
-    if (kind == HETI_FLOW_SUMS)
-        return (p->unit < 0 ? heti_box_sums(r, p->block) : heti_terms(r, p->call, p->unit, p->block)) + run->place;
+    if (kind == HETI_FLOW_SUMS && !receives && p->unit >= 0)
+        return heti_terms(r, p->call, p->unit, p->block) + run->place;
+    if (kind == HETI_FLOW_SUMS && !receives && part->box_sum_at[p->block] != HETI_NOWHERE)
+        return heti_box_sums(r, p->block) + run->place;
+    if (kind == HETI_FLOW_SUMS) return heti_block_sum_at(r, p->block, run->first);
     if (kind == HETI_FLOW_WEIGHTS && receives) return heti_fetched(r, p->call, p->unit, p->block) + run->first;
     if (kind == HETI_FLOW_GATHER && receives && part->box_at[p->block] != HETI_NOWHERE)
         return heti_boxes(r, p->block, part->gathered[p->block] + (r->ctx->share.updates > 1)) + run->place;
@@ -13407,20 +13077,28 @@ static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives
            (kind == HETI_FLOW_GATHER && !receives ? part->own_at : part->weight_at)[p->block];
 }
 
+static size_t heti_flow_element(const heti_rank *r, heti_flow_kind kind) {
+    return kind == HETI_FLOW_SUMS && r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+}
+
+/* Where piece number `number` passes through the host; NULL: it travels from where it lies. */
+static char *heti_piece_data(const heti_flow *f, int64_t number) {
+    const int64_t slot = f->rings ? number % HETI_FLOW_WINDOW : 0;
+    return f->data ? f->data + slot * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : NULL;
+}
+
 /* A piece between `data` and where its runs lie. */
-static het_result heti_copy_runs(heti_rank *r, heti_flow_kind kind, int receives, int64_t user,
-                                 const heti_flow_piece *p, char *data) {
-    const size_t size = kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float);
+static het_result heti_copy_runs(heti_rank *r, const heti_flow *f, const heti_flow_piece *p, char *data) {
+    const size_t size = heti_flow_element(r, f->kind);
     heti_box_run run = heti_runs_from(p->first);
-    while (heti_next_run(r->ctx, user, p->block, p->first + p->count, &run)) {
-        void *at = heti_piece_at(r, kind, receives, p, &run);
-        if (!receives) HETI_TRY(heti_copy_out(r, data, at, run.count, size));
-        else if (kind == HETI_FLOW_SUMS)
-            HETI_TRY(heti_add_terms(r, at, data, run.count, size, r->part->staging, HETI_STAGING));
+    while (heti_next_run(r->ctx, heti_piece_user(r, f), p->block, p->first + p->count, &run)) {
+        void *at = heti_piece_at(r, f->kind, f->receives, p, &run);
+        if (!f->receives) HETI_TRY(heti_copy_out(r, data, at, run.count, size));
+        else if (f->adds) HETI_TRY(heti_add_terms(r, at, data, run.count, size, r->part->staging, HETI_STAGING));
         else HETI_TRY(heti_copy_in(r, at, data, run.count, size));
         data += HETI_CAST(size_t, run.count) * size;
     }
-    return receives ? heti_sync(r) : HET_OK;
+    return f->receives ? heti_sync(r) : HET_OK;
 }
 
 /* The update that a piece belongs to. */
@@ -13428,100 +13106,85 @@ static int64_t heti_piece_update(const heti_rank *r, const heti_flow_piece *p) {
     return r->ctx->share.schedule->action[p->action].version;
 }
 
-/* Whether a piece may be sent, or may come. Of several updates an owner takes the terms of the next
-   one only, and gives away the version that it has made last. */
-static int heti_may_begin(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p) {
-    const int64_t over = r->part->flow.call[kind];
-    if (heti_updates_often(r->ctx) && receives == (kind == HETI_FLOW_SUMS))
-        return r->part->stepped[p->block] == heti_piece_update(r, p) + (kind == HETI_FLOW_GATHER);
+/* Whether the next piece may be sent, or may come. Of several updates an owner takes the terms of
+   the next one only, and gives away the version that it has made last. */
+static int heti_may_begin(const heti_rank *r, const heti_flow *f) {
+    const heti_flow_piece *p = &f->next;
+    const int64_t over = r->part->flow.call[f->kind];
+    if (f->rings) return 1;
+    if (heti_updates_often(r->ctx) && f->receives == (f->kind == HETI_FLOW_SUMS))
+        return r->part->stepped[p->block] == heti_piece_update(r, p) + (f->kind == HETI_FLOW_GATHER);
     if (heti_updates_often(r->ctx)) return p->call < over;
-    if (kind == HETI_FLOW_WEIGHTS) return !receives || p->call <= over + 1; /* two buffers */
-    return receives || p->call < over;
+    if (f->kind == HETI_FLOW_WEIGHTS) return !f->receives || p->call <= over + 1; /* two buffers */
+    return f->receives || p->call < over;
+}
+
+/* The record of the REDUCE or GATHER that a piece is sent by, or fetched by; NULL: it is one of
+   another rank or of a unit's call. */
+static het_record *heti_piece_record(const heti_rank *r, const heti_flow *f, const heti_flow_piece *p) {
+    const heti_part *part = r->part;
+    const int32_t kind = f->kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER;
+    if (f->rings) return f->receives ? NULL : &part->record[part->ring.job[part->ring.done].record];
+    for (int64_t i = part->records; p->unit < 0 && heti_driver(r, f) == r->rank && i >= 0; i--) {
+        het_record *record = &part->record[i];
+        if (i < part->actions && record->action.stage == p->block && record->action.kind == kind &&
+            record->action.version == heti_piece_update(r, p))
+            return record;
+    }
+    return NULL;
 }
 
 /* A piece has left, or come. */
-static het_result heti_end_piece(heti_rank *r, int64_t peer, heti_flow *f, heti_flow_kind kind, int receives) {
-    const heti_flow_piece *p = &f->under_way[f->ended++ % HETI_FLOW_WINDOW],
+static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
+    const int64_t number = f->ended++;
+    const heti_flow_piece *p = &f->under_way[number % HETI_FLOW_WINDOW],
                           *next = f->begun > f->ended ? &f->under_way[f->ended % HETI_FLOW_WINDOW] : &f->next;
-    const int often = heti_updates_often(r->ctx), drives = (often && kind == HETI_FLOW_GATHER) == receives;
-    if (often && !drives && (next->count == 0 || next->action != p->action)) { /* all of the peer's action */
-        (receives ? r->part->arrived : r->part->given)[p->block]++;
+    het_record *record = heti_piece_record(r, f, p);
+    char *data = heti_piece_data(f, number);
+    if (heti_updates_often(r->ctx) && heti_driver(r, f) == f->peer &&
+        (next->count == 0 || next->action != p->action)) { /* all of the peer's action */
+        (f->receives ? r->part->arrived : r->part->given)[p->block]++;
         r->part->flow.came = 1;
     }
-    for (int64_t i = r->part->records; p->unit < 0 && drives && i >= 0; i--) { /* the action's record */
-        het_record *record = &r->part->record[i];
-        if (i == r->part->actions || record->action.stage != p->block ||
-            record->action.version != heti_piece_update(r, p) ||
-            record->action.kind != (kind == HETI_FLOW_SUMS ? HET_ACTION_REDUCE : HET_ACTION_GATHER))
-            continue;
-        record->bytes += p->elements * HETI_CAST(int64_t, kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float));
+    if (record) {
+        record->bytes += p->elements * HETI_CAST(int64_t, heti_flow_element(r, f->kind));
         record->end = heti_now() - r->began;
-        break;
     }
-    if (!receives || !f->data) return HET_OK;
-    return heti_copy_runs(r, kind, 1, heti_piece_user(kind, peer, r->rank), p, f->data);
+    return f->receives && data ? heti_copy_runs(r, f, p, data) : HET_OK;
 }
 
 /* Takes what has come or gone and posts what is next, as far as it goes without waiting. */
-static het_result heti_advance_flow(heti_rank *r, const heti_peer *peer, heti_flow *f, heti_flow_kind kind,
-                                    int receives) {
-    const size_t size = kind == HETI_FLOW_SUMS ? sizeof(double) : sizeof(float);
+static het_result heti_advance_flow(heti_rank *r, heti_flow *f) {
+    const int64_t window = f->data && !f->rings ? 1 : HETI_FLOW_WINDOW;
+    const heti_channel channel = f->rings ? HETI_CHANNEL_RING
+                                          : HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, f->kind));
     for (;;) {
-        const heti_channel channel = HETI_CAST(heti_channel, HETI_CHANNEL_FLOW + HETI_CAST(int, kind));
         const int64_t slot = f->begun % HETI_FLOW_WINDOW;
         heti_box_run whole = heti_runs_from(f->next.first);
-        void *at;
+        char *data = heti_piece_data(f, f->begun);
         int done = 1;
         while (f->begun > f->ended) {
             HETI_TRY(heti_test_post(r, &f->post[f->ended % HETI_FLOW_WINDOW], &done));
             if (!done) break;
-            HETI_TRY(heti_end_piece(r, peer->rank, f, kind, receives));
+            HETI_TRY(heti_end_piece(r, f));
         }
-        if (f->begun - f->ended == (f->data ? 1 : HETI_FLOW_WINDOW) || f->next.count == 0 ||
-            !heti_may_begin(r, kind, receives, &f->next))
-            return HET_OK;
-        if (f->data && !receives)
-            HETI_TRY(heti_copy_runs(r, kind, 0, heti_piece_user(kind, r->rank, peer->rank), &f->next, f->data));
+        if (f->begun - f->ended == window || f->next.count == 0 || !heti_may_begin(r, f)) return HET_OK;
+        if (data && !f->receives) HETI_TRY(heti_copy_runs(r, f, &f->next, data));
         whole.place = whole.first;
-        at = f->data ? f->data : heti_piece_at(r, kind, receives, &f->next, &whole);
         f->under_way[slot] = f->next;
         f->begun++;
-        HETI_TRY(heti_start_post(r, &f->post[slot], receives, peer->rank, channel, at,
-                                 HETI_CAST(size_t, f->next.elements) * size));
-        heti_next_piece(r->ctx, kind, receives ? peer->rank : r->rank, receives ? r->rank : peer->rank, &f->next);
+        HETI_TRY(heti_start_post(r, &f->post[slot], f->receives, f->peer, channel,
+                                 data ? data : heti_piece_at(r, f->kind, f->receives, &f->next, &whole),
+                                 HETI_CAST(size_t, f->next.elements) * heti_flow_element(r, f->kind)));
+        heti_next_piece(r, f);
     }
 }
 
-static het_result heti_try_steps(heti_rank *r);
-
-/* Takes what has come and posts what is next, as far as it goes without waiting: groups, flows and
-   rings. */
-static het_result heti_progress(heti_rank *r) {
-    heti_part *part = r->part;
-    for (int64_t i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
-    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
-        HETI_TRY(heti_advance_flow(r, &part->flow.peer[i / (2 * HETI_FLOWS)], heti_flow_at(part, i),
-                                   HETI_CAST(heti_flow_kind, i / 2 % HETI_FLOWS), i % 2 != 0));
-    if (part->flow.came) HETI_TRY(heti_try_steps(r));
-    return heti_advance_ring(r);
-}
-
-/* Nothing is missing of what the rank has started but flows of a kind. */
-static int heti_over(const heti_rank *r, int64_t but) {
-    const heti_part *part = r->part;
-    for (int64_t i = 0; i < 2 * HETI_FLOWS * part->flow.peers; i++)
-        if (i / 2 % HETI_FLOWS != but && heti_flow_left(heti_flow_at(part, i))) return 0;
-    return part->ring.done == part->ring.jobs;
-}
-static int heti_reduced(const heti_rank *r) { return heti_over(r, HETI_FLOW_GATHER); }
-static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
-
 /* All pieces of a kind's calls up to one have come, or left. */
 static int heti_flowed_until(const heti_rank *r, heti_flow_kind kind, int receives, int64_t call) {
-    for (int64_t i = 0; i < r->part->flow.peers; i++) {
-        const heti_flow *f = &r->part->flow.peer[i].flow[kind][receives];
+    for (const heti_flow *f = r->part->flow.flow; f < r->part->flow.flow + r->part->flow.flows; f++) {
         const heti_flow_piece *p = f->begun > f->ended ? &f->under_way[f->ended % HETI_FLOW_WINDOW] : &f->next;
-        if (p->count > 0 && p->call <= call) return 0;
+        if (f->kind == kind && f->receives == receives && p->count > 0 && p->call <= call) return 0;
     }
     return 1;
 }
@@ -13635,6 +13298,320 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows)
         part->flow.call[HETI_FLOW_SUMS]++;
     }
     return r->capturing ? HET_OK : heti_progress(r);
+}
+
+/* =================================================================================================
+   >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's
+           scalars.
+
+   A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K),
+   which holds the sum of what it got before, to member k + 1, and adds what comes from k - 1 to
+   part k - t - 2; in the last turn that is its own. Each sends every part but one, in the mean (K -
+   1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any
+   size, none included, and travel in chunks. In exact mode the sum has no order (DETERMINISM); in
+   fast mode the plan fixes it.
+   That is the middle of five parts of a job's list of moves (heti_move_of). First come and last go
+   seats: holders that reach each other without the host (>>communicator) share one, all others have
+   one of their own. The holders of a seat reduce to its first one, who leads, or at once to the
+   owners where the block has no other seat; at the end the leader gives each holder of its seat
+   what it owns. Between leaders of seats, where these are spread over processes, the same happens
+   inside each process by messages: the ring has one member a process, its first seat, to whom the
+   others of the process add their block, one after the other, and who gives them their parts back.
+   In one process every seat is a member. A gather does all of it backwards. What it costs, for a
+   block of E elements: each holder but the members sends E and gets its part, and the members of
+   the ring send E less their part. A list is made move by move, when it is needed: as a table it
+   would be of the square of the holders, on every rank. Jobs of a rank run one after the other, in
+   one order that all ranks share, beside computation: heti_advance_ring is called between units and
+   while waiting. What a move sends and receives are two flows (>>flow); the next one begins when
+   both are over.
+   ============================================================================================== */
+
+/* The first element that a seat's holders own; of `seats`: the end. */
+static int64_t heti_local_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
+
+/* One of the moves of seat i in which its process adds to, or gets from, the leader: seat `first`
+   of the process. */
+static void heti_inside_move(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
+                             int gather, heti_move *m) {
+    const int whole = inwards != gather;
+    heti_side *side = (i == first) == inwards ? &m->receive : &m->send;
+    if (i != first && i != other) return;
+    side->peer = heti_seat_rank(owners, i == first ? other : first);
+    side->begin = whole ? 0 : heti_local_cut(owners, other);
+    side->end = whole ? owners->cut[owners->holders] : heti_local_cut(owners, other + 1);
+    m->add = inwards && !gather;
+}
+
+/* One side of a move around the ring: with which of its members, and whose part. */
+static heti_side heti_ring_side(const heti_owners *owners, int64_t member, int64_t part) {
+    const int64_t *seat = owners->member;
+    heti_side side;
+    side.peer = heti_seat_rank(owners, seat[member % owners->members]);
+    side.begin = heti_local_cut(owners, seat[part % owners->members]);
+    side.end = heti_local_cut(owners, seat[part % owners->members + 1]);
+    return side;
+}
+
+/* Move number `turn` around the ring of its member i. */
+static void heti_ring_move(const heti_owners *owners, int64_t i, int64_t turn, int gather, heti_move *m) {
+    const int64_t members = owners->members, part = i + 2 * members - turn - (gather ? 0 : 1);
+    m->send = heti_ring_side(owners, i + 1, part);
+    m->receive = heti_ring_side(owners, i + members - 1, part + members - 1);
+    m->add = !gather;
+}
+
+/* The seat of a rank, which may lead it or not. */
+static int64_t heti_seat_of(const heti_owners *owners, int64_t rank) {
+    const int64_t holder = heti_holder_of(owners, rank);
+    int64_t s = 0;
+    while (owners->seat[s + 1] <= holder) s++;
+    return s;
+}
+
+/* Fills *m with move `number` of a rank in a job, which may be empty; 0: there are no more. */
+static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t number, heti_move *m) {
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const int64_t seat = heti_seat_of(owners, r->rank);
+    int64_t i = 0, first, inside, turns;
+    memset(m, 0, sizeof *m);
+    m->send.peer = m->receive.peer = -1;
+    while (owners->member[i + 1] <= seat) i++;
+    first = owners->member[i];
+    inside = owners->member[i + 1] - first - 1;
+    turns = owners->members - 1;
+    if (number > 2 * inside + turns + 1) return 0;
+    if (number == 0 || number == 2 * inside + turns + 1) {
+        m->end = owners->group[seat] >= 0 ? heti_endpoint_of(r, owners->group[seat]) : NULL;
+        m->whole = (number == 0) != (job->gather != 0);
+    } else if (heti_seat_rank(owners, seat) != r->rank) { /* the leader's turn */
+    } else if (number <= inside) {
+        heti_inside_move(owners, seat, first, first + number, 1, job->gather, m);
+    } else if (number > inside + turns) {
+        heti_inside_move(owners, seat, first, first + number - inside - turns, 0, job->gather, m);
+    } else if (seat == first) heti_ring_move(owners, i, number - inside - 1, job->gather, m);
+    return 1;
+}
+
+static heti_flow_kind heti_ring_kind(const heti_ring_job *job) {
+    return job->gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS;
+}
+
+/* Where the rank has element `element` of a job's block. */
+static void *heti_ring_at(const heti_rank *r, const heti_ring_job *job, int64_t element) {
+    return job->gather ? r->part->weights + r->part->weight_at[job->block] + element
+                       : heti_block_sum_at(r, job->block, element);
+}
+
+/* The ring's flows: what leaves, what comes. */
+static heti_flow *heti_ring_flow(const heti_part *part, int receives) {
+    return &part->flow.flow[part->flow.flows + receives];
+}
+
+/* What a member of the rank's seat gets from it in the present job, for the timeline. */
+static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes) {
+    heti_part *part = r->part;
+    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->world.ranks + peer];
+    if (bytes == 0 || peer == r->rank) return;
+    traffic->reductions++;
+    traffic->reduction_bytes += bytes;
+    part->record[part->ring.job[part->ring.done].record].bytes += bytes;
+}
+
+/* At the start of a gather, at the end of a reduction: what each holder of a seat owns goes to, or
+   comes from, the leader. */
+static het_result heti_give_parts(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const heti_communicator *group = &r->ctx->share.group[end->group];
+    const int64_t first = heti_holder_of(owners, group->member[0]);
+    const size_t element = heti_flow_element(r, heti_ring_kind(job));
+    HETI_TRY(heti_order_end(r, end, NULL));
+    for (int64_t m = 1; m < group->members; m++) {
+        const int64_t at = owners->cut[first + m],
+                      bytes = (owners->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
+        const int receives = (end->member == 0) == (job->gather != 0);
+        if (bytes == 0 || (end->member != 0 && end->member != m)) continue;
+        if (!receives) heti_count_sent(r, group->member[end->member == 0 ? m : 0], bytes);
+        HETI_TRY(heti_give_message(r, end, receives, end->member == 0 ? m : 0, heti_ring_at(r, job, at),
+                                   HETI_CAST(size_t, bytes)));
+    }
+    return HET_OK;
+}
+
+/* At the start of a reduction, at the end of a gather: all of the block to the leader or from it,
+   or each part to its owner or from it. */
+static het_result heti_give_block(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const heti_communicator *group = &r->ctx->share.group[end->group];
+    const int64_t first = heti_holder_of(owners, group->member[0]);
+    const size_t element = heti_flow_element(r, heti_ring_kind(job));
+    int64_t *start = r->part->ring.start;
+    for (int64_t m = 0; m <= group->members; m++)
+        start[m] = owners->seats == 1 ? owners->cut[first + m] : m > 0 ? owners->cut[owners->holders] : 0;
+    for (int64_t m = 0; m < group->members; m++) {
+        const int64_t owner = job->gather ? end->member : m;
+        heti_count_sent(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
+    }
+    HETI_TRY(heti_order_end(r, end, NULL));
+    return heti_give_ranges(r, end, job->gather, heti_ring_at(r, job, 0), start, element == sizeof(double) ?
+                            HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32);
+}
+
+/* Begins move `number` of the present job: its op, or its flows. */
+static het_result heti_begin_move(heti_rank *r, int64_t number) {
+    heti_ring *ring = &r->part->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_move *m = &ring->move;
+    ring->number = number;
+    ring->more = heti_move_of(r, job, number, &ring->move);
+    if (m->end && m->whole) return heti_give_block(r, m->end, job);
+    if (m->end) return r->ctx->share.owners[job->block].seats > 1 ? heti_give_parts(r, m->end, job) : HET_OK;
+    for (int i = 0; i < 2; i++) {
+        const heti_side *side = i ? &m->receive : &m->send;
+        heti_flow *f = heti_ring_flow(r->part, i);
+        f->kind = heti_ring_kind(job);
+        f->peer = side->peer;
+        f->adds = m->add;
+        f->data = r->device.iface->host_memory && !(i && m->add) ? NULL : ring->data[i];
+        f->next = heti_before_pieces(-1);
+        f->next.block = job->block;
+        f->next.first = side->begin;
+        f->next.end = side->end;
+        heti_next_piece(r, f);
+        HETI_TRY(heti_advance_flow(r, f));
+    }
+    return HET_OK;
+}
+
+/* Something of the present move is under way. */
+static int heti_moves(const heti_part *part) {
+    const heti_endpoint *end = part->ring.move.end;
+    return heti_flow_left(heti_ring_flow(part, 0)) || heti_flow_left(heti_ring_flow(part, 1)) ||
+           (end && end->finished < end->given);
+}
+
+/* Goes on with the jobs, as far as it goes without waiting. */
+static het_result heti_advance_ring(heti_rank *r) {
+    heti_ring *ring = &r->part->ring;
+    while (ring->done < ring->planned && ring->job[ring->done].record >= 0) {
+        het_record *record = &r->part->record[ring->job[ring->done].record];
+        if (!ring->running) {
+            record->start = heti_now() - r->began;
+            ring->running = 1;
+            HETI_TRY(heti_begin_move(r, 0));
+        }
+        while (ring->more) {
+            if (heti_moves(r->part)) return HET_OK;
+            HETI_TRY(heti_begin_move(r, ring->number + 1));
+        }
+        record->end = heti_now() - r->began;
+        ring->running = 0;
+        ring->done++;
+    }
+    return HET_OK;
+}
+
+/* Whether a block's REDUCE or GATHER has something to do: several ranks have its sum. */
+static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
+    return !ctx->chain.block[b].frozen && ctx->share.owners[b].holders > 1 && !ctx->share.owners[b].direct &&
+           (gather || !heti_is_sharded(ctx, b));
+}
+
+/* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
+   them in the step before. VERDICT has told all ranks the same times, so that all have one order.
+   Where times are equal or not known it is the lists', which het_schedule_check has proved. */
+static void heti_order_rings(heti_rank *r) {
+    heti_part *part = r->part;
+    heti_ring *ring = &part->ring;
+    int64_t k;
+    for (int64_t i = 0; i < part->actions; i++) {
+        const het_action *a = &part->action[i];
+        const int32_t gather = a->kind == HET_ACTION_GATHER;
+        const int64_t *ready = ring->ready + gather * r->ctx->chain.block_count;
+        if ((a->kind != HET_ACTION_REDUCE && !gather) || !heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a->stage,
+            gather))
+            continue;
+        for (k = ring->planned++; k > 0 && ring->job[k - 1].gather == gather &&
+             ready[ring->job[k - 1].block] > ready[a->stage]; k--)
+            ring->job[k] = ring->job[k - 1];
+        ring->job[k].block = a->stage;
+        ring->job[k].gather = gather;
+        ring->job[k].record = -1;
+    }
+}
+
+static heti_ring_job *heti_ring_job_of(const heti_rank *r, int64_t b, int gather) {
+    heti_ring_job *job = r->part->ring.job;
+    while (job->block != b || job->gather != gather) job++;
+    return job;
+}
+
+/* The rank has come to a block's REDUCE or GATHER. */
+static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record) {
+    heti_part *part = r->part;
+    if (!heti_has_ring(r->ctx, b, gather)) return;
+    heti_ring_job_of(r, b, gather)->record = record;
+    part->ring.jobs++;
+    part->ring.reached[b + gather * r->ctx->chain.block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
+}
+
+static het_result heti_try_steps(heti_rank *r);
+
+/* Takes what has come and posts what is next, as far as it goes without waiting: groups, flows and
+   rings. */
+static het_result heti_progress(heti_rank *r) {
+    heti_part *part = r->part;
+    for (int64_t i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
+    for (int64_t i = 0; i < part->flow.flows + 2; i++) HETI_TRY(heti_advance_flow(r, &part->flow.flow[i]));
+    if (part->flow.came) HETI_TRY(heti_try_steps(r));
+    return heti_advance_ring(r);
+}
+
+/* Nothing is missing of what the rank has started but flows of a kind. */
+static int heti_over(const heti_rank *r, int64_t but) {
+    const heti_part *part = r->part;
+    for (const heti_flow *f = part->flow.flow; f < part->flow.flow + part->flow.flows; f++)
+        if (f->kind != but && heti_flow_left(f)) return 0;
+    return part->ring.done == part->ring.jobs;
+}
+static int heti_reduced(const heti_rank *r) { return heti_over(r, HETI_FLOW_GATHER); }
+static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
+
+/* ---- joining: the same integers on all ranks that work ----
+   A rank that no stage names holds nothing and takes no part. The first ranks that work of each
+   process are a tree, and below each the others of its process. Values go up and down again.
+   Processes without work have a tree of their own, whose first one hears the outcome from the root;
+   only they wait for each other. */
+
+static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count) {
+    HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values,
+                             HETI_CAST(size_t, count) * sizeof *values));
+    return heti_await_post(r, &r->join_post, "the verdict", peer);
+}
+
+/* The first `sums` integers of all ranks that work added up, of the others the largest, in `joined`
+   of all ranks of the tree. */
+static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
+    const heti_tree *t = &r->ctx->share.tree;
+    int64_t *own = r->part->joined, *other = r->part->joined + count, from = -1, i;
+    for (int64_t k = t->working - 1; k >= 0; k--) {
+        if (t->place[k].rank == r->rank) from = t->place[k].from;
+        if (t->place[k].from != r->rank) continue;
+        HETI_TRY(heti_join_message(r, 1, t->place[k].rank, other, count));
+        for (i = 0; i < sums; i++) own[i] += other[i];
+        for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
+    }
+    if (from >= 0) HETI_TRY(heti_join_message(r, 0, from, own, count));
+    for (int64_t k = t->working; k < t->working + t->watching; k++)
+        if (t->place[k].rank == r->rank) from = t->place[k].from;
+    if (from >= 0) HETI_TRY(heti_join_message(r, 1, from, own, count));
+    for (int64_t k = 0; k < t->working + t->watching; k++) {
+        if (t->place[k].from != r->rank) continue;
+        if (k != t->working) HETI_TRY(heti_join_message(r, 0, t->place[k].rank, own, count));
+        else
+            HETI_TRY(heti_start_post(r, &r->watch_post, 0, t->place[k].rank, HETI_CHANNEL_JOIN, own,
+                                     HETI_CAST(size_t, count) * sizeof *own));
+    }
+    return HET_OK;
 }
 
 /* =================================================================================================
@@ -15169,14 +15146,10 @@ static void heti_drain_rank(heti_rank *r) {
     for (int64_t m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
         for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &heti_message_at(part, m)->post[i]);
     for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
-    for (int64_t m = 0; m < HETI_RING_WINDOW; m++) {
-        heti_drain_post(r->ctx, &part->ring.send[m]);
-        heti_drain_post(r->ctx, &part->ring.receive[m]);
-    }
     heti_drain_post(r->ctx, &r->join_post);
     heti_drain_post(r->ctx, &r->watch_post);
-    for (int64_t m = 0; m < 2 * HETI_FLOWS * part->flow.peers * HETI_FLOW_WINDOW; m++)
-        heti_drain_post(r->ctx, &heti_flow_at(part, m / HETI_FLOW_WINDOW)->post[m % HETI_FLOW_WINDOW]);
+    for (int64_t m = 0; m < (part->flow.flows + 2) * HETI_FLOW_WINDOW; m++)
+        heti_drain_post(r->ctx, &part->flow.flow[m / HETI_FLOW_WINDOW].post[m % HETI_FLOW_WINDOW]);
 }
 
 /* Has all local ranks do a job and waits until none touches memory any more. */

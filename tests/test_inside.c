@@ -239,22 +239,22 @@ static int64_t play_moves(het_ctx *ctx, int gather, double value[HOLDERS][ELEMEN
                 moved = 1;
                 continue;
             }
-            if (!posted[i] && m.send_begin < m.send_end) {
-                const int64_t to = heti_holder_of(owners, m.to);
+            if (!posted[i] && m.send.begin < m.send.end) {
+                const int64_t to = heti_holder_of(owners, m.send.peer);
                 ring_message *message = &queue[i][to][tail[i][to]++];
-                message->begin = m.send_begin;
-                message->end = m.send_end;
-                for (k = m.send_begin; k < m.send_end; k++) message->value[k] = value[i][k];
-                sent += m.send_end - m.send_begin;
+                message->begin = m.send.begin;
+                message->end = m.send.end;
+                for (k = m.send.begin; k < m.send.end; k++) message->value[k] = value[i][k];
+                sent += m.send.end - m.send.begin;
             }
             posted[i] = 1;
-            if (m.receive_begin < m.receive_end) {
-                const int64_t from = heti_holder_of(owners, m.from);
+            if (m.receive.begin < m.receive.end) {
+                const int64_t from = heti_holder_of(owners, m.receive.peer);
                 const ring_message *message = &queue[from][i][head[from][i]];
                 if (head[from][i] == tail[from][i]) continue;
                 head[from][i]++;
-                assert_int_equal(message->begin, m.receive_begin);
-                assert_int_equal(message->end, m.receive_end);
+                assert_int_equal(message->begin, m.receive.begin);
+                assert_int_equal(message->end, m.receive.end);
                 for (k = message->begin; k < message->end; k++)
                     value[i][k] = m.add ? value[i][k] + message->value[k] : message->value[k];
             }
