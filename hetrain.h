@@ -13199,69 +13199,53 @@ static int heti_weights_there(const heti_rank *r) {
     return heti_flowed_until(r, HETI_FLOW_WEIGHTS, 1, r->part->flow.call[HETI_FLOW_WEIGHTS]);
 }
 
-/* What the rank owns of `sums`, those of what it uses of a block, joins its sum. */
-static het_result heti_keep_own(heti_rank *r, int64_t b, const double *sums) {
-    const heti_owners *owners = &r->ctx->share.owners[b];
-    const int64_t i = heti_holder_of(owners, r->rank);
+/* sum += term, both in device memory. */
+static het_result heti_add_own(heti_rank *r, double *sum, const double *term, int64_t count) {
     double *staged = r->part->staging + HETI_STAGING / 2;
-    heti_box_run run = heti_runs_from(owners->cut[i]);
-    while (heti_next_run(r->ctx, r->rank, b, owners->cut[i + 1], &run)) {
-        int64_t n;
-        for (int64_t done = 0; done < run.count; done += n) {
-            n = heti_min(HETI_STAGING / 2, run.count - done);
-            HETI_TRY(heti_copy_out(r, staged, sums + run.place + done, n, sizeof(double)));
-            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, run.first + done), staged, n, sizeof(double),
-                                    r->part->staging, HETI_STAGING / 2));
+    int64_t n;
+    for (int64_t at = 0; at < count; at += n) {
+        n = heti_min(HETI_STAGING / 2, count - at);
+        HETI_TRY(heti_copy_out(r, staged, term + at, n, sizeof *staged));
+        HETI_TRY(heti_add_terms(r, sum + at, staged, n, sizeof *staged, r->part->staging, HETI_STAGING / 2));
+    }
+    return HET_OK;
+}
+
+/* The rank's own part of what flows because of an action, of its call of a unit: terms and sums of
+   what it owns itself, weights that it holds itself. What lies where it belongs stays. */
+static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_action *a, int64_t unit) {
+    const char *what = kind == HETI_FLOW_WEIGHTS ? "copy of weights" : "copy of new weights";
+    heti_flow_piece p = heti_before_pieces(a - r->ctx->share.schedule->action);
+    heti_box_run run;
+    p.unit = unit;
+    p.call = r->part->flow.call[kind];
+    while (heti_next_range(r->ctx, kind, &p)) {
+        heti_flow_range(r->ctx, kind, r->rank, r->rank, &p);
+        for (run = heti_runs_from(p.first); heti_next_run(r->ctx, r->rank, p.block, p.end, &run);) {
+            void *from = heti_piece_at(r, kind, 0, &p, &run), *to = heti_piece_at(r, kind, 1, &p, &run);
+            if (from == to) continue;
+            if (kind == HETI_FLOW_SUMS)
+                HETI_TRY(heti_add_own(r, HETI_CAST(double *, to), HETI_CAST(double *, from), run.count));
+            else HETI_TRY(heti_copy(r, HET_OP_COPY, to, from, HETI_CAST(size_t, run.count) * sizeof(float), what));
         }
     }
     return HET_OK;
 }
 
-/* The rank has come to the REDUCE or GATHER of a direct block: what it has itself stays. */
+/* The rank has come to the REDUCE or GATHER of a block. */
 static het_result heti_start_flow(heti_rank *r, const het_action *a) {
-    heti_part *part = r->part;
-    const heti_owners *owners = &r->ctx->share.owners[a->stage];
-    const int64_t i = heti_holder_of(owners, r->rank);
-    const int32_t gather = a->kind == HET_ACTION_GATHER;
-    const int64_t next = part->gathered[a->stage] + (r->ctx->share.updates > 1);
-    heti_box_run run = heti_runs_from(owners->cut[heti_max(i, 0)]);
-    int64_t low, high;
-    if (!heti_has_flow(r->ctx, gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS, a, -1)) return HET_OK;
-    if (!gather || !heti_updates_often(r->ctx)) part->flow.call[gather ? HETI_FLOW_GATHER : HETI_FLOW_SUMS]++;
-    if (!gather && part->box_sum_at[a->stage] != HETI_NOWHERE)
-        HETI_TRY(heti_keep_own(r, a->stage, heti_box_sums(r, a->stage)));
-    while (gather && part->box_at[a->stage] != HETI_NOWHERE && heti_next_run(r->ctx, r->rank, a->stage,
-           owners->cut[i + 1], &run))
-        HETI_TRY(heti_copy(r, HET_OP_COPY, heti_boxes(r, a->stage, next) + run.place,
-                           part->weights + part->own_at[a->stage] + run.first,
-                           HETI_CAST(size_t, run.count) * sizeof(float), "copy of new weights"));
-    if (!gather || part->own_at[a->stage] == part->weight_at[a->stage]) return heti_sync(r);
-    low = heti_max(owners->cut[i], owners->held[2 * i]);
-    high = heti_min(owners->cut[i + 1], owners->held[2 * i + 1]);
-    if (low < high)
-        HETI_TRY(heti_copy(r, HET_OP_COPY, part->weights + part->weight_at[a->stage] + low,
-                           part->weights + part->own_at[a->stage] + low,
-                           HETI_CAST(size_t, high - low) * sizeof(float), "copy of new weights"));
+    const heti_flow_kind kind = a->kind == HET_ACTION_GATHER ? HETI_FLOW_GATHER : HETI_FLOW_SUMS;
+    if (!heti_has_flow(r->ctx, kind, a, -1)) return HET_OK;
+    if (kind == HETI_FLOW_SUMS || !heti_updates_often(r->ctx)) r->part->flow.call[kind]++;
+    HETI_TRY(heti_keep_own(r, kind, a, -1));
     return heti_sync(r);
 }
 
 /* Before an action's call of a unit: all weights that it uses are in a buffer. */
 static het_result heti_open_weights(heti_rank *r, const het_action *a, int64_t unit) {
-    heti_part *part = r->part;
-    int64_t low, high;
-    if (part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
+    if (r->part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights", -1));
-    for (int64_t b = heti_next_flowing(r->ctx, HETI_FLOW_WEIGHTS, unit, -1); b >= 0;
-         b = heti_next_flowing(r->ctx, HETI_FLOW_WEIGHTS, unit, b)) {
-        const heti_owners *owners = &r->ctx->share.owners[b];
-        const int64_t i = heti_holder_of(owners, r->rank);
-        low = heti_weight_place(r->ctx, b, owners->held[2 * i]);
-        high = heti_weight_place(r->ctx, b, owners->held[2 * i + 1]);
-        HETI_TRY(heti_copy(r, HET_OP_COPY, heti_fetched(r, part->flow.call[HETI_FLOW_WEIGHTS], unit, b) + low,
-                           part->weights + part->weight_at[b] + low, HETI_CAST(size_t, high - low) * sizeof(float),
-                           "copy of weights"));
-    }
-    return HET_OK;
+    return heti_keep_own(r, HETI_FLOW_WEIGHTS, a, unit);
 }
 
 /* Behind it: the buffer may be filled again. */
@@ -13285,15 +13269,13 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
 }
 
 /* Behind it: the own part is added, the others may leave. `rows`: of the call. */
-static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
+static het_result heti_close_gradients(heti_rank *r, const het_action *a, int64_t unit, int64_t rows) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
     heti_part *part = r->part;
     for (int64_t i = 0; i < u->info.parameters && rows > 0; i++)
         if (u->info.parameter[i].product) part->empty[u->parameter[i]] = 0;
-    for (int64_t b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1); b >= 0;
-         b = heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, b))
-        HETI_TRY(heti_keep_own(r, b, heti_terms(r, part->flow.call[HETI_FLOW_SUMS], unit, b)));
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) >= 0) {
+        HETI_TRY(heti_keep_own(r, HETI_FLOW_SUMS, a, unit));
         HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
         part->flow.call[HETI_FLOW_SUMS]++;
     }
@@ -14143,7 +14125,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
             HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_close_weights(r, a, u));
         HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
-        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, u, c.rows));
+        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, work->action, u, c.rows));
         HETI_TRY(heti_reduce_early(r, stage, u));
     }
     return HET_OK;
@@ -14160,7 +14142,7 @@ static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
         HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_close_weights(r, work->action, u));
-        HETI_TRY(heti_close_gradients(r, u, c.rows));
+        HETI_TRY(heti_close_gradients(r, work->action, u, c.rows));
         HETI_TRY(heti_reduce_early(r, stage, u));
     }
     return HET_OK;
