@@ -8961,11 +8961,23 @@ static const char *heti_reason(const char *text, het_result result) {
     return text && text[0] ? text : het_result_text(result);
 }
 
+/* An error of a rank: in which step, and what. */
+static het_result heti_rank_fail(heti_rank *r, het_result code, const char *format, ...) {
+    char whole[2048];
+    heti_text text = heti_text_in(whole, sizeof whole);
+    va_list arguments;
+    heti_text_write(&text, "rank %d, step %d: ", r->rank, r->ctx->step + 1);
+    va_start(arguments, format);
+    heti_text_format(&text, format, arguments);
+    va_end(arguments);
+    return het_error_put(&r->error, code, whole);
+}
+
 static het_result heti_device_fail(heti_rank *r, het_result result, const char *what) {
     const char *text = heti_reason(r->device.iface->last_error(r->device.self), result);
     if (r->error.code != HET_OK) return result;
     if (r->ctx->world.ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step + 1, what, text);
-    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step + 1, what, text);
+    return heti_rank_fail(r, result, "%s: %s", what, text);
 }
 #define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
     if (heti_device_result != HET_OK) return heti_device_fail((r), heti_device_result, (what)); } while (0)
@@ -9272,17 +9284,15 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
                       : iface->isend(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size,
                                      &post->request);
     if (result == HET_OK) return HET_OK;
-    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, ctx->step + 1, iface->name,
-                     iface->last_error(ctx->world.transport.self));
+    return heti_rank_fail(r, result, "%s: %s", iface->name, iface->last_error(ctx->world.transport.self));
 }
 
 static het_result heti_communicator_fail(heti_rank *r, const heti_endpoint *end, het_result result, const char *op) {
     const het_communicators *groups = &r->ctx->desc.layout.communicators;
     const heti_communicator *group = &r->ctx->share.group[end->group];
-    return heti_fail(&r->error, result, "rank %d, step %d: %s %s, ranks %d%s%d: %s", r->rank, r->ctx->step + 1,
-                     groups->iface->name, op, group->member[0], group->lane ? " to " : " ... ",
-                     group->member[group->members - 1],
-                     heti_reason(groups->iface->last_error(groups->self, end->handle), result));
+    return heti_rank_fail(r, result, "%s %s, ranks %d%s%d: %s", groups->iface->name, op, group->member[0],
+                          group->lane ? " to " : " ... ", group->member[group->members - 1],
+                          heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
 
 /* Asks how far the ops of an end have come. */
@@ -9312,8 +9322,8 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
         return HET_OK;
     }
     if (iface->test(r->ctx->world.transport.self, &post->request, &finished) != HET_OK)
-        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: message between ranks %d and %d: %s", r->rank,
-                         r->ctx->step + 1, post->from, post->to, iface->last_error(r->ctx->world.transport.self));
+        return heti_rank_fail(r, HET_ERR_TRANSPORT, "message between ranks %d and %d: %s", post->from, post->to,
+                              iface->last_error(r->ctx->world.transport.self));
     if (finished) post->state = HETI_POST_IDLE;
     *done = finished != 0;
     return HET_OK;
@@ -9390,10 +9400,9 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
             looked = now;
             HETI_TRY(heti_check_world(r, now - start));
             if (now - start > r->ctx->desc.layout.stall_deadline)
-                return heti_fail(&r->error, HET_ERR_TRANSPORT,
-                                 "rank %d, step %d: waited %g s for %s of rank %d; the stall deadline is %g s", r->rank,
-                                 r->ctx->step + 1, now - start, what, post ? peer : heti_reduction_peer(r),
-                                 r->ctx->desc.layout.stall_deadline);
+                return heti_rank_fail(r, HET_ERR_TRANSPORT, "waited %g s for %s of rank %d; the stall deadline is %g s",
+                                      now - start, what, post ? peer : heti_reduction_peer(r),
+                                      r->ctx->desc.layout.stall_deadline);
         }
         heti_sleep(r, seen, post);
     }
@@ -12770,10 +12779,13 @@ static het_view heti_slice(heti_rank *r, const het_view *whole, const het_action
     return v;
 }
 
+static int heti_goes_forward(const het_action *a) {
+    return a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
+}
+
 /* Whether the present job runs an action: those of micro-batches that are not there are left out,
    by everybody. */
 static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
-    const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
     if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
     if (ctx->task.job == HETI_JOB_STEP) return 1;
     if (ctx->task.job == HETI_JOB_GRADIENTS && a->kind == HET_ACTION_REDUCE && ctx->share.updates > 1) {
@@ -12782,7 +12794,8 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
         return next->kind == HET_ACTION_COMMIT;
     }
     if (ctx->task.job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
-    return forward && (ctx->task.job == HETI_JOB_EVALUATE || (ctx->task.job == HETI_JOB_INFER && a->slice == 0));
+    if (ctx->task.job == HETI_JOB_INFER) return heti_goes_forward(a) && a->slice == 0;
+    return heti_goes_forward(a) && ctx->task.job == HETI_JOB_EVALUATE;
 }
 
 /* =================================================================================================
@@ -13709,9 +13722,8 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
         a->slice ? heti_find_batch_slot(r, stage, a->micro_batch) : heti_find_batch_slot(r, -1, 0);
     *slot = heti_find_slot(r->part->slot, r->part->slot_count, -1, 0, 0);
     if (!batch_slot || !*slot)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of "
-                                                   "micro-batch %d, slice %d", r->rank, r->ctx->step + 1,
-                                                   HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+        return heti_rank_fail(r, HET_ERR_STATE, "no place for the activations of micro-batch %d, slice %d",
+                              HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (a->slice == 0) {
         HETI_TRY(heti_load_batch(r, batch_slot, &r->ctx->task.batches[heti_batch_of(r->ctx, a)]));
         batch_slot->stage = stage;
@@ -13843,8 +13855,8 @@ static het_result heti_call_hook(heti_rank *r, het_hook_info *info) {
     result = ctx->desc.host.hook(ctx->desc.host.user, info);
     inside->callback = NULL;
     if (result == HET_OK) return HET_OK;
-    return heti_fail(&r->error, result, "rank %d, step %d: the hook failed at unit %d (%s), micro-batch %d", r->rank,
-                     ctx->step + 1, info->unit, info->unit_name, info->micro_batch);
+    return heti_rank_fail(r, result, "the hook failed at unit %d (%s), micro-batch %d", info->unit, info->unit_name,
+                          info->micro_batch);
 }
 
 /* The rows of all members to the leader, who shows them, and back. */
@@ -14150,14 +14162,24 @@ static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
 
 /* ---- what goes from stage to stage ---- */
 
-/* The action that consumes what `a` produces for the next (F) or the previous (B, I) stage; of a
-   SEND or RECV, of what it moves. */
-static het_action heti_consumer(const het_action *a, int64_t stage, int forward) {
-    het_action c = *a;
-    c.kind = forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B;
-    c.stage = HETI_CAST(int32_t, stage);
-    c.overlap = 0;
-    return c;
+/* What crosses a border between stages because of an action. */
+typedef struct heti_passage {
+    het_action key;              /* the RECV that brings it: by that its message and envelope are known */
+    int64_t peer;                /* leader of the neighbouring stage; -1: there is none */
+    int64_t unit;                /* it is the streams into this unit */
+} heti_passage;
+
+/* What leaves a stage, or comes: of F and of its SEND and RECV forward, of all others backward. */
+static heti_passage heti_passage_of(const het_action *a, const heti_stage *stage, int leaves) {
+    const int forward = heti_goes_forward(a), behind = forward == leaves;
+    heti_passage p;
+    p.peer = behind ? stage->after : stage->before;
+    p.unit = behind ? stage->unit_end : stage->unit_begin;
+    p.key = *a;
+    p.key.kind = forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B;
+    p.key.stage = HETI_CAST(int32_t, stage->index + (!leaves ? 0 : forward ? 1 : -1));
+    p.key.overlap = 0;
+    return p;
 }
 
 /* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
@@ -14168,30 +14190,32 @@ static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) 
     return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
 }
 
-/* What crosses between the rank and one member of a neighbouring stage: the rows that both have. */
+/* The part of a passage between the rank and one member of the neighbouring stage: the rows that
+   both have. */
 typedef struct heti_crossing {
-    int64_t rank, first, rows;   /* the member; the first of the rank's rows, how many */
+    int64_t member, rank;        /* the other one */
+    int64_t first, rows;         /* the first of the rank's rows, how many */
     size_t at, size;             /* in the message's data: its envelope, and the rows behind it */
 } heti_crossing;
 
-/* Crossing number `member`, behind the one before it in *x; 0: there are no more. One without rows
-   takes no message, unless neither side is a team. */
-static int heti_next_crossing(const heti_rank *r, const het_action *a, int64_t leader, int64_t unit, int64_t member,
-                              heti_crossing *x) {
+/* The crossing behind *x, behind member -1 the first; 0: there are no more. One without rows takes
+   no message, and is passed over, unless neither side is a team. */
+static int heti_next_crossing(const heti_rank *r, const heti_passage *p, heti_crossing *x) {
     const het_plan *plan = r->ctx->share.plan;
-    const int64_t own_leader = heti_leader(plan, r->rank), members = heti_team_size(plan, leader);
+    const int64_t leader = heti_leader(plan, r->rank), team = heti_team_size(plan, p->peer);
+    const int inside = p->peer == leader;
     heti_border own[2], other[2];
-    x->at = member == 0 ? 0 : x->at + x->size;
-    x->size = 0;
-    if (member >= (leader == own_leader ? 1 : members)) return 0;
-    heti_member_rows(r->ctx, a, own_leader, r->part->member, own);
-    heti_member_rows(r->ctx, a, leader, leader == own_leader ? r->part->member : member, other);
-    x->rank = leader == own_leader ? r->rank : heti_team_rank(plan, leader, member);
-    x->first = heti_max(other[0].row - own[0].row, 0);
-    x->rows = heti_max(heti_min(own[1].row, other[1].row) - own[0].row - x->first, 0);
-    if (x->rows > 0 || leader == own_leader || (members == 1 && r->part->members == 1))
-        x->size = heti_stream_bytes(r->ctx, unit, x->rows);
-    return 1;
+    heti_member_rows(r->ctx, &p->key, leader, r->part->member, own);
+    x->at = x->member < 0 ? 0 : x->at + x->size;
+    for (x->member++; x->member < (inside ? 1 : team); x->member++) {
+        heti_member_rows(r->ctx, &p->key, p->peer, inside ? r->part->member : x->member, other);
+        x->rank = inside ? r->rank : heti_team_rank(plan, p->peer, x->member);
+        x->first = heti_max(other[0].row - own[0].row, 0);
+        x->rows = heti_max(heti_min(own[1].row, other[1].row) - own[0].row - x->first, 0);
+        x->size = heti_stream_bytes(r->ctx, p->unit, x->rows);
+        if (x->rows > 0 || inside || (team == 1 && r->part->members == 1)) return 1;
+    }
+    return 0;
 }
 
 /* A crossing's rows of the streams into unit `unit`, between the device and a message: its data on
@@ -14224,8 +14248,7 @@ static heti_message *heti_find_message(heti_rank *r, const het_action *key) {
 static het_result heti_new_message(heti_rank *r, const het_action *key, heti_message **message) {
     *message = heti_find_message(r, NULL);
     if (!*message)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: more than the %d messages that were planned",
-                         r->rank, r->ctx->step + 1, r->part->message_count);
+        return heti_rank_fail(r, HET_ERR_STATE, "more than the %d messages that were planned", r->part->message_count);
     (*message)->used = 1;
     (*message)->action = *key;
     (*message)->end = NULL;
@@ -14242,85 +14265,77 @@ static het_result heti_await_message(heti_rank *r, heti_message *message, const 
 
 /* A stage has made rows for its neighbour: on the same rank they are handed over at once, otherwise
    SEND follows and finds them in the outgoing message made here. */
-static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
-                                 float *const *stream) {
+static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, float *const *stream) {
     heti_part *part = r->part;
-    const int64_t to = forward ? stage->after : stage->before, unit = forward ? stage->unit_end : stage->unit_begin;
-    const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
+    const heti_passage p = heti_passage_of(a, stage, 1);
+    heti_crossing x;
     heti_message *message;
     heti_envelope envelope;
-    heti_crossing x;
-    if (to < 0) return HET_OK;
-    if (to == heti_leader(r->ctx->share.plan, r->rank)) {
-        HETI_TRY(heti_new_message(r, &key, &message));
+    if (p.peer < 0) return HET_OK;
+    if (p.peer == heti_leader(r->ctx->share.plan, r->rank)) {
+        HETI_TRY(heti_new_message(r, &p.key, &message));
     } else {
         message = &part->outgoing[part->next_outgoing];
         part->next_outgoing = 1 - part->next_outgoing;
         HETI_TRY(heti_await_message(r, message, "a receive"));
-        message->action = key;
-        message->end = heti_direct_link(r, r->rank, to);
+        message->action = p.key;
+        message->end = heti_direct_link(r, r->rank, p.peer);
     }
     memset(&envelope, 0, sizeof envelope);
     envelope.step = r->ctx->step;
-    envelope.action = key;
-    for (int64_t i = 0; heti_next_crossing(r, a, to, unit, i, &x); i++) {
-        if (x.size == 0) continue;
+    envelope.action = p.key;
+    for (x.member = -1; heti_next_crossing(r, &p, &x);) {
         envelope.size = HETI_CAST(int64_t, x.size);
         memcpy(message->data + x.at, &envelope, sizeof envelope);
-        HETI_TRY(heti_copy_rows(r, message, 1, stream, unit, &x));
+        HETI_TRY(heti_copy_rows(r, message, 1, stream, p.unit, &x));
     }
     return HET_OK;
 }
 
-static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
-    const int forward = a->kind == HET_ACTION_SEND_F;
-    const int64_t to = forward ? stage->after : stage->before, unit = forward ? stage->unit_end : stage->unit_begin;
-    const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
-    heti_message *message;
+/* Starts one side of a message: a post for each crossing and, on a lane, an op for its rows. */
+static het_result heti_start_message(heti_rank *r, heti_message *message, int receives, const heti_passage *p,
+                                     het_record *record) {
     heti_crossing x;
-    int64_t i;
-    for (i = 0; i < 2 && !heti_action_same(&r->part->outgoing[i].action, &key); i++) {}
-    if (i == 2)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank,
-                         r->ctx->step + 1);
-    message = &r->part->outgoing[i];
-    for (i = 0; heti_next_crossing(r, a, to, unit, i, &x); i++) {
-        if (x.size == 0) continue;
+    for (x.member = -1; heti_next_crossing(r, p, &x);) {
         record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
-        HETI_TRY(heti_start_post(r, &message->post[i], 0, x.rank, HETI_CHANNEL_STAGE, message->data + x.at,
-                                 message->end ? HETI_ENVELOPE : x.size));
-    }
-    if (!message->end || record->bytes == 0) return HET_OK;
-    r->ctx->traffic[r->local * r->ctx->world.ranks + to].transfer_bytes += record->bytes;
-    HETI_TRY(heti_order_end(r, message->end, message->event));
-    HETI_TRY(heti_give_message(r, message->end, 0, 1, message->rows, HETI_CAST(size_t, record->bytes)));
-    message->post->end = message->end;
-    message->post->ticket = message->end->given;
-    return HET_OK;
-}
-
-static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
-    const int forward = a->kind == HET_ACTION_RECV_F;
-    const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
-    const het_action key = heti_consumer(a, stage->index, forward);
-    heti_message *message;
-    heti_crossing x;
-    HETI_TRY(heti_new_message(r, &key, &message));
-    message->record = record;
-    message->end = heti_direct_link(r, from, r->rank);
-    for (int64_t i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++) {
-        if (x.size == 0) continue;
-        record->bytes += HETI_CAST(int64_t, x.size) - HETI_ENVELOPE;
-        HETI_TRY(heti_start_post(r, &message->post[i], 1, x.rank, HETI_CHANNEL_STAGE, message->data + x.at,
-                                 message->end ? HETI_ENVELOPE : x.size));
+        HETI_TRY(heti_start_post(r, &message->post[x.member], receives, x.rank, HETI_CHANNEL_STAGE,
+                                 message->data + x.at, message->end ? HETI_ENVELOPE : x.size));
     }
     if (!message->end) return HET_OK;
     if (record->bytes > 0) {
         HETI_TRY(heti_order_end(r, message->end, message->event));
-        HETI_TRY(heti_give_message(r, message->end, 1, 0, message->rows, HETI_CAST(size_t, record->bytes)));
+        HETI_TRY(heti_give_message(r, message->end, receives, !receives, message->rows,
+                                   HETI_CAST(size_t, record->bytes)));
     }
     message->ticket = message->end->given;
     return HET_OK;
+}
+
+/* The message is over when its rows have taken the lane as well. */
+static void heti_add_lane(heti_message *message) {
+    message->post->end = message->end;
+    message->post->ticket = message->ticket;
+}
+
+static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
+    const heti_passage p = heti_passage_of(a, stage, 1);
+    heti_message *message = r->part->outgoing;
+    while (message < r->part->outgoing + 2 && !heti_action_same(&message->action, &p.key)) message++;
+    if (message == r->part->outgoing + 2) return heti_rank_fail(r, HET_ERR_STATE, "a send of what is not made yet");
+    HETI_TRY(heti_start_message(r, message, 0, &p, record));
+    if (!message->end || record->bytes == 0) return HET_OK;
+    r->ctx->traffic[r->local * r->ctx->world.ranks + p.peer].transfer_bytes += record->bytes;
+    heti_add_lane(message);
+    return HET_OK;
+}
+
+static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
+    const heti_passage p = heti_passage_of(a, stage, 0);
+    heti_message *message;
+    HETI_TRY(heti_new_message(r, &p.key, &message));
+    message->record = record;
+    message->end = heti_direct_link(r, p.peer, r->rank);
+    return heti_start_message(r, message, 1, &p, record);
 }
 
 /* The envelope of a crossing is that of the action that takes it. */
@@ -14329,41 +14344,34 @@ static het_result heti_check_envelope(heti_rank *r, const heti_message *message,
     heti_envelope envelope;
     memcpy(&envelope, message->data + x->at, sizeof envelope);
     if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, key))
-        return heti_fail(&r->error, HET_ERR_TRANSPORT,
-                         "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of "
-                         "stage %d, micro-batch %d",
-                         r->rank, r->ctx->step + 1, x->rank, envelope.step + 1,
-                         HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t, envelope.action.micro_batch),
-                         HETI_CAST(int64_t, key->stage), HETI_CAST(int64_t, key->micro_batch));
-    if (envelope.size != HETI_CAST(int64_t, x->size))
-        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: rank %d sends a message of %d bytes, "
-                                                       "expected are %u", r->rank, r->ctx->step + 1, x->rank,
-                         envelope.size, HETI_CAST(uint64_t, x->size));
-    return HET_OK;
+        return heti_rank_fail(r, HET_ERR_TRANSPORT, "rank %d sent what belongs to step %d, stage %d, micro-batch %d "
+                              "instead of stage %d, micro-batch %d", x->rank, envelope.step + 1,
+                              HETI_CAST(int64_t, envelope.action.stage),
+                              HETI_CAST(int64_t, envelope.action.micro_batch), HETI_CAST(int64_t, key->stage),
+                              HETI_CAST(int64_t, key->micro_batch));
+    if (envelope.size == HETI_CAST(int64_t, x->size)) return HET_OK;
+    return heti_rank_fail(r, HET_ERR_TRANSPORT, "rank %d sends a message of %d bytes, expected are %u", x->rank,
+                          envelope.size, HETI_CAST(uint64_t, x->size));
 }
 
 /* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
-static het_result heti_receive_rows(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
-                                    float *const *stream) {
-    const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
-    const het_action key = heti_consumer(a, stage->index, forward);
+static het_result heti_receive_rows(heti_rank *r, const het_action *a, const heti_stage *stage, float *const *stream) {
+    const heti_passage p = heti_passage_of(a, stage, 0);
     const double start = heti_now() - r->began;
-    const char *what = forward ? "an activation" : "a gradient";
-    const int away = from != heti_leader(r->ctx->share.plan, r->rank);
+    const char *what = heti_goes_forward(a) ? "an activation" : "a gradient";
+    const int away = p.peer != heti_leader(r->ctx->share.plan, r->rank);
     heti_message *message;
     heti_crossing x;
-    if (from < 0) return HET_OK;
-    message = heti_find_message(r, &key);
+    if (p.peer < 0) return HET_OK;
+    message = heti_find_message(r, &p.key);
     if (!message)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: micro-batch %d needs a message of rank %d that "
-                                                   "no action receives", r->rank, r->ctx->step + 1,
-                                                   HETI_CAST(int64_t, a->micro_batch), from);
+        return heti_rank_fail(r, HET_ERR_STATE, "micro-batch %d needs a message of rank %d that no action receives",
+                              HETI_CAST(int64_t, a->micro_batch), p.peer);
     if (away) HETI_TRY(heti_await_message(r, message, what));
-    for (int64_t i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
-        if (x.size > 0) HETI_TRY(heti_check_envelope(r, message, &key, &x));
+    for (x.member = -1; heti_next_crossing(r, &p, &x);)
+        HETI_TRY(heti_check_envelope(r, message, &p.key, &x));
     if (message->end) { /* the envelope is right: now the rows */
-        message->post->end = message->end;
-        message->post->ticket = message->ticket;
+        heti_add_lane(message);
         HETI_TRY(heti_await_message(r, message, what));
     }
     message->used = 0;
@@ -14372,8 +14380,8 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
         message->record->start = start;
         message->record->end = r->present->start;
     }
-    for (int64_t i = 0; heti_next_crossing(r, a, from, unit, i, &x); i++)
-        if (x.size > 0) HETI_TRY(heti_copy_rows(r, message, 0, stream, unit, &x));
+    for (x.member = -1; heti_next_crossing(r, &p, &x);)
+        HETI_TRY(heti_copy_rows(r, message, 0, stream, p.unit, &x));
     return HET_OK;
 }
 
@@ -14450,8 +14458,8 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
         receive[i] = heti_piece_of(r, &box, &want[me], to, to_width, i == me ? &none : &in);
         if (HETI_CAST(size_t, heti_max(out - r->part->exchange_data[0], in - r->part->exchange_data[1])) >
             r->part->exchange_bytes)
-            return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: an exchange has %u bytes of room, and more "
-                             "to move", r->rank, r->ctx->step + 1, HETI_CAST(uint64_t, r->part->exchange_bytes));
+            return heti_rank_fail(r, HET_ERR_STATE, "an exchange has %u bytes of room, and more to move",
+                                  HETI_CAST(uint64_t, r->part->exchange_bytes));
         if (i != me && send[i].rows > 0) HETI_TRY(heti_copy_piece(r, &send[i], 1));
     }
     HETI_TRY(heti_sync(r));
@@ -14523,12 +14531,12 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     else HETI_TRY(heti_open_slot(r, number, a, &slot));
     view = heti_slice(r, &slot->batch_slot->view, a);
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
-    HETI_TRY(heti_receive_rows(r, a, stage, 1, c.in));
+    HETI_TRY(heti_receive_rows(r, a, stage, c.in));
     work = heti_work_of(a, stage, slot, &view);
     HETI_TRY(heti_predict(r, a, stage));
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
-    HETI_TRY(heti_hand_over(r, a, stage, 1, c.out));
+    HETI_TRY(heti_hand_over(r, a, stage, c.out));
     if (ctx->task.job == HETI_JOB_EVALUATE) heti_close_slot(slot);
     return HET_OK;
 }
@@ -14541,18 +14549,17 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
     heti_work work;
     het_view view;
     if (!slot)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d "
-                                                   "before its forward", r->rank, r->ctx->step + 1,
-                                                   HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+        return heti_rank_fail(r, HET_ERR_STATE, "backward of micro-batch %d, slice %d before its forward",
+                              HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     HETI_TRY(heti_await_moved(r, slot));
     view = heti_slice(r, &slot->batch_slot->view, a);
     work = heti_work_of(a, stage, slot, &view);
     if (a->kind == HET_ACTION_W) {
         HETI_TRY(heti_do_work(r, &work, heti_backward_weights));
     } else {
-        HETI_TRY(heti_receive_rows(r, a, stage, 0, part->gradient_stream[0]));
+        HETI_TRY(heti_receive_rows(r, a, stage, part->gradient_stream[0]));
         HETI_TRY(heti_do_work(r, &work, heti_backward));
-        HETI_TRY(heti_hand_over(r, a, stage, 0, part->gradient_stream[last]));
+        HETI_TRY(heti_hand_over(r, a, stage, part->gradient_stream[last]));
     }
     if (a->kind != HET_ACTION_I) heti_close_slot(slot);
     return HET_OK;
@@ -14578,9 +14585,9 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
                        : store->put(store->user, r->rank, place, at, here, n);
         inside->callback = NULL;
         if (result != HET_OK)
-            return heti_fail(&r->error, result, "rank %d, step %d: %s: het_desc.host.store.%s failed at place %d, byte "
-                                                "%u: %s", r->rank, r->ctx->step + 1, heti_action_print(&text, a),
-                             takes ? "get" : "put", place, HETI_CAST(uint64_t, at), het_result_text(result));
+            return heti_rank_fail(r, result, "%s: het_desc.host.store.%s failed at place %d, byte %u: %s",
+                                  heti_action_print(&text, a), takes ? "get" : "put", place, HETI_CAST(uint64_t, at),
+                                  het_result_text(result));
         if (takes && !seen) {
             HETI_TRY(heti_copy_in(r, there, here, HETI_CAST(int64_t, n), 1));
             HETI_TRY(heti_sync(r));
@@ -14602,9 +14609,9 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
               *from = takes ? place : slot, *to = takes ? slot : place;
     het_op op;
     if (!slot || !place)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no %s for the activations of micro-batch %d, "
-                                                   "slice %d", r->rank, r->ctx->step + 1, slot ? "place" : "slot",
-                         HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+        return heti_rank_fail(r, HET_ERR_STATE, "no %s for the activations of micro-batch %d, slice %d",
+                              slot ? "place" : "slot", HETI_CAST(int64_t, a->micro_batch),
+                              HETI_CAST(int64_t, a->slice));
     op.bf16 = 0;
     op.kind = takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT;
     op.u.copy.from = from->memory;
@@ -14945,8 +14952,7 @@ static het_result heti_fall_silent(heti_rank *r) {
     while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 20.0 * ctx->desc.layout.deadline)
         heti_wait_signal(&r->wake, &ctx->threads.lock, 0.05);
     HETI_UNLOCK(ctx);
-    return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: fell silent, and no other rank noticed", r->rank,
-                     ctx->step + 1);
+    return heti_rank_fail(r, HET_ERR_TRANSPORT, "fell silent, and no other rank noticed");
 }
 #endif
 
@@ -15111,8 +15117,7 @@ static void heti_run_rank(heti_rank *r) {
     r->doing = NULL;
     result = heti_run_job(r);
     if (result == HET_OK) return;
-    if (r->error.code == HET_OK)
-        (void)heti_fail(&r->error, result, "rank %d, step %d: %s", r->rank, r->ctx->step + 1, het_result_text(result));
+    if (r->error.code == HET_OK) (void)heti_rank_fail(r, result, "%s", het_result_text(result));
     if (r->doing && r->ctx->world.ranks > 1) {
         const het_error error = r->error;
         (void)heti_fail(&r->error, error.code, "%s (rank %d, action %s, number %d of its list)", error.text, r->rank,
