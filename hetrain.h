@@ -8987,8 +8987,8 @@ static het_result heti_rank_op(heti_rank *r, het_op op, const char *what) {
     return HET_OK;
 }
 
-static het_result heti_copy(heti_rank *r, het_op_kind kind, void *to, const void *from, size_t bytes,
-                            const char *what) {
+static het_result heti_copy_on(heti_rank *r, het_queue *queue, het_op_kind kind, void *to, const void *from,
+                               size_t bytes, const char *what) {
     het_op op;
     if (bytes == 0) return HET_OK;
     op.bf16 = 0;
@@ -8996,7 +8996,13 @@ static het_result heti_copy(heti_rank *r, het_op_kind kind, void *to, const void
     op.u.copy.to = to;
     op.u.copy.from = from;
     op.u.copy.size = bytes;
-    return heti_rank_op(r, op, what);
+    HETI_DEVICE(r, heti_run_op(&r->device, queue, op), what);
+    return HET_OK;
+}
+
+static het_result heti_copy(heti_rank *r, het_op_kind kind, void *to, const void *from, size_t bytes,
+                            const char *what) {
+    return heti_copy_on(r, r->queue, kind, to, from, bytes, what);
 }
 
 static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size) {
@@ -9083,7 +9089,7 @@ static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
    ============================================================================================== */
 
 typedef enum heti_channel {
-    HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNEL_FLOW = 3,
+    HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_JOIN = 1, HETI_CHANNEL_RING = 2, HETI_CHANNEL_FLOW = 3 /* ... 5 */,
         HETI_CHANNEL_SPREAD = 6, HETI_CHANNEL_TEAM = 7, HETI_CHANNELS = 9 /* one is the caller's */
 } heti_channel;
 /* a transport's channel number holds the channel and both ranks' places in their processes */
@@ -9247,12 +9253,26 @@ static het_result heti_post_local(heti_rank *r, heti_post *post) {
 }
 #endif
 
+/* Counts what a rank sends `peer`. */
+static void heti_count_sent(heti_rank *r, int64_t peer, heti_channel channel, int64_t bytes) {
+    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->world.ranks + peer];
+    if (channel == HETI_CHANNEL_STAGE) {
+        traffic->transfers++;
+        traffic->transfer_bytes += bytes - HETI_ENVELOPE;
+    } else if (channel == HETI_CHANNEL_TEAM) {
+        traffic->exchanges++;
+        traffic->exchange_bytes += bytes;
+    } else if (channel >= HETI_CHANNEL_RING && channel < HETI_CHANNEL_SPREAD) {
+        traffic->reductions++;
+        traffic->reduction_bytes += bytes;
+    }
+}
+
 /* Starts one side of a message between this rank and `peer`. */
 static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, int64_t peer, heti_channel channel,
                                   void *data, size_t size) {
     het_ctx *ctx = r->ctx;
     const het_transport_iface *iface = ctx->world.transport.iface;
-    het_traffic *traffic = &ctx->traffic[r->local * ctx->world.ranks + peer];
     het_result result;
     int64_t process;
     post->next = NULL;
@@ -9266,17 +9286,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     post->end = NULL;
     post->remote = !heti_local_rank(ctx, peer);
     HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
-    if (!receives && channel == HETI_CHANNEL_STAGE) {
-        traffic->transfers++;
-        traffic->transfer_bytes += HETI_CAST(int64_t, size) - HETI_ENVELOPE;
-    } else if (!receives && (channel == HETI_CHANNEL_RING ||
-               (channel >= HETI_CHANNEL_FLOW && channel < HETI_CHANNEL_FLOW + HETI_FLOWS))) {
-        traffic->reductions++;
-        traffic->reduction_bytes += HETI_CAST(int64_t, size);
-    } else if (!receives && channel == HETI_CHANNEL_TEAM) {
-        traffic->exchanges++;
-        traffic->exchange_bytes += HETI_CAST(int64_t, size);
-    }
+    if (!receives) heti_count_sent(r, peer, channel, HETI_CAST(int64_t, size));
     if (!post->remote) return heti_post_local(r, post);
     process = heti_process_of(ctx, peer);
     result = receives ? iface->irecv(ctx->world.transport.self, process, heti_remote_channel(ctx, post), data, size,
@@ -12559,6 +12569,15 @@ static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int
     return b->sequence_start[s] == end;
 }
 
+static het_result heti_check_longest(het_ctx *ctx, int64_t index, const int64_t *start, int64_t granules) {
+    for (int64_t g = 0; g < granules; g++)
+        if (start[g + 1] - start[g] > ctx->share.max_granule_tokens)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT,
+                             "micro-batch %d: granule %d has %d tokens, the longest planned is %d", index, g,
+                             start[g + 1] - start[g], ctx->share.max_granule_tokens);
+    return HET_OK;
+}
+
 static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b) {
     int64_t sequence = 0;
     if (b->granules == 0) return HET_OK;
@@ -12566,12 +12585,7 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index,
                          b->granules, b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
-    for (int64_t g = 0; g < b->granules; g++)
-        if (b->granule_start[g + 1] - b->granule_start[g] > ctx->share.max_granule_tokens)
-            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the "
-                                                         "longest planned is %d", index, g,
-                                                         b->granule_start[g + 1] - b->granule_start[g],
-                                                         ctx->share.max_granule_tokens);
+    HETI_TRY(heti_check_longest(ctx, index, b->granule_start, b->granules));
     for (int64_t g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole "
@@ -12684,11 +12698,7 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     int64_t *start = ctx->share.granule_start, granules, i;
     double before = 0.0, total = 0.0;
     HETI_TRY(heti_batch_granules(ctx, &ctx->task.batches[m], start, &granules));
-    for (i = 0; i < granules; i++)
-        if (start[i + 1] - start[i] > ctx->share.max_granule_tokens)
-            return heti_fail(&ctx->error, HET_ERR_LIMIT,
-                             "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
-                             start[i + 1] - start[i], ctx->share.max_granule_tokens);
+    HETI_TRY(heti_check_longest(ctx, m, start, granules));
     for (i = 0; i < plan->slices; i++) total += plan->slice_share[i];
     for (i = 0; i < plan->slices; i++) {
         cut[i] = heti_cut(start, 0, granules, before, total);
@@ -13403,13 +13413,10 @@ static heti_flow *heti_ring_flow(const heti_part *part, int receives) {
 }
 
 /* What a member of the rank's seat gets from it in the present job, for the timeline. */
-static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes) {
-    heti_part *part = r->part;
-    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->world.ranks + peer];
+static void heti_count_given(heti_rank *r, int64_t peer, int64_t bytes) {
     if (bytes == 0 || peer == r->rank) return;
-    traffic->reductions++;
-    traffic->reduction_bytes += bytes;
-    part->record[part->ring.job[part->ring.done].record].bytes += bytes;
+    heti_count_sent(r, peer, HETI_CHANNEL_RING, bytes);
+    r->part->record[r->part->ring.job[r->part->ring.done].record].bytes += bytes;
 }
 
 /* At the start of a gather, at the end of a reduction: what each holder of a seat owns goes to, or
@@ -13425,7 +13432,7 @@ static het_result heti_give_parts(heti_rank *r, heti_endpoint *end, const heti_r
                       bytes = (owners->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
         const int receives = (end->member == 0) == (job->gather != 0);
         if (bytes == 0 || (end->member != 0 && end->member != m)) continue;
-        if (!receives) heti_count_sent(r, group->member[end->member == 0 ? m : 0], bytes);
+        if (!receives) heti_count_given(r, group->member[end->member == 0 ? m : 0], bytes);
         HETI_TRY(heti_give_message(r, end, receives, end->member == 0 ? m : 0, heti_ring_at(r, job, at),
                                    HETI_CAST(size_t, bytes)));
     }
@@ -13444,7 +13451,7 @@ static het_result heti_give_block(heti_rank *r, heti_endpoint *end, const heti_r
         start[m] = owners->seats == 1 ? owners->cut[first + m] : m > 0 ? owners->cut[owners->holders] : 0;
     for (int64_t m = 0; m < group->members; m++) {
         const int64_t owner = job->gather ? end->member : m;
-        heti_count_sent(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
+        heti_count_given(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
     }
     HETI_TRY(heti_order_end(r, end, NULL));
     return heti_give_ranges(r, end, job->gather, heti_ring_at(r, job, 0), start, element == sizeof(double) ?
@@ -13629,12 +13636,24 @@ static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequ
         }
 }
 
-/* Brings rows [first, n) of a micro-batch to the device; the host bounds of `batch_slot` are
-   already there. */
-static het_result heti_load_rows(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b, int64_t first) {
+/* Waits until the micro-batch loaded last has left the host, so that the arrays it was copied from
+   may be filled again. What is computed on it may still run. */
+static het_result heti_await_loaded(heti_rank *r) {
+    if (r->loaded)
+        HETI_DEVICE(r, r->device.iface->queues->event_sync(r->device.self, r->loaded,
+                                                           r->ctx->desc.layout.stall_deadline),
+                    "waiting for the device");
+    return HET_OK;
+}
+
+/* Brings rows [first, n) of a micro-batch to the device. */
+static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b, int64_t first) {
     heti_part *part = r->part;
     const int64_t rows = b->tokens - first;
     het_view *v = &batch_slot->view;
+    HETI_TRY(heti_await_loaded(r));
+    HETI_COPY(batch_slot->sequence_start, b->sequence_start, b->sequences + 1);
+    HETI_TRY(heti_batch_granules(r->ctx, b, batch_slot->granule_start, &v->granules));
     heti_fill_positions(r, batch_slot->sequence_start, b->sequences, first);
     for (int64_t i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
     for (int64_t i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
@@ -13667,23 +13686,6 @@ static het_result heti_load_rows(heti_rank *r, heti_batch_slot *batch_slot, cons
     v->host_granule_start = batch_slot->granule_start;
     if (r->loaded) HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, r->loaded), "event");
     return HET_OK;
-}
-
-/* Waits until the micro-batch loaded last has left the host, so that the arrays it was copied from
-   may be filled again. What is computed on it may still run. */
-static het_result heti_await_loaded(heti_rank *r) {
-    if (r->loaded)
-        HETI_DEVICE(r, r->device.iface->queues->event_sync(r->device.self, r->loaded,
-                                                           r->ctx->desc.layout.stall_deadline),
-                    "waiting for the device");
-    return HET_OK;
-}
-
-static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b) {
-    HETI_TRY(heti_await_loaded(r));
-    HETI_COPY(batch_slot->sequence_start, b->sequence_start, b->sequences + 1);
-    HETI_TRY(heti_batch_granules(r->ctx, b, batch_slot->granule_start, &batch_slot->view.granules));
-    return heti_load_rows(r, batch_slot, b, 0);
 }
 
 static heti_batch_slot *heti_find_batch_slot(heti_rank *r, int64_t stage, int64_t micro_batch) {
@@ -13725,7 +13727,7 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
         return heti_rank_fail(r, HET_ERR_STATE, "no place for the activations of micro-batch %d, slice %d",
                               HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (a->slice == 0) {
-        HETI_TRY(heti_load_batch(r, batch_slot, &r->ctx->task.batches[heti_batch_of(r->ctx, a)]));
+        HETI_TRY(heti_load_batch(r, batch_slot, &r->ctx->task.batches[heti_batch_of(r->ctx, a)], 0));
         batch_slot->stage = stage;
         batch_slot->micro_batch = a->micro_batch;
         batch_slot->version = a->version;
@@ -13956,23 +13958,13 @@ typedef het_result (*heti_work_call)(heti_rank *r, const heti_work *work);
 static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t key[2]) {
     const het_action *a = work->action;
     const het_view *v = work->view;
-    int64_t fact[14];
-    memset(fact, 0, sizeof fact);
-    fact[0] = a->kind;
-    fact[1] = a->stage; /* STEP: the block */
-    fact[2] = a->pipeline;
-    fact[3] = a->slice;
-    fact[4] = heti_trains(r->ctx);
+    int64_t fact[14] = { a->kind, a->stage /* STEP: the block */, a->pipeline, a->slice, heti_trains(r->ctx) };
     if (v) {
-        fact[5] = work->slot - r->part->slot;
-        fact[6] = work->slot->batch_slot - r->part->batch_slot;
-        fact[7] = v->tokens;
-        fact[8] = v->sequences;
-        fact[9] = v->granules;
-        fact[10] = v->row_begin;
-        fact[11] = v->row_end;
-        fact[12] = v->granule_begin;
-        fact[13] = v->granule_end;
+        const int64_t shape[9] = {
+            work->slot - r->part->slot, work->slot->batch_slot - r->part->batch_slot, v->tokens, v->sequences,
+            v->granules, v->row_begin, v->row_end, v->granule_begin, v->granule_end
+        };
+        HETI_COPY(fact + 5, shape, 9);
     }
     for (uint64_t i = 0; i < 2; i++) {
         key[i] = het_xxh64(fact, sizeof fact, i + 1);
@@ -14074,9 +14066,6 @@ static het_result heti_recompute(heti_rank *r, const het_unit_call *c) {
     return HET_OK;
 }
 
-/* The units of a stage last to first over one slice: recompute, I, and in B W as well. The gradient
-   of a boundary lives in one of two buffers that take turns; that of the stage's output is in the
-   first of them. */
 static void heti_open_record(const heti_rank *r, het_record *record, const het_action *a) {
     record->action = *a;
     record->rank = HETI_CAST(int32_t, r->rank);
@@ -14116,45 +14105,33 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
     return HET_OK;
 }
 
+/* The units of a stage last to first over one slice: recompute, I, and in B W as well; or W alone.
+   The gradient of a boundary lives in one of two buffers that take turns; that of the stage's
+   output is in the first of them. */
 static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     const het_action *a = work->action;
+    const int inputs = a->kind != HET_ACTION_W, weights = a->kind != HET_ACTION_I;
     het_unit_call c;
     int now = 0;
     for (int64_t u = stage->unit_end - 1; u >= heti_max(stage->unit_begin, r->ctx->chain.first_trained); u--) {
+        const int adds = heti_adds_gradients(r->ctx, a, u);
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
-        for (int64_t s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
+        if (c.info->is_loss && !inputs) continue;
+        for (int64_t s = 0; s < c.info->out_streams && inputs; s++) c.d_out[s] = r->part->gradient_stream[now][s];
         now = 1 - now;
-        for (int64_t s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->part->gradient_stream[now][s];
+        for (int64_t s = 0; s < c.info->in_streams && inputs; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         HETI_TRY(heti_open_weights(r, a, u));
-        if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
-        if (a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
-        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_open_gradients(r, u));
-        c.joined = a->kind == HET_ACTION_B;
-        HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
-        if (a->kind == HET_ACTION_B && !c.info->is_loss)
-            HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        if (inputs && stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
+        if (inputs && a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
+        if (adds) HETI_TRY(heti_open_gradients(r, u));
+        c.joined = inputs && weights;
+        if (inputs) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        if (weights && !c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_close_weights(r, a, u));
-        HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
-        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, work->action, u, c.rows));
-        HETI_TRY(heti_reduce_early(r, stage, u));
-    }
-    return HET_OK;
-}
-
-static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
-    const heti_stage *stage = work->stage;
-    het_unit_call c;
-    for (int64_t u = stage->unit_end - 1; u >= heti_max(stage->unit_begin, r->ctx->chain.first_trained); u--) {
-        HETI_TRY(heti_poll(r));
-        heti_call_prepare(r, stage, u, work->slot, work->view, &c);
-        if (c.info->is_loss) continue;
-        HETI_TRY(heti_open_weights(r, work->action, u));
-        HETI_TRY(heti_open_gradients(r, u));
-        HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
-        HETI_TRY(heti_close_weights(r, work->action, u));
-        HETI_TRY(heti_close_gradients(r, work->action, u, c.rows));
+        if (inputs) HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
+        if (adds) HETI_TRY(heti_close_gradients(r, a, u, c.rows));
         HETI_TRY(heti_reduce_early(r, stage, u));
     }
     return HET_OK;
@@ -14460,24 +14437,25 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
             r->part->exchange_bytes)
             return heti_rank_fail(r, HET_ERR_STATE, "an exchange has %u bytes of room, and more to move",
                                   HETI_CAST(uint64_t, r->part->exchange_bytes));
-        if (i != me && send[i].rows > 0) HETI_TRY(heti_copy_piece(r, &send[i], 1));
+        if (i != me) HETI_TRY(heti_copy_piece(r, &send[i], 1));
     }
+    HETI_TRY(heti_keep_piece(r, &send[me], &receive[me]));
+    send[me].rows = receive[me].rows = 0;
     HETI_TRY(heti_sync(r));
     heti_slow_down(r); /* what it sends was computed at its own speed */
     for (int64_t i = 0; i < t->members; i++) {
         heti_post *post = &r->part->exchange[2 * i];
-        if (i != me && send[i].rows > 0)
+        if (send[i].rows > 0)
             HETI_TRY(heti_start_post(r, post, 0, t->plan[i].rank, HETI_CHANNEL_TEAM, send[i].data,
                                      send[i].row * send[i].rows));
-        if (i != me && receive[i].rows > 0)
+        if (receive[i].rows > 0)
             HETI_TRY(heti_start_post(r, post + 1, 1, t->plan[i].rank, HETI_CHANNEL_TEAM, receive[i].data,
                                      receive[i].row * receive[i].rows));
     }
-    HETI_TRY(heti_keep_piece(r, &send[me], &receive[me]));
     for (int64_t i = 0; i < 2 * t->members; i++)
         HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange", t->plan[i / 2].rank));
     for (int64_t i = 0; i < t->members; i++)
-        if (i != me && receive[i].rows > 0) HETI_TRY(heti_copy_piece(r, &receive[i], 0));
+        if (receive[i].rows > 0) HETI_TRY(heti_copy_piece(r, &receive[i], 0));
     r->present->exchange += heti_now() - start;
     return heti_sync(r);
 }
@@ -14487,20 +14465,18 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
 
 /* The places that keep a stage's keys and values between calls. */
 static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot) {
-    het_ctx *ctx = r->ctx;
+    const heti_task *task = &r->ctx->task;
+    const int64_t end = task->past + task->count, sequence[2] = { 0, end }, granule[2] = { task->past, end };
     heti_batch_slot *batch_slot = &r->part->batch_slot[stage];
     het_batch b;
     memset(&b, 0, sizeof b);
-    b.tokens = ctx->task.past + ctx->task.count;
-    b.sequences = 1;
-    b.token = b.target = ctx->task.token;
-    HETI_TRY(heti_await_loaded(r));
+    b.tokens = end;
+    b.sequences = b.granules = 1;
+    b.sequence_start = sequence;
+    b.granule_start = granule;
+    b.token = b.target = task->token;
+    HETI_TRY(heti_load_batch(r, batch_slot, &b, task->past));
     batch_slot->stage = stage;
-    batch_slot->sequence_start[0] = 0;
-    batch_slot->sequence_start[1] = batch_slot->granule_start[1] = b.tokens;
-    batch_slot->granule_start[0] = ctx->task.past;
-    batch_slot->view.granules = 1;
-    HETI_TRY(heti_load_rows(r, batch_slot, &b, ctx->task.past));
     *slot = &r->part->slot[stage];
     (*slot)->batch_slot = batch_slot;
     return HET_OK;
@@ -14508,31 +14484,21 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
 
 /* ---- actions ---- */
 
-static heti_work heti_work_of(const het_action *a, const heti_stage *stage, const heti_slot *slot,
-                              const het_view *view) {
-    heti_work work;
-    work.action = a;
-    work.stage = stage;
-    work.slot = slot;
-    work.view = view;
-    return work;
-}
-
 static het_result heti_predict(heti_rank *r, const het_action *a, const heti_stage *stage);
 
 static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti_stage *stage) {
     const int64_t number = stage - r->part->stage;
     het_ctx *ctx = r->ctx;
     heti_slot *slot;
-    heti_work work;
     het_view view;
+    heti_work work = { a, stage, NULL, &view };
     het_unit_call c;
     if (ctx->task.job == HETI_JOB_INFER) HETI_TRY(heti_open_inference(r, number, &slot));
     else HETI_TRY(heti_open_slot(r, number, a, &slot));
     view = heti_slice(r, &slot->batch_slot->view, a);
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
     HETI_TRY(heti_receive_rows(r, a, stage, c.in));
-    work = heti_work_of(a, stage, slot, &view);
+    work.slot = slot;
     HETI_TRY(heti_predict(r, a, stage));
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
@@ -14546,21 +14512,16 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
     heti_slot *slot = heti_find_slot(part->slot, part->slot_count, stage - part->stage, a->micro_batch, a->slice);
     /* the buffer with the gradient of the stage's input (heti_backward) */
     const int64_t last = (stage->unit_end - stage->unit_begin) % 2;
-    heti_work work;
     het_view view;
+    const heti_work work = { a, stage, slot, &view };
     if (!slot)
         return heti_rank_fail(r, HET_ERR_STATE, "backward of micro-batch %d, slice %d before its forward",
                               HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     HETI_TRY(heti_await_moved(r, slot));
     view = heti_slice(r, &slot->batch_slot->view, a);
-    work = heti_work_of(a, stage, slot, &view);
-    if (a->kind == HET_ACTION_W) {
-        HETI_TRY(heti_do_work(r, &work, heti_backward_weights));
-    } else {
-        HETI_TRY(heti_receive_rows(r, a, stage, part->gradient_stream[0]));
-        HETI_TRY(heti_do_work(r, &work, heti_backward));
-        HETI_TRY(heti_hand_over(r, a, stage, part->gradient_stream[last]));
-    }
+    if (a->kind != HET_ACTION_W) HETI_TRY(heti_receive_rows(r, a, stage, part->gradient_stream[0]));
+    HETI_TRY(heti_do_work(r, &work, heti_backward));
+    if (a->kind != HET_ACTION_W) HETI_TRY(heti_hand_over(r, a, stage, part->gradient_stream[last]));
     if (a->kind != HET_ACTION_I) heti_close_slot(slot);
     return HET_OK;
 }
@@ -14607,26 +14568,22 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
     heti_slot *slot = heti_find_slot(part->slot, part->slot_count, takes ? -1 : number, a->micro_batch, a->slice),
               *place = heti_find_slot(part->place, part->place_count, takes ? number : -1, a->micro_batch, a->slice),
               *from = takes ? place : slot, *to = takes ? slot : place;
-    het_op op;
+    const het_op_kind kind = takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT;
+    const size_t bytes = heti_stage_bytes(stage);
     if (!slot || !place)
         return heti_rank_fail(r, HET_ERR_STATE, "no %s for the activations of micro-batch %d, slice %d",
                               slot ? "place" : "slot", HETI_CAST(int64_t, a->micro_batch),
                               HETI_CAST(int64_t, a->slice));
-    op.bf16 = 0;
-    op.kind = takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT;
-    op.u.copy.from = from->memory;
-    op.u.copy.to = to->memory;
-    op.u.copy.size = heti_stage_bytes(stage);
-    record->bytes = HETI_CAST(int64_t, op.u.copy.size);
+    record->bytes = HETI_CAST(int64_t, bytes);
     if (!part->places) {
         HETI_TRY(heti_await_moved(r, slot));
-        HETI_TRY(heti_call_store(r, a, slot, place - part->place, op.u.copy.size));
+        HETI_TRY(heti_call_store(r, a, slot, place - part->place, bytes));
     } else if (!part->copies) {
-        HETI_TRY(heti_rank_op(r, op, "copy of activations"));
+        HETI_TRY(heti_copy(r, kind, to->memory, from->memory, bytes, "copy of activations"));
     } else {
         HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, part->computed), "event");
         HETI_DEVICE(r, queues->event_wait(r->device.self, part->copies, part->computed), "wait for an event");
-        HETI_DEVICE(r, heti_run_op(&r->device, part->copies, op), "copy of activations");
+        HETI_TRY(heti_copy_on(r, part->copies, kind, to->memory, from->memory, bytes, "copy of activations"));
         HETI_DEVICE(r, queues->event_record(r->device.self, part->copies, slot->moved), "event");
         slot->moving = ++part->moves;
     }
@@ -14646,11 +14603,10 @@ static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o) {
     const int64_t i = heti_holder_of(owners, r->rank), low = owners->cut[i], high = owners->cut[i + 1];
     for (o->parameter++; o->parameter < r->ctx->chain.parameter_count; o->parameter++) {
         const heti_parameter *p = &r->ctx->chain.parameter[o->parameter];
-        const int64_t begin = heti_max(low, p->offset), end = heti_min(high, p->offset + p->count);
-        if (p->block != b || begin >= end) continue;
-        o->first = begin - p->offset;
-        o->count = end - begin;
-        o->state = r->part->state_at[b] + begin - low;
+        o->first = 0;
+        o->count = p->count;
+        if (p->block != b || !heti_clip(p, low, high, &o->first, &o->count)) continue;
+        o->state = r->part->state_at[b] + p->offset + o->first - low;
         return 1;
     }
     return 0;
@@ -14712,7 +14668,7 @@ static het_result heti_join_scalars(heti_rank *r) {
 
 static het_result heti_verdict(heti_rank *r, const het_action *action) {
     heti_part *part = r->part;
-    const heti_work work = heti_work_of(action, NULL, NULL, NULL);
+    const heti_work work = { action, NULL, NULL, NULL };
     const het_verdict_args a = { part->scalars, r->ctx->chain.parameter_count, part->maximum, part->exponent,
                                  r->ctx->desc.reduce == HET_REDUCE_EXACT, part->squares, part->loss };
     /* it has nothing to update, and another one hears for its process */
@@ -14766,14 +14722,21 @@ static int heti_owns_some(const heti_rank *r, int64_t b) {
     return i >= 0 && owners->cut[i] < owners->cut[i + 1];
 }
 
+/* The rates of update number `count` of all. */
+static void heti_set_rates(heti_rank *r, int64_t count) {
+    const het_optimizer_desc *o = &r->ctx->desc.optimizer;
+    het_step_scalars *s = &r->host_scalars;
+    s->learning_rate = HETI_CAST(float, het_learning_rate(o, r->ctx->step));
+    s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), count));
+    s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), count));
+}
+
 /* The scalars of a block's update number `count` of all: terms, which have the step's weight, take
    `weight`. */
 static het_result heti_set_update_scalars(heti_rank *r, int64_t count, double weight, float rates) {
-    const het_optimizer_desc *o = &r->ctx->desc.optimizer;
     het_step_scalars *s = &r->host_scalars;
-    s->learning_rate = rates * HETI_CAST(float, het_learning_rate(o, r->ctx->step));
-    s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), count));
-    s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), count));
+    heti_set_rates(r, count);
+    s->learning_rate *= rates;
     s->clip_scale = HETI_CAST(float, r->ctx->task.weight / weight);
     s->verdict = HET_VERDICT_ACCEPT;
     HETI_TRY(heti_copy_in(r, r->part->scalars, s, 1, sizeof *s));
@@ -14786,7 +14749,7 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t u = part->stepped[b], i = heti_holder_of(owners, r->rank);
     const het_action a = heti_block_action(HET_ACTION_STEP, b);
-    const heti_work work = heti_work_of(&a, NULL, NULL, NULL);
+    const heti_work work = { &a, NULL, NULL, NULL };
     HETI_ATOMIC_STORE(&r->ctx->stepping, 1);
     if (heti_update_at(r->ctx, b, u)->weight > 0.0) {
         HETI_TRY(heti_set_update_scalars(r, r->ctx->step * heti_updates_of_block(r->ctx, b) + u + 1,
@@ -14910,7 +14873,7 @@ static void heti_begin_updates(heti_rank *r) {
 
 static het_result heti_run_action(heti_rank *r, const het_action *a, het_record *record) {
     const heti_stage *stage = a->kind <= HET_ACTION_RECV_B ? heti_stage_of(r, a) : NULL;
-    const heti_work work = heti_work_of(a, NULL, NULL, NULL);
+    const heti_work work = { a, NULL, NULL, NULL };
     switch (a->kind) {
     case HET_ACTION_F: return heti_run_forward(r, a, stage);
     case HET_ACTION_B:
@@ -14995,17 +14958,15 @@ static het_result heti_execute(heti_rank *r) {
 
 static het_result heti_set_scalars(heti_rank *r) {
     het_ctx *ctx = r->ctx;
-    const het_optimizer_desc *o = &ctx->desc.optimizer;
+    const float clip = ctx->desc.optimizer.clip;
     het_step_scalars *s = &r->host_scalars; /* the job before has waited for its copy */
     memset(s, 0, sizeof *s);
+    heti_set_rates(r, ctx->step + 1);
     s->seed = ctx->desc.seed;
     s->step = HETI_CAST(uint64_t, ctx->step);
     s->inverse_weight = HETI_CAST(float, 1.0 / ctx->task.weight);
-    s->learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
-    s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
-    s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
     s->clip_scale = 1.0f;
-    s->maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    s->maximum_norm = clip > 0.0f ? HETI_CAST(double, clip) : 0.0;
     s->spike_loss = ctx->verdict.spike_loss * ctx->task.weight;
     s->spike_norm = ctx->task.job == HETI_JOB_STEP ? ctx->verdict.spike_norm : 0.0;
     return heti_copy_in(r, r->part->scalars, s, 1, sizeof *s);
@@ -15321,13 +15282,19 @@ static het_result heti_bad_step(het_ctx *ctx, int update, het_step_info *info) {
     return HET_OK;
 }
 
-/* Runs the lists until the verdict is final: at most twice. */
+/* Runs the lists once. */
+static het_result heti_attempt(het_ctx *ctx, heti_job job, het_step_info *info) {
+    heti_set_grid(ctx, job);
+    HETI_TRY(heti_run(ctx, job));
+    info->loss = heti_sum_value(&ctx->task.loss) / ctx->task.weight;
+    info->gradient_norm = ctx->task.scalars.gradient_norm;
+    return HET_OK;
+}
+
+/* Until the verdict is final: at most twice. */
 static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info) {
     for (int attempt = 0; attempt < 2; attempt++) {
-        heti_set_grid(ctx, job);
-        HETI_TRY(heti_run(ctx, job));
-        info->loss = heti_sum_value(&ctx->task.loss) / ctx->task.weight;
-        info->gradient_norm = ctx->task.scalars.gradient_norm;
+        HETI_TRY(heti_attempt(ctx, job, info));
         info->repeated = attempt;
         if (ctx->task.scalars.verdict != HET_VERDICT_REPEAT) return HET_OK;
         heti_set_exponents(ctx, 1);
@@ -15371,11 +15338,8 @@ static het_result heti_updates_step(het_ctx *ctx, het_step_info *info) {
         if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) return HET_OK;
         heti_set_exponents(ctx, 0);
     }
-    heti_set_grid(ctx, HETI_JOB_STEP);
     heti_weigh_updates(ctx);
-    HETI_TRY(heti_run(ctx, HETI_JOB_STEP));
-    info->loss = heti_sum_value(&ctx->task.loss) / ctx->task.weight;
-    info->gradient_norm = ctx->task.scalars.gradient_norm;
+    HETI_TRY(heti_attempt(ctx, HETI_JOB_STEP, info));
     if (ctx->task.scalars.verdict == HET_VERDICT_ACCEPT) return HET_OK;
     ctx->failed = 1;
     ctx->torn = 3;
