@@ -8521,8 +8521,8 @@ typedef struct heti_part {
     char *places;                        /* their memory; NULL: het_host.store has it */
     het_queue *copies;                   /* on which they are made; NULL: the device has no queues */
     het_event *computed;                 /* what they wait for */
-    heti_message *message;               /* incoming */
-    heti_message outgoing[2];
+    heti_message *message;               /* [message_count + 2] incoming, then two that leave */
+    heti_message *outgoing;              /* those */
     int64_t next_outgoing;
     size_t message_bytes;
     int64_t crossings;                   /* of a message, at most: members of a neighbouring stage */
@@ -8784,11 +8784,6 @@ static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
     int64_t p = 0;
     while (p + 1 < ctx->world.processes && ctx->world.process_first[p + 1] <= rank) p++;
     return p;
-}
-
-/* One of a rank's messages: incoming ones, then both outgoing ones. */
-static heti_message *heti_message_at(heti_part *part, int64_t i) {
-    return i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
 }
 
 /* A rank of this process; NULL: another one has it. */
@@ -9794,7 +9789,7 @@ static het_result heti_open_ends(heti_rank *r) {
         if (result == HET_OK) result = queues->event_create(r->device.self, &part->end[i].event);
     }
     for (int64_t i = 0; result == HET_OK && part->lanes > 0 && i < part->message_count + 2; i++) {
-        heti_message *message = heti_message_at(part, i);
+        heti_message *message = &part->message[i];
         result = queues->event_create(r->device.self, &message->event);
     }
     part->queue_bytes = r->ctx->counter.live - live;
@@ -9831,7 +9826,7 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
         if (part->end[i].event) queues->event_destroy(r->device.self, part->end[i].event);
     }
     for (int64_t i = 0; i < part->message_count + 2 && part->lanes > 0; i++) {
-        heti_message *message = heti_message_at(part, i);
+        heti_message *message = &part->message[i];
         if (message->event) queues->event_destroy(r->device.self, message->event);
     }
     part->ends = part->lanes = 0;
@@ -11779,7 +11774,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
                                           ? heti_slice_rows(r->ctx) * width : 0);
     }
     for (int64_t s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
-        heti_message *message = heti_message_at(part, s);
+        heti_message *message = &part->message[s];
         message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->lane_bytes));
     }
     HETI_MARK(activations);
@@ -11825,7 +11820,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
     part->place = HETI_TAKE(arena, heti_slot, part->place_count);
-    part->message = HETI_TAKE(arena, heti_message, part->message_count);
+    part->message = HETI_TAKE(arena, heti_message, part->message_count + 2);
+    if (arena->base) part->outgoing = part->message + part->message_count;
     part->program = HETI_TAKE(arena, het_program, heti_has_programs(r) ? part->placed_count : 0);
     part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
     part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
@@ -11870,13 +11866,13 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->empty = HETI_TAKE(arena, int32_t, ctx->chain.parameter_count);
     for (int64_t i = 0; i < part->message_count + outgoing; i++) {
         heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
-        if (arena->base) heti_message_at(part, i)->post = post;
+        if (arena->base) part->message[i].post = post;
     }
     mark = arena->used;
     for (int64_t i = 0; i < part->message_count + outgoing; i++) {
         char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE +
                                             HETI_CAST(int64_t, part->message_bytes));
-        if (arena->base) heti_message_at(part, i)->data = data;
+        if (arena->base) part->message[i].data = data;
     }
     for (int64_t i = 0; i < 2; i++)
         part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
@@ -12588,30 +12584,29 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
     HETI_TRY(heti_check_longest(ctx, index, b->granule_start, b->granules));
     for (int64_t g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole "
-                                                        "sequences nor a piece of one", index, g, b->granule_start[g],
-                                                        b->granule_start[g + 1]);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither "
+                             "whole sequences nor a piece of one", index, g, b->granule_start[g],
+                             b->granule_start[g + 1]);
     return HET_OK;
 }
 
 static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch *b) {
+    const het_limits *limits = &ctx->desc.limits;
     if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and "
-                                                       "sequence_start must not be NULL", index, b->tokens,
-                                                       b->sequences);
-    if (b->tokens > ctx->desc.limits.max_tokens)
+                         "sequence_start must not be NULL", index, b->tokens, b->sequences);
+    if (b->tokens > limits->max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens,
-                         ctx->desc.limits.max_tokens);
-    if (b->sequences > ctx->desc.limits.max_sequences)
+                         limits->max_tokens);
+    if (b->sequences > limits->max_sequences)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index,
-                         b->sequences, ctx->desc.limits.max_sequences);
+                         b->sequences, limits->max_sequences);
     HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
     for (int64_t s = 0; s < b->sequences; s++)
         if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
-            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: sequence %d has %d tokens, the "
-                                                         "model's context is %d", index, s,
-                                                         b->sequence_start[s + 1] - b->sequence_start[s],
-                                                         ctx->desc.model.context);
+            return heti_fail(&ctx->error, HET_ERR_LIMIT,
+                             "micro-batch %d: sequence %d has %d tokens, the model's context is %d", index, s,
+                             b->sequence_start[s + 1] - b->sequence_start[s], ctx->desc.model.context);
     HETI_TRY(heti_check_granules(ctx, index, b));
     return heti_check_tokens(ctx, index, b);
 }
@@ -12975,19 +12970,19 @@ static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
     const het_plan *plan = ctx->share.plan;
     const heti_owners *owners = &ctx->share.owners[p->block];
     const int64_t from = heti_holder_of(owners, sender), to = heti_holder_of(owners, receiver);
+    const int64_t *range;
     p->first = p->end = 0;
     if (from < 0 || to < 0) return;
-    if (kind == HETI_FLOW_SUMS || (kind == HETI_FLOW_GATHER && heti_is_boxed(ctx, receiver, p->block))) {
-        const int64_t owner = kind == HETI_FLOW_SUMS ? to : from;
-        if (kind == HETI_FLOW_SUMS && heti_keeps(plan, sender)) return; /* it has made none */
-        p->first = owners->cut[owner];
-        p->end = owners->cut[owner + 1];
-        return;
-    }
+    if (kind == HETI_FLOW_SUMS && heti_keeps(plan, sender)) return; /* it has made none */
     if (kind == HETI_FLOW_WEIGHTS && heti_has_near(plan) && plan->near[sender] != plan->near[receiver]) return;
-    p->first = kind == HETI_FLOW_WEIGHTS ? owners->held[2 * from] : heti_max(owners->cut[from], owners->held[2 * to]);
-    p->end = kind == HETI_FLOW_WEIGHTS ? owners->held[2 * from + 1]
-                                       : heti_min(owners->cut[from + 1], owners->held[2 * to + 1]);
+    range = kind == HETI_FLOW_WEIGHTS ? owners->held + 2 * from : owners->cut + (kind == HETI_FLOW_SUMS ? to : from);
+    p->first = range[0];
+    p->end = range[1];
+    if (kind == HETI_FLOW_SUMS || (kind == HETI_FLOW_GATHER && heti_is_boxed(ctx, receiver, p->block))) return;
+    if (kind == HETI_FLOW_GATHER) {
+        p->first = heti_max(p->first, owners->held[2 * to]);
+        p->end = heti_min(p->end, owners->held[2 * to + 1]);
+    }
     if (p->parameter >= 0) { /* of a vector alone */
         const heti_parameter *vector = &ctx->chain.parameter[p->parameter];
         p->first = heti_max(p->first, vector->offset);
@@ -15092,7 +15087,7 @@ static void heti_run_rank(heti_rank *r) {
 static void heti_drain_rank(heti_rank *r) {
     heti_part *part = r->part;
     for (int64_t m = 0; m < part->message_count + (r->ctx->world.ranks > 1 ? 2 : 0); m++)
-        for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &heti_message_at(part, m)->post[i]);
+        for (int64_t i = 0; i < part->crossings; i++) heti_drain_post(r->ctx, &part->message[m].post[i]);
     for (int64_t m = 0; m < 2 * part->members && part->members > 1; m++) heti_drain_post(r->ctx, &part->exchange[m]);
     heti_drain_post(r->ctx, &r->join_post);
     heti_drain_post(r->ctx, &r->watch_post);
