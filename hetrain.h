@@ -10529,11 +10529,11 @@ static het_result heti_take_shard(het_ctx *ctx) {
     return HET_OK;
 }
 
-static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const het_described_block *block) {
-    for (int64_t i = 0; i < block->uses; i++) {
-        const int64_t unit = ctx->chain.use[block->first_use + i];
-        if (unit >= stage->unit_begin && unit < stage->unit_end) return 1;
-    }
+/* Whether one of the units [begin, end) uses a block. */
+static int heti_used_within(const het_ctx *ctx, int64_t b, int64_t begin, int64_t end) {
+    const int64_t *use = ctx->chain.use + ctx->chain.block[b].first_use;
+    for (int64_t i = 0; i < ctx->chain.block[b].uses; i++)
+        if (use[i] >= begin && use[i] < end) return 1;
     return 0;
 }
 
@@ -10805,7 +10805,7 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
         int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
         for (int64_t s = 0; s < plan->stages; s++) {
             const int64_t leader = plan->stage[s].rank;
-            if (!heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b])) continue;
+            if (!heti_used_within(ctx, b, plan->stage[s].unit_begin, plan->stage[s].unit_end)) continue;
             for (int64_t i = 0; i < heti_team_size(plan, leader); i++)
                 heti_add_holder(owners, rank, heti_team_rank(plan, leader, i));
         }
@@ -10942,7 +10942,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     int64_t holders = 0, places = 0;
     for (int64_t b = 0; b < ctx->chain.block_count; b++)
         for (int64_t s = 0; s < plan->stages; s++)
-            if (heti_stage_uses(ctx, &plan->stage[s], &ctx->chain.block[b]))
+            if (heti_used_within(ctx, b, plan->stage[s].unit_begin, plan->stage[s].unit_end))
                 holders += heti_team_size(plan, plan->stage[s].rank);
     for (int64_t i = 0; i < ctx->world.ranks; i++) {
         places += ctx->world.place[i] != 0;
@@ -13507,10 +13507,12 @@ static het_result heti_advance_ring(heti_rank *r) {
     return HET_OK;
 }
 
-/* Whether a block's REDUCE or GATHER has something to do: several ranks have its sum. */
-static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
-    return !ctx->chain.block[b].frozen && ctx->share.owners[b].holders > 1 && !ctx->share.owners[b].direct &&
-           (gather || !heti_is_sharded(ctx, b));
+/* Whether an action is a REDUCE or GATHER with something to do in a ring: several ranks have the
+   block's sum. */
+static int heti_has_ring(const het_ctx *ctx, const het_action *a) {
+    if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) return 0;
+    return !ctx->chain.block[a->stage].frozen && ctx->share.owners[a->stage].holders > 1 &&
+           !ctx->share.owners[a->stage].direct && (a->kind == HET_ACTION_GATHER || !heti_is_sharded(ctx, a->stage));
 }
 
 /* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
@@ -13524,9 +13526,7 @@ static void heti_order_rings(heti_rank *r) {
         const het_action *a = &part->action[i];
         const int32_t gather = a->kind == HET_ACTION_GATHER;
         const int64_t *ready = ring->ready + gather * r->ctx->chain.block_count;
-        if ((a->kind != HET_ACTION_REDUCE && !gather) || !heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a->stage,
-            gather))
-            continue;
+        if (!heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a)) continue;
         for (k = ring->planned++; k > 0 && ring->job[k - 1].gather == gather &&
              ready[ring->job[k - 1].block] > ready[a->stage]; k--)
             ring->job[k] = ring->job[k - 1];
@@ -13536,19 +13536,24 @@ static void heti_order_rings(heti_rank *r) {
     }
 }
 
-static heti_ring_job *heti_ring_job_of(const heti_rank *r, int64_t b, int gather) {
+static heti_ring_job *heti_ring_job_of(const heti_rank *r, const het_action *a) {
     heti_ring_job *job = r->part->ring.job;
-    while (job->block != b || job->gather != gather) job++;
+    while (job->block != a->stage || job->gather != (a->kind == HET_ACTION_GATHER)) job++;
     return job;
 }
 
-/* The rank has come to a block's REDUCE or GATHER. */
-static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record) {
-    heti_part *part = r->part;
-    if (!heti_has_ring(r->ctx, b, gather)) return;
-    heti_ring_job_of(r, b, gather)->record = record;
-    part->ring.jobs++;
-    part->ring.reached[b + gather * r->ctx->chain.block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
+static int heti_ring_began(const heti_rank *r, const het_action *a) {
+    return heti_has_ring(r->ctx, a) && heti_ring_job_of(r, a)->record >= 0;
+}
+
+/* The rank has come to a REDUCE or GATHER, or comes to it early. */
+static void heti_ring_start(heti_rank *r, const het_action *a, int64_t record) {
+    heti_ring *ring = &r->part->ring;
+    int64_t *reached = ring->reached + (a->kind == HET_ACTION_GATHER ? r->ctx->chain.block_count : 0);
+    if (!heti_has_ring(r->ctx, a)) return;
+    heti_ring_job_of(r, a)->record = record;
+    ring->jobs++;
+    reached[a->stage] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
 }
 
 static het_result heti_try_steps(heti_rank *r);
@@ -14069,33 +14074,22 @@ static void heti_open_record(const heti_rank *r, het_record *record, const het_a
     record->start = record->end = heti_now() - r->began;
 }
 
-/* Whether a REDUCE has begun already. */
-static int heti_ring_began(const heti_rank *r, const het_action *a) {
-    return a->kind == HET_ACTION_REDUCE && heti_has_ring(r->ctx, a->stage, 0) &&
-           heti_ring_job_of(r, a->stage, 0)->record >= 0;
-}
-
 /* Behind unit u of a stage: REDUCEs that only the rest of the stage's pass and messages stand
    before begin at once, where no unit below uses their blocks (PyTorch DDP, arXiv 2006.15704). */
 static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64_t u) {
+    const het_ctx *ctx = r->ctx;
     heti_part *part = r->part;
     int64_t record = part->records;
-    if (r->capturing || heti_updates_often(r->ctx)) return HET_OK;
+    if (r->capturing || heti_updates_often(ctx)) return HET_OK;
     for (const het_action *a = r->doing + 1; a < part->action + part->actions; a++) {
-        const int64_t b = a->stage;
-        int below = 0;
-        if (!heti_takes_part(r->ctx, a)) continue;
+        if (!heti_takes_part(ctx, a)) continue;
         record++;
         if (a->kind < HET_ACTION_SEND_F || a->kind > HET_ACTION_REDUCE) break;
-        if (a->kind != HET_ACTION_REDUCE || heti_ring_began(r, a)) continue;
-        for (int64_t k = 0; k < r->ctx->chain.block[b].uses; k++) {
-            const int64_t use = r->ctx->chain.use[r->ctx->chain.block[b].first_use + k];
-            below |= use >= stage->unit_begin && use < u;
-        }
-        if (below || !heti_has_ring(r->ctx, b, 0)) continue;
-        HETI_TRY(heti_fill_sums(r, b));
+        if (!heti_has_ring(ctx, a) || heti_ring_began(r, a) || heti_used_within(ctx, a->stage, stage->unit_begin, u))
+            continue;
+        HETI_TRY(heti_fill_sums(r, a->stage));
         heti_open_record(r, &part->record[record], a);
-        heti_ring_start(r, b, 0, record);
+        heti_ring_start(r, a, record);
     }
     return HET_OK;
 }
@@ -14783,12 +14777,9 @@ static het_result heti_predict_block(heti_rank *r, int64_t b, int64_t version) {
 static het_result heti_predict(heti_rank *r, const het_action *a, const heti_stage *stage) {
     if (!heti_updates_often(r->ctx) || !r->part->predicts) return HET_OK;
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
-        int uses = heti_is_trained(r, b) && heti_version_place(r, b, a->version) == r->part->versions;
-        for (int64_t i = 0; uses == 1 && i < r->ctx->chain.block[b].uses; i++) {
-            const int64_t unit = r->ctx->chain.use[r->ctx->chain.block[b].first_use + i];
-            uses += unit >= stage->unit_begin && unit < stage->unit_end;
-        }
-        if (uses > 1) HETI_TRY(heti_predict_block(r, b, a->version));
+        if (!heti_is_trained(r, b) || heti_version_place(r, b, a->version) < r->part->versions) continue;
+        if (heti_used_within(r->ctx, b, stage->unit_begin, stage->unit_end))
+            HETI_TRY(heti_predict_block(r, b, a->version));
     }
     return HET_OK;
 }
@@ -14883,7 +14874,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_REDUCE:
         if (heti_updates_often(r->ctx)) return heti_reduce_update(r, a);
         HETI_TRY(heti_fill_sums(r, a->stage));
-        heti_ring_start(r, a->stage, 0, r->part->records);
+        heti_ring_start(r, a, r->part->records);
         return heti_start_flow(r, a);
     case HET_ACTION_COMMIT: return heti_verdict(r, a);
     case HET_ACTION_STEP:
@@ -14891,7 +14882,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
         return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
     case HET_ACTION_GATHER:
         if (heti_updates_often(r->ctx)) return heti_gather_update(r, a);
-        heti_ring_start(r, a->stage, 1, r->part->records);
+        heti_ring_start(r, a, r->part->records);
         return heti_start_flow(r, a);
     default:
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank,
