@@ -3249,11 +3249,8 @@ static void heti_ref_end(const het_gradient *g, int64_t i, float term) {
     if (bits > *g->maximum) *g->maximum = bits;
 }
 
-/* Rows [*first, *last) of granule g, counted from the slice's first row. */
-static void heti_ref_granule(const het_view *view, int64_t g, int64_t *first, int64_t *last) {
-    *first = view->granule_start[g] - view->row_begin;
-    *last = view->granule_start[g + 1] - view->row_begin;
-}
+/* The first row of granule g, counted from the slice's first row. */
+static int64_t heti_granule_row(const het_view *view, int64_t g) { return view->granule_start[g] - view->row_begin; }
 
 /* ---- norm ---- xhat = (x - mean) rstd, rstd = 1 / sqrt(mean of (x - mean)^2 + epsilon),
    y = xhat gain + bias.  x, y [n][D]. RMSNorm has mean = 0 */
@@ -3307,8 +3304,7 @@ static void heti_ref_norm_backward_input(const het_norm_args *a) {
 /* dgain += sum of dy xhat, dbias += sum of dy. A token may have several rows (heads). */
 static void heti_ref_norm_backward_weight(const het_norm_args *a) {
     for (int64_t g = a->view->granule_begin; g < a->view->granule_end; g++) {
-        int64_t first, last;
-        heti_ref_granule(a->view, g, &first, &last);
+        const int64_t first = heti_granule_row(a->view, g), last = heti_granule_row(a->view, g + 1);
         for (int64_t i = 0; i < a->width; i++) {
             float dgain = heti_ref_trains(a->dgain) ? heti_ref_begin(a->dgain, i) : 0.0f;
             float dbias = heti_ref_trains(a->dbias) ? heti_ref_begin(a->dbias, i) : 0.0f;
@@ -3379,8 +3375,7 @@ static void heti_ref_linear_term(const het_linear_args *a, const het_linear_part
 static void heti_ref_linear_backward_weight(const het_linear_args *a) {
     for (int64_t p = 0; p < a->parts; p++)
         for (int64_t g = a->view->granule_begin; g < a->view->granule_end; g++) {
-            int64_t first, last;
-            heti_ref_granule(a->view, g, &first, &last);
+            const int64_t first = heti_granule_row(a->view, g), last = heti_granule_row(a->view, g + 1);
             heti_ref_linear_term(a, &a->part[p], first, last);
         }
 }
@@ -3420,13 +3415,19 @@ typedef struct heti_ref_row {
     const int32_t *relation;  /* of its keys; NULL: no bias */
 } heti_ref_row;
 
+/* Keys [*first, *last) of a sequence of `end` that a query sees. Without causality a window is
+   centred on the query. */
+static void heti_sees(const het_attention_args *a, int64_t end, int64_t query, int64_t *first, int64_t *last) {
+    const int64_t window = a->window, behind = a->causal ? window - 1 : (window - 1) / 2, ahead = window / 2;
+    *first = window > 0 ? heti_max(0, query - behind) : 0;
+    *last = a->causal ? query + 1 : window > 0 ? heti_min(end, query + ahead + 1) : end;
+}
+
 static heti_ref_row heti_ref_row_of(const het_attention_args *a, int64_t sequence, int64_t query, int64_t head) {
     const int64_t origin = a->view->sequence_start[sequence], kv_head = head / (a->heads / a->kv_heads);
-    const int64_t end = heti_min(a->view->sequence_start[sequence + 1], a->view->row_end) - origin, w = a->window;
     heti_ref_row r;
+    heti_sees(a, heti_min(a->view->sequence_start[sequence + 1], a->view->row_end) - origin, query, &r.first, &r.last);
     r.row = (origin + query - a->view->row_begin) * a->heads + head;
-    r.first = w > 0 ? heti_max(0, query - (a->causal ? w - 1 : (w - 1) / 2)) : 0;
-    r.last = a->causal ? query + 1 : w > 0 ? heti_min(end, query + w / 2 + 1) : end;
     r.key = (origin * a->kv_heads + kv_head) * a->head_size;
     r.relation = a->bias ? a->relation + query * a->context : NULL;
     return r;
@@ -3580,8 +3581,8 @@ static void heti_ref_embedding_forward(const het_embedding_args *a) {
    slice] */
 static void heti_ref_scatter(const het_embedding_args *a, const het_gradient *gradient, const int32_t *id) {
     for (int64_t g = a->view->granule_begin; heti_ref_trains(gradient) && g < a->view->granule_end; g++) {
-        int64_t first, last, other;
-        heti_ref_granule(a->view, g, &first, &last);
+        const int64_t first = heti_granule_row(a->view, g), last = heti_granule_row(a->view, g + 1);
+        int64_t other;
         for (int64_t r = first; r < last; r++) {
             for (other = first; other < r && id[other] != id[r]; other++) {}
             if (other < r) continue; /* the entry's chain began at that row */
@@ -3605,15 +3606,19 @@ static void heti_ref_embedding_backward_weight(const het_embedding_args *a) {
    key = first 64 bits of Philox(seed; step, sample). Column c of position t at a site takes word
    c mod 4 of Philox(key; t 2^32 + c / 4, site) as a number in [0, 1), and is dropped below p. */
 
+static uint64_t heti_dropout_key(const het_dropout_args *a, int64_t row) {
+    uint32_t word[4];
+    heti_philox(a->scalars->seed, a->scalars->step,
+                HETI_CAST(uint64_t, a->view->sample_id[a->view->sequence_of[row]]), word);
+    return word[0] | HETI_CAST(uint64_t, word[1]) << 32;
+}
+
 static void heti_ref_drop(const het_dropout_args *a, const float *add) {
     const float scale = 1.0f / (1.0f - a->probability);
     for (int64_t r = 0; r < a->rows; r++) {
         const int64_t row = a->view->row_begin + r;
-        const uint64_t high = HETI_CAST(uint64_t, a->view->position[row]) << 32;
+        const uint64_t high = HETI_CAST(uint64_t, a->view->position[row]) << 32, key = heti_dropout_key(a, row);
         uint32_t word[4];
-        heti_philox(a->scalars->seed, a->scalars->step,
-                    HETI_CAST(uint64_t, a->view->sample_id[a->view->sequence_of[row]]), word);
-        const uint64_t key = word[0] | HETI_CAST(uint64_t, word[1]) << 32;
         for (int64_t c = 0; c < a->width; c++) {
             const int64_t i = r * a->width + c;
             float kept = 1.0f;

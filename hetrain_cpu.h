@@ -300,11 +300,7 @@ typedef struct heti_operand {
 } heti_operand;
 
 static HETI_UNUSED heti_operand heti_make_operand(const float *data, int64_t line_stride, int64_t k_stride) {
-    heti_operand operand;
-    operand.data = data;
-    operand.bf16 = NULL;
-    operand.line_stride = line_stride;
-    operand.k_stride = k_stride;
+    const heti_operand operand = { data, NULL, line_stride, k_stride };
     return operand;
 }
 
@@ -322,11 +318,7 @@ typedef struct heti_tiles {
 } heti_tiles;
 
 static HETI_UNUSED heti_tiles heti_make_tiles(const float *data, int64_t line, int64_t step, int64_t tile) {
-    heti_tiles tiles;
-    tiles.data = data;
-    tiles.line = line;
-    tiles.step = step;
-    tiles.tile = tile;
+    const heti_tiles tiles = { data, line, step, tile };
     return tiles;
 }
 
@@ -443,11 +435,7 @@ typedef struct heti_chains {
 } heti_chains;
 
 static HETI_UNUSED heti_chains heti_make_chains(float *c, int64_t c_row, int continued, const float *bias) {
-    heti_chains to;
-    to.c = c;
-    to.c_row = c_row;
-    to.continued = continued;
-    to.bias = bias;
+    const heti_chains to = { c, c_row, continued, bias };
     return to;
 }
 
@@ -510,22 +498,20 @@ typedef struct heti_scatter {
    partial: what the range adds up by itself, zero at first, joined without order. */
 typedef void (*heti_range_kernel)(const void *args, int64_t begin, int64_t end, void *partial);
 
+/* An op that is one kernel; the last of a list has none. */
+typedef struct heti_range_op {
+    het_op_kind kind;
+    const char *name; /* in messages */
+    heti_range_kernel kernel;
+    int64_t unit;     /* rows of one; 0: runs over columns */
+    int64_t work;     /* an element's, against that of an addition */
+} heti_range_op;
+
 typedef struct heti_row_kernels {
-    heti_range_kernel norm_forward, norm_backward_input; /* rows */
-    heti_range_kernel norm_backward_weight;              /* columns; partial: uint32_t[2], maxima of gain and bias */
-    heti_range_kernel rotary_forward, rotary_backward;   /* rows */
-    heti_range_kernel activation_forward, activation_backward; /* elements */
-    heti_range_kernel embedding_forward;                 /* rows */
-    heti_range_kernel scatter;                           /* columns; heti_scatter; partial: uint32_t, maximum */
+    const heti_range_op *ops;
     heti_range_kernel dropout;                           /* rows */
-    heti_range_kernel cross_entropy;                     /* rows; partial: het_sum, loss */
     heti_range_kernel sum;                               /* elements; het_dropout_args: y = a + x */
-    heti_range_kernel scale;                             /* elements */
-    heti_range_kernel accumulate;                        /* elements; partial: uint32_t, maximum */
-    heti_range_kernel sum_squares;                       /* blocks of 1,024 elements; partial: het_sum */
-    heti_range_kernel adamw;                             /* elements */
-    heti_range_kernel muon_momentum, muon_update;        /* rows */
-    heti_range_kernel normal;                            /* groups of 32 elements */
+    heti_range_kernel scatter;                           /* columns; heti_scatter; partial: uint32_t, maximum */
     /* rows [begin, end) of the pairs (query, head) of one sequence and key/value head, queries of
        the slice descending, heads ascending */
     void (*attention_forward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, int64_t begin,
@@ -561,18 +547,13 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_PLAIN_LOAD(p) (*(p))
 #define HETI_PLAIN_STORE(p, v) (*(p) = (v))
 #define HETI_PLAIN_SET(x) (x)
-#define HETI_PLAIN_ADD(a, b) ((a) + (b))
-#define HETI_PLAIN_SUB(a, b) ((a) - (b))
-#define HETI_PLAIN_PRODUCT(a, b) heti_round_f((a) * (b))
-#define HETI_PLAIN_BARRIER(v)
+#define HETI_PLAIN_BARRIER(v) v = heti_round_f(v);
 #define HETI_PLAIN_FMA(a, b, c) fmaf(a, b, c)
 #define HETI_PLAIN_FNMA(a, b, c) fmaf(-(a), b, c)
-#define HETI_PLAIN_DIV(a, b) ((a) / (b))
 #define HETI_PLAIN_SQRT(a) sqrtf(a)
 #define HETI_PLAIN_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define HETI_PLAIN_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define HETI_PLAIN_ABS(a) fabsf(a)
-#define HETI_PLAIN_NEG(a) (-(a))
 #define HETI_PLAIN_LT(a, b, x, y) ((a) < (b) ? (x) : (y))
 #define HETI_PLAIN_BITS(a) heti_float_bits(a)
 #define HETI_PLAIN_UMAX(a, b) ((a) > (b) ? (a) : (b))
@@ -580,8 +561,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_PLAIN_DLOAD(p) (*(p))
 #define HETI_PLAIN_DSTORE(p, v) (*(p) = (v))
 #define HETI_PLAIN_DSET(x) (x)
-#define HETI_PLAIN_DADD(a, b) ((a) + (b))
-#define HETI_PLAIN_DSUB(a, b) ((a) - (b))
 #define HETI_PLAIN_DFMA(a, b, c) fma(a, b, c)
 #define HETI_PLAIN_SCALE(p, t) heti_bits_float(heti_float_bits(p) + (heti_float_bits(t) << 23))
 #define HETI_PLAIN_BF16(a) \
@@ -603,18 +582,13 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_AVX2_LOAD(p) _mm256_loadu_ps(p)
 #define HETI_AVX2_STORE(p, v) _mm256_storeu_ps(p, v)
 #define HETI_AVX2_SET(x) _mm256_set1_ps(x)
-#define HETI_AVX2_ADD(a, b) _mm256_add_ps(a, b)
-#define HETI_AVX2_SUB(a, b) _mm256_sub_ps(a, b)
-#define HETI_AVX2_PRODUCT(a, b) _mm256_mul_ps(a, b)
 #define HETI_AVX2_BARRIER(v) __asm__("" : "+x"(v));
 #define HETI_AVX2_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define HETI_AVX2_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
-#define HETI_AVX2_DIV(a, b) _mm256_div_ps(a, b)
 #define HETI_AVX2_SQRT(a) _mm256_sqrt_ps(a)
 #define HETI_AVX2_MAX(a, b) _mm256_max_ps(a, b)
 #define HETI_AVX2_MIN(a, b) _mm256_min_ps(a, b)
 #define HETI_AVX2_ABS(a) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
-#define HETI_AVX2_NEG(a) _mm256_xor_ps(_mm256_set1_ps(-0.0f), a)
 #define HETI_AVX2_LT(a, b, x, y) _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))
 #define HETI_AVX2_BITS(a) _mm256_castps_si256(a)
 #define HETI_AVX2_UMAX(a, b) _mm256_max_epu32(a, b)
@@ -622,8 +596,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_AVX2_DLOAD(p) _mm256_loadu_pd(p)
 #define HETI_AVX2_DSTORE(p, v) _mm256_storeu_pd(p, v)
 #define HETI_AVX2_DSET(x) _mm256_set1_pd(x)
-#define HETI_AVX2_DADD(a, b) _mm256_add_pd(a, b)
-#define HETI_AVX2_DSUB(a, b) _mm256_sub_pd(a, b)
 #define HETI_AVX2_DFMA(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define HETI_AVX2_SCALE(p, t) _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), \
     _mm256_slli_epi32(_mm256_castps_si256(t), 23)))
@@ -654,18 +626,13 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_AVX512_LOAD(p) _mm512_loadu_ps(p)
 #define HETI_AVX512_STORE(p, v) _mm512_storeu_ps(p, v)
 #define HETI_AVX512_SET(x) _mm512_set1_ps(x)
-#define HETI_AVX512_ADD(a, b) _mm512_add_ps(a, b)
-#define HETI_AVX512_SUB(a, b) _mm512_sub_ps(a, b)
-#define HETI_AVX512_PRODUCT(a, b) _mm512_mul_ps(a, b)
 #define HETI_AVX512_BARRIER(v) __asm__("" : "+v"(v));
 #define HETI_AVX512_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define HETI_AVX512_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define HETI_AVX512_DIV(a, b) _mm512_div_ps(a, b)
 #define HETI_AVX512_SQRT(a) _mm512_maskz_sqrt_ps(HETI_SIXTEEN, a)
 #define HETI_AVX512_MAX(a, b) _mm512_maskz_max_ps(HETI_SIXTEEN, a, b)
 #define HETI_AVX512_MIN(a, b) _mm512_maskz_min_ps(HETI_SIXTEEN, a, b)
 #define HETI_AVX512_ABS(a) _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a)
-#define HETI_AVX512_NEG(a) _mm512_xor_ps(_mm512_set1_ps(-0.0f), a)
 #define HETI_AVX512_LT(a, b, x, y) _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x)
 #define HETI_AVX512_BITS(a) _mm512_castps_si512(a)
 #define HETI_AVX512_UMAX(a, b) _mm512_maskz_max_epu32(HETI_SIXTEEN, a, b)
@@ -673,8 +640,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_AVX512_DLOAD(p) _mm512_loadu_pd(p)
 #define HETI_AVX512_DSTORE(p, v) _mm512_storeu_pd(p, v)
 #define HETI_AVX512_DSET(x) _mm512_set1_pd(x)
-#define HETI_AVX512_DADD(a, b) _mm512_add_pd(a, b)
-#define HETI_AVX512_DSUB(a, b) _mm512_sub_pd(a, b)
 #define HETI_AVX512_DFMA(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define HETI_AVX512_SCALE(p, t) _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), \
     _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_castps_si512(t), 23)))
@@ -701,18 +666,13 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_NEON_LOAD(p) vld1q_f32(p)
 #define HETI_NEON_STORE(p, v) vst1q_f32(p, v)
 #define HETI_NEON_SET(x) vdupq_n_f32(x)
-#define HETI_NEON_ADD(a, b) vaddq_f32(a, b)
-#define HETI_NEON_SUB(a, b) vsubq_f32(a, b)
-#define HETI_NEON_PRODUCT(a, b) vmulq_f32(a, b)
 #define HETI_NEON_BARRIER(v) __asm__("" : "+w"(v));
 #define HETI_NEON_FMA(a, b, c) vfmaq_f32(c, a, b)
 #define HETI_NEON_FNMA(a, b, c) vfmsq_f32(c, a, b)
-#define HETI_NEON_DIV(a, b) vdivq_f32(a, b)
 #define HETI_NEON_SQRT(a) vsqrtq_f32(a)
 #define HETI_NEON_MAX(a, b) vbslq_f32(vcgtq_f32(a, b), a, b)
 #define HETI_NEON_MIN(a, b) vbslq_f32(vcltq_f32(a, b), a, b)
 #define HETI_NEON_ABS(a) vabsq_f32(a)
-#define HETI_NEON_NEG(a) vnegq_f32(a)
 #define HETI_NEON_LT(a, b, x, y) vbslq_f32(vcltq_f32(a, b), x, y)
 #define HETI_NEON_BITS(a) vreinterpretq_u32_f32(a)
 #define HETI_NEON_UMAX(a, b) vmaxq_u32(a, b)
@@ -720,8 +680,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_NEON_DLOAD(p) vld1q_f64(p)
 #define HETI_NEON_DSTORE(p, v) vst1q_f64(p, v)
 #define HETI_NEON_DSET(x) vdupq_n_f64(x)
-#define HETI_NEON_DADD(a, b) vaddq_f64(a, b)
-#define HETI_NEON_DSUB(a, b) vsubq_f64(a, b)
 #define HETI_NEON_DFMA(a, b, c) vfmaq_f64(c, a, b)
 #define HETI_NEON_SCALE(p, t) vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p), \
     vshlq_n_u32(vreinterpretq_u32_f32(t), 23)))
@@ -868,28 +826,28 @@ typedef struct HETI_K(d) { HETI_I(CD) c[HETI_I(DCHUNKS)]; } HETI_K(d);
     HETI_IN type HETI_K(name) parameters { type r; each(r.c[i] = value;) return r; }
 HETI_MAP(HETI_V, HETI_EACH, load, (const float *p), HETI_I(LOAD)(p + i * HETI_I(WIDTH)))
 HETI_MAP(HETI_V, HETI_EACH, set, (float x), HETI_I(SET)(x))
-HETI_MAP(HETI_V, HETI_EACH, add, (HETI_V a, HETI_V b), HETI_I(ADD)(a.c[i], b.c[i]))
-HETI_MAP(HETI_V, HETI_EACH, sub, (HETI_V a, HETI_V b), HETI_I(SUB)(a.c[i], b.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, add, (HETI_V a, HETI_V b), a.c[i] + b.c[i])
+HETI_MAP(HETI_V, HETI_EACH, sub, (HETI_V a, HETI_V b), a.c[i] - b.c[i])
 HETI_MAP(HETI_V, HETI_EACH, fma, (HETI_V a, HETI_V b, HETI_V c), HETI_I(FMA)(a.c[i], b.c[i], c.c[i]))
 HETI_MAP(HETI_V, HETI_EACH, fnma, (HETI_V a, HETI_V b, HETI_V c), HETI_I(FNMA)(a.c[i], b.c[i], c.c[i]))
-HETI_MAP(HETI_V, HETI_EACH, div, (HETI_V a, HETI_V b), HETI_I(DIV)(a.c[i], b.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, div, (HETI_V a, HETI_V b), a.c[i] / b.c[i])
 HETI_MAP(HETI_V, HETI_EACH, sqrt, (HETI_V a), HETI_I(SQRT)(a.c[i]))
 HETI_MAP(HETI_V, HETI_EACH, max, (HETI_V a, HETI_V b), HETI_I(MAX)(a.c[i], b.c[i]))
 HETI_MAP(HETI_V, HETI_EACH, min, (HETI_V a, HETI_V b), HETI_I(MIN)(a.c[i], b.c[i]))
 HETI_MAP(HETI_V, HETI_EACH, abs, (HETI_V a), HETI_I(ABS)(a.c[i]))
-HETI_MAP(HETI_V, HETI_EACH, neg, (HETI_V a), HETI_I(NEG)(a.c[i]))
+HETI_MAP(HETI_V, HETI_EACH, neg, (HETI_V a), -a.c[i])
 HETI_MAP(HETI_V, HETI_EACH, lt, (HETI_V a, HETI_V b, HETI_V x, HETI_V y), HETI_I(LT)(a.c[i], b.c[i], x.c[i], y.c[i]))
 HETI_MAP(HETI_D, HETI_DEACH, dload, (const double *p), HETI_I(DLOAD)(p + i * (8 / HETI_I(DCHUNKS))))
 HETI_MAP(HETI_D, HETI_DEACH, dset, (double x), HETI_I(DSET)(x))
-HETI_MAP(HETI_D, HETI_DEACH, dadd, (HETI_D a, HETI_D b), HETI_I(DADD)(a.c[i], b.c[i]))
-HETI_MAP(HETI_D, HETI_DEACH, dsub, (HETI_D a, HETI_D b), HETI_I(DSUB)(a.c[i], b.c[i]))
+HETI_MAP(HETI_D, HETI_DEACH, dadd, (HETI_D a, HETI_D b), a.c[i] + b.c[i])
+HETI_MAP(HETI_D, HETI_DEACH, dsub, (HETI_D a, HETI_D b), a.c[i] - b.c[i])
 HETI_MAP(HETI_D, HETI_DEACH, dfma, (HETI_D a, HETI_D b, HETI_D c), HETI_I(DFMA)(a.c[i], b.c[i], c.c[i]))
 HETI_MAP(HETI_U, HETI_EACH, bits_zero, (void), HETI_I(UZERO)())
 
 /* The compiler must not make the product part of an addition behind it. */
 HETI_IN HETI_V HETI_K(mul)(HETI_V a, HETI_V b) {
     HETI_V r;
-    HETI_EACH(r.c[i] = HETI_I(PRODUCT)(a.c[i], b.c[i]); HETI_I(BARRIER)(r.c[i])) return r;
+    HETI_EACH(r.c[i] = a.c[i] * b.c[i]; HETI_I(BARRIER)(r.c[i])) return r;
 }
 HETI_IN void HETI_K(store)(float *p, HETI_V a) { HETI_EACH(HETI_I(STORE)(p + i * HETI_I(WIDTH), a.c[i]);) }
 HETI_IN void HETI_K(dstore)(double *p, HETI_D a) {
@@ -1537,11 +1495,7 @@ typedef struct HETI_K(feed) {
 } HETI_K(feed);
 
 HETI_IN HETI_K(feed) HETI_K(make_feed)(const float *a, int64_t a_line, int64_t a_step, const float *b) {
-    HETI_K(feed) from;
-    from.a = a;
-    from.b = b;
-    from.a_line = a_line;
-    from.a_step = a_step;
+    const HETI_K(feed) from = { a, b, a_line, a_step };
     return from;
 }
 
@@ -1947,12 +1901,11 @@ HETI_FN void HETI_K(norm_backward_weight)(const void *args, int64_t begin, int64
             term[p] = gradient[p]->exact ? HETI_CAST(float *, a->workspace) + p * a->width :
             HETI_CAST(float *, gradient[p]->sum);
     for (int64_t g = a->view->granule_begin; g < a->view->granule_end; g++) {
-        const int64_t first = (a->view->granule_start[g] - a->view->row_begin) * a->rows_per_token;
-        const int64_t last = (a->view->granule_start[g + 1] - a->view->row_begin) * a->rows_per_token;
+        const int64_t first = heti_granule_row(a->view, g), last = heti_granule_row(a->view, g + 1);
         for (int p = 0; p < 2; p++)
             if (term[p] != NULL && gradient[p]->exact)
                 HETI_CLEAR(term[p] + begin, end - begin);
-        for (int64_t r = first; r < last; r++) {
+        for (int64_t r = first * a->rows_per_token; r < last * a->rows_per_token; r++) {
             const float *x = a->x + r * a->width, *dy = a->dy + r * a->width;
             const HETI_V means = HETI_SET(a->kind != HET_RMSNORM ? a->mean[r] : 0.0f), rstds = HETI_SET(a->rstd[r]);
             for (int64_t j = begin; j < end; j += 16) {
@@ -2102,12 +2055,8 @@ HETI_IN void HETI_K(attention_begin)(HETI_K(attention) *t, const het_attention_a
     t->scores = t->o + size;
 }
 
-/* Keys [*first, *last) that a query sees. Without causality a window is centred on the query. */
 HETI_IN void HETI_K(attention_sees)(const HETI_K(attention) *t, int64_t query, int64_t *first, int64_t *last) {
-    const int64_t window = t->a->window;
-    const int64_t behind = t->a->causal ? window - 1 : (window - 1) / 2, ahead = window / 2;
-    *first = window > 0 ? heti_max(0, query - behind) : 0;
-    *last = t->a->causal ? query + 1 : window > 0 ? heti_min(t->end, query + ahead + 1) : t->end;
+    heti_sees(t->a, t->end, query, first, last);
 }
 
 /* Rows [from, from + rows) of the slice's rows of this group: q' = round(q scale) and, for the
@@ -2370,9 +2319,8 @@ HETI_FN void HETI_K(embedding_forward)(const void *args, int64_t begin, int64_t 
 HETI_FN void HETI_K(scatter)(const void *args, int64_t begin, int64_t end, void *partial) {
     const heti_scatter *a = HETI_CAST(const heti_scatter *, args);
     for (int64_t g = a->view->granule_begin; g < a->view->granule_end; g++) {
-        const int64_t last = a->view->granule_start[g + 1] - a->view->row_begin;
-        int64_t next;
-        for (int64_t i = a->view->granule_start[g] - a->view->row_begin; i < last; i = next) {
+        const int64_t last = heti_granule_row(a->view, g + 1);
+        for (int64_t i = heti_granule_row(a->view, g), next; i < last; i = next) {
             const int64_t entry = HETI_CAST(int64_t, a->key[i] >> 32) * a->width;
             next = i + 1;
             while (next < last && a->key[next] >> 32 == a->key[i] >> 32) next++;
@@ -2391,10 +2339,7 @@ HETI_FN void HETI_K(scatter)(const void *args, int64_t begin, int64_t end, void 
     }
 }
 
-/* ---- dropout ----
-   key = first 64 bits of Philox(seed; step, sample); column c of position p at a site is dropped
-   where the uniform number of word c mod 4 of Philox(key; p 2^32 + c / 4, site) lies below the
-   probability. */
+/* ---- dropout: columns are dropped by number (>>reference) ---- */
 
 /* heti_philox for 16 counters low, low + 1, ..., side by side: uniform numbers of 64 columns. low +
    15 stays in the low 32 bits' range. */
@@ -2430,12 +2375,8 @@ HETI_FN void HETI_K(dropout)(const void *args, int64_t begin, int64_t end, void 
     (void)partial;
     for (int64_t r = begin; r < end; r++) {
         const int64_t row = a->view->row_begin + r;
-        const uint64_t position = HETI_CAST(uint64_t, a->view->position[row]) << 32;
+        const uint64_t position = HETI_CAST(uint64_t, a->view->position[row]) << 32, key = heti_dropout_key(a, row);
         const float *x = a->x + r * a->width, *other = a->a != NULL ? a->a + r * a->width : NULL;
-        uint32_t word[4];
-        heti_philox(a->scalars->seed, a->scalars->step,
-                    HETI_CAST(uint64_t, a->view->sample_id[a->view->sequence_of[row]]), word);
-        const uint64_t key = word[0] | HETI_CAST(uint64_t, word[1]) << 32;
         float uniform[64];
         for (int64_t j = 0; j < a->width; j += 16) {
             const int64_t left = a->width - j;
@@ -2631,13 +2572,28 @@ HETI_FN void HETI_K(normal)(const void *args, int64_t begin, int64_t end, void *
     }
 }
 
+static const heti_range_op HETI_K(range_ops)[] = {
+    { HET_OP_NORM_FORWARD, "norm", HETI_K(norm_forward), 1, 4 },
+    { HET_OP_NORM_BACKWARD_INPUT, "norm", HETI_K(norm_backward_input), 1, 4 },
+    { HET_OP_NORM_BACKWARD_WEIGHT, "norm_backward_weight", HETI_K(norm_backward_weight), 0, 1 },
+    { HET_OP_ROTARY_FORWARD, "rotary", HETI_K(rotary_forward), 1, 1 },
+    { HET_OP_ROTARY_BACKWARD, "rotary", HETI_K(rotary_backward), 1, 1 },
+    { HET_OP_ACTIVATION_FORWARD, "activation", HETI_K(activation_forward), 16, 4 },
+    { HET_OP_ACTIVATION_BACKWARD, "activation", HETI_K(activation_backward), 16, 4 },
+    { HET_OP_EMBEDDING_FORWARD, "embedding", HETI_K(embedding_forward), 1, 1 },
+    { HET_OP_CROSS_ENTROPY, "cross_entropy", HETI_K(cross_entropy), 1, 4 },
+    { HET_OP_ACCUMULATE, "accumulate", HETI_K(accumulate), 16, 1 },
+    { HET_OP_SUM_SQUARES, "sum_squares", HETI_K(sum_squares), 1, 1 },
+    { HET_OP_ADAMW, "adamw", HETI_K(adamw), 16, 4 },
+    { HET_OP_MUON_MOMENTUM, "muon", HETI_K(muon_momentum), 1, 4 },
+    { HET_OP_MUON_UPDATE, "muon", HETI_K(muon_update), 1, 4 },
+    { HET_OP_NORMAL, "normal", HETI_K(normal), 1, 4 },
+    { HET_OP_SCALE, "scale", HETI_K(scale_array), 16, 1 },
+    { HET_OP_CLEAR, NULL, NULL, 0, 0 }
+};
 static const heti_row_kernels HETI_K(row_kernels) = {
-    HETI_K(norm_forward), HETI_K(norm_backward_input), HETI_K(norm_backward_weight), HETI_K(rotary_forward),
-        HETI_K(rotary_backward),
-    HETI_K(activation_forward), HETI_K(activation_backward), HETI_K(embedding_forward), HETI_K(scatter),
-    HETI_K(dropout), HETI_K(cross_entropy),
-    HETI_K(sum_arrays), HETI_K(scale_array), HETI_K(accumulate), HETI_K(sum_squares), HETI_K(adamw),
-    HETI_K(muon_momentum), HETI_K(muon_update), HETI_K(normal), HETI_K(attention_forward), HETI_K(attention_backward)
+    HETI_K(range_ops), HETI_K(dropout), HETI_K(sum_arrays), HETI_K(scatter), HETI_K(attention_forward),
+    HETI_K(attention_backward)
 };
 
 /* The next pass defines these anew. */
@@ -2857,10 +2813,7 @@ static void heti_move_work(void *arg, int64_t runner, int64_t begin, int64_t end
 
 /* Copies, or where `from` is NULL clears: one thread does not fill the memory's bandwidth. */
 static void heti_cpu_move(heti_cpu *cpu, void *to, const void *from, size_t size) {
-    heti_move_job job;
-    job.to = HETI_CAST(char *, to);
-    job.from = HETI_CAST(const char *, from);
-    job.size = HETI_CAST(int64_t, size);
+    heti_move_job job = { HETI_CAST(char *, to), HETI_CAST(const char *, from), HETI_CAST(int64_t, size) };
     (void)heti_cpu_run(cpu, cpu->config.threads, heti_ceil_div(job.size, HETI_MOVE_UNIT), 8, heti_move_work, &job);
 }
 
@@ -3093,22 +3046,15 @@ typedef struct heti_weight_job {
     uint32_t *maximum;      /* [runners][6]: dw and dbias of each part */
 } heti_weight_job;
 
-/* Rows [*row, return value) of the slice that granule g has, cut off at the slice. */
-static int64_t heti_granule_rows(const het_view *view, int64_t g, int64_t *row) {
-    *row = view->host_granule_start[g] - view->row_begin;
-    return view->host_granule_start[g + 1] - view->row_begin;
-}
-
 /* Units: panels of x. */
 static void heti_weight_pack_work(void *arg, int64_t runner, int64_t begin, int64_t end) {
     const heti_weight_job *job = HETI_CAST(const heti_weight_job *, arg);
     const het_linear_args *a = job->args;
     const int64_t wide = job->kernels->tile_columns;
-    int64_t row;
     float *to = job->packed_x + begin * wide * job->pitch;
     (void)runner;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
-        const int64_t k = heti_granule_rows(a->view, g, &row) - row;
+        const int64_t row = heti_granule_row(a->view, g), k = heti_granule_row(a->view, g + 1) - row;
         const heti_operand from = heti_make_operand(a->x + row * a->in + begin * wide, 1, a->in);
         job->kernels->pack(wide, heti_min(end * wide, a->in) - begin * wide, k, &from, job->bf16, to, job->pitch);
         to += heti_packed_k(k, job->pairs) * wide;
@@ -3175,9 +3121,9 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
     const int64_t tiles = heti_ceil_div(lines, tile), fetches = job->pitch / 8;
     const int empty = job->first && part->dw != NULL && part->dw->beta == 0;
     heti_walk walk[HETI_WALKS];
-    int64_t row, before = 0;
+    int64_t before = 0;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
-        const int64_t k = heti_granule_rows(a->view, g, &row) - row;
+        const int64_t row = heti_granule_row(a->view, g), k = heti_granule_row(a->view, g + 1) - row;
         const heti_operand from = heti_make_operand(part->dy + row * part->out + line, 1, part->out);
         if (dw->sum != NULL)
             job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + before * tile, job->pitch);
@@ -3193,7 +3139,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
             dw->empty = empty;
             before = 0;
             for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
-                const int64_t k = heti_granule_rows(a->view, g, &row) - row;
+                const int64_t k = heti_granule_row(a->view, g + 1) - heti_granule_row(a->view, g);
                 const float *dy = packed_dy + i * job->pitch + before * tile,
                              *x = job->packed_x + column * job->pitch + before * wide;
                 if (k == 0) continue;
@@ -3265,7 +3211,6 @@ static het_result heti_cpu_linear_backward_weight(heti_cpu *cpu, const het_linea
     heti_weight_job job;
     const het_view *view = a->view;
     const int64_t threads = cpu->config.threads, most = heti_weight_rows(a);
-    int64_t row;
     HETI_TRY(heti_linear_check(cpu, "linear_backward_weight", a));
     memset(&job, 0, sizeof job);
     job.kernels = cpu->product;
@@ -3283,14 +3228,15 @@ static het_result heti_cpu_linear_backward_weight(heti_cpu *cpu, const het_linea
     job.granule_end = view->granule_begin;
     while (job.granule_end < view->granule_end) {
         job.granule_begin = job.granule_end;
-        (void)heti_granule_rows(view, job.granule_begin, &job.first_row);
+        job.first_row = heti_granule_row(view, job.granule_begin);
         job.tokens = job.pitch = 0;
         do {
-            const int64_t k = heti_granule_rows(view, job.granule_end++, &row) - row;
+            const int64_t k = heti_granule_row(view, job.granule_end + 1) - heti_granule_row(view, job.granule_end);
+            job.granule_end++;
             job.tokens += k;
             job.pitch += heti_packed_k(k, job.pairs);
-        } while (job.granule_end < view->granule_end
-                 && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= most);
+        } while (job.granule_end < view->granule_end &&
+                 heti_granule_row(view, job.granule_end + 1) - job.first_row <= most);
         if (job.tokens == 0) continue;
         (void)heti_cpu_run(cpu, threads, heti_ceil_div(a->in, job.kernels->tile_columns), 1, heti_weight_pack_work,
                            &job);
@@ -3354,13 +3300,8 @@ static void heti_range_work(void *arg, int64_t runner, int64_t begin, int64_t en
    the count. Returns the number of runners, at most HETI_MAX_RUNNERS. */
 static int64_t heti_range_run(heti_cpu *cpu, heti_range_kernel kernel, const void *args, int64_t count, int64_t unit,
                               int64_t work, heti_partial *partial) {
-    heti_range_job job;
+    heti_range_job job = { kernel, args, count, unit, partial };
     const int64_t runners = heti_min(cpu->config.threads, HETI_MAX_RUNNERS);
-    job.kernel = kernel;
-    job.args = args;
-    job.count = count;
-    job.unit = unit;
-    job.partial = partial;
     if (partial != NULL) HETI_CLEAR(partial, runners);
     return heti_cpu_run(cpu, runners, heti_ceil_div(count, unit), heti_ceil_div(HETI_RANGE_WORK,
         heti_max(1, unit * work)), heti_range_work, &job);
@@ -3399,12 +3340,7 @@ typedef struct heti_range {
 } heti_range;
 
 static heti_range heti_make_range(int valid, int64_t rows, int64_t width) {
-    heti_range e;
-    e.rows = rows;
-    e.width = width;
-    e.valid = valid && rows >= 0 && width > 0;
-    e.gradient[0] = e.gradient[1] = NULL;
-    e.sum = NULL;
+    const heti_range e = { rows, width, valid && rows >= 0 && width > 0, { NULL, NULL }, NULL };
     return e;
 }
 
@@ -3447,48 +3383,18 @@ static heti_range heti_range_of(const het_op *op) {
     }
 }
 
-typedef struct heti_range_op {
-    het_op_kind kind;
-    const char *name; /* in messages */
-    size_t kernel;    /* where it stands in heti_row_kernels */
-    int64_t unit;     /* rows of one; 0: runs over columns */
-    int64_t work;     /* an element's, against that of an addition */
-} heti_range_op;
-#define HETI_KERNEL(name) offsetof(heti_row_kernels, name)
-
-static const heti_range_op heti_ranges[] = {
-    { HET_OP_NORM_FORWARD, "norm", HETI_KERNEL(norm_forward), 1, 4 },
-    { HET_OP_NORM_BACKWARD_INPUT, "norm", HETI_KERNEL(norm_backward_input), 1, 4 },
-    { HET_OP_NORM_BACKWARD_WEIGHT, "norm_backward_weight", HETI_KERNEL(norm_backward_weight), 0, 1 },
-    { HET_OP_ROTARY_FORWARD, "rotary", HETI_KERNEL(rotary_forward), 1, 1 },
-    { HET_OP_ROTARY_BACKWARD, "rotary", HETI_KERNEL(rotary_backward), 1, 1 },
-    { HET_OP_ACTIVATION_FORWARD, "activation", HETI_KERNEL(activation_forward), 16, 4 },
-    { HET_OP_ACTIVATION_BACKWARD, "activation", HETI_KERNEL(activation_backward), 16, 4 },
-    { HET_OP_EMBEDDING_FORWARD, "embedding", HETI_KERNEL(embedding_forward), 1, 1 },
-    { HET_OP_CROSS_ENTROPY, "cross_entropy", HETI_KERNEL(cross_entropy), 1, 4 },
-    { HET_OP_ACCUMULATE, "accumulate", HETI_KERNEL(accumulate), 16, 1 },
-    { HET_OP_SUM_SQUARES, "sum_squares", HETI_KERNEL(sum_squares), 1, 1 },
-    { HET_OP_ADAMW, "adamw", HETI_KERNEL(adamw), 16, 4 },
-    { HET_OP_MUON_MOMENTUM, "muon", HETI_KERNEL(muon_momentum), 1, 4 },
-    { HET_OP_MUON_UPDATE, "muon", HETI_KERNEL(muon_update), 1, 4 },
-    { HET_OP_NORMAL, "normal", HETI_KERNEL(normal), 1, 4 },
-    { HET_OP_SCALE, "scale", HETI_KERNEL(scale), 16, 1 }
-};
-
 static het_result heti_cpu_range(heti_cpu *cpu, const het_op *op) {
-    const heti_range_op *row = heti_ranges;
+    const heti_range_op *row = cpu->rows->ops;
     const heti_range e = heti_range_of(op);
     heti_partial partial[HETI_MAX_RUNNERS];
-    heti_range_kernel kernel;
     int64_t runners;
-    while (row < heti_ranges + HETI_COUNT(heti_ranges) && row->kind != op->kind) row++;
-    if (row == heti_ranges + HETI_COUNT(heti_ranges))
+    while (row->kernel != NULL && row->kind != op->kind) row++;
+    if (row->kernel == NULL)
         return heti_fail(&cpu->error, HET_ERR_UNSUPPORTED, "cpu: op %d", HETI_CAST(int64_t, op->kind));
     HETI_TRY(heti_cpu_shape(cpu, row->name, e.valid, e.rows, e.width));
-    memcpy(&kernel, HETI_CAST(const char *, HETI_CAST(const void *, cpu->rows)) + row->kernel, sizeof kernel);
     if (row->unit > 0)
-        runners = heti_range_run(cpu, kernel, &op->u, e.rows, row->unit, row->work * e.width, partial);
-    else runners = heti_range_run(cpu, kernel, &op->u, e.width, heti_column_unit(cpu, e.width), e.rows, partial);
+        runners = heti_range_run(cpu, row->kernel, &op->u, e.rows, row->unit, row->work * e.width, partial);
+    else runners = heti_range_run(cpu, row->kernel, &op->u, e.width, heti_column_unit(cpu, e.width), e.rows, partial);
     heti_join_top(e.gradient[0], partial, runners, 0);
     heti_join_top(e.gradient[1], partial, runners, 1);
     if (e.sum != NULL) heti_join_sum(e.sum, partial, runners);
@@ -3586,8 +3492,7 @@ static void heti_cpu_scatter(heti_cpu *cpu, const het_embedding_args *a, const h
     for (int64_t r = 0; r < a->rows; r++)
         key[r] = HETI_CAST(uint64_t, id[view->row_begin + r]) << 32 | HETI_CAST(uint64_t, r);
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
-        const int64_t first = view->host_granule_start[g] - view->row_begin,
-                      last = view->host_granule_start[g + 1] - view->row_begin;
+        const int64_t first = heti_granule_row(view, g), last = heti_granule_row(view, g + 1);
         heti_sort_keys(key + first, spare, last - first);
     }
     scatter.view = view;
