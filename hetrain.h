@@ -1,15 +1,13 @@
 /* hetrain.h 0.2.0: trains transformers, in one C header.
 
    GPT-2, Llama, Qwen and NeoX models, from a text or token file to weights that PyTorch's
-   transformers read. A plan
-   says which of several unequal devices, in one process or in many, does which part of the work,
-   and a schedule in which order.
-   C99 and C++11; needs libc, libm and threads, nothing else.
+   transformers read. A plan says which of several unequal devices, in one process or in many, does
+   which part of the work, and a schedule in which order. C99 and C++11; needs libc, libm and
+   threads, nothing else.
 
    USE
        #define HETRAIN_IMPLEMENTATION      in one source file of the program, before the include;
-                                           the other files include it without.
-       #include "hetrain.h"
+       #include "hetrain.h"                the other files include it without.
    Link with -lm -lpthread. Copy hetrain_cpu.h beside this file: it is included by itself, with
    inner loops for AVX2, AVX-512 and NEON in any build, cc -O2 included, that are chosen at run
    time. Without it het_cpu_device() is het_reference_device(), 90 times slower; the log says so.
@@ -63,42 +61,27 @@ int main(int argc, char **argv) {
    CONCEPTS
    * A model is a chain of units: embed, (attention, mlp) x L, head. Families differ only in
      settings of het_model_desc and in names in files.
-   * A micro-batch is packed tokens: sequences of any lengths one behind the other, without padding.
-     A target of -1 is ignored.
-   * The loss of a step is the sum over target tokens divided by the sum of their weights over all
-     micro-batches of the step, never a mean of means.
-   * A granule is a run of tokens whose contribution to a gradient (a term) is one chain of f32
-     operations: whole sequences up to 512 tokens together, or a piece of 512 tokens of a longer
-     one. Terms are summed exactly, so their order and grouping do not exist (DETERMINISM).
+   * Gradients are summed in fixed pieces called granules: as many whole sequences as fit into 512
+     tokens, or 512 tokens of a longer sequence. Inside a granule the sum, a term, is one chain of
+     f32 operations. Terms are summed exactly, so their order and grouping do not exist
+     (DETERMINISM).
    * A rank is a device with what lies on it; each has a thread. het_desc.layout.devices are the
      ranks of this process; a transport (>>transport_api) joins the ranks of several processes,
      numbered process by process.
-   * A plan (>>plan_api) is a set of pipelines. A pipeline is a list of stages, each a rank and a
-     run of units; together they hold the chain once. Pipelines share the micro-batches of a step
-     among them by their shares. A micro-batch may be cut into slices that follow each other.
-   * A team is ranks that run a stage together, each with some of a micro-batch's rows; by columns
-     (tensor parallelism), with a part of the stage's matrices as well.
-   * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I
-     for inputs and W for weights) of a stage, messages, then REDUCE, VERDICT, STEP, GATHER. It is
-     made for max_micro_batches; a step with fewer leaves out the actions of those that are not
-     there. It may update weights several times a step: gradients are then late.
-   * A model with low-rank factors (het_model_desc.lora_rank) trains these alone: small matrices
-     beside frozen ones, which have neither gradients nor optimizer state. The frozen matrices are
-     the model's tensors in files, the factors a file of their own (hetrain_files.h).
+   * A plan (>>plan_api) gives every rank, or team of ranks, its stages: runs of units. A schedule
+     (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I for inputs
+     and W for weights) of a stage, messages, then REDUCE, VERDICT, STEP, GATHER. It is made for
+     max_micro_batches; a step with fewer leaves out the actions of those that are not there.
    * A block is the parameters that the same units use. Its holders are the ranks with one of those
      units, and keepers. REDUCE sums its gradient, each holder owning a part by the plan's
      state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
      Gradients and weights can be divided too (het_shard).
-   * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls
-     (het_unit_iface), an optimizer is a const table with state slots and an update
-     (het_optimizer_iface). The built-in ones use nothing that a user's own cannot.
-   Letters used everywhere: n tokens of a micro-batch, B sequences, T context, L layers, D width, H
-   heads, K key/value heads, E head size, F width of the MLP, V vocabulary. Matrices are row-major,
-   weights are [out][in].
+   * Devices (het_device_iface), kinds of units (het_unit_iface) and optimizers
+     (het_optimizer_iface) are const tables of functions. The built-in ones use nothing that a
+     user's own cannot.
 
    Three levels, the upper ones written with the lower ones:
-       het_train                                        everything from a reader to a trained
-                                                        context
+       het_train                                        from a reader to a trained context
        het_create, het_step, het_evaluate, het_infer    your own loop and batches
        het_device_iface, het_unit_iface                 ops and units called or replaced one by one
 
@@ -111,37 +94,22 @@ int main(int argc, char **argv) {
    To use all cores, ask the system for their number: devices[0].threads =
    (int32_t)sysconf(_SC_NPROCESSORS_ONLN) under POSIX, std::thread::hardware_concurrency() in C++.
 
-   OPTIONS   (macros, defined before the include)
-       macro                          default                     needed where, effect
-       HETRAIN_IMPLEMENTATION         not defined                 implementation: one file has it
-                                                                  and gets the code
-       HETRAIN_STATIC                 not defined                 everywhere: all functions static,
-                                                                  a private copy
-       HETRAIN_NO_STDIO               not defined                 everywhere: no stdio.h; no
-                                                                  het_reader_open, het_save_file,
-                                                                  het_log_stderr
-       HETRAIN_NO_THREADS             not defined                 implementation: no pthread.h; one
-                                                                  rank; work runs on the caller or
-                                                                  in het_desc.host.parallel; no
-                                                                  clock: all times of a timeline are
-                                                                  0
-       HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; every
-                                                                  description must bring an
-                                                                  allocator
-       HETRAIN_NO_SIMD                not defined                 hetrain_cpu.h: only the plain C
-                                                                  inner loops (same bits, slower)
-       HETRAIN_NO_BIT_PROMISE         not defined                 implementation: allows -ffast-math
-                                                                  and excess precision; equal bits
-                                                                  are gone
-       HETRAIN_ASSERT(condition)      ((void)0)                   implementation: checks of the
-                                                                  header's own reasoning, never of
-                                                                  arguments
-       HETRAIN_NO_CPU                 not defined                 implementation: no hetrain_cpu.h,
-                                                                  even where it lies beside this
-                                                                  file
-       HETRAIN_CPU                    "hetrain_cpu.h"             implementation: that file's name,
-                                                                  if it was renamed, or if the
-                                                                  compiler has no __has_include
+   OPTIONS   macros, not defined by default; before every include ("all") or that of the one file
+             with the implementation
+       HETRAIN_IMPLEMENTATION        this file gets the code
+       HETRAIN_STATIC                all: functions are static, a private copy
+       HETRAIN_NO_STDIO              all: no stdio.h; no het_reader_open, het_save_file,
+                                     het_log_stderr
+       HETRAIN_NO_THREADS            no pthread.h; one rank; work runs on the caller or in
+                                     het_desc.host.parallel; no clock: a timeline's times are 0
+       HETRAIN_NO_DEFAULT_ALLOCATOR  no malloc; every description must bring an allocator
+       HETRAIN_NO_SIMD               hetrain_cpu.h: only the plain C inner loops (same bits, slower)
+       HETRAIN_NO_BIT_PROMISE        allows -ffast-math and excess precision; equal bits are gone
+       HETRAIN_ASSERT(condition)     checks of the header's own reasoning, never of arguments;
+                                     ((void)0) by default
+       HETRAIN_NO_CPU                no hetrain_cpu.h, even where it lies beside this file
+       HETRAIN_CPU                   that file's name, "hetrain_cpu.h" by default, if it was
+                                     renamed, or if the compiler has no __has_include
 
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.host.allocator (alloc with size and
@@ -149,18 +117,16 @@ int main(int argc, char **argv) {
    rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message
    buffers are counted by following the rank's list of actions, so a schedule decides how many there
    are, on the device and (het_stage.store) on the host. An exact gradient takes 8 bytes an element.
-   On a CPU that has a layer for itself, where max_micro_batches is 1, the gradients of its matrices
-   take 4 (het_gradient.final), and lie where activations were that are used up when they come
-   (>>build). het_memory.saving says what saving
-   beside training takes on top, from another allocator (hetrain_files.h). No later call on the
-   context allocates, but for het_replan. What a call gets through a pointer is read or written
-   before it returns and not kept, except: a reader given to het_data_open must live as long as the
-   data; tables, a transport, and `settings` and `model` of a user's units, as long as the context.
-   Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is
-   used again. Plans and schedules are one block each, from the allocator given, and are copied by
-   het_create. het_create -> het_destroy, het_data_open -> het_data_close, het_reader_open ->
-   het_reader_close, het_plan_new -> het_plan_free, het_schedule_new, _play, _complete ->
-   het_schedule_free; all of these take NULL.
+   One case needs less: where a CPU has a layer for itself and max_micro_batches is 1, the gradients
+   of its matrices take 4, and lie where activations were that are used up (het_gradient.final).
+   No later call on the context allocates, but for het_replan. What a call gets through a pointer is
+   read or written before it returns and not kept, except: a reader given to het_data_open must live
+   as long as the data; tables, a transport, and `settings` and `model` of a user's units, as long
+   as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until
+   their slot is used again. Plans and schedules are one block each, from the allocator given, and
+   are copied by het_create. het_create -> het_destroy, het_data_open -> het_data_close,
+   het_reader_open -> het_reader_close, het_plan_new -> het_plan_free, het_schedule_new, _play,
+   _complete -> het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function,
@@ -169,66 +135,59 @@ int main(int argc, char **argv) {
    never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines
    and emulated links and speeds, never for a result. het_desc.host.logger receives messages;
    het_log_stderr is a ready one. A step whose loss or gradient is not finite, or a spike
-   (het_desc.guard.spike), changes no weight. Any other failed computation (cancelled, a device
-   error, a failed callback) ends the context: afterwards it answers only queries and het_destroy.
-   The first rank that fails stops the others, and its error, which names rank, step and action, is
-   the context's. Nobody waits for ever: a process that gave no sign of life for
-   het_desc.layout.deadline seconds counts as dead, and a rank that waited
-   het_desc.layout.stall_deadline seconds for another gives up. With a transport any failed call
-   ends the context on all processes.
+   (het_desc.guard), changes no weight. Any other failed computation (cancelled, a device error, a
+   failed callback) ends the context: afterwards it answers only queries and het_destroy. The first
+   rank that fails stops the others, and its error, which names rank, step and action, is the
+   context's; with a transport any failed call ends the context on all processes. Nobody waits for
+   ever (het_layout.deadline, stall_deadline).
 
    THREADS
    Different contexts may be used on different threads at any time; one context belongs to one
    thread at a time. "Threads: any" beside a function means any thread, "Threads: owner" the thread
-   that uses the context. het_cancel is for any thread. The CPU device spreads its work over
-   het_device_desc.threads threads of its own, or by the caller's het_desc.host.parallel. With
-   several ranks, or with a transport, each rank of the process has a thread of its own, on which
-   its device, units, optimizer and hooks are called; callbacks and the transport's functions must
-   stand calls from several of them at once. With a transport all processes make the same calls on
-   their contexts in the same order, with the same micro-batches. While a call runs, a callback
-   (hook, logger, parallel, allocator, whatever a table holds) may call on its context
-   het_last_error, het_get_desc, het_get_memory, het_get_step, het_get_loss_history, het_get_status,
-   het_get_base, het_parameter_count, het_parameter_get_info and het_cancel. Else the result is
-   HET_ERR_STATE and nothing changes; het_last_error on that thread names call and callback until
-   the call that runs ends. het_get_timeline gives an empty one, het_destroy and het_set_base do
-   nothing, and in het_replan sizes are those of either plan. het_train's progress and
-   het_save_file's save come between calls: all is allowed there but het_destroy.
+   that uses the context. The CPU device spreads its work over het_device_desc.threads threads of
+   its own, or by the caller's het_desc.host.parallel. With several ranks, or with a transport, each
+   rank of the process has a thread of its own, on which its device, units, optimizer and hooks are
+   called; callbacks and the transport's functions must stand calls from several of them at once.
+   With a transport all processes make the same calls on their contexts in the same order, with the
+   same micro-batches. While a call runs, a callback (hook, logger, parallel, allocator, whatever a
+   table holds) may call on its context het_last_error, het_get_desc, het_get_memory, het_get_step,
+   het_get_loss_history, het_get_status, het_get_base, het_parameter_count, het_parameter_get_info
+   and het_cancel. Else the result is HET_ERR_STATE and nothing changes; het_last_error on that
+   thread names call and callback until the call that runs ends. het_get_timeline gives an empty
+   one, het_destroy and het_set_base do nothing, and in het_replan sizes are those of either plan.
+   het_train's progress and het_save_file's save come between calls: all is allowed there but
+   het_destroy.
 
    DETERMINISM
    Weights are a pure function of model, initial state, data, granule, options, seed and step.
    Number and speed of ranks, plan, schedule, processes, links, number of threads, grouping of
    granules into micro-batches, slices, recomputation, fused, split or deferred backward, stop and
    resume, compiler, optimisation level and instruction set (AVX2, AVX-512, NEON, plain C) do not
-   change a bit, in f32 with reduce = exact. bf16 promises the same on one kind of product. het_hash
-   shows it.
+   change a bit, in f32 with reduce = exact. bf16 promises the same on one kind of product, reduce =
+   fast only for one plan and one grouping. het_hash shows it.
    How: only correctly rounded operations (every product added to something is an explicit fma), own
-   exp, log, sin, cos and erf,
-   fixed trees over rows, exact sums over granules, random numbers that are a function of a counter.
-   The rounding mode is set on entry and restored. reduce = fast promises equal bits only for one
-   plan and one grouping.
+   exp, log, sin, cos and erf, fixed trees over rows, exact sums over granules, random numbers that
+   are a function of a counter. The rounding mode is set on entry and restored.
 
    BACKENDS
-   het_cpu_device() computes (hetrain_cpu.h). het_reference_device() computes the same bits with
-   every op in plain C, 30 to 100 times slower on small models: to be read (>>reference).
-   het_null_device() allocates and copies but does not compute, for tests of schedules and limits. A
-   device of one's own is a filled het_device_iface; a copy of the CPU's table whose `run` does some
-   ops itself and leaves the rest to the CPU is a start (examples/custom_device.c). hetrain_cuda.cu
-   is one; of several cards het_device_desc.ordinal says which. Queues and events, graphs of work
-   that repeats, and an activation as part of its product are what a device may lack.
+   Devices are het_cpu_device(), het_reference_device(), to be read (>>reference), and
+   het_null_device(), for tests of schedules and limits. A device of one's own is a filled
+   het_device_iface; a copy of the CPU's table whose `run` does some ops itself and leaves the rest
+   to the CPU is a start (examples/custom_device.c). hetrain_cuda.cu is one.
    Devices that reach each other without the host, as several cards do, say so by a filled
    het_communicator_iface (>>communicator_api): ranks with such devices then reduce, gather and pass
    activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one
    over TCP. het_device_desc.speed and het_desc.emulate.links emulate slow devices and links.
-   hetrain_plan.h reads plans, knows schedules by name and simulates them; hetrain_search.h measures
-   ranks and links and searches for a plan.
 
-   FILES
-   Companions read and write them. hetrain_files.h: weights as Hugging Face has them, state of the
-   optimizer, config.json. hetrain_tokenizer.h: tokenizers. A program that saves copies
-   hetrain_text.h and hetrain_files.h too.
-   het_parameter_read, het_parameter_write, het_restore_begin and het_restore_end are what it needs
-   of this one.
+   COMPANIONS
+       hetrain_text.h       JSON, numbers and settings as text; the others include it
+       hetrain_plan.h       plans as text, schedules by name, simulator, pictures
+       hetrain_search.h     measures ranks and links and searches for a plan
+       hetrain_files.h      weights and low-rank factors as Hugging Face has them, state, config.json
+       hetrain_tokenizer.h  text to tokens and back
+       hetrain_experts.h    experts in place of MLPs
+       hetrain_outer.h      processes far apart that join now and then
 
    FUNCTIONS
        >>device_api      het_cpu_device het_reference_device het_null_device
@@ -236,8 +195,7 @@ int main(int argc, char **argv) {
                          het_node_head_norm het_node_linear het_node_linears het_node_rotary
                          het_node_attention het_node_biased_attention het_node_activation
                          het_node_residual het_node_output het_node_loss het_program_end
-                         het_program_forward
-                         het_program_backward_input het_program_backward_weight
+                         het_program_forward het_program_backward_input het_program_backward_weight
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
        >>optimizer_api   het_adamw het_muon het_learning_rate
@@ -249,8 +207,7 @@ int main(int argc, char **argv) {
                          het_model_set het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
                          het_get_timeline het_get_step het_cancel het_replan het_set_speed
-                         het_set_link
-                         het_broadcast het_step het_gradients het_evaluate het_infer
+                         het_set_link het_broadcast het_step het_gradients het_evaluate het_infer
                          het_parameter_count het_parameter_get_info het_parameter_read
                          het_parameter_write het_get_status het_restore_begin het_restore_end
                          het_get_loss_history het_fail het_hash het_verify het_set_base het_get_base
@@ -274,8 +231,7 @@ int main(int argc, char **argv) {
        >>transport_api   het_transport_iface: other processes
        >>communicator_api het_communicator_iface: devices that reach each other without the host
        >>timeline_api    het_timeline: what happened when, what was sent
-       >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and
-                         tensors
+       >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters
        >>data_api        token files, windows, batches
        >>train_api       het_train, het_sample, file callbacks
    implementation:
@@ -418,9 +374,9 @@ typedef struct het_writer {
 } het_writer;
 
 /* ---- >>model_api: what is trained ---------------------------------------------------------------
-   Dimension letters used everywhere: n tokens (rows) of a micro-batch, D width, H heads, K
-   key/value heads, E head size, F width of the MLP, V vocabulary, T context (longest sequence), L
-   layers. Matrices are row-major [out][in]. */
+   Letters used everywhere: n tokens (rows) of a micro-batch, B sequences, T context (longest
+   sequence), L layers, D width, H heads, K key/value heads, E head size, F width of the MLP, V
+   vocabulary. Matrices are row-major, weights are [out][in]. */
 
 typedef enum het_family { HET_FAMILY_DEFAULT = 0 /* gpt2 */, HET_GPT2 = 1, HET_LLAMA = 2, HET_QWEN2 = 3, HET_QWEN3 = 4,
                          HET_NEOX = 5 } het_family;
@@ -491,10 +447,10 @@ typedef enum het_lora {
 } het_lora;
 
 /* ---- >>batch_api: packed micro-batches ----------------------------------------------------------
-   n tokens of s sequences, one behind the other. A target of -1 is ignored. The loss is the
-   weighted sum over targets divided by the sum of weights over all micro-batches of the step. A
-   granule is a run of tokens whose gradient terms are one f32 chain (part of the data's definition,
-   see CONCEPTS): whole sequences, or a piece of one sequence. */
+   n tokens of s sequences of any lengths, one behind the other, without padding. A target of -1 is
+   ignored. The loss is the weighted sum over targets divided by the sum of weights over all
+   micro-batches of the step, never a mean of means. Granules (CONCEPTS) are part of the data's
+   definition: whole sequences, or a piece of one. */
 typedef struct het_batch {
     int64_t tokens;                /* n */
     int64_t sequences;             /* s; may contain empty sequences */
@@ -3206,9 +3162,7 @@ static HETI_UNUSED double heti_cos(double x) { return heti_sin_quarter(x, 1.0); 
    added exactly, so that their order does not matter. A product whose result is added goes through
    heti_round_f, or the compiler might fuse the two. The CPU device computes the same bits 30 to
    100 times as fast on small models; tests hold every instruction set against this device.
-
-   Letters: n rows (tokens of the slice), D width, V vocabulary, E head size, H heads, K key/value
-   heads. Matrices are row-major, weights are [out][in].
+   Letters are those of >>model_api; n rows are the tokens of a slice.
    ============================================================================================== */
 
 /* s = sum of 16 lanes: lane i takes lane i + 8, then i + 4, i + 2, i + 1. */
