@@ -3681,17 +3681,24 @@ static float heti_scale_factor(const het_elements_args *a) {
    with sin t. Within a quarter turn around a multiple of one, Taylor's polynomials are exact to
    3e-8. */
 
-static void heti_ref_normal_pair(uint32_t word, uint32_t angle, float std, float *z0, float *z1) {
-    const uint32_t turn = angle + 0x20000000u, quarter = turn >> 30; /* the nearest quarter */
-    const float u = HETI_CAST(float, (word >> 8) + 1u) * 5.9604644775390625e-8f;
-    const float left = HETI_CAST(float, HETI_CAST(int32_t, (turn & 0x3fffffffu) >> 6) - 0x800000);
-    const float x = heti_round_f(1.57079632679489662f * (left * 5.9604644775390625e-8f)), square = heti_round_f(x * x);
-    const float radius = heti_round_f(std * sqrtf(heti_round_f(-2.0f * heti_logf(u))));
-    float s = fmaf(square, 1.0f / 362880.0f, -1.0f / 5040.0f), c = fmaf(square, 1.0f / 40320.0f, -1.0f / 720.0f);
-    s = fmaf(square, fmaf(square, s, 1.0f / 120.0f), -1.0f / 6.0f);
-    s = radius * fmaf(heti_round_f(x * square), s, x);
-    c = radius * fmaf(square, fmaf(square, fmaf(square, c, 1.0f / 24.0f), -0.5f), 1.0f);
-    *z0 = quarter % 2 != 0 ? s : c; /* cos(x + q pi/2), sin(x + q pi/2) */
+/* Of a group u, the angle's distance from the nearest quarter turn, in quarters, and which that
+   is. */
+static void heti_normal_words(const het_normal_args *a, int64_t group, float u[16], float angle[16],
+                              uint32_t quarter[16]) {
+    uint32_t word[32];
+    for (int64_t i = 0; i < 8; i++)
+        heti_philox(a->seed, HETI_CAST(uint64_t, a->first / 4 + 8 * group + i), a->stream, word + 4 * i);
+    for (int i = 0; i < 16; i++) {
+        const uint32_t turn = word[16 + i] + 0x20000000u; /* turn + 1/8: its upper bits number the nearest quarter */
+        u[i] = HETI_CAST(float, (word[i] >> 8) + 1u) * 5.9604644775390625e-8f;
+        angle[i] = HETI_CAST(float, HETI_CAST(int32_t, (turn & 0x3fffffffu) >> 6) - 0x800000) * 5.9604644775390625e-8f;
+        quarter[i] = turn >> 30;
+    }
+}
+
+/* z0 = cos(x + q pi/2), z1 = sin(x + q pi/2) from c = cos x and s = sin x. */
+static void heti_normal_turn(uint32_t quarter, float c, float s, float *z0, float *z1) {
+    *z0 = quarter % 2 != 0 ? s : c;
     *z1 = quarter % 2 != 0 ? c : s;
     if (quarter == 1 || quarter == 2) *z0 = -*z0;
     if (quarter >= 2) *z1 = -*z1;
@@ -3699,11 +3706,19 @@ static void heti_ref_normal_pair(uint32_t word, uint32_t angle, float std, float
 
 static void heti_ref_normal(const het_normal_args *a) {
     for (int64_t i = 0; i < a->count; i += 32) {
-        uint32_t word[32];
-        float z[32];
-        for (int64_t j = 0; j < 8; j++)
-            heti_philox(a->seed, HETI_CAST(uint64_t, (a->first + i) / 4 + j), a->stream, word + 4 * j);
-        for (int j = 0; j < 16; j++) heti_ref_normal_pair(word[j], word[16 + j], a->std, &z[j], &z[16 + j]);
+        uint32_t quarter[16];
+        float u[16], angle[16], z[32];
+        heti_normal_words(a, i / 32, u, angle, quarter);
+        for (int j = 0; j < 16; j++) {
+            const float radius = heti_round_f(a->std * sqrtf(heti_round_f(-2.0f * heti_logf(u[j]))));
+            const float x = heti_round_f(1.57079632679489662f * angle[j]), square = heti_round_f(x * x);
+            float s = fmaf(square, 1.0f / 362880.0f, -1.0f / 5040.0f);
+            float c = fmaf(square, 1.0f / 40320.0f, -1.0f / 720.0f);
+            s = fmaf(square, fmaf(square, s, 1.0f / 120.0f), -1.0f / 6.0f);
+            s = radius * fmaf(heti_round_f(x * square), s, x);
+            c = radius * fmaf(square, fmaf(square, fmaf(square, c, 1.0f / 24.0f), -0.5f), 1.0f);
+            heti_normal_turn(quarter[j], c, s, &z[j], &z[16 + j]);
+        }
         HETI_COPY(a->to + i, z, heti_min(32, a->count - i));
     }
 }

@@ -1593,34 +1593,22 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
     }
 }
 
-/* A term of an exact sum: rows < m, columns < n of the tile. Returns the largest bits. */
-HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, double *sum, int64_t row, double grid,
-                                int empty) {
+/* A term of an exact sum, rows < m, columns < n of the tile: it is added to `sum` or, the last one,
+   goes to `end` as float with those before it. Returns the largest bits. */
+HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, double *sum, int64_t row, float *end,
+                                const heti_weight_sum *to, int empty) {
+    const double grid = to->grid;
+    const int64_t end_row = to->columns;
     HETI_U maximum = HETI_BITS_ZERO();
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) {
+            double *const at = sum + i * row + 16 * v;
             maximum = HETI_BITS_MAX(maximum, t->row[i][v]);
-            HETI_K(grid_add)(sum + i * row + 16 * v, t->row[i][v], grid, n - 16 * v, empty);
-        }
-    }
-    return maximum;
-}
-
-/* The last term of a sum that is made at once; those before it are in to->kept. */
-HETI_IN HETI_U HETI_K(tile_end)(const HETI_K(tile) *t, int64_t m, int64_t n, float *sum, const heti_weight_sum *to,
-                                int empty) {
-    HETI_U maximum = HETI_BITS_ZERO();
-    HETI_UNROLL
-    for (int i = 0; i < HETI_TILE_M; i++) {
-        if (i >= m) continue;
-        HETI_UNROLL
-        for (int v = 0; v < HETI_TILE_V; v++) {
-            maximum = HETI_BITS_MAX(maximum, t->row[i][v]);
-            HETI_K(grid_end)(sum + i * to->columns + 16 * v, to->kept + i * HETI_TILE_N + 16 * v, t->row[i][v],
-                             to->grid, n - 16 * v, empty);
+            if (end == NULL) HETI_K(grid_add)(at, t->row[i][v], grid, n - 16 * v, empty);
+            else HETI_K(grid_end)(end + i * end_row + 16 * v, at, t->row[i][v], grid, n - 16 * v, empty);
         }
     }
     return maximum;
@@ -1634,10 +1622,11 @@ HETI_IN HETI_U HETI_K(tile_sum)(const HETI_K(tile) *t, int64_t m, int64_t n, con
     double *const sum = to->final ? to->kept : HETI_CAST(double *, to->sum) + offset;
     const int64_t row = to->final ? HETI_TILE_N : to->columns;
     if (to->final && to->last)
-        return to->empty ? HETI_K(tile_end)(t, m, n, end, to, 1) : HETI_K(tile_end)(t, m, n, end, to, 0);
+        return to->empty ? HETI_K(tile_add)(t, m, n, sum, row, end, to, 1) :
+                           HETI_K(tile_add)(t, m, n, sum, row, end, to, 0);
     if (to->final) n = HETI_TILE_N;
-    return to->empty ? HETI_K(tile_add)(t, m, n, sum, row, to->grid, 1) :
-                       HETI_K(tile_add)(t, m, n, sum, row, to->grid, 0);
+    return to->empty ? HETI_K(tile_add)(t, m, n, sum, row, NULL, to, 1) :
+                       HETI_K(tile_add)(t, m, n, sum, row, NULL, to, 0);
 }
 
 HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to,
@@ -1897,7 +1886,7 @@ HETI_FN void HETI_K(norm_backward_weight)(const void *args, int64_t begin, int64
     uint32_t *top = HETI_CAST(uint32_t *, partial);
     float *term[2] = { NULL, NULL };
     for (int p = 0; p < 2; p++)
-        if (gradient[p] != NULL && gradient[p]->sum != NULL)
+        if (heti_ref_trains(gradient[p]))
             term[p] = gradient[p]->exact ? HETI_CAST(float *, a->workspace) + p * a->width :
             HETI_CAST(float *, gradient[p]->sum);
     for (int64_t g = a->view->granule_begin; g < a->view->granule_end; g++) {
@@ -2524,25 +2513,12 @@ HETI_FN void HETI_K(muon_update)(const void *args, int64_t begin, int64_t end, v
 
 /* ---- normal numbers: 32 at a time, as the reference device has them (>>reference) ---- */
 
-HETI_IN void HETI_K(normal_words)(uint64_t seed, uint64_t stream, uint64_t group, float *u, float *angle,
-                                  uint32_t *quarter) {
-    uint32_t word[32];
-    for (uint64_t i = 0; i < 8; i++) heti_philox(seed, 8 * group + i, stream, word + 4 * i);
-    for (int i = 0; i < 16; i++) {
-        const uint32_t turn = word[16 + i] + 0x20000000u; /* turn + 1/8: its upper bits number the nearest quarter */
-        u[i] = HETI_CAST(float, (word[i] >> 8) + 1u) * 5.9604644775390625e-8f;
-        /* quarters, -1/2 .. 1/2 */
-        angle[i] = HETI_CAST(float, HETI_CAST(int32_t, (turn & 0x3fffffffu) >> 6) - 0x800000) * 5.9604644775390625e-8f;
-        quarter[i] = turn >> 30;
-    }
-}
-
-HETI_FN void HETI_K(normal_group)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to) {
+HETI_FN void HETI_K(normal_group)(const het_normal_args *a, int64_t group, float to[32]) {
     float u[16], angle[16], cosine[16], sine[16];
     uint32_t quarter[16];
     HETI_V radius, x, square, c, s;
-    HETI_K(normal_words)(seed, stream, group, u, angle, quarter);
-    radius = HETI_MUL(HETI_SET(std), HETI_SQRT(HETI_MUL(HETI_SET(-2.0f), HETI_K(log)(HETI_LOAD(u)))));
+    heti_normal_words(a, group, u, angle, quarter);
+    radius = HETI_MUL(HETI_SET(a->std), HETI_SQRT(HETI_MUL(HETI_SET(-2.0f), HETI_K(log)(HETI_LOAD(u)))));
     x = HETI_MUL(HETI_SET(1.57079632679489662f), HETI_LOAD(angle));
     square = HETI_MUL(x, x);
     s = HETI_FMA(square, HETI_SET(1.0f / 362880.0f), HETI_SET(-1.0f / 5040.0f));
@@ -2555,11 +2531,7 @@ HETI_FN void HETI_K(normal_group)(uint64_t seed, uint64_t stream, uint64_t group
     c = HETI_FMA(square, c, HETI_SET(1.0f));
     HETI_STORE(cosine, HETI_MUL(radius, c));
     HETI_STORE(sine, HETI_MUL(radius, s));
-    for (int i = 0; i < 16; i++) { /* cos(x + q pi/2), sin(x + q pi/2) */
-        const float a = quarter[i] & 1u ? sine[i] : cosine[i], b = quarter[i] & 1u ? cosine[i] : sine[i];
-        to[i] = quarter[i] == 1u || quarter[i] == 2u ? -a : a;
-        to[16 + i] = quarter[i] >= 2u ? -b : b;
-    }
+    for (int i = 0; i < 16; i++) heti_normal_turn(quarter[i], cosine[i], sine[i], &to[i], &to[16 + i]);
 }
 
 HETI_FN void HETI_K(normal)(const void *args, int64_t begin, int64_t end, void *partial) {
@@ -2567,7 +2539,7 @@ HETI_FN void HETI_K(normal)(const void *args, int64_t begin, int64_t end, void *
     (void)partial;
     for (int64_t group = begin; group < end; group++) {
         float value[32];
-        HETI_K(normal_group)(a->seed, a->stream, HETI_CAST(uint64_t, a->first / 32 + group), a->std, value);
+        HETI_K(normal_group)(a, group, value);
         HETI_COPY(a->to + 32 * group, value, heti_min(32, a->count - 32 * group));
     }
 }
@@ -2817,6 +2789,14 @@ static void heti_cpu_move(heti_cpu *cpu, void *to, const void *from, size_t size
     (void)heti_cpu_run(cpu, cpu->config.threads, heti_ceil_div(job.size, HETI_MOVE_UNIT), 8, heti_move_work, &job);
 }
 
+/* The largest term of a call goes into the parameter's maximum: each runner's is `step` after the
+   one before's. */
+static void heti_join_top(const het_gradient *gradient, const uint32_t *top, int64_t step, int64_t runners) {
+    if (!heti_ref_trains(gradient) || !gradient->exact) return;
+    for (int64_t r = 0; r < runners; r++)
+        if (top[r * step] > *gradient->maximum) *gradient->maximum = top[r * step];
+}
+
 /* ---- linear: y = x W^T + b and dx = sum of dy W ----
    Activations are packed once for all threads, a chunk of rows and k at a time; then every runner
    packs one narrow panel of a weight, which stays in its first caches, and runs it down the packed
@@ -2977,44 +2957,34 @@ static het_result heti_linear_check(heti_cpu *cpu, const char *op, const het_lin
                      a->in, a->parts);
 }
 
-static heti_operand heti_weight_operand(const het_linear_part *part, int64_t line_stride, int64_t k_stride) {
-    heti_operand operand = heti_make_operand(part->w, line_stride, k_stride);
-    if (part->w == NULL) operand.bf16 = part->w_bf16;
-    return operand;
-}
-
-static het_result heti_cpu_linear_forward(heti_cpu *cpu, const het_linear_args *a) {
+/* Forward, or backward for inputs. */
+static het_result heti_cpu_linear(heti_cpu *cpu, const het_linear_args *a, int forward) {
     heti_linear_job job;
-    HETI_TRY(heti_linear_check(cpu, "linear_forward", a));
+    HETI_TRY(heti_linear_check(cpu, forward ? "linear_forward" : "linear_backward_input", a));
     if (a->rows == 0) return HET_OK;
     memset(&job, 0, sizeof job);
-    job.outputs = a->parts;
-    job.sources = 1;
-    job.source[0] = heti_make_operand(a->x, a->in, 1);
-    job.source_k[0] = a->in;
-    for (int64_t p = 0; p < a->parts; p++) {
-        job.output[p].c = a->part[p].y;
-        job.output[p].bias = a->part[p].bias;
-        job.output[p].columns = a->part[p].out;
-        job.weight[p][0] = heti_weight_operand(&a->part[p], a->in, 1);
+    job.outputs = forward ? a->parts : 1;
+    job.sources = forward ? 1 : a->parts;
+    if (forward) {
+        job.source[0] = heti_make_operand(a->x, a->in, 1);
+        job.source_k[0] = a->in;
+    } else {
+        job.output[0].c = a->dx;
+        job.output[0].columns = a->in;
     }
-    heti_linear_run(cpu, &job, a);
-    return HET_OK;
-}
-
-static het_result heti_cpu_linear_backward_input(heti_cpu *cpu, const het_linear_args *a) {
-    heti_linear_job job;
-    HETI_TRY(heti_linear_check(cpu, "linear_backward_input", a));
-    if (a->rows == 0) return HET_OK;
-    memset(&job, 0, sizeof job);
-    job.outputs = 1;
-    job.output[0].c = a->dx;
-    job.output[0].columns = a->in;
-    job.sources = a->parts;
     for (int64_t p = 0; p < a->parts; p++) {
-        job.source[p] = heti_make_operand(a->part[p].dy, a->part[p].out, 1);
-        job.source_k[p] = a->part[p].out;
-        job.weight[0][p] = heti_weight_operand(&a->part[p], 1, a->in);
+        const het_linear_part *part = &a->part[p];
+        heti_operand *weight = forward ? &job.weight[p][0] : &job.weight[0][p];
+        *weight = heti_make_operand(part->w, forward ? a->in : 1, forward ? 1 : a->in);
+        if (part->w == NULL) weight->bf16 = part->w_bf16;
+        if (forward) {
+            job.output[p].c = part->y;
+            job.output[p].bias = part->bias;
+            job.output[p].columns = part->out;
+        } else {
+            job.source[p] = heti_make_operand(part->dy, part->out, 1);
+            job.source_k[p] = part->out;
+        }
     }
     heti_linear_run(cpu, &job, a);
     return HET_OK;
@@ -3065,7 +3035,7 @@ static void heti_weight_pack_work(void *arg, int64_t runner, int64_t begin, int6
 static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *gradient, int64_t columns,
                                   uint32_t maximum) {
     memset(sum, 0, sizeof *sum);
-    if (gradient == NULL || gradient->sum == NULL) return;
+    if (!heti_ref_trains(gradient)) return;
     sum->sum = gradient->sum;
     sum->columns = columns;
     sum->exact = gradient->exact;
@@ -3194,16 +3164,9 @@ static int64_t heti_weight_runner_floats(int64_t rows) {
             15) / 16 * 16;
 }
 
-/* The largest term of the runners goes into the parameter's maximum. */
-static void heti_weight_join(const het_gradient *gradient, const uint32_t *maximum, int64_t runners) {
-    if (gradient == NULL || gradient->sum == NULL || !gradient->exact) return;
-    for (int64_t r = 0; r < runners; r++)
-        if (maximum[6 * r] > *gradient->maximum) *gradient->maximum = maximum[6 * r];
-}
-
 /* Without any token a sum with beta 0 is 0. */
 static void heti_weight_clear(heti_cpu *cpu, const het_gradient *dw, int64_t count) {
-    if (dw == NULL || dw->sum == NULL || dw->beta != 0) return;
+    if (!heti_ref_trains(dw) || dw->beta != 0) return;
     heti_cpu_move(cpu, dw->sum, NULL, HETI_CAST(size_t, count) * (dw->exact && !dw->final ? 8 : 4));
 }
 
@@ -3245,8 +3208,8 @@ static het_result heti_cpu_linear_backward_weight(heti_cpu *cpu, const het_linea
     }
     for (int64_t p = 0; p < a->parts; p++) {
         if (job.first) heti_weight_clear(cpu, a->part[p].dw, a->part[p].out * a->in);
-        heti_weight_join(a->part[p].dw, job.maximum + 2 * p, threads);
-        heti_weight_join(a->part[p].dbias, job.maximum + 2 * p + 1, threads);
+        heti_join_top(a->part[p].dw, job.maximum + 2 * p, 6, threads);
+        heti_join_top(a->part[p].dbias, job.maximum + 2 * p + 1, 6, threads);
     }
     return HET_OK;
 }
@@ -3282,6 +3245,7 @@ typedef union heti_partial {
     uint32_t top[2];
     het_sum sum;
 } heti_partial;
+#define HETI_PARTIAL HETI_CAST(int64_t, sizeof(heti_partial) / sizeof(uint32_t)) /* from one's top to the next one's */
 
 typedef struct heti_range_job {
     heti_range_kernel kernel;
@@ -3305,17 +3269,6 @@ static int64_t heti_range_run(heti_cpu *cpu, heti_range_kernel kernel, const voi
     if (partial != NULL) HETI_CLEAR(partial, runners);
     return heti_cpu_run(cpu, runners, heti_ceil_div(count, unit), heti_ceil_div(HETI_RANGE_WORK,
         heti_max(1, unit * work)), heti_range_work, &job);
-}
-
-/* The largest term of this call goes into the parameter's maximum. */
-static void heti_join_top(const het_gradient *gradient, const heti_partial *partial, int64_t runners, int which) {
-    if (gradient == NULL || gradient->sum == NULL || !gradient->exact) return;
-    for (int64_t i = 0; i < runners; i++)
-        if (partial[i].top[which] > *gradient->maximum) *gradient->maximum = partial[i].top[which];
-}
-
-static void heti_join_sum(het_sum *to, const heti_partial *partial, int64_t runners) {
-    for (int64_t i = 0; i < runners; i++) heti_sum_join(to, &partial[i].sum);
 }
 
 static het_result heti_cpu_shape(heti_cpu *cpu, const char *op, int valid, int64_t rows, int64_t width) {
@@ -3395,9 +3348,8 @@ static het_result heti_cpu_range(heti_cpu *cpu, const het_op *op) {
     if (row->unit > 0)
         runners = heti_range_run(cpu, row->kernel, &op->u, e.rows, row->unit, row->work * e.width, partial);
     else runners = heti_range_run(cpu, row->kernel, &op->u, e.width, heti_column_unit(cpu, e.width), e.rows, partial);
-    heti_join_top(e.gradient[0], partial, runners, 0);
-    heti_join_top(e.gradient[1], partial, runners, 1);
-    if (e.sum != NULL) heti_join_sum(e.sum, partial, runners);
+    for (int i = 0; i < 2; i++) heti_join_top(e.gradient[i], &partial->top[i], HETI_PARTIAL, runners);
+    for (int64_t r = 0; r < runners && e.sum != NULL; r++) heti_sum_join(e.sum, &partial[r].sum);
     return HET_OK;
 }
 
@@ -3488,7 +3440,7 @@ static void heti_cpu_scatter(heti_cpu *cpu, const het_embedding_args *a, const h
     heti_partial partial[HETI_MAX_RUNNERS];
     heti_scatter scatter;
     uint64_t *key = HETI_CAST(uint64_t *, a->workspace), *spare = key + a->rows;
-    if (gradient == NULL || gradient->sum == NULL) return;
+    if (!heti_ref_trains(gradient)) return;
     for (int64_t r = 0; r < a->rows; r++)
         key[r] = HETI_CAST(uint64_t, id[view->row_begin + r]) << 32 | HETI_CAST(uint64_t, r);
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
@@ -3501,8 +3453,9 @@ static void heti_cpu_scatter(heti_cpu *cpu, const het_embedding_args *a, const h
     scatter.dy = a->dy;
     scatter.key = key;
     scatter.term = HETI_CAST(float *, HETI_CAST(void *, spare + a->rows));
-    heti_join_top(gradient, partial, heti_range_run(cpu, cpu->rows->scatter, &scatter, a->width,
-                                                    heti_column_unit(cpu, a->width), 2 * a->rows, partial), 0);
+    heti_join_top(gradient, partial->top, HETI_PARTIAL,
+                  heti_range_run(cpu, cpu->rows->scatter, &scatter, a->width, heti_column_unit(cpu, a->width),
+                                 2 * a->rows, partial));
 }
 
 static het_result heti_cpu_embedding_backward_weight(heti_cpu *cpu, const het_embedding_args *a) {
@@ -3546,8 +3499,8 @@ static het_result heti_cpu_op(void *self, het_queue *queue, const het_op *op) {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
     (void)queue;
     switch (op->kind) {
-    case HET_OP_LINEAR_FORWARD: return heti_cpu_linear_forward(cpu, &op->u.linear);
-    case HET_OP_LINEAR_BACKWARD_INPUT: return heti_cpu_linear_backward_input(cpu, &op->u.linear);
+    case HET_OP_LINEAR_FORWARD: return heti_cpu_linear(cpu, &op->u.linear, 1);
+    case HET_OP_LINEAR_BACKWARD_INPUT: return heti_cpu_linear(cpu, &op->u.linear, 0);
     case HET_OP_LINEAR_BACKWARD_WEIGHT: return heti_cpu_linear_backward_weight(cpu, &op->u.linear);
     case HET_OP_ATTENTION_FORWARD: return heti_cpu_attention(cpu, &op->u.attention, 0);
     case HET_OP_ATTENTION_BACKWARD: return heti_cpu_attention(cpu, &op->u.attention, 1);
