@@ -3921,6 +3921,15 @@ static het_op heti_make_op(het_op_kind kind, const void *args, size_t size) {
 }
 #define HETI_OP(kind, args) heti_make_op(HET_OP_##kind, (args), sizeof *(args))
 
+/* All arguments 0; bf16: HET_BF16_*. */
+static het_op heti_blank_op(int kind, int32_t bf16) {
+    het_op op;
+    memset(&op, 0, sizeof op);
+    op.kind = HETI_CAST(het_op_kind, kind);
+    op.bf16 = bf16;
+    return op;
+}
+
 static het_result heti_run_op(const het_device *device, het_queue *queue, het_op op) {
     return device->iface->run(device->self, queue, &op);
 }
@@ -3954,47 +3963,43 @@ typedef struct heti_field {
     int agreed;            /* of het_desc: the same in all processes */
 } heti_field;
 
-#define HETI_MODEL_LARGEST 2147483647.0
-#define HETI_SIZE(field) { #field, HETI_INTEGER, offsetof(het_model_desc, field), 1.0, HETI_MODEL_LARGEST, 0, 0.0, 0 }
-#define HETI_REAL(field, least, most, zero) \
-    { #field, HETI_FLOAT, offsetof(het_model_desc, field), least, most, zero, 0.0, 0 }
-#define HETI_WORD(field, kind) { #field, kind, offsetof(het_model_desc, field), 0.0, 0.0, 0, 0.0, 0 }
+#define HETI_LARGEST 2147483647.0
+#define HETI_MODEL(kind, field, least, most, zero) \
+    { #field, kind, offsetof(het_model_desc, field), least, most, zero, 0, 0 }
+#define HETI_SIZE(field) HETI_MODEL(HETI_INTEGER, field, 1, HETI_LARGEST, 0)
+#define HETI_REAL(field, least, most, zero) HETI_MODEL(HETI_FLOAT, field, least, most, zero)
+#define HETI_WORD(kind, field) HETI_MODEL(kind, field, 0, 0, 0)
 static const heti_field heti_fields[] = {
-    { "layers", HETI_INTEGER, offsetof(het_model_desc, layers), 1.0, 65536.0, 0, 0.0, 0 },
-    HETI_SIZE(width), HETI_SIZE(heads), HETI_SIZE(kv_heads), HETI_SIZE(head_size), HETI_SIZE(mlp_width),
-    HETI_SIZE(vocab), HETI_SIZE(context),
-    HETI_WORD(norm, HETI_NORM), HETI_WORD(activation, HETI_ACTIVATION), HETI_WORD(position, HETI_POSITION),
-    HETI_WORD(tied, HETI_CHOICE), HETI_WORD(qkv_bias, HETI_CHOICE), HETI_WORD(linear_bias, HETI_CHOICE),
-    HETI_WORD(qk_norm, HETI_CHOICE),
-    HETI_WORD(parallel, HETI_CHOICE), HETI_WORD(causal, HETI_CHOICE),
-    { "window", HETI_INTEGER, offsetof(het_model_desc, window), 0.0, HETI_MODEL_LARGEST, 1, 0.0, 0 },
-    HETI_REAL(norm_epsilon, 1e-30, 1.0, 0), HETI_REAL(rotary_theta, 1.0, 1e30, 0),
-    HETI_REAL(rotary_fraction, 1e-6, 1.0, 0),
-    HETI_REAL(rotary_factor, 1.0, 1e9, 1), HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0),
-    HETI_SIZE(rotary_original),
-    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0.0, 0.999, 1),
-    { "lora_rank", HETI_INTEGER, offsetof(het_model_desc, lora_rank), 0.0, 65536.0, 1, 0.0, 0 },
-    HETI_REAL(lora_alpha, 1e-6, 1e9, 1),
-    { "lora_targets", HETI_INTEGER, offsetof(het_model_desc, lora_targets), 0.0, HETI_CAST(double, HET_LORA_ALL), 1,
-      0.0, 0 }
+    HETI_MODEL(HETI_INTEGER, layers, 1, 65536, 0), HETI_SIZE(width), HETI_SIZE(heads), HETI_SIZE(kv_heads),
+    HETI_SIZE(head_size), HETI_SIZE(mlp_width), HETI_SIZE(vocab), HETI_SIZE(context), HETI_WORD(HETI_NORM, norm),
+    HETI_WORD(HETI_ACTIVATION, activation), HETI_WORD(HETI_POSITION, position), HETI_WORD(HETI_CHOICE, tied),
+    HETI_WORD(HETI_CHOICE, qkv_bias), HETI_WORD(HETI_CHOICE, linear_bias), HETI_WORD(HETI_CHOICE, qk_norm),
+    HETI_WORD(HETI_CHOICE, parallel), HETI_WORD(HETI_CHOICE, causal),
+    HETI_MODEL(HETI_INTEGER, window, 0, HETI_LARGEST, 1), HETI_REAL(norm_epsilon, 1e-30, 1, 0),
+    HETI_REAL(rotary_theta, 1, 1e30, 0), HETI_REAL(rotary_fraction, 1e-6, 1, 0), HETI_REAL(rotary_factor, 1, 1e9, 1),
+    HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0), HETI_SIZE(rotary_original),
+    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0, 0.999, 1),
+    HETI_MODEL(HETI_INTEGER, lora_rank, 0, 65536, 1), HETI_REAL(lora_alpha, 1e-6, 1e9, 1),
+    HETI_MODEL(HETI_INTEGER, lora_targets, 0, HET_LORA_ALL, 1)
 };
+#undef HETI_MODEL
 #undef HETI_SIZE
 #undef HETI_REAL
 #undef HETI_WORD
-#define HETI_FIELDS HETI_CAST(int, sizeof heti_fields / sizeof heti_fields[0])
+#define HETI_FIELDS HETI_COUNT(heti_fields)
 
 /* Words of the enumerations; the first word of a value is the one written. */
 typedef struct heti_word { heti_kind kind; int32_t value; const char *name; } heti_word;
 static const heti_word heti_words[] = {
-    { HETI_CHOICE, HET_YES, "yes" }, { HETI_CHOICE, HET_NO, "no" }, { HETI_CHOICE, HET_YES, "true" },
-        { HETI_CHOICE, HET_NO, "false" },
+    { HETI_CHOICE, HET_YES, "yes" }, { HETI_CHOICE, HET_NO, "no" },
+    { HETI_CHOICE, HET_YES, "true" }, { HETI_CHOICE, HET_NO, "false" },
     { HETI_NORM, HET_LAYERNORM, "layernorm" }, { HETI_NORM, HET_RMSNORM, "rmsnorm" },
     { HETI_ACTIVATION, HET_GELU_TANH, "gelu_tanh" }, { HETI_ACTIVATION, HET_GELU_ERF, "gelu_erf" },
     { HETI_ACTIVATION, HET_SWIGLU, "swiglu" },
     { HETI_POSITION, HET_LEARNED, "learned" }, { HETI_POSITION, HET_ROTARY, "rotary" },
     { HETI_POSITION, HET_NO_POSITION, "none" }
 };
-#define HETI_WORDS HETI_CAST(int, sizeof heti_words / sizeof heti_words[0])
+#define HETI_WORDS HETI_COUNT(heti_words)
 
 /* The bytes of a setting. Enumerations go through int32_t, because a hostile value need not be one
    of theirs. */
@@ -4012,10 +4017,12 @@ static int64_t heti_field_integer(const void *desc, const heti_field *f) {
 
 static int heti_field_is_real(const heti_field *f) { return f->kind == HETI_FLOAT || f->kind == HETI_DOUBLE; }
 
+/* Any setting as a number. */
 static double heti_field_real(const void *desc, const heti_field *f) {
     const char *at = HETI_CAST(const char *, desc) + f->offset;
     double wide;
     float narrow;
+    if (!heti_field_is_real(f)) return HETI_CAST(double, heti_field_integer(desc, f));
     if (f->kind == HETI_DOUBLE) {
         memcpy(&wide, at, sizeof wide);
         return wide;
@@ -4037,22 +4044,20 @@ static void heti_field_set(void *desc, const heti_field *f, int64_t integer, dou
 /* One setting within its range? `raw`: 0 still stands for the default. */
 static het_result heti_field_check(const void *desc, const heti_field *f, int raw, const char *where,
                                    het_error *error) {
-    const int is_real = heti_field_is_real(f);
-    const int64_t integer = is_real ? 0 : heti_field_integer(desc, f);
-    const double real = is_real ? heti_field_real(desc, f) : 0.0;
-    const double value = is_real ? real : HETI_CAST(double, integer);
+    const int64_t integer = heti_field_is_real(f) ? 0 : heti_field_integer(desc, f);
+    const double value = heti_field_real(desc, f);
     if (((raw || f->zero) && value >= 0.0 && value <= 0.0) || f->kind == HETI_UNSIGNED) return HET_OK;
     if (f->kind == HETI_INTEGER || f->kind == HETI_ENUM) {
         if (value >= f->least && value <= f->most) return HET_OK;
         return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, must be %d .. %d", where, f->name, integer,
                          HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
     }
-    if (is_real) { /* the float nearest to a bound is inside */
+    if (heti_field_is_real(f)) { /* the float nearest to a bound is inside */
         const int narrow = f->kind == HETI_FLOAT;
         if (value >= (narrow ? HETI_CAST(double, HETI_CAST(float, f->least)) : f->least) &&
             value <= (narrow ? HETI_CAST(double, HETI_CAST(float, f->most)) : f->most))
             return HET_OK;
-        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %g, must be %g .. %g", where, f->name, real, f->least,
+        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %g, must be %g .. %g", where, f->name, value, f->least,
                          f->most);
     }
     for (int i = 0; i < HETI_WORDS; i++) {
@@ -4061,21 +4066,24 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
     return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, which is no value of its type", where, f->name, integer);
 }
 
+static void heti_field_get(const void *desc, const heti_field *f, het_setting *s) {
+    int i = 0;
+    memset(s, 0, sizeof *s);
+    s->name = f->name;
+    s->kind = heti_field_is_real(f) ? HET_SETTING_REAL : f->kind >= HETI_CHOICE ? HET_SETTING_WORD :
+              HET_SETTING_INTEGER;
+    if (s->kind == HET_SETTING_REAL) s->real = heti_field_real(desc, f);
+    else s->integer = heti_field_integer(desc, f);
+    if (s->kind != HET_SETTING_WORD) return;
+    while (i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != s->integer)) i++;
+    s->word = i < HETI_WORDS ? heti_words[i].name : "?";
+}
+
 HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting) {
-    const heti_field *f = heti_fields;
-    int i;
-    memset(setting, 0, sizeof *setting);
-    if (number < 0 || number >= HETI_FIELDS) return 0;
-    f += number;
-    setting->name = f->name;
-    setting->kind = f->kind == HETI_INTEGER ? HET_SETTING_INTEGER : f->kind == HETI_FLOAT ? HET_SETTING_REAL :
-                    HET_SETTING_WORD;
-    if (f->kind == HETI_FLOAT) setting->real = heti_field_real(model, f);
-    else setting->integer = heti_field_integer(model, f);
-    if (setting->kind != HET_SETTING_WORD) return 1;
-    for (i = 0; i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != setting->integer); i++) {}
-    setting->word = i < HETI_WORDS ? heti_words[i].name : "?";
-    return 1;
+    const int there = number >= 0 && number < HETI_FIELDS;
+    if (there) heti_field_get(model, &heti_fields[number], setting);
+    else memset(setting, 0, sizeof *setting);
+    return there;
 }
 
 HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, const het_setting *value,
@@ -4106,8 +4114,7 @@ static int64_t heti_or(int64_t value, int64_t otherwise) {
 }
 
 static float heti_float_or(float value, float otherwise) {
-    /* a NaN stays, for the check to find */
-    return value < 0.0f || value > 0.0f || !(value <= 0.0f) ? value : otherwise;
+    return value == 0.0f ? otherwise : value; /* a NaN stays, for the check to find */
 }
 
 /* Fills every 0. Validates nothing: what cannot be derived from a nonsensical width stays 0 or
@@ -4183,21 +4190,13 @@ HETI_UNUSED static void heti_rotary_frequencies(const het_model_desc *m, float *
 
 /* An upper bound of the parameters, all sizes in 1 .. 2^31 - 1: L (2 D (H + K) E + 3 D F) + (2 V +
    T) D must stay below 2^48, the largest size a safetensors header may name, and must fit into
-   size_t. */
+   size_t. Doubles are exact below 2^53. */
 static int heti_model_fits(const het_model_desc *m) {
-    size_t heads, attention, mlp, layer, layers, ends, rows, all;
-    if (!heti_mul(HETI_CAST(size_t, m->heads) + HETI_CAST(size_t, m->kv_heads), HETI_CAST(size_t, m->head_size),
-                  &heads))
-        return 0;
-    if (!heti_mul(heads, 2, &attention) || !heti_mul(HETI_CAST(size_t, m->mlp_width), 3, &mlp) ||
-        !heti_add(attention, mlp, &rows))
-        return 0;
-    if (!heti_mul(rows, HETI_CAST(size_t, m->width), &layer) || !heti_mul(layer, HETI_CAST(size_t, m->layers), &layers))
-        return 0;
-    if (!heti_mul(HETI_CAST(size_t, m->vocab), 2, &ends) || !heti_add(ends, HETI_CAST(size_t, m->context), &ends))
-        return 0;
-    if (!heti_mul(ends, HETI_CAST(size_t, m->width), &ends) || !heti_add(ends, layers, &all)) return 0;
-    return HETI_CAST(uint64_t, all) < UINT64_C(1) << 48;
+    const double heads = HETI_CAST(double, m->heads + m->kv_heads) * HETI_CAST(double, m->head_size);
+    const double layer = 2.0 * heads + 3.0 * HETI_CAST(double, m->mlp_width);
+    const double ends = HETI_CAST(double, 2 * m->vocab + m->context);
+    const double all = (HETI_CAST(double, m->layers) * layer + ends) * HETI_CAST(double, m->width);
+    return all < 281474976710656.0 && all <= HETI_CAST(double, SIZE_MAX);
 }
 
 /* What ties settings to each other. Every one is in its own range. */
@@ -4239,20 +4238,17 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
 }
 
 static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error) {
-    static const heti_field heti_family = { "family", HETI_INTEGER, offsetof(het_model_desc, family), 0.0, 0.0, 0,
-                                             0.0, 0 };
+    static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, 0, 0 };
     het_model_desc m;
-    int32_t kind = 0;
+    int64_t family;
     if (!model) return heti_fail(error, HET_ERR_INVALID, "%s: model is NULL", where);
     if (model->start_canary || model->end_canary) {
         return heti_fail(error, HET_ERR_INVALID,
                          "%s: a canary of het_model_desc is not 0: clear the struct before filling it", where);
     }
-    memcpy(&kind, HETI_CAST(const char *, HETI_CAST(const void *, model)) + heti_family.offset,
-           sizeof(het_family) < sizeof kind ? sizeof(het_family) : sizeof kind);
-    if (kind < 0 || kind > HET_NEOX)
-        return heti_fail(error, HET_ERR_INVALID, "%s: family is %d, which is no value of its type", where,
-                         HETI_CAST(int64_t, kind));
+    family = heti_field_integer(model, &heti_family);
+    if (family < 0 || family > HET_NEOX)
+        return heti_fail(error, HET_ERR_INVALID, "%s: family is %d, which is no value of its type", where, family);
     m = *model;
     for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
     heti_model_defaults(&m);
@@ -4266,42 +4262,42 @@ HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *erro
     return heti_model_complete(model, "het_model_complete", error);
 }
 
-/* ---- names of parameters ---- */
+/* ---- what a matrix or vector of a model is: its name, its factors ---- */
 
 enum { HETI_ROLE_EMBED, HETI_ROLE_POSITIONS, HETI_ROLE_ATTENTION_NORM, HETI_ROLE_Q, HETI_ROLE_K, HETI_ROLE_V,
-      HETI_ROLE_Q_NORM, HETI_ROLE_K_NORM, HETI_ROLE_ATTENTION_OUT, HETI_ROLE_MLP_NORM, HETI_ROLE_GATE, HETI_ROLE_UP,
-          HETI_ROLE_DOWN, HETI_ROLE_FINAL_NORM, HETI_ROLE_HEAD, HETI_ROLE_COUNT };
+       HETI_ROLE_Q_NORM, HETI_ROLE_K_NORM, HETI_ROLE_ATTENTION_OUT, HETI_ROLE_MLP_NORM, HETI_ROLE_GATE, HETI_ROLE_UP,
+       HETI_ROLE_DOWN, HETI_ROLE_FINAL_NORM, HETI_ROLE_HEAD, HETI_ROLE_COUNT };
 
-/* Hugging Face's names by (GPT-2, Llama and Qwen, NeoX) and role, '#' the layer; where a family has
-   no such tensor the name is ours. .q .k .v are parts of one tensor in files. */
-static const char *const heti_role_names[3][HETI_ROLE_COUNT] = {
-    { "transformer.wte", "transformer.wpe", "transformer.h.#.ln_1", "transformer.h.#.attn.c_attn.q",
-     "transformer.h.#.attn.c_attn.k",
-      "transformer.h.#.attn.c_attn.v", "transformer.h.#.attn.q_norm", "transformer.h.#.attn.k_norm",
-      "transformer.h.#.attn.c_proj",
-      "transformer.h.#.ln_2", "transformer.h.#.mlp.c_gate", "transformer.h.#.mlp.c_fc", "transformer.h.#.mlp.c_proj",
-      "transformer.ln_f", "lm_head" },
-    { "model.embed_tokens", "model.embed_positions", "model.layers.#.input_layernorm",
-     "model.layers.#.self_attn.q_proj",
-      "model.layers.#.self_attn.k_proj", "model.layers.#.self_attn.v_proj", "model.layers.#.self_attn.q_norm",
-      "model.layers.#.self_attn.k_norm",
-      "model.layers.#.self_attn.o_proj", "model.layers.#.post_attention_layernorm", "model.layers.#.mlp.gate_proj",
-      "model.layers.#.mlp.up_proj",
-      "model.layers.#.mlp.down_proj", "model.norm", "lm_head" },
-    { "gpt_neox.embed_in", "gpt_neox.embed_positions", "gpt_neox.layers.#.input_layernorm",
-     "gpt_neox.layers.#.attention.query_key_value.q",
-      "gpt_neox.layers.#.attention.query_key_value.k", "gpt_neox.layers.#.attention.query_key_value.v",
-      "gpt_neox.layers.#.attention.q_norm",
-      "gpt_neox.layers.#.attention.k_norm", "gpt_neox.layers.#.attention.dense",
-      "gpt_neox.layers.#.post_attention_layernorm",
-      "gpt_neox.layers.#.mlp.dense_h_to_4h_gate", "gpt_neox.layers.#.mlp.dense_h_to_4h",
-      "gpt_neox.layers.#.mlp.dense_4h_to_h",
-      "gpt_neox.final_layer_norm", "embed_out" }
+typedef struct heti_role {
+    int64_t target;      /* its bit of het_model_desc.lora_targets; 0: it has no factors */
+    const char *name[3]; /* Hugging Face's: GPT-2's, Llama's and Qwen's, NeoX's; '#' is the layer */
+} heti_role;
+
+/* Where a family has no such tensor the name is ours. .q .k .v are parts of one tensor in files. */
+#define HETI_OF_LAYER(target, gpt2, llama, neox) \
+    { target, { "transformer.h.#." gpt2, "model.layers.#." llama, "gpt_neox.layers.#." neox } }
+static const heti_role heti_roles[HETI_ROLE_COUNT] = {
+    { 0, { "transformer.wte", "model.embed_tokens", "gpt_neox.embed_in" } },
+    { 0, { "transformer.wpe", "model.embed_positions", "gpt_neox.embed_positions" } },
+    HETI_OF_LAYER(0, "ln_1", "input_layernorm", "input_layernorm"),
+    HETI_OF_LAYER(HET_LORA_Q, "attn.c_attn.q", "self_attn.q_proj", "attention.query_key_value.q"),
+    HETI_OF_LAYER(HET_LORA_K, "attn.c_attn.k", "self_attn.k_proj", "attention.query_key_value.k"),
+    HETI_OF_LAYER(HET_LORA_V, "attn.c_attn.v", "self_attn.v_proj", "attention.query_key_value.v"),
+    HETI_OF_LAYER(0, "attn.q_norm", "self_attn.q_norm", "attention.q_norm"),
+    HETI_OF_LAYER(0, "attn.k_norm", "self_attn.k_norm", "attention.k_norm"),
+    HETI_OF_LAYER(HET_LORA_O, "attn.c_proj", "self_attn.o_proj", "attention.dense"),
+    HETI_OF_LAYER(0, "ln_2", "post_attention_layernorm", "post_attention_layernorm"),
+    HETI_OF_LAYER(HET_LORA_GATE, "mlp.c_gate", "mlp.gate_proj", "mlp.dense_h_to_4h_gate"),
+    HETI_OF_LAYER(HET_LORA_UP, "mlp.c_fc", "mlp.up_proj", "mlp.dense_h_to_4h"),
+    HETI_OF_LAYER(HET_LORA_DOWN, "mlp.c_proj", "mlp.down_proj", "mlp.dense_4h_to_h"),
+    { 0, { "transformer.ln_f", "model.norm", "gpt_neox.final_layer_norm" } },
+    { 0, { "lm_head", "lm_head", "embed_out" } }
 };
+#undef HETI_OF_LAYER
 
 static const char *heti_role_name(const het_model_desc *model, int role) {
     const int gpt2 = model->family == HET_GPT2 || model->family == HET_FAMILY_DEFAULT;
-    return heti_role_names[gpt2 ? 0 : model->family == HET_NEOX ? 2 : 1][role];
+    return heti_roles[role].name[gpt2 ? 0 : model->family == HET_NEOX ? 2 : 1];
 }
 
 /* ---- het_desc ---- */
@@ -4343,44 +4339,40 @@ static const heti_field heti_desc_fields[] = {
 };
 #undef HETI_DESC
 #undef HETI_DESC_CHOICE
-#define HETI_DESC_FIELDS HETI_CAST(int, sizeof heti_desc_fields / sizeof heti_desc_fields[0])
+#define HETI_DESC_FIELDS HETI_COUNT(heti_desc_fields)
 
 /* What is 0 gets its default. NaN stays, to be refused. */
 static void heti_desc_fallbacks(het_desc *d) {
     for (int i = 0; i < HETI_DESC_FIELDS; i++) {
         const heti_field *f = &heti_desc_fields[i];
-        const double value = heti_field_is_real(f) ? heti_field_real(d, f)
-                                                   : HETI_CAST(double, heti_field_integer(d, f));
-        if (value >= 0.0 && value <= 0.0) heti_field_set(d, f, HETI_CAST(int64_t, f->fallback), f->fallback);
+        if (heti_field_real(d, f) == 0.0) heti_field_set(d, f, HETI_CAST(int64_t, f->fallback), f->fallback);
     }
 }
 
 static het_result heti_desc_check_fields(const het_desc *d, het_error *error) {
-    int i;
-    for (i = 0; i < HETI_DESC_FIELDS; i++) HETI_TRY(heti_field_check(d, &heti_desc_fields[i], 0, "het_desc", error));
+    for (int i = 0; i < HETI_DESC_FIELDS; i++)
+        HETI_TRY(heti_field_check(d, &heti_desc_fields[i], 0, "het_desc", error));
     return HET_OK;
 }
 
-/* ",name=value" of all that processes must agree on. */
+/* ",name=value" */
+static void heti_text_field(heti_text *t, const void *desc, const heti_field *f) {
+    het_setting s;
+    heti_field_get(desc, f, &s);
+    if (s.kind == HET_SETTING_REAL) heti_text_write(t, ",%s=%G", s.name, s.real);
+    else if (s.kind == HET_SETTING_WORD) heti_text_write(t, ",%s=%s", s.name, s.word);
+    else if (f->kind == HETI_UNSIGNED) heti_text_write(t, ",%s=%u", s.name, HETI_CAST(uint64_t, s.integer));
+    else heti_text_write(t, ",%s=%d", s.name, s.integer);
+}
+
+/* All that processes must agree on. With units of one's own the parameters tell. */
 static void heti_desc_agreed(const het_desc *d, heti_text *t) {
     het_model_desc model = d->model;
-    het_setting s;
-    heti_text_write(t, "family=%d", HETI_CAST(int64_t, model.family));
-    /* with units of one's own the parameters tell */
-    for (int i = 0; het_model_complete(&model, NULL) == HET_OK && het_model_get(&model, i, &s); i++) {
-        if (s.kind == HET_SETTING_INTEGER) heti_text_write(t, ",%s=%d", s.name, s.integer);
-        else if (s.kind == HET_SETTING_REAL) heti_text_write(t, ",%s=%G", s.name, s.real);
-        else heti_text_write(t, ",%s=%s", s.name, s.word);
-    }
-    for (int i = 0; i < HETI_DESC_FIELDS; i++) {
-        const heti_field *f = &heti_desc_fields[i];
-        const int64_t value = heti_field_is_real(f) ? 0 : heti_field_integer(d, f);
-        if (!f->agreed) continue;
-        if (heti_field_is_real(f)) heti_text_write(t, ",%s=%G", f->name, heti_field_real(d, f));
-        else if (f->kind == HETI_CHOICE) heti_text_write(t, ",%s=%s", f->name, value == HET_YES ? "yes" : "no");
-        else if (f->kind == HETI_UNSIGNED) heti_text_write(t, ",%s=%u", f->name, HETI_CAST(uint64_t, value));
-        else heti_text_write(t, ",%s=%d", f->name, value);
-    }
+    const int complete = het_model_complete(&model, NULL) == HET_OK;
+    heti_text_write(t, "family=%d", HETI_CAST(int64_t, d->model.family));
+    for (int i = 0; i < HETI_FIELDS && complete; i++) heti_text_field(t, &model, &heti_fields[i]);
+    for (int i = 0; i < HETI_DESC_FIELDS; i++)
+        if (heti_desc_fields[i].agreed) heti_text_field(t, d, &heti_desc_fields[i]);
 }
 
 /* =================================================================================================
@@ -4946,9 +4938,7 @@ static int heti_node_op(const het_unit_call *c, const het_node *n, int way, floa
     for (int i = 0; i < n->inputs && dx; i++) r.dx[i] = dx[i];
     for (int i = 0; i < n->outputs; i++) r.y[i] = heti_rows_of(c, n->y[i], HETI_VALUE);
     for (int i = 0; i < n->outputs; i++) r.dy[i] = heti_rows_of(c, n->y[i], HETI_GRADIENT);
-    memset(op, 0, sizeof *op);
-    op->kind = HETI_CAST(het_op_kind, heti_rule_of(n)->op[way]);
-    op->bf16 = heti_node_bf16(c->info, n, way);
+    *op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(c->info, n, way));
     heti_rule_of(n)->fill(c, n, &r, op);
     return 1;
 }
@@ -5147,10 +5137,7 @@ static void heti_find_keeps(het_program *p) {
 /* Queries, keys and values of bf16 that one product makes for one attention node lie side by side,
    where the device takes them so: it may make them, and dx of their gradients, in one go. */
 static void heti_find_beside(het_program *p) {
-    het_op op;
-    memset(&op, 0, sizeof op);
-    op.kind = HET_OP_ATTENTION_FORWARD;
-    op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
+    het_op op = heti_blank_op(HET_OP_ATTENTION_FORWARD, HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY);
     op.u.attention.head_size = p->unit->model->head_size;
     op.u.attention.pitch = 1;
     for (int i = 0; i < p->nodes && p->info->values == HET_BF16 && heti_supports(p->info->device, op); i++) {
@@ -5175,7 +5162,8 @@ static void heti_find_beside(het_program *p) {
     }
 }
 
-static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, het_keep keep) {
+/* group: it has the rows of all members of a team's group. */
+static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, het_keep keep, int32_t group) {
     het_unit_info *info = p->info;
     het_tensor_desc *t = &info->tensor[info->tensors];
     heti_require(p, info->tensors < HETRAIN_MAX_UNIT_TENSORS);
@@ -5183,6 +5171,7 @@ static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, 
     t->name = name;
     t->width = width;
     t->keep = keep;
+    t->group = group;
     return HETI_CAST(int32_t, info->tensors++);
 }
 
@@ -5198,8 +5187,8 @@ static void heti_new_tensors(het_program *p, int which) {
         if (v->beside >= 0 && v->beside < i) { v->tensor[which] = p->value[v->beside].tensor[which]; continue; }
         if (which == HETI_GRADIENT && i == p->logits) { v->tensor[which] = v->tensor[HETI_VALUE]; continue; }
         if (v->factor > 0 && factors >= 0) p->info->tensor[factors].width += v->width;
-        else v->tensor[which] = heti_new_tensor(p, name, heti_row_floats(p->info, i, which), v->keep[which]);
-        if (p->result == HET_OK && v->divided) p->info->tensor[v->tensor[which]].group = 1;
+        else v->tensor[which] = heti_new_tensor(p, name, heti_row_floats(p->info, i, which), v->keep[which],
+                                                v->divided != 0);
         if (v->factor == 0) factors = v->tensor[which];
         if (v->factor > 0) v->tensor[which] = factors;
     }
@@ -5214,19 +5203,17 @@ static void heti_new_core(het_program *p, het_node *n) {
                   own_q = heti_width(p, n->x[0]) / heti_width(p, n->x[1]) * own;
     heti_require(p, own <= heti_width(p, n->x[1]));
     for (int i = 0; i < 8; i++)
-        n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, heti_keep[i]);
-    for (int i = 0; i < 2; i++) n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT);
-    for (int i = 0; i < 8 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
-    for (int i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->statistic[i]].group = 1;
+        n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, heti_keep[i], 1);
+    for (int i = 0; i < 2; i++)
+        n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT, 1);
 }
 
 /* A linear node of a team by columns: what it gathers, and where its chain comes by. */
 static void heti_new_chain(het_program *p, het_node *n, int spreads) {
     const int64_t width = heti_width(p, spreads > 0 ? n->x[0] : n->y[0]);
     const het_team_limits *team = p->info->team;
-    n->core[0] = heti_new_tensor(p, "gathered", width, spreads > 0 ? HET_KEEP_WEIGHT : HET_KEEP_GRADIENT);
-    n->core[1] = heti_new_tensor(p, "chain", width, HET_KEEP_CALL);
-    for (int i = 0; i < 2 && p->result == HET_OK; i++) p->info->tensor[n->core[i]].group = 1;
+    n->core[0] = heti_new_tensor(p, "gathered", width, spreads > 0 ? HET_KEEP_WEIGHT : HET_KEEP_GRADIENT, 1);
+    n->core[1] = heti_new_tensor(p, "chain", width, HET_KEEP_CALL, 1);
     if (p->info->device && p->info->device->iface->host_memory) return;
     p->info->exchange = heti_max_size(p->info->exchange, sizeof(float) * HETI_CAST(size_t, width *
                                       heti_max(team->rows * (team->members - 1), team->group_rows)));
@@ -5264,9 +5251,8 @@ static void heti_new_scratch(het_program *p) {
         n->statistic[0] = n->statistic[1] = -1;
         if (heti_divides(p, n)) heti_new_core(p, n);
         else for (j = 2 - heti_rule_of(n)->statistics; j < 2; j++)
-            n->statistic[j] = heti_new_tensor(p, "statistic", width, heti_rule_of(n)->inputs);
-        for (j = 0; j < 2 && p->result == HET_OK && heti_divided_value(p, n) >= 0; j++)
-            if (n->statistic[j] >= 0) p->info->tensor[n->statistic[j]].group = 1;
+            n->statistic[j] = heti_new_tensor(p, "statistic", width, heti_rule_of(n)->inputs,
+                                              heti_divided_value(p, n) >= 0);
         if (spreads) heti_new_chain(p, n, spreads);
         if (n->kind == HET_NODE_ATTENTION) heti_find_exchange(p, n);
         for (j = 0; j < heti_writes(n); j++)
@@ -5274,9 +5260,8 @@ static void heti_new_scratch(het_program *p) {
         if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_B) added = heti_max(added, heti_width(p, n->y[0]));
         widest = heti_max(widest, added);
     }
-    if (widest > 0) p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL);
-    if (p->result == HET_OK && p->scratch >= 0 && p->info->team && p->info->team->plan)
-        p->info->tensor[p->scratch].group = 1;
+    if (widest > 0)
+        p->scratch = heti_new_tensor(p, "scratch", widest, HET_KEEP_CALL, p->info->team && p->info->team->plan);
 }
 
 /* Whether the values inside the unit can be bf16: each is read by one node, all that an op calls x
@@ -5284,7 +5269,6 @@ static void heti_new_scratch(het_program *p) {
    and values. */
 static int heti_takes_bf16(const het_program *p) {
     const het_unit_info *info = p->info;
-    het_op op;
     if (info->compute != HET_BF16 || !info->device || info->team || p->factors > 0) return 0; /* teams move floats */
     for (int i = 0; i < p->values; i++)
         if (p->value[i].in < 0 && p->value[i].out < 0 && i != p->logits &&
@@ -5299,12 +5283,11 @@ static int heti_takes_bf16(const het_program *p) {
             if (heti_is_bf16(info, n->y[j], HETI_VALUE) != heti_is_bf16(info, n->y[0], HETI_VALUE)) return 0;
         if (n->kind == HET_NODE_ATTENTION && (info->slices > 1 || n->inputs > 3)) return 0;
         for (int way = HETI_FORWARD; way <= HETI_BACKWARD_WEIGHT; way++) {
-            memset(&op, 0, sizeof op);
-            op.bf16 = heti_node_bf16(info, n, way);
+            het_op op;
+            if (heti_rule_of(n)->op[way] < 0) continue;
+            op = heti_blank_op(heti_rule_of(n)->op[way], heti_node_bf16(info, n, way));
             if (n->kind == HET_NODE_ATTENTION) op.u.attention.head_size = p->unit->model->head_size;
-            if (heti_rule_of(n)->op[way] < 0 || !op.bf16) continue;
-            op.kind = HETI_CAST(het_op_kind, heti_rule_of(n)->op[way]);
-            if (!heti_supports(info->device, op)) return 0;
+            if (op.bf16 && !heti_supports(info->device, op)) return 0;
         }
     }
     return 1;
@@ -5313,14 +5296,11 @@ static int heti_takes_bf16(const het_program *p) {
 /* Types of the values, and how many rows of logits the device takes at a time. */
 static void heti_choose_types(het_program *p) {
     het_unit_info *info = p->info;
-    het_op op;
+    het_op op = heti_blank_op(HET_OP_CROSS_ENTROPY, HET_BF16_DX);
     info->loss_rows = info->max_granule_tokens;
     info->values = HET_BF16;
     if (!heti_takes_bf16(p)) info->values = HET_F32;
     if (info->values != HET_BF16 || p->logits < 0) return;
-    memset(&op, 0, sizeof op);
-    op.kind = HET_OP_CROSS_ENTROPY;
-    op.bf16 = HET_BF16_DX;
     op.u.cross_entropy.vocab = heti_width(p, p->logits);
     op.u.cross_entropy.rows = info->max_tokens;
     while (op.u.cross_entropy.rows > info->loss_rows && !heti_supports(info->device, op)) op.u.cross_entropy.rows /= 2;
@@ -5363,16 +5343,13 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     het_unit_info *info = p->info;
     heti_check_program(p);
     info->teams = 1;
-    for (int i = 0; p->result == HET_OK && i < p->nodes; i++) {
-        het_attention_args a;
-        if (p->node[i].inputs < 4) continue;
-        memset(&a, 0, sizeof a);
-        a.bias = &p->unit->model->norm_epsilon; /* any address */
-        info->teams = 0;
-        if (info->device && !(heti_supports(info->device, HETI_OP(ATTENTION_FORWARD, &a)) &&
-                              heti_supports(info->device, HETI_OP(ATTENTION_BACKWARD, &a))))
-            p->result = HET_ERR_UNSUPPORTED;
-    }
+    for (int i = 0; p->result == HET_OK && i < p->nodes; i++)
+        for (int way = HETI_FORWARD; p->node[i].inputs == 4 && way <= HETI_BACKWARD_INPUT; way++) {
+            het_op op = heti_blank_op(heti_rule_of(&p->node[i])->op[way], 0);
+            op.u.attention.bias = &p->unit->model->norm_epsilon; /* any address */
+            info->teams = 0;
+            if (info->device && !heti_supports(info->device, op)) p->result = HET_ERR_UNSUPPORTED;
+        }
     if (p->result != HET_OK) return p->result;
     heti_factors_last(p);
     heti_divide_columns(p);
@@ -5408,9 +5385,7 @@ static het_result heti_unit_run(const het_unit_call *c, const het_op *op) {
 
 /* to = from, or to += from */
 static het_result heti_unit_move(const het_unit_call *c, int adds, float *to, const float *from, int64_t count) {
-    het_op op;
-    op.bf16 = 0;
-    op.kind = adds ? HET_OP_ADD : HET_OP_COPY;
+    het_op op = heti_blank_op(adds ? HET_OP_ADD : HET_OP_COPY, 0);
     if (adds) {
         op.u.elements.y = to;
         op.u.elements.x = from;
@@ -5426,10 +5401,7 @@ static het_result heti_unit_move(const het_unit_call *c, int adds, float *to, co
 /* The values (or gradients) u of the factors A of a node, times alpha / r. */
 static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int which) {
     const het_model_desc *m = c->unit->model;
-    het_op op;
-    op.bf16 = 0;
-    op.kind = HET_OP_SCALE;
-    op.u.elements.squares = NULL;
+    het_op op = heti_blank_op(HET_OP_SCALE, 0);
     op.u.elements.count = c->rows * m->lora_rank;
     op.u.elements.factor = HETI_CAST(float, HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank));
     for (int i = 0; i < n->outputs; i++) {
@@ -5964,10 +5936,6 @@ static int heti_layer_norm(het_program *p, int x, int role) {
     return het_node_norm(p, x, heti_role_name(p->unit->model, role));
 }
 
-/* Which bit of het_model_desc.lora_targets a role is. */
-static const int64_t heti_role_targets[HETI_ROLE_COUNT] = {
-    0, 0, 0, HET_LORA_Q, HET_LORA_K, HET_LORA_V, 0, 0, HET_LORA_O, 0, HET_LORA_GATE, HET_LORA_UP, HET_LORA_DOWN, 0, 0 };
-
 /* y[i] = x W^T (+ b) for `count` matrices of the roles `first`, first + 1, ... */
 static void heti_layer(het_program *p, int x, int first, int count, int *y) {
     const het_model_desc *m = p->unit->model;
@@ -5980,7 +5948,7 @@ static void heti_layer(het_program *p, int x, int first, int count, int *y) {
         matrix[i].out = role == HETI_ROLE_Q ? q : qkv ? k : residual ? m->width : m->mlp_width;
         matrix[i].bias = heti_yes(qkv ? m->qkv_bias : m->linear_bias);
         matrix[i].init_std = residual ? HETI_CAST(float, heti_residual_std(m)) : m->init_std;
-        matrix[i].low_rank = (m->lora_targets & heti_role_targets[role]) != 0;
+        matrix[i].low_rank = (m->lora_targets & heti_roles[role].target) != 0;
     }
     het_node_linears(p, x, count, matrix, y);
 }

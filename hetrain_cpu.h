@@ -540,8 +540,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_PLAIN_C float
 #define HETI_PLAIN_CD double
 #define HETI_PLAIN_CU uint32_t
-#define HETI_PLAIN_CHUNKS 16
-#define HETI_PLAIN_DCHUNKS 8
 #define HETI_PLAIN_EACH(...) for (int i = 0; i < 16; i++) { __VA_ARGS__ }
 #define HETI_PLAIN_DEACH(...) for (int i = 0; i < 8; i++) { __VA_ARGS__ }
 #define HETI_PLAIN_LOAD(p) (*(p))
@@ -578,7 +576,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_AVX2_C __m256
 #define HETI_AVX2_CD __m256d
 #define HETI_AVX2_CU __m256i
-#define HETI_AVX2_CHUNKS 2
 #define HETI_AVX2_LOAD(p) _mm256_loadu_ps(p)
 #define HETI_AVX2_STORE(p, v) _mm256_storeu_ps(p, v)
 #define HETI_AVX2_SET(x) _mm256_set1_ps(x)
@@ -603,7 +600,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
     _mm256_add_epi32(_mm256_castps_si256(a), \
     _mm256_add_epi32(_mm256_set1_epi32(0x7fff), _mm256_and_si256(_mm256_set1_epi32(1), \
                                                                  _mm256_srli_epi32(_mm256_castps_si256(a), 16))))))
-#define HETI_AVX2_DCHUNKS HETI_AVX2_CHUNKS
 #define HETI_AVX2_EACH HETI_EACH_2
 #define HETI_AVX2_DEACH HETI_EACH_2
 #define HETI_AVX2_HALF(a, h) a.c[h]
@@ -622,7 +618,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_AVX512_C __m512
 #define HETI_AVX512_CD __m512d
 #define HETI_AVX512_CU __m512i
-#define HETI_AVX512_CHUNKS 1
 #define HETI_AVX512_LOAD(p) _mm512_loadu_ps(p)
 #define HETI_AVX512_STORE(p, v) _mm512_storeu_ps(p, v)
 #define HETI_AVX512_SET(x) _mm512_set1_ps(x)
@@ -647,7 +642,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
     _mm512_add_epi32(_mm512_castps_si512(a), \
     _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(_mm512_set1_epi32(1), \
     _mm512_maskz_srli_epi32(HETI_SIXTEEN, _mm512_castps_si512(a), 16))))))
-#define HETI_AVX512_DCHUNKS HETI_AVX512_CHUNKS
 #define HETI_AVX512_EACH HETI_EACH_1
 #define HETI_AVX512_DEACH HETI_EACH_1
 #define HETI_AVX512_HALF(a, h) _mm512_extractf32x8_ps(a.c[0], h)
@@ -662,7 +656,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_NEON_C float32x4_t
 #define HETI_NEON_CD float64x2_t
 #define HETI_NEON_CU uint32x4_t
-#define HETI_NEON_CHUNKS 4
 #define HETI_NEON_LOAD(p) vld1q_f32(p)
 #define HETI_NEON_STORE(p, v) vst1q_f32(p, v)
 #define HETI_NEON_SET(x) vdupq_n_f32(x)
@@ -686,7 +679,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_NEON_BF16(a) vreinterpretq_f32_u32(vandq_u32(vdupq_n_u32(0xffff0000u), \
     vaddq_u32(vreinterpretq_u32_f32(a), vaddq_u32(vdupq_n_u32(0x7fff), \
     vandq_u32(vdupq_n_u32(1), vshrq_n_u32(vreinterpretq_u32_f32(a), 16))))))
-#define HETI_NEON_DCHUNKS HETI_NEON_CHUNKS
 #define HETI_NEON_EACH HETI_EACH_4
 #define HETI_NEON_DEACH HETI_EACH_4
 #define HETI_NEON_TILE_M 6
@@ -780,6 +772,7 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_TILE_SHORT HETI_I(TILE_SHORT)
 #define HETI_TILE_V HETI_I(TILE_V)
 #define HETI_TILE_N (16 * HETI_TILE_V)
+#define HETI_DWIDTH HETI_CAST(int, sizeof(HETI_I(CD)) / sizeof(double))
 #define HETI_PAIRS(bf16) (HETI_ISA_PASS == 4 && (bf16)) /* of bf16, in packed operands */
 
 #ifdef __cplusplus
@@ -816,9 +809,9 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_TARGET
 #endif
 
-typedef struct HETI_K(v) { HETI_I(C) c[HETI_I(CHUNKS)]; } HETI_K(v);
-typedef struct HETI_K(u) { HETI_I(CU) c[HETI_I(CHUNKS)]; } HETI_K(u);
-typedef struct HETI_K(d) { HETI_I(CD) c[HETI_I(DCHUNKS)]; } HETI_K(d);
+typedef struct HETI_K(v) { HETI_I(C) c[64 / sizeof(HETI_I(C))]; } HETI_K(v);
+typedef struct HETI_K(u) { HETI_I(CU) c[64 / sizeof(HETI_I(CU))]; } HETI_K(u);
+typedef struct HETI_K(d) { HETI_I(CD) c[64 / sizeof(HETI_I(CD))]; } HETI_K(d);
 
 /* ---- element by element ---- */
 
@@ -837,7 +830,7 @@ HETI_MAP(HETI_V, HETI_EACH, min, (HETI_V a, HETI_V b), HETI_I(MIN)(a.c[i], b.c[i
 HETI_MAP(HETI_V, HETI_EACH, abs, (HETI_V a), HETI_I(ABS)(a.c[i]))
 HETI_MAP(HETI_V, HETI_EACH, neg, (HETI_V a), -a.c[i])
 HETI_MAP(HETI_V, HETI_EACH, lt, (HETI_V a, HETI_V b, HETI_V x, HETI_V y), HETI_I(LT)(a.c[i], b.c[i], x.c[i], y.c[i]))
-HETI_MAP(HETI_D, HETI_DEACH, dload, (const double *p), HETI_I(DLOAD)(p + i * (8 / HETI_I(DCHUNKS))))
+HETI_MAP(HETI_D, HETI_DEACH, dload, (const double *p), HETI_I(DLOAD)(p + i * HETI_DWIDTH))
 HETI_MAP(HETI_D, HETI_DEACH, dset, (double x), HETI_I(DSET)(x))
 HETI_MAP(HETI_D, HETI_DEACH, dadd, (HETI_D a, HETI_D b), a.c[i] + b.c[i])
 HETI_MAP(HETI_D, HETI_DEACH, dsub, (HETI_D a, HETI_D b), a.c[i] - b.c[i])
@@ -851,7 +844,7 @@ HETI_IN HETI_V HETI_K(mul)(HETI_V a, HETI_V b) {
 }
 HETI_IN void HETI_K(store)(float *p, HETI_V a) { HETI_EACH(HETI_I(STORE)(p + i * HETI_I(WIDTH), a.c[i]);) }
 HETI_IN void HETI_K(dstore)(double *p, HETI_D a) {
-    HETI_DEACH(HETI_I(DSTORE)(p + i * (8 / HETI_I(DCHUNKS)), a.c[i]);)
+    HETI_DEACH(HETI_I(DSTORE)(p + i * HETI_DWIDTH, a.c[i]);)
 }
 HETI_IN HETI_U HETI_K(bits_max)(HETI_U u, HETI_V a) {
     HETI_EACH(u.c[i] = HETI_I(UMAX)(u.c[i], HETI_I(BITS)(HETI_I(ABS)(a.c[i])));) return u;
