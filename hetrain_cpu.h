@@ -1586,13 +1586,17 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
     }
 }
 
-/* A term of an exact sum, rows < m, columns < n of the tile: it is added to `sum` or, the last one,
-   goes to `end` as float with those before it. Returns the largest bits. */
-HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, double *sum, int64_t row, float *end,
-                                const heti_weight_sum *to, int empty) {
+/* A term of an exact sum, rows < m, columns < n of the tile, is added to a sum that lies in memory,
+   or to one that is kept for the `last` term, which makes floats of it. Returns the largest
+   bits. */
+HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, const heti_weight_sum *to, int64_t offset,
+                                int last, int empty) {
+    float *const end = HETI_CAST(float *, to->sum) + offset;
+    double *const sum = to->final ? to->kept : HETI_CAST(double *, to->sum) + offset;
+    const int64_t end_row = to->columns, row = to->final ? HETI_TILE_N : end_row;
     const double grid = to->grid;
-    const int64_t end_row = to->columns;
     HETI_U maximum = HETI_BITS_ZERO();
+    if (to->final && !last) n = HETI_TILE_N;
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
@@ -1600,26 +1604,19 @@ HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, dou
         for (int v = 0; v < HETI_TILE_V; v++) {
             double *const at = sum + i * row + 16 * v;
             maximum = HETI_BITS_MAX(maximum, t->row[i][v]);
-            if (end == NULL) HETI_K(grid_add)(at, t->row[i][v], grid, n - 16 * v, empty);
-            else HETI_K(grid_end)(end + i * end_row + 16 * v, at, t->row[i][v], grid, n - 16 * v, empty);
+            if (last) HETI_K(grid_end)(end + i * end_row + 16 * v, at, t->row[i][v], grid, n - 16 * v, empty);
+            else HETI_K(grid_add)(at, t->row[i][v], grid, n - 16 * v, empty);
         }
     }
     return maximum;
 }
 
-/* A term of a sum that lies in memory, of one that is kept for the last, the last: the cases of an
-   empty one apart, so that each is a constant. */
+/* The cases apart, so that each is a constant. */
 HETI_IN HETI_U HETI_K(tile_sum)(const HETI_K(tile) *t, int64_t m, int64_t n, const heti_weight_sum *to,
                                 int64_t offset) {
-    float *const end = HETI_CAST(float *, to->sum) + offset;
-    double *const sum = to->final ? to->kept : HETI_CAST(double *, to->sum) + offset;
-    const int64_t row = to->final ? HETI_TILE_N : to->columns;
     if (to->final && to->last)
-        return to->empty ? HETI_K(tile_add)(t, m, n, sum, row, end, to, 1) :
-                           HETI_K(tile_add)(t, m, n, sum, row, end, to, 0);
-    if (to->final) n = HETI_TILE_N;
-    return to->empty ? HETI_K(tile_add)(t, m, n, sum, row, NULL, to, 1) :
-                       HETI_K(tile_add)(t, m, n, sum, row, NULL, to, 0);
+        return to->empty ? HETI_K(tile_add)(t, m, n, to, offset, 1, 1) : HETI_K(tile_add)(t, m, n, to, offset, 1, 0);
+    return to->empty ? HETI_K(tile_add)(t, m, n, to, offset, 0, 1) : HETI_K(tile_add)(t, m, n, to, offset, 0, 0);
 }
 
 HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to,
