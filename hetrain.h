@@ -2206,6 +2206,22 @@ static void heti_text_char(heti_text *text, char c) {
     text->length++;
 }
 
+static void heti_text_end(heti_text *text) {
+    if (text->capacity > 0) text->to[text->length < text->capacity ? text->length : text->capacity - 1] = 0;
+}
+
+static heti_text heti_text_in(char *to, size_t capacity) {
+    heti_text text = { to, capacity, 0 };
+    heti_text_end(&text);
+    return text;
+}
+
+/* Appends bytes as they are; what is there always ends in 0. */
+static void heti_text_put(heti_text *text, const char *from, size_t length) {
+    for (size_t i = 0; i < length; i++) heti_text_char(text, from[i]);
+    heti_text_end(text);
+}
+
 /* NULL reads "(null)". Bytes from 128 on pass: they may be UTF-8. */
 static void heti_text_string(heti_text *text, const char *s) {
     for (s = s != NULL ? s : "(null)"; *s != 0; s++) {
@@ -2300,7 +2316,7 @@ static void heti_text_format(heti_text *text, const char *format, va_list argume
         default: heti_text_char(text, *format); break;
         }
     }
-    if (text->capacity > 0) text->to[text->length < text->capacity ? text->length : text->capacity - 1] = 0;
+    heti_text_end(text);
 }
 
 /* Appends to a text; what is there always ends in 0. */
@@ -2314,39 +2330,12 @@ HETI_UNUSED static void heti_text_write(heti_text *text, const char *format, ...
 /* Writes at most capacity characters, always with a final 0; returns the length the whole text
    needs. */
 HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *format, ...) {
-    heti_text text;
+    heti_text text = heti_text_in(to, capacity);
     va_list arguments;
-    text.to = to;
-    text.capacity = capacity;
-    text.length = 0;
     va_start(arguments, format);
     heti_text_format(&text, format, arguments);
     va_end(arguments);
     return text.length;
-}
-
-/* Appends bytes as they are; what is there always ends in 0. */
-static void heti_text_put(heti_text *t, const char *from, size_t length) {
-    for (size_t i = 0; i < length; i++) heti_text_char(t, from[i]);
-    if (t->capacity) t->to[t->length < t->capacity ? t->length : t->capacity - 1] = 0;
-}
-
-static void heti_text_add(heti_text *t, const char *from) {
-    heti_text_put(t, from, strlen(from));
-}
-
-static void heti_text_integer(heti_text *t, int64_t value) {
-    char digits[24];
-    heti_text_put(t, digits, heti_format(digits, sizeof digits, "%d", value));
-}
-
-static heti_text heti_text_in(char *to, size_t capacity) {
-    heti_text t;
-    t.to = to;
-    t.capacity = capacity;
-    t.length = 0;
-    heti_text_put(&t, "", 0);
-    return t;
 }
 
 HETRAIN_API het_result het_error_put(het_error *error, het_result result, const char *text) {
@@ -2366,11 +2355,8 @@ HETRAIN_API het_result het_error_put(het_error *error, het_result result, const 
 
 HETI_UNUSED static het_result heti_fail(het_error *error, het_result code, const char *format, ...) {
     char whole[2048];
-    heti_text text;
+    heti_text text = heti_text_in(whole, sizeof whole);
     va_list arguments;
-    text.to = whole;
-    text.capacity = sizeof whole;
-    text.length = 0;
     va_start(arguments, format);
     heti_text_format(&text, format, arguments);
     va_end(arguments);
@@ -2772,16 +2758,15 @@ HETI_UNUSED static uint64_t heti_xxh64_end(const heti_xxh64 *hash) {
     const unsigned char *from = hash->stripe, *end = hash->stripe + hash->held;
     uint64_t value = hash->seed + HETI_XXH_PRIME5;
     if (hash->total >= 32) {
-        value = heti_rotate_left(hash->lane[0], 1) + heti_rotate_left(hash->lane[1],
-                                                                      7) + heti_rotate_left(hash->lane[2], 12)
-              + heti_rotate_left(hash->lane[3], 18);
+        value = heti_rotate_left(hash->lane[0], 1) + heti_rotate_left(hash->lane[1], 7) +
+                heti_rotate_left(hash->lane[2], 12) + heti_rotate_left(hash->lane[3], 18);
         for (int i = 0; i < 4; i++)
             value = (value ^ heti_xxh64_round(0, hash->lane[i])) * HETI_XXH_PRIME1 + HETI_XXH_PRIME4;
     }
     value += hash->total; /* then the bytes that wait, fewer than 32 */
     for (; end - from >= 8; from += 8)
         value = heti_rotate_left(value ^ heti_xxh64_round(0, heti_load_u64(from)), 27) * HETI_XXH_PRIME1 +
-        HETI_XXH_PRIME4;
+                HETI_XXH_PRIME4;
     if (end - from >= 4) {
         value = heti_rotate_left(value ^ heti_load_u32(from) * HETI_XXH_PRIME1, 23) * HETI_XXH_PRIME2 + HETI_XXH_PRIME3;
         from += 4;
@@ -2930,8 +2915,8 @@ static double heti_thread_time(void) { return 0.0; }
    exact reduction of the argument to a short interval, a polynomial there (least squares at
    Chebyshev points, coefficients rounded one after the other from the lowest on), and the reduction
    undone. The float functions are the lanes of HETI_K(exp), HETI_K(log) and HETI_K(erf) (>>vector),
-   bit for bit. The largest errors found (floats: every 61st bit
-   pattern; doubles: 6,000 random arguments against 300-bit arithmetic) are beside each function.
+   bit for bit. The largest errors found (floats: every 61st bit pattern; doubles: 6,000 random
+   arguments against 300-bit arithmetic) are beside each function.
    ============================================================================================== */
 
 #define HETI_COUNT(array) HETI_CAST(int, sizeof(array) / sizeof((array)[0]))
@@ -2948,16 +2933,15 @@ static double heti_thread_time(void) { return 0.0; }
 /* exp(r) = 1 + r + r^2 p(r), |r| <= ln 2 / 2 */
 static const float heti_exp_coefficient[5] = { 0.5f, 0.166665182f, 0.0416668504f, 0.00836896058f, 0.00138992688f };
 /* log(1 + f) = f + f^2 p(f), |f| <= 1/3 */
-static const float heti_log_coefficient[9] = { -0.5f, 0.333332062f, -0.249998882f, 0.200108349f, -0.166763887f,
-                                              0.140001044f, -0.122408405f,
-                                               0.140088156f, -0.126471475f };
+static const float heti_log_coefficient[9] = {
+    -0.5f, 0.333332062f, -0.249998882f, 0.200108349f, -0.166763887f, 0.140001044f, -0.122408405f, 0.140088156f,
+    -0.126471475f };
 /* erf(x) = x + x p(x^2), |x| < 1; erf(x) = 1 - exp(-p(x)), 1 <= x <= 4 */
-static const float heti_erf_inner[7] = { 0.128379166f, -0.376126289f, 0.112836182f, -0.0268551242f, 0.0051907259f,
-                                        -0.000803065428f,
-                                         7.91990169e-05f };
-static const float heti_erf_outer[8] = { -0.000191478495f, 1.12959397f, 0.633190334f, 0.108449206f, -0.0252269208f,
-                                        0.0042112465f, -0.000442638469f,
-                                         2.17931902e-05f };
+static const float heti_erf_inner[7] = {
+    0.128379166f, -0.376126289f, 0.112836182f, -0.0268551242f, 0.0051907259f, -0.000803065428f, 7.91990169e-05f };
+static const float heti_erf_outer[8] = {
+    -0.000191478495f, 1.12959397f, 0.633190334f, 0.108449206f, -0.0252269208f, 0.0042112465f, -0.000442638469f,
+    2.17931902e-05f };
 
 static HETI_INLINE uint32_t heti_float_bits(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 static HETI_INLINE float heti_bits_float(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
@@ -3033,11 +3017,10 @@ static double heti_polynomial(double x, const double *c, int count) {
 
 /* exp(high + low), |low| much smaller than |high|. 0.75 units in the last place. */
 static double heti_exp_parts(double high, double low) {
-    static const double heti_coefficient[11] = { 0.5, 0.16666666666666685, 0.041666666666666526, 0.0083333333333159686,
-                                                0.0013888888888968043,
+    static const double heti_coefficient[11] = {
+        0.5, 0.16666666666666685, 0.041666666666666526, 0.0083333333333159686, 0.0013888888888968043,
         0.00019841269898620266, 2.4801587155237098e-05, 2.7557232902697543e-06, 2.7557417587434751e-07,
-        2.5112649881903777e-08,
-        2.0871151225785464e-09 };
+        2.5112649881903777e-08, 2.0871151225785464e-09 };
     double n, r, r_low, whole;
     if (high < -708.39641853226408) return 0.0;
     if (high > 709.78271289338397) return HETI_DINFINITY;
@@ -3056,9 +3039,9 @@ static double heti_exp_parts(double high, double low) {
    x = m 2^e; s = (m - 1) / (m + 1); log m = 2 s + 2/3 s^3 + s^5 p(s^2), the first two in two
    doubles each. */
 static double heti_log_parts(double x, double *low) {
-    static const double heti_coefficient[9] = { 0.4, 0.28571428571426843, 0.22222222222711371, 0.18181818111250414,
-                                               0.15384621303440424,
-        0.1333302769202909, 0.11774551814727779, 0.10334187404194502, 0.11577959069737771 };
+    static const double heti_coefficient[9] = {
+        0.4, 0.28571428571426843, 0.22222222222711371, 0.18181818111250414, 0.15384621303440424, 0.1333302769202909,
+        0.11774551814727779, 0.10334187404194502, 0.11577959069737771 };
     const double third = 0.66666666666666663, third_low = 3.7007434154171883e-17; /* 2/3 */
     int exponent;
     double m = frexp(x, &exponent), e, f, d, d_low, s, s_low, z, z_low, cube, cube_low, t, t_low, p, sum, rest, high;
@@ -3123,11 +3106,11 @@ static HETI_UNUSED double heti_powi(double base, int64_t n) {
 /* sin(x + quarter pi / 2). The reduction x - n pi/2 uses 159 bits of pi/2, good for |x| up to 2^30.
    0.71 units in the last place (measured up to 10^6). */
 static double heti_sin_quarter(double x, double quarter) {
-    static const double heti_sine[7] = { -0.16666666666666666, 0.0083333333333330973, -0.00019841269841051754,
-                                        2.7557319126230735e-06,
+    static const double heti_sine[7] = {
+        -0.16666666666666666, 0.0083333333333330973, -0.00019841269841051754, 2.7557319126230735e-06,
         -2.5052085158079624e-08, 1.6056145662017008e-10, -7.4798418396478678e-13 };
-    static const double heti_cosine[7] = { 0.041666666666666664, -0.0013888888888888434, 2.4801587301242051e-05,
-                                          -2.7557319091907707e-07,
+    static const double heti_cosine[7] = {
+        0.041666666666666664, -0.0013888888888888434, 2.4801587301242051e-05, -2.7557319091907707e-07,
         2.0876729635859864e-09, -1.1467760893521914e-11, 4.6338405727070817e-14 };
     double n = rint(heti_round(x * 0.63661977236758138)), r, product, low, z, y;
     r = fma(-n, 1.5707963267948966, x); /* exact */
@@ -3272,8 +3255,7 @@ static void heti_ref_norm_backward_weight(const het_norm_args *a) {
     }
 }
 
-/* ---- linear: y_p = x W_p^T + b_p.  x [n][in], W_p [out_p][in], b_p [out_p], y_p [n][out_p]
-                                      ---- */
+/* ---- linear ---- y_p = x W_p^T + b_p.  x [n][in], W_p [out_p][in], b_p [out_p], y_p [n][out_p] */
 
 /* W[i], which may be kept as bf16. */
 static float heti_ref_weight(const het_linear_part *p, int64_t i, het_dtype compute) {
@@ -3334,10 +3316,9 @@ static void heti_ref_linear_backward_weight(const het_linear_args *a) {
         }
 }
 
-/* ---- rotary: with the angle t of (position, i), (y_i, y_i+h) = (x_i cos t - x_i+h sin t, x_i+h
-   cos t + x_i sin t),
-        h = rotary / 2; columns from `rotary` on pass.  x, y [n][heads E]. Backward: the transpose,
-                                                        -t ---- */
+/* ---- rotary ---- with the angle t of (position, i), h = rotary / 2: y_i = x_i cos t - x_i+h
+   sin t, y_i+h = x_i+h cos t + x_i sin t; columns from `rotary` on pass.  x, y [n][heads E].
+   Backward: the transpose, -t */
 
 static void heti_ref_rotate(const het_rotary_args *a, float sign) {
     const int64_t half = a->rotary / 2;
@@ -3357,10 +3338,9 @@ static void heti_ref_rotate(const het_rotary_args *a, float sign) {
     }
 }
 
-/* ---- attention: S = (scale q) k^T, m = max S, l = sum of exp(S - m), o = (sum of exp(S - m) v) /
-   l.
-        q, o [n][H][E]; k, v [tokens][K][E]; m, l [n][H]. A query sees keys of its own sequence
-        ---- */
+/* ---- attention ---- S = (scale q) k^T, m = max S, l = sum of exp(S - m), o = (sum of exp(S - m)
+   v) / l.  q, o [n][H][E]; k, v [tokens][K][E]; m, l [n][H]. A query sees keys of its own
+   sequence */
 
 typedef struct heti_ref_row {
     int64_t row;              /* (row of the slice) * heads + head */
@@ -3468,10 +3448,9 @@ static void heti_ref_attention(const het_attention_args *a, int backward) {
     for (int64_t s = 0; s < a->view->sequences; s++) heti_ref_attend_sequence(a, s, backward);
 }
 
-/* ---- activation, elements: SwiGLU y = a s b with s = sigmoid(a); GELU y = x Phi(x), Phi(x) = (1 +
-   erf(x / sqrt 2)) / 2;
-        tanh GELU y = x s with s = sigmoid(2u), 2u = x (c0 + c1 x^2), c0 = 2 sqrt(2 / pi), c1 =
-        0.044715 c0 ---- */
+/* ---- activation ---- of elements. SwiGLU: y = a s b, s = sigmoid(a). GELU: y = x Phi(x),
+   Phi(x) = (1 + erf(x / sqrt 2)) / 2. tanh GELU: y = x s, s = sigmoid(2u), 2u = x (c0 + c1 x^2),
+   c0 = 2 sqrt(2 / pi), c1 = 0.044715 c0 */
 
 static float heti_ref_sigmoid(float x) { return 1.0f / (1.0f + heti_expf(-x)); }
 static float heti_ref_normal_cdf(float x) {
@@ -3515,8 +3494,8 @@ static void heti_ref_activation_backward(const het_activation_args *a) {
     }
 }
 
-/* ---- embedding: y[r] = table[token[r]] + positions[position[r]].  table [V][D], positions [T][D],
-                                                                     y [n][D] ---- */
+/* ---- embedding ---- y[r] = table[token[r]] + positions[position[r]].  table [V][D],
+   positions [T][D], y [n][D] */
 
 static void heti_ref_embedding_forward(const het_embedding_args *a) {
     for (int64_t r = 0; r < a->rows; r++) {
@@ -3555,8 +3534,8 @@ static void heti_ref_embedding_backward_weight(const het_embedding_args *a) {
     heti_ref_scatter(a, a->dpositions, a->view->position + a->view->row_begin);
 }
 
-/* ---- dropout: y = a + x mask / (1 - p), mask 0 with probability p.  x, a, y [n][D]. Backward: y =
-                                                                       x mask / (1 - p) ----
+/* ---- dropout ---- y = a + x mask / (1 - p), mask 0 with probability p.  x, a, y [n][D].
+   Backward: y = x mask / (1 - p)
    key = first 64 bits of Philox(seed; step, sample). Column c of position t at a site takes word
    c mod 4 of Philox(key; t 2^32 + c / 4, site) as a number in [0, 1), and is dropped below p. */
 
@@ -3585,8 +3564,8 @@ static void heti_ref_drop(const het_dropout_args *a, const float *add) {
     }
 }
 
-/* ---- softmax cross-entropy: p = exp(x - m) / l; loss += weight (log l + m - x[target]);
-        x becomes (p - onehot) weight / (sum of weights).  x: logits [n][V] ---- */
+/* ---- softmax cross-entropy ---- p = exp(x - m) / l; loss += weight (log l + m - x[target]);
+   x becomes (p - onehot) weight / (sum of weights).  x: logits [n][V] */
 
 static void heti_ref_cross_entropy(const het_cross_entropy_args *a) {
     for (int64_t r = 0; r < a->rows; r++) {
@@ -4446,10 +4425,10 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
     memset(to, 0, sizeof *to);
     t = heti_text_in(to->name, sizeof to->name);
     for (; *pattern; pattern++) {
-        if (*pattern == '#') heti_text_integer(&t, p->unit->layer);
+        if (*pattern == '#') heti_text_write(&t, "%d", p->unit->layer);
         else heti_text_put(&t, pattern, 1);
     }
-    heti_text_add(&t, end);
+    heti_text_put(&t, end, strlen(end));
     for (int64_t i = 0; i < info->parameters; i++) heti_require(p, strcmp(info->parameter[i].name, to->name) != 0);
     heti_require(p, t.length < sizeof to->name);
     to->rows = rows;
@@ -5045,12 +5024,12 @@ static void heti_member_columns(const het_team_member *team, int64_t members, in
     range[1] *= whole;
 }
 
-/* Only rows that all of a node's values have: no value of it may be divided. */
-static int heti_keep_whole(const het_node *n, int *kind) {
+/* All of a node's values are divided in one way, 0: not at all. Whether some were not before. */
+static int heti_divide_alike(const het_node *n, int *kind, int way) {
     int changed = 0;
-    for (int i = 0; i < n->inputs; i++) changed |= kind[n->x[i]], kind[n->x[i]] = 0;
-    for (int i = 0; i < n->outputs; i++) changed |= kind[n->y[i]], kind[n->y[i]] = 0;
-    return changed != 0;
+    for (int i = 0; i < n->inputs; i++) changed |= kind[n->x[i]] != way, kind[n->x[i]] = way;
+    for (int i = 0; i < n->outputs; i++) changed |= kind[n->y[i]] != way, kind[n->y[i]] = way;
+    return changed;
 }
 
 /* Which values a team by columns divides, 1 by heads, 2 by share: those that products make of whole
@@ -5065,12 +5044,12 @@ static void heti_find_divided(const het_program *p, int *kind) {
         for (int j = 0; j < n->outputs; j++) all &= kind[n->y[j]] > 0;
         if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_NONE) {
             if (kind[n->x[0]] && n->outputs == 1) changed |= kind[n->y[0]], kind[n->y[0]] = 0;
-            else if (kind[n->x[0]] || !all) changed |= heti_keep_whole(n, kind);
+            else if (kind[n->x[0]] || !all) changed |= heti_divide_alike(n, kind, 0);
             continue;
         }
         for (int j = 0; j < n->inputs; j++) all &= kind[n->x[j]] > 0;
         if (!all || (n->kind != HET_NODE_ROTARY && n->kind != HET_NODE_ATTENTION && n->kind != HET_NODE_ACTIVATION))
-            changed |= heti_keep_whole(n, kind);
+            changed |= heti_divide_alike(n, kind, 0);
     } while (changed);
     do for (changed = 0, i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
@@ -5078,8 +5057,7 @@ static void heti_find_divided(const het_program *p, int *kind) {
         if (n->kind == HET_NODE_LINEAR || n->inputs < 1 || n->outputs < 1 || !kind[n->y[0]]) continue;
         for (int j = 0; j < n->inputs; j++) by_heads |= kind[n->x[j]] == 1;
         by_heads |= kind[n->y[0]] == 1;
-        for (int j = 0; j < n->inputs && by_heads; j++) changed |= kind[n->x[j]] != 1, kind[n->x[j]] = 1;
-        if (by_heads) changed |= kind[n->y[0]] != 1, kind[n->y[0]] = 1;
+        if (by_heads) changed |= heti_divide_alike(n, kind, 1);
     } while (changed);
 }
 
