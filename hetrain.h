@@ -4647,7 +4647,9 @@ static float *heti_tensor_of(const het_unit_call *c, const het_value *v, int whi
     return tensor ? tensor + v->column / 2 : NULL;
 }
 
-/* A value or its gradient, at the slice's first row; NULL: it has no memory. */
+/* A value or its gradient, at the slice's first row; NULL: it has no memory. It lies where its home
+   does: in a tensor of the unit, whose rows are those of the slice or, for keys and values, of the
+   whole micro-batch, or in a stream. */
 static float *heti_rows_of(const het_unit_call *c, int value, int which) {
     const het_value *home = &c->info->program->value[c->info->program->value[value].home[which]];
     float *tensor = heti_tensor_of(c, home, which);
@@ -5034,7 +5036,12 @@ static int heti_divide_alike(const het_node *n, int *kind, int way) {
 
 /* Which values a team by columns divides, 1 by heads, 2 by share: those that products make of whole
    rows, and what rotations, attention and activations make of such, where a product makes whole
-   rows of them again. Others stay whole until nothing changes any more. */
+   rows of them again.
+   Two rounds, each until nothing changes any more. The first takes all to be divided that the unit
+   makes and does not give away, and takes back what cannot be: what a node of another kind reads or
+   writes, and the result of a product whose x is divided. The second finds what goes by heads:
+   attention's values, and whatever a node has together with them. In mlp, say, `up` is divided and
+   the activation of it, by share; `down` reads these, and its result is whole. */
 static void heti_find_divided(const het_program *p, int *kind) {
     int i, changed;
     for (i = 0; i < p->values; i++) kind[i] = p->value[i].node >= 0 && p->value[i].out < 0 ? 2 : 0;
@@ -5091,8 +5098,9 @@ static void heti_divide_columns(het_program *p) {
     }
 }
 
-/* How long values and gradients are kept. Keys and values are read by later slices, which also add
-   to their gradients. */
+/* How long values and gradients are kept: until the last backward op that reads them (the rules'
+   `inputs` and `result`), in the home that they may share. Keys and values are read by later
+   slices, which also add to their gradients. */
 static void heti_find_keeps(het_program *p) {
     for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
@@ -5212,8 +5220,9 @@ static void heti_find_exchange(het_program *p, const het_node *n) {
     p->info->exchange = heti_max_size(p->info->exchange, HETI_CAST(size_t, floats) * sizeof(float));
 }
 
-/* Statistics of norms and attention, and room for what is added to a gradient that another node has
-   written, or for u B^T. */
+/* Statistics of norms and attention, and scratch: room for what is added to a gradient that another
+   node has written, or for u B^T. Of the nodes that write a value's gradient, and the stream that
+   it goes out by, only the first one on the way back needs none. */
 static void heti_new_scratch(het_program *p) {
     int writers[HETRAIN_MAX_VALUES], i, j;
     int64_t widest = 0;
@@ -5636,7 +5645,10 @@ static het_result heti_run_link(const het_unit_call *c, const het_op *whole, int
    members each: the member at a place goes on where the one before has stopped, from the first
    place to the last. The sums are those of one rank, because each stays one chain. In step t place
    p has block t - p of the rows, and then hands it on; the last one's rows go to the members they
-   belong to. */
+   belong to. Of two members and three blocks:
+       step         0    1    2    3
+       member 0     0    1    2               its part of the chain of block 0, 1, 2
+       member 1          0    1    2          goes on with it, and ends it */
 static het_result heti_run_chain(const het_unit_call *c, const het_node *n, const het_op *op, float *to) {
     const het_team *t = c->team;
     const het_linear_args *a = &op->u.linear;
@@ -5723,7 +5735,9 @@ static het_result heti_forward_nodes(const het_unit_call *c) {
 }
 
 /* What is known of the values' gradients on the way back. What a residual or a copy hands on needs
-   no op: it waits, as an address, for the op that writes the gradient, or for its use. */
+   no op: it waits, as an address, for the op that writes the gradient, or for its use. In
+   out = x + f(norm(x)), say, the gradient of `out` waits for x. Then f's nodes run, and the norm's
+   op, which writes the gradient of x, adds what waits as it writes. */
 typedef struct heti_pending {
     float *waiting[HETRAIN_MAX_VALUES];
     int written[HETRAIN_MAX_VALUES];
@@ -5755,10 +5769,12 @@ static int heti_joined_norm(const het_unit_call *c, const het_node *n, het_op op
            heti_supports(c->device, op);
 }
 
-/* Writes the gradients of a node's inputs, or adds to them where others have written them. */
+/* Writes the gradients of a node's inputs, or adds to them where others have written them: then the
+   op writes to scratch, one input behind the other. Inputs behind heti_writes(n) get the result's
+   gradient as it is, without an op. */
 static het_result heti_node_backward(const het_unit_call *c, const het_node *n, heti_pending *flow) {
     const het_program *p = c->info->program;
-    float *dx[4] = { NULL }, *scratch = p->scratch < 0 ? NULL : c->tensor[p->scratch], *next = scratch;
+    float *dx[4] = { NULL }, *next = p->scratch < 0 ? NULL : c->tensor[p->scratch];
     het_op op;
     int i, adds[4] = { 0 };
     for (i = 0; i < heti_writes(n); i++) {
@@ -5776,12 +5792,10 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
         if (heti_joined_norm(c, n, op)) op.kind = HET_OP_NORM_BACKWARD;
         HETI_TRY(heti_node_run(c, n, &op));
     }
-    for (i = 0, next = scratch; i < heti_writes(n); i++) {
-        const int64_t count = heti_value_floats(c, n->x[i]);
-        if (!adds[i]) continue;
-        HETI_TRY(heti_unit_move(c, 1, heti_rows_of(c, n->x[i], HETI_GRADIENT), next, count));
-        next += count;
-    }
+    for (i = 0; i < heti_writes(n); i++)
+        if (adds[i])
+            HETI_TRY(heti_unit_move(c, 1, heti_rows_of(c, n->x[i], HETI_GRADIENT), dx[i],
+                                    heti_value_floats(c, n->x[i])));
     for (; n->outputs > 0 && i < n->inputs; i++) { /* the gradient of the result is that of the input */
         float **waiting = &flow->waiting[n->x[i]], *gradient = heti_rows_of(c, n->y[0], HETI_GRADIENT);
         if (*waiting) HETI_TRY(heti_unit_move(c, 1, gradient, *waiting, c->rows * p->value[n->x[i]].width));
@@ -5841,7 +5855,10 @@ HETRAIN_API het_result het_program_backward_weight(const het_unit_call *c) {
     return HET_OK;
 }
 
-/* Rows [begin, end) of the micro-batch, which are granules [g, behind), through a loss unit. */
+/* Rows [begin, end) of the micro-batch, which are granules [g, behind), through a loss unit:
+   forward and, in training, both ways back, so that no logits but these exist. The unit's tensors
+   lie at the front of the workspace. The first granules may overwrite a gradient (beta 0), later
+   ones add. */
 static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t end, int64_t g, int64_t behind) {
     const int64_t first = begin - c->view->row_begin;
     het_unit_call own = *c;
