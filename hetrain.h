@@ -6087,6 +6087,14 @@ HETRAIN_API het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_
     return HET_OK;
 }
 
+/* Empty lists with room for so many actions of the same micro-batches. */
+static het_result heti_schedule_like(const het_schedule *from, int64_t actions, const het_allocator *allocator,
+                                     const char *where, het_schedule **schedule, het_error *error) {
+    HETI_TRY(het_schedule_new(from->ranks, from->pipelines, actions, allocator, where, schedule, error));
+    HETI_COPY((*schedule)->micro_batches, from->micro_batches, from->pipelines);
+    return HET_OK;
+}
+
 HETRAIN_API void het_schedule_free(het_schedule *schedule) {
     het_allocator allocator;
     if (schedule == NULL) return;
@@ -6758,6 +6766,7 @@ static het_result heti_schedule_arguments(const het_plan *plan, const void *inpu
 /* A stage, counted through all pipelines. */
 typedef struct heti_listed_stage {
     int64_t forwards;              /* F met */
+    int64_t kept;                  /* slices on the device, where PUT and TAKE are placed */
     int64_t last, last_time;       /* its last backward action ends before this position, at this time */
     int64_t sharing;               /* stages of its pipeline on its rank */
 } heti_listed_stage;
@@ -6898,12 +6907,13 @@ static het_result heti_lists_missing(const heti_lists *l, int64_t rank, const he
                      heti_action_print(&text, a));
 }
 
-/* REDUCE, STEP or GATHER of a block, VERDICT. */
-static het_action heti_block_action(int32_t kind, int64_t block) {
+/* REDUCE, STEP or GATHER of an update of a block, VERDICT. */
+static het_action heti_block_action(int32_t kind, int64_t block, int64_t update) {
     het_action a;
     memset(&a, 0, sizeof a);
     a.kind = kind;
     a.stage = HETI_CAST(int32_t, block);
+    a.version = HETI_CAST(int32_t, update);
     return a;
 }
 
@@ -6999,7 +7009,7 @@ static het_result heti_lists_check_actions(heti_lists *l) {
 
 /* The number-th micro-batch and slice of a stage. */
 static het_action heti_lists_forward(const heti_lists *l, int64_t p, int64_t stage, int64_t number) {
-    het_action a = heti_block_action(HET_ACTION_F, stage - l->plan->first_stage[p]);
+    het_action a = heti_block_action(HET_ACTION_F, stage - l->plan->first_stage[p], 0);
     a.pipeline = HETI_CAST(int32_t, p);
     a.micro_batch = HETI_CAST(int32_t, number / l->plan->slices);
     a.slice = HETI_CAST(int32_t, number % l->plan->slices);
@@ -7525,7 +7535,7 @@ static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t po
 static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     heti_listed_block *verdict = &l->block[l->block_count];
-    het_action action = heti_block_action(HET_ACTION_COMMIT, 0);
+    het_action action = heti_block_action(HET_ACTION_COMMIT, 0, 0);
     heti_lists_blocks_of(l, rank);
     for (int64_t i = 0; i < l->held_count; i++) l->block[l->held[i]].happened = 0;
     verdict->happened = 0;
@@ -7537,7 +7547,7 @@ static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
         const heti_listed_block *block = &l->block[l->held[i]];
         for (int32_t kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
             const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || block->ranks > 1);
-            action = heti_block_action(kind, l->held[i]);
+            action = heti_block_action(kind, l->held[i], 0);
             if (needed && !heti_tail_happened(block, kind)) return heti_lists_missing(l, rank, &action);
         }
     }
@@ -7567,12 +7577,11 @@ static het_result heti_complete_room(heti_lists *l) {
     const int64_t ranks = l->plan->ranks;
     int64_t total = 0;
     for (int64_t r = 0; r < ranks; r++) total += l->rank[r].length = heti_complete_count(l, r);
-    HETI_TRY(het_schedule_new(ranks, l->plan->pipelines, total, &l->allocator, l->where, &l->to, l->error));
+    HETI_TRY(heti_schedule_like(l->schedule, total, &l->allocator, l->where, &l->to, l->error));
     for (int64_t r = 0; r < ranks; r++) {
         l->to->start[r + 1] = l->to->start[r] + l->rank[r].length;
         l->rank[r].length = 0;
     }
-    HETI_COPY(l->to->micro_batches, l->schedule->micro_batches, l->plan->pipelines);
     l->to->complete = 1;
     return HET_OK;
 }
@@ -7606,16 +7615,16 @@ static void heti_complete_tail(heti_lists *l, int64_t rank) {
     for (i = 0; i < l->held_count; i++)
         l->block[l->held[i]].behind = behind = heti_max(l->block[l->held[i]].behind, behind);
     for (i = l->held_count - 1; i >= 0; last--) {
-        if (l->block[l->held[i]].behind > from) to[last] = heti_block_action(HET_ACTION_REDUCE, l->held[i--]);
+        if (l->block[l->held[i]].behind > from) to[last] = heti_block_action(HET_ACTION_REDUCE, l->held[i--], 0);
         else to[last] = to[from--];
     }
     l->rank[rank].length += l->held_count;
-    heti_complete_add(l, rank, heti_block_action(HET_ACTION_COMMIT, 0));
+    heti_complete_add(l, rank, heti_block_action(HET_ACTION_COMMIT, 0, 0));
     heti_complete_sort(l, 0);
     for (i = 0; i < l->held_count; i++) {
-        heti_complete_add(l, rank, heti_block_action(HET_ACTION_STEP, l->held[i]));
+        heti_complete_add(l, rank, heti_block_action(HET_ACTION_STEP, l->held[i], 0));
         if (l->block[l->held[i]].ranks > 1)
-            heti_complete_add(l, rank, heti_block_action(HET_ACTION_GATHER, l->held[i]));
+            heti_complete_add(l, rank, heti_block_action(HET_ACTION_GATHER, l->held[i], 0));
     }
 }
 
@@ -7689,8 +7698,7 @@ static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t posi
         const heti_listed_block *block = &l->block[b];
         if (l->update[b * l->updates + a->version - 1].gathered) continue;
         if (block->holders == 1 && block->gathered < a->version) continue; /* it predicts */
-        wanted = heti_block_action(HET_ACTION_GATHER, b);
-        wanted.version = a->version - 1;
+        wanted = heti_block_action(HET_ACTION_GATHER, b, a->version - 1);
         return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
     }
     return HET_OK;
@@ -7708,18 +7716,15 @@ static het_result heti_updates_backward(heti_lists *l, int64_t rank, int64_t pos
                          HETI_CAST(int64_t, used), l->plan->staleness);
     for (int64_t k = 0, b; (b = heti_stage_block(l, a, &k)) >= 0;) {
         heti_listed_block *block = &l->block[b];
-        het_action wanted = heti_block_action(HET_ACTION_REDUCE, b);
-        wanted.version = HETI_CAST(int32_t, block->open >= 0 ? block->open : a->version);
+        het_action wanted = heti_block_action(HET_ACTION_REDUCE, b, block->open >= 0 ? block->open : a->version);
         if (a->version < block->reduced) return heti_lists_fail_for(l, rank, position, "must come before", &wanted);
         if (block->open >= 0 && block->open != a->version)
             return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
-        wanted.kind = HET_ACTION_STEP;
-        wanted.version = HETI_CAST(int32_t, block->stepped);
+        wanted = heti_block_action(HET_ACTION_STEP, b, block->stepped);
         if (block->holders == 1 && block->stepped < block->reduced)
             return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
         block->open = a->version;
-        wanted.kind = HET_ACTION_GATHER;
-        wanted.version = used - 1;
+        wanted = heti_block_action(HET_ACTION_GATHER, b, used - 1);
         if (used > 0 && !l->update[b * l->updates + used - 1].gathered)
             return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
     }
@@ -7766,19 +7771,16 @@ static int64_t heti_block_updates(const heti_lists *l, int64_t b) {
 
 /* Everything was reduced, and every holder has the newest version. */
 static het_result heti_updates_end(heti_lists *l, int64_t rank) {
-    het_action missing = heti_block_action(HET_ACTION_COMMIT, 0);
+    het_action missing = heti_block_action(HET_ACTION_COMMIT, 0, 0);
     if (!l->block[l->block_count].happened) return heti_lists_missing(l, rank, &missing);
     for (int64_t i = 0; i < l->held_count; i++) {
         const heti_listed_block *block = &l->block[l->held[i]];
         const int64_t updates = heti_block_updates(l, l->held[i]);
-        missing = heti_block_action(HET_ACTION_REDUCE, l->held[i]);
-        missing.version = HETI_CAST(int32_t, block->open);
+        missing = heti_block_action(HET_ACTION_REDUCE, l->held[i], block->open);
         if (block->open >= 0) return heti_lists_missing(l, rank, &missing);
-        missing.kind = HET_ACTION_STEP;
-        missing.version = HETI_CAST(int32_t, block->stepped);
+        missing = heti_block_action(HET_ACTION_STEP, l->held[i], block->stepped);
         if (heti_lists_owns(l, rank, block) && block->stepped < updates) return heti_lists_missing(l, rank, &missing);
-        missing.kind = HET_ACTION_GATHER;
-        missing.version = HETI_CAST(int32_t, updates - 1);
+        missing = heti_block_action(HET_ACTION_GATHER, l->held[i], updates - 1);
         if (!heti_keeps(l->plan, rank) && block->gathered < updates) return heti_lists_missing(l, rank, &missing);
     }
     return HET_OK;
@@ -7814,8 +7816,7 @@ static void heti_updates_add(heti_lists *l, const het_action *a) {
 }
 
 static void heti_updates_of(heti_lists *l, int32_t kind, int64_t block, int64_t update) {
-    het_action a = heti_block_action(kind, block);
-    a.version = HETI_CAST(int32_t, update);
+    const het_action a = heti_block_action(kind, block, update);
     heti_updates_add(l, &a);
 }
 
@@ -7866,15 +7867,14 @@ static het_result heti_updates_place(heti_lists *l) {
             }
     }
     for (int pass = 0; pass < 2; pass++) {
-        if (pass == 1) HETI_TRY(het_schedule_new(s->ranks, s->pipelines, l->placed_count, &l->allocator, l->where,
-                                                 &l->placed, l->error));
+        if (pass == 1)
+            HETI_TRY(heti_schedule_like(s, l->placed_count, &l->allocator, l->where, &l->placed, l->error));
         l->placed_count = 0;
         for (int64_t r = 0; r < s->ranks; r++) {
             heti_updates_place_rank(l, r, s->action + s->start[r], s->start[r + 1] - s->start[r]);
             if (pass == 1) l->placed->start[r + 1] = l->placed_count;
         }
     }
-    HETI_COPY(l->placed->micro_batches, s->micro_batches, s->pipelines);
     l->schedule = l->placed;
     return HET_OK;
 }
@@ -7906,28 +7906,147 @@ static het_result heti_lists_prove(heti_lists *l, int completes) {
     return heti_play(l, HET_ACTION_GATHER);
 }
 
+/* Tables, proof and, where it `completes`, new lists in l->to. heti_lists_end in any case. */
+static het_result heti_lists_run(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
+                                 const het_schedule *schedule, const het_allocator *allocator, int completes,
+                                 const char *where, het_error *error) {
+    HETI_TRY(heti_lists_start(l, plan, blocks, schedule, allocator, where, error));
+    return heti_lists_prove(l, completes);
+}
+
+static void heti_lists_end(heti_lists *l) {
+    het_schedule_free(l->placed);
+    heti_arena_end(&l->arrays, &l->allocator);
+}
+
+static const char heti_schedule_check_name[] = "het_schedule_check";
+
 HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
                                           double *peak, het_error *error) {
-    static const char heti_where[] = "het_schedule_check";
     heti_lists l;
     het_result result;
-    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_where, error));
-    result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
-    if (result == HET_OK) result = heti_lists_prove(&l, 0);
+    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_schedule_check_name, error));
+    result = heti_lists_run(&l, plan, blocks, schedule, &schedule->allocator, 0, heti_schedule_check_name, error);
     for (int64_t i = 0; result == HET_OK && peak != NULL && i < plan->ranks; i++) peak[i] = l.rank[i].peak;
-    het_schedule_free(l.placed);
-    heti_arena_end(&l.arrays, &l.allocator);
+    heti_lists_end(&l);
     return result;
 }
 
+HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks,
+                                             const het_schedule *compute, const het_allocator *allocator,
+                                             het_schedule **schedule, het_error *error) {
+    static const char heti_where[] = "het_schedule_complete";
+    heti_lists l;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
+    result = heti_lists_run(&l, plan, blocks, compute, allocator, 1, heti_where, error);
+    heti_lists_end(&l);
+    if (result == HET_OK) *schedule = l.to;
+    else het_schedule_free(l.to);
+    return result;
+}
+
+/* ---- PUT and TAKE ---- */
+
+/* Slices that the action's stage keeps on the device; 0: all. */
+static int64_t heti_store_most(const heti_lists *l, const het_action *a) {
+    return l->plan->stage[heti_lists_stage(l, a)].store * l->plan->slices;
+}
+
+/* The first action from `a` on that is not to be replaced. */
+static const het_action *heti_store_skip(const heti_lists *l, const het_action *a, const het_action *end) {
+    while (a < end && (a->kind == HET_ACTION_PUT || a->kind == HET_ACTION_TAKE) && heti_store_most(l, a) > 0) a++;
+    return a;
+}
+
+/* PUT or TAKE of the action's slice, or the action itself. */
+static void heti_store_add(heti_lists *l, int64_t rank, const het_action *a, int32_t kind) {
+    het_action *to = &l->to->action[l->to->start[rank + 1]++];
+    *to = kind == a->kind ? *a : heti_lists_other(a, kind, 0);
+    if (kind == HET_ACTION_PUT || kind == HET_ACTION_TAKE) heti_lists_mark(l, to);
+    l->stage[heti_lists_stage(l, a)].kept +=
+        kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
+}
+
+/* TAKE for those of `wanted` that are on the host and find a slot while `now` runs (NULL: now). */
+static void heti_store_take(heti_lists *l, int64_t rank, const het_action *wanted, const het_action *now) {
+    for (int64_t i = 0; i < 1 + (wanted->overlap != 0); i++) {
+        const het_action put = heti_lists_other(&wanted[i], HET_ACTION_PUT, 0);
+        const int64_t stage = heti_lists_stage(l, &put);
+        int64_t most = heti_store_most(l, &put);
+        if (most == 0 || !heti_lists_has(l, &put)) continue;
+        for (int64_t k = 0; now && k < 1 + (now->overlap != 0); k++)
+            most -= now[k].kind == HET_ACTION_F && heti_lists_stage(l, &now[k]) == stage;
+        if (now && l->stage[stage].kept > most) continue;
+        heti_store_add(l, rank, &wanted[i], HET_ACTION_TAKE);
+    }
+}
+
+/* PUT for what an F or I leaves too much, unless `next`, which may be NULL, works on it. */
+static void heti_store_put(heti_lists *l, int64_t rank, const het_action *a, const het_action *next) {
+    if ((a->kind != HET_ACTION_F && a->kind != HET_ACTION_I) || heti_store_most(l, a) == 0 ||
+        l->stage[heti_lists_stage(l, a)].kept <= heti_store_most(l, a))
+        return;
+    for (int64_t i = 0; next && i < 1 + (next->overlap != 0); i++)
+        if (heti_lists_entry(l, &next[i]) == heti_lists_entry(l, a)) return;
+    heti_store_add(l, rank, a, HET_ACTION_PUT);
+}
+
+static void heti_store_rank(heti_lists *l, int64_t rank) {
+    const het_action *a = l->schedule->action + l->schedule->start[rank], *next,
+                     *end = l->schedule->action + l->schedule->start[rank + 1];
+    int64_t width;
+    l->to->start[rank + 1] = l->to->start[rank];
+    for (a = heti_store_skip(l, a, end); a < end; a = next) {
+        width = 1 + (a->overlap != 0);
+        next = heti_store_skip(l, a + width, end);
+        heti_store_take(l, rank, a, NULL);
+        if (next < end) heti_store_take(l, rank, next, a);
+        for (int64_t i = 0; i < width; i++) heti_store_add(l, rank, &a[i], a[i].kind);
+        for (int64_t i = 0; i < width; i++) heti_store_put(l, rank, &a[i], next < end ? next : NULL);
+    }
+}
+
+/* Lists that are proved, with PUT and TAKE, in l->to. */
+static het_result heti_store_lists(heti_lists *l, const het_schedule *from, het_error *error) {
+    static const char heti_where[] = "het_schedule_store";
+    for (int64_t i = 0; i < from->start[from->ranks]; i++)
+        if (from->action[i].kind >= HET_ACTION_SEND_F)
+            return heti_fail(error, HET_ERR_INVALID, "%s: only compute lists get PUT and TAKE", heti_where);
+    /* an F or I and what is put behind it and taken again: three for one */
+    HETI_TRY(heti_schedule_like(from, 3 * from->start[from->ranks], &from->allocator, heti_where, &l->to, error));
+    HETI_CLEAR(l->seen, l->base[l->plan->pipelines]);
+    l->schedule = from; /* with several updates others were proved in its place */
+    for (int64_t i = 0; i < from->ranks; i++) heti_store_rank(l, i);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_schedule_store(const het_plan *plan, het_schedule **schedule, het_error *error) {
+    het_schedule *from = schedule ? *schedule : NULL;
+    heti_lists l;
+    het_result result;
+    int64_t stored = 0;
+    HETI_TRY(heti_schedule_arguments(plan, from, from, "het_schedule_store", error));
+    for (int64_t i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
+    if (stored == 0) return HET_OK;
+    result = heti_lists_run(&l, plan, NULL, from, &from->allocator, 0, heti_schedule_check_name, error);
+    if (result == HET_OK) result = heti_store_lists(&l, from, error);
+    heti_lists_end(&l);
+    if (result != HET_OK) return result;
+    *schedule = l.to;
+    het_schedule_free(from);
+    return HET_OK;
+}
+
+/* ---- what lists need ---- */
+
 /* What of a schedule is followed: left, slices of a micro-batch that are in flight or to come,
-   those of a stage from base[stage] on; apart, 1: the stage has an I. Where PUT and TAKE are placed
-   `left` is of each slice, 1: it is on the host, and kept[stage] how many are not. */
+   those of a stage from base[stage] on; apart, 1: the stage has an I. */
 typedef struct heti_followed {
     const het_plan *plan;
     const het_schedule *schedule;
-    het_schedule *to;
-    int64_t *base, *left, *kept, each;
+    int64_t *base, *left;
     uint8_t *apart;
     int64_t blocks, longest;                    /* blocks named; actions of the longest list */
     int32_t *version, *wanted, *queue, *first, *end; /* see heti_follow_versions */
@@ -8026,12 +8145,11 @@ static void heti_follow_versions(const heti_followed *f, int64_t rank, het_needs
 static void heti_follow_layout(heti_followed *f) {
     int64_t cells = 0;
     f->base = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
-    f->kept = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
     f->apart = HETI_TAKE(&f->arena, uint8_t, f->plan->stages);
     for (int64_t p = 0; p < f->plan->pipelines; p++)
         for (int64_t s = f->plan->first_stage[p]; s < f->plan->first_stage[p + 1]; s++) {
             if (f->arena.base) f->base[s] = cells;
-            cells += f->schedule->micro_batches[p] * f->each;
+            cells += f->schedule->micro_batches[p];
         }
     f->left = HETI_TAKE(&f->arena, int64_t, cells);
     if (heti_updates(f->plan) == 1) return;
@@ -8042,12 +8160,11 @@ static void heti_follow_layout(heti_followed *f) {
     f->end = HETI_TAKE(&f->arena, int32_t, f->blocks);
 }
 
-static het_result heti_follow_start(heti_followed *f, const het_plan *plan, const het_schedule *schedule, int64_t each,
+static het_result heti_follow_start(heti_followed *f, const het_plan *plan, const het_schedule *schedule,
                                     const het_allocator *allocator, const char *where, het_error *error) {
     memset(f, 0, sizeof *f);
     f->plan = plan;
     f->schedule = schedule;
-    f->each = each;
     for (int64_t r = 0; r < schedule->ranks; r++)
         f->longest = heti_max(f->longest, schedule->start[r + 1] - schedule->start[r]);
     for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++)
@@ -8058,107 +8175,6 @@ static het_result heti_follow_start(heti_followed *f, const het_plan *plan, cons
     heti_follow_layout(f);
     return HET_OK;
 }
-
-/* ---- PUT and TAKE ---- */
-
-static int64_t heti_store_stage(const heti_followed *f, const het_action *a) {
-    return f->plan->first_stage[a->pipeline] + a->stage;
-}
-
-/* Slices that the action's stage keeps on the device. */
-static int64_t heti_store_most(const heti_followed *f, const het_action *a) {
-    return f->plan->stage[heti_store_stage(f, a)].store * f->each;
-}
-
-/* 1: the action's slice is on the host. */
-static int64_t *heti_store_away(const heti_followed *f, const het_action *a) {
-    return &f->left[f->base[heti_store_stage(f, a)] + a->micro_batch * f->each + a->slice];
-}
-
-/* The first action from `a` on that is not to be replaced. */
-static const het_action *heti_store_skip(const heti_followed *f, const het_action *a, const het_action *end) {
-    while (a < end && (a->kind == HET_ACTION_PUT || a->kind == HET_ACTION_TAKE) && heti_store_most(f, a) > 0) a++;
-    return a;
-}
-
-static void heti_store_add(heti_followed *f, int64_t rank, const het_action *a, int32_t kind) {
-    const int moves = kind == HET_ACTION_PUT || kind == HET_ACTION_TAKE;
-    het_action *to = &f->to->action[f->to->start[rank + 1]++];
-    *to = *a;
-    to->kind = kind;
-    if (moves) to->overlap = to->version = 0;
-    if (moves && heti_store_most(f, a) > 0) *heti_store_away(f, a) = kind == HET_ACTION_PUT;
-    f->kept[heti_store_stage(f, a)] +=
-        kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
-}
-
-/* TAKE for those of `wanted` that are on the host and find a slot while `now` runs (NULL: now). */
-static void heti_store_take(heti_followed *f, int64_t rank, const het_action *wanted, const het_action *now) {
-    for (int64_t i = 0; i < 1 + (wanted->overlap != 0); i++) {
-        const int64_t stage = heti_store_stage(f, &wanted[i]);
-        int64_t most = heti_store_most(f, &wanted[i]);
-        if (most == 0 || *heti_store_away(f, &wanted[i]) == 0) continue;
-        for (int64_t k = 0; now && k < 1 + (now->overlap != 0); k++)
-            most -= now[k].kind == HET_ACTION_F && heti_store_stage(f, &now[k]) == stage;
-        if (now && f->kept[stage] > most) continue;
-        heti_store_add(f, rank, &wanted[i], HET_ACTION_TAKE);
-    }
-}
-
-/* PUT for what an F or I leaves too much, unless `next`, which may be NULL, works on it. */
-static void heti_store_put(heti_followed *f, int64_t rank, const het_action *a, const het_action *next) {
-    if ((a->kind != HET_ACTION_F && a->kind != HET_ACTION_I) || heti_store_most(f, a) == 0 ||
-        f->kept[heti_store_stage(f, a)] <= heti_store_most(f, a))
-        return;
-    for (int64_t i = 0; next && i < 1 + (next->overlap != 0); i++)
-        if (heti_store_stage(f, &next[i]) == heti_store_stage(f, a) && next[i].micro_batch == a->micro_batch &&
-            next[i].slice == a->slice)
-            return;
-    heti_store_add(f, rank, a, HET_ACTION_PUT);
-}
-
-static void heti_store_rank(heti_followed *f, int64_t rank) {
-    const het_action *a = f->schedule->action + f->schedule->start[rank], *next,
-                     *end = f->schedule->action + f->schedule->start[rank + 1];
-    int64_t width;
-    f->to->start[rank + 1] = f->to->start[rank];
-    for (a = heti_store_skip(f, a, end); a < end; a = next) {
-        width = 1 + (a->overlap != 0);
-        next = heti_store_skip(f, a + width, end);
-        heti_store_take(f, rank, a, NULL);
-        if (next < end) heti_store_take(f, rank, next, a);
-        for (int64_t i = 0; i < width; i++) heti_store_add(f, rank, &a[i], a[i].kind);
-        for (int64_t i = 0; i < width; i++) heti_store_put(f, rank, &a[i], next < end ? next : NULL);
-    }
-}
-
-HETRAIN_API het_result het_schedule_store(const het_plan *plan, het_schedule **schedule, het_error *error) {
-    static const char heti_where[] = "het_schedule_store";
-    het_schedule *from = schedule ? *schedule : NULL;
-    heti_followed f;
-    het_result result;
-    int64_t stored = 0;
-    HETI_TRY(heti_schedule_arguments(plan, from, from, heti_where, error));
-    for (int64_t i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
-    if (stored == 0) return HET_OK;
-    HETI_TRY(het_schedule_check(plan, NULL, from, NULL, error));
-    for (int64_t i = 0; i < from->start[from->ranks]; i++)
-        if (from->action[i].kind >= HET_ACTION_SEND_F)
-            return heti_fail(error, HET_ERR_INVALID, "%s: only compute lists get PUT and TAKE", heti_where);
-    result = heti_follow_start(&f, plan, from, plan->slices, &from->allocator, heti_where, error);
-    if (result == HET_OK) /* an F or I and what is put behind it and taken again: three for one */
-        result = het_schedule_new(from->ranks, from->pipelines, 3 * from->start[from->ranks], &from->allocator,
-                                  heti_where, &f.to, error);
-    for (int64_t i = 0; result == HET_OK && i < from->ranks; i++) heti_store_rank(&f, i);
-    heti_arena_end(&f.arena, &from->allocator);
-    if (result != HET_OK) return result;
-    HETI_COPY(f.to->micro_batches, from->micro_batches, from->pipelines);
-    *schedule = f.to;
-    het_schedule_free(from);
-    return HET_OK;
-}
-
-/* ---- what lists need ---- */
 
 HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedule *schedule, int64_t first,
                                           int64_t count, int forwards, const het_allocator *allocator, het_needs *needs,
@@ -8174,7 +8190,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule is not of this plan, or it has no ranks %d to %d",
                          heti_where, first, first + count);
     HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
-    HETI_TRY(heti_follow_start(&f, plan, schedule, 1, &own, heti_where, error));
+    HETI_TRY(heti_follow_start(&f, plan, schedule, &own, heti_where, error));
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) {
         result = heti_follow(&f, first + i, forwards, &needs[i], error);
@@ -8186,23 +8202,6 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     }
     for (i = 0; i < count; i++) needs[i].split = needs[i].split == 3 ? 1 : needs[i].split == 2 ? 2 : 0;
     heti_arena_end(&f.arena, &own);
-    return result;
-}
-
-HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks,
-                                             const het_schedule *compute, const het_allocator *allocator,
-                                             het_schedule **schedule, het_error *error) {
-    static const char heti_where[] = "het_schedule_complete";
-    heti_lists l;
-    het_result result;
-    if (schedule != NULL) *schedule = NULL;
-    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
-    result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
-    if (result == HET_OK) result = heti_lists_prove(&l, 1);
-    het_schedule_free(l.placed);
-    heti_arena_end(&l.arrays, &l.allocator);
-    if (result == HET_OK) *schedule = l.to;
-    else het_schedule_free(l.to);
     return result;
 }
 
@@ -10921,38 +10920,29 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
     const het_schedule *from = *schedule;
     const int64_t count = from->start[from->ranks];
     het_schedule *to;
-    int64_t n = 0, split = 0;
-    for (int64_t i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(het_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
-                               &ctx->error));
-    HETI_COPY(to->micro_batches, from->micro_batches, from->pipelines);
+    int64_t n = 0;
+    HETI_TRY(heti_schedule_like(from, 2 * count, &ctx->allocator, ctx->call, &to, &ctx->error));
     for (int64_t r = 0; r < from->ranks; r++) {
-        to->start[r] = n;
-        for (int64_t i = from->start[r]; i < from->start[r + 1]; i++) {
-            const int fused = from->action[i].kind == HET_ACTION_B;
-            to->action[n] = from->action[i];
-            if (fused) to->action[n].kind = HET_ACTION_I;
-            n++;
-            if (!fused || deferred) continue;
-            to->action[n] = from->action[i];
-            to->action[n++].kind = HET_ACTION_W;
-        }
-        for (int64_t i = from->start[r]; i < from->start[r + 1] && deferred; i++) {
-            if (from->action[i].kind != HET_ACTION_B) continue;
-            to->action[n] = from->action[i];
-            to->action[n++].kind = HET_ACTION_W;
-        }
+        for (int pass = 0; pass < 1 + deferred; pass++)
+            for (int64_t i = from->start[r]; i < from->start[r + 1]; i++) {
+                const int fused = from->action[i].kind == HET_ACTION_B;
+                if (pass == 0) {
+                    to->action[n] = from->action[i];
+                    to->action[n++].kind = fused ? HET_ACTION_I : from->action[i].kind;
+                }
+                if (!fused || pass != deferred) continue;
+                to->action[n] = from->action[i];
+                to->action[n++].kind = HET_ACTION_W;
+            }
+        to->start[r + 1] = n;
     }
-    to->start[from->ranks] = n;
     het_schedule_free(*schedule);
     *schedule = to;
     return HET_OK;
 }
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
-    HETI_TRY(het_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->call, to,
-                               &ctx->error));
-    HETI_COPY((*to)->micro_batches, from->micro_batches, from->pipelines);
+    HETI_TRY(heti_schedule_like(from, from->start[from->ranks], &ctx->allocator, ctx->call, to, &ctx->error));
     HETI_COPY((*to)->start, from->start, from->ranks + 1);
     HETI_COPY((*to)->action, from->action, from->start[from->ranks]);
     return HET_OK;
@@ -14674,7 +14664,7 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
     heti_part *part = r->part;
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t u = part->stepped[b], i = heti_holder_of(owners, r->rank);
-    const het_action a = heti_block_action(HET_ACTION_STEP, b);
+    const het_action a = heti_block_action(HET_ACTION_STEP, b, 0);
     const heti_work work = { &a, NULL, NULL, NULL };
     HETI_ATOMIC_STORE(&r->ctx->stepping, 1);
     if (heti_update_at(r->ctx, b, u)->weight > 0.0) {
