@@ -6283,9 +6283,8 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
     if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
         plan->stages > INT32_MAX
         || plan->slices < 1 || plan->slices > INT32_MAX)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be "
-                                                 "from 1 to 2^31 - 1", where, plan->ranks, plan->pipelines,
-                                                 plan->stages, plan->slices);
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be from "
+                         "1 to 2^31 - 1", where, plan->ranks, plan->pipelines, plan->stages, plan->slices);
     if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
         return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where,
                          plan->first_stage[0], plan->first_stage[plan->pipelines], plan->stages);
@@ -6565,8 +6564,8 @@ typedef struct heti_rule_play {
     const char *where;
     het_error *error;
     heti_player player;
-    het_action *action;                 /* [3 items of all stages], rank by rank */
-    int64_t *first, *end;               /* [ranks] a rank's list so far, in `action` */
+    het_schedule *lists;                /* with room for 3 actions an item */
+    int64_t *end;                       /* [ranks] a rank's list so far, in it */
     int64_t *running;                   /* [ranks] its last actions, which it works on: 0, 1 or a pair */
     heti_arena arena;
 } heti_rule_play;
@@ -6612,7 +6611,7 @@ static int64_t heti_rule_begin(void *user, int64_t rank) {
         if (m->play.plan->stage[stage[i]].rank != rank || at->begun[heti_rule_what(kind[i])] >= at->items) return 0;
     }
     for (int i = 0; i < count; i++) {
-        heti_rule_add(m, &m->action[m->end[rank]++], stage[i], kind[i], i + 1 < count);
+        heti_rule_add(m, &m->lists->action[m->end[rank]++], stage[i], kind[i], i + 1 < count);
         cost += heti_action_cost(kind[i]);
     }
     m->running[rank] = count;
@@ -6623,7 +6622,7 @@ static void heti_rule_end(void *user, int64_t rank) {
     heti_rule_play *m = HETI_CAST(heti_rule_play *, user);
     const het_plan *plan = m->play.plan;
     for (int64_t i = m->end[rank] - m->running[rank]; i < m->end[rank]; i++) {
-        const het_action *a = &m->action[i];
+        const het_action *a = &m->lists->action[i];
         const int64_t s = plan->first_stage[a->pipeline] + a->stage;
         het_play_stage *stage = &m->play.stage[s];
         stage->done[heti_rule_what(a->kind)]++;
@@ -6634,11 +6633,9 @@ static void heti_rule_end(void *user, int64_t rank) {
     }
 }
 
-static void heti_rule_layout(heti_rule_play *m, int64_t items) {
+static void heti_rule_layout(heti_rule_play *m) {
     const het_plan *plan = m->play.plan;
     m->play.stage = HETI_TAKE(&m->arena, het_play_stage, plan->stages);
-    m->action = HETI_CAST(het_action *, heti_reserve(&m->arena, items, 3 * sizeof *m->action));
-    m->first = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->end = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     m->running = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     heti_player_layout(&m->player, &m->arena, plan->ranks);
@@ -6647,7 +6644,7 @@ static void heti_rule_layout(heti_rule_play *m, int64_t items) {
 /* Stages, and where each rank's list begins. */
 static void heti_rule_stages(heti_rule_play *m) {
     const het_plan *plan = m->play.plan;
-    int64_t at = 0;
+    int64_t *start = m->lists->start;
     for (int64_t p = 0; p < plan->pipelines; p++) {
         for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++) {
             het_play_stage *stage = &m->play.stage[s];
@@ -6655,29 +6652,22 @@ static void heti_rule_stages(heti_rule_play *m) {
             stage->before = s - plan->first_stage[p];
             stage->after = plan->first_stage[p + 1] - 1 - s;
             stage->items = m->play.counts[p] * plan->slices;
-            m->end[plan->stage[s].rank] += 3 * stage->items;
+            start[plan->stage[s].rank + 1] += 3 * stage->items;
         }
     }
     for (int64_t r = 0; r < plan->ranks; r++) {
-        m->first[r] = at;
-        at += m->end[r];
-        m->end[r] = m->first[r];
+        start[r + 1] += start[r];
+        m->end[r] = start[r];
     }
 }
 
-static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator, het_schedule **schedule) {
+static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator) {
     const het_plan *plan = m->play.plan;
-    int64_t r, items = 0;
-    for (int64_t p = 0; p < plan->pipelines; p++) {
-        if (m->play.counts[p] < 0 || m->play.counts[p] > INT32_MAX / plan->slices)
-            return heti_fail(m->error, HET_ERR_INVALID, "%s: pipeline %d gets %d micro-batches of %d slices; at least "
-                                                        "0, together below 2^31", m->where, p, m->play.counts[p],
-                             plan->slices);
-        items += m->play.counts[p] * plan->slices * (plan->first_stage[p + 1] - plan->first_stage[p]);
-    }
-    heti_rule_layout(m, items);
+    het_schedule *lists = m->lists;
+    int64_t at = 0;
+    heti_rule_layout(m);
     HETI_TRY(heti_arena_start(&m->arena, allocator, m->where, m->error));
-    heti_rule_layout(m, items);
+    heti_rule_layout(m);
     heti_rule_stages(m);
     if (m->rule->start != NULL) HETI_TRY(m->rule->start(m->rule->user, &m->play, m->error));
     m->player.user = m;
@@ -6685,14 +6675,14 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
     m->player.end = heti_rule_end;
     m->player.together = 1;
     heti_player_run(&m->player, plan->ranks);
-    for (items = 0, r = 0; r < plan->ranks; r++) items += m->end[r] - m->first[r];
-    HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, items, allocator, m->where, schedule, m->error));
-    HETI_COPY((*schedule)->micro_batches, m->play.counts, plan->pipelines);
-    for (r = 0; r < plan->ranks; r++) {
-        const int64_t count = m->end[r] - m->first[r], start = (*schedule)->start[r];
-        HETI_COPY((*schedule)->action + start, m->action + m->first[r], count);
-        (*schedule)->start[r + 1] = start + count;
+    HETI_COPY(lists->micro_batches, m->play.counts, plan->pipelines);
+    for (int64_t r = 0; r < plan->ranks; r++) { /* next to each other */
+        const int64_t count = m->end[r] - lists->start[r];
+        memmove(lists->action + at, lists->action + lists->start[r], HETI_CAST(size_t, count) * sizeof *lists->action);
+        lists->start[r] = at;
+        at += count;
     }
+    lists->start[plan->ranks] = at;
     return HET_OK;
 }
 
@@ -6701,6 +6691,7 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
     het_allocator chosen;
     heti_rule_play m;
     het_result result;
+    int64_t items = 0;
     memset(&m, 0, sizeof m);
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || rule == NULL || rule->choose == NULL || schedule == NULL)
@@ -6712,7 +6703,15 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
     m.error = error;
     HETI_TRY(heti_choose_allocator(allocator, &chosen, m.where, error));
     HETI_TRY(heti_plan_check_shape(plan, m.where, error));
-    result = heti_rule_lists(&m, &chosen, schedule);
+    for (int64_t p = 0; p < plan->pipelines; p++) {
+        if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d gets %d micro-batches of %d slices; at least 0, "
+                             "together below 2^31", m.where, p, counts[p], plan->slices);
+        items += counts[p] * plan->slices * (plan->first_stage[p + 1] - plan->first_stage[p]);
+    }
+    HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, 3 * items, &chosen, m.where, schedule, error));
+    m.lists = *schedule;
+    result = heti_rule_lists(&m, &chosen);
     heti_arena_end(&m.arena, &chosen);
     if (result == HET_OK) result = het_schedule_store(plan, schedule, error);
     if (result == HET_OK) return HET_OK;
@@ -6943,9 +6942,8 @@ static het_result heti_lists_check_blocks(heti_lists *l) {
 static het_result heti_lists_check_shape(const heti_lists *l) {
     const het_schedule *s = l->schedule;
     if (s->ranks != l->plan->ranks || s->pipelines != l->plan->pipelines)
-        return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the "
-                                                    "plan %d and %d", l->where, s->ranks, s->pipelines, l->plan->ranks,
-                                                    l->plan->pipelines);
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the plan %d and "
+                         "%d", l->where, s->ranks, s->pipelines, l->plan->ranks, l->plan->pipelines);
     for (int64_t p = 0; p < s->pipelines; p++) {
         if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
             return heti_fail(l->error, HET_ERR_INVALID, "%s: pipeline %d: %d micro-batches", l->where, p,
@@ -8079,7 +8077,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
             needs->slots = heti_max(needs->slots, ++slots);
             places--;
         }
-        if (a->kind > HET_ACTION_W) continue;
+        if (a->kind > HET_ACTION_W && (a->kind != HET_ACTION_GATHER || a->stage >= 0)) continue;
         if (!heti_follow_knows(f, a))
             return heti_fail(error, HET_ERR_INVALID,
                              "het_schedule_needs: rank %d, action %d: no such pipeline, stage or micro-batch", rank,
@@ -8112,8 +8110,6 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
 static void heti_follow_versions(const heti_followed *f, int64_t rank, het_needs *needs) {
     const int64_t start = f->schedule->start[rank], count = f->schedule->start[rank + 1] - start,
                   updates = heti_updates(f->plan);
-    needs->versions = 1;
-    if (updates == 1) return;
     for (int pass = 0; pass < 2; pass++) { /* F's versions; what is wanted from the end on */
         f->wanted[count] = INT32_MAX;
         for (int64_t k = 0; k < count; k++) {
@@ -8194,7 +8190,8 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) {
         result = heti_follow(&f, first + i, forwards, &needs[i], error);
-        if (result == HET_OK) heti_follow_versions(&f, first + i, &needs[i]);
+        needs[i].versions = 1;
+        if (result == HET_OK && heti_updates(plan) > 1 && !forwards) heti_follow_versions(&f, first + i, &needs[i]);
     }
     for (int64_t s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
         const int64_t rank = plan->stage[s].rank;
@@ -8216,12 +8213,10 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
 
 /* One trainable array. Its weight, gradient and state lie at `offset` within its block. */
 typedef struct heti_parameter {
-    char name[64];
-    int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
+    het_parameter_desc desc;  /* of the first unit with it; divide -1: others divide it in another way */
+    int64_t count, block, offset; /* elements; offset is a multiple of 16 */
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
-    het_init init;
-    float init_std;
-    int32_t decay, frozen, uses, adapter, bf16, product, hidden, divide, by_heads, piece, grid[4];
+    int32_t frozen, uses, bf16, hidden; /* bf16: its weights are */
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
@@ -8580,8 +8575,8 @@ typedef struct heti_counted_update { int64_t reduces, gathers; double weight; } 
 typedef struct heti_share {
     het_plan *plan;
     het_schedule *schedule;
-    int64_t max_tokens, max_sequences, max_micro_batches, max_granule_tokens;
-    int64_t keepers;
+    het_limits limits;                   /* het_desc's while it is in use */
+    int64_t max_granule_tokens, keepers;
     int32_t boxes;                       /* 1: some blocks are used apart from what is owned (heti_is_boxed) */
     int64_t updates;                     /* of weights in a step, where it trains */
     heti_counted_update *update;         /* [block_count x updates], where there are several */
@@ -8641,6 +8636,7 @@ typedef struct heti_chain {
     int64_t unit_count, parameter_count, block_count, use_count;
     int64_t first_trained;               /* unit; those before it need no gradient */
     int64_t parameters;                  /* elements */
+    heti_arena units;                    /* of `unit` */
     het_described_unit *unit;
     heti_parameter *parameter;
     het_described_block *block;
@@ -8720,6 +8716,15 @@ static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
     int64_t p = 0;
     while (p + 1 < ctx->world.processes && ctx->world.process_first[p + 1] <= rank) p++;
     return p;
+}
+
+/* The emulated link between two ranks; NULL: there is none. */
+static het_link *heti_link_between(const het_ctx *ctx, int64_t a, int64_t b) {
+    for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
+        het_link *l = &ctx->emulated.link[i];
+        if ((l->from == a && l->to == b) || (l->from == b && l->to == a)) return l;
+    }
+    return NULL;
 }
 
 /* A rank of this process; NULL: another one has it. */
@@ -9120,16 +9125,12 @@ static het_result heti_check_world(heti_rank *r, double waited) {
 /* When a message that starts now can be seen, and the link it takes until then. */
 static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size) {
     const double now = heti_now();
-    for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
-        const het_link *l = &ctx->emulated.link[i];
-        const int forth = l->from == from && l->to == to, back = l->from == to && l->to == from;
-        double *release = &ctx->emulated.link_free[2 * i + back];
-        if (!forth && !back) continue;
-        if (*release < now) *release = now;
-        if (l->bandwidth > 0.0) *release += HETI_CAST(double, size) / l->bandwidth;
-        return *release + l->latency;
-    }
-    return 0.0;
+    const het_link *l = heti_link_between(ctx, from, to);
+    double *release = l ? &ctx->emulated.link_free[2 * (l - ctx->emulated.link) + (l->from == to)] : NULL;
+    if (!l) return 0.0;
+    if (*release < now) *release = now;
+    if (l->bandwidth > 0.0) *release += HETI_CAST(double, size) / l->bandwidth;
+    return *release + l->latency;
 }
 
 /* Takes the first post out of a list that matches; under ctx->threads.lock. */
@@ -9855,9 +9856,8 @@ static het_result heti_check_links(het_error *e, const het_desc *d) {
         if (l->from < 0 || l->to < 0 || l->from == l->to)
             return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d] joins ranks %d and %d", i, l->from, l->to);
         if (!heti_link_is_time(l))
-            return heti_fail(e, HET_ERR_INVALID,
-                             "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; they must be >= 0 and "
-                             "below an hour", i, l->latency, l->bandwidth);
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.emulate.links[%d]: latency %g s and %g bytes/s; they must "
+                             "be >= 0 and below an hour", i, l->latency, l->bandwidth);
     }
     return HET_OK;
 }
@@ -9922,9 +9922,7 @@ static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->chain.unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
     ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
     ctx->share.max_granule_tokens = heti_longest_granule(desc);
-    ctx->share.max_tokens = desc->limits.max_tokens;
-    ctx->share.max_sequences = desc->limits.max_sequences;
-    ctx->share.max_micro_batches = desc->limits.max_micro_batches;
+    ctx->share.limits = desc->limits;
 }
 
 /* ---- the ranks ---- */
@@ -10075,20 +10073,26 @@ static het_result heti_open_ranks(het_ctx *ctx) {
 
 /* ---- the chain, parameters and blocks ---- */
 
-static het_unit heti_chain_unit(het_ctx *ctx, int64_t index) {
-    het_unit unit;
-    if (!ctx->desc.units) return heti_model_unit(&ctx->desc.model, index);
-    unit = ctx->desc.units[index];
-    if (!unit.model) unit.model = &ctx->desc.model;
-    return unit;
+/* The units of the model, or the caller's. */
+static het_result heti_open_chain(het_ctx *ctx) {
+    heti_chain *chain = &ctx->chain;
+    (void)HETI_TAKE(&chain->units, het_described_unit, chain->unit_count);
+    HETI_TRY(heti_arena_start(&chain->units, &ctx->allocator, ctx->call, &ctx->error));
+    chain->unit = HETI_TAKE(&chain->units, het_described_unit, chain->unit_count);
+    for (int64_t u = 0; u < chain->unit_count; u++) {
+        het_unit *unit = &chain->unit[u].unit;
+        *unit = ctx->desc.units ? ctx->desc.units[u] : heti_model_unit(&ctx->desc.model, u);
+        if (!unit->model) unit->model = &ctx->desc.model;
+    }
+    return HET_OK;
 }
 
-/* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives
-   `before` (NULL: the first). info->program is room for its program, info->team the rank's team. */
-static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device,
-                                const het_unit_info *before, het_unit_info *info) {
-    het_program *program = info->program;
-    const het_team_limits *team = info->team;
+/* Asks a unit of the chain to describe itself on a device (NULL: parameters only), behind the unit
+   before it, for a rank's team (NULL: it is alone). program: room for its program. */
+static het_result heti_describe(het_ctx *ctx, int64_t index, const het_device *device, het_program *program,
+                                const het_team_limits *team, het_unit_info *info) {
+    const het_unit *unit = &ctx->chain.unit[index].unit;
+    const het_unit_info *before = index > 0 ? &ctx->chain.unit[index - 1].info : NULL;
     het_result result;
     memset(info, 0, sizeof *info);
     info->max_tokens = ctx->desc.limits.max_tokens;
@@ -10116,17 +10120,15 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
         info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most "
-                                                       "are %d, %d, %d", index, unit->iface->name, info->parameters,
-                                                       info->tensors, info->out_streams,
-                                                       HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
-                                                       HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS),
-                                                       HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
+                         "are %d, %d, %d", index, unit->iface->name, info->parameters, info->tensors, info->out_streams,
+                         HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS), HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS),
+                         HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
     return HET_OK;
 }
 
 /* What a call of the optimizer says of a parameter before memory is there. */
 static het_optimizer_call heti_optimizer_call(const heti_rank *r, const heti_parameter *p) {
-    const het_optimizer_call call = { &r->device, NULL, NULL, NULL, p->count, p->rows, p->columns, NULL,
+    const het_optimizer_call call = { &r->device, NULL, NULL, NULL, p->count, p->desc.rows, p->desc.columns, NULL,
                                       { NULL, NULL, NULL, NULL }, 0.0f, &r->ctx->desc.optimizer, p->hidden,
                                       r->ctx->desc.dtype, NULL };
     return call;
@@ -10146,10 +10148,8 @@ static size_t heti_step_workspace(const heti_rank *r, int64_t parameter) {
 static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index) {
     heti_parameter *to = ctx->chain.parameter;
     const int hidden = p->product && p->rows > 1 && p->columns > 1 && !ctx->chain.unit[unit].info.is_loss;
-    int64_t i;
     size_t count, bytes;
-    for (i = 0; i < ctx->chain.parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
-    *index = i;
+    for (*index = 0; *index < ctx->chain.parameter_count && strcmp(to->desc.name, p->name) != 0; ++*index) to++;
     if (p->divide < 0 || p->divide > 3 || p->piece < 0 || (p->piece > 0 && (p->divide == 1 ? p->rows : p->columns) %
         p->piece != 0) || (p->divide == 3 && (p->grid[0] < 1 || p->grid[1] < 1 || p->grid[2] < 1 || p->grid[3] < 1 ||
         p->rows % p->grid[0] != 0 || p->columns % p->grid[1] != 0)))
@@ -10160,50 +10160,34 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         !heti_mul(count, 64, &bytes))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name,
                          p->rows, p->columns);
-    if (i < ctx->chain.parameter_count) {
-        if (to[i].rows != p->rows || to[i].columns != p->columns)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in "
-                                                           "an earlier unit", unit, p->name, p->rows, p->columns,
-                                                           to[i].rows, to[i].columns);
-        if (to[i].divide != p->divide || to[i].by_heads != p->by_heads || to[i].piece != p->piece ||
-            memcmp(to[i].grid, p->grid, sizeof p->grid) != 0) to[i].divide = -1;
-        to[i].uses++;
-        to[i].bf16 = to[i].bf16 && p->bf16;
-        to[i].hidden = to[i].hidden && hidden;
+    if (*index < ctx->chain.parameter_count) {
+        if (to->desc.rows != p->rows || to->desc.columns != p->columns)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an "
+                             "earlier unit", unit, p->name, p->rows, p->columns, to->desc.rows, to->desc.columns);
+        if (to->desc.divide != p->divide || to->desc.by_heads != p->by_heads || to->desc.piece != p->piece ||
+            memcmp(to->desc.grid, p->grid, sizeof p->grid) != 0) to->desc.divide = -1;
+        to->uses++;
+        to->bf16 = to->bf16 && p->bf16;
+        to->hidden = to->hidden && hidden;
         return HET_OK;
     }
     ctx->chain.parameter_count++;
-    memset(&to[i], 0, sizeof to[i]);
-    memcpy(to[i].name, p->name, sizeof p->name);
-    to[i].name[sizeof to[i].name - 1] = 0;
-    to[i].rows = p->rows;
-    to[i].columns = p->columns;
-    to[i].count = HETI_CAST(int64_t, count);
-    to[i].init = p->init;
-    to[i].init_std = p->init_std;
-    to[i].decay = p->decay;
-    to[i].uses = 1;
-    to[i].exponent = HETRAIN_NO_EXPONENT;
-    to[i].adapter = p->adapter;
-    to[i].product = p->product;
-    to[i].divide = p->divide;
-    to[i].by_heads = p->by_heads;
-    to[i].piece = p->piece;
-    memcpy(to[i].grid, p->grid, sizeof p->grid);
-    to[i].hidden = hidden;
-    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
-                   (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to[i].name) != 0);
-    to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
+    memset(to, 0, sizeof *to);
+    to->desc = *p;
+    to->desc.name[sizeof to->desc.name - 1] = 0;
+    to->count = HETI_CAST(int64_t, count);
+    to->uses = 1;
+    to->exponent = HETRAIN_NO_EXPONENT;
+    to->hidden = hidden;
+    to->frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
+                 (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to->desc.name) != 0);
+    to->bf16 = to->frozen && p->bf16 && ctx->desc.weights == HET_BF16;
     return HET_OK;
 }
 
 static het_result heti_build_chain(het_ctx *ctx) {
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_described_unit *unit = &ctx->chain.unit[u];
-        unit->unit = heti_chain_unit(ctx, u);
-        unit->info.program = &unit->program;
-        unit->info.team = NULL;
-        HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
         for (int64_t p = 0; p < unit->info.parameters; p++)
             HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
         if ((u == ctx->chain.unit_count - 1) != (unit->info.is_loss != 0))
@@ -10259,17 +10243,13 @@ static void heti_build_blocks(het_ctx *ctx) {
     }
 }
 
-/* Counts the uses of parameters before there is a table to put them in. */
-static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
-    het_unit_info info[2];
-    het_program program; /* of one unit after the other */
-    info[0].program = info[1].program = &program;
-    info[0].team = info[1].team = NULL;
+/* All units, with a device or none, and how many parameters they use. */
+static het_result heti_describe_chain(het_ctx *ctx, const het_device *device, int64_t *uses) {
     *uses = 0;
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
-        const het_unit unit = heti_chain_unit(ctx, u);
-        HETI_TRY(heti_describe(ctx, u, &unit, NULL, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
-        *uses += info[u % 2].parameters;
+        het_described_unit *unit = &ctx->chain.unit[u];
+        HETI_TRY(heti_describe(ctx, u, device, &unit->program, NULL, &unit->info));
+        *uses += unit->info.parameters;
     }
     return HET_OK;
 }
@@ -10277,10 +10257,10 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
 /* All units once more, with a rank's device. */
 static het_result heti_describe_units(heti_rank *r) {
     het_ctx *ctx = r->ctx;
+    int64_t uses;
+    HETI_TRY(heti_describe_chain(ctx, &r->device, &uses));
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_unit_info *info = &ctx->chain.unit[u].info;
-        HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device, u ? &ctx->chain.unit[u - 1].info : NULL,
-                               info));
         for (int64_t p = 0; p < info->parameters; p++)
             info->workspace = heti_max_size(info->workspace,
                                             heti_step_workspace(r, ctx->chain.unit[u].parameter[p]));
@@ -10291,7 +10271,6 @@ static het_result heti_describe_units(heti_rank *r) {
 /* The tables all ranks share, as far as they do not depend on the plan. */
 static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
     *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.layout.recompute_unit ? ctx->chain.unit_count : 0);
-    ctx->chain.unit = HETI_TAKE(arena, het_described_unit, ctx->chain.unit_count);
     ctx->chain.parameter = HETI_TAKE(arena, heti_parameter, uses);
     ctx->chain.block = HETI_TAKE(arena, het_described_block, uses);
     ctx->chain.use = HETI_TAKE(arena, int64_t, uses);
@@ -10313,7 +10292,8 @@ static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
 static het_result heti_build_tables(het_ctx *ctx) {
     uint8_t *recompute;
     int64_t uses;
-    HETI_TRY(heti_count_uses(ctx, &uses));
+    HETI_TRY(heti_open_chain(ctx));
+    HETI_TRY(heti_describe_chain(ctx, NULL, &uses));
     heti_layout_tables(ctx, &ctx->host, uses, &recompute);
     HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->call, &ctx->error));
     heti_layout_tables(ctx, &ctx->host, uses, &recompute);
@@ -10384,7 +10364,7 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
                              "%s: the team of rank %d shares unit %d (%s), which does not know teams",
                              ctx->call, stage->rank, u, ctx->chain.unit[u].unit.iface->name);
     for (int64_t i = 0; i < ctx->chain.parameter_count && count > 1 && team->columns; i++) {
-        const heti_parameter *p = &ctx->chain.parameter[i];
+        const het_parameter_desc *p = &ctx->chain.parameter[i].desc;
         const int64_t pieces = p->piece > 0 ? (p->divide == 1 ? p->rows : p->columns) / p->piece : count;
         if (p->divide < 0)
             return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d is by columns, and units "
@@ -10394,9 +10374,8 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
                              "pieces among %d members", ctx->call, stage->rank, p->name, pieces, count);
     }
     if (several && model->causal == HET_NO)
-        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
-                         "%s: the team of rank %d divides the rows of attention; a bidirectional model's can be "
-                         "divided by heads only", ctx->call, stage->rank);
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: the team of rank %d divides the rows of attention; a "
+                         "bidirectional model's can be divided by heads only", ctx->call, stage->rank);
     if (several && ctx->share.plan->slices > 1)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED,
                          "%s: the team of rank %d divides the rows of attention, and micro-batches have %d slices; "
@@ -10419,9 +10398,8 @@ static het_result heti_take_plan(het_ctx *ctx) {
     if (!plan) return heti_plain_plan(ctx);
     HETI_TRY(het_plan_check(plan, ctx->call, &ctx->error));
     if (plan->units != ctx->chain.unit_count || plan->ranks != ctx->world.ranks)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
-                                                       "units and %d ranks", plan->units, plan->ranks,
-                                                       ctx->chain.unit_count, ctx->world.ranks);
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d "
+                         "ranks", plan->units, plan->ranks, ctx->chain.unit_count, ctx->world.ranks);
     HETI_TRY(heti_copy_plan(ctx, plan));
     for (int64_t s = 0; s < plan->stages; s++) HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
     return HET_OK;
@@ -10515,7 +10493,7 @@ static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
 /* ---- what members of a team by columns use ---- */
 
 /* Rows and columns of a parameter that a rank uses. */
-static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const heti_parameter *p) {
+static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const het_parameter_desc *p) {
     int64_t count, member = 0, range[2];
     const het_team_member *team = het_plan_team(ctx->share.plan, rank, &count);
     het_box box;
@@ -10546,7 +10524,7 @@ static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
     if (ctx->share.updates > 1) return !ctx->chain.block[b].frozen && !heti_keeps(ctx->share.plan, rank);
     if (!team || !team->columns) return 0;
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++)
-        if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].divide > 0) return 1;
+        if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].desc.divide > 0) return 1;
     return 0;
 }
 
@@ -10555,7 +10533,7 @@ static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64
     int64_t sum = 0;
     for (int64_t p = 0; p < ctx->chain.parameter_count && p != parameter; p++) {
         const heti_parameter *other = &ctx->chain.parameter[p];
-        const het_box box = heti_box_of(ctx, rank, other);
+        const het_box box = heti_box_of(ctx, rank, &other->desc);
         if (other->block == b)
             sum += heti_ceil_div((box.row_end - box.row_begin) * (box.column_end - box.column_begin),
                                  other->bf16 ? 64 : 32) * 32;
@@ -10582,15 +10560,15 @@ static heti_box_run heti_runs_from(int64_t first) {
 /* The next run of the present box before element `end`. */
 static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *run) {
     const het_box *box = &run->box;
-    const int64_t width = box->column_end - box->column_begin, whole = width == p->columns,
+    const int64_t width = box->column_end - box->column_begin, whole = width == p->desc.columns,
                   at = heti_max(run->first + run->count - p->offset, 0);
-    int64_t row = at / p->columns, column = at % p->columns, stop;
+    int64_t row = at / p->desc.columns, column = at % p->desc.columns, stop;
     if (row < box->row_begin) row = box->row_begin, column = 0;
     if (column >= box->column_end) row++, column = 0;
     column = heti_max(column, box->column_begin);
-    stop = p->offset + (whole ? box->row_end * p->columns : row * p->columns + box->column_end);
-    if (row >= box->row_end || p->offset + row * p->columns + column >= end) return 0;
-    run->first = p->offset + row * p->columns + column;
+    stop = p->offset + (whole ? box->row_end * p->desc.columns : row * p->desc.columns + box->column_end);
+    if (row >= box->row_end || p->offset + row * p->desc.columns + column >= end) return 0;
+    run->first = p->offset + row * p->desc.columns + column;
     run->count = heti_min(end, stop) - run->first;
     run->place = (row - box->row_begin) * width + column - box->column_begin;
     run->place = run->box_place + (p->bf16 ? run->place / 2 : run->place);
@@ -10616,7 +10594,7 @@ static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t en
         const heti_parameter *p = &ctx->chain.parameter[run->parameter];
         if (p->block != b || p->offset + p->count <= run->first + run->count) continue;
         if (p->offset >= end) return 0;
-        run->box = heti_box_of(ctx, rank, p);
+        run->box = heti_box_of(ctx, rank, &p->desc);
         run->box_place = heti_box_place(ctx, rank, b, run->parameter);
         if (heti_next_in_box(p, end, run)) return 1;
     }
@@ -10809,11 +10787,8 @@ static void heti_find_groups(het_ctx *ctx) {
 
 /* Seconds of a word from one rank of this process to another, and of one back (heti_link_time). */
 static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
-    for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
-        const het_link *l = &ctx->emulated.link[i];
-        if ((l->from == a && l->to == b) || (l->from == b && l->to == a)) return 2.0 * (1e-6 + l->latency);
-    }
-    return 2e-6;
+    const het_link *l = heti_link_between(ctx, a, b);
+    return l ? 2.0 * (1e-6 + l->latency) : 2e-6;
 }
 
 /* Whether a rank has something of the model. */
@@ -10990,10 +10965,9 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     }
     for (int64_t p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
     if (result == HET_OK && (compute->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
-        result = heti_fail(&ctx->error, HET_ERR_INVALID,
-                           "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, "
-                           "max_micro_batches is %d",
-                           ctx->call, compute->pipelines, sum, plan->pipelines, ctx->desc.limits.max_micro_batches);
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "%s: the schedule has %d pipelines and %d micro-batches; the "
+                           "plan has %d, max_micro_batches is %d", ctx->call, compute->pipelines, sum, plan->pipelines,
+                           ctx->desc.limits.max_micro_batches);
     if (result == HET_OK && ctx->desc.layout.backward != HET_BACKWARD_FUSED)
         result = heti_split_backward(ctx, &compute);
     if (result == HET_OK) result = het_schedule_store(plan, &compute, &ctx->error);
@@ -11054,10 +11028,10 @@ static het_result heti_place_units(heti_rank *r) {
         for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
             /* all ranks', and already there, where it is not the rank's own */
-            unit->info.program = stage->program ? &stage->program[u - stage->unit_begin] : &ctx->chain.unit[u].program;
-            unit->info.team = part->members > 1 ? &part->limits : NULL;
-            HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
-                                   u ? &ctx->chain.unit[u - 1].info : NULL, &unit->info));
+            het_program *program = stage->program ? &stage->program[u - stage->unit_begin]
+                                                  : &ctx->chain.unit[u].program;
+            HETI_TRY(heti_describe(ctx, u, &r->device, program, part->members > 1 ? &part->limits : NULL,
+                                   &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
                                   : planned->recompute != 0 || layout->recompute == HET_YES);
@@ -11141,13 +11115,10 @@ static het_result heti_find_exchanges(heti_rank *r) {
     het_unit_info info;
     het_program program;
     r->part->exchange_bytes = 0;
-    info.program = &program;
-    info.team = &r->part->limits;
     for (int64_t s = 0; s < plan->stages && r->part->members > 1; s++)
         for (int64_t u = plan->stage[s].unit_begin; plan->stage[s].rank == heti_leader(plan, r->rank) &&
              u < plan->stage[s].unit_end; u++) {
-            HETI_TRY(heti_describe(ctx, u, &ctx->chain.unit[u].unit, &r->device,
-                                   u ? &ctx->chain.unit[u - 1].info : NULL, &info));
+            HETI_TRY(heti_describe(ctx, u, &r->device, &program, &r->part->limits, &info));
             r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes, info.exchange);
             for (int64_t i = 0; i < info.out_streams && heti_shows_whole(r) && !r->device.iface->host_memory; i++)
                 r->part->exchange_bytes = heti_max_size(r->part->exchange_bytes,
@@ -11156,37 +11127,28 @@ static het_result heti_find_exchanges(heti_rank *r) {
     return HET_OK;
 }
 
-/* The most messages that a stage of the rank and its neighbour exchange at once. */
-static int64_t heti_count_crossings(const heti_rank *r) {
+/* What a stage of the rank and its neighbour exchange: the most messages at once, and bytes of the
+   largest one's rows, through the host or on a lane. */
+static void heti_count_messages(heti_rank *r) {
+    heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
-    int64_t most = 1;
-    for (int64_t s = 0; s + 1 < plan->stages; s++) {
-        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline) continue;
-        if (plan->stage[s].rank == leader) most = heti_max(most, heti_team_size(plan, plan->stage[s + 1].rank));
-        if (plan->stage[s + 1].rank == leader) most = heti_max(most, heti_team_size(plan, plan->stage[s].rank));
-    }
-    return most;
-}
-
-/* Bytes of the rows of the largest message that a stage of the rank and its neighbour exchange: on
-   lanes, or through the host. */
-static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
-    const het_plan *plan = r->ctx->share.plan;
-    const int64_t leader = heti_leader(plan, r->rank);
-    int64_t widest = 0;
+    size_t widest[2] = { 0, 0 };
+    part->crossings = 1;
     for (int64_t p = 0; p < plan->pipelines; p++)
         for (int64_t s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
-            const het_stage *stage = &plan->stage[s];
-            const het_unit_info *last = &r->ctx->chain.unit[stage->unit_end - 1].info;
+            const int64_t from = plan->stage[s].rank, to = plan->stage[s + 1].rank;
+            const het_unit_info *last = &r->ctx->chain.unit[plan->stage[s].unit_end - 1].info;
+            const int on_lane = heti_on_lane(r->ctx, from, to);
             int64_t width = 0;
-            if ((stage->rank != leader && stage[1].rank != leader) || heti_on_lane(r->ctx, stage->rank,
-                stage[1].rank) != on_lane)
-                continue;
+            if (from != leader && to != leader) continue;
             for (int64_t i = 0; i < last->out_streams; i++) width += last->out_width[i];
-            widest = heti_max(widest, width);
+            widest[on_lane] = heti_max_size(widest[on_lane], HETI_CAST(size_t, width));
+            if (from == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, to));
+            if (to == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, from));
         }
-    return HETI_CAST(size_t, r->part->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
+    part->message_bytes = HETI_CAST(size_t, part->slice_rows) * widest[0] * sizeof(float);
+    part->lane_bytes = HETI_CAST(size_t, part->slice_rows) * widest[1] * sizeof(float);
 }
 
 /* Place of a rank among a block's holders; -1: not one. */
@@ -11419,9 +11381,7 @@ static het_result heti_count_needs(heti_rank *r) {
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
     part->message_count = needs.messages;
-    part->crossings = heti_count_crossings(r);
-    part->message_bytes = heti_message_bytes(r, 0);
-    part->lane_bytes = heti_message_bytes(r, 1);
+    heti_count_messages(r);
     heti_find_ends(r, NULL);
     heti_count_flows(r);
     return HET_OK;
@@ -11438,7 +11398,7 @@ static int heti_fills_sums(const heti_rank *r) {
 static int heti_is_whole(const heti_rank *r, int64_t parameter) {
     const het_ctx *ctx = r->ctx;
     const heti_parameter *p = &ctx->chain.parameter[parameter];
-    return p->product == 2 && p->uses == 1 && ctx->share.owners[p->block].holders == 1 && heti_fills_sums(r)
+    return p->desc.product == 2 && p->uses == 1 && ctx->share.owners[p->block].holders == 1 && heti_fills_sums(r)
         && ctx->desc.limits.max_micro_batches == 1 && ctx->share.plan->slices == 1;
 }
 
@@ -11900,8 +11860,8 @@ static het_result heti_map_rank(heti_rank *r) {
 /* Bytes on the host; what all ranks share counts for the first one. */
 static void heti_count_host(het_ctx *ctx) {
     const int trains = ctx->desc.inference != HET_YES, adapts = ctx->desc.model.lora_rank > 0;
-    size_t saved = 0, shared = sizeof *ctx + ctx->host.size + ctx->share.arena.size + ctx->share.plan->size +
-           ctx->share.schedule->size;
+    size_t saved = 0, shared = sizeof *ctx + ctx->chain.units.size + ctx->host.size + ctx->share.arena.size +
+           ctx->share.plan->size + ctx->share.schedule->size;
     shared += HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank;
     if (ctx->world.process_first != ctx->world.alone)
         shared += HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first;
@@ -11912,7 +11872,7 @@ static void heti_count_host(het_ctx *ctx) {
     }
     for (int64_t i = 0; i < ctx->chain.parameter_count && trains && ctx->world.first_rank == 0; i++) {
         const heti_parameter *p = &ctx->chain.parameter[i];
-        const int64_t arrays = (!adapts || p->adapter) + (p->frozen ? 0 : ctx->slots);
+        const int64_t arrays = (!adapts || p->desc.adapter) + (p->frozen ? 0 : ctx->slots);
         saved += HETI_CAST(size_t, arrays * p->count) * sizeof(float);
     }
     ctx->rank[0].part->sizes.saving = saved;
@@ -11946,8 +11906,7 @@ static het_result heti_build_share(het_ctx *ctx) {
     HETI_TRY(heti_take_shard(ctx));
     if (ctx->share.plan->slices > ctx->desc.limits.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
-                                                     "most as many granules", ctx->call, ctx->share.plan->slices,
-                                                     ctx->desc.limits.max_tokens);
+                         "most as many granules", ctx->call, ctx->share.plan->slices, ctx->desc.limits.max_tokens);
     HETI_TRY(heti_build_owners(ctx));
     HETI_TRY(heti_take_schedule(ctx));
     heti_count_updates(ctx);
@@ -11990,18 +11949,18 @@ static het_result heti_init_piece(heti_rank *r, const het_device *drawer, const 
                                   int64_t first, int64_t count) {
     float *to = HETI_CAST(float *, HETI_CAST(void *, r->part->staging));
     het_normal_args a;
-    if (p->init == HET_INIT_NORMAL) {
+    if (p->desc.init == HET_INIT_NORMAL) {
         a.seed = r->ctx->desc.seed;
         a.stream = stream;
         a.first = first;
         a.count = count;
-        a.std = p->init_std;
+        a.std = p->desc.init_std;
         a.to = to;
         HETI_TRY(heti_run_op(drawer, NULL, HETI_OP(NORMAL, &a)));
-    } else if (p->init == HET_INIT_UNIFORM) {
-        heti_init_uniform(r->ctx->desc.seed, stream, first, count, p->init_std, to);
+    } else if (p->desc.init == HET_INIT_UNIFORM) {
+        heti_init_uniform(r->ctx->desc.seed, stream, first, count, p->desc.init_std, to);
     } else {
-        for (int64_t i = 0; i < count; i++) to[i] = p->init == HET_INIT_ONE ? 1.0f : 0.0f;
+        for (int64_t i = 0; i < count; i++) to[i] = p->desc.init == HET_INIT_ONE ? 1.0f : 0.0f;
     }
     return heti_write_weight(r, p, first, count, to);
 }
@@ -12015,7 +11974,7 @@ static het_result heti_init_weights(heti_rank *r) {
     if (result != HET_OK) return heti_fail(&r->error, result, "no device to draw the first weights on");
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
-        const int factor = parameter->adapter != 0;
+        const int factor = parameter->desc.adapter != 0;
         const uint64_t stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
         if (r->part->weight_at[parameter->block] == HETI_NOWHERE) continue;
         for (int64_t first = 0; result == HET_OK && first < parameter->count; first += n) {
@@ -12070,15 +12029,20 @@ static het_result heti_open_memory(heti_rank *r) {
     return heti_init_rotary(r);
 }
 
+/* What every rank of this process does; the error of the first that cannot becomes the context's. */
+static het_result heti_for_ranks(het_ctx *ctx, het_result (*call)(heti_rank *r)) {
+    het_result result = HET_OK;
+    for (int64_t i = 0; i < ctx->world.local_count && result == HET_OK; i++) {
+        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
+        result = call(&ctx->rank[i]);
+        if (result != HET_OK) ctx->error = ctx->rank[i].error;
+    }
+    return result;
+}
+
 static het_result heti_open_memories(het_ctx *ctx) {
     ctx->has_gradient = 0;
-    for (int64_t i = 0; i < ctx->world.local_count; i++) {
-        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
-        if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
-        ctx->error = ctx->rank[i].error;
-        return ctx->error.code;
-    }
-    return HET_OK;
+    return heti_for_ranks(ctx, heti_open_memory);
 }
 
 /* ---- the context ---- */
@@ -12139,6 +12103,7 @@ static void heti_release(het_ctx *ctx) {
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank);
     heti_free_share(ctx, &ctx->share);
     heti_arena_end(&ctx->host, &ctx->allocator);
+    heti_arena_end(&ctx->chain.units, &ctx->allocator);
     if (ctx->world.process_first && ctx->world.process_first != ctx->world.alone)
         heti_free(&ctx->allocator, ctx->world.process_first,
                   HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first);
@@ -12148,30 +12113,30 @@ static void heti_release(het_ctx *ctx) {
 /* XXH64 of the parameters' names and shapes, and of the plan's shares and the schedule's lists. */
 static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t *plan_and_schedule) {
     const het_plan *plan = ctx->share.plan;
+    const het_schedule *schedule = ctx->share.schedule;
     heti_xxh64 state;
     heti_xxh64_start(&state, 0);
+#define HETI_HASH(from, count) heti_xxh64_add(&state, (from), HETI_CAST(size_t, (count)) * sizeof *(from))
     for (int64_t i = 0; i < ctx->chain.parameter_count; i++) {
-        heti_xxh64_add(&state, ctx->chain.parameter[i].name, strlen(ctx->chain.parameter[i].name));
-        heti_xxh64_add(&state, &ctx->chain.parameter[i].rows, sizeof ctx->chain.parameter[i].rows);
-        heti_xxh64_add(&state, &ctx->chain.parameter[i].columns, sizeof ctx->chain.parameter[i].columns);
-        heti_xxh64_add(&state, &ctx->chain.parameter[i].frozen, sizeof ctx->chain.parameter[i].frozen);
-        heti_xxh64_add(&state, &ctx->chain.parameter[i].bf16, sizeof ctx->chain.parameter[i].bf16);
+        const heti_parameter *p = &ctx->chain.parameter[i];
+        HETI_HASH(p->desc.name, strlen(p->desc.name));
+        HETI_HASH(&p->desc.rows, 1);
+        HETI_HASH(&p->desc.columns, 1);
+        HETI_HASH(&p->frozen, 1);
+        HETI_HASH(&p->bf16, 1);
     }
     *parameters = heti_xxh64_end(&state);
     heti_xxh64_start(&state, 0);
-    heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
-    heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
-    heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
-    heti_xxh64_add(&state, plan->member, HETI_CAST(size_t, plan->members) * sizeof *plan->member);
-    heti_xxh64_add(&state, &plan->shard, sizeof plan->shard);
-    if (heti_has_near(plan))
-        heti_xxh64_add(&state, plan->near, HETI_CAST(size_t, plan->ranks) * sizeof *plan->near);
-    heti_xxh64_add(&state, plan->keeper, HETI_CAST(size_t, plan->ranks) * sizeof *plan->keeper);
-    heti_xxh64_add(&state, ctx->share.schedule->start,
-                   HETI_CAST(size_t, ctx->world.ranks + 1) * sizeof *ctx->share.schedule->start);
-    heti_xxh64_add(&state, ctx->share.schedule->action,
-                   HETI_CAST(size_t, ctx->share.schedule->start[ctx->world.ranks]) *
-                   sizeof *ctx->share.schedule->action);
+    HETI_HASH(plan->share, plan->pipelines);
+    HETI_HASH(plan->state_share, plan->ranks);
+    HETI_HASH(plan->slice_share, plan->slices);
+    HETI_HASH(plan->member, plan->members);
+    HETI_HASH(&plan->shard, 1);
+    if (heti_has_near(plan)) HETI_HASH(plan->near, plan->ranks);
+    HETI_HASH(plan->keeper, plan->ranks);
+    HETI_HASH(schedule->start, schedule->ranks + 1);
+    HETI_HASH(schedule->action, schedule->start[schedule->ranks]);
+#undef HETI_HASH
     *plan_and_schedule = heti_xxh64_end(&state);
 }
 
@@ -12207,8 +12172,28 @@ static het_result heti_agree(het_ctx *ctx) {
     return result;
 }
 
-/* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and
-   heti_release cleans up. */
+/* Nobody shall train 90 times slower without knowing. */
+static void heti_tell_kernels(const het_ctx *ctx) {
+    const het_logger *logger = &ctx->desc.host.logger;
+    int64_t i = 0;
+    if (!logger->log || het_cpu_device() != &heti_ref_iface) return;
+    while (i < ctx->world.local_count && ctx->rank[i].device.iface != &heti_ref_iface) i++;
+    if (i < ctx->world.local_count)
+        logger->log(logger->user, HET_LOG_WARNING, HET_OK,
+                    "reference kernels: put hetrain_cpu.h beside hetrain.h, about 90 times faster");
+}
+
+static het_result heti_start(het_ctx *ctx) {
+    heti_tell_kernels(ctx);
+    HETI_TRY(heti_open_memories(ctx));
+    HETI_TRY(heti_for_ranks(ctx, heti_init_weights));
+    HETI_TRY(heti_begin_threads(ctx));
+    if (ctx->world.transport.iface) HETI_TRY(heti_agree(ctx));
+    return heti_join_groups(ctx, NULL);
+}
+
+/* All that a context is made for. On failure the error is in ctx->error and heti_release cleans
+   up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     heti_take_desc(ctx, desc);
     HETI_TRY(heti_find_ranks(ctx));
@@ -12220,7 +12205,8 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     HETI_TRY(heti_open_ranks(ctx));
     if (ctx->purpose == HETI_TO_DESCRIBE) return heti_describe_units(&ctx->rank[0]);
     HETI_TRY(heti_find_places(ctx));
-    return heti_build_share(ctx);
+    HETI_TRY(heti_build_share(ctx));
+    return ctx->purpose == HETI_TO_TRAIN ? heti_start(ctx) : HET_OK;
 }
 
 /* The other processes need not wait for this one. */
@@ -12229,12 +12215,11 @@ static void heti_call_off(het_ctx *ctx, het_result result) {
     if (transport->iface) transport->iface->abort(transport->self, result, ctx->error.text);
 }
 
-/* A context without device memory; het_create, het_memory_estimate and het_describe start here. */
-static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
+/* In the floating-point mode of a call that computes. */
+static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
     het_desc full;
     het_ctx *c;
     het_result result;
-    *ctx = NULL;
     if (desc) full = *desc;
     else memset(&full, 0, sizeof full);
     if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
@@ -12254,6 +12239,7 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx *
     if (result != HET_OK) {
         if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
         if (error) *error = c->error;
+        c->failed = 1;
         heti_call_off(c, result);
         heti_release(c);
         return result;
@@ -12262,53 +12248,24 @@ static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx *
     return HET_OK;
 }
 
-static het_result heti_start(het_ctx *ctx) {
-    HETI_TRY(heti_open_memories(ctx));
-    for (int64_t i = 0; i < ctx->world.local_count; i++) {
-        if (heti_init_weights(&ctx->rank[i]) == HET_OK) continue;
-        ctx->error = ctx->rank[i].error;
-        return ctx->error.code;
-    }
-    HETI_TRY(heti_begin_threads(ctx));
-    if (ctx->world.transport.iface) HETI_TRY(heti_agree(ctx));
-    return heti_join_groups(ctx, NULL);
-}
-
-/* Nobody shall train 90 times slower without knowing. */
-static void heti_tell_kernels(const het_ctx *ctx) {
-    const het_logger *logger = &ctx->desc.host.logger;
-    int64_t i = 0;
-    if (!logger->log || het_cpu_device() != &heti_ref_iface) return;
-    while (i < ctx->world.local_count && ctx->rank[i].device.iface != &heti_ref_iface) i++;
-    if (i < ctx->world.local_count)
-        logger->log(logger->user, HET_LOG_WARNING, HET_OK,
-                    "reference kernels: put hetrain_cpu.h beside hetrain.h, about 90 times faster");
-}
-
-HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
-    het_ctx *c;
+/* A context that has come as far as its purpose asks: het_create, het_memory_estimate and
+   het_describe start here. */
+static het_result heti_new(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
     heti_fp fp;
     het_result result;
-    if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
     *ctx = NULL;
     if (error) memset(error, 0, sizeof *error);
     heti_fp_enter(&fp);
-    result = heti_new(desc, HETI_TO_TRAIN, &c, error);
-    if (result == HET_OK) {
-        heti_tell_kernels(c);
-        result = heti_start(c);
-        if (result != HET_OK) {
-            c->failed = 1;
-            if (error) *error = c->error;
-            heti_call_off(c, result);
-            heti_release(c);
-        }
-    }
+    result = heti_new_context(desc, purpose, ctx, error);
     heti_fp_leave(&fp);
-    if (result == HET_OK) {
-        heti_set_call(c, NULL);
-        *ctx = c;
-    }
+    return result;
+}
+
+HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
+    het_result result;
+    if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
+    result = heti_new(desc, HETI_TO_TRAIN, ctx, error);
+    if (result == HET_OK) heti_set_call(*ctx, NULL);
     else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->host.logger.log)
         desc->host.logger.log(desc->host.logger.user, HET_LOG_ERROR, result,
                               error ? error->text : het_result_text(result));
@@ -12317,13 +12274,9 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
 
 HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error) {
     het_ctx *ctx;
-    heti_fp fp;
     het_result result;
     if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
-    if (error) memset(error, 0, sizeof *error);
-    heti_fp_enter(&fp);
     result = heti_new(desc, HETI_TO_ESTIMATE, &ctx, error);
-    heti_fp_leave(&fp);
     if (result != HET_OK) return result;
     if (rank >= 0 && rank < ctx->world.local_count) *memory = ctx->rank[rank].part->sizes;
     else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->world.local_count);
@@ -12334,11 +12287,8 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
 HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
     het_description d, *to;
     het_desc one;
-    heti_fp fp;
-    het_result result;
     if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
     *description = NULL;
-    if (error) memset(error, 0, sizeof *error);
     memset(&one, 0, sizeof one);
     if (desc) one = *desc;
     one.layout.device_count = 1;
@@ -12347,10 +12297,7 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     one.layout.plan = NULL;
     one.layout.schedule = NULL;
     one.emulate.link_count = 0;
-    heti_fp_enter(&fp);
-    result = heti_new(&one, HETI_TO_DESCRIBE, &d.ctx, error);
-    heti_fp_leave(&fp);
-    if (result != HET_OK) return result;
+    HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, &d.ctx, error));
     to = HETI_CAST(het_description *, heti_alloc(&d.ctx->counter.inner, sizeof d));
     if (!to) {
         heti_release(d.ctx);
@@ -12929,7 +12876,7 @@ static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_pi
         const heti_parameter *v;
         for (p->parameter++; vectors && p->block >= 0 && p->parameter < ctx->chain.parameter_count; p->parameter++) {
             v = &ctx->chain.parameter[p->parameter];
-            if (v->block == p->block && v->columns == 1) return 1;
+            if (v->block == p->block && v->desc.columns == 1) return 1;
         }
         p->parameter = -1;
         if (p->unit < 0) p->block = p->block < 0 ? a->stage : -1;
@@ -14607,7 +14554,7 @@ static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *
     call.workspace = r->part->shared;
     call.weight = heti_weight(r, parameter, r->part->own_at, o->first);
     for (int64_t s = 0; s < r->ctx->slots; s++) call.state[s] = r->part->state[s] + o->state;
-    call.decay = parameter->decay && decay > 0.0f ? decay : 0.0f;
+    call.decay = parameter->desc.decay && decay > 0.0f ? decay : 0.0f;
     return call;
 }
 
@@ -15166,13 +15113,13 @@ static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
                           by_loss ? v->spike_loss : v->spike_norm, HETI_CAST(int64_t, HETRAIN_LOSS_HISTORY),
                           ctx->desc.guard.spike);
     if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite",
-                                    ctx->chain.parameter[p].name);
+                                    ctx->chain.parameter[p].desc.name);
     if (p >= 0) {
         const int64_t unit = ctx->chain.use[ctx->chain.block[ctx->chain.parameter[p].block].first_use];
         (void)heti_format(where, sizeof where, "%s%s; unit %d (%s), rank %d",
                           infinite ? "" : "; most of all grew the gradient of ",
-                          infinite ? "" : ctx->chain.parameter[p].name, unit, ctx->chain.unit[unit].unit.iface->name,
-                          HETI_CAST(int64_t, v->maximum_rank[p]));
+                          infinite ? "" : ctx->chain.parameter[p].desc.name, unit,
+                          ctx->chain.unit[unit].unit.iface->name, HETI_CAST(int64_t, v->maximum_rank[p]));
     }
     return heti_fail(&ctx->error, spike ? HET_ERR_SPIKE : HET_ERR_NOT_FINITE, spike ? "step %d: %s%s" :
                      "step %d: %s%s (loss %g)", ctx->step + 1, what, where, info->loss);
@@ -15299,6 +15246,7 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
 
 /* Loss of micro-batches without gradients, as many at a time as the schedule has. */
 static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
+    het_step_info unasked;
     het_sum loss;
     int64_t n;
     const int64_t limbs = HETI_SUM_INTEGERS;
@@ -15310,6 +15258,7 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
         for (int64_t i = 0; i < limbs; i++) loss.limb[i] += ctx->task.loss.limb[i];
     }
+    if (!info) info = &unasked;
     memset(info, 0, sizeof *info);
     info->step = ctx->step;
     info->loss = heti_sum_value(&loss) / ctx->task.weight;
@@ -15333,11 +15282,35 @@ static int64_t heti_infer_rows(const het_ctx *ctx) {
     return most;
 }
 
+static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
+                                   const float *logits) {
+    const int64_t most = heti_min(ctx->desc.limits.max_tokens, ctx->desc.model.context);
+    HETI_TRY(heti_check_torn(ctx, "het_infer"));
+    if (!token || !logits || count < 1 || past < 0)
+        return heti_fail(&ctx->error, HET_ERR_INVALID,
+                         "het_infer: %d tokens after %d; token and logits must not be NULL", count, past);
+    if (ctx->desc.model.causal == HET_NO && past > 0)
+        return heti_fail(&ctx->error, HET_ERR_INVALID,
+                         "het_infer: past is %d, but a bidirectional model sees whole sequences only", past);
+    if (count > most || past > most - count)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "het_infer: %d tokens after %d; the context holds %d", count, past,
+                         most);
+    if (past > ctx->inferred)
+        return heti_fail(&ctx->error, HET_ERR_STATE,
+                         "het_infer: past is %d, but only %d tokens of this sequence are kept", past, ctx->inferred);
+    for (int64_t i = 0; i < count; i++)
+        if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
+            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i,
+                             HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
+    return HET_OK;
+}
+
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
     const int64_t most = heti_infer_rows(ctx), vocab = ctx->desc.model.vocab;
     heti_rank *head;
     het_result result;
     int64_t pipeline = 0, rank;
+    HETI_TRY(heti_check_infer(ctx, token, count, past, logits));
     for (int64_t p = ctx->share.plan->pipelines - 1; p >= 0; p--)
         if (ctx->share.schedule->micro_batches[p] > 0) pipeline = p;
     for (int64_t p = 0; p < ctx->share.plan->pipelines; p++) {
@@ -15356,7 +15329,9 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
     head = heti_local_rank(ctx, rank);
     result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;
     if (result != HET_OK) return heti_move_error(ctx, head);
-    return heti_broadcast(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
+    HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits));
+    ctx->inferred = past + count;
+    return HET_OK;
 }
 
 /* Refuses a call from a callback of another one that is under way, or (held) one that would take
@@ -15450,46 +15425,15 @@ HETRAIN_API het_result het_gradients(het_ctx *ctx, const het_batch *batches, int
 }
 
 HETRAIN_API het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
-    het_step_info local;
     heti_fp fp;
-    het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_evaluate"));
-    result = heti_evaluate(ctx, batches, count, &local);
-    if (result == HET_OK && info) *info = local;
-    return heti_leave(ctx, &fp, result);
-}
-
-static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past,
-                                   const float *logits) {
-    const int64_t most = heti_min(ctx->desc.limits.max_tokens, ctx->desc.model.context);
-    HETI_TRY(heti_check_torn(ctx, "het_infer"));
-    if (!token || !logits || count < 1 || past < 0)
-        return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_infer: %d tokens after %d; token and logits must not be NULL", count, past);
-    if (ctx->desc.model.causal == HET_NO && past > 0)
-        return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_infer: past is %d, but a bidirectional model sees whole sequences only", past);
-    if (count > most || past > most - count)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "het_infer: %d tokens after %d; the context holds %d", count, past,
-                         most);
-    if (past > ctx->inferred)
-        return heti_fail(&ctx->error, HET_ERR_STATE,
-                         "het_infer: past is %d, but only %d tokens of this sequence are kept", past, ctx->inferred);
-    for (int64_t i = 0; i < count; i++)
-        if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i,
-                             HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
-    return HET_OK;
+    return heti_leave(ctx, &fp, heti_evaluate(ctx, batches, count, info));
 }
 
 HETRAIN_API het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
     heti_fp fp;
-    het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_infer"));
-    result = heti_check_infer(ctx, token, count, past, logits);
-    if (result == HET_OK) result = heti_infer(ctx, token, count, past, logits);
-    if (result == HET_OK) ctx->inferred = past + count;
-    return heti_leave(ctx, &fp, result);
+    return heti_leave(ctx, &fp, heti_infer(ctx, token, count, past, logits));
 }
 
 /* ---- parameters ---- */
@@ -15500,15 +15444,15 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     const heti_parameter *p;
     if (!ctx || !info || index < 0 || index >= ctx->chain.parameter_count) return HET_ERR_INVALID;
     p = &ctx->chain.parameter[index];
-    info->name = p->name;
-    info->rows = p->rows;
-    info->columns = p->columns;
+    info->name = p->desc.name;
+    info->rows = p->desc.rows;
+    info->columns = p->desc.columns;
     info->count = p->count;
-    info->decay = p->decay;
+    info->decay = p->desc.decay;
     info->frozen = p->frozen;
     info->uses = p->uses;
     info->exponent = p->exponent;
-    info->adapter = p->adapter;
+    info->adapter = p->desc.adapter;
     info->bf16 = p->bf16;
     return HET_OK;
 }
@@ -15595,26 +15539,23 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what,
     return HET_OK;
 }
 
-static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_array what,
-                                       const void *buffer) {
+static het_result heti_check_parameter(het_ctx *ctx, int64_t index, het_array what, const void *buffer) {
     if (index < 0 || index >= ctx->chain.parameter_count || !buffer)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index,
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", ctx->call, index,
                          ctx->chain.parameter_count, buffer ? "given" : "NULL");
     if (heti_has_values(ctx, index, what)) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function,
-                     ctx->chain.parameter[index].name, HETI_CAST(int64_t, what));
+    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", ctx->call,
+                     ctx->chain.parameter[index].desc.name, HETI_CAST(int64_t, what));
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
     heti_fp fp;
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_parameter_read"));
-    result = heti_check_parameter(ctx, "het_parameter_read", index, what, to);
+    result = heti_check_parameter(ctx, index, what, to);
     if (result == HET_OK && what == HET_GRADIENT && !ctx->has_gradient) { /* for no process */
-        result = heti_fail(&ctx->error, HET_ERR_STATE,
-                           "het_parameter_read: no gradient of %s: the last call that computed was "
-                           "neither het_step nor "
-                           "het_gradients", ctx->chain.parameter[index].name);
+        result = heti_fail(&ctx->error, HET_ERR_STATE, "het_parameter_read: no gradient of %s: the last call that "
+                           "computed was neither het_step nor het_gradients", ctx->chain.parameter[index].desc.name);
         return heti_leave_together(ctx, &fp, result);
     }
     if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->chain.parameter[index].count, to);
@@ -15625,11 +15566,11 @@ HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_arra
     heti_fp fp;
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_parameter_write"));
-    result = heti_check_parameter(ctx, "het_parameter_write", index, what, from);
+    result = heti_check_parameter(ctx, index, what, from);
     if (result == HET_OK && what == HET_GRADIENT)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written",
-                           ctx->chain.parameter[index].name);
-    if (result == HET_OK && what == HET_WEIGHT && !ctx->chain.parameter[index].adapter) ctx->base = 0;
+                           ctx->chain.parameter[index].desc.name);
+    if (result == HET_OK && what == HET_WEIGHT && !ctx->chain.parameter[index].desc.adapter) ctx->base = 0;
     if (result == HET_OK) result = heti_write_values(ctx, index, what, 0, ctx->chain.parameter[index].count, from);
     return heti_leave(ctx, &fp, result);
 }
@@ -15644,12 +15585,12 @@ HETRAIN_API int32_t het_get_status(const het_ctx *ctx) {
     return ctx ? ctx->torn | (ctx->failed ? HET_FAILED : 0) : HET_FAILED;
 }
 
-static het_result heti_check_parts(het_ctx *ctx, const char *function, int32_t parts) {
+static het_result heti_check_parts(het_ctx *ctx, int32_t parts) {
     if (parts < 1 || parts > (HET_WEIGHTS_INCOMPLETE | HET_STATE_INCOMPLETE))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parts %d, must be 1 .. 3", function,
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parts %d, must be 1 .. 3", ctx->call,
                          HETI_CAST(int64_t, parts));
     if ((parts & HET_STATE_INCOMPLETE) && ctx->desc.inference == HET_YES)
-        return heti_fail(&ctx->error, HET_ERR_STATE, "%s: an inference context has no state", function);
+        return heti_fail(&ctx->error, HET_ERR_STATE, "%s: an inference context has no state", ctx->call);
     return HET_OK;
 }
 
@@ -15657,7 +15598,7 @@ HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts) {
     heti_fp fp;
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp, "het_restore_begin"));
-    result = heti_check_parts(ctx, "het_restore_begin", parts);
+    result = heti_check_parts(ctx, parts);
     if (result == HET_OK) ctx->torn |= parts;
     return heti_leave(ctx, &fp, result);
 }
@@ -15676,7 +15617,7 @@ static het_result heti_check_recent(het_error *error, const het_loss_history *re
 
 static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents,
                                    const het_loss_history *recent) {
-    HETI_TRY(heti_check_parts(ctx, "het_restore_end", parts));
+    HETI_TRY(heti_check_parts(ctx, parts));
     if (parts & HET_STATE_INCOMPLETE) {
         if (step < 0 || !exponents)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step,
@@ -15686,7 +15627,7 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
                 return heti_fail(&ctx->error, HET_ERR_INVALID,
                                  "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
-                                 ctx->chain.parameter[p].name, HETI_CAST(int64_t, exponents[p]));
+                                 ctx->chain.parameter[p].desc.name, HETI_CAST(int64_t, exponents[p]));
         for (int64_t p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameter[p].exponent = exponents[p];
         ctx->step = step;
         memset(&ctx->verdict.recent, 0, sizeof ctx->verdict.recent);
@@ -15768,11 +15709,7 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
     char list[2][48];
     heti_text text[2];
     int64_t most = 0, first = 0;
-    for (int other = 0; other < 2; other++) {
-        text[other].to = list[other];
-        text[other].capacity = sizeof list[other];
-        text[other].length = 0;
-    }
+    for (int other = 0; other < 2; other++) text[other] = heti_text_in(list[other], sizeof list[other]);
     for (int64_t i = 0; i < owners->holders; i++) {
         int64_t equal = 0;
         for (int64_t k = 0; k < owners->holders; k++)
@@ -15788,7 +15725,7 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
     }
     ctx->failed = 1;
     return heti_fail(&ctx->error, HET_ERR_DEVICE, "step %d: copies of %s (block %d) differ: rank %s against rank %s",
-                     ctx->step, ctx->chain.parameter[parameter].name, ctx->chain.parameter[parameter].block,
+                     ctx->step, ctx->chain.parameter[parameter].desc.name, ctx->chain.parameter[parameter].block,
                      list[0], list[1]);
 }
 
@@ -15818,9 +15755,7 @@ static void heti_swap_shares(het_ctx *ctx, heti_share *aside) {
     ctx->share = *aside;
     *aside = used;
     ctx->desc.layout.plan = ctx->share.plan;
-    ctx->desc.limits.max_tokens = ctx->share.max_tokens;
-    ctx->desc.limits.max_sequences = ctx->share.max_sequences;
-    ctx->desc.limits.max_micro_batches = ctx->share.max_micro_batches;
+    ctx->desc.limits = ctx->share.limits;
     for (i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
 }
 
@@ -16005,9 +15940,10 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     (void)HETI_TAKE(&staging, float, floats + 1);
     result = heti_arena_start(&staging, &ctx->allocator, ctx->call, &ctx->error);
     if (result == HET_OK) staged = HETI_TAKE(&staging, float, floats);
-    aside.max_tokens = d->max_tokens != 0 ? d->max_tokens : ctx->desc.limits.max_tokens;
-    aside.max_sequences = d->max_sequences != 0 ? d->max_sequences : ctx->desc.limits.max_sequences;
-    aside.max_micro_batches = d->max_micro_batches != 0 ? d->max_micro_batches : ctx->desc.limits.max_micro_batches;
+    aside.limits = ctx->desc.limits;
+    if (d->max_tokens != 0) aside.limits.max_tokens = d->max_tokens;
+    if (d->max_sequences != 0) aside.limits.max_sequences = d->max_sequences;
+    if (d->max_micro_batches != 0) aside.limits.max_micro_batches = d->max_micro_batches;
     heti_swap_shares(ctx, &aside);
     if (result == HET_OK) result = heti_build_other(ctx, d);
     result = heti_vote(ctx, result);
@@ -16060,19 +15996,17 @@ HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed) {
 HETRAIN_API het_result het_set_link(het_ctx *ctx, const het_link *link) {
     heti_fp fp;
     het_result result = HET_OK;
-    int64_t i = 0;
+    het_link *emulated;
     HETI_TRY(heti_enter(ctx, &fp, "het_set_link"));
-    while (link && i < ctx->desc.emulate.link_count &&
-           !(ctx->emulated.link[i].from == link->from && ctx->emulated.link[i].to == link->to) &&
-           !(ctx->emulated.link[i].from == link->to && ctx->emulated.link[i].to == link->from)) i++;
+    emulated = link ? heti_link_between(ctx, link->from, link->to) : NULL;
     if (!link) result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: link is NULL");
-    else if (i == ctx->desc.emulate.link_count)
+    else if (!emulated)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: ranks %d and %d have no emulated link "
                            "(het_desc.emulate.links)", link->from, link->to);
     else if (!heti_link_is_time(link))
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: latency %g s and %g bytes/s; they must be "
                            ">= 0 and below an hour", link->latency, link->bandwidth);
-    else ctx->emulated.link[i].latency = link->latency, ctx->emulated.link[i].bandwidth = link->bandwidth;
+    else emulated->latency = link->latency, emulated->bandwidth = link->bandwidth;
     return heti_leave(ctx, &fp, result);
 }
 

@@ -511,6 +511,29 @@ static void the_rest_of_a_context(void **state)
 
 /* ---- what is refused ---- */
 
+/* Needs of lists that nobody has proved: what is not followed may say anything. */
+static void needs_of_unproved_lists(void **state)
+{
+    het_plan *plan = support_plan("{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 2]}]}], \"updates\": 2}", NULL, 2, 1, 1);
+    const het_action actions[] = { { HET_ACTION_F, 0, 0, 0, 0, 0, 1 }, { HET_ACTION_B, 0, 0, 1 << 28, 0, 0, 0 },
+                                   { HET_ACTION_GATHER, 0, 0, -1, 0, 0, 0 } };
+    het_schedule *schedule;
+    het_needs needs;
+    het_error error;
+    (void)state;
+    EXPECT_OK(het_schedule_new(1, 1, 3, NULL, "test", &schedule, &error));
+    memcpy(schedule->action, actions, sizeof actions);
+    schedule->micro_batches[0] = 1;
+    schedule->start[1] = 3;
+    EXPECT_OK(het_schedule_needs(plan, schedule, 0, 1, 1, NULL, &needs, &error));
+    assert_int_equal(needs.versions, 1);
+    EXPECT_ERROR(het_schedule_needs(plan, schedule, 0, 1, 0, NULL, &needs, &error), HET_ERR_INVALID, error.text, "rank 0, action 1: no such");
+    schedule->action[1] = schedule->action[2];
+    EXPECT_ERROR(het_schedule_needs(plan, schedule, 0, 1, 0, NULL, &needs, &error), HET_ERR_INVALID, error.text, "rank 0, action 1: no such");
+    het_schedule_free(schedule);
+    het_plan_free(plan);
+}
+
 static void bad_lists(void **state)
 {
     /* on one rank with two stages of one unit each, 2 micro-batches, 2 updates; NULL: fine */
@@ -631,6 +654,7 @@ int main(void)
         cmocka_unit_test(layouts_do_not_show), cmocka_unit_test(parameter_servers), cmocka_unit_test(a_loop_of_gradients),
         cmocka_unit_test(a_prediction), cmocka_unit_test(gears),
         cmocka_unit_test(random_lists), cmocka_unit_test(the_rest_of_a_context), cmocka_unit_test(bad_lists),
+        cmocka_unit_test(needs_of_unproved_lists),
         cmocka_unit_test(what_several_updates_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
