@@ -1740,6 +1740,257 @@ static void row_0_6(void **state)
     het_destroy(ctx);
 }
 
+/* DiffusionPipe: the frozen first half of a model is an encoder in front of a backbone. */
+enum { BACKBONE_RANKS = 2, ENCODED = 8 };
+
+static int of_the_encoder(void *user, const char *parameter)
+{
+    const char *layer = strstr(parameter, "layers.");
+    (void)user;
+    return strstr(parameter, "embed") != NULL || (layer != NULL && atoi(layer + 7) < 4);
+}
+
+/* One step of two ranks: seconds from the first action to the last, and those in which ranks compute nothing; of each stage and kind the shortest
+   action so far. */
+typedef struct step_times { double span, idle; } step_times;
+static step_times step_of(het_ctx *ctx, const support_run *run, const char *layout, double shortest[4][4])
+{
+    double begin = 1e30, end = 0, busy = 0;
+    step_times times;
+    int64_t r, i;
+    (void)support_step(ctx, &run->data, 0, layout);
+    for (r = 0; r < BACKBONE_RANKS; r++) {
+        het_timeline t;
+        het_get_timeline(ctx, r, &t);
+        for (i = 0; i < t.records; i++) {
+            const het_record *a = &t.record[i];
+            double *least = &shortest[a->action.stage][a->action.kind & 3];
+            if (a->action.kind > HET_ACTION_W) continue;
+            begin = fmin(begin, a->start), end = fmax(end, a->end), busy += a->end - a->start;
+            *least = fmin(*least, a->end - a->start);
+        }
+    }
+    times.span = end - begin, times.idle = BACKBONE_RANKS * times.span - busy;
+    return times;
+}
+
+/* Costs that were measured, a backward pass in equal halves. */
+static void costs_of(het_costs *costs, het_stage_cost cost[4], double shortest[4][4])
+{
+    int64_t i;
+    memset(costs, 0, sizeof *costs), memset(cost, 0, 4 * sizeof *cost);
+    for (i = 0; i < 4; i++) {
+        cost[i].forward.base = shortest[i][HET_ACTION_F], cost[i].backward.base = shortest[i][HET_ACTION_B];
+        cost[i].input.base = cost[i].weight.base = cost[i].backward.base / 2;
+    }
+    costs->stage = cost;
+}
+
+static double makespan_of(const het_plan *plan, const het_schedule *schedule, const het_costs *costs)
+{
+    het_simulation *simulation = NULL;
+    het_error error;
+    double makespan;
+    EXPECT_ERROR(het_simulate(plan, schedule, costs, HET_NO, NULL, &simulation, &error), HET_OK, error.text, "");
+    makespan = simulation->makespan;
+    het_simulation_free(simulation);
+    return makespan;
+}
+
+/* The least idle time of six steps. */
+static double idle_of(support_run *run, const het_schedule *schedule, double shortest[4][4], uint64_t *weights)
+{
+    double best = 1e30;
+    het_ctx *ctx;
+    int step;
+    run->desc.layout.schedule = schedule;
+    ctx = support_create(&run->desc);
+    for (step = 0; step < 16; step++) shortest[step / 4][step % 4] = 1e30;
+    for (step = 0; step < 6; step++) best = fmin(best, step_of(ctx, run, "0|1|2|3|4|5|6|7", shortest).idle);
+    *weights = support_hash(ctx);
+    het_destroy(ctx);
+    return best;
+}
+
+/* The encoder's forwards of all micro-batches first, then 1F1B of the backbone; against the lists for what its actions have taken. */
+static void row_1_10(void **state)
+{
+    static const char first[] = "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7,2F0,2F1,2B0,2F2,2B1,2F3,2B2,2F4,2B3,2F5,2B4,2F6,2B5,2F7,2B6,2B7,"
+                                "0B0,0B1,0B2,0B3,0B4,0B5,0B6,0B7\n"
+                                "1F0,1F1,1F2,1F3,1F4,1F5,1F6,1F7,3F0,3B0,3F1,3B1,3F2,3B2,3F3,3B3,3F4,3B4,3F5,3B5,3F6,3B6,3F7,3B7,"
+                                "1B0,1B1,1B2,1B3,1B4,1B5,1B6,1B7\n";
+    static const char plan[] = "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5]},{\"rank\":1,\"units\":[5,9]},"
+                               "{\"rank\":0,\"units\":[9,13]},{\"rank\":1,\"units\":[13,18]}]}]}";
+    const int64_t counts[1] = { ENCODED };
+    double shortest[4][4], idle[2];
+    het_schedule *schedule[2] = { NULL, NULL };
+    het_stage_cost cost[4];
+    uint64_t weights[3];
+    het_model_desc model;
+    het_costs costs;
+    het_error error;
+    support_run run;
+    int64_t i;
+    (void)state;
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=64,vocab=61", &model, &error), HET_OK, error.text, "");
+    support_run_start(&run, &model, 1, "60|60|60|60|60|60|60|60");
+    run.desc.frozen = of_the_encoder;
+    {
+        het_ctx *ctx = support_create(&run.desc);
+        for (i = 0; i < 6; i++) (void)support_step(ctx, &run.data, 0, "0|1|2|3|4|5|6|7");
+        weights[2] = support_hash(ctx);
+        het_destroy(ctx);
+    }
+    support_run_ranks(&run, BACKBONE_RANKS);
+    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 0.1;
+    support_run_plan(&run, plan, NULL, 1);
+    EXPECT_ERROR(het_schedule_read(run.plan, first, sizeof first - 1, NULL, &schedule[0], &error), HET_OK, error.text, "");
+    idle[0] = idle_of(&run, schedule[0], shortest, &weights[0]);
+    costs_of(&costs, cost, shortest);
+    EXPECT_ERROR(het_schedule_timed(run.plan, counts, &costs, NULL, &schedule[1], &error), HET_OK, error.text, "");
+    idle[1] = idle_of(&run, schedule[1], shortest, &weights[1]);
+    met(idle[1] <= idle[0] / 2 && weights[0] == weights[2] && weights[1] == weights[2],
+        "two ranks, each with a stage of a frozen encoder and one of the backbone, 8 micro-batches: idle %.1f ms a step with the encoder first, %.1f ms "
+        "with its forwards in the backbone's bubbles; weights %016llx both times, and on one rank", 1e3 * idle[0], 1e3 * idle[1],
+        (unsigned long long)weights[0]);
+    for (i = 0; i < 2; i++) het_schedule_free(schedule[i]);
+    run.desc.layout.schedule = NULL;
+    support_run_end(&run);
+}
+
+/* PipeWeaver: a unit for one modality, an MLP over one granule of a micro-batch (settings: 0, images; 1, text) that hands the other's rows on. */
+static het_unit_call of_modality(const het_unit_call *c, het_view *view)
+{
+    const int64_t d = c->unit->model->width, g = c->view->granule_begin + *(const int32_t *)c->unit->settings;
+    const int64_t *start = c->view->host_granule_start, skip = (start[g] - c->view->row_begin) * d;
+    het_unit_call own = *c;
+    *view = *c->view;
+    view->granule_begin = g, view->granule_end = g + 1, view->row_begin = start[g], view->row_end = start[g + 1];
+    own.view = view;
+    own.rows = start[g + 1] - start[g];
+    if (own.in[0] != NULL) own.in[0] += skip;
+    if (own.out[0] != NULL) own.out[0] += skip;
+    if (own.d_in[0] != NULL) own.d_in[0] += skip;
+    if (own.d_out[0] != NULL) own.d_out[0] += skip;
+    return own;
+}
+
+static het_result modality_describe(const het_unit *unit, het_unit_info *info) { return het_unit_mlp()->describe(unit, info); }
+static het_result modality_forward(const het_unit_call *c)
+{
+    het_unit_call own;
+    het_view view;
+    memcpy(c->out[0], c->in[0], (size_t)(c->rows * c->unit->model->width) * sizeof(float));
+    own = of_modality(c, &view);
+    return het_unit_mlp()->forward(&own);
+}
+static het_result modality_backward_input(const het_unit_call *c)
+{
+    het_unit_call own;
+    het_view view;
+    memcpy(c->d_in[0], c->d_out[0], (size_t)(c->rows * c->unit->model->width) * sizeof(float));
+    own = of_modality(c, &view);
+    return het_unit_mlp()->backward_input(&own);
+}
+static het_result modality_backward_weight(const het_unit_call *c)
+{
+    het_unit_call own;
+    het_view view;
+    own = of_modality(c, &view);
+    return het_unit_mlp()->backward_weight(&own);
+}
+
+/* Batches full of images and batches full of text in turns, through image units and text units on two ranks. Lists for what each kind of batch takes
+   against the best lists for both. */
+static void row_1_4(void **state)
+{
+    enum { UNITS = 10, NAMED = 5 };
+    static const het_unit_iface iface = { HETRAIN_UNIT_VERSION, "modality", modality_describe, modality_forward, modality_backward_input,
+                                          modality_backward_weight };
+    static const char *const named[NAMED] = { "1f1b", "interleaved", "gpipe", "zb-h1", "greedy" };
+    static const char *const layout[2] = { "01|01|01|01|01|01|01|01", "23|23|23|23|23|23|23|23" };
+    static const char plan[] = "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,5]},"
+                               "{\"rank\":0,\"units\":[5,7]},{\"rank\":1,\"units\":[7,10]}]}]}";
+    static const int32_t modality[2] = { 0, 1 };
+    const int64_t counts[1] = { ENCODED };
+    double shortest[2][4][4], own[2], best = 1e30, measured[2] = { 1e30, 1e30 }, worst = 0, apart;
+    const char *which = "";
+    het_schedule *timed[2] = { NULL, NULL };
+    het_stage_cost cost[2][4];
+    het_costs costs[2];
+    het_unit all[18], unit[UNITS];
+    het_model_desc model;
+    het_replan_desc replan;
+    het_error error;
+    support_run run;
+    uint64_t weights[2];
+    het_ctx *ctx, *one;
+    int64_t count, i, k, v;
+    (void)state;
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_model_complete(&model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_model_units(&model, all, 18, &count, &error), HET_OK, error.text, "");
+    for (k = i = 0; i < count; i++) {
+        if (all[i].iface == het_unit_attention()) continue;
+        unit[k] = all[i];
+        if (unit[k].iface == het_unit_mlp()) unit[k].iface = &iface, unit[k].settings = &modality[k > 4];
+        unit[k++].model = NULL;
+    }
+    support_run_start(&run, &model, 1, "120,120,120,120|30|8|120,120,120");
+    run.desc.units = unit, run.desc.unit_count = UNITS;
+    run.desc.limits.max_micro_batches = ENCODED;
+    one = support_create(&run.desc);
+    support_run_ranks(&run, BACKBONE_RANKS);
+    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 0.25;
+    run.plan = support_plan(plan, "gpipe", UNITS, BACKBONE_RANKS, 1);
+    run.desc.layout.plan = run.plan;
+    ctx = support_create(&run.desc);
+    for (i = 0; i < 32; i++) shortest[i / 16][i / 4 % 4][i % 4] = 1e30;
+    for (i = 0; i < 12; i++) (void)step_of(ctx, &run, layout[i % 2], shortest[i % 2]);
+    for (v = 0; v < 2; v++) {
+        costs_of(&costs[v], cost[v], shortest[v]);
+        EXPECT_ERROR(het_schedule_timed(run.plan, counts, &costs[v], NULL, &timed[v], &error), HET_OK, error.text, "");
+        own[v] = makespan_of(run.plan, timed[v], &costs[v]);
+    }
+    for (k = 0; k < NAMED + 2; k++) {
+        het_schedule *lists = k < 2 ? timed[k] : NULL;
+        double both;
+        if (k >= 2) {
+            snprintf(run.plan->schedule, sizeof run.plan->schedule, "%s", named[k - 2]);
+            EXPECT_ERROR(het_schedule_make(run.plan, counts, NULL, &lists, &error), HET_OK, error.text, "");
+        }
+        both = makespan_of(run.plan, lists, &costs[0]) + makespan_of(run.plan, lists, &costs[1]);
+        if (both < best) best = both, which = k >= 2 ? named[k - 2] : k == 0 ? "those for images" : "those for text";
+        if (k >= 2) het_schedule_free(lists);
+    }
+    memset(&replan, 0, sizeof replan);
+    for (i = 0; i < 12; i++) { /* each batch with its lists */
+        replan.plan = run.plan, replan.schedule = timed[i % 2];
+        EXPECT_OK(het_replan(ctx, &replan));
+        (void)support_step(ctx, &run.data, 0, layout[i % 2]);
+    }
+    for (v = 0; v < 2; v++) { /* behind a change of plans memory is cold: what lists take, without one */
+        het_ctx *alone;
+        run.desc.layout.schedule = timed[v];
+        alone = support_create(&run.desc);
+        for (i = 0; i < 6; i++) measured[v] = fmin(measured[v], step_of(alone, &run, layout[v], shortest[v]).span);
+        het_destroy(alone);
+    }
+    run.desc.layout.schedule = NULL;
+    for (v = 0; v < 2; v++) for (i = 0; i < 4; i++) fprintf(stderr, "kind %d stage %d: F %.2f B %.2f\n", (int)v, (int)i, 1e3 * cost[v][i].forward.base, 1e3 * cost[v][i].backward.base);
+    for (v = 0; v < 2; v++) worst = fmax(worst, fabs(measured[v] / own[v] - 1));
+    for (i = 0; i < 24; i++) (void)support_step(one, &run.data, 0, layout[i % 2]);
+    weights[0] = support_hash(one), weights[1] = support_hash(ctx);
+    apart = best / (own[0] + own[1]);
+    met(apart >= 1.1 && worst <= 0.1 && weights[0] == weights[1],
+        "image-heavy and text-heavy batches in turns: lists for each take %.1f and %.1f ms (simulated), the best lists for both (%s) %.3f times as long; "
+        "run, they take %.1f and %.1f ms, %.1f %% off at most; weights %016llx of one rank", 1e3 * own[0], 1e3 * own[1], which, apart,
+        1e3 * measured[0], 1e3 * measured[1], 100 * worst, (unsigned long long)weights[0]);
+    for (v = 0; v < 2; v++) het_schedule_free(timed[v]);
+    het_destroy(ctx), het_destroy(one);
+    support_run_end(&run);
+}
+
 /* Parallel training without compromising convergence: bits and speed of 1 and 2 threads. */
 static void row_2_13(void **state)
 {
@@ -1914,6 +2165,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_3_12),
 };
 static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
+    cmocka_unit_test(row_1_4), cmocka_unit_test(row_1_10),
     cmocka_unit_test(row_1_19),
     cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21),
