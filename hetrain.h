@@ -9092,7 +9092,8 @@ static het_result heti_check_aborted(const het_ctx *ctx, het_error *error) {
    rank has waited for as long. */
 static het_result heti_check_world(heti_rank *r, double waited) {
     het_ctx *ctx = r->ctx;
-    const double now = heti_now();
+    const het_transport *transport = &ctx->world.transport;
+    const double now = heti_now(), deadline = ctx->desc.layout.deadline;
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_action_text at;
         double since = 0.0;
@@ -9100,21 +9101,19 @@ static het_result heti_check_world(heti_rank *r, double waited) {
         since = ctx->rank[i].silent_since;
         if (since > 0.0) (void)heti_action_print(&at, ctx->rank[i].doing);
         HETI_UNLOCK(ctx);
-        if (since > 0.0 && now - since > ctx->desc.layout.deadline)
-            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d, action %s: no sign of life for %g s; the "
-                                                           "deadline is %g s", ctx->world.first_rank + i, ctx->step + 1,
-                                                           at.text, now - since, ctx->desc.layout.deadline);
+        if (since > 0.0 && now - since > deadline)
+            return heti_fail(&r->error, HET_ERR_TRANSPORT,
+                             "rank %d, step %d, action %s: no sign of life for %g s; the deadline is %g s",
+                             ctx->world.first_rank + i, ctx->step + 1, at.text, now - since, deadline);
     }
-    if (!ctx->world.transport.iface) return HET_OK;
+    if (!transport->iface) return HET_OK;
     HETI_TRY(heti_check_aborted(ctx, &r->error));
     for (int64_t i = 0; i < ctx->world.processes; i++) {
-        const het_transport *transport = &ctx->world.transport;
         const double silence = i == ctx->world.process ? 0.0 : transport->iface->silence(transport->self, i);
-        if (silence > ctx->desc.layout.deadline && waited > ctx->desc.layout.deadline)
+        if (silence > deadline && waited > deadline)
             return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d (ranks %d to %d), step %d: no sign of life for "
-                                                           "%g s; the deadline is %g s", i, ctx->world.process_first[i],
-                                                           ctx->world.process_first[i + 1] - 1, ctx->step + 1, silence,
-                                                           ctx->desc.layout.deadline);
+                             "%g s; the deadline is %g s", i, ctx->world.process_first[i],
+                             ctx->world.process_first[i + 1] - 1, ctx->step + 1, silence, deadline);
     }
     return HET_OK;
 }
@@ -12729,7 +12728,7 @@ static het_result heti_fill_sums(heti_rank *r, int64_t b) {
 }
 
 /* sum += term, both `count` doubles or floats on the host. */
-static void heti_ring_add(void *sum, const void *term, int64_t count, size_t element) {
+static void heti_add_elements(void *sum, const void *term, int64_t count, size_t element) {
     if (element == sizeof(double)) {
         double *s = HETI_CAST(double *, sum);
         const double *t = HETI_CAST(const double *, term);
@@ -12748,13 +12747,13 @@ static het_result heti_add_terms(heti_rank *r, void *sum, void *term, int64_t co
     char *to = HETI_CAST(char *, sum), *from = HETI_CAST(char *, term);
     int64_t at, n;
     if (r->device.iface->host_memory) {
-        heti_ring_add(sum, term, count, element);
+        heti_add_elements(sum, term, count, element);
         return HET_OK;
     }
     for (at = 0; at < count; at += n, to += HETI_CAST(size_t, n) * element, from += HETI_CAST(size_t, n) * element) {
         n = heti_min(room, count - at);
         HETI_TRY(heti_copy_out(r, scratch, to, n, element));
-        heti_ring_add(from, scratch, n, element);
+        heti_add_elements(from, scratch, n, element);
         HETI_TRY(heti_copy_in(r, to, from, n, element));
         HETI_TRY(heti_sync(r));
     }
@@ -12946,9 +12945,8 @@ static float *heti_fetched(const heti_rank *r, int64_t call, int64_t unit, int64
     return r->part->flow.weight[call % 2] + heti_flow_place(r->ctx, HETI_FLOW_WEIGHTS, unit, b);
 }
 
-/* A block's sums of what the rank uses, its boxes where it has such. */
+/* The sums of a block's boxes, where they lie apart. */
 static double *heti_box_sums(const heti_rank *r, int64_t b) {
-    if (r->part->box_sum_at[b] == HETI_NOWHERE) return HETI_CAST(double *, heti_block_sum_at(r, b, 0));
     return HETI_CAST(double *, HETI_CAST(void *, r->part->memory + HETI_CAST(size_t, r->part->box_sum_at[b]) *
                                                                    sizeof(float)));
 }
