@@ -1846,10 +1846,8 @@ HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if 
 HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
 /* what was asked for. Threads: owner. */
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory);
-HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank,
-                                  /* of the last step; valid until the next, or het_replan.
-                                     Threads: owner. */
-                                  het_timeline *timeline);
+/* of the last step; valid until the next, or het_replan. Threads: owner. */
+HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline);
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
 /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
 HETRAIN_API void het_cancel(het_ctx *ctx);
@@ -1902,8 +1900,7 @@ typedef struct het_parameter_info {
     int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
     int32_t bf16;                     /* kept in bf16: het_desc.weights */
 } het_parameter_info;
-/* Threads: owner. */
-HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);
+HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);           /* Threads: owner. */
 /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
                                                                  het_parameter_info *info);
@@ -7110,38 +7107,6 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
     }
 }
 
-/* Tables for a schedule whose numbers are all in range; heti_arena_end in any case. */
-static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
-                                   const het_schedule *schedule, const het_allocator *allocator, const char *where,
-                                   het_error *error) {
-    memset(l, 0, sizeof *l);
-    l->plan = plan;
-    l->blocks = blocks;
-    l->schedule = schedule;
-    l->where = where;
-    l->error = error;
-    HETI_TRY(heti_choose_allocator(allocator, &l->allocator, where, error));
-    HETI_TRY(heti_lists_check_blocks(l));
-    HETI_TRY(heti_lists_check_shape(l));
-    l->updates = heti_updates(plan);
-    heti_lists_layout(l);
-    HETI_TRY(heti_arena_start(&l->arrays, &l->allocator, where, error));
-    heti_lists_layout(l);
-    HETI_TRY(heti_lists_check_actions(l));
-    HETI_TRY(heti_lists_check_forwards(l));
-    heti_lists_index(l);
-    for (int64_t i = 0; i < plan->ranks; i++) {
-        heti_lists_blocks_of(l, i);
-        for (int64_t k = 0; k < l->held_count; k++) {
-            l->block[l->held[k]].holders++;
-            l->block[l->held[k]].ranks += heti_team_size(plan, i);
-            l->block[l->held[k]].shares += plan->state_share[i];
-        }
-    }
-    l->block[l->block_count].holders = plan->ranks;
-    return HET_OK;
-}
-
 /* ---- one rank's list: what must come before what ---- */
 
 /* What an action may need. All but the last is on its own rank. */
@@ -7904,11 +7869,36 @@ static het_result heti_lists_prove(heti_lists *l, int completes) {
     return heti_play(l, HET_ACTION_GATHER);
 }
 
-/* Tables, proof and, where it `completes`, new lists in l->to. heti_lists_end in any case. */
+/* Tables for a schedule whose numbers are all in range, its proof and, where it `completes`, new
+   lists in l->to. heti_lists_end in any case. */
 static het_result heti_lists_run(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
                                  const het_schedule *schedule, const het_allocator *allocator, int completes,
                                  const char *where, het_error *error) {
-    HETI_TRY(heti_lists_start(l, plan, blocks, schedule, allocator, where, error));
+    memset(l, 0, sizeof *l);
+    l->plan = plan;
+    l->blocks = blocks;
+    l->schedule = schedule;
+    l->where = where;
+    l->error = error;
+    HETI_TRY(heti_choose_allocator(allocator, &l->allocator, where, error));
+    HETI_TRY(heti_lists_check_blocks(l));
+    HETI_TRY(heti_lists_check_shape(l));
+    l->updates = heti_updates(plan);
+    heti_lists_layout(l);
+    HETI_TRY(heti_arena_start(&l->arrays, &l->allocator, where, error));
+    heti_lists_layout(l);
+    HETI_TRY(heti_lists_check_actions(l));
+    HETI_TRY(heti_lists_check_forwards(l));
+    heti_lists_index(l);
+    for (int64_t i = 0; i < plan->ranks; i++) {
+        heti_lists_blocks_of(l, i);
+        for (int64_t k = 0; k < l->held_count; k++) {
+            l->block[l->held[k]].holders++;
+            l->block[l->held[k]].ranks += heti_team_size(plan, i);
+            l->block[l->held[k]].shares += plan->state_share[i];
+        }
+    }
+    l->block[l->block_count].holders = plan->ranks;
     return heti_lists_prove(l, completes);
 }
 
@@ -8156,22 +8146,6 @@ static void heti_follow_layout(heti_followed *f) {
     f->end = HETI_TAKE(&f->arena, int32_t, f->blocks);
 }
 
-static het_result heti_follow_start(heti_followed *f, const het_plan *plan, const het_schedule *schedule,
-                                    const het_allocator *allocator, const char *where, het_error *error) {
-    memset(f, 0, sizeof *f);
-    f->plan = plan;
-    f->schedule = schedule;
-    for (int64_t r = 0; r < schedule->ranks; r++)
-        f->longest = heti_max(f->longest, schedule->start[r + 1] - schedule->start[r]);
-    for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++)
-        if (schedule->action[i].kind == HET_ACTION_GATHER)
-            f->blocks = heti_max(f->blocks, schedule->action[i].stage + 1);
-    heti_follow_layout(f);
-    HETI_TRY(heti_arena_start(&f->arena, allocator, where, error));
-    heti_follow_layout(f);
-    return HET_OK;
-}
-
 HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedule *schedule, int64_t first,
                                           int64_t count, int forwards, const het_allocator *allocator, het_needs *needs,
                                           het_error *error) {
@@ -8186,7 +8160,15 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule is not of this plan, or it has no ranks %d to %d",
                          heti_where, first, first + count);
     HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
-    HETI_TRY(heti_follow_start(&f, plan, schedule, &own, heti_where, error));
+    memset(&f, 0, sizeof f);
+    f.plan = plan;
+    f.schedule = schedule;
+    for (i = 0; i < schedule->ranks; i++) f.longest = heti_max(f.longest, schedule->start[i + 1] - schedule->start[i]);
+    for (i = 0; i < schedule->start[schedule->ranks]; i++)
+        if (schedule->action[i].kind == HET_ACTION_GATHER) f.blocks = heti_max(f.blocks, schedule->action[i].stage + 1);
+    heti_follow_layout(&f);
+    HETI_TRY(heti_arena_start(&f.arena, &own, heti_where, error));
+    heti_follow_layout(&f);
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) {
         result = heti_follow(&f, first + i, forwards, &needs[i], error);
@@ -8438,7 +8420,6 @@ typedef struct heti_inside { const char *callback; het_error refused; } heti_ins
    reductions, the map of its memory and the records of its last step. */
 typedef struct heti_part {
     heti_arena host;                     /* tables and message buffers */
-    size_t communication_bytes;
     het_memory sizes;
     int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
     heti_stage *stage;
@@ -8476,7 +8457,7 @@ typedef struct heti_part {
     size_t queue_bytes;                  /* of the host that their queues and events took */
     const het_action *action;            /* [actions] its list */
     het_record *record;                  /* [actions] of the last run */
-    int64_t records, slice_rows;
+    int64_t records;
     /* device memory: one block, cut up by heti_layout */
     char *memory;
     int64_t *weight_at, *own_at;         /* [blocks] floats from `weights` to where the block's weights would
@@ -8624,8 +8605,9 @@ typedef enum heti_purpose { HETI_TO_TRAIN, HETI_TO_ESTIMATE, HETI_TO_DESCRIBE } 
 /* Which ranks there are, and how other processes are reached. */
 typedef struct heti_world {
     int64_t ranks, first_rank, local_count;
+    heti_arena arena;                    /* of process_first */
     int64_t *process_first;              /* [processes + 1] rank number each process begins with */
-    int64_t processes, process, alone[2];
+    int64_t processes, process;
     uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
     het_transport transport;             /* iface NULL: this process is the world */
     het_request request;                 /* of heti_broadcast */
@@ -8638,9 +8620,10 @@ typedef struct heti_chain {
     int64_t parameters;                  /* elements */
     heti_arena units;                    /* of `unit` */
     het_described_unit *unit;
+    uint8_t *recompute;                  /* what desc.layout.recompute_unit points to */
     heti_parameter *parameter;
     het_described_block *block;
-    int64_t *use;                        /* units, block by block */
+    int64_t *use, *use_start;            /* units, block by block; [block_count + 1] where a block's begin */
 } heti_chain;
 
 /* The links that are emulated. */
@@ -8665,6 +8648,7 @@ struct het_ctx {
     /* the first three are atomic; stop: a rank failed, stepping: one has begun to update weights */
     int32_t cancelled, stop, stepping, failed, torn;
     const char *call;                    /* atomic: the public one under way; NULL: none */
+    heti_fp fp;                          /* the floating-point mode that it puts back */
     heti_purpose purpose;
     const char *held;                    /* the callback, and whose, that was given the context
                                             between two calls; NULL: none */
@@ -8674,6 +8658,7 @@ struct het_ctx {
     het_desc desc;
     heti_arena host;                     /* the tables all ranks share */
     heti_chain chain;
+    het_description description;         /* of the chain, for who asked for no more (het_describe) */
     heti_share share;                    /* in use */
     heti_world world;
     heti_emulated emulated;
@@ -8925,14 +8910,9 @@ static het_result heti_rank_op(heti_rank *r, het_op op, const char *what) {
 
 static het_result heti_copy_on(heti_rank *r, het_queue *queue, het_op_kind kind, void *to, const void *from,
                                size_t bytes, const char *what) {
-    het_op op;
+    const het_copy_args a = { to, from, bytes };
     if (bytes == 0) return HET_OK;
-    op.bf16 = 0;
-    op.kind = kind;
-    op.u.copy.to = to;
-    op.u.copy.from = from;
-    op.u.copy.size = bytes;
-    HETI_DEVICE(r, heti_run_op(&r->device, queue, op), what);
+    HETI_DEVICE(r, heti_run_op(&r->device, queue, heti_make_op(kind, &a, sizeof a)), what);
     return HET_OK;
 }
 
@@ -9929,30 +9909,27 @@ static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
 /* Which ranks there are: those of this process, or of all processes of the transport one after the
    other. */
 static het_result heti_find_ranks(het_ctx *ctx) {
-    const het_transport_iface *iface = ctx->world.transport.iface;
-    size_t bytes;
-    ctx->world.local_count = ctx->world.ranks = ctx->desc.layout.device_count;
-    ctx->world.processes = 1;
-    ctx->world.process_first = ctx->world.alone;
-    ctx->world.alone[1] = ctx->world.ranks;
-    if (!iface) return HET_OK;
-    if (ctx->world.local_count > HETI_PROCESS_RANKS)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most",
-                         ctx->world.local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
-    ctx->world.processes = iface->processes(ctx->world.transport.self);
-    ctx->world.process = iface->process(ctx->world.transport.self);
-    bytes = HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first;
-    ctx->world.process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
-    if (!ctx->world.process_first)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->world.processes);
-    ctx->world.process_first[0] = 0;
-    for (int64_t i = 0; i < ctx->world.processes; i++) {
-        int64_t count = ctx->world.local_count;
-        HETI_TRY(heti_broadcast(ctx, i, &count, sizeof count));
-        ctx->world.process_first[i + 1] = ctx->world.process_first[i] + count;
+    heti_world *w = &ctx->world;
+    const het_transport_iface *iface = w->transport.iface;
+    w->local_count = ctx->desc.layout.device_count;
+    w->processes = 1;
+    if (iface) {
+        if (w->local_count > HETI_PROCESS_RANKS)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most",
+                             w->local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
+        w->processes = iface->processes(w->transport.self);
+        w->process = iface->process(w->transport.self);
     }
-    ctx->world.first_rank = ctx->world.process_first[ctx->world.process];
-    ctx->world.ranks = ctx->world.process_first[ctx->world.processes];
+    (void)HETI_TAKE(&w->arena, int64_t, w->processes + 1);
+    HETI_TRY(heti_arena_start(&w->arena, &ctx->allocator, ctx->call, &ctx->error));
+    w->process_first = HETI_TAKE(&w->arena, int64_t, w->processes + 1);
+    for (int64_t i = 0; i < w->processes; i++) {
+        int64_t count = w->local_count;
+        HETI_TRY(heti_broadcast(ctx, i, &count, sizeof count));
+        w->process_first[i + 1] = w->process_first[i] + count;
+    }
+    w->first_rank = w->process_first[w->process];
+    w->ranks = w->process_first[w->processes];
     return HET_OK;
 }
 
@@ -10048,23 +10025,16 @@ static het_result heti_open_device(heti_rank *r) {
 
 /* The ranks of this process, their devices opened. */
 static het_result heti_open_ranks(het_ctx *ctx) {
-    const size_t bytes = HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank;
-    ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
-    if (!ctx->rank)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->call, ctx->world.local_count);
-    memset(ctx->rank, 0, bytes);
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
+        const size_t live = ctx->counter.live;
         r->ctx = ctx;
         r->local = i;
         r->rank = ctx->world.first_rank + i;
         if (ctx->desc.layout.devices) r->desc = ctx->desc.layout.devices[i];
-    }
-    for (int64_t i = 0; i < ctx->world.local_count; i++) {
-        const size_t live = ctx->counter.live;
-        HETI_TRY(heti_open_device(&ctx->rank[i]));
-        ctx->rank[i].opened = ctx->counter.live - live;
-        ctx->device[i] = ctx->rank[i].desc;
+        HETI_TRY(heti_open_device(r));
+        r->opened = ctx->counter.live - live;
+        ctx->device[i] = r->desc;
     }
     ctx->desc.layout.devices = ctx->device;
     return HET_OK;
@@ -10175,6 +10145,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to->desc = *p;
     to->desc.name[sizeof to->desc.name - 1] = 0;
     to->count = HETI_CAST(int64_t, count);
+    ctx->chain.parameters += to->count;
     to->uses = 1;
     to->exponent = HETRAIN_NO_EXPONENT;
     to->hidden = hidden;
@@ -10226,6 +10197,7 @@ static void heti_build_blocks(het_ctx *ctx) {
             ctx->chain.block[b].first_use = ctx->chain.use_count;
             for (int64_t u = 0; u < ctx->chain.unit_count; u++)
                 if (heti_unit_uses(&ctx->chain.unit[u], p)) ctx->chain.use[ctx->chain.use_count++] = u;
+            ctx->chain.use_start[b + 1] = ctx->chain.use_count;
             ctx->chain.block[b].uses = ctx->chain.use_count - ctx->chain.block[b].first_use;
             if (!parameter->frozen)
                 ctx->chain.first_trained = heti_min(ctx->chain.first_trained,
@@ -10268,11 +10240,13 @@ static het_result heti_describe_units(heti_rank *r) {
 }
 
 /* The tables all ranks share, as far as they do not depend on the plan. */
-static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
-    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.layout.recompute_unit ? ctx->chain.unit_count : 0);
+static void heti_layout_tables(het_ctx *ctx, int64_t uses) {
+    heti_arena *arena = &ctx->host;
+    ctx->chain.recompute = HETI_TAKE(arena, uint8_t, ctx->desc.layout.recompute_unit ? ctx->chain.unit_count : 0);
     ctx->chain.parameter = HETI_TAKE(arena, heti_parameter, uses);
     ctx->chain.block = HETI_TAKE(arena, het_described_block, uses);
     ctx->chain.use = HETI_TAKE(arena, int64_t, uses);
+    ctx->chain.use_start = HETI_TAKE(arena, int64_t, uses + 1);
     ctx->verdict.maximum = HETI_TAKE(arena, uint32_t, uses);
     ctx->verdict.maximum_rank = HETI_TAKE(arena, int32_t, uses);
     ctx->verdict.exponent = HETI_TAKE(arena, int32_t, uses);
@@ -10281,6 +10255,7 @@ static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
     ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->world.local_count * ctx->world.ranks);
     ctx->emulated.link = HETI_TAKE(arena, het_link, ctx->desc.emulate.link_count);
     ctx->emulated.link_free = HETI_TAKE(arena, double, 2 * ctx->desc.emulate.link_count);
+    ctx->rank = HETI_TAKE(arena, heti_rank, ctx->world.local_count);
     ctx->device = HETI_TAKE(arena, het_device_desc, ctx->world.local_count);
     ctx->world.place = HETI_TAKE(arena, uint64_t, ctx->world.ranks);
 #ifdef HETI_THREADS
@@ -10289,19 +10264,17 @@ static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
 }
 
 static het_result heti_build_tables(het_ctx *ctx) {
-    uint8_t *recompute;
     int64_t uses;
     HETI_TRY(heti_open_chain(ctx));
     HETI_TRY(heti_describe_chain(ctx, NULL, &uses));
-    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
+    heti_layout_tables(ctx, uses);
     HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->call, &ctx->error));
-    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
+    heti_layout_tables(ctx, uses);
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
-    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameters += ctx->chain.parameter[p].count;
     if (ctx->desc.layout.recompute_unit) {
-        memcpy(recompute, ctx->desc.layout.recompute_unit, HETI_CAST(size_t, ctx->chain.unit_count));
-        ctx->desc.layout.recompute_unit = recompute;
+        HETI_COPY(ctx->chain.recompute, ctx->desc.layout.recompute_unit, ctx->chain.unit_count);
+        ctx->desc.layout.recompute_unit = ctx->chain.recompute;
     }
     for (int64_t i = 0; i < ctx->desc.emulate.link_count; i++) {
         ctx->emulated.link[i] = ctx->desc.emulate.links[i];
@@ -10784,12 +10757,6 @@ static void heti_find_groups(het_ctx *ctx) {
         }
 }
 
-/* Seconds of a word from one rank of this process to another, and of one back (heti_link_time). */
-static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
-    const het_link *l = heti_link_between(ctx, a, b);
-    return l ? 2.0 * (1e-6 + l->latency) : 2e-6;
-}
-
 /* Whether a rank has something of the model. */
 static int heti_works(const het_ctx *ctx, int64_t rank) {
     const int64_t leader = heti_leader(ctx->share.plan, rank);
@@ -10826,8 +10793,10 @@ static void heti_build_tree(het_ctx *ctx) {
         for (r = own; r < ctx->world.first_rank + ctx->world.local_count; r++)
             if (heti_works(ctx, r)) place[count++].rank = r;
         known = count <= HETRAIN_TREE_MOST ? count : 0;
-        for (int64_t i = 0; i < known * known; i++)
-            seconds[i] = heti_tree_seconds(ctx, place[i / known].rank, place[i % known].rank);
+        for (int64_t i = 0; i < known * known; i++) { /* of a word there and one back (heti_link_time) */
+            const het_link *l = heti_link_between(ctx, place[i / known].rank, place[i % known].rank);
+            seconds[i] = l ? 2.0 * (1e-6 + l->latency) : 2e-6;
+        }
         het_tree_grow(place, count, known > 0 ? seconds : NULL);
         memmove(place, place + 1, HETI_CAST(size_t, count - 1) * sizeof *place); /* the first one has its place */
         t->working += count - 1;
@@ -10888,89 +10857,68 @@ static het_result heti_build_owners(het_ctx *ctx) {
 
 /* ---- the schedule ---- */
 
-/* het_desc.layout.backward: every B as I and W, next to each other or with all W at the end. */
-static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
-    const int deferred = ctx->desc.layout.backward == HET_BACKWARD_DEFERRED;
-    const het_schedule *from = *schedule;
-    const int64_t count = from->start[from->ranks];
-    het_schedule *to;
+/* Lists with every B as het_desc.layout.backward says: whole, as I and W next to each other, or with
+   all W at the end. */
+static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
+    const int fused = ctx->desc.layout.backward == HET_BACKWARD_FUSED,
+              deferred = ctx->desc.layout.backward == HET_BACKWARD_DEFERRED;
+    het_action *action;
     int64_t n = 0;
-    HETI_TRY(heti_schedule_like(from, 2 * count, &ctx->allocator, ctx->call, &to, &ctx->error));
+    HETI_TRY(heti_schedule_like(from, 2 * from->start[from->ranks], &ctx->allocator, ctx->call, to, &ctx->error));
+    action = (*to)->action;
     for (int64_t r = 0; r < from->ranks; r++) {
         for (int pass = 0; pass < 1 + deferred; pass++)
             for (int64_t i = from->start[r]; i < from->start[r + 1]; i++) {
-                const int fused = from->action[i].kind == HET_ACTION_B;
+                const int splits = !fused && from->action[i].kind == HET_ACTION_B;
                 if (pass == 0) {
-                    to->action[n] = from->action[i];
-                    to->action[n++].kind = fused ? HET_ACTION_I : from->action[i].kind;
+                    action[n] = from->action[i];
+                    action[n++].kind = splits ? HET_ACTION_I : from->action[i].kind;
                 }
-                if (!fused || pass != deferred) continue;
-                to->action[n] = from->action[i];
-                to->action[n++].kind = HET_ACTION_W;
+                if (!splits || pass != deferred) continue;
+                action[n] = from->action[i];
+                action[n++].kind = HET_ACTION_W;
             }
-        to->start[r + 1] = n;
+        (*to)->start[r + 1] = n;
     }
-    het_schedule_free(*schedule);
-    *schedule = to;
     return HET_OK;
 }
 
-static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
-    HETI_TRY(heti_schedule_like(from, from->start[from->ranks], &ctx->allocator, ctx->call, to, &ctx->error));
-    HETI_COPY((*to)->start, from->start, from->ranks + 1);
-    HETI_COPY((*to)->action, from->action, from->start[from->ranks]);
-    return HET_OK;
-}
-
-/* Which units use each block, in the form the schedule functions take. */
 static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compute) {
-    het_blocks blocks;
-    het_result result;
-    int64_t b,
-            *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
-                                                     HETI_CAST(size_t, ctx->chain.block_count + 1) * sizeof *start));
-    if (!start)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->call, ctx->chain.block_count);
-    for (b = 0; b < ctx->chain.block_count; b++) start[b] = ctx->chain.block[b].first_use;
-    start[b] = ctx->chain.use_count;
-    blocks.count = ctx->chain.block_count;
-    blocks.start = start;
-    blocks.unit = ctx->chain.use;
-    result = het_schedule_complete(ctx->share.plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule,
-                                   &ctx->error);
-    if (result == HET_OK) result = het_schedule_check(ctx->share.plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
-    heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->chain.block_count + 1) * sizeof *start);
-    return result;
+    const het_blocks blocks = { ctx->chain.block_count, ctx->chain.use_start, ctx->chain.use };
+    HETI_TRY(het_schedule_complete(ctx->share.plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule,
+                                   &ctx->error));
+    return het_schedule_check(ctx->share.plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
 }
 
 /* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of
    those that are not there. */
 static het_result heti_take_schedule(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
-    het_schedule *compute = NULL;
+    const het_schedule *from = ctx->desc.layout.schedule;
+    het_schedule *made = NULL, *compute = NULL;
     het_result result;
     int64_t sum = 0;
     het_plan_micro_batches(plan, ctx->desc.limits.max_micro_batches, ctx->share.batch_count);
-    if (ctx->desc.layout.schedule) {
-        result = het_schedule_check(plan, NULL, ctx->desc.layout.schedule, NULL, &ctx->error);
-        if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.layout.schedule, &compute);
+    if (from != NULL) {
+        result = het_schedule_check(plan, NULL, from, NULL, &ctx->error);
     } else if (plan->make != NULL) {
-        result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &compute, &ctx->error);
+        result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &made, &ctx->error);
     } else if (plan->schedule[0] != 0) {
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "%s: het_plan.make is NULL, nothing makes schedule '%s'",
                            ctx->call, plan->schedule);
     } else {
-        result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &compute, &ctx->error);
+        result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &made, &ctx->error);
     }
-    for (int64_t p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
-    if (result == HET_OK && (compute->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
+    if (from == NULL) from = made;
+    for (int64_t p = 0; result == HET_OK && p < from->pipelines; p++) sum += from->micro_batches[p];
+    if (result == HET_OK && (from->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "%s: the schedule has %d pipelines and %d micro-batches; the "
-                           "plan has %d, max_micro_batches is %d", ctx->call, compute->pipelines, sum, plan->pipelines,
+                           "plan has %d, max_micro_batches is %d", ctx->call, from->pipelines, sum, plan->pipelines,
                            ctx->desc.limits.max_micro_batches);
-    if (result == HET_OK && ctx->desc.layout.backward != HET_BACKWARD_FUSED)
-        result = heti_split_backward(ctx, &compute);
+    if (result == HET_OK) result = heti_copy_schedule(ctx, from, &compute);
     if (result == HET_OK) result = het_schedule_store(plan, &compute, &ctx->error);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
+    het_schedule_free(made);
     het_schedule_free(compute);
     return result;
 }
@@ -11077,7 +11025,7 @@ static void heti_find_team(heti_rank *r) {
     const het_team_member *team = het_plan_team(plan, r->rank, &part->members);
     double all = 0.0, before = 0.0, group = 0.0;
     part->member = 0;
-    part->slice_rows = to->rows = to->group_rows = heti_slice_rows(r->ctx);
+    to->rows = to->group_rows = heti_slice_rows(r->ctx);
     to->kept_rows = r->ctx->desc.limits.max_tokens;
     to->members = part->members;
     to->groups = 1;
@@ -11096,7 +11044,7 @@ static void heti_find_team(heti_rank *r) {
         to->node[i] = heti_process_of(r->ctx, team[i].rank);
         if (i != part->member && team[i].group == team[part->member].group) to->heads = team[part->member].heads;
     }
-    part->slice_rows = to->rows = heti_share_rows(r->ctx, to->rows, team[part->member].share / all);
+    to->rows = heti_share_rows(r->ctx, to->rows, team[part->member].share / all);
     to->group_rows = heti_share_rows(r->ctx, to->group_rows, group / all);
     if (team[part->member].group + 1 < to->groups)
         to->kept_rows = heti_share_rows(r->ctx, to->kept_rows, (before + group) / all);
@@ -11146,8 +11094,8 @@ static void heti_count_messages(heti_rank *r) {
             if (from == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, to));
             if (to == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, from));
         }
-    part->message_bytes = HETI_CAST(size_t, part->slice_rows) * widest[0] * sizeof(float);
-    part->lane_bytes = HETI_CAST(size_t, part->slice_rows) * widest[1] * sizeof(float);
+    part->message_bytes = HETI_CAST(size_t, part->limits.rows) * widest[0] * sizeof(float);
+    part->lane_bytes = HETI_CAST(size_t, part->limits.rows) * widest[1] * sizeof(float);
 }
 
 /* Place of a rank among a block's holders; -1: not one. */
@@ -11167,17 +11115,15 @@ static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
            ctx->share.owners[b].holders > 1;
 }
 
-/* Whether the calls of a block's units have flows of a kind. */
-static int heti_flows_of(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
-    return kind == HETI_FLOW_WEIGHTS ? heti_has_sharded_weights(ctx, b) : heti_is_sharded(ctx, b);
-}
-
-/* The next such block behind number `after` (-1: the first) that a unit uses; -1: there is none. */
+/* The next block behind number `after` (-1: the first) that a unit uses and whose calls have flows
+   of a kind; -1: there is none. */
 static int64_t heti_next_flowing(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t after) {
     int64_t next = -1;
     for (int64_t i = 0; i < ctx->chain.unit[unit].info.parameters; i++) {
         const int64_t b = ctx->chain.parameter[ctx->chain.unit[unit].parameter[i]].block;
-        if (b > after && (next < 0 || b < next) && heti_flows_of(ctx, kind, b)) next = b;
+        if (b > after && (next < 0 || b < next) &&
+            (kind == HETI_FLOW_WEIGHTS ? heti_has_sharded_weights(ctx, b) : heti_is_sharded(ctx, b)))
+            next = b;
     }
     return next;
 }
@@ -11540,7 +11486,7 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
     for (int64_t s = 0; s < unit->info.in_streams; s++) {
         unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
         if (i == 0)
-            (void)heti_reserve(slot, part->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
+            (void)heti_reserve(slot, part->limits.rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
     }
     for (int64_t s = 0; s < unit->info.out_streams; s++) {
@@ -11548,7 +11494,7 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
         const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
         unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
         if (!reuse)
-            (void)heti_reserve(slot, part->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+            (void)heti_reserve(slot, part->limits.rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
     }
 }
@@ -11569,7 +11515,7 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
             unit->offset[t] = arena[region].used;
             (void)heti_reserve(&arena[region], region == HETI_REGION_BATCH ? r->ctx->desc.limits.max_tokens
                                : unit->info.tensor[t].keep >= HET_KEEP_MICRO_BATCH ? part->limits.kept_rows
-                               : unit->info.tensor[t].group ? part->limits.group_rows : part->slice_rows,
+                               : unit->info.tensor[t].group ? part->limits.group_rows : part->limits.rows,
                                HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
         unit->end = arena[HETI_REGION_SLICE].used;
@@ -11624,7 +11570,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
     heti_part *part = r->part;
     const het_desc *desc = &r->ctx->desc;
     const int trains = desc->inference != HET_YES;
-    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->slice_rows;
+    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->limits.rows;
     const int64_t table = heti_rotary_rows(desc) * half;
     heti_arena arena;
     size_t mark = 0;
@@ -11768,7 +11714,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
         char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, heti_flow_data(r, i)));
         if (arena->base) part->flow.flow[i].data = heti_flow_data(r, i) > 0 ? data : NULL;
     }
-    part->communication_bytes = arena->used - mark;
+    part->sizes.communication = arena->used - mark;
 }
 
 /* A stage's part of a slot. */
@@ -11845,7 +11791,6 @@ static het_result heti_map_rank(heti_rank *r) {
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
     HETI_TRY(heti_open_places(r));
-    part->sizes.communication = part->communication_bytes;
     part->sizes.parameters = ctx->chain.parameters;
     if (r->desc.memory_limit && part->sizes.device + part->sizes.communication > r->desc.memory_limit)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "rank %d, device %s: needs %b and %b for messages, %b more than "
@@ -11859,11 +11804,8 @@ static het_result heti_map_rank(heti_rank *r) {
 /* Bytes on the host; what all ranks share counts for the first one. */
 static void heti_count_host(het_ctx *ctx) {
     const int trains = ctx->desc.inference != HET_YES, adapts = ctx->desc.model.lora_rank > 0;
-    size_t saved = 0, shared = sizeof *ctx + ctx->chain.units.size + ctx->host.size + ctx->share.arena.size +
-           ctx->share.plan->size + ctx->share.schedule->size;
-    shared += HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank;
-    if (ctx->world.process_first != ctx->world.alone)
-        shared += HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first;
+    size_t saved = 0, shared = sizeof *ctx + ctx->world.arena.size + ctx->chain.units.size + ctx->host.size +
+           ctx->share.arena.size + ctx->share.plan->size + ctx->share.schedule->size;
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
         r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0) +
@@ -12099,13 +12041,10 @@ static void heti_release(het_ctx *ctx) {
     heti_end_threads(ctx);
     heti_close_share(ctx, &ctx->share);
     for (int64_t i = 0; ctx->rank && i < ctx->world.local_count; i++) heti_release_rank(&ctx->rank[i]);
-    if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->world.local_count) * sizeof *ctx->rank);
     heti_free_share(ctx, &ctx->share);
     heti_arena_end(&ctx->host, &ctx->allocator);
     heti_arena_end(&ctx->chain.units, &ctx->allocator);
-    if (ctx->world.process_first && ctx->world.process_first != ctx->world.alone)
-        heti_free(&ctx->allocator, ctx->world.process_first,
-                  HETI_CAST(size_t, ctx->world.processes + 1) * sizeof *ctx->world.process_first);
+    heti_arena_end(&ctx->world.arena, &ctx->allocator);
     inner.free(inner.user, ctx, sizeof *ctx);
 }
 
@@ -12146,7 +12085,7 @@ static het_result heti_agree(het_ctx *ctx) {
     char own[SIZE] = "", other[SIZE], text[80];
     uint64_t parameters, plan;
     het_result result = HET_OK;
-    size_t at, same;
+    size_t at;
     heti_text mine = heti_text_in(own, SIZE);
     heti_hash_agreed(ctx, &parameters, &plan);
     heti_desc_agreed(&ctx->desc, &mine);
@@ -12156,17 +12095,15 @@ static het_result heti_agree(het_ctx *ctx) {
         memcpy(other, own, SIZE);
         HETI_TRY(heti_broadcast(ctx, i, other, SIZE));
         other[SIZE - 1] = 0;
-        if (result != HET_OK) continue;
-        for (at = same = 0; own[at] && own[at] == other[at]; at++)
-            if (own[at] == ',' || own[at] == ':') same = at + 1;
-        if (own[at] == other[at]) continue;
-        other[same + strcspn(other + same, ",")] = 0;
-        at = same + strcspn(own + same, ",");
-        (void)heti_format(text, sizeof text, "%s", own + same);
-        text[heti_min(HETI_CAST(int64_t, at - same), HETI_CAST(int64_t, sizeof text - 1))] = 0;
+        for (at = 0; own[at] && own[at] == other[at]; at++) {}
+        if (result != HET_OK || own[at] == other[at]) continue;
+        while (at > 0 && own[at - 1] != ',') at--; /* where the setting begins */
+        other[at + strcspn(other + at, ",")] = 0;
+        (void)heti_format(text, sizeof text, "%s", own + at);
+        text[strcspn(text, ",")] = 0;
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
                            "process %d was given %s, process %d %s: model, plan and options must be the same in all", i,
-                           other + same, ctx->world.process, text);
+                           other + at, ctx->world.process, text);
     }
     return result;
 }
@@ -12284,7 +12221,8 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
 }
 
 HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
-    het_description d, *to;
+    het_description *d;
+    het_ctx *ctx;
     het_desc one;
     if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
     *description = NULL;
@@ -12296,30 +12234,22 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     one.layout.plan = NULL;
     one.layout.schedule = NULL;
     one.emulate.link_count = 0;
-    HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, &d.ctx, error));
-    to = HETI_CAST(het_description *, heti_alloc(&d.ctx->counter.inner, sizeof d));
-    if (!to) {
-        heti_release(d.ctx);
-        return heti_fail(error, HET_ERR_OOM, "het_describe: no memory for %b", HETI_CAST(uint64_t, sizeof d));
-    }
-    d.desc = d.ctx->desc;
-    d.units = d.ctx->chain.unit_count;
-    d.blocks = d.ctx->chain.block_count;
-    d.uses = d.ctx->chain.use_count;
-    d.unit = d.ctx->chain.unit;
-    d.block = d.ctx->chain.block;
-    d.use = d.ctx->chain.use;
-    *to = d;
-    *description = to;
+    HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, &ctx, error));
+    d = &ctx->description;
+    d->ctx = ctx;
+    d->desc = ctx->desc;
+    d->units = ctx->chain.unit_count;
+    d->blocks = ctx->chain.block_count;
+    d->uses = ctx->chain.use_count;
+    d->unit = ctx->chain.unit;
+    d->block = ctx->chain.block;
+    d->use = ctx->chain.use;
+    *description = d;
     return HET_OK;
 }
 
 HETRAIN_API void het_description_free(het_description *description) {
-    het_ctx *ctx;
-    if (!description) return;
-    ctx = description->ctx;
-    heti_free(&ctx->counter.inner, description, sizeof *description);
-    heti_release(ctx);
+    if (description) heti_release(description->ctx);
 }
 
 /* =================================================================================================
@@ -15346,7 +15276,7 @@ static het_result heti_refuse(het_ctx *ctx, const char *function, const char *he
 }
 
 /* Start of every call that computes. A context that failed answers only queries and het_destroy. */
-static het_result heti_enter(het_ctx *ctx, heti_fp *fp, const char *function) {
+static het_result heti_enter(het_ctx *ctx, const char *function) {
     if (!ctx) return HET_ERR_INVALID;
     HETI_TRY(heti_refuse(ctx, function, NULL));
     if (ctx->failed) return HET_ERR_STATE; /* the first error stays in het_last_error */
@@ -15354,26 +15284,26 @@ static het_result heti_enter(het_ctx *ctx, heti_fp *fp, const char *function) {
     ctx->error.text[0] = 0;
     memset(ctx->inside, 0, sizeof *ctx->inside);
     heti_set_call(ctx, function);
-    heti_fp_enter(fp);
+    heti_fp_enter(&ctx->fp);
     return HET_OK;
 }
 
 /* The end of a call whose result is the same on all processes. */
-static het_result heti_leave_together(het_ctx *ctx, const heti_fp *fp, het_result result) {
-    heti_fp_leave(fp);
+static het_result heti_leave_together(het_ctx *ctx, het_result result) {
+    heti_fp_leave(&ctx->fp);
     if (result != HET_OK) heti_tell(ctx, HET_LOG_ERROR, result);
     heti_set_call(ctx, NULL);
     return result;
 }
 
-static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result) {
+static het_result heti_leave(het_ctx *ctx, het_result result) {
     if (result != HET_OK && ctx->error.code == HET_OK)
         (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
     if (result != HET_OK && ctx->world.transport.iface) { /* the others would wait for this process */
         ctx->failed = 1;
         heti_call_off(ctx, result);
     }
-    return heti_leave_together(ctx, fp, result);
+    return heti_leave_together(ctx, result);
 }
 
 HETRAIN_API void het_destroy(het_ctx *ctx) {
@@ -15411,27 +15341,23 @@ HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline
 }
 
 HETRAIN_API het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp, "het_step"));
-    return heti_leave(ctx, &fp, heti_step(ctx, "het_step", batches, count, info, 1));
+    HETI_TRY(heti_enter(ctx, "het_step"));
+    return heti_leave(ctx, heti_step(ctx, "het_step", batches, count, info, 1));
 }
 
 HETRAIN_API het_result het_gradients(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp, "het_gradients"));
-    return heti_leave(ctx, &fp, heti_step(ctx, "het_gradients", batches, count, info, 0));
+    HETI_TRY(heti_enter(ctx, "het_gradients"));
+    return heti_leave(ctx, heti_step(ctx, "het_gradients", batches, count, info, 0));
 }
 
 HETRAIN_API het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp, "het_evaluate"));
-    return heti_leave(ctx, &fp, heti_evaluate(ctx, batches, count, info));
+    HETI_TRY(heti_enter(ctx, "het_evaluate"));
+    return heti_leave(ctx, heti_evaluate(ctx, batches, count, info));
 }
 
 HETRAIN_API het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp, "het_infer"));
-    return heti_leave(ctx, &fp, heti_infer(ctx, token, count, past, logits));
+    HETI_TRY(heti_enter(ctx, "het_infer"));
+    return heti_leave(ctx, heti_infer(ctx, token, count, past, logits));
 }
 
 /* ---- parameters ---- */
@@ -15547,30 +15473,28 @@ static het_result heti_check_parameter(het_ctx *ctx, int64_t index, het_array wh
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_array what, float *to) {
-    heti_fp fp;
     het_result result;
-    HETI_TRY(heti_enter(ctx, &fp, "het_parameter_read"));
+    HETI_TRY(heti_enter(ctx, "het_parameter_read"));
     result = heti_check_parameter(ctx, index, what, to);
     if (result == HET_OK && what == HET_GRADIENT && !ctx->has_gradient) { /* for no process */
         result = heti_fail(&ctx->error, HET_ERR_STATE, "het_parameter_read: no gradient of %s: the last call that "
                            "computed was neither het_step nor het_gradients", ctx->chain.parameter[index].desc.name);
-        return heti_leave_together(ctx, &fp, result);
+        return heti_leave_together(ctx, result);
     }
     if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->chain.parameter[index].count, to);
-    return heti_leave(ctx, &fp, result);
+    return heti_leave(ctx, result);
 }
 
 HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_array what, const float *from) {
-    heti_fp fp;
     het_result result;
-    HETI_TRY(heti_enter(ctx, &fp, "het_parameter_write"));
+    HETI_TRY(heti_enter(ctx, "het_parameter_write"));
     result = heti_check_parameter(ctx, index, what, from);
     if (result == HET_OK && what == HET_GRADIENT)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written",
                            ctx->chain.parameter[index].desc.name);
     if (result == HET_OK && what == HET_WEIGHT && !ctx->chain.parameter[index].desc.adapter) ctx->base = 0;
     if (result == HET_OK) result = heti_write_values(ctx, index, what, 0, ctx->chain.parameter[index].count, from);
-    return heti_leave(ctx, &fp, result);
+    return heti_leave(ctx, result);
 }
 
 HETRAIN_API void het_set_base(het_ctx *ctx, uint64_t fingerprint) {
@@ -15593,12 +15517,11 @@ static het_result heti_check_parts(het_ctx *ctx, int32_t parts) {
 }
 
 HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts) {
-    heti_fp fp;
     het_result result;
-    HETI_TRY(heti_enter(ctx, &fp, "het_restore_begin"));
+    HETI_TRY(heti_enter(ctx, "het_restore_begin"));
     result = heti_check_parts(ctx, parts);
     if (result == HET_OK) ctx->torn |= parts;
-    return heti_leave(ctx, &fp, result);
+    return heti_leave(ctx, result);
 }
 
 static het_result heti_check_recent(het_error *error, const het_loss_history *recent) {
@@ -15637,9 +15560,8 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
 
 HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents,
                                        const het_loss_history *recent) {
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp, "het_restore_end"));
-    return heti_leave(ctx, &fp, heti_restore_end(ctx, parts, step, exponents, recent));
+    HETI_TRY(heti_enter(ctx, "het_restore_end"));
+    return heti_leave(ctx, heti_restore_end(ctx, parts, step, exponents, recent));
 }
 
 HETRAIN_API void het_get_loss_history(const het_ctx *ctx, het_loss_history *recent) {
@@ -15647,11 +15569,10 @@ HETRAIN_API void het_get_loss_history(const het_ctx *ctx, het_loss_history *rece
 }
 
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text) {
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp, "het_fail"));
+    HETI_TRY(heti_enter(ctx, "het_fail"));
     if (code == HET_OK || !text)
-        return heti_leave(ctx, &fp, heti_fail(&ctx->error, HET_ERR_INVALID, "het_fail: no code, or no text"));
-    return heti_leave(ctx, &fp, heti_fail(&ctx->error, code, "%s", text));
+        return heti_leave(ctx, heti_fail(&ctx->error, HET_ERR_INVALID, "het_fail: no code, or no text"));
+    return heti_leave(ctx, heti_fail(&ctx->error, code, "%s", text));
 }
 
 /* XXH64 of a weight that comes from several ranks. */
@@ -15693,11 +15614,9 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
 }
 
 HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash) {
-    heti_fp fp;
-    het_result result;
-    HETI_TRY(heti_enter(ctx, &fp, "het_hash"));
-    result = hash ? heti_hash_all(ctx, hash) : heti_fail(&ctx->error, HET_ERR_INVALID, "het_hash: hash is NULL");
-    return heti_leave(ctx, &fp, result);
+    HETI_TRY(heti_enter(ctx, "het_hash"));
+    if (!hash) return heti_leave(ctx, heti_fail(&ctx->error, HET_ERR_INVALID, "het_hash: hash is NULL"));
+    return heti_leave(ctx, heti_hash_all(ctx, hash));
 }
 
 /* Which ranks have which copy: those that have what most have, and the others. */
@@ -15737,9 +15656,8 @@ static het_result heti_verify(het_ctx *ctx) {
 }
 
 HETRAIN_API het_result het_verify(het_ctx *ctx) {
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp, "het_verify"));
-    return heti_leave(ctx, &fp, heti_verify(ctx));
+    HETI_TRY(heti_enter(ctx, "het_verify"));
+    return heti_leave(ctx, heti_verify(ctx));
 }
 
 /* ---- another plan ----
@@ -15862,19 +15780,6 @@ static het_result heti_vote(het_ctx *ctx, het_result result) {
     return first.code;
 }
 
-static het_result heti_check_replan(het_ctx *ctx, const het_replan_desc *d) {
-    HETI_TRY(heti_check_torn(ctx, "het_replan"));
-    if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan_desc was not zeroed: canaries are %x and %x",
-                         HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
-    HETI_TRY(heti_desc_check_fields(&ctx->desc, &ctx->error));
-    if (d->plan && d->plan->slices > 1 && ctx->desc.model.causal == HET_NO)
-        return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_replan: the plan has %d slices, but a bidirectional model cannot be sliced",
-                         d->plan->slices);
-    return HET_OK;
-}
-
 static void heti_close_memories(het_ctx *ctx) {
     for (int64_t i = 0; i < ctx->world.local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
 }
@@ -15918,7 +15823,15 @@ static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *stage
 
 /* Builds the share that `d` asks for, with tables and host memory but without device memory. */
 static het_result heti_build_other(het_ctx *ctx, const het_replan_desc *d) {
-    HETI_TRY(heti_check_replan(ctx, d));
+    HETI_TRY(heti_check_torn(ctx, "het_replan"));
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan_desc was not zeroed: canaries are %x and %x",
+                         HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
+    HETI_TRY(heti_desc_check_fields(&ctx->desc, &ctx->error));
+    if (d->plan && d->plan->slices > 1 && ctx->desc.model.causal == HET_NO)
+        return heti_fail(&ctx->error, HET_ERR_INVALID,
+                         "het_replan: the plan has %d slices, but a bidirectional model cannot be sliced",
+                         d->plan->slices);
     ctx->share.max_granule_tokens = heti_longest_granule(&ctx->desc);
     ctx->desc.layout.plan = d->plan;
     ctx->desc.layout.schedule = d->schedule;
@@ -15970,32 +15883,29 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
 
 HETRAIN_API het_result het_replan(het_ctx *ctx, const het_replan_desc *desc) {
     het_replan_desc none;
-    heti_fp fp;
     het_result result;
     int together = 0;
-    HETI_TRY(heti_enter(ctx, &fp, "het_replan"));
+    HETI_TRY(heti_enter(ctx, "het_replan"));
     memset(&none, 0, sizeof none);
     result = heti_replan(ctx, desc ? desc : &none, &together);
-    return together ? heti_leave_together(ctx, &fp, result) : heti_leave(ctx, &fp, result);
+    return together ? heti_leave_together(ctx, result) : heti_leave(ctx, result);
 }
 
 HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed) {
-    heti_fp fp;
     het_result result = HET_OK;
-    HETI_TRY(heti_enter(ctx, &fp, "het_set_speed"));
+    HETI_TRY(heti_enter(ctx, "het_set_speed"));
     if (rank < 0 || rank >= ctx->world.local_count || !(speed > 0.0 && speed <= 1.0))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
                            "het_set_speed: rank %d of %d, speed %g; it must be above 0 and at most 1", rank,
                            ctx->world.local_count, speed);
     else ctx->rank[rank].desc.speed = ctx->device[rank].speed = speed;
-    return heti_leave(ctx, &fp, result);
+    return heti_leave(ctx, result);
 }
 
 HETRAIN_API het_result het_set_link(het_ctx *ctx, const het_link *link) {
-    heti_fp fp;
     het_result result = HET_OK;
     het_link *emulated;
-    HETI_TRY(heti_enter(ctx, &fp, "het_set_link"));
+    HETI_TRY(heti_enter(ctx, "het_set_link"));
     emulated = link ? heti_link_between(ctx, link->from, link->to) : NULL;
     if (!link) result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: link is NULL");
     else if (!emulated)
@@ -16005,18 +15915,17 @@ HETRAIN_API het_result het_set_link(het_ctx *ctx, const het_link *link) {
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: latency %g s and %g bytes/s; they must be "
                            ">= 0 and below an hour", link->latency, link->bandwidth);
     else emulated->latency = link->latency, emulated->bandwidth = link->bandwidth;
-    return heti_leave(ctx, &fp, result);
+    return heti_leave(ctx, result);
 }
 
 HETRAIN_API het_result het_broadcast(het_ctx *ctx, int64_t process, void *data, size_t size) {
-    heti_fp fp;
     het_result result;
-    HETI_TRY(heti_enter(ctx, &fp, "het_broadcast"));
+    HETI_TRY(heti_enter(ctx, "het_broadcast"));
     if (process < 0 || process >= ctx->world.processes || (!data && size > 0))
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_broadcast: process %d of %d, %u bytes at %s", process,
                            ctx->world.processes, HETI_CAST(uint64_t, size), data ? "an address" : "NULL");
     else result = size > 0 ? heti_broadcast(ctx, process, data, size) : HET_OK;
-    return heti_leave(ctx, &fp, result);
+    return heti_leave(ctx, result);
 }
 
 /* =================================================================================================
