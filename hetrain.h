@@ -3887,16 +3887,6 @@ HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_ref_ifac
 
 /* ---- ops on any device ---- */
 
-static het_op heti_make_op(het_op_kind kind, const void *args, size_t size) {
-    het_op op;
-    HETRAIN_ASSERT(size <= sizeof op.u);
-    op.kind = kind;
-    op.bf16 = 0;
-    memcpy(&op.u, args, size);
-    return op;
-}
-#define HETI_OP(kind, args) heti_make_op(HET_OP_##kind, (args), sizeof *(args))
-
 /* All arguments 0; bf16: HET_BF16_*. */
 static het_op heti_blank_op(int kind, int32_t bf16) {
     het_op op;
@@ -3905,6 +3895,14 @@ static het_op heti_blank_op(int kind, int32_t bf16) {
     op.bf16 = bf16;
     return op;
 }
+
+static het_op heti_make_op(int kind, const void *args, size_t size) {
+    het_op op = heti_blank_op(kind, 0);
+    HETRAIN_ASSERT(size <= sizeof op.u);
+    memcpy(&op.u, args, size);
+    return op;
+}
+#define HETI_OP(kind, args) heti_make_op(HET_OP_##kind, (args), sizeof *(args))
 
 static het_result heti_run_op(const het_device *device, het_queue *queue, het_op op) {
     return device->iface->run(device->self, queue, &op);
@@ -4849,26 +4847,25 @@ typedef struct heti_node_rule {
     int again;                /* 1: its result costs less to make again than to keep until backward_weight */
     int in_place[2];          /* 1: its first input may lie where its result lies; their gradients likewise */
 } heti_node_rule;
+#define HETI_TWO(name) { HET_OP_##name##_FORWARD, HET_OP_##name##_BACKWARD, -1 }
+#define HETI_THREE(name) \
+    { HET_OP_##name##_FORWARD, HET_OP_##name##_BACKWARD_INPUT, HET_OP_##name##_BACKWARD_WEIGHT }
 static const heti_node_rule heti_node_rules[HET_NODES] = {
     { heti_fill_embedding, { HET_OP_EMBEDDING_FORWARD, -1, HET_OP_EMBEDDING_BACKWARD_WEIGHT },
       0, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 0, 0 } },
-    { heti_fill_norm, { HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT },
-      1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 2, 1, { 0, 0 } },
-    { heti_fill_norm, { HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT }, /* of heads */
-      1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 1, 1, { 0, 0 } },
-    { heti_fill_linear, { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT },
-      1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 0, 0, { 0, 0 } },
-    { heti_fill_rotary, { HET_OP_ROTARY_FORWARD, HET_OP_ROTARY_BACKWARD, -1 },
-      1, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 1, 1 } },
-    { heti_fill_attention, { HET_OP_ATTENTION_FORWARD, HET_OP_ATTENTION_BACKWARD, -1 },
-      4, HET_KEEP_INPUT, HET_KEEP_INPUT, 2, 0, { 0, 0 } },
-    { heti_fill_activation, { HET_OP_ACTIVATION_FORWARD, HET_OP_ACTIVATION_BACKWARD, -1 },
-      2, HET_KEEP_INPUT, HET_KEEP_CALL, 0, 1, { 0, 1 } },
-    { heti_fill_dropout, { HET_OP_DROPOUT_FORWARD, HET_OP_DROPOUT_BACKWARD, -1 }, /* in place where there is no x */
-      1, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 1, 0 } },
+    { heti_fill_norm, HETI_THREE(NORM), 1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 2, 1, { 0, 0 } },
+    { heti_fill_norm, HETI_THREE(NORM), 1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 1, 1, { 0, 0 } }, /* of heads */
+    { heti_fill_linear, HETI_THREE(LINEAR), 1, HET_KEEP_WEIGHT, HET_KEEP_CALL, 0, 0, { 0, 0 } },
+    { heti_fill_rotary, HETI_TWO(ROTARY), 1, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 1, 1 } },
+    { heti_fill_attention, HETI_TWO(ATTENTION), 4, HET_KEEP_INPUT, HET_KEEP_INPUT, 2, 0, { 0, 0 } },
+    { heti_fill_activation, HETI_TWO(ACTIVATION), 2, HET_KEEP_INPUT, HET_KEEP_CALL, 0, 1, { 0, 1 } },
+    /* in place where there is no x */
+    { heti_fill_dropout, HETI_TWO(DROPOUT), 1, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 1, 0 } },
     { heti_fill_copy, { HET_OP_COPY, -1, -1 }, 0, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 0, 0 } },
     { heti_fill_loss, { HET_OP_CROSS_ENTROPY, -1, -1 }, 0, HET_KEEP_CALL, HET_KEEP_CALL, 0, 0, { 0, 0 } }
 };
+#undef HETI_TWO
+#undef HETI_THREE
 
 static const heti_node_rule *heti_rule_of(const het_node *n) { return &heti_node_rules[n->kind]; }
 static int heti_writes(const het_node *n) {
@@ -5369,27 +5366,19 @@ static het_result heti_unit_run(const het_unit_call *c, const het_op *op) {
 
 /* to = from, or to += from */
 static het_result heti_unit_move(const het_unit_call *c, int adds, float *to, const float *from, int64_t count) {
-    het_op op = heti_blank_op(adds ? HET_OP_ADD : HET_OP_COPY, 0);
-    if (adds) {
-        op.u.elements.y = to;
-        op.u.elements.x = from;
-        op.u.elements.count = count;
-    } else {
-        op.u.copy.to = to;
-        op.u.copy.from = from;
-        op.u.copy.size = HETI_CAST(size_t, count) * sizeof *to;
-    }
+    const het_elements_args sum = { count, to, from, 1.0f, NULL };
+    const het_copy_args copy = { to, from, HETI_CAST(size_t, count) * sizeof *to };
+    const het_op op = adds ? HETI_OP(ADD, &sum) : HETI_OP(COPY, &copy);
     return heti_unit_run(c, &op);
 }
 
 /* The values (or gradients) u of the factors A of a node, times alpha / r. */
 static het_result heti_unit_scale(const het_unit_call *c, const het_node *n, int which) {
     const het_model_desc *m = c->unit->model;
-    het_op op = heti_blank_op(HET_OP_SCALE, 0);
-    op.u.elements.count = c->rows * m->lora_rank;
-    op.u.elements.factor = HETI_CAST(float, HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank));
+    const float factor = HETI_CAST(float, HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank));
     for (int i = 0; i < n->outputs; i++) {
-        op.u.elements.y = heti_rows_of(c, n->y[i], which);
+        const het_elements_args u = { c->rows * m->lora_rank, heti_rows_of(c, n->y[i], which), NULL, factor, NULL };
+        const het_op op = HETI_OP(SCALE, &u);
         HETI_TRY(heti_unit_run(c, &op));
     }
     return HET_OK;

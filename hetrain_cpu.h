@@ -763,7 +763,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size) {
 #define HETI_DHIGH(a) HETI_K(dhigh)(a)
 #define HETI_FLOATS(low, high) HETI_K(floats)(low, high)
 #define HETI_BITS_TOP(u) HETI_K(bits_top)(u)
-#define HETI_GRID_ADD(sum, a, grid, n) HETI_K(grid_add)(sum, a, grid, n, 0)
 
 /* Tile of C: HETI_TILE_M rows of HETI_TILE_V vectors. Accumulators, one row of B and a broadcast
    element of A fit the registers. What is left over is taken in short tiles of HETI_TILE_SHORT
@@ -1688,7 +1687,8 @@ HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_
             const int64_t n = count - i - 16 * v;
             if (n <= 0) break;
             maximum = HETI_BITS_MAX(maximum, chain[v]);
-            if (to->exact) HETI_GRID_ADD(HETI_CAST(double *, to->sum) + offset + i + 16 * v, chain[v], to->grid, n);
+            if (to->exact)
+                HETI_K(grid_add)(HETI_CAST(double *, to->sum) + offset + i + 16 * v, chain[v], to->grid, n, 0);
             else HETI_STORE_PART(HETI_CAST(float *, to->sum) + offset + i + 16 * v, chain[v], n);
         }
     }
@@ -1792,7 +1792,7 @@ HETI_FN void HETI_K(add_term)(const het_gradient *gradient, int64_t offset, cons
     HETI_U bits = HETI_BITS_ZERO();
     for (int64_t i = 0; i < count; i += 16) {
         HETI_V v = HETI_K(get)(term + i, count - i);
-        HETI_GRID_ADD(sum + i, v, grid, count - i < 16 ? count - i : 16);
+        HETI_K(grid_add)(sum + i, v, grid, count - i < 16 ? count - i : 16, 0);
         bits = HETI_BITS_MAX(bits, v);
     }
     uint32_t largest = HETI_BITS_TOP(bits);
@@ -2430,6 +2430,7 @@ HETI_FN void HETI_K(scale_array)(const void *args, int64_t begin, int64_t end, v
 
 HETI_FN void HETI_K(accumulate)(const void *args, int64_t begin, int64_t end, void *partial) {
     const het_accumulate_args *a = HETI_CAST(const het_accumulate_args *, args);
+    if (!heti_ref_trains(a->gradient)) return;
     if (a->gradient->exact) {
         HETI_K(add_term)(a->gradient, a->offset + begin, a->term + begin, end - begin, HETI_CAST(uint32_t *, partial));
         return;
@@ -2453,6 +2454,7 @@ HETI_IN HETI_V HETI_K(gradient_get)(const het_gradient *gradient, int64_t i, int
    tree; partial: het_sum. */
 HETI_FN void HETI_K(sum_squares)(const void *args, int64_t begin, int64_t end, void *partial) {
     const het_sum_squares_args *a = HETI_CAST(const het_sum_squares_args *, args);
+    if (!heti_ref_trains(a->gradient)) return;
     for (int64_t block = begin; block < end; block++) {
         const int64_t last = heti_min(a->count, (block + 1) * 1024);
         HETI_D low = HETI_DSET(0.0), high = HETI_DSET(0.0);
@@ -2478,6 +2480,7 @@ HETI_FN void HETI_K(adamw)(const void *args, int64_t begin, int64_t end, void *p
     const HETI_V rate = HETI_SET(s->learning_rate), shrink = HETI_SET(s->learning_rate * a->decay),
                  clip = HETI_SET(s->clip_scale);
     (void)partial;
+    if (s->verdict != HET_VERDICT_ACCEPT || !heti_ref_trains(a->gradient)) return;
     for (int64_t i = begin; i < end; i += 16) {
         const int64_t left = end - i;
         HETI_V g = HETI_MUL(HETI_K(gradient_get)(a->gradient, i, left), clip);
@@ -3487,7 +3490,6 @@ static het_result heti_cpu_add(heti_cpu *cpu, const het_elements_args *a) {
 
 static het_result heti_cpu_op(void *self, het_queue *queue, const het_op *op) {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
     switch (op->kind) {
     case HET_OP_LINEAR_FORWARD: return heti_cpu_linear(cpu, &op->u.linear, 1);
     case HET_OP_LINEAR_BACKWARD_INPUT: return heti_cpu_linear(cpu, &op->u.linear, 0);
@@ -3498,23 +3500,13 @@ static het_result heti_cpu_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_DROPOUT_FORWARD: return heti_cpu_dropout(cpu, &op->u.dropout);
     case HET_OP_DROPOUT_BACKWARD: return heti_cpu_dropout_backward(cpu, &op->u.dropout);
     case HET_OP_ADD: return heti_cpu_add(cpu, &op->u.elements);
-    case HET_OP_VERDICT: heti_host_verdict(&op->u.verdict); return HET_OK;
+    case HET_OP_CLEAR: heti_cpu_move(cpu, op->u.copy.to, NULL, op->u.copy.size); return HET_OK;
+    case HET_OP_VERDICT:
     case HET_OP_COPY_IN:
     case HET_OP_COPY_OUT:
-    case HET_OP_COPY: heti_host_copy(&op->u.copy); return HET_OK;
-    case HET_OP_CLEAR: heti_cpu_move(cpu, op->u.copy.to, NULL, op->u.copy.size); return HET_OK;
-    case HET_OP_ACCUMULATE:
-        if (op->u.accumulate.gradient->sum == NULL) return HET_OK;
-        break;
-    case HET_OP_SUM_SQUARES:
-        if (op->u.sum_squares.gradient->sum == NULL) return HET_OK;
-        break;
-    case HET_OP_ADAMW:
-        if (op->u.adamw.scalars->verdict != HET_VERDICT_ACCEPT || op->u.adamw.gradient->sum == NULL) return HET_OK;
-        break;
-    default: break;
+    case HET_OP_COPY: return heti_ref_run(self, queue, op);
+    default: return heti_cpu_range(cpu, op);
     }
-    return heti_cpu_range(cpu, op);
 }
 
 static size_t heti_cpu_workspace(void *self, const het_op *op) {
