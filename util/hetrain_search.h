@@ -733,15 +733,7 @@ static void heti_s_exchange(int64_t *a, int64_t *b) {
 }
 
 /* What is wrong with the arguments of a call. */
-static het_result heti_s_invalid(het_error *error, const char *format, ...) {
-    char whole[4096];
-    heti_t_text text = heti_t_text_in(whole, sizeof whole);
-    va_list arguments;
-    va_start(arguments, format);
-    heti_t_format_list(&text, format, arguments);
-    va_end(arguments);
-    return het_error_put(error, HET_ERR_INVALID, whole);
-}
+#define HETI_S_BAD(error, ...) heti_t_fail(error, HET_ERR_INVALID, __VA_ARGS__)
 
 /* Which of `count` structs of `size` bytes, each with its name at the beginning, is called so;
    `count`: none. */
@@ -1148,9 +1140,9 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
     het_error why = { HET_OK, "" };
     het_result result;
     het_desc like;
-    if (profile == NULL) return heti_s_invalid(error, "het_profile_describe: profile is NULL");
+    if (profile == NULL) return HETI_S_BAD(error, "het_profile_describe: profile is NULL");
     *profile = NULL;
-    if (desc == NULL) return heti_s_invalid(error, "het_profile_describe: desc is NULL");
+    if (desc == NULL) return HETI_S_BAD(error, "het_profile_describe: desc is NULL");
     like = *desc;
     HETI_T_TRY(heti_t_need_allocator(allocator, &like.host.allocator, "het_profile_describe", error));
     result = het_describe(&like, &whole, &why);
@@ -1595,13 +1587,13 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
                                           const het_shape *shape, het_memory *memory, het_error *error) {
     heti_s_holding h;
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
-        return heti_s_invalid(error, "het_profile_memory: a pointer is NULL");
+        return HETI_S_BAD(error, "het_profile_memory: a pointer is NULL");
     if (plan->units != profile->units)
-        return heti_s_invalid(error, "het_profile_memory: a plan for %d units, a profile of %d", plan->units,
-                              profile->units);
+        return HETI_S_BAD(error, "het_profile_memory: a plan for %d units, a profile of %d", plan->units,
+                          profile->units);
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
-        return heti_s_invalid(error, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens,
-                              shape->sequences, shape->granule);
+        return HETI_S_BAD(error, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens,
+                          shape->sequences, shape->granule);
     memset(&h, 0, sizeof h);
     h.profile = profile;
     h.plan = plan;
@@ -1821,9 +1813,9 @@ static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     for (int64_t r = 0; r < plan->ranks; r++) {
         device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
-            return heti_s_invalid(error, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are "
-                                  "%d, none is it", r, c->cluster != NULL ? c->cluster->device[r].profile : "",
-                                  c->profile->devices);
+            return HETI_S_BAD(error, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, "
+                              "none is it", r, c->cluster != NULL ? c->cluster->device[r].profile : "",
+                              c->profile->devices);
         heti_s_rank_cost(c, r, &c->held.held[r], &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
     }
@@ -1871,16 +1863,16 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     heti_t_arena arena;
     const het_shape one = { 1, 1, 1 };
     het_result result;
-    if (costs == NULL) return heti_s_invalid(error, "het_profile_costs: costs is NULL");
+    if (costs == NULL) return HETI_S_BAD(error, "het_profile_costs: costs is NULL");
     *costs = NULL;
     if (profile == NULL || plan == NULL)
-        return heti_s_invalid(error, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
+        return HETI_S_BAD(error, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
     if (plan->units != profile->units)
-        return heti_s_invalid(error, "het_profile_costs: a plan for %d units, a profile of %d", plan->units,
-                              profile->units);
+        return HETI_S_BAD(error, "het_profile_costs: a plan for %d units, a profile of %d", plan->units,
+                          profile->units);
     if (cluster != NULL && cluster->ranks != plan->ranks)
-        return heti_s_invalid(error, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks,
-                              cluster->ranks);
+        return HETI_S_BAD(error, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks,
+                          cluster->ranks);
     memset(&c, 0, sizeof c);
     HETI_T_TRY(heti_t_need_allocator(allocator, &c.to.allocator, "het_profile_costs", error));
     c.profile = c.held.profile = profile;
@@ -1925,10 +1917,10 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
                                           het_choice timeline, const het_allocator *allocator,
                                           het_simulation **simulation, het_error *error) {
     double beside;
-    if (simulation == NULL) return heti_s_invalid(error, "het_simulate_costs: simulation is NULL");
+    if (simulation == NULL) return HETI_S_BAD(error, "het_simulate_costs: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || costs == NULL)
-        return heti_s_invalid(error, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
+        return HETI_S_BAD(error, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
     (void)heti_s_costs_beside(costs, 1);
     HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
     beside = 1 - (*simulation)->bubble;
@@ -2067,13 +2059,13 @@ HETRAIN_API het_result het_team_divide(const het_divide_desc *desc, het_team_mem
     const double sequences = desc != NULL && desc->sequences > 0 ? desc->sequences : 1;
     heti_s_divide s;
     if (desc == NULL || member == NULL || desc->member == NULL || desc->start_canary != 0 || desc->end_canary != 0)
-        return heti_s_invalid(error, "het_team_divide: a pointer is NULL, or a struct was not cleared");
+        return HETI_S_BAD(error, "het_team_divide: a pointer is NULL, or a struct was not cleared");
     if (desc->members < 1 || desc->members > HETRAIN_MAX_TEAM || desc->granules < 1 || desc->heads < 0 ||
         (desc->heads > 0 && desc->heads < desc->members) || !heti_t_is_time(desc->tokens) ||
         !heti_t_is_time(desc->pairs) || !heti_t_is_time(desc->sequences))
-        return heti_s_invalid(error, "het_team_divide: %d members, %d granules of %g tokens, %g pairs, %g sequences, "
-                              "%d heads", desc->members, desc->granules, desc->tokens, desc->pairs, desc->sequences,
-                              desc->heads);
+        return HETI_S_BAD(error, "het_team_divide: %d members, %d granules of %g tokens, %g pairs, %g sequences, %d "
+                          "heads", desc->members, desc->granules, desc->tokens, desc->pairs, desc->sequences,
+                          desc->heads);
     memset(&s, 0, sizeof s);
     s.d = desc;
     s.length = 1 / sequences;
@@ -2282,20 +2274,16 @@ static const heti_s_key heti_s_byte_keys[] = {
     { "sequence", heti_s_read_real, offsetof(het_profile, sequence_bytes), 0, NULL, 0 }, HETI_S_LAST_KEY
 };
 
+#define HETI_S_OF_KIND(field) HETI_S_NUMBER(het_unit_kind, field)
 static const heti_s_key heti_s_kind_keys[] = {
     HETI_S_KEY(het_unit_kind, name, heti_s_read_name), HETI_S_KEY(het_unit_kind, loss, heti_s_read_truth),
-    HETI_S_NUMBER(het_unit_kind, input), HETI_S_NUMBER(het_unit_kind, output), HETI_S_NUMBER(het_unit_kind, call),
-    HETI_S_NUMBER(het_unit_kind, keep_input), HETI_S_NUMBER(het_unit_kind, keep_weight),
-    HETI_S_NUMBER(het_unit_kind, keep_gradient), HETI_S_NUMBER(het_unit_kind, carry),
-    HETI_S_NUMBER(het_unit_kind, carry_gradient), HETI_S_NUMBER(het_unit_kind, workspace),
-    HETI_S_NUMBER(het_unit_kind, workspace_base), HETI_S_NUMBER(het_unit_kind, query),
-    HETI_S_NUMBER(het_unit_kind, key), HETI_S_NUMBER(het_unit_kind, heads), HETI_S_NUMBER(het_unit_kind, attentions),
-    HETI_S_NUMBER(het_unit_kind, packed), HETI_S_NUMBER(het_unit_kind, alone), HETI_S_NUMBER(het_unit_kind, whole),
-    HETI_S_NUMBER(het_unit_kind, divided_call), HETI_S_NUMBER(het_unit_kind, divided_input),
-    HETI_S_NUMBER(het_unit_kind, divided_weight), HETI_S_NUMBER(het_unit_kind, divided_gradient),
-    HETI_S_NUMBER(het_unit_kind, head_call), HETI_S_NUMBER(het_unit_kind, head_input),
-    HETI_S_NUMBER(het_unit_kind, head_carry), HETI_S_NUMBER(het_unit_kind, head_carry_gradient),
-    HETI_S_NUMBER(het_unit_kind, half_workspace), HETI_S_NUMBERS(het_unit_kind, columns, 24),
+    HETI_S_OF_KIND(input), HETI_S_OF_KIND(output), HETI_S_OF_KIND(call), HETI_S_OF_KIND(keep_input),
+    HETI_S_OF_KIND(keep_weight), HETI_S_OF_KIND(keep_gradient), HETI_S_OF_KIND(carry), HETI_S_OF_KIND(carry_gradient),
+    HETI_S_OF_KIND(workspace), HETI_S_OF_KIND(workspace_base), HETI_S_OF_KIND(query), HETI_S_OF_KIND(key),
+    HETI_S_OF_KIND(heads), HETI_S_OF_KIND(attentions), HETI_S_OF_KIND(packed), HETI_S_OF_KIND(alone),
+    HETI_S_OF_KIND(whole), HETI_S_OF_KIND(divided_call), HETI_S_OF_KIND(divided_input), HETI_S_OF_KIND(divided_weight),
+    HETI_S_OF_KIND(divided_gradient), HETI_S_OF_KIND(head_call), HETI_S_OF_KIND(head_input), HETI_S_OF_KIND(head_carry),
+    HETI_S_OF_KIND(head_carry_gradient), HETI_S_OF_KIND(half_workspace), HETI_S_NUMBERS(het_unit_kind, columns, 24),
     HETI_S_NUMBERS(het_unit_kind, moves, 15), HETI_S_LAST_KEY
 };
 
@@ -2619,7 +2607,7 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     het_allocator own;
     het_result result;
     if (profile == NULL || text == NULL)
-        return heti_s_invalid(error, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
+        return HETI_S_BAD(error, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
     *profile = NULL;
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_read", error));
     memset(&r, 0, sizeof r);
@@ -2648,38 +2636,37 @@ static int heti_s_same_bytes(const void *a, const void *b, const heti_s_key *fie
 static het_result heti_s_merge_check(const het_profile *a, const het_profile *b, het_error *error) {
     const char *name = "";
     if (strcmp(a->model, b->model) != 0)
-        return heti_s_invalid(error, "het_profile_merge: one is of model \"%s\", the other of \"%s\"", a->model,
-                              b->model);
+        return HETI_S_BAD(error, "het_profile_merge: one is of model \"%s\", the other of \"%s\"", a->model, b->model);
     if (a->dtype != b->dtype)
-        return heti_s_invalid(error, "het_profile_merge: one has dtype %s, the other %s", heti_s_dtype_name(a->dtype),
-                              heti_s_dtype_name(b->dtype));
+        return HETI_S_BAD(error, "het_profile_merge: one has dtype %s, the other %s", heti_s_dtype_name(a->dtype),
+                          heti_s_dtype_name(b->dtype));
     if (a->reduce != b->reduce)
-        return heti_s_invalid(error, "het_profile_merge: one has reduce %s, the other %s",
-                              heti_s_reduce_name(a->reduce), heti_s_reduce_name(b->reduce));
+        return HETI_S_BAD(error, "het_profile_merge: one has reduce %s, the other %s", heti_s_reduce_name(a->reduce),
+                          heti_s_reduce_name(b->reduce));
     if (a->granule != b->granule && a->granule > 0 && b->granule > 0)
-        return heti_s_invalid(error, "het_profile_merge: one was measured with granules of %d tokens, the other of %d",
-                              a->granule, b->granule);
+        return HETI_S_BAD(error, "het_profile_merge: one was measured with granules of %d tokens, the other of %d",
+                          a->granule, b->granule);
     if (a->units != b->units || a->kinds != b->kinds || a->blocks != b->blocks || a->uses != b->uses)
-        return heti_s_invalid(error, "het_profile_merge: one has %d units of %d kinds and %d blocks, the other %d, %d "
-                              "and %d", a->units, a->kinds, a->blocks, b->units, b->kinds, b->blocks);
+        return HETI_S_BAD(error, "het_profile_merge: one has %d units of %d kinds and %d blocks, the other %d, %d and "
+                          "%d", a->units, a->kinds, a->blocks, b->units, b->kinds, b->blocks);
     if (!heti_s_same_bytes(a, b, heti_s_byte_keys, 10, &name))
-        return heti_s_invalid(error, "het_profile_merge: bytes \"%s\" are not the same in both", name);
+        return HETI_S_BAD(error, "het_profile_merge: bytes \"%s\" are not the same in both", name);
     for (int64_t i = 0; i < a->kinds; i++) /* but for scratch, the last two: that is the device's own business */
         if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
             !heti_s_same_bytes(&a->kind[i], &b->kind[i], heti_s_kind_keys + 2, 8, &name))
-            return heti_s_invalid(error, "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")",
-                                  a->kind[i].name, name);
+            return HETI_S_BAD(error, "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name,
+                              name);
     for (int64_t i = 0; i < a->units; i++)
         if (a->unit[i] != b->unit[i])
-            return heti_s_invalid(error, "het_profile_merge: unit %d is of another kind in each", i);
+            return HETI_S_BAD(error, "het_profile_merge: unit %d is of another kind in each", i);
     for (int64_t i = 0; i < a->blocks; i++)
         if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses ||
             a->block[i].frozen != b->block[i].frozen)
-            return heti_s_invalid(error, "het_profile_merge: block %d has %d elements in one and %d in the other", i,
-                                  a->block[i].elements, b->block[i].elements);
+            return HETI_S_BAD(error, "het_profile_merge: block %d has %d elements in one and %d in the other", i,
+                              a->block[i].elements, b->block[i].elements);
     for (int64_t i = 0; i < a->uses; i++)
         if (a->use[i] != b->use[i])
-            return heti_s_invalid(error, "het_profile_merge: use %d of a block is of another unit in each", i);
+            return HETI_S_BAD(error, "het_profile_merge: use %d of a block is of another unit in each", i);
     return HET_OK;
 }
 
@@ -2697,9 +2684,9 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
                                          const het_allocator *allocator, het_profile **profile, het_error *error) {
     het_allocator own;
     int64_t i, k;
-    if (profile == NULL) return heti_s_invalid(error, "het_profile_merge: profile is NULL");
+    if (profile == NULL) return HETI_S_BAD(error, "het_profile_merge: profile is NULL");
     *profile = NULL;
-    if (first == NULL || second == NULL) return heti_s_invalid(error, "het_profile_merge: a profile is NULL");
+    if (first == NULL || second == NULL) return HETI_S_BAD(error, "het_profile_merge: a profile is NULL");
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_profile_merge", error));
     HETI_T_TRY(heti_s_merge_check(first, second, error));
     HETI_T_TRY(heti_s_profile_like(first, first->devices + second->devices, first->links + second->links, &own,
@@ -2937,8 +2924,8 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
     const int64_t most = m->context.limits.max_tokens, context = m->context.model.context;
     int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
     if (length > context || length > most)
-        return heti_s_invalid(m->error, "het_profile_measure: sequences of %d tokens; the model's context is %d, "
-                              "max_tokens %d", length, context, most);
+        return HETI_S_BAD(m->error, "het_profile_measure: sequences of %d tokens; the model's context is %d, "
+                          "max_tokens %d", length, context, most);
     sequences = most / length;
     if (sequences > m->context.limits.max_sequences) sequences = m->context.limits.max_sequences;
     tokens = sequences * length;
@@ -3613,15 +3600,15 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     heti_s_measure m;
     het_profile *described = NULL;
     het_result result;
-    if (profile == NULL) return heti_s_invalid(error, "het_profile_measure: profile is NULL");
+    if (profile == NULL) return HETI_S_BAD(error, "het_profile_measure: profile is NULL");
     *profile = NULL;
     if (desc == NULL || desc->desc == NULL || desc->now == NULL)
-        return heti_s_invalid(error, "het_profile_measure: %s is NULL",
-                              desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc" : "desc->now, the clock,");
+        return HETI_S_BAD(error, "het_profile_measure: %s is NULL",
+                          desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc" : "desc->now, the clock,");
     if (desc->start_canary != 0 || desc->end_canary != 0)
-        return heti_s_invalid(error, "het_profile_measure: het_measure_desc was not cleared");
+        return HETI_S_BAD(error, "het_profile_measure: het_measure_desc was not cleared");
     if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
-        return heti_s_invalid(error, "het_profile_measure: %g seconds for a device", desc->seconds);
+        return HETI_S_BAD(error, "het_profile_measure: %g seconds for a device", desc->seconds);
     memset(&m, 0, sizeof m);
     m.desc = desc;
     m.error = error;
@@ -3937,7 +3924,7 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     het_result result;
     int matrix;
     if (cluster == NULL || text == NULL)
-        return heti_s_invalid(error, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" : "text");
+        return HETI_S_BAD(error, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" : "text");
     *cluster = NULL;
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_read", error));
     memset(&r, 0, sizeof r);
@@ -3963,16 +3950,16 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
                                         double bandwidth, const het_allocator *allocator, het_cluster **cluster,
                                         het_error *error) {
     het_allocator own;
-    if (cluster == NULL) return heti_s_invalid(error, "het_cluster_flat: cluster is NULL");
+    if (cluster == NULL) return HETI_S_BAD(error, "het_cluster_flat: cluster is NULL");
     *cluster = NULL;
     if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
-        return heti_s_invalid(error, "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks,
-                              latency, bandwidth);
+        return HETI_S_BAD(error, "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks,
+                          latency, bandwidth);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_flat", error));
     for (int64_t i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
-            return heti_s_invalid(error, "het_cluster_flat: device %d has speed %g (above 0, at most 1e6) and memory "
-                                  "%g", i, device[i].speed, device[i].memory);
+            return HETI_S_BAD(error, "het_cluster_flat: device %d has speed %g (above 0, at most 1e6) and memory %g", i,
+                              device[i].speed, device[i].memory);
     HETI_T_TRY(heti_s_cluster_new(ranks, 1, 0, &own, "het_cluster_flat", cluster, error));
     (*cluster)->group[0].parent = -1;
     (*cluster)->group[0].latency = latency;
@@ -4036,7 +4023,7 @@ HETRAIN_API het_result het_hardware_read(const char *text, size_t length, het_ha
     het_hardware made;
     heti_s_reader r;
     if (hardware == NULL || text == NULL)
-        return heti_s_invalid(error, "het_hardware_read: %s is NULL", text == NULL ? "text" : "hardware");
+        return HETI_S_BAD(error, "het_hardware_read: %s is NULL", text == NULL ? "text" : "hardware");
     memset(&r, 0, sizeof r);
     memset(&made, 0, sizeof made);
     r.error = error;
@@ -4167,10 +4154,10 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
     het_allocator own;
     het_error why = { HET_OK, "" };
     het_result result;
-    if (profile == NULL) return heti_s_invalid(error, "het_hardware_profile: profile is NULL");
+    if (profile == NULL) return HETI_S_BAD(error, "het_hardware_profile: profile is NULL");
     *profile = NULL;
     if (hardware == NULL || hardware->devices < 1 || length < 1)
-        return heti_s_invalid(error, "het_hardware_profile: no devices, or length %d", length);
+        return HETI_S_BAD(error, "het_hardware_profile: no devices, or length %d", length);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_hardware_profile", error));
     HETI_T_TRY(het_profile_describe(desc, model, &own, &described, error));
     result = het_describe(desc, &d, &why);
@@ -4526,13 +4513,12 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     void *block;
     size_t size;
     if (cluster == NULL || talk == NULL || weight == NULL || device == NULL)
-        return heti_s_invalid(error, "het_cluster_place: cluster, talk, weight or device is NULL");
+        return HETI_S_BAD(error, "het_cluster_place: cluster, talk, weight or device is NULL");
     for (int64_t i = 0; i < talk->start[talk->count]; i++)
         if (talk->unit[i] < 0 || talk->unit[i] >= cluster->ranks)
-            return heti_s_invalid(error, "het_cluster_place: rank %d of %d talks", talk->unit[i], cluster->ranks);
+            return HETI_S_BAD(error, "het_cluster_place: rank %d of %d talks", talk->unit[i], cluster->ranks);
     for (int64_t i = 0; i < talk->count; i++)
-        if (!heti_t_is_time(weight[i]))
-            return heti_s_invalid(error, "het_cluster_place: weight %d is %g", i, weight[i]);
+        if (!heti_t_is_time(weight[i])) return HETI_S_BAD(error, "het_cluster_place: weight %d is %g", i, weight[i]);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_place", error));
     size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
     HETI_T_TRY(heti_t_block(&own, size, "het_cluster_place", &block, error));
@@ -6438,15 +6424,14 @@ static het_result heti_s_seek_orders(heti_s_seek *s) {
         return HET_OK;
     }
     if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_S_MOST_SCHEDULES)
-        return heti_s_invalid(s->error, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
-                              HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
+        return HETI_S_BAD(s->error, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
+                          HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
     for (int64_t i = 0; i < s->d.schedule_count; i++) {
         const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
         for (int64_t k = 0; (kind = heti_s_order_at(k)) != NULL && strcmp(name, kind->name) != 0; k++) {}
         if (kind == NULL)
-            return heti_s_invalid(s->error, "het_plan_search: no plan is looked for with schedule '%s', not one of "
-                                  "1f1b, gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev",
-                                  name);
+            return HETI_S_BAD(s->error, "het_plan_search: no plan is looked for with schedule '%s', not one of 1f1b, "
+                              "gpipe, zb-h1, zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", name);
         s->order[s->orders++] = kind;
     }
     return HET_OK;
@@ -6470,16 +6455,16 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     het_search_desc *d = &s->d;
     *d = *desc;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_s_invalid(s->error, "het_plan_search: the description was not cleared");
+        return HETI_S_BAD(s->error, "het_plan_search: the description was not cleared");
     if (d->profile == NULL || d->cluster == NULL)
-        return heti_s_invalid(s->error, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" : "cluster");
+        return HETI_S_BAD(s->error, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" : "cluster");
     if (d->granule_sequences == 0) d->granule_sequences = 1;
     if (d->granules < 1 || d->granule_tokens < 1 || d->granule_sequences < 1 || d->granules > 1000000 ||
         d->granule_tokens > 1000000000)
-        return heti_s_invalid(s->error, "het_plan_search: %d granules of %d tokens and %d sequences", d->granules,
-                              d->granule_tokens, d->granule_sequences);
+        return HETI_S_BAD(s->error, "het_plan_search: %d granules of %d tokens and %d sequences", d->granules,
+                          d->granule_tokens, d->granule_sequences);
     if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
-        return heti_s_invalid(s->error, "het_plan_search: granule_pairs or seconds is negative or not finite");
+        return HETI_S_BAD(s->error, "het_plan_search: granule_pairs or seconds is negative or not finite");
     s->granule = heti_s_granule_of(d);
     s->granule.sequences = heti_s_sequences(&s->granule, s->granule.sequences);
     d->granule_pairs = s->granule.pairs;
@@ -6488,14 +6473,14 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (d->most_granules < 1 || d->most_granules > d->granules) d->most_granules = d->granules;
     if (d->most_micro_batches < 1 || d->most_micro_batches > d->granules) d->most_micro_batches = d->granules;
     if (heti_s_least_granules(s) > d->most_granules)
-        return heti_s_invalid(s->error, "het_plan_search: %d granules are more than %d micro-batches of %d",
-                              d->granules, d->most_micro_batches, d->most_granules);
+        return HETI_S_BAD(s->error, "het_plan_search: %d granules are more than %d micro-batches of %d", d->granules,
+                          d->most_micro_batches, d->most_granules);
     if (d->recompute != HET_NO) d->recompute = HET_YES;
     if (d->store != HET_YES) d->store = HET_NO;
     if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
     if (d->shard == HET_SHARD_DEFAULT || d->profile->reduce == HET_REDUCE_FAST) d->shard = HET_SHARD_STATE;
     if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
-        return heti_s_invalid(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
+        return HETI_S_BAD(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
     if (d->evaluations < 1) d->evaluations = 20000;
     if (d->small == 0) d->small = 1000000000;
     if (d->most_found < 1) d->most_found = 5;
@@ -6503,8 +6488,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     s->units = d->profile->units;
     s->ranks = d->cluster->ranks;
     if (s->units < 1 || s->ranks < 1)
-        return heti_s_invalid(s->error, "het_plan_search: a profile of %d units, a cluster of %d devices", s->units,
-                              s->ranks);
+        return HETI_S_BAD(s->error, "het_plan_search: a profile of %d units, a cluster of %d devices", s->units,
+                          s->ranks);
     s->found_room = d->most_found;
     s->random = d->seed;
     return heti_s_seek_orders(s);
@@ -6520,21 +6505,21 @@ static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_
     const het_cluster_device *device = &s->d.cluster->device[r];
     const int64_t i = heti_s_named(p->device, sizeof *p->device, p->devices, device->profile);
     if (i == p->devices)
-        return heti_s_invalid(s->error, "het_plan_search: device %d (%s): the profile has no device '%s'", r,
-                              device->name, device->profile);
+        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): the profile has no device '%s'", r, device->name,
+                          device->profile);
     if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
-        return heti_s_invalid(s->error, "het_plan_search: device %d (%s): its speed is %g, its memory %g", r,
-                              device->name, device->speed, device->memory);
+        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): its speed is %g, its memory %g", r, device->name,
+                          device->speed, device->memory);
     if (device->group < 0 || device->group >= s->d.cluster->groups)
-        return heti_s_invalid(s->error, "het_plan_search: device %d (%s): group %d of %d", r, device->name,
-                              device->group, s->d.cluster->groups);
+        return HETI_S_BAD(s->error, "het_plan_search: device %d (%s): group %d of %d", r, device->name, device->group,
+                          s->d.cluster->groups);
     *times = &p->device[i];
     for (int64_t k = 0; k < p->kinds; k++) {
         int call = 0;
         while (call < HETI_S_CALLS && heti_s_curve_valid(heti_s_curve(&heti_s_unit_times(s, *times)[k], call))) call++;
         if (call == HETI_S_CALLS) continue;
-        return heti_s_invalid(s->error, "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
-                              p->kind[k].name, device->profile);
+        return HETI_S_BAD(s->error, "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
+                          p->kind[k].name, device->profile);
     }
     return HET_OK;
 }
@@ -6558,8 +6543,7 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
     for (k = 0; k < c->groups; k++) {
         const int64_t parent = c->group[k].parent;
         if (parent >= k || parent < -1 || (parent == -1 && k > 0))
-            return heti_s_invalid(s->error, "het_plan_search: group %d (%s) has parent %d", k, c->group[k].name,
-                                  parent);
+            return HETI_S_BAD(s->error, "het_plan_search: group %d (%s) has parent %d", k, c->group[k].name, parent);
     }
     return HET_OK;
 }
@@ -6584,10 +6568,9 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
     s->orders = kept;
     for (int64_t o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
     if (kept > 0) return HET_OK;
-    return heti_s_invalid(s->error, "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
-                          lacks[0] != NULL ? lacks[0] : lacks[1],
-                          lacks[0] != NULL ? "in one piece" :
-                          "for inputs and weights apart, which these schedules need");
+    return HETI_S_BAD(s->error, "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
+                      lacks[0] != NULL ? lacks[0] : lacks[1],
+                      lacks[0] != NULL ? "in one piece" : "for inputs and weights apart, which these schedules need");
 }
 
 /* Sums over units, by kind of device. A plan's times lie between those alone and together, as its
@@ -7506,9 +7489,9 @@ static het_result heti_s_fuse(heti_s_seek *s) {
 HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
     heti_s_seek s;
     het_result result;
-    if (search == NULL) return heti_s_invalid(error, "het_plan_search: search is NULL");
+    if (search == NULL) return HETI_S_BAD(error, "het_plan_search: search is NULL");
     *search = NULL;
-    if (desc == NULL) return heti_s_invalid(error, "het_plan_search: desc is NULL");
+    if (desc == NULL) return HETI_S_BAD(error, "het_plan_search: desc is NULL");
     memset(&s, 0, sizeof s);
     s.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_plan_search", error));
@@ -7592,16 +7575,16 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
     const het_search_desc *d = p->desc;
     const het_plan *plan = p->plan;
     if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
-        return heti_s_invalid(p->error, "%s: description, profile, cluster or plan is NULL", call);
+        return HETI_S_BAD(p->error, "%s: description, profile, cluster or plan is NULL", call);
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_s_invalid(p->error, "%s: het_search_desc was not cleared", call);
+        return HETI_S_BAD(p->error, "%s: het_search_desc was not cleared", call);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 || p->granules < 1 ||
         p->granules > d->granules)
-        return heti_s_invalid(p->error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call,
-                              p->granules, d->granules, d->granule_tokens);
+        return HETI_S_BAD(p->error, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, p->granules,
+                          d->granules, d->granule_tokens);
     if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
-        return heti_s_invalid(p->error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks",
-                              call, plan->units, plan->ranks, d->profile->units, d->cluster->ranks);
+        return HETI_S_BAD(p->error, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call,
+                          plan->units, plan->ranks, d->profile->units, d->cluster->ranks);
     return HET_OK;
 }
 
@@ -7630,7 +7613,7 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
                                         het_choice timeline, het_simulation **simulation, het_error *error) {
     heti_s_predict p;
     het_result result;
-    if (simulation == NULL) return heti_s_invalid(error, "het_plan_predict: simulation is NULL");
+    if (simulation == NULL) return HETI_S_BAD(error, "het_plan_predict: simulation is NULL");
     *simulation = NULL;
     result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict",
                                   error);
@@ -7722,25 +7705,25 @@ static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from) {
 
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
     if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
-        return heti_s_invalid(error, "het_adapt_create: description, search, profile or cluster is NULL");
+        return HETI_S_BAD(error, "het_adapt_create: description, search, profile or cluster is NULL");
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_s_invalid(error, "het_adapt_create: het_adapt_desc was not cleared");
+        return HETI_S_BAD(error, "het_adapt_create: het_adapt_desc was not cleared");
     if (d->search->cluster->link != NULL)
         return heti_t_fail(error, HET_ERR_UNSUPPORTED, "het_adapt_create: the cluster has a matrix of links; what is "
                            "believed of links is believed of groups");
     if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
-        return heti_s_invalid(error, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to "
-                              "below 1", d->change, d->gain);
+        return HETI_S_BAD(error, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to "
+                          "below 1", d->change, d->gain);
     if (d->window < 0 || d->window > HETI_S_WINDOW || d->steps < 0)
-        return heti_s_invalid(error, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window,
-                              d->steps, HETI_T_CAST(int64_t, HETI_S_WINDOW));
+        return HETI_S_BAD(error, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window, d->steps,
+                          HETI_T_CAST(int64_t, HETI_S_WINDOW));
     return HET_OK;
 }
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
     het_adapt made, *a;
     const het_cluster *cluster;
-    if (adapt == NULL) return heti_s_invalid(error, "het_adapt_create: adapt is NULL");
+    if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_create: adapt is NULL");
     *adapt = NULL;
     HETI_T_TRY(heti_s_adapt_check(desc, error));
     memset(&made, 0, sizeof made);
@@ -7811,7 +7794,7 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     het_simulation *simulation = NULL;
     het_result result;
     int64_t p;
-    if (adapt == NULL) return heti_s_invalid(error, "het_adapt_start: adapt is NULL");
+    if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_start: adapt is NULL");
     result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
     if (result == HET_OK) result = heti_s_predict_lists(&predict);
     if (result == HET_OK)
@@ -7959,12 +7942,12 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
     char action[80];
     int64_t next;
     if (adapt == NULL || timeline == NULL || adapt->plan == NULL || (timeline->records > 0 && timeline->record == NULL))
-        return heti_s_invalid(error, "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
+        return HETI_S_BAD(error, "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
     for (int64_t i = 0; i < timeline->records; i++)
         if (!heti_s_record_fits(adapt, &timeline->record[i]))
-            return heti_s_invalid(error, "het_adapt_observe: record %d, %s of rank %d, is not of the plan in use", i,
-                                  heti_t_action_text(action, &timeline->record[i].action),
-                                  HETI_T_CAST(int64_t, timeline->record[i].rank));
+            return HETI_S_BAD(error, "het_adapt_observe: record %d, %s of rank %d, is not of the plan in use", i,
+                              heti_t_action_text(action, &timeline->record[i].action),
+                              HETI_T_CAST(int64_t, timeline->record[i].rank));
     adapt->step_seconds = heti_t_timeline_end(timeline);
     for (int64_t i = 0; i < timeline->records; i = next) {
         const int32_t rank = timeline->record[i].rank;
@@ -8169,7 +8152,7 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     void *block, *shares = NULL;
     size_t size;
     if (adapt == NULL || advice == NULL || adapt->plan == NULL)
-        return heti_s_invalid(error, "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
+        return HETI_S_BAD(error, "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
     *advice = NULL;
     if (!heti_s_adapt_due(adapt)) return HET_OK;
     HETI_T_TRY(heti_t_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
@@ -8263,11 +8246,11 @@ static het_result heti_s_pack_granules(const heti_s_pack *s) {
     for (int64_t i = 0; i < d->granules; i++) {
         const int64_t sequences = d->sequences != NULL ? d->sequences[i] : 1;
         if (d->tokens[i] < 0 || d->tokens[i] > INT64_C(1) << 40)
-            return heti_s_invalid(s->error, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
+            return HETI_S_BAD(s->error, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
         if (sequences < 0 || sequences > INT64_C(1) << 40)
-            return heti_s_invalid(s->error, "het_pack: granule %d has %d sequences", i, sequences);
+            return HETI_S_BAD(s->error, "het_pack: granule %d has %d sequences", i, sequences);
         if (d->pairs != NULL && !heti_t_is_time(d->pairs[i]))
-            return heti_s_invalid(s->error, "het_pack: the pairs of granule %d are negative or not finite", i);
+            return HETI_S_BAD(s->error, "het_pack: the pairs of granule %d are negative or not finite", i);
         if (d->max_tokens > 0 && d->tokens[i] > d->max_tokens)
             return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d tokens, max_tokens is %d", i,
                                d->tokens[i], d->max_tokens);
@@ -8281,21 +8264,21 @@ static het_result heti_s_pack_granules(const heti_s_pack *s) {
 static het_result heti_s_pack_check(heti_s_pack *s) {
     const het_pack_desc *d = &s->d;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_s_invalid(s->error, "het_pack: the description was not cleared");
+        return HETI_S_BAD(s->error, "het_pack: the description was not cleared");
     if (d->plan == NULL || d->costs == NULL || d->costs->stage == NULL || d->tokens == NULL)
-        return heti_s_invalid(s->error, "het_pack: plan, costs, costs->stage or tokens is NULL");
+        return HETI_S_BAD(s->error, "het_pack: plan, costs, costs->stage or tokens is NULL");
     if (d->plan->pipelines < 1 || d->plan->ranks < 1 || d->plan->share == NULL || d->plan->stage == NULL ||
         d->plan->first_stage == NULL)
-        return heti_s_invalid(s->error, "het_pack: a plan with %d pipelines on %d ranks, or without its arrays",
-                              d->plan->pipelines, d->plan->ranks);
+        return HETI_S_BAD(s->error, "het_pack: a plan with %d pipelines on %d ranks, or without its arrays",
+                          d->plan->pipelines, d->plan->ranks);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->max_tokens < 0 || d->max_sequences < 0 ||
         d->max_micro_batches < 0 || d->max_micro_batches > INT32_MAX || d->plain < 0 || d->evaluations < 0)
-        return heti_s_invalid(s->error, "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, "
-                              "plain %d, evaluations %d", d->granules, d->max_tokens, d->max_sequences,
-                              d->max_micro_batches, d->plain, d->evaluations);
+        return HETI_S_BAD(s->error, "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, "
+                          "plain %d, evaluations %d", d->granules, d->max_tokens, d->max_sequences,
+                          d->max_micro_batches, d->plain, d->evaluations);
     for (int64_t r = 0; d->memory != NULL && r < d->plan->ranks; r++)
         if (!heti_t_is_time(d->memory[r]))
-            return heti_s_invalid(s->error, "het_pack: memory[%d] is negative or not finite", r);
+            return HETI_S_BAD(s->error, "het_pack: memory[%d] is negative or not finite", r);
     return heti_s_pack_granules(s);
 }
 
@@ -8319,8 +8302,8 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
     for (int64_t p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
     if (d->max_micro_batches == 0) d->max_micro_batches = sum;
     if (sum != d->max_micro_batches)
-        return heti_s_invalid(s->error, "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum,
-                              d->max_micro_batches);
+        return HETI_S_BAD(s->error, "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum,
+                          d->max_micro_batches);
     return HET_OK;
 }
 
@@ -9088,7 +9071,7 @@ HETRAIN_API void het_packing_free(het_packing *packing) {
 HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error) {
     heti_s_pack s;
     het_result result;
-    if (desc == NULL || packing == NULL) return heti_s_invalid(error, "het_pack: the description or packing is NULL");
+    if (desc == NULL || packing == NULL) return HETI_S_BAD(error, "het_pack: the description or packing is NULL");
     *packing = NULL;
     memset(&s, 0, sizeof s);
     s.d = *desc;
@@ -9585,17 +9568,17 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
     heti_t_arena arena;
     het_result result;
     if (search == NULL || desc == NULL || plan == NULL || packing == NULL)
-        return heti_s_invalid(error, "het_pack_teams: a description, plan or packing is NULL");
+        return HETI_S_BAD(error, "het_pack_teams: a description, plan or packing is NULL");
     *plan = NULL;
     *packing = NULL;
     if (search->profile == NULL || search->cluster == NULL || desc->tokens == NULL || desc->start_canary != 0 ||
         desc->end_canary != 0)
-        return heti_s_invalid(error, "het_pack_teams: profile, cluster or tokens is NULL, or the description was not "
-                              "cleared");
+        return HETI_S_BAD(error, "het_pack_teams: profile, cluster or tokens is NULL, or the description was not "
+                          "cleared");
     if (desc->granules < 1 || desc->granules > 1000000 || desc->max_tokens < 0 || desc->max_sequences < 0 ||
         search->granule_tokens < 0)
-        return heti_s_invalid(error, "het_pack_teams: %d granules, max_tokens %d, max_sequences %d, granule_tokens %d",
-                              desc->granules, desc->max_tokens, desc->max_sequences, search->granule_tokens);
+        return HETI_S_BAD(error, "het_pack_teams: %d granules, max_tokens %d, max_sequences %d, granule_tokens %d",
+                          desc->granules, desc->max_tokens, desc->max_sequences, search->granule_tokens);
     memset(&t, 0, sizeof t);
     memset(&arena, 0, sizeof arena);
     t.given.d = *desc;
