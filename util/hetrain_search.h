@@ -724,6 +724,7 @@ static int64_t heti_s_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static double heti_s_larger(double a, double b) { return a > b ? a : b; }
 static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
 static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
+static double heti_s_absolute(double a) { return a < 0 ? -a : a; }
 static int heti_s_unequal(double a, double b) { return a < b || b < a; }
 
 static void heti_s_exchange(int64_t *a, int64_t *b) {
@@ -885,8 +886,7 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
     const double high = HETI_T_CAST(double, info->workspace), low = HETI_T_CAST(double, half->workspace);
     const int64_t apart = info->max_tokens - half->max_tokens;
     kind->workspace = apart > 0 && high > low ? (high - low) / heti_s_real(apart) : 0;
-    kind->workspace_base = high - kind->workspace * heti_s_real(info->max_tokens);
-    if (kind->workspace_base < 0) kind->workspace_base = 0;
+    kind->workspace_base = heti_s_larger(0, high - kind->workspace * heti_s_real(info->max_tokens));
     kind->input = heti_s_widths(info->in_streams, info->in_width);
     kind->output = heti_s_widths(info->out_streams, info->out_width);
     kind->loss = info->is_loss != 0;
@@ -1415,7 +1415,7 @@ static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
     if (plan->slices == 1) return heti_s_real(shape->tokens);
     for (int64_t k = 0; k < plan->slices; k++) {
         total += plan->slice_share[k];
-        if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
+        heti_s_most(&largest, plan->slice_share[k]);
     }
     return heti_s_share_rows(shape, heti_s_real(shape->tokens), largest / total);
 }
@@ -2521,8 +2521,7 @@ static het_result heti_s_read_device(heti_s_reader *r) {
     if (r->to == NULL) return HET_OK;
     if (heti_s_named(r->to->device, sizeof *device, r->count.devices, device->name) < r->count.devices)
         return heti_s_bad(r, device->name, "a device of this name comes twice");
-    if ((seen & 4u) == 0)
-        HETI_T_COPY(device->together, device->alone, r->to->kinds);
+    if ((seen & 4u) == 0) HETI_T_COPY(device->together, device->alone, r->to->kinds);
     return HET_OK;
 }
 
@@ -2926,8 +2925,7 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
     if (length > context || length > most)
         return HETI_S_BAD(m->error, "het_profile_measure: sequences of %d tokens; the model's context is %d, "
                           "max_tokens %d", length, context, most);
-    sequences = most / length;
-    if (sequences > m->context.limits.max_sequences) sequences = m->context.limits.max_sequences;
+    sequences = heti_s_min(most / length, m->context.limits.max_sequences);
     tokens = sequences * length;
     granule = length > 512 ? 512 : length;
     for (i = sequences; i > 0 && length <= 512; i--)
@@ -2935,7 +2933,7 @@ static het_result heti_s_choose_shapes(heti_s_measure *m) {
             granule = i * length;
             break;
         }
-    if (granule > tokens) granule = tokens;
+    granule = heti_s_min(granule, tokens);
     granules = (tokens + granule - 1) / granule;
     start[0] = tokens;
     start[1] = granules > 1 ? (granules + 1) / 2 * granule : tokens / 2 / length * length;
@@ -3058,8 +3056,7 @@ static void heti_s_read_cells(heti_s_measure *m, int64_t round) {
         m->watch[r].all[round] = 0;
         for (int64_t i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
             heti_s_cell_time *cell = &m->watch[r].now[i];
-            if (cell->count > 0)
-                m->watch[r].round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
+            if (cell->count > 0) m->watch[r].round[i * HETI_S_ROUNDS + round] = cell->sum / heti_s_real(cell->count);
             m->watch[r].all[round] += cell->sum;
         }
     }
@@ -3558,8 +3555,7 @@ static het_result heti_s_measure_devices(heti_s_measure *m) {
             for (int64_t g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
                 het_device_profile *device = &m->profile->device[g];
                 heti_s_take_times(m, g, device->alone, all ? device->together : device->alone);
-                if (!all)
-                    HETI_T_COPY(device->together, device->alone, m->profile->kinds);
+                if (!all) HETI_T_COPY(device->together, device->alone, m->profile->kinds);
                 if (split == 0) heti_s_take_rest(m, g, device);
             }
         }
@@ -3741,8 +3737,7 @@ static het_result heti_s_cluster_fits(const heti_s_reader *r, size_t at, int roo
             return heti_s_bad_at(r, at, key->name, !group ? "no such key in a device" :
                                  key->of == HETI_S_OF_ROOT ? "belongs into the outermost group" :
                                  "no such key in what has \"members\"");
-    if (root && !group)
-        return heti_s_bad_at(r, at, "members", "the whole file is a group: it needs \"members\"");
+    if (root && !group) return heti_s_bad_at(r, at, "members", "the whole file is a group: it needs \"members\"");
     if (root && m->count != 1)
         return heti_s_bad_number(r, at, "count", heti_s_real(m->count), "1: there is one outermost group");
     return HET_OK;
@@ -3824,8 +3819,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
     behind = r->json;
     for (int64_t i = 0; i < m.count; i++) {
         const int64_t g = r->groups++, ranks = r->ranks;
-        if (g >= HETI_S_MOST_RANKS)
-            return heti_s_bad_at(r, at, "count", "more than 1048576 groups in the cluster");
+        if (g >= HETI_S_MOST_RANKS) return heti_s_bad_at(r, at, "count", "more than 1048576 groups in the cluster");
         if (r->cluster != NULL) {
             het_group *group = &r->cluster->group[g];
             *group = m.group;
@@ -3837,8 +3831,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
         while (het_json_next(&r->json, NULL, 0, NULL))
             HETI_T_TRY(heti_s_cluster_read(r, g, process || m.group.process));
         if (r->json.rule != NULL) return heti_s_bad(r, "members", "");
-        if (r->ranks == ranks)
-            return heti_s_bad_at(r, m.members.at, "members", "a group has at least one device");
+        if (r->ranks == ranks) return heti_s_bad_at(r, m.members.at, "members", "a group has at least one device");
     }
     r->json = behind;
     if (parent < 0) memcpy(r->cluster != NULL ? r->cluster->name : m.name, m.name, sizeof m.name);
@@ -6008,8 +6001,7 @@ static int heti_s_move_granules(heti_s_seek *s, heti_s_choice *c) {
     const int64_t before = c->granules, how = heti_s_below(s, 5);
     int64_t g = how == 0 ? before - 1 : how == 1 ? before + 1 : how == 2 ? before / 2 : how == 3 ? before * 2
         : 1 + heti_s_below(s, s->d.most_granules);
-    if (g > s->d.most_granules) g = s->d.most_granules;
-    if (g < heti_s_least_granules(s)) g = heti_s_least_granules(s);
+    g = heti_s_max(heti_s_least_granules(s), heti_s_min(g, s->d.most_granules));
     if (g == before) return 0;
     c->granules = g;
     if (heti_s_below(s, 2) == 0) return heti_s_refit(s, c);
@@ -6483,8 +6475,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
         return HETI_S_BAD(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
     if (d->evaluations < 1) d->evaluations = 20000;
     if (d->small == 0) d->small = 1000000000;
-    if (d->most_found < 1) d->most_found = 5;
-    if (d->most_found > 64) d->most_found = 64;
+    d->most_found = d->most_found < 1 ? 5 : heti_s_min(d->most_found, 64);
     s->units = d->profile->units;
     s->ranks = d->cluster->ranks;
     if (s->units < 1 || s->ranks < 1)
@@ -6811,10 +6802,10 @@ static void heti_s_why(const het_found *best, het_found *found, int is_best) {
     for (int round = 0; round < 4 && best->seconds > 0; round++) {
         int most = 0;
         for (int i = 1; i < 4; i++)
-            if ((part[i] < 0 ? -part[i] : part[i]) > (part[most] < 0 ? -part[most] : part[most])) most = i;
-        if ((part[most] < 0 ? -part[most] : part[most]) <= 0.0005 * best->seconds) break;
+            if (heti_s_absolute(part[i]) > heti_s_absolute(part[most])) most = i;
+        if (heti_s_absolute(part[most]) <= 0.0005 * best->seconds) break;
         heti_t_put(&out, shown++ > 0 ? ", " : "");
-        heti_t_fixed(&out, 100 * (part[most] < 0 ? -part[most] : part[most]) / best->seconds, 1);
+        heti_t_fixed(&out, 100 * heti_s_absolute(part[most]) / best->seconds, 1);
         heti_t_put(&out, is_best ? " % " : part[most] > 0 ? " % more " : " % less ");
         heti_t_put(&out, heti_s_parts[most]);
         part[most] = 0;
@@ -7153,8 +7144,7 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     costs.rank_group = f->member_group;
     for (int way = 0; way < 3; way++) {
         stage.recompute = way == 2;
-        for (i = 0; i < count; i++)
-            heti_s_unit_cost(s, f, f->device[first + i], unit, unit + 1, way == 2, &f->cost[i]);
+        for (i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], unit, unit + 1, way == 2, &f->cost[i]);
         HETI_T_TRY(heti_s_fused_way(s, &plan, &costs, way, to));
     }
     to->recompute.base = heti_s_larger(0, to->recompute.base - to->backward.base);
@@ -7793,7 +7783,6 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     het_plan *copy = NULL;
     het_simulation *simulation = NULL;
     het_result result;
-    int64_t p;
     if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_start: adapt is NULL");
     result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
     if (result == HET_OK) result = heti_s_predict_lists(&predict);
@@ -7810,7 +7799,7 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     adapt->predict = predict;
     adapt->predict.plan = adapt->plan = copy;
     adapt->most = 0;
-    for (p = 0; p < plan->pipelines; p++) adapt->most = predict.count[p] > adapt->most ? predict.count[p] : adapt->most;
+    for (int64_t p = 0; p < plan->pipelines; p++) adapt->most = heti_s_max(adapt->most, predict.count[p]);
     result = heti_s_arrays(&adapt->ways, heti_s_way_cut, adapt, &adapt->allocator, "het_adapt_start", error);
     if (result == HET_OK) heti_s_expect_reductions(adapt, &simulation->timeline);
     else heti_s_adapt_stop(adapt);
@@ -8007,7 +7996,7 @@ static int heti_s_link_differs(const het_adapt *a, int64_t g) {
     const het_group now = heti_s_link_now(a, g);
     const double x = heti_s_link_seconds(&now, a->link[g].bytes),
                  y = heti_s_link_seconds(&a->believed.group[g], a->link[g].bytes);
-    return heti_s_differs(x, y, a->change) && (x > y ? x - y : y - x) > 0.01 * a->step_seconds;
+    return heti_s_differs(x, y, a->change) && heti_s_absolute(x - y) > 0.01 * a->step_seconds;
 }
 
 /* Counts how long changes last; 1: one has lasted long enough. */
@@ -8359,10 +8348,8 @@ static het_result heti_s_pack_room(heti_s_pack *s) {
     s->lists.pipelines = s->plan->pipelines;
     s->lists.complete = 1;
     if (s->d.evaluations == 0) {
-        const int64_t actions = s->schedule->start[s->plan->ranks];
-        s->d.evaluations = (INT64_C(1) << 22) / (actions > 0 ? actions : 1);
-        if (s->d.evaluations < 32) s->d.evaluations = 32;
-        if (s->d.evaluations > 1000) s->d.evaluations = 1000;
+        const int64_t actions = heti_s_max(1, s->schedule->start[s->plan->ranks]);
+        s->d.evaluations = heti_s_min(1000, heti_s_max(32, (INT64_C(1) << 22) / actions));
     }
     return HET_OK;
 }
@@ -8428,7 +8415,7 @@ static void heti_s_pack_curves(heti_s_pack *s) {
     for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++) split |= schedule->action[i].kind == HET_ACTION_I;
     for (int64_t p = 0; p < s->plan->pipelines; p++) {
         active += schedule->micro_batches[p] > 0;
-        if (schedule->micro_batches[p] > 0) ranks = heti_s_pack_ranks(s, p) > ranks ? heti_s_pack_ranks(s, p) : ranks;
+        if (schedule->micro_batches[p] > 0) ranks = heti_s_max(ranks, heti_s_pack_ranks(s, p));
     }
     s->spread = active > 1 || ranks > 1 ? 1 : 0;
     for (int64_t p = 0; p < s->plan->pipelines; p++) {
@@ -8995,8 +8982,7 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     heti_s_pack_plain(s);
     heti_s_pack_group(s, 0, s->grouping);
     tokens = s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
-    if (s->bytes_a_token * tokens > 1)
-        heti_s_pack_group(s, 1 / s->bytes_a_token, s->grouping + HETI_S_KEPT);
+    if (s->bytes_a_token * tokens > 1) heti_s_pack_group(s, 1 / s->bytes_a_token, s->grouping + HETI_S_KEPT);
     for (k = 0, s->estimate = -1; k < 3; k++) {
         const heti_s_grouping *g = k == 0 ? s->grouping : k == 1 ? s->grouping + HETI_S_KEPT : s->plain;
         if (g->count > 0 && (s->estimate < 0 || g->estimate < s->estimate)) s->estimate = g->estimate;
