@@ -2760,6 +2760,7 @@ typedef struct heti_s_measure {
     int32_t *token;                   /* [tokens + 1] */
     int64_t *bounds;                  /* [shapes][2 (tokens + 1)] */
     het_device_desc *device;          /* [devices] */
+    struct heti_s_idlers *idlers;
     heti_t_arena arena;               /* of the arrays */
 } heti_s_measure;
 
@@ -3440,18 +3441,14 @@ static het_result heti_s_measure_rings(heti_s_idlers *s, double *ring_byte, doub
 
 static het_result heti_s_measure_links(heti_s_measure *m) {
     het_profile *profile = m->profile;
-    heti_s_idlers *s;
+    heti_s_idlers *s = m->idlers;
     het_link_profile *link = &profile->link[0];
     double message_byte = 0, ring_byte = 0, verdict = 0;
     het_result result;
-    void *block;
-    HETI_T_TRY(heti_t_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
-    s = HETI_T_CAST(heti_s_idlers *, block);
     s->m = m;
     result = heti_s_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
     if (result == HET_OK) result = heti_s_measure_rings(s, &ring_byte, &verdict);
     heti_s_idlers_end(s);
-    m->allocator.free(m->allocator.user, block, sizeof *s);
     HETI_T_TRY(result);
     memcpy(link->name, "threads", 8);
     for (int64_t i = 0; i < profile->devices; i++) {
@@ -3477,6 +3474,7 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     m->token = HETI_S_ROOM(int32_t, room);
     m->bounds = HETI_S_ROOM(int64_t, 2 * HETI_S_SHAPES * room);
     m->device = HETI_S_ROOM(het_device_desc, devices > 2 ? devices : 2);
+    m->idlers = HETI_S_ROOM(heti_s_idlers, 1);
     for (int64_t r = 0; r < devices; r++) {
         heti_s_cell_time *now = HETI_S_ROOM(heti_s_cell_time, cells);
         double *round = HETI_S_ROOM(double, cells * HETI_S_ROUNDS);
@@ -5481,9 +5479,8 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
     costs.link = s->d.cluster->link != NULL ? s->alone_link : NULL;
     if (result == HET_OK && fits)
         result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
-    if (simulation != NULL) seconds = simulation->makespan;
+    if (simulation != NULL) seconds = heti_s_makespan(simulation);
     if (result == HET_ERR_OOM) s->result = heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
-    het_simulation_free(simulation);
     het_schedule_free(lists);
     return seconds;
 }
@@ -7652,8 +7649,9 @@ struct het_adapt {
                                          for; -1: it was not */
     int64_t most;                     /* micro-batches of a pipeline */
     heti_s_ring *ring;                /* [blocks] */
+    double *share;                    /* [pipelines] that are tried */
     int32_t only_shares;
-    heti_t_arena ways;                /* of the three arrays above */
+    heti_t_arena ways;                /* of the four arrays above */
 };
 
 static void heti_s_adapt_stop(het_adapt *a) {
@@ -7745,6 +7743,7 @@ static void heti_s_way_cut(void *self, heti_t_arena *arena) {
     a->way = HETI_S_ROOM(heti_s_way, 2 * a->plan->stages);
     a->arrival = HETI_S_ROOM(double, 2 * a->plan->stages * a->most * a->plan->slices);
     a->ring = HETI_S_ROOM(heti_s_ring, a->search.profile->blocks);
+    a->share = HETI_S_ROOM(double, a->plan->pipelines);
 }
 
 /* The least seconds of every block's REDUCE, and which ranks have one. */
@@ -8051,9 +8050,10 @@ static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan,
     return HET_OK;
 }
 
-/* Moves micro-batches between pipelines, each time the one that helps most, while one helps. share:
-   [pipelines] (=) the best found. */
-static het_result heti_s_adapt_shares(const het_adapt *a, double *share, double *seconds, het_error *error) {
+/* Moves micro-batches between pipelines, each time the one that helps most, while one helps: a->share
+   gets the best found. */
+static het_result heti_s_adapt_shares(const het_adapt *a, double *seconds, het_error *error) {
+    double *share = a->share;
     het_plan plan = *a->plan;
     int64_t best_p, best_q;
     plan.share = share;
@@ -8085,7 +8085,7 @@ static het_result heti_s_adapt_shares(const het_adapt *a, double *share, double 
 
 /* The better of new shares and a new plan; shares where they are within a hundredth. Nothing where
    neither gains enough. */
-static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, double *share, het_error *error) {
+static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, het_error *error) {
     het_search *search = NULL;
     const het_found *found = NULL;
     het_plan plan = *a->plan;
@@ -8093,10 +8093,10 @@ static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, do
     double by_shares = 0;
     HETI_T_TRY(heti_s_adapt_seconds(a, a->plan, &advice->before, error));
     advice->after = advice->before;
-    HETI_T_TRY(heti_s_adapt_shares(a, share, &by_shares, error));
+    HETI_T_TRY(heti_s_adapt_shares(a, &by_shares, error));
     if (!a->only_shares) HETI_T_TRY(het_plan_search(&a->search, &search, error));
     if (search != NULL && search->found_count > 0) found = &search->found[0];
-    plan.share = share;
+    plan.share = a->share;
     if (by_shares <= (1 - a->gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
         advice->only_shares = 1;
         advice->granules = a->predict.granules;
@@ -8138,8 +8138,7 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     heti_t_text out;
     het_advice *made;
     het_result result;
-    void *block, *shares = NULL;
-    size_t size;
+    void *block;
     if (adapt == NULL || advice == NULL || adapt->plan == NULL)
         return HETI_S_BAD(error, "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
     *advice = NULL;
@@ -8147,14 +8146,9 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     HETI_T_TRY(heti_t_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
     made = HETI_T_CAST(het_advice *, block);
     made->allocator = adapt->allocator;
-    size = HETI_T_CAST(size_t, adapt->plan->pipelines) * sizeof(double);
-    result = heti_t_block(&adapt->allocator, size, "het_adapt_advise", &shares, error);
     out = heti_t_text_in(made->text, sizeof made->text);
-    if (result == HET_OK) {
-        heti_s_adapt_believe(adapt, &out);
-        result = heti_s_adapt_choose(adapt, made, HETI_T_CAST(double *, shares), error);
-        adapt->allocator.free(adapt->allocator.user, shares, size);
-    }
+    heti_s_adapt_believe(adapt, &out);
+    result = heti_s_adapt_choose(adapt, made, error);
     if (result != HET_OK) {
         het_advice_free(made);
         return result;
