@@ -4659,7 +4659,7 @@ typedef struct heti_s_seek {
     het_search_desc d;                /* with its defaults */
     het_error *error;
     het_allocator allocator;
-    int64_t ranks, units, kinds, orders, found_room;
+    int64_t ranks, units, kinds, orders;
     const het_schedule_kind *order[HETI_S_MOST_SCHEDULES];
     int has[2];                       /* some schedule does B in one piece; splits it */
     /* devices: a kind is a profile, a speed and a memory */
@@ -4711,7 +4711,7 @@ typedef struct heti_s_seek {
     double least_missing;             /* of all choices judged */
     int64_t least_missing_rank, least_missing_begin, least_missing_end;
     heti_s_choice now, next, best, sorted; /* present, tried, of this climb, in order */
-    heti_s_choice *found;             /* [found_room] best first */
+    heti_s_choice *found;             /* [d.most_found] best first */
     int64_t found_count;
     heti_s_times *least_time;         /* [HETI_S_TIMES] */
     heti_s_known *known;              /* [HETI_S_KNOWN] what moves came to */
@@ -5678,7 +5678,7 @@ static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
     for (i = 0; i < s->found_count && !heti_s_same_form(&s->found[i], c); i++) {}
     if (i < s->found_count && s->found[i].seconds <= c->seconds) return;
     if (i == s->found_count) {
-        if (s->found_count < s->found_room) s->found_count++;
+        if (s->found_count < s->d.most_found) s->found_count++;
         else if (s->found[--i].seconds <= c->seconds) return;
     }
     last = s->found[i];
@@ -6478,7 +6478,6 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (s->units < 1 || s->ranks < 1)
         return HETI_S_BAD(s->error, "het_plan_search: a profile of %d units, a cluster of %d devices", s->units,
                           s->ranks);
-    s->found_room = d->most_found;
     s->random = d->seed;
     return heti_s_seek_orders(s);
 }
@@ -6703,12 +6702,12 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->used = HETI_S_ROOM(int32_t, n);
     s->taken = HETI_S_ROOM(int32_t, n);
     s->fits = HETI_S_ROOM(int32_t, n + 1);
-    s->found = HETI_S_ROOM(heti_s_choice, s->found_room);
+    s->found = HETI_S_ROOM(heti_s_choice, s->d.most_found);
     heti_s_choice_cut(s, arena, &s->now);
     heti_s_choice_cut(s, arena, &s->next);
     heti_s_choice_cut(s, arena, &s->best);
     heti_s_choice_cut(s, arena, &s->sorted);
-    for (int64_t i = 0; i < s->found_room; i++) {
+    for (int64_t i = 0; i < s->d.most_found; i++) {
         heti_s_choice none;
         memset(&none, 0, sizeof none);
         heti_s_choice_cut(s, arena, &none);
@@ -8187,11 +8186,10 @@ typedef struct heti_s_pack {
     het_pack_desc d;
     het_allocator allocator;
     het_error *error;
-    const het_plan *plan;
     const het_schedule *schedule;     /* complete, for max_micro_batches */
     het_schedule *made;               /* the same where it was made here */
     heti_t_arena arena;               /* of the arrays below */
-    int64_t granules, most;           /* most: micro-batches */
+    int64_t most;                     /* micro-batches */
     int64_t evaluations, count_count, curves;
     double spread;                    /* 1; 0 where no pipeline has ranks that wait, then the largest does not count */
     double bytes_a_token;             /* the most that a rank with a limit keeps, over its limit,
@@ -8292,17 +8290,17 @@ static het_result heti_s_pack_lists(heti_s_pack *s) {
 
 static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     heti_s_pack *s = HETI_T_CAST(heti_s_pack *, self);
-    const int64_t n = s->granules, m = s->most;
+    const int64_t n = s->d.granules, m = s->most;
     s->sorted = HETI_S_ROOM(int64_t, n);
     s->spare = HETI_S_ROOM(int64_t, n);
     s->before = HETI_S_ROOM(heti_s_amount, n + 1);
     s->key = HETI_S_ROOM(double, n);
-    s->stage = HETI_S_ROOM(het_cost, s->plan->stages);
-    s->curve = HETI_S_ROOM(het_cost, s->plan->stages);
-    s->load = HETI_S_ROOM(double, s->plan->ranks);
-    s->pipeline_count = HETI_S_ROOM(int64_t, s->plan->pipelines);
-    s->pipeline_full = HETI_S_ROOM(int64_t, s->plan->pipelines);
-    s->pipeline_amount = HETI_S_ROOM(heti_s_amount, s->plan->pipelines);
+    s->stage = HETI_S_ROOM(het_cost, s->d.plan->stages);
+    s->curve = HETI_S_ROOM(het_cost, s->d.plan->stages);
+    s->load = HETI_S_ROOM(double, s->d.plan->ranks);
+    s->pipeline_count = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
+    s->pipeline_full = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
+    s->pipeline_amount = HETI_S_ROOM(heti_s_amount, s->d.plan->pipelines);
     s->count = HETI_S_ROOM(heti_s_count, s->count_count);
     for (int64_t i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_ROOM(int64_t, n);
     for (int64_t i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_ROOM(int64_t, n);
@@ -8315,9 +8313,9 @@ static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     s->order = HETI_S_ROOM(int64_t, m);
     s->best_order = HETI_S_ROOM(int64_t, m);
     heti_s_sizes_cut(&s->sizes, arena, s->d.max_micro_batches);
-    s->lists.micro_batches = HETI_S_ROOM(int64_t, s->plan->pipelines);
-    s->lists.start = HETI_S_ROOM(int64_t, s->plan->ranks + 1);
-    s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->plan->ranks]);
+    s->lists.micro_batches = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
+    s->lists.start = HETI_S_ROOM(int64_t, s->d.plan->ranks + 1);
+    s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->d.plan->ranks]);
 }
 
 /* Numbers of micro-batches that are looked at; count NULL: only how many they are. */
@@ -8332,17 +8330,15 @@ static int64_t heti_s_pack_counts(const heti_s_pack *s, heti_s_count *count) {
 }
 
 static het_result heti_s_pack_room(heti_s_pack *s) {
-    s->plan = s->d.plan;
-    s->granules = s->d.granules;
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
     s->count_count = heti_s_pack_counts(s, NULL);
     HETI_T_TRY(heti_s_arrays(&s->arena, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
     (void)heti_s_pack_counts(s, s->count);
-    s->lists.ranks = s->plan->ranks;
-    s->lists.pipelines = s->plan->pipelines;
+    s->lists.ranks = s->d.plan->ranks;
+    s->lists.pipelines = s->d.plan->pipelines;
     s->lists.complete = 1;
     if (s->d.evaluations == 0) {
-        const int64_t actions = heti_s_max(1, s->schedule->start[s->plan->ranks]);
+        const int64_t actions = heti_s_max(1, s->schedule->start[s->d.plan->ranks]);
         s->d.evaluations = heti_s_min(1000, heti_s_max(32, (INT64_C(1) << 22) / actions));
     }
     return HET_OK;
@@ -8354,13 +8350,13 @@ static het_result heti_s_pack_room(heti_s_pack *s) {
    schedule has). */
 static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts) {
     int64_t left = 0;
-    het_plan_micro_batches(s->plan, m, counts);
-    for (int64_t p = 0; p < s->plan->pipelines; p++) {
+    het_plan_micro_batches(s->d.plan, m, counts);
+    for (int64_t p = 0; p < s->d.plan->pipelines; p++) {
         const int64_t room = s->schedule->micro_batches[p];
         if (counts[p] > room) left += counts[p] - room;
         if (counts[p] > room) counts[p] = room;
     }
-    for (int64_t p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->d.plan->pipelines; p++) {
         const int64_t more = heti_s_min(left, s->schedule->micro_batches[p] - counts[p]);
         counts[p] += more;
         left -= more;
@@ -8393,11 +8389,11 @@ static void heti_s_pack_add_curve(heti_s_pack *s, const het_cost *c) {
 /* Ranks of a pipeline; marks them in s->load. */
 static int64_t heti_s_pack_ranks(heti_s_pack *s, int64_t pipeline) {
     int64_t ranks = 0;
-    for (int64_t g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
-        s->load[s->plan->stage[g].rank] = 0;
-    for (int64_t g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++) {
-        ranks += s->load[s->plan->stage[g].rank] < 1;
-        s->load[s->plan->stage[g].rank] = 1;
+    for (int64_t g = s->d.plan->first_stage[pipeline]; g < s->d.plan->first_stage[pipeline + 1]; g++)
+        s->load[s->d.plan->stage[g].rank] = 0;
+    for (int64_t g = s->d.plan->first_stage[pipeline]; g < s->d.plan->first_stage[pipeline + 1]; g++) {
+        ranks += s->load[s->d.plan->stage[g].rank] < 1;
+        s->load[s->d.plan->stage[g].rank] = 1;
     }
     return ranks;
 }
@@ -8407,14 +8403,14 @@ static void heti_s_pack_curves(heti_s_pack *s) {
     int64_t active = 0, ranks = 0;
     int split = 0;
     for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++) split |= schedule->action[i].kind == HET_ACTION_I;
-    for (int64_t p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->d.plan->pipelines; p++) {
         active += schedule->micro_batches[p] > 0;
         if (schedule->micro_batches[p] > 0) ranks = heti_s_max(ranks, heti_s_pack_ranks(s, p));
     }
     s->spread = active > 1 || ranks > 1 ? 1 : 0;
-    for (int64_t p = 0; p < s->plan->pipelines; p++) {
+    for (int64_t p = 0; p < s->d.plan->pipelines; p++) {
         const double w = s->spread > 0 ? heti_s_real(heti_s_pack_ranks(s, p) - 1 + (active > 1)) : 1;
-        for (int64_t g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++) {
+        for (int64_t g = s->d.plan->first_stage[p]; g < s->d.plan->first_stage[p + 1]; g++) {
             const het_stage_cost *c = &s->d.costs->stage[g];
             het_cost weighted = { 0, 0, 0 };
             heti_s_add_curve(&s->stage[g], c->forward, 1);
@@ -8447,7 +8443,7 @@ static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
 
 /* Merges runs of 1, 2, 4, ... */
 static void heti_s_pack_sort(heti_s_pack *s) {
-    const int64_t n = s->granules;
+    const int64_t n = s->d.granules;
     for (int64_t i = 0; i < n; i++) {
         const heti_s_amount a = heti_s_pack_amount(s, i);
         s->key[i] = heti_s_pack_cost(s, &a);
@@ -8477,12 +8473,12 @@ static void heti_s_pack_sort(heti_s_pack *s) {
 static double heti_s_pack_work(heti_s_pack *s, int64_t m) {
     double work = 0;
     heti_s_pack_divide(s, m, s->pipeline_count);
-    for (int64_t g = 0; g < s->plan->stages; g++) s->load[s->plan->stage[g].rank] = 0;
-    for (int64_t p = 0; p < s->plan->pipelines; p++)
-        for (int64_t g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++)
-            s->load[s->plan->stage[g].rank] += heti_s_real(s->pipeline_count[p]) / heti_s_real(m) *
+    for (int64_t g = 0; g < s->d.plan->stages; g++) s->load[s->d.plan->stage[g].rank] = 0;
+    for (int64_t p = 0; p < s->d.plan->pipelines; p++)
+        for (int64_t g = s->d.plan->first_stage[p]; g < s->d.plan->first_stage[p + 1]; g++)
+            s->load[s->d.plan->stage[g].rank] += heti_s_real(s->pipeline_count[p]) / heti_s_real(m) *
             heti_s_at(&s->stage[g], &s->all, heti_s_real(m));
-    for (int64_t g = 0; g < s->plan->stages; g++) work = heti_s_larger(work, s->load[s->plan->stage[g].rank]);
+    for (int64_t g = 0; g < s->d.plan->stages; g++) work = heti_s_larger(work, s->load[s->d.plan->stage[g].rank]);
     return work;
 }
 
@@ -8549,13 +8545,13 @@ static int heti_s_pack_runs(const heti_s_pack *s, int64_t m, double bound, doubl
     *largest = 0;
     for (int64_t j = 0; j < m; j++) {
         double cost;
-        const int64_t end = heti_s_pack_longest(s, begin, s->granules - (m - 1 - j), bound, cap, &cost);
+        const int64_t end = heti_s_pack_longest(s, begin, s->d.granules - (m - 1 - j), bound, cap, &cost);
         if (end == begin) return 0;
         for (int64_t i = begin; i < end && group != NULL; i++) group[i] = j;
         *largest = heti_s_larger(*largest, cost);
         begin = end;
     }
-    return begin == s->granules;
+    return begin == s->d.granules;
 }
 
 /* The m runs whose largest is least: bisection between a bound that no runs keep and one that some
@@ -8577,19 +8573,19 @@ static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int
    empty. */
 static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
     int64_t empty = m;
-    if (s->granules > (INT64_C(1) << 22) / m) return 0;
+    if (s->d.granules > (INT64_C(1) << 22) / m) return 0;
     HETI_T_CLEAR(s->amount, m);
     HETI_T_CLEAR(s->cost, m);
     HETI_T_CLEAR(s->cluster, m);
     *largest = 0;
-    for (int64_t i = 0; i < s->granules; i++) {
+    for (int64_t i = 0; i < s->d.granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
         int64_t to = -1;
         double least = 0;
         for (int64_t j = 0; j < m; j++) {
             heti_s_amount with = s->amount[j];
             double cost;
-            if (s->cluster[j] && s->granules - i <= empty) continue;
+            if (s->cluster[j] && s->d.granules - i <= empty) continue;
             if (to >= 0 && s->cost[j] >= least) continue;
             heti_s_add(&with, &own);
             if (s->cluster[j] && !heti_s_pack_fits(s, &with, cap)) continue;
@@ -8634,7 +8630,7 @@ static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best)
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
         if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, cap, s->spare, &spread) &&
             (!found || spread < largest)) {
-            HETI_T_COPY(s->spare_grouping.group, s->spare, s->granules);
+            HETI_T_COPY(s->spare_grouping.group, s->spare, s->d.granules);
             s->spare_grouping.estimate = next->work + s->spread * spread;
             found = 1;
         }
@@ -8649,11 +8645,11 @@ static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
     heti_s_amount sum;
     memset(&sum, 0, sizeof sum);
     *largest = 0;
-    for (int64_t i = 0; i < s->granules; i++) {
+    for (int64_t i = 0; i < s->d.granules; i++) {
         const heti_s_amount own = heti_s_pack_amount(s, i);
         if (i == end) {
             memset(&sum, 0, sizeof sum);
-            end += s->granules / m + (j < s->granules % m);
+            end += s->d.granules / m + (j < s->d.granules % m);
             j++;
         }
         s->spare[i] = j - 1; /* by number for now */
@@ -8661,7 +8657,7 @@ static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
         if (!heti_s_pack_fits(s, &sum, 0)) return 0;
         if (i + 1 == end) *largest = heti_s_larger(*largest, heti_s_pack_cost(s, &sum));
     }
-    for (int64_t i = 0; i < s->granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
+    for (int64_t i = 0; i < s->d.granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
     return 1;
 }
 
@@ -8680,7 +8676,7 @@ static void heti_s_pack_plain(heti_s_pack *s) {
 
 static void heti_s_pack_amounts(heti_s_pack *s, const heti_s_grouping *g) {
     HETI_T_CLEAR(s->amount, g->count);
-    for (int64_t i = 0; i < s->granules; i++) {
+    for (int64_t i = 0; i < s->d.granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
         heti_s_add(&s->amount[g->group[i]], &own);
     }
@@ -8713,7 +8709,7 @@ static het_result heti_s_pack_simulate(heti_s_pack *s, const het_schedule *lists
     het_costs costs = *s->d.costs;
     heti_s_sizes_use(&costs, &s->sizes);
     s->evaluations++;
-    return het_simulate(s->plan, lists, &costs, HET_NO, &s->allocator, simulation, s->error);
+    return het_simulate(s->d.plan, lists, &costs, HET_NO, &s->allocator, simulation, s->error);
 }
 
 static int heti_s_better(const heti_s_score *a, const heti_s_score *b) {
@@ -8733,7 +8729,7 @@ static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *sco
     HETI_T_TRY(heti_s_pack_simulate(s, &s->lists, &simulation));
     memset(score, 0, sizeof *score);
     score->seconds = simulation->makespan;
-    for (int64_t r = 0; r < s->plan->ranks && s->d.memory != NULL; r++) {
+    for (int64_t r = 0; r < s->d.plan->ranks && s->d.memory != NULL; r++) {
         const double excess = simulation->rank[r].peak_bytes - s->d.memory[r];
         if (!(s->d.memory[r] > 0) || excess <= score->excess) continue;
         score->excess = excess;
@@ -8766,7 +8762,7 @@ static void heti_s_pack_by_cost(heti_s_pack *s, int64_t m) {
 /* When the slowest stage of a pipeline has done `calls` micro-batches with `a` together. */
 static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a, double calls) {
     double seconds = 0;
-    for (int64_t g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
+    for (int64_t g = s->d.plan->first_stage[pipeline]; g < s->d.plan->first_stage[pipeline + 1]; g++)
         seconds = heti_s_larger(seconds, heti_s_at(&s->stage[g], a, calls));
     return seconds;
 }
@@ -8775,13 +8771,13 @@ static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const
    largest stand first. */
 static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
     heti_s_pack_divide(s, m, s->pipeline_count);
-    for (int64_t p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
-    HETI_T_CLEAR(s->pipeline_amount, s->plan->pipelines);
+    for (int64_t p = 0; p < s->d.plan->pipelines; p++) s->pipeline_full[p] = 0;
+    HETI_T_CLEAR(s->pipeline_amount, s->d.plan->pipelines);
     for (int64_t i = 0; i < m; i++) {
         const int64_t j = s->by_cost[i];
         int64_t first = 0, to = -1, at = 0;
         double least = 0;
-        for (int64_t p = 0; p < s->plan->pipelines; first += s->pipeline_count[p++]) {
+        for (int64_t p = 0; p < s->d.plan->pipelines; first += s->pipeline_count[p++]) {
             heti_s_amount with = s->pipeline_amount[p];
             double seconds;
             if (s->pipeline_full[p] == s->pipeline_count[p]) continue;
@@ -8852,7 +8848,7 @@ static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_s
     HETI_T_COPY(s->order, s->dealt, g->count);
     HETI_T_TRY(heti_s_pack_judge(s, g, score));
     if (!(score->excess > 0) || heti_s_pack_spent(s)) return HET_OK;
-    for (int64_t p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
+    for (int64_t p = 0; p < s->d.plan->pipelines; begin += s->pipeline_count[p++])
         for (int64_t i = 0; i < s->pipeline_count[p]; i++)
             s->order[begin + i] = s->dealt[begin + (i % 2 == 0 ? i / 2 : s->pipeline_count[p] - 1 - i / 2)];
     HETI_T_TRY(heti_s_pack_judge(s, g, &mixed));
@@ -8873,7 +8869,7 @@ static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
     do {
         if (heti_s_pack_spent(s)) break;
         end = n = 0;
-        for (p = 0; p < s->plan->pipelines; p++) {
+        for (p = 0; p < s->d.plan->pipelines; p++) {
             const int64_t begin = end;
             end += s->pipeline_count[p];
             for (c = 0; c < clusters; c++)
@@ -8959,7 +8955,7 @@ static het_result heti_s_pack_probe(heti_s_pack *s) {
     het_simulation *simulation;
     heti_s_sizes_step(&s->sizes, &token, s->d.max_micro_batches, 1);
     HETI_T_TRY(heti_s_pack_simulate(s, s->schedule, &simulation));
-    for (int64_t r = 0; r < s->plan->ranks && s->d.memory != NULL; r++)
+    for (int64_t r = 0; r < s->d.plan->ranks && s->d.memory != NULL; r++)
         if (s->d.memory[r] > 0)
             s->bytes_a_token = heti_s_larger(s->bytes_a_token, simulation->rank[r].peak_bytes / s->d.memory[r]);
     het_simulation_free(simulation);
@@ -8986,7 +8982,7 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     if (s->best_grouping == NULL)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d "
                            "sequences into at most %d micro-batches was found with max_tokens %d%s and max_sequences "
-                           "%d%s", s->granules, HETI_T_CAST(int64_t, s->all.tokens),
+                           "%d%s", s->d.granules, HETI_T_CAST(int64_t, s->all.tokens),
                            HETI_T_CAST(int64_t, s->all.sequences), s->most,
                            s->d.max_tokens, s->d.max_tokens > 0 ? "" : " (no limit)",
                            s->d.max_sequences, s->d.max_sequences > 0 ? "" : " (no limit)");
@@ -9016,9 +9012,9 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     het_packing made, *k;
     heti_s_sizes sizes;
     memset(&made, 0, sizeof made);
-    made.granules = s->granules;
+    made.granules = s->d.granules;
     made.micro_batches = g->count;
-    made.pipelines = s->plan->pipelines;
+    made.pipelines = s->d.plan->pipelines;
     made.seconds = s->best.seconds;
     made.plain_seconds = s->plain_seconds;
     made.plain_micro_batches = s->plain_count;
@@ -9031,15 +9027,15 @@ static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
     heti_s_pack_divide(s, g->count, k->counts);
     heti_s_pack_amounts(s, g);
     for (int64_t i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
-    for (int64_t i = 0; i < s->granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
-    for (int64_t i = 0; i < s->granules; i++) k->start[s->spare[i] + 1]++;
+    for (int64_t i = 0; i < s->d.granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
+    for (int64_t i = 0; i < s->d.granules; i++) k->start[s->spare[i] + 1]++;
     sizes.tokens = k->tokens, sizes.pairs = k->pairs, sizes.sequences = k->sequences;
     for (int64_t j = 0; j < g->count; j++) {
         k->start[j + 1] += k->start[j];
         heti_s_sizes_put(&sizes, j, &s->amount[s->best_order[j]], 1);
         s->order[j] = k->start[j];
     }
-    for (int64_t i = 0; i < s->granules; i++) k->order[s->order[s->spare[i]]++] = i;
+    for (int64_t i = 0; i < s->d.granules; i++) k->order[s->order[s->spare[i]]++] = i;
     *packing = k;
     return HET_OK;
 }
