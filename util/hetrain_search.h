@@ -712,8 +712,9 @@ extern "C" {
    shapes are one kind, whatever their parameters are called. Bytes are kept by class (het_keep), so
    that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
        slot = rows (input of the first + sum of output + keep_input [unless recomputed]
-              + keep_weight [unless recomputed and B whole] + keep_gradient [where I and W come apart]
-              + carry [unless sliced] + carry_gradient [where I and W come apart, unless sliced])
+              + keep_weight [unless recomputed and B whole] + carry [unless sliced]
+              + keep_gradient [where I and W come apart]
+              + carry_gradient [where I and W come apart, unless sliced])
        carry = tokens (sum of carry + carry_gradient) [sliced]
    ============================================================================================== */
 
@@ -1242,9 +1243,9 @@ typedef struct heti_s_held {
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
     double kept;                      /* of several updates: elements whose versions it keeps */
     double pieces;                    /* bytes on the host for what it exchanges piece by piece */
-    /* weights that come for a call, and sums that leave behind it: elements of the largest unit; that
-       it has to fetch, or does not own, of so many; the slowest link that they take, 1 over its
-       bandwidth */
+    /* weights that come for a call, and sums that leave behind it: elements of the largest unit;
+       that it has to fetch, or does not own, of so many; the slowest link that they take, 1 over
+       its bandwidth */
     double unit[2], away[2], of[2], latency[2], slowness[2];
     int64_t stages, leader;
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
@@ -7058,8 +7059,8 @@ static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64
     }
 }
 
-/* Lists of pipelines of one stage each, count[] micro-batches one behind the other: F and B, or F, I
-   and W. */
+/* Lists of pipelines of one stage each: count[] micro-batches one behind the other, F and B, or F,
+   I and W. */
 static void heti_s_stage_lists(const het_plan *plan, int64_t *count, int split, int64_t *start, het_action *action,
                                het_schedule *lists) {
     static const int32_t heti_s_kinds[2][3] = { { HET_ACTION_F, HET_ACTION_B, 0 },
@@ -8049,8 +8050,8 @@ static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan,
     return HET_OK;
 }
 
-/* Moves micro-batches between pipelines, each time the one that helps most, while one helps: a->share
-   gets the best found. */
+/* Moves micro-batches between pipelines, each time the one that helps most, while one helps; the
+   best found is in a->share. */
 static het_result heti_s_adapt_shares(const het_adapt *a, double *seconds, het_error *error) {
     double *share = a->share;
     het_plan plan = *a->plan;
