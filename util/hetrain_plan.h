@@ -554,7 +554,8 @@ static het_result heti_p_rule_check(const char *name, const char *where, het_err
     char names[200];
     heti_t_text text = heti_t_text_in(names, sizeof names);
     if (heti_p_rule_find(name) != NULL) return HET_OK;
-    for (int64_t i = 0; i < HETI_P_RULES; i++) heti_t_format(&text, "%s %s", i > 0 ? "," : "", heti_p_schedules[i].kind.name);
+    for (int64_t i = 0; i < HETI_P_RULES; i++)
+        heti_t_format(&text, "%s %s", i > 0 ? "," : "", heti_p_schedules[i].kind.name);
     return heti_t_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%p', not one of%s", where, name, strlen(name),
                        names);
 }
@@ -2474,13 +2475,18 @@ typedef struct heti_p_half {
     int64_t record, at;               /* of the SEND: its place in the timeline and in all lists */
 } heti_p_half;
 
+/* The message of a SEND or RECV, or of an F, B or I in lists without them: stages, link (-1: there
+   is none to go over, and the rest is not looked at), the cell it is for. */
+typedef struct heti_p_way { int64_t from, to, link, cell; double bytes; int forward; } heti_p_way;
+
 /* A message that has come to the next wire of its path, or a ring that waits for its turn. */
 typedef struct heti_p_event {
     double time;                      /* when its first byte is there; when the ring was ready, or can start */
     int64_t rank, at;                 /* sender and place of the action in all lists, or number of the
                                          ring and 0: which comes first at the same time */
-    double last, bytes;               /* of a message: when its last byte has passed all before */
+    double last;                      /* of a message: when its last byte has passed all before */
     int64_t wire, record;             /* how many it has passed; its place in the timeline or -1 */
+    heti_p_way way;
 } heti_p_event;
 
 /* The earliest first. */
@@ -2822,24 +2828,22 @@ static int64_t heti_p_record_room(const heti_p_sim *s, int32_t kind) {
 static const char *heti_p_action_fault(const heti_p_sim *s, const het_action *a, int64_t leader) {
     const het_plan *plan = s->plan;
     const int32_t kind = a->kind;
-    const int versions = a->version >= 0 && a->version < s->updates;
+    const int known = a->version >= 0 && a->version < s->updates;
     int64_t stages;
     if (kind >= HET_ACTION_REDUCE) {
         if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20)) return "no such block";
-        return versions ? NULL : "the plan has no such update";
+        return known ? NULL : "the plan has no such update";
     }
-    if (!versions) return "the plan has no such version of the weights";
+    if (!known) return "the plan has no such version of the weights";
     if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return "no such pipeline";
     stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
     if (a->stage < 0 || a->stage >= stages) return "no such stage";
     if (a->micro_batch < 0 || a->micro_batch >= s->schedule->micro_batches[a->pipeline]) return "no such micro-batch";
     if (a->slice < 0 || a->slice >= plan->slices) return "no such slice";
     if (plan->stage[heti_p_stage_of(s, a)].rank != leader) return "the stage is on another rank";
-    if (a->stage == (kind == HET_ACTION_SEND_F ? stages - 1 : kind == HET_ACTION_SEND_B ? 0 : -1))
-        return "there is no stage to send to";
-    if (a->stage == (kind == HET_ACTION_RECV_B ? stages - 1 : kind == HET_ACTION_RECV_F ? 0 : -1))
-        return "there is no stage to receive from";
-    return NULL;
+    if (kind < HET_ACTION_SEND_F) return NULL;
+    if (a->stage != (kind == HET_ACTION_SEND_F || kind == HET_ACTION_RECV_B ? stages - 1 : 0)) return NULL;
+    return heti_t_is_send(kind) ? "there is no stage to send to" : "there is no stage to receive from";
 }
 
 /* Every action is where it may be. Counts records, blocks and parts of rings. */
@@ -3239,7 +3243,8 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other) {
 static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
     const int64_t *first = s->plan->first_stage, stages = first[p + 1] - first[p];
     if (first[q + 1] - first[q] != stages || s->schedule->micro_batches[p] != s->schedule->micro_batches[q]) return 0;
-    for (int64_t k = 0; k < stages; k++) s->held[s->stage[first[p] + k].rank] = s->held[s->stage[first[q] + k].rank] = 0;
+    for (int64_t k = 0; k < stages; k++)
+        s->held[s->stage[first[p] + k].rank] = s->held[s->stage[first[q] + k].rank] = 0;
     for (int64_t k = 0; k < stages; k++) {
         const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
@@ -3595,19 +3600,15 @@ static heti_p_event heti_p_pop(heti_p_queue *queue) {
     return first;
 }
 
-/* The message of a SEND or RECV, or of an F, B or I in lists without them: stages, link (-1: there
-   is none to go over, and the rest is not looked at), the cell it is for. */
-typedef struct heti_p_way { int64_t from, to, link, cell; double bytes; int forward; } heti_p_way;
-
 static heti_p_way heti_p_way_of(const heti_p_sim *s, const het_action *a) {
     heti_p_way way;
     way.forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
     way.from = heti_p_stage_of(s, a) - (heti_t_is_receive(a->kind) ? way.forward ? 1 : -1 : 0);
     way.to = way.from + (way.forward ? 1 : -1);
     way.link = way.forward ? s->stage[way.from].link_after : s->stage[way.from].link_before;
-    way.cell = way.link < 0 ? -1 : heti_p_cell_of(s, way.to, a);
-    way.bytes = way.link < 0 ? 0 : heti_p_sim_tokens(s, &s->stage[way.from], a,
-                                                     s->stage[way.forward ? way.from : way.to].cost->bytes);
+    if (way.link < 0) return way;
+    way.cell = heti_p_cell_of(s, way.to, a);
+    way.bytes = heti_p_sim_tokens(s, &s->stage[way.from], a, s->stage[way.forward ? way.from : way.to].cost->bytes);
     return way;
 }
 
@@ -3630,15 +3631,14 @@ static void heti_p_sim_arrive(heti_p_sim *s, const heti_p_way *way, double time)
    none comes to a wire before it. */
 static het_result heti_p_sim_pass(heti_p_sim *s) {
     heti_p_event message = heti_p_pop(&s->messages);
-    const heti_p_way way = heti_p_way_of(s, &s->schedule->action[message.at]);
-    const heti_p_link *link = &s->link[way.link];
+    const heti_p_link *link = &s->link[message.way.link];
     heti_p_wire *wire = &s->wire[s->path[link->first_wire + message.wire]];
     heti_p_at_least(&message.time, wire->free);
-    wire->free = message.time + message.bytes / wire->bandwidth;
+    wire->free = message.time + message.way.bytes / wire->bandwidth;
     heti_p_at_least(&message.last, wire->free);
     if (++message.wire < link->wires) return heti_p_push(s, &s->messages, &message);
     if (message.record >= 0) s->record[message.record].end = message.last;
-    heti_p_sim_arrive(s, &way, message.last + link->latency);
+    heti_p_sim_arrive(s, &message.way, message.last + link->latency);
     return HET_OK;
 }
 
@@ -3654,19 +3654,9 @@ static het_result heti_p_sim_launch(heti_p_sim *s, const heti_p_way *way, int64_
         heti_p_sim_arrive(s, way, link->free + link->latency);
         return HET_OK;
     }
-    message.time = starts, message.last = link->free, message.bytes = way->bytes;
-    message.rank = s->stage[way->from].rank, message.at = at, message.wire = 0, message.record = record;
+    message.time = starts, message.last = link->free, message.rank = s->stage[way->from].rank, message.at = at;
+    message.wire = 0, message.record = record, message.way = *way;
     return heti_p_push(s, &s->messages, &message);
-}
-
-/* A message that nothing holds up: of a SEND or, in lists without transfers, of an F, B or I. */
-static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a) {
-    const heti_p_way way = heti_p_way_of(s, a);
-    const double clock = s->rank[r].clock;
-    int64_t record;
-    if (way.link < 0) return HET_OK;
-    record = heti_p_sim_record(s, r, a, way.forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock, way.bytes);
-    return heti_p_sim_launch(s, &way, a - s->schedule->action, clock, record);
 }
 
 /* Of heti_p_cell.done. SENT and POSTED are those of the input; those of the gradient are BACK bits
@@ -3701,6 +3691,17 @@ static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a,
     heti_p_at_least(&rank->clock, *arrives);
     if (receives) (void)heti_p_sim_record(s, r, a, a->kind, rank->received, rank->clock, way->bytes);
     return HET_OK;
+}
+
+/* A SEND or RECV, or the message of an F, B or I in lists without them, which nothing holds up. */
+static het_result heti_p_sim_message(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
+    const heti_p_way way = heti_p_way_of(s, a);
+    const double clock = s->rank[r].clock;
+    int64_t record;
+    if (way.link < 0) return HET_OK;
+    if (s->transfer != HET_TRANSFER_FREE && a->kind > HET_ACTION_I) return heti_p_sim_meet(s, r, a, &way, waits);
+    record = heti_p_sim_record(s, r, a, way.forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock, way.bytes);
+    return heti_p_sim_launch(s, &way, a - s->schedule->action, clock, record);
 }
 
 /* The buffer that the message of an F, B or I goes into: free from *until on. waits: the message in
@@ -3804,8 +3805,8 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     if (!forward && moves && stage->before == r) s->cell[heti_p_cell_of(s, g - 1, a)].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
     if (rank->at > s->schedule->start[r] && a[-1].overlap != 0 && a[-1].kind <= HET_ACTION_I)
-        HETI_T_TRY(heti_p_sim_send(s, r, a - 1));
-    return moves && (a->overlap == 0 || rank->at + 1 == rank->until) ? heti_p_sim_send(s, r, a) : HET_OK;
+        HETI_T_TRY(heti_p_sim_message(s, r, a - 1, waits));
+    return moves && (a->overlap == 0 || rank->at + 1 == rank->until) ? heti_p_sim_message(s, r, a, waits) : HET_OK;
 }
 
 /* PUT or TAKE of what a slice keeps: of a team the largest member's part. */
@@ -3844,14 +3845,11 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
 static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
     const int receives = heti_t_is_receive(a->kind), forward = a->kind == HET_ACTION_SEND_F;
     const heti_p_cell *cell = &s->cell[heti_p_cell_of(s, heti_p_stage_of(s, a), a)];
-    heti_p_way way;
     if (receives && s->transfer == HET_TRANSFER_FREE) return HET_OK; /* is recorded where it is waited for */
     if (!receives && (cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
         return heti_p_sim_fail(s, r, s->rank[r].at,
                                forward ? "its F does not come before it" : "its B or I does not come before it");
-    if (s->transfer == HET_TRANSFER_FREE) return heti_p_sim_send(s, r, a);
-    way = heti_p_way_of(s, a);
-    return way.link < 0 ? HET_OK : heti_p_sim_meet(s, r, a, &way, waits);
+    return heti_p_sim_message(s, r, a, waits);
 }
 
 /* A complete ring, from its start on. */
@@ -4687,8 +4685,7 @@ static het_result heti_p_timed_run(heti_p_timed *t, int n, int *shorter) {
             if (rank->due < t->rank[next].due) next = r;
         }
         if (s->messages.count > 0 && s->messages.event[0].time <= t->rank[next].due) {
-            const heti_p_way way = heti_p_way_of(s, &s->schedule->action[s->messages.event[0].at]);
-            t->rank[s->stage[way.to].rank].again = 1;
+            t->rank[s->stage[s->messages.event[0].way.to].rank].again = 1;
             HETI_T_TRY(heti_p_sim_pass(s));
         } else if (t->rank[next].due < HETI_P_NEVER) HETI_T_TRY(heti_p_timed_begin(t, &t->rank[next]));
         else break;
@@ -4726,7 +4723,8 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
             (c->keep_weight + c->keep_input) : 1;
         stage->room = (limit * HETI_T_CAST(double, chunks) - HETI_T_CAST(double, behind)) *
             HETI_T_CAST(double, s->slices);
-        for (int64_t u = at[g].rank + 1; u <= s->ranks; u++) t->list->start[u] += 3 * s->stage[g].micro_batches * s->slices;
+        for (int64_t r = at[g].rank; r < s->ranks; r++)
+            t->list->start[r + 1] += 3 * s->stage[g].micro_batches * s->slices;
     }
     for (int n = -1; n < HETI_P_TIMED_RULES; n++) { /* at first to measure */
         HETI_T_TRY(heti_p_timed_run(t, n < 0 ? 0 : n, &shorter));
