@@ -1215,15 +1215,25 @@ static het_result heti_p_plans_syntax(heti_p_plans *r) {
     return heti_t_json_result(&r->json, "het_plan_read", r->error);
 }
 
-/* Which of `names` the key is. */
-static het_result heti_p_plans_key(heti_p_plans *r, const char *const *names, int count, const char *key, size_t length,
-                                   unsigned *seen, int *found) {
-    for (*found = 0; *found < count && !heti_t_is(key, length, names[*found]); ++*found) {}
-    if (*found == count || ((*seen >> *found) & 1u) != 0)
-        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %z: %s key '%p'", r->json.at,
-                           *found == count ? "unknown" : "repeated", key, strlen(key));
-    *seen |= 1u << *found;
-    return HET_OK;
+/* Which of `names` the next key of an object is, whose value is then at the cursor; -1: the object
+   has ended, or *result is an error. seen: 0 at first, when the object is entered. */
+static int heti_p_plans_key(heti_p_plans *r, const char *const *names, int count, unsigned *seen, het_result *result) {
+    char key[32];
+    size_t length = 0;
+    int found = 0;
+    if (*seen == 0) het_json_enter(&r->json, HET_JSON_OBJECT);
+    if (!het_json_next(&r->json, key, sizeof key, &length)) {
+        *result = heti_p_plans_syntax(r);
+        return -1;
+    }
+    while (found < count && !heti_t_is(key, length, names[found])) found++;
+    if (found < count && ((*seen >> found) & 1u) == 0) {
+        *seen |= 1u << found;
+        return found;
+    }
+    *result = heti_t_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %z: %s key '%p'", r->json.at,
+                          found == count ? "unknown" : "repeated", key, strlen(key));
+    return -1;
 }
 
 /* A share or limit: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
@@ -1279,21 +1289,18 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     static const char *const heti_p_keys[] = { "rank", "units", "recompute", "store", "updates" };
     const int64_t pipeline = r->count.pipelines;
     unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
+    het_result result;
     int64_t store = r->desc.store, updates = 0;
     int found, truth = 0;
     het_stage stage;
     memset(&stage, 0, sizeof stage);
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 5, key, length, &seen, &found));
+    while ((found = heti_p_plans_key(r, heti_p_keys, 5, &seen, &result)) >= 0) {
         if (found == 0) het_json_integer(&r->json, &stage.rank);
         else if (found >= 3) het_json_integer(&r->json, found == 3 ? &store : &updates);
         else if (found == 1) HETI_T_TRY(heti_p_plans_units(r, &stage));
         else het_json_boolean(&r->json, &truth);
     }
-    HETI_T_TRY(heti_p_plans_syntax(r));
+    HETI_T_TRY(result);
     if ((seen & 3u) != 3u)
         return HETI_P_BAD(r, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number,
                           heti_p_keys[(seen & 1u) != 0]);
@@ -1313,13 +1320,10 @@ static het_result heti_p_plans_pipeline(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "stages", "share" };
     const int64_t pipeline = r->count.pipelines, first = r->count.stages;
     unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
+    het_result result;
     double share = 1.0;
     int found;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 2, key, length, &seen, &found));
+    while ((found = heti_p_plans_key(r, heti_p_keys, 2, &seen, &result)) >= 0) {
         if (found == 1) {
             HETI_T_TRY(heti_p_plans_real(r, "the share of pipeline", pipeline, 0.0, &share));
             continue;
@@ -1327,7 +1331,7 @@ static het_result heti_p_plans_pipeline(heti_p_plans *r) {
         het_json_enter(&r->json, HET_JSON_ARRAY);
         while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_p_plans_stage(r, r->count.stages - first));
     }
-    HETI_T_TRY(heti_p_plans_syntax(r));
+    HETI_T_TRY(result);
     if (r->count.stages == first) return HETI_P_BAD(r, "het_plan_read: pipeline %d has no stages", pipeline);
     if (r->plan != NULL) {
         r->plan->share[pipeline] = share;
@@ -1411,15 +1415,11 @@ static het_result heti_p_plans_step(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "granules", "sequences", "length", "micro_batch" };
     int64_t value[4] = { 0, 0, 0, 0 };
     unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
+    het_result result;
     int found;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 4, key, length, &seen, &found));
+    while ((found = heti_p_plans_key(r, heti_p_keys, 4, &seen, &result)) >= 0)
         het_json_integer(&r->json, &value[found]);
-    }
-    HETI_T_TRY(heti_p_plans_syntax(r));
+    HETI_T_TRY(result);
     for (found = 0; found < 4; found++)
         if (value[found] < 1 || value[found] > HETI_P_PLANS_COUNT)
             return HETI_P_BAD(r, "het_plan_read: step: \"%s\" is %d, not 1 to %d", heti_p_keys[found], value[found],
@@ -1475,12 +1475,9 @@ static het_result heti_p_plans_team(heti_p_plans *r) {
     int64_t ranks = 0, shares = 0, divided = 0, groups = 0, i;
     double share[HETRAIN_MAX_TEAM];
     unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
+    het_result result;
     int found, columns = 0;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 4, key, length, &seen, &found));
+    while ((found = heti_p_plans_key(r, heti_p_keys, 4, &seen, &result)) >= 0) {
         if (found == 3) HETI_T_TRY(heti_p_plans_split(r, &columns));
         else if (found == 0) HETI_T_TRY(heti_p_plans_integers(r, rank, &ranks));
         else if (found == 1)
@@ -1494,7 +1491,7 @@ static het_result heti_p_plans_team(heti_p_plans *r) {
             }
         }
     }
-    HETI_T_TRY(heti_p_plans_syntax(r));
+    HETI_T_TRY(result);
     if (ranks == 0 || ((seen & 2u) != 0 && shares != ranks) || ((seen & 4u) != 0 && divided != ranks))
         return HETI_P_BAD(r, "het_plan_read: a team of %d ranks has %d shares and divides heads among %d", ranks,
                           shares, divided);
@@ -1518,13 +1515,10 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
                                             "step", "teams", "near", "keepers", "shard", "updates", "staleness" };
     unsigned seen = 0;
-    char key[32];
-    size_t length = 0;
+    het_result result;
     int found;
     r->json = het_json_start(r->text, r->length);
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    while (het_json_next(&r->json, key, sizeof key, &length)) {
-        HETI_T_TRY(heti_p_plans_key(r, heti_p_keys, 12, key, length, &seen, &found));
+    while ((found = heti_p_plans_key(r, heti_p_keys, 12, &seen, &result)) >= 0) {
         if (found == 1) HETI_T_TRY(heti_p_plans_state(r));
         else if (found == 2) HETI_T_TRY(heti_p_plans_slices(r));
         else if (found == 3) HETI_T_TRY(heti_p_plans_name(r));
@@ -1540,6 +1534,7 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
                 HETI_T_TRY(found == 6 ? heti_p_plans_team(r) : heti_p_plans_pipeline(r));
         }
     }
+    HETI_T_TRY(result);
     het_json_end(&r->json);
     HETI_T_TRY(heti_p_plans_syntax(r));
     if (r->count.pipelines == 0) return HETI_P_BAD(r, "het_plan_read: no pipelines");
