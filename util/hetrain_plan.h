@@ -2554,7 +2554,7 @@ typedef struct heti_p_sim {
     het_tree_place *tree;             /* [ranks + 1] of VERDICT, each behind the one it hears from */
     heti_p_ring *ring;                /* [3 rings] REDUCE, then GATHER, block by block; then, of several
                                          updates, STEP: the owners */
-    int64_t *ring_order;              /* [2 rings] */
+    int64_t *ring_order;              /* those that are timed together, by when they were ready */
     heti_p_queue turns;                /* with room for all: rings that are complete and not yet timed */
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
@@ -2574,6 +2574,7 @@ typedef struct heti_p_sim {
 } heti_p_sim;
 
 static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
+    const int64_t timed = heti_p_min(2 * s->rings, s->parts); /* rings that some rank has */
     s->stage = HETI_T_TAKE(arena, heti_p_stage, s->stages);
     s->cell = HETI_T_TAKE(arena, heti_p_cell, s->cells);
     s->link = HETI_T_TAKE(arena, heti_p_link, 2 * s->stages);
@@ -2583,9 +2584,9 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->ready = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->tree = HETI_T_TAKE(arena, het_tree_place, s->ranks + 1);
     s->ring = HETI_T_TAKE(arena, heti_p_ring, 3 * s->rings);
-    s->ring_order = HETI_T_TAKE(arena, int64_t, 2 * s->rings);
-    s->turns.event = HETI_T_TAKE(arena, heti_p_event, 2 * s->rings);
-    s->turns.room = 2 * s->rings;
+    s->ring_order = HETI_T_TAKE(arena, int64_t, timed);
+    s->turns.event = HETI_T_TAKE(arena, heti_p_event, timed);
+    s->turns.room = timed;
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
     s->step_share = HETI_T_TAKE(arena, double, s->blocks);
     s->step_ranks = HETI_T_TAKE(arena, int64_t, s->blocks);

@@ -444,20 +444,19 @@ static inline uint64_t heti_t_leading(double value, int digits, int *exponent) {
 /* mantissa 10^exponent without trailing zeros: digits in place where the first of them stands for a
    power of ten from 10^least to 10^(most - 1), else d.ddde7, or d.ddde+07 as printf writes it. */
 static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded) {
-    char digit[20];
-    int n = 0, point;
+    char digit[24];
+    heti_t_text digits = heti_t_text_in(digit, sizeof digit);
+    int n, point;
     while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
-    do {
-        digit[n++] = "0123456789"[mantissa % 10];
-        mantissa /= 10;
-    } while (mantissa != 0);
+    heti_t_unsigned(&digits, mantissa);
+    n = HETI_T_CAST(int, digits.length);
     exponent += n - 1;
     point = exponent < least || exponent >= most ? 1 : exponent + 1; /* digits before the point */
     if (point < 1) heti_t_put(t, "0.");
     for (int i = point; i < 0; i++) heti_t_char(t, '0');
     for (int i = 0; i < n || i < point; i++) {
         if (i == point && i > 0) heti_t_char(t, '.');
-        heti_t_char(t, HETI_T_CAST(char, i < n ? digit[n - 1 - i] : '0'));
+        heti_t_char(t, i < n ? digit[i] : '0');
     }
     if (exponent >= least && exponent < most) return;
     heti_t_char(t, 'e');
