@@ -1927,19 +1927,9 @@ HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text
 
 /* ---- writing ---- */
 
-/* Reads back as the same double: 0, or in [1e-30, 1e30]. */
-static void heti_p_plans_number(heti_t_text *out, double x) {
-    int exponent = 0;
-    const uint64_t mantissa = x > 0 ? heti_t_shortest(x, &exponent) : 0;
-    heti_t_layout(out, mantissa, exponent, -6, 18, 0);
-}
-
 static void heti_p_plans_put_reals(heti_t_text *out, const char *key, const double *value, int64_t count) {
     heti_t_format(out, ",\n  \"%s\": [", key);
-    for (int64_t i = 0; i < count; i++) {
-        if (i > 0) heti_t_put(out, ", ");
-        heti_p_plans_number(out, value[i]);
-    }
+    for (int64_t i = 0; i < count; i++) heti_t_format(out, i > 0 ? ", %n" : "%n", value[i]);
     heti_t_put(out, "]");
 }
 
@@ -1948,7 +1938,7 @@ static void heti_p_plans_put_members(heti_t_text *out, const het_team_member *te
     for (int64_t i = 0; i < count; i++) {
         const int next = i > 0 && team[i].group != team[i - 1].group;
         heti_t_put(out, i == 0 ? "" : what == 2 && next ? "], [" : ", ");
-        if (what == 1) heti_p_plans_number(out, team[i].share);
+        if (what == 1) heti_t_format(out, "%n", team[i].share);
         else heti_t_format(out, "%d", what == 0 ? team[i].rank : team[i].heads);
     }
 }
@@ -1992,9 +1982,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     out = heti_t_text_to(to, room, sizeof room);
     heti_t_format(&out, "{\n  \"schedule\": \"%s\",\n  \"pipelines\": [", plan->schedule);
     for (int64_t p = 0; p < plan->pipelines; p++) {
-        heti_t_put(&out, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
-        heti_p_plans_number(&out, plan->share[p]);
-        heti_t_put(&out, ", \"stages\": [");
+        heti_t_format(&out, "%s\n    {\"share\": %n, \"stages\": [", p > 0 ? "," : "", plan->share[p]);
         for (int64_t i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
             const het_stage *stage = &plan->stage[i];
             heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s",
@@ -2011,8 +1999,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     heti_p_plans_put_reals(&out, "slices", plan->slice_share, plan->slices);
     heti_p_plans_put_teams(&out, plan);
     heti_p_plans_put_shard(&out, plan);
-    heti_t_put(&out, ",\n  \"memory_limit\": ");
-    heti_p_plans_number(&out, plan->memory_limit);
+    heti_t_format(&out, ",\n  \"memory_limit\": %n", plan->memory_limit);
     if (plan->updates > 1)
         heti_t_format(&out, ",\n  \"updates\": %d, \"staleness\": %d", plan->updates, plan->staleness);
     if (plan->step.length > 0)

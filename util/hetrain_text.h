@@ -302,11 +302,13 @@ static inline void heti_t_json(heti_t_text *t, const char *from, size_t length) 
 
 static inline void heti_t_general(heti_t_text *t, double value);
 static inline void heti_t_real(heti_t_text *t, double value);
+static inline void heti_t_plain(heti_t_text *t, double value);
 
-/* Parts of a line: %s text, %d int64_t, %i int32_t, %u and %x uint64_t, %z size_t, %g double with 3
-   decimals, %1 and %2 with so many, %e double with 6 digits, %r double that reads back the same, %b
-   double bytes, %p and %q what a file says, const char * and size_t, 63 bytes of it or 60 in quotes,
-   %j text as a JSON string, %% a percent sign. Arguments must have exactly these types. */
+/* Parts of a line; arguments must have exactly these types:
+   %s text, %j the same as a JSON string; %p what a file says, const char * and size_t, at most 63
+   bytes of it, %q the same in quotes, 60; %d int64_t, %i int32_t, %z size_t, %u and %x uint64_t;
+   double: %g with 3 decimals, %1 and %2 with so many, %e with 6 digits, %r that reads back the same,
+   %n the same of one >= 0, with digits in place from 1e-6 to 1e18, %b bytes. %% a percent sign. */
 static inline void heti_t_format_list(heti_t_text *t, const char *format, va_list arguments) {
     const char *from;
     for (; *format != 0; format++) {
@@ -323,6 +325,7 @@ static inline void heti_t_format_list(heti_t_text *t, const char *format, va_lis
         case '2': heti_t_fixed(t, va_arg(arguments, double), *format - '0'); break;
         case 'e': heti_t_general(t, va_arg(arguments, double)); break;
         case 'r': heti_t_real(t, va_arg(arguments, double)); break;
+        case 'n': heti_t_plain(t, va_arg(arguments, double)); break;
         case 'b': heti_t_bytes(t, va_arg(arguments, double)); break;
         case 'p':
             from = va_arg(arguments, const char *);
@@ -495,6 +498,12 @@ static inline uint64_t heti_t_shortest(double value, int *exponent) {
             found = !(heti_t_decimal(mantissa, *exponent) < value) && !(heti_t_decimal(mantissa, *exponent) > value);
         }
     return mantissa;
+}
+
+static inline void heti_t_plain(heti_t_text *t, double value) {
+    int exponent = 0;
+    const uint64_t mantissa = value > 0 ? heti_t_shortest(value, &exponent) : 0;
+    heti_t_layout(t, mantissa, exponent, -6, 18, 0);
 }
 
 /* The fewest digits that a reader turns back into a float above 0: mantissa 10^*exponent. */
