@@ -1070,16 +1070,16 @@ static het_result heti_p_make_start(void *user, const het_play *play, het_error 
 /* ---- several updates ---- */
 
 /* Updates of a stage's weights. */
-static int64_t heti_p_gear(const het_plan *plan, const het_action *a) {
-    const int64_t own = plan->stage[plan->first_stage[a->pipeline] + a->stage].updates;
+static int64_t heti_p_gear(const het_plan *plan, const het_stage *stage) {
+    const int64_t own = stage->updates;
     return own > 0 ? own : plan->updates;
 }
 
-/* The update that an action's gradient joins. */
-static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a) {
+/* The update that an action's gradient joins, of `gear`; -1: its stage makes another number. */
+static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a, int64_t gear) {
     const int64_t turns = heti_p_rule_find(plan->schedule)->late == -3 ? plan->pipelines : 1;
-    return a->micro_batch * (heti_p_gear(plan, a) / turns) / s->micro_batches[a->pipeline] * turns +
-           a->pipeline % turns;
+    if (heti_p_gear(plan, &plan->stage[plan->first_stage[a->pipeline] + a->stage]) != gear) return -1;
+    return a->micro_batch * (gear / turns) / s->micro_batches[a->pipeline] * turns + a->pipeline % turns;
 }
 
 /* A rank's versions of the stages with so many updates. left: of each update, gradients to come on
@@ -1090,14 +1090,15 @@ static het_result heti_p_versions_of(const het_plan *plan, het_schedule *s, int6
     const int64_t late = plan->staleness > 0 ? plan->staleness : rule->late == -3 ? plan->pipelines - 1 : rule->late;
     int64_t newest = 0;
     memset(left, 0, HETI_T_CAST(size_t, gear) * sizeof *left);
-    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++)
-        if (s->action[i].kind >= HET_ACTION_B && s->action[i].kind <= HET_ACTION_W &&
-            heti_p_gear(plan, &s->action[i]) == gear)
-            left[heti_p_update_of(plan, s, &s->action[i])]++;
+    for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *a = &s->action[i];
+        const int64_t update = a->kind <= HET_ACTION_W ? heti_p_update_of(plan, s, a, gear) : -1;
+        if (update >= 0 && a->kind != HET_ACTION_F) left[update]++;
+    }
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         het_action *a = &s->action[i];
-        const int mine = a->kind <= HET_ACTION_W && heti_p_gear(plan, a) == gear;
-        const int64_t update = mine ? heti_p_update_of(plan, s, a) : 0;
+        const int64_t update = a->kind <= HET_ACTION_W ? heti_p_update_of(plan, s, a, gear) : -1;
+        const int mine = update >= 0;
         while (newest < gear && left[newest] == 0) newest++;
         if (mine && a->kind == HET_ACTION_F && a->slice == 0) {
             const int64_t wanted =
@@ -1138,15 +1139,9 @@ static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const h
                                plan->updates % plan->pipelines != 0 ? plan->updates :
                                HETI_T_CAST(int64_t, plan->stage[i].updates));
     HETI_T_TRY(heti_t_block(allocator, size, "het_schedule_make", &left, error));
-    for (int64_t i = 0; i < plan->stages && result == HET_OK; i++) {
-        const het_stage *stage = &plan->stage[i];
-        int64_t before = plan->stages; /* a stage of the rank with as many */
-        for (int64_t k = 0; k < i; k++)
-            if (plan->stage[k].rank == stage->rank && plan->stage[k].updates == stage->updates) before = k;
-        if (before == plan->stages)
-            result = heti_p_versions_of(plan, s, stage->rank, stage->updates > 0 ? stage->updates : plan->updates,
-                                        HETI_T_CAST(int64_t *, left), error);
-    }
+    for (int64_t i = 0; i < plan->stages && result == HET_OK; i++) /* the same again for those alike on a rank */
+        result = heti_p_versions_of(plan, s, plan->stage[i].rank, heti_p_gear(plan, &plan->stage[i]),
+                                    HETI_T_CAST(int64_t *, left), error);
     allocator->free(allocator->user, left, size);
     return result;
 }
