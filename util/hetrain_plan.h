@@ -625,14 +625,12 @@ static int heti_p_make_room(const heti_p_make *make, int64_t s) {
     const het_play_stage *stage = &make->play->stage[s];
     const heti_p_make_lane *lane = &make->lane[make->stage[s].lane];
     int64_t chunk = 0, kept = 0;
-    int reached = 0;
     if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_I] >= make->stage[s].open_limit) return 0;
     if (stage->begun[HETI_P_MAKE_F] - stage->done[HETI_P_MAKE_W] >= make->stage[s].kept_limit) return 0;
     if (lane->limit == INT64_MAX) return 1;
     for (int64_t t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
         kept += make->play->stage[t].begun[HETI_P_MAKE_F] - make->play->stage[t].done[HETI_P_MAKE_W];
-        if (t == s) reached = 1;
-        if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
+        if (t >= s && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
     }
     return 1;
 }
