@@ -2104,21 +2104,18 @@ static het_result heti_p_lines_suffixes(const heti_p_lines *r, size_t begin, siz
     return HET_OK;
 }
 
-/* What the plan says about the numbers of a stage's action. */
-static het_result heti_p_lines_limits(const heti_p_lines *r, size_t begin, size_t end, const het_action *a) {
-    const het_plan *plan = r->plan;
-    if (a->pipeline >= plan->pipelines)
-        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such pipeline");
+/* What the plan says about the numbers of a stage's action; NULL: nothing against them. */
+static const char *heti_p_lines_limits(const het_plan *plan, const het_action *a) {
+    if (a->pipeline >= plan->pipelines) return "the plan has no such pipeline";
     if (a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline])
-        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "the plan's pipeline has no such stage");
-    if (a->slice >= plan->slices)
-        return heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such slice");
-    return HET_OK;
+        return "the plan's pipeline has no such stage";
+    return a->slice >= plan->slices ? "the plan has no such slice" : NULL;
 }
 
 /* One action from [begin, end). A bare "B" comes back with overlap -1. */
 static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end, het_action *a) {
     size_t at = begin, word;
+    const char *limit;
     int32_t name;
     memset(a, 0, sizeof *a);
     a->stage = heti_p_lines_number(r, &at, end);
@@ -2147,9 +2144,9 @@ static het_result heti_p_lines_action(heti_p_lines *r, size_t begin, size_t end,
                                  a->micro_batch == -1 ? "the number of a micro-batch must follow"
                                                    : "a number is not below 2^31 - 1");
     HETI_T_TRY(heti_p_lines_suffixes(r, begin, at, end, a));
-    HETI_T_TRY(heti_p_lines_limits(r, begin, end, a));
     if (name == HET_ACTION_B) a->overlap = -1;
-    return HET_OK;
+    limit = heti_p_lines_limits(r->plan, a);
+    return limit == NULL ? HET_OK : heti_p_lines_fail(r, HET_ERR_INVALID, begin, end, limit);
 }
 
 static void heti_p_lines_store(heti_p_lines *r, const het_action *a) {
