@@ -3668,11 +3668,19 @@ static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a,
 
 /* A SEND or RECV, or the message of an F, B or I in lists without them, which nothing holds up. */
 static het_result heti_p_sim_message(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
-    const heti_p_way way = heti_p_way_of(s, a);
+    const int leaves = s->transfer == HET_TRANSFER_FREE || a->kind <= HET_ACTION_I;
+    const int forward = a->kind == HET_ACTION_SEND_F;
     const double clock = s->rank[r].clock;
+    heti_p_way way;
     int64_t record;
+    if (leaves && heti_t_is_receive(a->kind)) return HET_OK; /* is recorded where it is waited for */
+    if (heti_t_is_send(a->kind) && (s->cell[heti_p_cell_of(s, heti_p_stage_of(s, a), a)].done &
+                                    (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
+        return heti_p_sim_fail(s, r, s->rank[r].at,
+                               forward ? "its F does not come before it" : "its B or I does not come before it");
+    way = heti_p_way_of(s, a);
     if (way.link < 0) return HET_OK;
-    if (s->transfer != HET_TRANSFER_FREE && a->kind > HET_ACTION_I) return heti_p_sim_meet(s, r, a, &way, waits);
+    if (!leaves) return heti_p_sim_meet(s, r, a, &way, waits);
     record = heti_p_sim_record(s, r, a, way.forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock, way.bytes);
     return heti_p_sim_launch(s, &way, a - s->schedule->action, clock, record);
 }
@@ -3813,16 +3821,6 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
     (void)heti_p_sim_record(s, r, a, a->kind, start, end, bytes);
     cell->done = takes ? cell->done & ~HETI_P_AWAY : cell->done | HETI_P_AWAY;
     return HET_OK;
-}
-
-static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
-    const int receives = heti_t_is_receive(a->kind), forward = a->kind == HET_ACTION_SEND_F;
-    const heti_p_cell *cell = &s->cell[heti_p_cell_of(s, heti_p_stage_of(s, a), a)];
-    if (receives && s->transfer == HET_TRANSFER_FREE) return HET_OK; /* is recorded where it is waited for */
-    if (!receives && (cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
-        return heti_p_sim_fail(s, r, s->rank[r].at,
-                               forward ? "its F does not come before it" : "its B or I does not come before it");
-    return heti_p_sim_message(s, r, a, waits);
 }
 
 /* A complete ring, from its start on. */
@@ -4014,7 +4012,7 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
         }
         if (a->kind <= HET_ACTION_W) HETI_T_TRY(heti_p_sim_compute(s, r, a, &waits));
         else if (heti_p_is_moved(a->kind)) HETI_T_TRY(heti_p_sim_move(s, r, a));
-        else if (a->kind <= HET_ACTION_RECV_B) HETI_T_TRY(heti_p_sim_transfer(s, r, a, &waits));
+        else if (a->kind <= HET_ACTION_RECV_B) HETI_T_TRY(heti_p_sim_message(s, r, a, &waits));
         else if (s->updates > 1) HETI_T_TRY(heti_p_sim_update(s, r, a, &waits));
         else if (a->kind != HET_ACTION_STEP) heti_p_sim_ring(s, r, a);
         else heti_p_sim_busy(s, r, a, rank->clock, heti_p_step_seconds(s, r, a->stage));
