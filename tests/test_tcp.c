@@ -522,9 +522,9 @@ static heti_tcp *pretender(int process, const char *secret) {
 /* A stranger that proves to be a process, and says a hello. */
 static int proven(int process, uint64_t version, uint64_t count, uint64_t number, uint64_t run) {
     unsigned char hello[HETI_TCP_HELLO];
-    char why[HETI_TCP_TEXT];
+    heti_tcp_why why;
     const int s = stranger(NULL, 0);
-    CHECK(heti_tcp_meet(pretender(process, ""), s, 0, now() + 20, why, sizeof why));
+    CHECK(heti_tcp_meet(pretender(process, ""), s, 0, now() + 20, &why));
     memset(hello, 0, sizeof hello);
     memcpy(hello, "hetrtcp\n", 8);
     heti_tcp_put(hello + 8, 4, version);
@@ -537,8 +537,8 @@ static int proven(int process, uint64_t version, uint64_t count, uint64_t number
 
 /* The answer has the kind and the words; kind 0: the connection ends. */
 static void answered(int s, int kind, const char *words) {
-    char text[HETI_TCP_TEXT];
-    CHECK(heti_tcp_hear_text(s, text, sizeof text, now() + 20) == kind && has(text, words));
+    heti_tcp_why text;
+    CHECK(heti_tcp_hear_text(s, &text, now() + 20) == kind && has(text.text, words));
     close(s);
 }
 
@@ -586,6 +586,7 @@ static void case_strangers(int many) {
     char over[120];
     het_transport t;
     heti_tcp_guest coming;
+    heti_tcp_why why;
     int s[700], i, count = 0, knocked = -1;
     const double begin = now();
     desc.logger.log = tell;
@@ -621,7 +622,7 @@ static void case_strangers(int many) {
         answered(proven(0, 2, count_of, 0, run), HETI_TCP_REFUSED, "process 0 of");
         if (processes > 2) {
             s[count] = proven(me, 2, count_of, (uint64_t)me, run); /* one that knows all and pretends to be this process, and leaves */
-            CHECK(heti_tcp_hear_text(s[count], (char *)garbage, 100, now() + 20) == HETI_TCP_WELCOME);
+            CHECK(heti_tcp_hear_text(s[count], &why, now() + 20) == HETI_TCP_WELCOME);
             answered(proven(me, 2, count_of, (uint64_t)me, run), HETI_TCP_LATER, "already");
             close(s[count]);
         }
@@ -928,7 +929,8 @@ static void case_late(int number) {
 
 /* The file while process 1 is awaited: its owner's alone, with a secret that no other file has. */
 static void case_file(int number) {
-    char text[2][HETI_TCP_FILE], why[100];
+    char text[2][HETI_TCP_FILE];
+    heti_tcp_why why;
     unsigned char secret[2][HETI_TCP_PROOF];
     het_transport t;
     struct stat status;
@@ -936,7 +938,7 @@ static void case_file(int number) {
     int i;
     (void)number;
     for (i = 0; i < 2; i++) {
-        while (me == 1 && !heti_tcp_read_file(meeting, text[i], &token[i], secret[i], why, sizeof why)) nap(0.001);
+        while (me == 1 && !heti_tcp_read_file(meeting, text[i], &token[i], secret[i], &why)) nap(0.001);
         if (me == 1) CHECK(stat(meeting, &status) == 0 && (status.st_mode & 0777) == 0600 && status.st_uid == geteuid());
         t = open_default();
         meet(&t);
@@ -954,7 +956,8 @@ static void case_no_folder(int number) {
 }
 
 static void files(void **state) {
-    char text[200], whole[HETI_TCP_FILE], why[100];
+    char text[200], whole[HETI_TCP_FILE];
+    heti_tcp_why why;
     unsigned char secret[HETI_TCP_PROOF];
     uint64_t token;
     (void)state;
@@ -964,10 +967,10 @@ static void files(void **state) {
     write_file(meeting, text); /* nobody is there any more */
     group(3, case_late, 0);
     write_file(meeting, text);
-    assert_int_equal(heti_tcp_read_file(meeting, whole, &token, secret, why, sizeof why), 1);
+    assert_int_equal(heti_tcp_read_file(meeting, whole, &token, secret, &why), 1);
     assert_int_equal(chmod(meeting, 0644), 0); /* anybody could have read it */
-    assert_int_equal(heti_tcp_read_file(meeting, whole, &token, secret, why, sizeof why), 0);
-    assert_non_null(strstr(why, "0600"));
+    assert_int_equal(heti_tcp_read_file(meeting, whole, &token, secret, &why), 0);
+    assert_non_null(strstr(why.text, "0600"));
     group(2, case_late, 0);
     write_file(meeting, "this is not such a file\n");
     group(2, case_late, 0);

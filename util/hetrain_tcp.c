@@ -1620,10 +1620,10 @@ static int heti_tcp_write_all(int s, const unsigned char *from, size_t size, dou
     return heti_tcp_move_all(s, NULL, from, size, until);
 }
 
-static int heti_tcp_answer(int s, uint32_t kind, const void *data, size_t size, double until) {
+static int heti_tcp_answer(int s, int kind, const void *data, size_t size, double until) {
     unsigned char head[HETI_TCP_ANSWER];
     memcpy(head, "HTCP", 4);
-    heti_tcp_put(head + 4, 4, kind);
+    heti_tcp_put(head + 4, 4, HETI_CAST(uint64_t, kind));
     heti_tcp_put(head + 8, 8, size);
     return heti_tcp_write_all(s, head, sizeof head, until) &&
         heti_tcp_write_all(s, HETI_CAST(const unsigned char *, data), size, until);
@@ -1646,23 +1646,34 @@ static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *si
     return HETI_CAST(int, kind);
 }
 
-/* Why it could not hear. */
-static const char *heti_tcp_unheard(void) {
-    return errno == 0 ? "the connection ended" : errno == EPROTO ? "it speaks otherwise" : strerror(errno);
+/* Why something is not so. */
+typedef struct heti_tcp_why { char text[HETI_TCP_TEXT]; } heti_tcp_why;
+
+/* Notes it, and returns the answer. */
+static int heti_tcp_because(heti_tcp_why *why, int answer, const char *format, ...) HETI_TCP_PRINTF(3, 4);
+static int heti_tcp_because(heti_tcp_why *why, int answer, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(why->text, sizeof why->text, format, list);
+    va_end(list);
+    return answer;
+}
+
+/* heti_tcp_hear gave 0. */
+static int heti_tcp_unheard(heti_tcp_why *why) {
+    return heti_tcp_because(why, 0, "%s", errno == 0 ? "the connection ended" : errno == EPROTO ?
+                            "it speaks otherwise" : strerror(errno));
 }
 
 /* As heti_tcp_hear, of a text, which is ended. */
-static int heti_tcp_hear_text(int s, char *text, size_t capacity, double until) {
-    unsigned char data[HETI_TCP_TEXT];
+static int heti_tcp_hear_text(int s, heti_tcp_why *text, double until) {
+    unsigned char data[HETI_TCP_TEXT - 1];
     size_t size = 0;
-    const int kind = heti_tcp_hear(s, data, capacity - 1 < sizeof data ? capacity - 1 : sizeof data, &size, until);
-    if (kind == 0) {
-        (void)snprintf(text, capacity, "%s", heti_tcp_unheard());
-        return 0;
-    }
-    if (size > 0) memcpy(text, data, size);
-    text[size] = 0;
-    heti_tcp_clean_text(text);
+    const int kind = heti_tcp_hear(s, data, sizeof data, &size, until);
+    if (kind == 0) return heti_tcp_unheard(text);
+    if (size > 0) memcpy(text->text, data, size);
+    text->text[size] = 0;
+    heti_tcp_clean_text(text->text);
     return kind;
 }
 
@@ -1817,46 +1828,37 @@ static int heti_tcp_invite(heti_tcp *m, double now) {
 }
 
 /* What is wrong with a complete hello: an answer and its text. 0: nothing. */
-static uint32_t heti_tcp_judge(const heti_tcp *m, const unsigned char *hello, char *text, size_t capacity) {
+static int heti_tcp_judge(const heti_tcp *m, const unsigned char *hello, heti_tcp_why *why) {
     const uint64_t version = heti_tcp_get(hello + 8, 4), processes = heti_tcp_get(hello + 12, 4),
                    process = heti_tcp_get(hello + 16, 4);
-    if (version != HETI_TCP_VERSION) {
-        (void)snprintf(text, capacity, "process %d speaks version %d, not %llu", m->process, HETI_TCP_VERSION,
-                       HETI_CAST(unsigned long long, version));
-        return HETI_TCP_REFUSED;
-    }
-    if (heti_tcp_get(hello + 24, 8) != m->run || heti_tcp_get(hello + 32, 8) != (m->process > 0 ? m->session : 0)) {
-        (void)snprintf(text, capacity, "process %d is of another run", m->process);
-        return HETI_TCP_LATER;
-    }
-    if (processes != HETI_CAST(uint64_t, m->processes)) {
-        (void)snprintf(text, capacity, "process %d is one of %d, not of %llu", m->process, m->processes,
-                       HETI_CAST(unsigned long long, processes));
-        return HETI_TCP_REFUSED;
-    }
-    if (process <= HETI_CAST(uint64_t, m->process) || process >= processes) {
-        (void)snprintf(text, capacity, "process %llu of %d cannot come to process %d",
-                       HETI_CAST(unsigned long long, process), m->processes, m->process);
-        return HETI_TCP_REFUSED;
-    }
-    if (m->peer[process].socket >= 0) {
-        (void)snprintf(text, capacity, "there is a process %llu already", HETI_CAST(unsigned long long, process));
-        return HETI_TCP_LATER;
-    }
+    if (version != HETI_TCP_VERSION)
+        return heti_tcp_because(why, HETI_TCP_REFUSED, "process %d speaks version %d, not %llu", m->process,
+                                HETI_TCP_VERSION, HETI_CAST(unsigned long long, version));
+    if (heti_tcp_get(hello + 24, 8) != m->run || heti_tcp_get(hello + 32, 8) != (m->process > 0 ? m->session : 0))
+        return heti_tcp_because(why, HETI_TCP_LATER, "process %d is of another run", m->process);
+    if (processes != HETI_CAST(uint64_t, m->processes))
+        return heti_tcp_because(why, HETI_TCP_REFUSED, "process %d is one of %d, not of %llu", m->process,
+                                m->processes, HETI_CAST(unsigned long long, processes));
+    if (process <= HETI_CAST(uint64_t, m->process) || process >= processes)
+        return heti_tcp_because(why, HETI_TCP_REFUSED, "process %llu of %d cannot come to process %d",
+                                HETI_CAST(unsigned long long, process), m->processes, m->process);
+    if (m->peer[process].socket >= 0)
+        return heti_tcp_because(why, HETI_TCP_LATER, "there is a process %llu already",
+                                HETI_CAST(unsigned long long, process));
     return 0;
 }
 
 /* A complete hello becomes a peer or is turned away. */
 static void heti_tcp_seat(heti_tcp *m, heti_tcp_guest *g) {
-    char text[HETI_TCP_TEXT];
+    heti_tcp_why why;
     const double soon = heti_tcp_now() + 1;
-    const uint32_t answer = heti_tcp_judge(m, g->said, text, sizeof text);
+    const int answer = heti_tcp_judge(m, g->said, &why);
     if (heti_tcp_get(g->said + 16, 4) != heti_tcp_get(g->knock + 12, 4)) {
         heti_tcp_dismiss(m, g, "which is not the process that it has proved to be");
         return;
     }
     if (answer != 0) {
-        (void)heti_tcp_answer(g->socket, answer, text, strlen(text), soon);
+        (void)heti_tcp_answer(g->socket, answer, why.text, strlen(why.text), soon);
     } else if (heti_tcp_answer(g->socket, HETI_TCP_WELCOME, NULL, 0, soon)) {
         heti_tcp_peer *p = &m->peer[heti_tcp_get(g->said + 16, 4)];
         p->socket = g->socket;
@@ -1911,10 +1913,10 @@ static void heti_tcp_welcome(heti_tcp *m, heti_tcp_guest *g) {
    others only that process 0 gives up. */
 static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error) {
     heti_tcp_peer *p = &m->peer[process];
-    char text[HETI_TCP_TEXT];
+    heti_tcp_why text;
     if (m->process > 0) {
-        (void)heti_tcp_hear_text(p->socket, text, sizeof text, m->deadline);
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text);
+        (void)heti_tcp_hear_text(p->socket, &text, m->deadline);
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text.text);
     }
     (void)close(p->socket); /* it may come again */
     p->socket = -1;
@@ -1973,15 +1975,12 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
 /* ---- open: going to others ------------------------------------------------------------------- */
 
 /* A connection, or -1 and why. */
-static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, char *why, size_t capacity) {
+static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, heti_tcp_why *why) {
     struct sockaddr_storage mine, theirs;
     socklen_t mine_length = 0, theirs_length = 0;
     int number = 0, s = heti_tcp_socket(address->ss_family);
     socklen_t size = sizeof number;
-    if (s < 0) {
-        (void)snprintf(why, capacity, "socket: %s", strerror(errno));
-        return -1;
-    }
+    if (s < 0) return heti_tcp_because(why, -1, "socket: %s", strerror(errno));
     if (HETI_TCP_SYSTEM("connect", connect(s, heti_tcp_general(address), length)) != 0) number = errno;
     if (number == EINPROGRESS || number == EINTR) {
         if (!heti_tcp_ready(s, POLLOUT, until)) number = ETIMEDOUT;
@@ -1992,9 +1991,8 @@ static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, dou
     /* a port of this machine where nobody listens may be given to the asker itself */
     if (number == 0 && mine_length == theirs_length && memcmp(&mine, &theirs, mine_length) == 0) number = ECONNREFUSED;
     if (number == 0) return s;
-    (void)snprintf(why, capacity, "%s", strerror(number));
     (void)close(s);
-    return -1;
+    return heti_tcp_because(why, -1, "%s", strerror(number));
 }
 
 /* How a knock and a hello begin. */
@@ -2005,47 +2003,37 @@ static void heti_tcp_begin_hello(unsigned char hello[HETI_TCP_HELLO]) {
 }
 
 /* Knocks at process `to`, and both prove that they know the secret. 0: why not. */
-static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, char *why, size_t capacity) {
+static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, heti_tcp_why *why) {
     unsigned char knock[HETI_TCP_HELLO], number[HETI_TCP_PROOF], proof[HETI_TCP_PROOF], expected[HETI_TCP_PROOF];
     size_t size = 0;
-    int good;
     heti_tcp_begin_hello(knock);
     heti_tcp_put(knock + 12, 4, HETI_CAST(uint64_t, m->process));
     heti_tcp_put(knock + 16, 4, HETI_CAST(uint64_t, to));
-    good = heti_tcp_random(knock + 24, HETI_TCP_PROOF) && heti_tcp_write_all(s, knock, sizeof knock, until) &&
-           heti_tcp_hear(s, number, sizeof number, &size, until) == HETI_TCP_NUMBER && size == sizeof number;
-    if (!good) {
-        (void)snprintf(why, capacity, "%s", heti_tcp_unheard());
-        return 0;
-    }
+    if (!heti_tcp_random(knock + 24, HETI_TCP_PROOF) || !heti_tcp_write_all(s, knock, sizeof knock, until) ||
+        heti_tcp_hear(s, number, sizeof number, &size, until) != HETI_TCP_NUMBER || size != sizeof number)
+        return heti_tcp_unheard(why);
     heti_tcp_prove(m, 1, m->process, to, knock + 24, number, proof);
     heti_tcp_prove(m, 0, to, m->process, knock + 24, number, expected);
     if (!heti_tcp_write_all(s, proof, sizeof proof, until) || heti_tcp_hear(s, proof, sizeof proof, &size,
-        until) != HETI_TCP_PROVED || size != sizeof proof) {
-        (void)snprintf(why, capacity, "it takes no proof of this secret: do all processes have the same one?");
-        return 0;
-    }
-    good = heti_tcp_same(proof, expected, sizeof proof);
-    if (!good) (void)snprintf(why, capacity, "its proof of the secret is wrong");
-    return good;
+        until) != HETI_TCP_PROVED || size != sizeof proof)
+        return heti_tcp_because(why, 0, "it takes no proof of this secret: do all processes have the same one?");
+    if (heti_tcp_same(proof, expected, sizeof proof)) return 1;
+    return heti_tcp_because(why, 0, "its proof of the secret is wrong");
 }
 
 /* Says hello and waits for the answer: HETI_TCP_WELCOME, HETI_TCP_REFUSED and why, else why not
    yet. */
-static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, char *why, size_t capacity) {
+static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, heti_tcp_why *why) {
     unsigned char hello[HETI_TCP_HELLO];
-    if (!heti_tcp_meet(m, s, to, until, why, capacity)) return 0;
+    if (!heti_tcp_meet(m, s, to, until, why)) return 0;
     heti_tcp_begin_hello(hello);
     heti_tcp_put(hello + 12, 4, HETI_CAST(uint64_t, m->processes));
     heti_tcp_put(hello + 16, 4, HETI_CAST(uint64_t, m->process));
     heti_tcp_put(hello + 20, 4, HETI_CAST(uint64_t, heti_tcp_port_of(m->listener)));
     heti_tcp_put(hello + 24, 8, m->run);
     heti_tcp_put(hello + 32, 8, to == 0 ? 0 : m->session);
-    if (!heti_tcp_write_all(s, hello, sizeof hello, until)) {
-        (void)snprintf(why, capacity, "%s", strerror(errno));
-        return 0;
-    }
-    return heti_tcp_hear_text(s, why, capacity, until);
+    if (!heti_tcp_write_all(s, hello, sizeof hello, until)) return heti_tcp_because(why, 0, "%s", strerror(errno));
+    return heti_tcp_hear_text(s, why, until);
 }
 
 /* Where the processes above this one will come: see WHERE IT LISTENS. */
@@ -2064,22 +2052,20 @@ static int heti_tcp_listen_beside(heti_tcp *m, int s) {
 
 /* One attempt to come to process `to` at an address. The same answers as heti_tcp_greet. */
 static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, socklen_t length, double seconds,
-                         char *why, size_t capacity) {
+                         heti_tcp_why *why) {
     const double now = heti_tcp_now(), until = now + seconds < m->deadline ? now + seconds : m->deadline;
     unsigned char entry[HETI_TCP_ENTRY];
     int kind = 0, s;
     heti_tcp_pack(entry, address, 0);
-    if (m->near_only && !heti_tcp_is_loopback(entry)) {
-        (void)snprintf(why, capacity, "not a loopback address: there is no secret");
-        return 0;
-    }
-    s = heti_tcp_dial(address, length, until, why, capacity);
+    if (m->near_only && !heti_tcp_is_loopback(entry))
+        return heti_tcp_because(why, 0, "not a loopback address: there is no secret");
+    s = heti_tcp_dial(address, length, until, why);
     if (s < 0) return 0;
     if (to == 0 && m->listener < 0 && m->process + 1 < m->processes) {
         m->listener = heti_tcp_listen_beside(m, s);
-        if (m->listener < 0) (void)snprintf(why, capacity, "no port to listen at: %s", strerror(errno));
+        if (m->listener < 0) (void)heti_tcp_because(why, 0, "no port to listen at: %s", strerror(errno));
     }
-    if (m->listener >= 0 || m->process + 1 == m->processes) kind = heti_tcp_greet(m, s, to, until, why, capacity);
+    if (m->listener >= 0 || m->process + 1 == m->processes) kind = heti_tcp_greet(m, s, to, until, why);
     if (kind != HETI_TCP_WELCOME) {
         (void)close(s);
         return kind;
@@ -2090,17 +2076,14 @@ static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, 
 }
 
 /* All addresses of a name. */
-static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seconds, char *why, size_t capacity) {
+static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seconds, heti_tcp_why *why) {
     struct addrinfo *found, *a;
     int kind = 0;
     const int status = heti_tcp_resolve(host, port, 0, &found);
-    if (status != 0) {
-        (void)snprintf(why, capacity, "%s", gai_strerror(status));
-        return 0;
-    }
+    if (status != 0) return heti_tcp_because(why, 0, "%s", gai_strerror(status));
     for (a = found; a != NULL && kind != HETI_TCP_WELCOME && kind != HETI_TCP_REFUSED; a = a->ai_next) {
         struct sockaddr_storage address = heti_tcp_copy_address(a->ai_addr, a->ai_addrlen);
-        kind = heti_tcp_come(m, 0, &address, a->ai_addrlen, seconds, why, capacity);
+        kind = heti_tcp_come(m, 0, &address, a->ai_addrlen, seconds, why);
     }
     freeaddrinfo(found);
     return kind;
@@ -2179,56 +2162,52 @@ static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint
 
 /* The file's text, the run it names and its secret. 0: it is not there, not whole, or another's. */
 static int heti_tcp_read_file(const char *path, char text[HETI_TCP_FILE], uint64_t *token, unsigned char *secret,
-                              char *why, size_t capacity) {
+                              heti_tcp_why *why) {
     const int f = HETI_TCP_SYSTEM("open", open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     ssize_t n = f >= 0 ? HETI_TCP_SYSTEM("read", read(f, text, HETI_TCP_FILE - 1)) : -1;
     struct stat status;
     unsigned long long run = 0;
     unsigned int byte;
     int processes, at = 0, i;
-    if (n < 0) (void)snprintf(why, capacity, "%s", strerror(errno));
+    if (n < 0) (void)heti_tcp_because(why, 0, "%s", strerror(errno));
     text[n < 0 ? 0 : n] = 0;
     i = f >= 0 && fstat(f, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 077) == 0;
     if (f >= 0) (void)close(f);
     if (n <= 0) return 0;
-    if (!i) {
-        (void)snprintf(why, capacity, "not this user's alone (mode 0600)");
-        return 0;
-    }
+    if (!i) return heti_tcp_because(why, 0, "not this user's alone (mode 0600)");
     if (sscanf(text, "hetrain-tcp 2 %16llx %d %n", &run, &processes, &at) == 2 && at > 0 && text[n - 1] == '\n') {
         for (i = 0; i < HETI_TCP_PROOF && sscanf(text + at + 2 * i, "%2x", &byte) == 1; i++)
             secret[i] = HETI_CAST(unsigned char, byte);
         *token = run;
         if (i == HETI_TCP_PROOF) return 1;
     }
-    (void)snprintf(why, capacity, "not the file of a run");
-    return 0;
+    return heti_tcp_because(why, 0, "not the file of a run");
 }
 
 /* One attempt at all addresses in the file. */
-static int heti_tcp_come_by_file(heti_tcp *m, const char *path, uint64_t run, double seconds, char *why,
-                                 size_t capacity) {
+static int heti_tcp_come_by_file(heti_tcp *m, const char *path, uint64_t run, double seconds, heti_tcp_why *why) {
     char text[HETI_TCP_FILE], host[260], *line;
     unsigned char secret[HETI_TCP_PROOF];
     uint64_t token = 0;
     int port, kind = 0;
-    if (!heti_tcp_read_file(path, text, &token, secret, why, capacity)) return 0;
+    if (!heti_tcp_read_file(path, text, &token, secret, why)) return 0;
     heti_tcp_make_key(m, secret);
     m->run = heti_tcp_mix(run, &token, sizeof token);
-    (void)snprintf(why, capacity, "it names no address");
+    (void)heti_tcp_because(why, 0, "it names no address");
     for (line = strchr(text, '\n'); line != NULL && kind != HETI_TCP_WELCOME &&
          kind != HETI_TCP_REFUSED; line = strchr(line + 1, '\n'))
         if (sscanf(line + 1, "%255s %d", host, &port) == 2 && port > 0 && port < 65536)
-            kind = heti_tcp_come_to(m, host, port, seconds, why, capacity);
+            kind = heti_tcp_come_to(m, host, port, seconds, why);
     return kind;
 }
 
 /* Removes the file if it still is this run's. */
 static void heti_tcp_remove_file(const char *path, uint64_t token) {
-    char text[HETI_TCP_FILE], why[64];
+    char text[HETI_TCP_FILE];
+    heti_tcp_why why;
     unsigned char secret[HETI_TCP_PROOF];
     uint64_t found = 0;
-    if (heti_tcp_read_file(path, text, &found, secret, why, sizeof why) && found == token) (void)unlink(path);
+    if (heti_tcp_read_file(path, text, &found, secret, &why) && found == token) (void)unlink(path);
 }
 
 /* ---- open: all together ---------------------------------------------------------------------- */
@@ -2256,22 +2235,24 @@ static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t
 
 /* Comes to process 0, which may not be there yet. */
 static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
-    char why[HETI_TCP_TEXT], where[1100];
+    heti_tcp_why why;
+    char where[1100];
     /* for somebody else there who says nothing */
     double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3;
     int kind = 0;
-    why[0] = 0;
+    why.text[0] = 0;
     if (d->file != NULL) (void)snprintf(where, sizeof where, ", which makes the file %s", d->file);
     else (void)snprintf(where, sizeof where, " at %s port %d", d->host, HETI_CAST(int, d->port));
     for (;;) {
         int port, last = HETI_CAST(int, d->port + d->ports) - 1;
-        if (d->file != NULL) kind = heti_tcp_come_by_file(m, d->file, run, seconds, why, sizeof why);
+        if (d->file != NULL) kind = heti_tcp_come_by_file(m, d->file, run, seconds, &why);
         for (port = HETI_CAST(int, d->port); d->file == NULL && port <= last && kind != HETI_TCP_WELCOME; port++) {
-            kind = heti_tcp_come_to(m, d->host, port, seconds, why, sizeof why);
+            kind = heti_tcp_come_to(m, d->host, port, seconds, &why);
             if (kind == HETI_TCP_REFUSED && d->ports == 1) break;
         }
         if (kind == HETI_TCP_WELCOME) return HET_OK;
-        if (kind == HETI_TCP_REFUSED) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: refused: %s", why);
+        if (kind == HETI_TCP_REFUSED)
+            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: refused: %s", why.text);
         heti_tcp_tell_waiting(m, "0", where);
         if (heti_tcp_now() + nap > m->deadline) break;
         heti_tcp_nap(nap);
@@ -2280,10 +2261,10 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
     }
     if (d->file != NULL)
         return heti_tcp_fail(error, HET_ERR_TRANSPORT,
-                             "het_tcp_open: time is up, process 0 is not reached by file %s: %s", d->file, why);
+                             "het_tcp_open: time is up, process 0 is not reached by file %s: %s", d->file, why.text);
     return heti_tcp_fail(error, HET_ERR_TRANSPORT,
                          "het_tcp_open: time is up, process 0 is not reached at %s port %d: %s", d->host,
-                         HETI_CAST(int, d->port), why);
+                         HETI_CAST(int, d->port), why.text);
 }
 
 /* Process 0 tells process `to` where the others are. Those that came by a loopback address share
@@ -2309,7 +2290,7 @@ static int heti_tcp_send_table(heti_tcp *m, int to) {
 
 /* Process 0: until all have connected to all. */
 static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
-    char text[HETI_TCP_TEXT];
+    heti_tcp_why text;
     int p, waits;
     for (;;) {
         for (p = 0, waits = 0; p < m->processes; p++) {
@@ -2323,9 +2304,9 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
         if (heti_tcp_poll(m->polls, m->processes, m->deadline - heti_tcp_now()) < 0) continue;
         for (p = 1; p < m->processes; p++) {
             if (m->polls[p].revents == 0) continue;
-            m->peer[p].ready = heti_tcp_hear_text(m->peer[p].socket, text, sizeof text, m->deadline) == HETI_TCP_READY;
+            m->peer[p].ready = heti_tcp_hear_text(m->peer[p].socket, &text, m->deadline) == HETI_TCP_READY;
             if (!m->peer[p].ready)
-                return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d failed: %s", p, text);
+                return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d failed: %s", p, text.text);
         }
     }
 }
@@ -2336,7 +2317,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
     struct sockaddr_storage address;
     socklen_t length;
     struct sockaddr_in6 v6;
-    char why[HETI_TCP_TEXT];
+    heti_tcp_why why;
     size_t size = 0;
     int p, kind = heti_tcp_hear(m->peer[0].socket, table, HETI_TCP_IN, &size, m->deadline);
     if (kind == HETI_TCP_FAILED)
@@ -2354,7 +2335,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
     for (p = 1; p < m->process; p++) {
         length = heti_tcp_unpack(&address, table + 8 + p * HETI_TCP_ENTRY, v6.sin6_scope_id);
         do {
-            kind = heti_tcp_come(m, p, &address, length, 5, why, sizeof why);
+            kind = heti_tcp_come(m, p, &address, length, 5, &why);
             if (kind == HETI_TCP_WELCOME) break;
             heti_tcp_nap(0.05);
             /* process 0 has given up */
@@ -2364,7 +2345,7 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
         heti_tcp_name(m->peer[p].address, sizeof m->peer[p].address, &address, length);
         return heti_tcp_fail(error, HET_ERR_TRANSPORT,
                              "het_tcp_open: process %d does not reach process %d at %.60s: %.100s", m->process, p,
-                             m->peer[p].address, why);
+                             m->peer[p].address, why.text);
     }
     return heti_tcp_gather(m, error);
 }
@@ -2423,7 +2404,7 @@ static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64
 }
 
 static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
-    char text[HETI_TCP_TEXT];
+    heti_tcp_why text;
     het_result result = heti_tcp_find_first(m, d, run, error);
     if (result != HET_OK) return result;
     result = heti_tcp_connect_all(m, error);
@@ -2434,8 +2415,8 @@ static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64
     }
     if (!heti_tcp_answer(m->peer[0].socket, HETI_TCP_READY, NULL, 0, m->deadline))
         return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has gone: %s", strerror(errno));
-    if (heti_tcp_hear_text(m->peer[0].socket, text, sizeof text, m->deadline) == HETI_TCP_GO) return HET_OK;
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text);
+    if (heti_tcp_hear_text(m->peer[0].socket, &text, m->deadline) == HETI_TCP_GO) return HET_OK;
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text.text);
 }
 
 static het_result heti_tcp_seconds(double *seconds, double standard, const char *name, het_error *error) {

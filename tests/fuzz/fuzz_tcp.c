@@ -120,14 +120,14 @@ static void fuzz_tcp_guest(const uint8_t *data, size_t size, int proves)
 /* It cannot know the answer to a number drawn now. */
 static void fuzz_tcp_host(const uint8_t *data, size_t size)
 {
-    char why[HETI_TCP_TEXT];
+    heti_tcp_why why;
     int own, other;
     heti_tcp *m = fuzz_tcp_open(1, &own, &other);
     if (size > 0) (void)send(other, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(other, SHUT_WR);
-    why[0] = 0;
-    fuzz_check(heti_tcp_meet(m, own, 0, m->deadline, why, sizeof why) == 0 && why[0] != 0, "a stranger who is believed");
-    (void)heti_tcp_hear_text(own, why, sizeof why, m->deadline);
+    why.text[0] = 0;
+    fuzz_check(heti_tcp_meet(m, own, 0, m->deadline, &why) == 0 && why.text[0] != 0, "a stranger who is believed");
+    (void)heti_tcp_hear_text(own, &why, m->deadline);
     (void)close(own);
     fuzz_tcp_close(m, other);
 }
