@@ -699,16 +699,15 @@ HETRAIN_API void het_safetensors_free(het_safetensors *file) {
     allocator.free(allocator.user, file, file->block);
 }
 
-/* Sorts by name; *twice: the number of a tensor whose name came before, or -1. */
-static void heti_f_table_names(heti_f_table *t, int64_t *twice) {
-    *twice = -1;
+/* Sorts by name. A tensor whose name came before, or NULL. */
+static const het_safetensor *heti_f_table_names(heti_f_table *t) {
     heti_f_order(t->tensor, t->by_name, t->file->tensors, HETI_F_BY_NAME);
     for (int64_t i = 1; i < t->file->tensors; i++) {
         const het_safetensor *a = &t->tensor[t->by_name[i - 1]], *b = &t->tensor[t->by_name[i]];
         if (heti_f_name_order(a->name, a->name_length, b->name, b->name_length) != 0) continue;
-        *twice = a->at > b->at ? t->by_name[i - 1] : t->by_name[i];
-        return;
+        return a->at > b->at ? a : b;
     }
+    return NULL;
 }
 
 /* Bytes that type and shape need; the text of the rule they break, or NULL. An empty tensor is one
@@ -891,8 +890,8 @@ static het_result heti_f_header_walk(heti_f_header *h, int64_t most, heti_f_tabl
    where the file ends. */
 static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, const het_safetensor *list) {
     const uint64_t data = h->from->size - 8 - HETI_T_CAST(uint64_t, h->size);
+    const het_safetensor *twice;
     uint64_t end = 0;
-    int64_t twice;
     heti_f_order(list, t->by_name, h->tensors, HETI_F_BY_PLACE);
     for (int64_t i = 0; i < h->tensors; i++) {
         const het_safetensor *s = &list[t->by_name[i]];
@@ -908,9 +907,8 @@ static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, c
     }
     if (end != data)
         return heti_f_header_bad(h, h->size + end, NULL, "%u bytes follow the data of the last tensor", data - end);
-    heti_f_table_names(t, &twice);
-    if (twice >= 0) return heti_f_header_bad(h, t->tensor[twice].at - 8, &t->tensor[twice], "the name occurs twice");
-    return HET_OK;
+    twice = heti_f_table_names(t);
+    return twice == NULL ? HET_OK : heti_f_header_bad(h, twice->at - 8, twice, "the name occurs twice");
 }
 
 /* From the text of the header to the table. */
@@ -1058,8 +1056,8 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
                                    het_error *error) {
     het_safetensors *file = t->file;
     heti_t_text text = heti_t_text_in(NULL, 0);
+    const het_safetensor *twice;
     uint64_t end = 0;
-    int64_t twice;
     heti_f_order(tensor, t->by_name, file->tensors, HETI_F_BY_TYPE);
     for (int64_t i = 0; i < file->tensors; i++) {
         het_safetensor *own = &t->tensor[i];
@@ -1079,10 +1077,10 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
         t->pair[i].key = heti_f_table_text(t, pair[i].key, pair[i].key_length);
         t->pair[i].value = heti_f_table_text(t, pair[i].value, pair[i].value_length);
     }
-    heti_f_table_names(t, &twice);
-    if (twice >= 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_make: tensor %q occurs twice",
-                           t->tensor[twice].name, t->tensor[twice].name_length);
+    twice = heti_f_table_names(t);
+    if (twice != NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_make: tensor %q occurs twice", twice->name,
+                           twice->name_length);
     heti_f_text_header(&text, file);
     if (text.length > HETI_F_HEADER_LIMIT)
         return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: a header of %u bytes is over 100000000",
