@@ -90,7 +90,8 @@ static size_t hetc_shared_limit(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
 
-/* x by y blocks. What CUDA cannot start (2^31 blocks, or 2^16 in y) becomes a grid it refuses. */
+/* x by y blocks; hetc_launch starts nothing where x is 0. What CUDA cannot start (2^31 blocks, or 2^16
+   in y) becomes a grid it refuses. */
 static dim3 hetc_grid(int64_t x, int64_t y) {
     return x <= INT32_MAX && y <= 65535 ? dim3((unsigned)x, (unsigned)y, 1) : dim3(0, 0, 0);
 }
@@ -101,6 +102,7 @@ static int64_t hetc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 template <class... Parameters, class... Arguments>
 static het_result hetc_launch(void *self, het_queue *queue, const char *name, int line, void (*kernel)(Parameters...),
                               dim3 grid, unsigned threads, size_t shared, Arguments... arguments) {
+    if (grid.x == 0 && grid.y > 0) return HET_OK;
     const cudaStream_t stream = hetc_stream(self, queue);
     cudaError_t error;
     if (shared > 48 << 10) { /* more than this has to be asked for, kernel by kernel */
@@ -172,9 +174,9 @@ template <class T> HETC_DEVICE void hetc_aligned(const void *at) {
     (void)at;
 #endif
 }
-template <int V> HETC_DEVICE hetc_pack<float, V> hetc_get(const float *from) {
-    hetc_aligned<hetc_pack<float, V>>(from);
-    return *reinterpret_cast<const hetc_pack<float, V> *>(from);
+template <int V, class T> HETC_DEVICE hetc_pack<T, V> hetc_get(const T *from) {
+    hetc_aligned<hetc_pack<T, V>>(from);
+    return *reinterpret_cast<const hetc_pack<T, V> *>(from);
 }
 template <class T, int V> HETC_DEVICE void hetc_put(T *to, const hetc_pack<T, V> &x) {
     hetc_aligned<hetc_pack<T, V>>(to);
@@ -186,6 +188,18 @@ static int hetc_packs(int64_t width, const void *a, const void *b = NULL, const 
                       const void *e = NULL) {
     return width % 4 == 0 && (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d | (uintptr_t)e) & 15) == 0;
 }
+
+/* A thread an element, or a pack of 4; a warp a row. */
+static dim3 hetc_spread(int64_t count, int packs) {
+    return hetc_grid(hetc_ceil_div(count, packs ? 4 * HETC_THREADS : HETC_THREADS), 1);
+}
+static dim3 hetc_warps(int64_t rows, int64_t across = 1) { return hetc_grid(hetc_ceil_div(rows, HETC_WARPS), across); }
+
+/* `kernel` for a first and a second operand that are floats or bf16. bf16 goes in packs; floats do
+   where they may. */
+#define HETC_TYPED(kernel, first, second, packs) ((first) && (second) ? kernel<4, uint16_t, uint16_t> : \
+    (first) ? kernel<4, uint16_t, float> : (second) ? kernel<4, float, uint16_t> : \
+    (packs) ? kernel<4, float, float> : kernel<1, float, float>)
 
 HETC_DEVICE int hetc_lane() { return (int)(threadIdx.x % HETC_WARP); }
 HETC_DEVICE int hetc_warp() { return (int)(threadIdx.x / HETC_WARP); }
@@ -286,12 +300,13 @@ HETC_DEVICE uint16_t hetc_bf16(float x) { return (uint16_t)(hetc_bf16_pair(x, 0.
 
 /* V neighbouring elements in memory that are float or bf16 (T uint16_t), as floats. */
 template <int V, class T> HETC_DEVICE hetc_pack<float, V> hetc_load(const T *from) {
-    if constexpr (sizeof(T) == 4) return hetc_get<V>(from);
-    hetc_pack<float, V> x;
-    hetc_aligned<hetc_pack<T, V>>(from);
-    const hetc_pack<T, V> bits = *reinterpret_cast<const hetc_pack<T, V> *>(from);
-    for (int i = 0; i < V; i++) x.v[i] = __uint_as_float((uint32_t)bits.v[i] << 16);
-    return x;
+    const hetc_pack<T, V> bits = hetc_get<V>(from);
+    if constexpr (sizeof(T) == 4) return bits;
+    else {
+        hetc_pack<float, V> x;
+        for (int i = 0; i < V; i++) x.v[i] = __uint_as_float((uint32_t)bits.v[i] << 16);
+        return x;
+    }
 }
 template <int V, class T> HETC_DEVICE void hetc_save(T *to, const hetc_pack<float, V> &x) {
     if constexpr (sizeof(T) == 4) hetc_put(to, x);
@@ -378,21 +393,16 @@ HETC_DEVICE uint32_t hetc_tf32_bits(float x) {
 
 /* ---- asynchronous copies of 16 bytes, or of 4, into shared memory; where not `present`, zeros ---- */
 
-HETC_DEVICE void hetc_copy_async(void *to, const void *from, bool present) {
+template <int BYTES = 16> HETC_DEVICE void hetc_copy_async(void *to, const void *from, bool present) {
 #ifdef HETC_EMULATED
-    emulator_copy_async(to, present ? from : NULL);
+    emulator_copy_async(to, present ? from : NULL, BYTES);
 #else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(hetc_shared_address(to)), "l"(from),
-                 "r"(present ? 16 : 0) : "memory");
-#endif
-}
-
-HETC_DEVICE void hetc_copy_float_async(float *to, const float *from, bool present) {
-#ifdef HETC_EMULATED
-    emulator_copy_async(to, present ? from : NULL, 4);
-#else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"(hetc_shared_address(to)), "l"(from),
-                 "r"(present ? 4 : 0) : "memory");
+    const uint32_t at = hetc_shared_address(to);
+    const int bytes = present ? BYTES : 0;
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
 #endif
 }
 
@@ -417,8 +427,7 @@ HETC_DEVICE void hetc_copy_wait() {
    >>cu_rows  Norms, rotary positions, activations, embedding, dropout.
    ---------------------------------------------------------------------------------------------- */
 
-/* ---- norms, a warp a row: xhat = (x - mean) rstd with mean = 0 for RMSNorm; y = xhat gain + bias
-   ---- */
+/* ---- norms, a warp a row: xhat = (x - mean) rstd, for RMSNorm x rstd; y = xhat gain + bias ---- */
 
 template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
     const int64_t row = hetc_warp_row(), width = a.width;
@@ -500,31 +509,16 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(h
         hetc_norm_dx<V, X, Y>(a, row, j, m, &unused, &unused);
 }
 
-enum { HETC_X = HET_BF16_X | HET_BF16_DX, HETC_Y = HET_BF16_Y | HET_BF16_DY };
-
-/* bf16 goes in packs. */
-#define HETC_NORM_KERNEL(name, bf16, packs) (((bf16) & HETC_X) && ((bf16) & HETC_Y) ? name<4, uint16_t, uint16_t> : \
-    ((bf16) & HETC_X) ? name<4, uint16_t, float> : ((bf16) & HETC_Y) ? name<4, float, uint16_t> : \
-    (packs) ? name<4, float, float> : name<1, float, float>)
-
-static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
-    const int packs = hetc_packs(a->width, a->x, a->y, a->gain);
-    void (*const norm_forward)(het_norm_args) = HETC_NORM_KERNEL(hetc_norm_forward_kernel, bf16, packs);
-    HETC_TRY(hetc_shape(self, "norm_forward", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
-                        __LINE__));
-    if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, norm_forward, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0,
-                       hetc_without_view(a));
-}
-
-static het_result hetc_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16) {
-    const int packs = hetc_packs(a->width, a->x, a->dy, a->gain, a->dx);
-    void (*const norm_backward)(het_norm_args) = HETC_NORM_KERNEL(hetc_norm_backward_input_kernel, bf16, packs);
-    HETC_TRY(hetc_shape(self, "norm_backward_input", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows,
-                        a->width, __LINE__));
-    if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, norm_backward, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0,
-                       hetc_without_view(a));
+/* Forward, or dx. */
+static het_result hetc_norm_rows(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16, int backward) {
+    const int packs = backward ? hetc_packs(a->width, a->x, a->dy, a->gain, a->dx) :
+                      hetc_packs(a->width, a->x, a->y, a->gain);
+    const int32_t x = bf16 & (HET_BF16_X | HET_BF16_DX), y = bf16 & (HET_BF16_Y | HET_BF16_DY);
+    void (*const norm)(het_norm_args) = backward ? HETC_TYPED(hetc_norm_backward_input_kernel, x, y, packs) :
+                                        HETC_TYPED(hetc_norm_forward_kernel, x, y, packs);
+    HETC_TRY(hetc_shape(self, backward ? "norm_backward_input" : "norm_forward", a->rows >= 0 && a->width > 0 &&
+                        (packs || !bf16), a->rows, a->width, __LINE__));
+    return HETC_LAUNCH(self, queue, norm, hetc_warps(a->rows), HETC_THREADS, 0, hetc_without_view(a));
 }
 
 /* ---- sums over the rows of each granule: gradients of gains and biases ----
@@ -691,12 +685,11 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
             c.granules++;
         }
         if (c.chunks > 0) {
+            const int64_t blocks = c.granules * c.chunks;
             if (norm != NULL)
-                HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(c.granules * c.chunks, 1), HETC_THREADS,
+                HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(blocks, 1), HETC_THREADS,
                                      2 * (size_t)c.width * sizeof(float), hetc_without_view(norm), c));
-            else
-                HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(c.granules * c.chunks, across), HETC_THREADS, 0,
-                                     c));
+            else HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(blocks, across), HETC_THREADS, 0, c));
             HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 2), HETC_THREADS, 0, c));
         }
         c.first += c.granules;
@@ -709,8 +702,7 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
 static het_result hetc_column_sums(void *self, het_queue *queue, const het_view *view, int64_t rows, int64_t width,
                                    const float *dy, int64_t pitch, int32_t bf16, const het_gradient *gradient,
                                    void *workspace) {
-    hetc_columns c;
-    memset(&c, 0, sizeof c);
+    hetc_columns c = {};
     if (gradient == NULL || gradient->sum == NULL) return HET_OK;
     c.rows_per_token = 1;
     c.width = width;
@@ -724,10 +716,9 @@ static het_result hetc_column_sums(void *self, het_queue *queue, const het_view 
 static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16,
                                             int both) {
     const int packs = hetc_packs(a->width, a->x, a->dy, a->gain, a->dx) && hetc_packs(4, a->residual, a->workspace);
-    hetc_columns c;
+    hetc_columns c = {};
     HETC_TRY(hetc_shape(self, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0 &&
                         (!both || (packs && (bf16 & HET_BF16_DY))), a->rows, a->width, __LINE__));
-    memset(&c, 0, sizeof c);
     c.rows_per_token = a->rows_per_token;
     c.width = c.pitch = a->width;
     c.dy = a->dy;
@@ -767,10 +758,9 @@ static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_arg
                                                                    hetc_rotary_kernel<float>;
     HETC_TRY(hetc_shape(self, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size,
                         a->rows, width, __LINE__));
-    if (a->rows == 0) return HET_OK;
     if (own.pitch == 0) own.pitch = width;
-    return HETC_LAUNCH(self, queue, rotary, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), a->heads), HETC_THREADS, 0,
-                       own, a->view->position + a->view->row_begin, sign);
+    return HETC_LAUNCH(self, queue, rotary, hetc_warps(a->rows, a->heads), HETC_THREADS, 0, own,
+                       a->view->position + a->view->row_begin, sign);
 }
 
 /* ---- activations ---- */
@@ -831,18 +821,15 @@ template <int KIND, int V, class E> HETC_KERNEL hetc_activation_backward_kernel(
 
 template <int KIND> static het_result hetc_activation(void *self, het_queue *queue, const het_activation_args *a,
                                                       int32_t bf16, int backward) {
-    typedef void (*kernel)(het_activation_args);
-    const int packs = backward ? hetc_packs(a->count, a->a, a->b, a->dy, a->da, a->db) : hetc_packs(a->count, a->a,
-        a->b, a->y);
-    const kernel activation_forward = bf16 ? hetc_activation_forward_kernel<KIND, 4, uint16_t> :
+    const int packs = backward ? hetc_packs(a->count, a->a, a->b, a->dy, a->da, a->db) :
+                      hetc_packs(a->count, a->a, a->b, a->y);
+    void (*const activation)(het_activation_args) = backward ?
+        (bf16 ? hetc_activation_backward_kernel<KIND, 4, uint16_t> :
+         packs ? hetc_activation_backward_kernel<KIND, 4, float> : hetc_activation_backward_kernel<KIND, 1, float>) :
+        bf16 ? hetc_activation_forward_kernel<KIND, 4, uint16_t> :
         packs ? hetc_activation_forward_kernel<KIND, 4, float> : hetc_activation_forward_kernel<KIND, 1, float>;
-    const kernel activation_backward = bf16 ? hetc_activation_backward_kernel<KIND, 4, uint16_t> :
-        packs ? hetc_activation_backward_kernel<KIND, 4, float> : hetc_activation_backward_kernel<KIND, 1, float>;
-    const dim3 grid = hetc_grid(hetc_ceil_div(a->count, packs ? 4 * HETC_THREADS : HETC_THREADS), 1);
     HETC_TRY(hetc_shape(self, "activation", packs || !bf16, 1, a->count, __LINE__));
-    if (a->count <= 0) return HET_OK;
-    if (backward) return HETC_LAUNCH(self, queue, activation_backward, grid, HETC_THREADS, 0, *a);
-    return HETC_LAUNCH(self, queue, activation_forward, grid, HETC_THREADS, 0, *a);
+    return HETC_LAUNCH(self, queue, activation, hetc_spread(a->count, packs), HETC_THREADS, 0, *a);
 }
 
 static het_result hetc_activate(void *self, het_queue *queue, const het_activation_args *a, int32_t bf16,
@@ -866,9 +853,7 @@ HETC_KERNEL hetc_embedding_kernel(het_embedding_args a, const int32_t *token, co
 
 static het_result hetc_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a) {
     HETC_TRY(hetc_shape(self, "embedding_forward", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
-    if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_embedding_kernel,
-                       hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0, hetc_without_view(a),
+    return HETC_LAUNCH(self, queue, hetc_embedding_kernel, hetc_warps(a->rows), HETC_THREADS, 0, hetc_without_view(a),
                        a->view->token + a->view->row_begin, a->view->position + a->view->row_begin);
 }
 
@@ -1016,8 +1001,7 @@ static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, c
 }
 
 /* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word
-   c mod 4 of
-   Philox(key; position 2^32 + c / 4, site) decides column c ---- */
+   c mod 4 of Philox(key; position 2^32 + c / 4, site) decides column c ---- */
 
 template <int V, class X, class Y> HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position,
                                                                    const int32_t *sequence_of,
@@ -1051,16 +1035,14 @@ template <int V, class X, class Y> HETC_KERNEL hetc_dropout_kernel(het_dropout_a
 
 static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a, int32_t bf16) {
     const int packs = hetc_packs(a->width, a->a, a->x, a->y);
-    void (*const dropout)(het_dropout_args, const int32_t *, const int32_t *, const int64_t *) = bf16 & HET_BF16_X ?
-        (bf16 & HET_BF16_Y ? hetc_dropout_kernel<4, uint16_t, uint16_t> : hetc_dropout_kernel<4, uint16_t, float>) :
-        bf16 & HET_BF16_Y ? hetc_dropout_kernel<4, float, uint16_t> : packs ? hetc_dropout_kernel<4, float, float> :
-        hetc_dropout_kernel<1, float, float>;
+    void (*const dropout)(het_dropout_args, const int32_t *, const int32_t *, const int64_t *) =
+        HETC_TYPED(hetc_dropout_kernel, bf16 & HET_BF16_X, bf16 & HET_BF16_Y, packs);
     HETC_TRY(hetc_shape(self, "dropout", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
                         __LINE__));
-    if (a->rows == 0 || (a->probability <= 0.0f && a->a == NULL && a->x == a->y)) return HET_OK;
-    return HETC_LAUNCH(self, queue, dropout, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0,
-                       hetc_without_view(a), a->view->position + a->view->row_begin,
-                       a->view->sequence_of + a->view->row_begin, a->view->sample_id);
+    if (a->probability <= 0.0f && a->a == NULL && a->x == a->y) return HET_OK;
+    return HETC_LAUNCH(self, queue, dropout, hetc_warps(a->rows), HETC_THREADS, 0, hetc_without_view(a),
+                       a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin,
+                       a->view->sample_id);
 }
 
 static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a, int32_t bf16) {
@@ -1112,43 +1094,17 @@ template <class F> HETC_DEVICE void hetc_row_each(float *row, int64_t count, F f
         f(tail + threadIdx.x, row + tail + threadIdx.x, hetc_get<1>(row + tail + threadIdx.x));
 }
 
-struct hetc_softmax_reader {
-    hetc_softmax *to;
-    template <int V> __device__ __forceinline__ void operator()(int64_t, float *, const hetc_pack<float, V> &x) const
-    {
-        for (int i = 0; i < V; i++) hetc_softmax_add(to, x.v[i]);
-    }
-};
+/* What the gradient of a row is made by; target -1: the row has none. */
+struct hetc_softmax_writer { float maximum, inverse, scale; int64_t target; };
 
-/* (p - onehot) scale, p = exp(x - m) / l */
-struct hetc_softmax_writer {
-    float maximum, inverse, scale;
-    int64_t target;
-    template <int V> __device__ __forceinline__ void operator()(int64_t index, float *at, const hetc_pack<float,
-                                                                V> &x) const
-    {
-        hetc_pack<float, V> y;
-        for (int i = 0; i < V; i++) y.v[i] = of(x.v[i], index + i);
-        hetc_put(at, y);
-    }
-    __device__ __forceinline__ float of(float x, int64_t index) const
-    {
-        const float p = expf(x - maximum) * inverse;
-        return (index == target ? p - 1.0f : p) * scale;
-    }
-};
-
-struct hetc_zero_writer {
-    template <int V> __device__ __forceinline__ void operator()(int64_t, float *at, const hetc_pack<float, V> &) const
-    {
-        hetc_pack<float, V> y;
-        for (int i = 0; i < V; i++) y.v[i] = 0.0f;
-        hetc_put(at, y);
-    }
-};
+/* (p - onehot) scale, p = exp(x - m) / l; without a target 0. */
+HETC_DEVICE float hetc_softmax_gradient(const hetc_softmax_writer &w, float x, int64_t index) {
+    const float p = expf(x - w.maximum) * w.inverse;
+    return w.target < 0 ? 0.0f : (index == w.target ? p - 1.0f : p) * w.scale;
+}
 
 /* The gradient as bf16 over the logits it is made of, which begin at 16 bytes: what a turn writes
-   ends in front of what later ones read, unless the logits are `kept`. Without a target: zeros. */
+   ends in front of what later ones read, unless the logits are `kept`. */
 HETC_DEVICE void hetc_softmax_round(float *row, const float *kept, int64_t vocab, int64_t pitch,
                                     const hetc_softmax_writer &writer) {
     uint16_t *to = reinterpret_cast<uint16_t *>(row);
@@ -1158,11 +1114,21 @@ HETC_DEVICE void hetc_softmax_round(float *row, const float *kept, int64_t vocab
         if (at < pitch) {
             const hetc_pack<float, 4> x = hetc_get<4>((kept != NULL ? kept : row) + at);
             for (int i = 0; i < 4; i++)
-                if (at + i < vocab && writer.target >= 0) y.v[i] = writer.of(x.v[i], at + i);
+                if (at + i < vocab) y.v[i] = hetc_softmax_gradient(writer, x.v[i], at + i);
         }
         if (kept == NULL) __syncthreads();
         if (at < pitch) hetc_save(to + at, y);
     }
+}
+
+/* The gradient of a row, of floats in their place. */
+template <class E> HETC_DEVICE void hetc_softmax_write(float *row, const float *kept, const het_cross_entropy_args &a,
+                                                       const hetc_softmax_writer &writer) {
+    if (sizeof(E) == 2) hetc_softmax_round(row, kept, a.vocab, a.pitch, writer);
+    else hetc_row_each(row, a.vocab, [&writer](int64_t index, float *at, auto x) {
+        for (float &one : x.v) one = hetc_softmax_gradient(writer, one, index++);
+        hetc_put(at, x);
+    });
 }
 
 /* KEPT: shared memory has room for float[pitch]. */
@@ -1175,8 +1141,7 @@ template <class E, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_en
     float *x = a.logits + row * a.pitch;
     hetc_softmax s = { -INFINITY, 0.0f };
     if (target < 0) {
-        if (a.gradient && sizeof(E) == 2) hetc_softmax_round(x, NULL, a.vocab, a.pitch, { 0.0f, 0.0f, 0.0f, -1 });
-        else if (a.gradient) hetc_row_each(x, a.vocab, hetc_zero_writer());
+        if (a.gradient) hetc_softmax_write<E>(x, NULL, a, { 0.0f, 0.0f, 0.0f, -1 });
         if (threadIdx.x == 0 && a.row_loss != NULL) a.row_loss[row] = 0.0f;
         return;
     }
@@ -1187,7 +1152,10 @@ template <class E, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_en
         for (int i = 0; i < 4; i++)
             if (at + i < a.vocab) hetc_softmax_add(&s, y.v[i]);
     }
-    if (!KEPT) hetc_row_each(x, a.vocab, hetc_softmax_reader{ &s });
+    if (!KEPT)
+        hetc_row_each(x, a.vocab, [&s](int64_t, float *, const auto &y) {
+            for (const float one : y.v) hetc_softmax_add(&s, one);
+        });
     for (int step = HETC_WARP / 2; step > 0; step /= 2) {
         const float m = __shfl_xor_sync(HETC_ALL, s.maximum, step), l = __shfl_xor_sync(HETC_ALL, s.sum, step);
         s = hetc_softmax_join(s, { m, l });
@@ -1203,8 +1171,7 @@ template <class E, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_en
     }
     if (!a.gradient) return;
     const hetc_softmax_writer writer = { s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight, target };
-    if (sizeof(E) == 2) hetc_softmax_round(x, kept, a.vocab, a.pitch, writer);
-    else hetc_row_each(x, a.vocab, writer);
+    hetc_softmax_write<E>(x, kept, a, writer);
 }
 
 /* Bytes of shared memory for a row; 0: it is read twice. */
@@ -1216,14 +1183,12 @@ static size_t hetc_kept_row(void *self, const het_cross_entropy_args *a, int32_t
 static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a, int32_t bf16) {
     het_cross_entropy_args own = *a;
     const size_t kept = hetc_kept_row(self, a, bf16);
-    unsigned threads = HETC_THREADS;
+    const unsigned threads = kept > 0 ? (unsigned)HETC_LONG_THREADS : (unsigned)HETC_THREADS;
     void (*const cross_entropy)(het_cross_entropy_args) = kept > 0 ? hetc_cross_entropy_kernel<uint16_t, true> :
         bf16 ? hetc_cross_entropy_kernel<uint16_t, false> : hetc_cross_entropy_kernel<float, false>;
     if (own.pitch == 0) own.pitch = a->vocab;
     HETC_TRY(hetc_shape(self, "cross_entropy", a->rows >= 0 && a->vocab > 0 && own.pitch >= a->vocab &&
                         (!bf16 || hetc_packs(own.pitch, a->logits)), a->rows, a->vocab, __LINE__));
-    if (a->rows == 0) return HET_OK;
-    if (kept > 0) threads = HETC_LONG_THREADS;
     return HETC_LAUNCH(self, queue, cross_entropy, hetc_grid(a->rows, 1), threads, kept, own);
 }
 
@@ -1265,12 +1230,10 @@ template <class T> static het_result hetc_run_arrays(void *self, het_queue *queu
         packs &= hetc_packs(arrays->elements[n], arrays->to[n], arrays->from[n]);
     for (int n = 0; n < arrays->count; n++) {
         arrays->block[n] = blocks;
-        blocks += hetc_ceil_div(arrays->elements[n], packs ? 4 * HETC_THREADS : HETC_THREADS);
+        blocks += hetc_spread(arrays->elements[n], packs).x;
     }
-    if (blocks == 0) return HET_OK;
-    if (packs)
-        return HETC_LAUNCH(self, queue, (hetc_arrays_kernel<4, T>), hetc_grid(blocks, 1), HETC_THREADS, 0, *arrays);
-    return HETC_LAUNCH(self, queue, (hetc_arrays_kernel<1, T>), hetc_grid(blocks, 1), HETC_THREADS, 0, *arrays);
+    void (*const add_or_round)(hetc_arrays) = packs ? hetc_arrays_kernel<4, T> : hetc_arrays_kernel<1, T>;
+    return HETC_LAUNCH(self, queue, add_or_round, hetc_grid(blocks, 1), HETC_THREADS, 0, *arrays);
 }
 
 template <class T> static het_result hetc_run_array(void *self, het_queue *queue, void *to, const float *from,
@@ -1299,12 +1262,9 @@ template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t c
 }
 
 static het_result hetc_scale(void *self, het_queue *queue, const het_elements_args *a) {
-    const dim3 one = hetc_grid(hetc_ceil_div(a->count, HETC_THREADS), 1),
-               four = hetc_grid(hetc_ceil_div(a->count, 4 * HETC_THREADS), 1);
-    if (a->count <= 0) return HET_OK;
-    if (hetc_packs(a->count, a->y, a->y))
-        return HETC_LAUNCH(self, queue, hetc_scale_kernel<4>, four, HETC_THREADS, 0, a->y, a->factor, a->count);
-    return HETC_LAUNCH(self, queue, hetc_scale_kernel<1>, one, HETC_THREADS, 0, a->y, a->factor, a->count);
+    const int packs = hetc_packs(a->count, a->y);
+    void (*const scale)(float *, float, int64_t) = packs ? hetc_scale_kernel<4> : hetc_scale_kernel<1>;
+    return HETC_LAUNCH(self, queue, scale, hetc_spread(a->count, packs), HETC_THREADS, 0, a->y, a->factor, a->count);
 }
 
 /* gradient[offset ...] += term, one granule's; a thread 4 elements that lie a block apart. */
@@ -1319,21 +1279,14 @@ HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_
     if (gradient.exact) hetc_raise(gradient.maximum, top);
 }
 
-/* The term of one granule: count elements from `offset` on, for instance dW [out][in]. */
-static het_result hetc_accumulate_term(void *self, het_queue *queue, const het_gradient *gradient, int64_t offset,
-                                       int64_t count, const float *term) {
-    if (gradient == NULL || gradient->sum == NULL || count <= 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_accumulate_kernel, hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1),
-                       HETC_THREADS, 0, *gradient, offset, count, term);
-}
-
 static het_result hetc_accumulate(void *self, het_queue *queue, const het_accumulate_args *a) {
-    return hetc_accumulate_term(self, queue, a->gradient, a->offset, a->count, a->term);
+    if (a->gradient == NULL || a->gradient->sum == NULL) return HET_OK;
+    return HETC_LAUNCH(self, queue, hetc_accumulate_kernel, hetc_spread(a->count, 1), HETC_THREADS, 0, *a->gradient,
+                       a->offset, a->count, a->term);
 }
 
 /* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term
-   of the sum.
-   Terms meet in shared limbs first ---- */
+   of the sum. Terms meet in shared limbs first ---- */
 
 enum { HETC_SQUARES = 1024, HETC_LIMBS = 20 };
 #define HETC_SQUARE_BLOCKS INT64_C(1024) /* of a launch */
@@ -1359,7 +1312,7 @@ HETC_KERNEL hetc_sum_squares_kernel(het_gradient gradient, int64_t count, het_su
 
 static het_result hetc_sum_squares(void *self, het_queue *queue, const het_sum_squares_args *a) {
     const int64_t blocks = hetc_ceil_div(a->count, (int64_t)HETC_SQUARES * HETC_WARPS);
-    if (a->gradient->sum == NULL || a->count <= 0) return HET_OK;
+    if (a->gradient->sum == NULL) return HET_OK;
     return HETC_LAUNCH(self, queue, hetc_sum_squares_kernel,
                        hetc_grid(blocks < HETC_SQUARE_BLOCKS ? blocks : HETC_SQUARE_BLOCKS, 1), HETC_THREADS, 0,
                        *a->gradient, a->count, a->sum);
@@ -1435,8 +1388,7 @@ static het_result hetc_verdict(void *self, het_queue *queue, const het_verdict_a
     return HETC_LAUNCH(self, queue, hetc_verdict_kernel, hetc_grid(1, 1), HETC_THREADS, 0, *a);
 }
 
-/* ---- AdamW, one pass: the CPU's operations in its order, so that equal sums give equal weights
-   ---- */
+/* ---- AdamW, one pass: the CPU's operations in its order: equal sums give equal weights ---- */
 
 template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gradient) {
     const int64_t i = hetc_index() * V;
@@ -1446,8 +1398,7 @@ template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gr
                 rest2 = 1.0f - a.beta2;
     hetc_pack<float, V> g, w = hetc_get<V>(a.w + i), m = hetc_get<V>(a.m + i), v = hetc_get<V>(a.v + i);
     if (gradient.exact) {
-        const hetc_pack<double, V> sum = *reinterpret_cast<const hetc_pack<double,
-            V> *>(static_cast<const double *>(gradient.sum) + i);
+        const hetc_pack<double, V> sum = hetc_get<V>(static_cast<const double *>(gradient.sum) + i);
         for (int j = 0; j < V; j++) g.v[j] = (float)sum.v[j] * clip;
     } else {
         g = hetc_get<V>(static_cast<const float *>(gradient.sum) + i);
@@ -1465,13 +1416,11 @@ template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gr
 }
 
 static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args *a) {
-    const dim3 one = hetc_grid(hetc_ceil_div(a->count, HETC_THREADS), 1),
-               four = hetc_grid(hetc_ceil_div(a->count, 4 * HETC_THREADS), 1);
-    if (a->count <= 0 || a->gradient->sum == NULL) return HET_OK;
-    if (hetc_packs(a->count, a->w, a->m, a->v, a->gradient->sum) &&
-        (reinterpret_cast<uintptr_t>(a->gradient->sum) & 31) == 0)
-        return HETC_LAUNCH(self, queue, hetc_adamw_kernel<4>, four, HETC_THREADS, 0, *a, *a->gradient);
-    return HETC_LAUNCH(self, queue, hetc_adamw_kernel<1>, one, HETC_THREADS, 0, *a, *a->gradient);
+    const int packs = hetc_packs(a->count, a->w, a->m, a->v) &&
+                      (reinterpret_cast<uintptr_t>(a->gradient->sum) & 31) == 0;
+    void (*const adamw)(het_adamw_args, het_gradient) = packs ? hetc_adamw_kernel<4> : hetc_adamw_kernel<1>;
+    if (a->gradient->sum == NULL) return HET_OK;
+    return HETC_LAUNCH(self, queue, adamw, hetc_spread(a->count, packs), HETC_THREADS, 0, *a, *a->gradient);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -1502,7 +1451,7 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
 template <class E> struct hetc_attention {
     const E *q, *d_o;      /* [rows][heads][line]; the forward's q NULL: a.q is converted */
     const E *k, *v;        /* [keys][kv_heads][line] */
-    int line, columns;     /* elements from head to head; so many are there, a multiple of 16 bytes */
+    int line;              /* elements of a head, a multiple of 16 bytes */
     int q_row, k_row;      /* from row to row of q; of k and v */
     int dq_row, dk_row;    /* the same of dq; of dk and dv */
     int bf16;              /* a.o, dq, dk and dv are bf16, and (=) */
@@ -1527,35 +1476,28 @@ template <> struct hetc_kind<float> { enum { TENSOR = 0 }; };
 HETC_DEVICE int hetc_min(int a, int b) { return a < b ? a : b; }
 HETC_DEVICE int hetc_max(int a, int b) { return a > b ? a : b; }
 
-/* Rows of the micro-batch that have the sequence of `row`, as far as the slice goes. */
-template <class E> HETC_DEVICE hetc_run hetc_sequence(const hetc_attention<E> &t, int row) {
+/* Rows of the sequence of `row`, as far as the slice goes, from `before` rows before it to `behind`
+   rows behind it where there is a window. */
+template <class E> HETC_DEVICE hetc_run hetc_near(const hetc_attention<E> &t, int row, int before, int behind) {
     const int s = t.sequence_of[row];
-    return { (int)t.sequence_start[s], hetc_min((int)t.sequence_start[s + 1], t.row_end) };
+    const hetc_run run = { (int)t.sequence_start[s], hetc_min((int)t.sequence_start[s + 1], t.row_end) };
+    if (t.a.window == 0) return run;
+    return { hetc_max(run.first, row - before), hetc_min(run.last, row + behind + 1) };
 }
 
 /* Keys that query `i` of the slice sees, counted from key_begin. Without causality a window is
    centred on the query. */
 template <class E> HETC_DEVICE hetc_run hetc_keys_of(const hetc_attention<E> &t, int i) {
     const int row = t.row_begin + i, window = (int)t.a.window;
-    hetc_run run = hetc_sequence(t, row);
-    if (window > 0) {
-        run.first = hetc_max(run.first, row - (t.a.causal ? window - 1 : (window - 1) / 2));
-        run.last = hetc_min(run.last, row + window / 2 + 1);
-    }
-    if (t.a.causal) run.last = row + 1;
-    return { run.first - t.key_begin, run.last - t.key_begin };
+    const hetc_run run = hetc_near(t, row, t.a.causal ? window - 1 : (window - 1) / 2, window / 2);
+    return { run.first - t.key_begin, (t.a.causal ? row + 1 : run.last) - t.key_begin };
 }
 
 /* Queries of the slice that see key j: the same, turned round. */
 template <class E> HETC_DEVICE hetc_run hetc_queries_of(const hetc_attention<E> &t, int j) {
     const int row = t.key_begin + j, window = (int)t.a.window;
-    hetc_run run = hetc_sequence(t, row);
-    if (window > 0) {
-        run.first = hetc_max(run.first, row - window / 2);
-        run.last = hetc_min(run.last, row + (t.a.causal ? window - 1 : (window - 1) / 2) + 1);
-    }
-    if (t.a.causal) run.first = row;
-    return { hetc_max(run.first - t.row_begin, 0), run.last - t.row_begin };
+    const hetc_run run = hetc_near(t, row, window / 2, t.a.causal ? window - 1 : (window - 1) / 2);
+    return { hetc_max((t.a.causal ? row : run.first) - t.row_begin, 0), run.last - t.row_begin };
 }
 
 /* ---- tiles ---- */
@@ -1575,32 +1517,47 @@ HETC_DEVICE int hetc_again(int x) {
     return x;
 }
 
-/* Rows [first, first + ROWS) of `from`, which lie `stride` elements apart; those from `limit` on,
-   and what is behind `columns`, are zeros. Where the block's THREADS are whole rows of chunks, a
-   thread has one chunk of every so many rows. */
+/* Rows [first, first + ROWS) of a head, the first row of which begins at `from`; rows lie `stride`
+   elements apart. Those from `limit` on, and what is behind the head's `line` elements, are zeros.
+   Where the block's THREADS are whole rows of chunks, a thread has one chunk of every so many
+   rows. */
 template <class E, int P, int ROWS, int THREADS>
-HETC_DEVICE void hetc_tile_fetch(E *tile, const E *from, int64_t stride, int first, int limit, int columns) {
+HETC_DEVICE void hetc_tile_fetch(E *tile, const E *from, int64_t stride, int first, int limit, int line) {
     enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK, LINES = THREADS / CHUNKS };
     if constexpr (THREADS % CHUNKS == 0 && ROWS % LINES == 0) {
-        const int thread = hetc_again((int)threadIdx.x), row = thread / CHUNKS, chunk = thread % CHUNKS;
-        const bool there = chunk * CHUNK < columns;
+        const int thread = hetc_again((int)threadIdx.x), own = thread / CHUNKS, chunk = thread % CHUNKS;
+        const bool there = chunk * CHUNK < line;
         const int bytes = (int)stride * (int)sizeof(E); /* one multiplication an address */
         const char *base = reinterpret_cast<const char *>(from + (there ? chunk * CHUNK : 0));
-        E *to = hetc_chunk<E, P>(tile, row, chunk);
+        E *to = hetc_chunk<E, P>(tile, own, chunk);
         HETC_UNROLL
         for (int i = 0; i < ROWS; i += LINES) {
-            const int line = first + row + i;
-            const bool present = there && line < limit;
-            hetc_copy_async(to + i * hetc_tile<E, P>::PITCH, base + (int64_t)(present ? line : 0) * bytes, present);
+            const int row = first + own + i;
+            const bool present = there && row < limit;
+            hetc_copy_async(to + i * hetc_tile<E, P>::PITCH, base + (int64_t)(present ? row : 0) * bytes, present);
         }
     } else {
         for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
             const int row = i / CHUNKS, chunk = i % CHUNKS;
-            const bool present = first + row < limit && chunk * CHUNK < columns;
+            const bool present = first + row < limit && chunk * CHUNK < line;
             hetc_copy_async(hetc_chunk<E, P>(tile, row, chunk),
                             present ? from + (first + row) * stride + chunk * CHUNK : from, present);
         }
     }
+}
+
+/* Rows of a head's keys, and the same of its values. head: its first element in a row. */
+template <class E, int P, int ROWS, int THREADS>
+HETC_DEVICE void hetc_keys_fetch(E *keys, E *values, const hetc_attention<E> &t, int head, int first) {
+    hetc_tile_fetch<E, P, ROWS, THREADS>(keys, t.k + head, t.k_row, first, t.keys, t.line);
+    hetc_tile_fetch<E, P, ROWS, THREADS>(values, t.v + head, t.k_row, first, t.keys, t.line);
+}
+
+/* Rows of a head's queries, and the same of the gradients of its outputs. */
+template <class E, int P, int ROWS, int THREADS>
+HETC_DEVICE void hetc_queries_fetch(E *queries, E *outputs, const hetc_attention<E> &t, int head, int first) {
+    hetc_tile_fetch<E, P, ROWS, THREADS>(queries, t.q + head * t.line, t.q_row, first, t.rows, t.line);
+    hetc_tile_fetch<E, P, ROWS, THREADS>(outputs, t.d_o + head * t.line, t.a.heads * t.line, first, t.rows, t.line);
 }
 
 template <class E> HETC_DEVICE E hetc_element(float x) {
@@ -1663,14 +1620,10 @@ template <int P> struct hetc_left<float, P> {
     __device__ __forceinline__ void load(float *tile_, int row_) { tile = tile_; row = row_ + hetc_lane() / 4; }
 };
 
-/* s = left right^T: 16 rows by N rows of the tile `right`. */
+/* s += left right^T: 16 rows by N rows of the tile `right`. */
 template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<uint16_t, P> &left,
                                                      uint16_t *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, column = lane / 8 % 2;
-    HETC_UNROLL
-    for (int n = 0; n < N / 8; n++)
-        HETC_UNROLL
-        for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
     HETC_UNROLL
     for (int k = 0; k < P / 16; k++)
         HETC_UNROLL
@@ -1686,10 +1639,6 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
 template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<hetc_tf32, P> &left,
                                                      hetc_tf32 *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
-    HETC_UNROLL
-    for (int n = 0; n < N / 8; n++)
-        HETC_UNROLL
-        for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
     HETC_ROLLED
     for (int k = 0; k < P / 8; k++) {
         uint32_t a[4];
@@ -1716,10 +1665,6 @@ HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pac
 template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<float, P> &left,
                                                      float *right) {
     const int column = hetc_lane() % 4 * 2;
-    HETC_UNROLL
-    for (int n = 0; n < N / 8; n++)
-        HETC_UNROLL
-        for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
     HETC_ROLLED
     for (int k = 0; k < P / 4; k++) {
         const hetc_pack<float, 4> low = hetc_quad<P>(left.tile, left.row, k), high = hetc_quad<P>(left.tile,
@@ -1813,31 +1758,24 @@ template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift, floa
 template <int P>
 HETC_DEVICE void hetc_rows_put(float *array, int64_t at, bool bf16, const hetc_accumulator<P> &x, int r, int size,
                                float scale, bool add) {
-    const int column = hetc_lane() % 4 * 2;
     float *const to = array + at;
     const bool pairs = size % 2 == 0 && (reinterpret_cast<uintptr_t>(to) & 7) == 0;
-    if (bf16) { /* size is even */
-        HETC_UNROLL
-        for (int n = 0; n < P / 8; n++)
-            if (8 * n + column < size)
-                hetc_save(hetc_as<uint16_t>(array) + at + 8 * n + column,
-                          hetc_pack<float, 2>{ { x[n][2 * r] * scale, x[n][2 * r + 1] * scale } });
-        return;
-    }
     HETC_UNROLL
     for (int n = 0; n < P / 8; n++) {
-        const int c = 8 * n + column;
-        if (pairs && c < size) {
-            hetc_pack<float, 2> pair = { { x[n][2 * r] * scale, x[n][2 * r + 1] * scale } };
+        const int c = 8 * n + hetc_lane() % 4 * 2;
+        hetc_pack<float, 2> pair = { { x[n][2 * r] * scale, x[n][2 * r + 1] * scale } };
+        if (bf16) { /* size is even */
+            if (c < size) hetc_save(hetc_as<uint16_t>(array) + at + c, pair);
+        } else if (pairs && c < size) {
             if (add) {
                 const hetc_pack<float, 2> old = hetc_get<2>(to + c);
                 pair = { { old.v[0] + pair.v[0], old.v[1] + pair.v[1] } };
             }
             hetc_put(to + c, pair);
-            continue;
+        } else {
+            if (c < size) to[c] = (add ? to[c] : 0.0f) + pair.v[0];
+            if (c + 1 < size) to[c + 1] = (add ? to[c + 1] : 0.0f) + pair.v[1];
         }
-        if (c < size) to[c] = (add ? to[c] : 0.0f) + x[n][2 * r] * scale;
-        if (c + 1 < size) to[c + 1] = (add ? to[c + 1] : 0.0f) + x[n][2 * r + 1] * scale;
     }
 }
 
@@ -1851,8 +1789,7 @@ HETC_DEVICE float hetc_row_max(float x) {
     return fmaxf(x, __shfl_xor_sync(HETC_ALL, x, 2));
 }
 
-/* ---- forward: o = exp(S - m) v / l, with the maximum m so far; a new one scales what is there
-   ---- */
+/* ---- forward: o = exp(S - m) v / l with the maximum m so far; a new one scales what there is ---- */
 
 /* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the
    lane's two rows. */
@@ -1900,7 +1837,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         *const values = keys + 2 * STEP * PITCH;
     /* the longest first */
     const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
-    const int stride = t.k_row, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
+    const int key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
     hetc_accumulator<P> o = {};
     float m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
@@ -1912,10 +1849,9 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         seen[r] = { 0, 0 };
         if (row < t.rows) seen[r] = hetc_keys_of(t, row);
     }
-    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys, t.k + key_head, stride, first, t.keys, t.columns);
-    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values, t.v + key_head, stride, first, t.keys, t.columns);
+    hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys, values, t, key_head, first);
     if (t.q != NULL)
-        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.columns);
+        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.line);
     hetc_copy_commit();
     if (t.q == NULL)
         hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
@@ -1925,13 +1861,11 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         __syncthreads(); /* this tile is there, and nobody still reads the other buffer */
         if (from == first) left.load(queries, own);
         if (from + STEP < last) {
-            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys + (buffer ^ STEP * PITCH), t.k + key_head, stride, from + STEP,
-                                                  t.keys, t.columns);
-            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values + (buffer ^ STEP * PITCH), t.v + key_head, stride, from + STEP,
-                                                  t.keys, t.columns);
+            const int other = buffer ^ STEP * PITCH;
+            hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys + other, values + other, t, key_head, from + STEP);
             hetc_copy_commit();
         }
-        hetc_accumulator<STEP> s;
+        hetc_accumulator<STEP> s = {};
         hetc_scores<P, STEP>(s, left, keys + buffer);
         hetc_softmax_step<E, P, STEP>(s, t.factor, from, seen, m, l, o);
         hetc_mix<P, STEP>(o, s, values + buffer);
@@ -1977,7 +1911,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
         *const keys = outputs + ROWS * PITCH;
     E *const values = keys + 2 * STEP * PITCH;
     const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
-    const int stride = t.k_row, key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
+    const int key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
     hetc_accumulator<P> dq = {};
     float shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
@@ -1992,25 +1926,22 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
         inverse[r] = statistic[t.a.heads * t.rows];
         delta[r] = statistic[2 * t.a.heads * t.rows];
     }
-    hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.columns);
-    hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(outputs, t.d_o + head * t.line, t.a.heads * t.line, begin, t.rows, t.columns);
-    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys, t.k + key_head, stride, first, t.keys, t.columns);
-    hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values, t.v + key_head, stride, first, t.keys, t.columns);
+    hetc_queries_fetch<E, P, ROWS, 2 * ROWS>(queries, outputs, t, head, begin);
+    hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys, values, t, key_head, first);
     hetc_copy_commit();
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
-        hetc_accumulator<STEP> s, dp;
-        hetc_left<E, P> left;
         hetc_copy_wait();
         __syncthreads();
         if (from + STEP < last) {
-            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(keys + (buffer ^ STEP * PITCH), t.k + key_head, stride, from + STEP,
-                                                  t.keys, t.columns);
-            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(values + (buffer ^ STEP * PITCH), t.v + key_head, stride, from + STEP,
-                                                  t.keys, t.columns);
+            const int other = buffer ^ STEP * PITCH;
+            hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys + other, values + other, t, key_head, from + STEP);
             hetc_copy_commit();
         }
+        hetc_left<E, P> left;
+        hetc_accumulator<STEP> s = {};
         left.load(queries, own);
         hetc_scores<P, STEP>(s, left, keys + buffer);
+        hetc_accumulator<STEP> dp = {};
         left.load(outputs, own);
         hetc_scores<P, STEP>(dp, left, values + buffer);
         HETC_UNROLL
@@ -2039,7 +1970,7 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
     const int which = (int)threadIdx.x / STEP, row = first + (int)threadIdx.x % STEP;
     for (int i = which; i < 3; i += (int)blockDim.x / STEP) {
         const float *from = t.statistic + (i * t.a.heads + head) * t.rows;
-        hetc_copy_float_async(to + i * STEP + (int)threadIdx.x % STEP, row < t.rows ? from + row : from, row < t.rows);
+        hetc_copy_async<4>(to + i * STEP + (int)threadIdx.x % STEP, row < t.rows ? from + row : from, row < t.rows);
     }
 }
 
@@ -2055,7 +1986,6 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
     float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][3][STEP] */
     const int kv_head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)blockIdx.x * ROWS,
               group = (int)(t.a.heads / t.a.kv_heads);
-    const int64_t stride = t.q_row, outputs_row = t.a.heads * t.line;
     const int first = hetc_queries_of(t, begin).first,
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     hetc_accumulator<P> dk = {}, dv = {};
@@ -2069,10 +1999,7 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
        `at` on */
     int head = kv_head * group, next = first, at = first, to = 0, used = 0;
     const int end = last > first ? head + group : head;
-    if (head < end) {
-        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(keys, t.k + kv_head * t.line, t.k_row, begin, t.keys, t.columns);
-        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(values, t.v + kv_head * t.line, t.k_row, begin, t.keys, t.columns);
-    }
+    if (head < end) hetc_keys_fetch<E, P, ROWS, 2 * ROWS>(keys, values, t, kv_head * t.line, begin);
     HETC_ROLLED
     for (int open = head < end; open || used; to ^= 1) {
         if (used) {
@@ -2081,10 +2008,8 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
         }
         const int fetched = next;
         if (open) {
-            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(queries + to * STEP * PITCH, t.q + head * t.line, stride, next,
-                                                  t.rows, t.columns);
-            hetc_tile_fetch<E, P, STEP, 2 * ROWS>(outputs + to * STEP * PITCH, t.d_o + head * t.line, outputs_row,
-                                                  next, t.rows, t.columns);
+            hetc_queries_fetch<E, P, STEP, 2 * ROWS>(queries + to * STEP * PITCH, outputs + to * STEP * PITCH, t, head,
+                                                     next);
             hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, next, head);
             hetc_copy_commit();
             next += STEP;
@@ -2093,10 +2018,11 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
         if (used) {
             E *const q = queries + (to ^ 1) * STEP * PITCH, *const d_o = outputs + (to ^ 1) * STEP * PITCH;
             const float *const statistic = statistics + (to ^ 1) * 3 * STEP;
-            hetc_accumulator<STEP> p, ds;
             hetc_left<E, P> left;
+            hetc_accumulator<STEP> p = {};
             left.load(keys, own);
             hetc_scores<P, STEP>(p, left, q);
+            hetc_accumulator<STEP> ds = {};
             left.load(values, own);
             hetc_scores<P, STEP>(ds, left, d_o);
             HETC_UNROLL
@@ -2145,22 +2071,19 @@ template <class E, int P, int V> HETC_KERNEL hetc_heads_pack_kernel(E *to, const
 template <class E, int P>
 static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const float *from, int64_t lines, int64_t size,
                                   float scale) {
-    if (hetc_packs(size, from))
-        return HETC_LAUNCH(self, queue, (hetc_heads_pack_kernel<E, P, 4>),
-                           hetc_grid(hetc_ceil_div(lines * (P / 4), HETC_THREADS), 1), HETC_THREADS, 0, to, from, lines,
-                           (int)size, scale);
-    return HETC_LAUNCH(self, queue, (hetc_heads_pack_kernel<E, P, 1>), hetc_grid(hetc_ceil_div(lines * P, HETC_THREADS),
-        1), HETC_THREADS, 0, to, from, lines, (int)size, scale);
+    const int packs = hetc_packs(size, from);
+    void (*const pack)(E *, const float *, int64_t, int, float) = packs ? hetc_heads_pack_kernel<E, P, 4> :
+                                                                  hetc_heads_pack_kernel<E, P, 1>;
+    return HETC_LAUNCH(self, queue, pack, hetc_spread(lines * P, packs), HETC_THREADS, 0, to, from, lines, (int)size,
+                       scale);
 }
 
-/* Rows and steps of the three kernels: what registers (accumulators grow with P) and 99 KiB of
-   shared memory take. */
+/* Rows of the forward, rows of the backward's two kernels, and the steps of all: what registers
+   (accumulators grow with P) and 99 KiB of shared memory take. */
 template <class E, int P> struct hetc_tiles {
-    enum { BF16 = sizeof(E) == 2, WIDE = P > 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
-    enum { NARROW_STEP = TF32 && !WIDE ? 32 : 16 }; /* of 4 bytes an element */
-    enum { FORWARD_ROWS = BF16 ? 128 : 64, FORWARD_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
-    enum { QUERIES_ROWS = BF16 || (TF32 && !WIDE) ? 64 : 32, QUERIES_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
-    enum { KEYS_ROWS = BF16 || (TF32 && !WIDE) ? 64 : 32, KEYS_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
+    enum { BF16 = sizeof(E) == 2, NARROW = P == 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
+    enum { FORWARD = BF16 ? 128 : 64, BACKWARD = BF16 || (TF32 && NARROW) ? 64 : 32 };
+    enum { STEP = BF16 ? (NARROW ? 64 : 32) : TF32 && NARROW ? 32 : 16 };
 };
 
 /* First key that a query of the slice sees. */
@@ -2190,25 +2113,22 @@ template <class E, int P> static het_result hetc_attention_operands(void *self, 
     t->statistic = reinterpret_cast<float *>(t->bf16 ? k : d_o + queries * P);
     t->q_row = t->dq_row = (int)q_row;
     t->k_row = t->dk_row = (int)k_row;
+    t->scale = t->bf16 ? a->scale : 1.0f;
+    t->factor = t->scale * HETC_LOG2_E;
+    t->line = t->bf16 ? (int)a->head_size : P;
     if (t->bf16) {
         t->q = reinterpret_cast<const E *>(a->q);
         t->k = reinterpret_cast<const E *>(a->k) + offset;
         t->v = reinterpret_cast<const E *>(a->v) + offset;
         t->d_o = reinterpret_cast<const E *>(a->d_o);
-        t->line = t->columns = (int)a->head_size;
-        t->scale = a->scale;
-        t->factor = a->scale * HETC_LOG2_E;
         return HET_OK;
     }
     t->q = backward ? q : NULL;
     t->k = k;
     t->v = v;
     t->d_o = d_o;
-    t->line = t->columns = P;
     t->q_row = (int)a->heads * P;
     t->k_row = (int)a->kv_heads * P;
-    t->scale = 1.0f;
-    t->factor = HETC_LOG2_E;
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, k, a->k + offset, lines, a->head_size, 1.0f)));
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, v, a->v + offset, lines, a->head_size, 1.0f)));
     if (!backward) return HET_OK;
@@ -2220,7 +2140,7 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
                                                                const het_attention_args *a, int32_t bf16,
                                                                int backward) {
     typedef hetc_tiles<E, P> tiles;
-    const size_t pitch = hetc_tile<E, P>::PITCH;
+    const size_t row_bytes = hetc_tile<E, P>::PITCH * sizeof(E);
     const int64_t rows = a->view->row_end - a->view->row_begin, key_begin = hetc_first_key(a),
                   keys = a->view->row_end - key_begin;
     hetc_attention<E> t;
@@ -2237,20 +2157,18 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.bf16 = bf16 != 0;
     HETC_TRY((hetc_attention_operands<E, P>(self, queue, backward, &t)));
     if (!backward)
-        return HETC_LAUNCH(self, queue, (hetc_attention_forward_kernel<E, P, tiles::FORWARD_ROWS, tiles::FORWARD_STEP>),
-                           hetc_grid(hetc_ceil_div(rows, tiles::FORWARD_ROWS), a->heads), 2 * tiles::FORWARD_ROWS,
-                           (tiles::FORWARD_ROWS + 4 * tiles::FORWARD_STEP) * pitch * sizeof(E), t);
+        return HETC_LAUNCH(self, queue, (hetc_attention_forward_kernel<E, P, tiles::FORWARD, tiles::STEP>),
+                           hetc_grid(hetc_ceil_div(rows, tiles::FORWARD), a->heads), 2 * tiles::FORWARD,
+                           (tiles::FORWARD + 4 * tiles::STEP) * row_bytes, t);
     void (*const statistics)(hetc_attention<E>) = bf16 ? hetc_statistics_kernel<E, uint16_t> :
                                                   hetc_statistics_kernel<E, float>;
-    HETC_TRY(HETC_LAUNCH(self, queue, statistics, hetc_grid(hetc_ceil_div(rows, HETC_WARPS), a->heads), HETC_THREADS,
-                         0, t));
-    HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, tiles::QUERIES_ROWS, tiles::QUERIES_STEP>),
-                         hetc_grid(hetc_ceil_div(rows, tiles::QUERIES_ROWS), a->heads), 2 * tiles::QUERIES_ROWS,
-                         (2 * tiles::QUERIES_ROWS + 4 * tiles::QUERIES_STEP) * pitch * sizeof(E), t));
-    return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, tiles::KEYS_ROWS, tiles::KEYS_STEP>),
-                       hetc_grid(hetc_ceil_div(keys, tiles::KEYS_ROWS), a->kv_heads), 2 * tiles::KEYS_ROWS,
-                       (2 * tiles::KEYS_ROWS + 4 * tiles::KEYS_STEP) * pitch * sizeof(E) + 6 * tiles::KEYS_STEP *
-                       sizeof(float), t);
+    const size_t shared = (2 * tiles::BACKWARD + 4 * tiles::STEP) * row_bytes;
+    HETC_TRY(HETC_LAUNCH(self, queue, statistics, hetc_warps(rows, a->heads), HETC_THREADS, 0, t));
+    HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, tiles::BACKWARD, tiles::STEP>),
+                         hetc_grid(hetc_ceil_div(rows, tiles::BACKWARD), a->heads), 2 * tiles::BACKWARD, shared, t));
+    return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, tiles::BACKWARD, tiles::STEP>),
+                       hetc_grid(hetc_ceil_div(keys, tiles::BACKWARD), a->kv_heads), 2 * tiles::BACKWARD,
+                       shared + 6 * tiles::STEP * sizeof(float), t);
 }
 
 /* The P of a head: what the kernels are made for. */
@@ -2270,12 +2188,12 @@ static size_t hetc_attention_workspace(const het_attention_args *a, int32_t bf16
 static het_result hetc_attend(void *self, het_queue *queue, const het_attention_args *a, int32_t bf16, int backward) {
     const int64_t rows = a->view->row_end - a->view->row_begin, size = a->head_size;
     char text[128];
-    HETC_TRY(hetc_shape(self, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0 &&
-                        a->window >= 0
-                        && a->view->tokens <= INT32_MAX / 8
-                        && ((a->causal && !bf16) || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens))
-                        && (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v)))
-                        && (a->pitch == 0 || (bf16 && a->pitch % 8 == 0 && a->pitch <= INT32_MAX)), rows,
+    const int whole = a->view->row_begin == 0 && a->view->row_end == a->view->tokens,
+              heads = a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0;
+    HETC_TRY(hetc_shape(self, "attention", heads && a->window >= 0 && a->view->tokens <= INT32_MAX / 8 &&
+                        (whole || (a->causal && !bf16)) &&
+                        (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v))) &&
+                        (a->pitch == 0 || (bf16 && a->pitch % 8 == 0 && a->pitch <= INT32_MAX)), rows,
                         a->heads * size, __LINE__));
     if (size > 128) {
         snprintf(text, sizeof text, "attention: head size %lld, the limit is 128", (long long)size);
@@ -2301,8 +2219,8 @@ static het_result hetc_attend(void *self, het_queue *queue, const het_attention_
 /* Every op but the linear ones and copies. */
 static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     switch (op->kind) {
-    case HET_OP_NORM_FORWARD: return hetc_norm_forward(self, queue, &op->u.norm, op->bf16);
-    case HET_OP_NORM_BACKWARD_INPUT: return hetc_norm_backward_input(self, queue, &op->u.norm, op->bf16);
+    case HET_OP_NORM_FORWARD: return hetc_norm_rows(self, queue, &op->u.norm, op->bf16, 0);
+    case HET_OP_NORM_BACKWARD_INPUT: return hetc_norm_rows(self, queue, &op->u.norm, op->bf16, 1);
     case HET_OP_NORM_BACKWARD_WEIGHT: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16, 0);
     case HET_OP_NORM_BACKWARD: return hetc_norm_backward_weight(self, queue, &op->u.norm, op->bf16, 1);
     case HET_OP_ROTARY_FORWARD: return hetc_rotary(self, queue, &op->u.rotary, op->bf16, 1.0f);
@@ -2451,22 +2369,28 @@ static hetc_queue *hetc_queue_of(void *self, het_queue *queue) {
     return queue != nullptr ? reinterpret_cast<hetc_queue *>(queue) : hetc_self(self)->queue;
 }
 
-/* The stream to launch on, its device made the thread's own. Where that fails, cudaGetLastError
-   behind the launch says so. */
+/* The stream to launch on. hetc_op has made its device the thread's own. */
 static cudaStream_t hetc_stream(void *self, het_queue *queue) {
     hetc_self(self)->launches++;
-    (void)cudaSetDevice(hetc_self(self)->ordinal);
     return hetc_queue_of(self, queue)->stream;
 }
 
-static double hetc_seconds(void) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+/* Asks again and again whether it is done: at first at once, then with pauses of up to 50 us. False:
+   not after `seconds`. */
+template <class F> static bool hetc_wait(double seconds, F done) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t asked = 1; !done(); asked++) {
+        if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds) return false;
+        if (asked < 200) std::this_thread::yield();
+        else std::this_thread::sleep_for(std::chrono::microseconds(asked < 1000 ? 5 : 50));
+    }
+    return true;
 }
 
-/* Between two questions: at first at once, then pauses of up to 50 us. */
-static void hetc_back_off(int64_t *asked) {
-    if (++*asked < 200) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(*asked < 1000 ? 5 : 50));
+/* A query's answer. */
+static cudaError_t hetc_answer(cudaError_t code) {
+    (void)cudaGetLastError(); /* "not ready" is no error */
+    return code;
 }
 
 /* ---- copies with the host ---- */
@@ -2482,18 +2406,15 @@ static void hetc_run_copy(void *user) {
 
 /* Waits until a place for a piece is free: never, unless HETC_COPIES are under way. */
 static het_result hetc_await_place(hetc_queue *queue) {
-    const double start = hetc_seconds();
-    int64_t asked = 0;
-    while (queue->issued - __atomic_load_n(&queue->done, __ATOMIC_ACQUIRE) >= HETC_COPIES) {
-        const cudaError_t code = cudaStreamQuery(queue->stream);
-        (void)cudaGetLastError(); /* "not ready" is an answer */
-        if (code != cudaSuccess && code != cudaErrorNotReady)
-            return hetc_fail(queue->device, code, "cudaStreamQuery", __FILE__, __LINE__);
-        if (hetc_seconds() - start > HETC_PATIENCE)
-            return hetc_fail(queue->device, code, "waiting for earlier copies", __FILE__, __LINE__);
-        hetc_back_off(&asked);
-    }
-    return HET_OK;
+    cudaError_t code = cudaSuccess;
+    const bool ended = hetc_wait(HETC_PATIENCE, [&] {
+        if (queue->issued - __atomic_load_n(&queue->done, __ATOMIC_ACQUIRE) < HETC_COPIES) return true;
+        code = hetc_answer(cudaStreamQuery(queue->stream));
+        return code != cudaSuccess && code != cudaErrorNotReady;
+    });
+    if (!ended) return hetc_fail(queue->device, code, "waiting for earlier copies", __FILE__, __LINE__);
+    if (code == cudaSuccess || code == cudaErrorNotReady) return HET_OK;
+    return hetc_fail(queue->device, code, "cudaStreamQuery", __FILE__, __LINE__);
 }
 
 /* Moves at most HETC_STAGING bytes on the host, in the queue's order. */
@@ -2509,28 +2430,17 @@ static het_result hetc_host_copy(hetc_queue *queue, void *to, const void *from, 
     return HET_OK;
 }
 
-static het_result hetc_copy_in(void *self, het_queue *queue, const het_copy_args *a) {
+/* `in`: to the device; else from it. */
+static het_result hetc_copy_staged(void *self, het_queue *queue, const het_copy_args *a, int in) {
     hetc_queue *q = hetc_queue_of(self, queue);
-    const char *from = static_cast<const char *>(a->from);
-    char *to = static_cast<char *>(a->to);
-    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     for (size_t done = 0, piece; done < a->size; done += piece) {
+        const char *from = static_cast<const char *>(a->from) + done;
+        char *to = static_cast<char *>(a->to) + done;
         piece = a->size - done < HETC_STAGING ? a->size - done : HETC_STAGING;
-        HETC_TRY(hetc_host_copy(q, q->staging, from + done, piece));
-        HETC_CUDA(self, cudaMemcpyAsync, (to + done, q->staging, piece, cudaMemcpyHostToDevice, q->stream));
-    }
-    return HET_OK;
-}
-
-static het_result hetc_copy_out(void *self, het_queue *queue, const het_copy_args *a) {
-    hetc_queue *q = hetc_queue_of(self, queue);
-    const char *from = static_cast<const char *>(a->from);
-    char *to = static_cast<char *>(a->to);
-    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
-    for (size_t done = 0, piece; done < a->size; done += piece) {
-        piece = a->size - done < HETC_STAGING ? a->size - done : HETC_STAGING;
-        HETC_CUDA(self, cudaMemcpyAsync, (q->staging, from + done, piece, cudaMemcpyDeviceToHost, q->stream));
-        HETC_TRY(hetc_host_copy(q, to + done, q->staging, piece));
+        if (in) HETC_TRY(hetc_host_copy(q, q->staging, from, piece));
+        HETC_CUDA(self, cudaMemcpyAsync, (in ? to : q->staging, in ? q->staging : from, piece,
+                                          in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, q->stream));
+        if (!in) HETC_TRY(hetc_host_copy(q, to, q->staging, piece));
     }
     return HET_OK;
 }
@@ -2540,16 +2450,11 @@ static het_result hetc_copy_out(void *self, het_queue *queue, const het_copy_arg
 /* Waits until nothing on the queue is under way; 0: it does not end. An error that comes twice is
    the stream's end: nothing more runs on it. */
 static int hetc_drain(hetc_queue *queue) {
-    const double start = hetc_seconds(), patience = queue->device->failed ? HETC_LAST_PATIENCE : HETC_PATIENCE;
-    int64_t asked = 0;
     int errors = 0;
-    for (;;) {
-        const cudaError_t code = cudaStreamQuery(queue->stream);
-        (void)cudaGetLastError();
-        if (code == cudaSuccess || (code != cudaErrorNotReady && ++errors == 2)) return 1;
-        if (hetc_seconds() - start > patience) return 0;
-        hetc_back_off(&asked);
-    }
+    return hetc_wait(queue->device->failed ? HETC_LAST_PATIENCE : HETC_PATIENCE, [&] {
+        const cudaError_t code = hetc_answer(cudaStreamQuery(queue->stream));
+        return code == cudaSuccess || (code != cudaErrorNotReady && ++errors == 2);
+    });
 }
 
 /* The context may go on without this memory, so that an error here stops nothing. */
@@ -2576,7 +2481,6 @@ static void hetc_free(void *self, void *pointer, size_t size) {
 }
 
 static het_result hetc_copy_within(void *self, het_queue *queue, const het_copy_args *a) {
-    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     if (a->size > 0 && a->to != a->from)
         HETC_CUDA(self, cudaMemcpyAsync, (a->to, a->from, a->size, cudaMemcpyDeviceToDevice,
                                           hetc_queue_of(self, queue)->stream));
@@ -2584,7 +2488,6 @@ static het_result hetc_copy_within(void *self, het_queue *queue, const het_copy_
 }
 
 static het_result hetc_clear(void *self, het_queue *queue, const het_copy_args *a) {
-    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     if (a->size > 0) HETC_CUDA(self, cudaMemsetAsync, (a->to, 0, a->size, hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
@@ -2668,20 +2571,13 @@ static het_result hetc_event_wait(void *self, het_queue *queue, het_event *event
 }
 
 static het_result hetc_await_event(hetc_device *device, cudaEvent_t event, double deadline_seconds) {
-    const double start = hetc_seconds();
-    int64_t asked = 0;
-    cudaError_t code;
-    while ((code = cudaEventQuery(event)) == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* "not ready" is an answer */
-        if (hetc_seconds() - start > deadline_seconds) {
-            snprintf(device->text, sizeof device->text, "cuda:%d has not finished after %g seconds",
-                     static_cast<int>(device->ordinal), deadline_seconds);
-            hetc_stop_copies(device);
-            return HET_ERR_DEVICE;
-        }
-        hetc_back_off(&asked);
-    }
-    return code == cudaSuccess ? HET_OK : hetc_fail(device, code, "cudaEventQuery", __FILE__, __LINE__);
+    cudaError_t code = cudaSuccess;
+    if (hetc_wait(deadline_seconds, [&] { return (code = hetc_answer(cudaEventQuery(event))) != cudaErrorNotReady; }))
+        return code == cudaSuccess ? HET_OK : hetc_fail(device, code, "cudaEventQuery", __FILE__, __LINE__);
+    snprintf(device->text, sizeof device->text, "cuda:%d has not finished after %g seconds",
+             static_cast<int>(device->ordinal), deadline_seconds);
+    hetc_stop_copies(device);
+    return HET_ERR_DEVICE;
 }
 
 static het_result hetc_event_sync(void *self, het_event *event, double deadline_seconds) {
@@ -2817,35 +2713,27 @@ static int32_t hetc_alignment(const void *pointer) {
     return static_cast<int32_t>(address % 64 == 0 ? 64 : address & (~address + 1));
 }
 
-/* Moves the candidates that the library can run to the front; how many they are. */
-static int hetc_usable(cublasLtMatmulHeuristicResult_t *result, int found) {
-    int usable = 0;
-    for (int i = 0; i < found; i++)
-        if (result[i].state == CUBLAS_STATUS_SUCCESS) result[usable++] = result[i];
-    return usable;
-}
-
-/* The candidates for a product whose descriptors are there, best first by the library's own
-   estimate. */
+/* The candidates for a product whose descriptors are there and that the library can run, best first
+   by its own estimate. */
 static het_result hetc_candidates(hetc_device *device, hetc_product *p, int wanted,
                                   cublasLtMatmulHeuristicResult_t *result, int *found) {
-    const cublasLtMatmulPreferenceAttributes_t alignment[4] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
-    };
     const hetc_product_key *key = &p->key;
-    const int32_t bytes[4] = { key->align_a, key->align_b, key->align_d, key->align_d };
+    const struct { cublasLtMatmulPreferenceAttributes_t of; int32_t bytes; } alignment[4] = {
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key->align_a },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key->align_b },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key->align_d },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->align_d }
+    };
     cublasStatus_t status;
-    for (int i = 0; i < 4; i++) {
-        const uint32_t value = static_cast<uint32_t>(bytes[i]);
-        HETC_BLAS(device, cublasLtMatmulPreferenceSetAttribute, (device->preference, alignment[i], &value,
-                                                                 sizeof value));
-    }
-    *found = 0;
+    int all = 0;
+    for (const auto &one : alignment)
+        HETC_BLAS(device, cublasLtMatmulPreferenceSetAttribute, (device->preference, one.of, &one.bytes,
+                                                                 sizeof one.bytes));
     status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted,
-                                            result, found);
-    if (status == CUBLAS_STATUS_SUCCESS) *found = hetc_usable(result, *found);
+                                            result, &all);
+    *found = 0;
+    for (int i = 0; i < all && status == CUBLAS_STATUS_SUCCESS; i++)
+        if (result[i].state == CUBLAS_STATUS_SUCCESS) result[(*found)++] = result[i];
     p->refused = key->tail != HETC_TAIL_NONE && (status != CUBLAS_STATUS_SUCCESS || *found == 0);
     if (p->refused) return HET_OK;
     if (status != CUBLAS_STATUS_SUCCESS)
@@ -2893,23 +2781,24 @@ static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream,
     return HET_OK;
 }
 
-/* The product's epilogue, and the pointers that go with it. The heuristic looks at their
-   alignment. */
+#define HETC_DESCRIBE(device, p, what, value) HETC_BLAS(device, cublasLtMatmulDescSetAttribute, \
+    ((p)->desc, CUBLASLT_MATMUL_DESC_##what, &(value), sizeof(value)))
+
+/* What goes with the epilogue. The heuristic looks at the alignment of these. */
+static het_result hetc_set_pointers(hetc_device *device, hetc_product *p, const hetc_product_call *c) {
+    if (c->bias != nullptr) HETC_DESCRIBE(device, p, BIAS_POINTER, c->bias);
+    if (c->aux != nullptr) HETC_DESCRIBE(device, p, EPILOGUE_AUX_POINTER, c->aux);
+    return HET_OK;
+}
+
 static het_result hetc_set_epilogue(hetc_device *device, hetc_product *p, const hetc_product_call *c) {
     const int32_t bias = c->bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
     const int32_t epilogue = c->key.tail == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU :
         c->key.tail == HETC_GELU_FORWARD ? CUBLASLT_EPILOGUE_GELU_AUX | bias :
         c->key.tail == HETC_BIAS_GRADIENT ? CUBLASLT_EPILOGUE_BGRADB : bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                                       sizeof epilogue));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias,
-                                                       sizeof c->bias));
-    if (c->aux == nullptr) return HET_OK;
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux,
-                                                       sizeof c->aux));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->key.ldd,
-                                                       sizeof c->key.ldd));
-    return HET_OK;
+    HETC_DESCRIBE(device, p, EPILOGUE, epilogue);
+    if (c->aux != nullptr) HETC_DESCRIBE(device, p, EPILOGUE_AUX_LD, c->key.ldd);
+    return hetc_set_pointers(device, p, c);
 }
 
 static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, hetc_product *p,
@@ -2926,13 +2815,13 @@ static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, he
     cublasLtMatmulHeuristicResult_t candidate[HETC_ALGORITHMS];
     int candidates = 0;
     HETC_BLAS(device, cublasLtMatmulDescCreate, (&p->desc, compute, CUDA_R_32F));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b));
+    HETC_DESCRIBE(device, p, TRANSA, op_a);
+    HETC_DESCRIBE(device, p, TRANSB, op_b);
     HETC_TRY(hetc_set_epilogue(device, p, c));
-    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->a, type, op_a == CUBLAS_OP_T ? k : m, op_a == CUBLAS_OP_T ? m :
-                                                   k, key->lda));
-    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k :
-                                                   n, key->ldb));
+    HETC_BLAS(device, cublasLtMatrixLayoutCreate,
+              (&p->a, type, op_a == CUBLAS_OP_T ? k : m, op_a == CUBLAS_OP_T ? m : k, key->lda));
+    HETC_BLAS(device, cublasLtMatrixLayoutCreate,
+              (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k : n, key->ldb));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->d, key->bf16_d ? CUDA_R_16BF : CUDA_R_32F, m, n, key->ldd));
     p->key = *key;
     HETC_TRY(hetc_candidates(device, p, timed ? HETC_ALGORITHMS : 1, candidate, &candidates));
@@ -2966,7 +2855,6 @@ static het_result hetc_find_product(hetc_device *device, cudaStream_t stream, co
 static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_product_call *c) {
     const cudaStream_t stream = hetc_stream(device, queue);
     hetc_product *p = nullptr;
-    HETC_CUDA(device, cudaSetDevice, (device->ordinal));
     c->key.align_a = hetc_alignment(c->a);
     c->key.align_b = hetc_alignment(c->b);
     c->key.align_d = hetc_alignment(c->d);
@@ -2976,12 +2864,7 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     HETC_TRY(hetc_find_product(device, stream, c, &p));
     c->refused = p->refused;
     if (c->refused) return HET_OK;
-    if (c->bias != nullptr)
-        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias,
-                                                           sizeof c->bias));
-    if (c->aux != nullptr)
-        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux,
-                                                           sizeof c->aux));
+    HETC_TRY(hetc_set_pointers(device, p, c));
     HETC_TRY(hetc_run_product(device, stream, p, c, c->d, &p->algorithm));
     c->refused = p->refused;
     return HET_OK;
@@ -2989,27 +2872,15 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
 
 /* ---- operands and workspace ---- */
 
-/* Workspace is cut into pieces from the front, each aligned to 256. */
-typedef struct hetc_space { uintptr_t at; } hetc_space;
-
 static size_t hetc_round_up(size_t size) { return (size + 255) / 256 * 256; }
-
-static void *hetc_take(hetc_space *space, size_t size) {
-    const uintptr_t from = space->at;
-    space->at += hetc_round_up(size);
-    return reinterpret_cast<void *>(from);
-}
 
 static size_t hetc_elements(int64_t rows, int64_t columns) {
     return static_cast<size_t>(rows) * static_cast<size_t>(columns);
 }
 
-/* Floats from row to row of a rounded matrix: tensor cores want addresses that are multiples of 16
+/* Elements from row to row of a rounded matrix: tensor cores want addresses that are multiples of 16
    bytes. */
 static int64_t hetc_pitch(int64_t columns) { return (columns + 7) / 8 * 8; }
-static size_t hetc_rounded_bytes(int64_t rows, int64_t columns) {
-    return hetc_round_up(2 * hetc_elements(rows, hetc_pitch(columns)));
-}
 
 /* A block a row; pitch is a multiple of 8. */
 HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t given, int64_t pitch) {
@@ -3030,12 +2901,13 @@ static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *t
 }
 
 /* A row-major matrix as an operand: itself where it is what the product takes, or rounded to bf16
-   into `to`. given: elements from row to row; *pitch gets those of the operand. */
-static het_result hetc_operand(hetc_device *device, het_queue *queue, int round, const float *from, int64_t rows,
-                               int64_t columns, int64_t given, void *to, const void **operand, int64_t *pitch) {
-    *operand = round ? to : from;
-    *pitch = round ? hetc_pitch(columns) : given;
-    return round ? hetc_round_rows(device, queue, to, from, rows, columns, given, *pitch) : HET_OK;
+   where there is room for it in `to`. given: elements from row to row; *pitch gets those of the
+   operand. */
+static het_result hetc_operand(hetc_device *device, het_queue *queue, const float *from, int64_t rows, int64_t columns,
+                               int64_t given, void *to, const void **operand, int64_t *pitch) {
+    *operand = to != nullptr ? to : from;
+    *pitch = to != nullptr ? hetc_pitch(columns) : given;
+    return to != nullptr ? hetc_round_rows(device, queue, to, from, rows, columns, given, *pitch) : HET_OK;
 }
 
 static het_result hetc_linear_check(hetc_device *device, const char *op, const het_linear_args *a) {
@@ -3071,39 +2943,48 @@ static het_linear_args hetc_one_part(const het_linear_args *a) {
     return own;
 }
 
-static hetc_space hetc_space_of(void *workspace) {
-    hetc_space space;
-    space.at = hetc_round_up(reinterpret_cast<uintptr_t>(workspace));
-    return space;
+/* The pieces of an op's workspace; NULL where it needs none. */
+typedef struct hetc_pieces {
+    void *blas;          /* [HETC_BLAS_WORKSPACE] */
+    void *x, *dy, *w;    /* operands that are rounded: of all rows, of one part's, of all parts */
+    void *bias;          /* those of all parts, for a y of bf16 */
+    void *scratch;       /* for timing, as large as dx */
+    float *term, *sums;  /* dW of a granule and part; sums of dy of all parts */
+    void *slots;         /* of hetc_column_sums */
+} hetc_pieces;
+
+static void *hetc_take(uintptr_t *at, int wanted, size_t size) {
+    const uintptr_t from = *at;
+    if (!wanted) return nullptr;
+    *at += hetc_round_up(size);
+    return reinterpret_cast<void *>(from);
 }
 
-/* Rows of all parts, each rounded up to what an address is aligned by. */
-static int64_t hetc_outputs(const het_linear_args *a) {
-    int64_t out = 0;
-    for (int64_t p = 0; p < a->parts; p++) out += hetc_pitch(a->part[p].out);
-    return out;
-}
-
-static int64_t hetc_widest(const het_linear_args *a) {
-    int64_t out = 0;
-    for (int64_t p = 0; p < a->parts; p++) out = a->part[p].out > out ? a->part[p].out : out;
-    return out;
-}
-
-/* The product d with GELU, forward or backward, of `aux`; *fused: it has been done. Its buffers lie
-   as cuBLASLt wants them (EPILOGUE_AUX_LD). */
-static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain,
-                                     hetc_tail gelu, void *d, const void *aux, het_activation kind, int *fused) {
-    hetc_product_call c = *plain;
-    *fused = 0;
-    if (kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
-    if (c.key.ldd % 8 != 0 || hetc_alignment(aux) < 16 || hetc_alignment(d) < 16) return HET_OK;
-    c.key.tail = gelu;
-    c.d = d;
-    c.aux = aux;
-    HETC_TRY(hetc_multiply(device, queue, &c));
-    *fused = !c.refused;
-    return HET_OK;
+/* Cuts the workspace into the pieces of linear_forward, _backward_input or _backward_weight, from the
+   front, each aligned to 256; returns their bytes, with room for the alignment of the first. */
+static size_t hetc_cut(hetc_device *device, het_op_kind kind, const het_linear_args *a, int32_t types,
+                       hetc_pieces *piece) {
+    const int forward = kind == HET_OP_LINEAR_FORWARD, input = kind == HET_OP_LINEAR_BACKWARD_INPUT,
+              weight = kind == HET_OP_LINEAR_BACKWARD_WEIGHT, bf16 = a->compute == HET_BF16;
+    const uintptr_t start = hetc_round_up(reinterpret_cast<uintptr_t>(a->workspace));
+    const int64_t in = hetc_pitch(a->in);
+    int64_t widest = 0, out = 0; /* out: rows of all parts, each rounded up to what an address is aligned by */
+    uintptr_t at = start;
+    for (int64_t p = 0; p < a->parts; p++) {
+        out += hetc_pitch(a->part[p].out);
+        widest = a->part[p].out > widest ? a->part[p].out : widest;
+    }
+    piece->blas = hetc_take(&at, 1, HETC_BLAS_WORKSPACE);
+    piece->scratch = hetc_take(&at, input && (device->options & HET_CUDA_TIMED), 4 * hetc_elements(a->rows, a->in));
+    piece->term = static_cast<float *>(hetc_take(&at, weight, 4 * hetc_elements(widest, a->in)));
+    piece->sums = static_cast<float *>(hetc_take(&at, weight, 4 * hetc_elements(1, out)));
+    piece->slots = hetc_take(&at, weight, hetc_columns_workspace(a->rows, widest));
+    piece->x = hetc_take(&at, bf16 && !input && (types & HET_BF16_X) == 0, 2 * hetc_elements(a->rows, in));
+    piece->dy = hetc_take(&at, bf16 && !forward && (types & HET_BF16_DY) == 0,
+                          2 * hetc_elements(a->rows, hetc_pitch(widest)));
+    piece->w = hetc_take(&at, bf16 && !weight, 2 * hetc_elements(out, in));
+    piece->bias = hetc_take(&at, forward, 2 * hetc_elements(1, out));
+    return 256 + at - start;
 }
 
 /* ---- the ops ---- */
@@ -3141,116 +3022,64 @@ static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const 
     return hetc_run_arrays<uint16_t>(device, queue, &arrays);
 }
 
-/* `f`: the activation of the first part's y, or NULL. */
-static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a, int32_t types,
-                                      const het_activation_args *f) {
-    int fused = 0;
+/* The product `plain` with GELU or its derivative, as `f` has it; *fused: it has been done. Its
+   buffers lie as cuBLASLt wants them (EPILOGUE_AUX_LD). */
+static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain,
+                                     const het_activation_args *f, int forward, int *fused) {
+    hetc_product_call c = *plain;
+    c.key.tail = forward ? HETC_GELU_FORWARD : HETC_GELU_BACKWARD;
+    c.d = forward ? f->y : f->da;
+    c.aux = forward ? plain->d : f->a;
+    if (f->kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
+    if (c.key.ldd % 8 != 0 || hetc_alignment(c.aux) < 16 || hetc_alignment(c.d) < 16) return HET_OK;
+    HETC_TRY(hetc_multiply(device, queue, &c));
+    *fused = !c.refused;
+    return HET_OK;
+}
+
+/* linear_forward, or linear_backward_input. `f`: the activation of the first part's y, or the one
+   behind the layer's x; NULL: none. */
+static het_result hetc_linear_rows(void *self, het_queue *queue, het_op_kind kind, const het_linear_args *a,
+                                   int32_t types, const het_activation_args *f) {
+    const int forward = kind == HET_OP_LINEAR_FORWARD;
+    const int32_t bf16_d = types & (forward ? HET_BF16_Y : HET_BF16_DX);
     hetc_device *device = hetc_self(self);
-    const int bf16 = a->compute == HET_BF16, round_x = bf16 && (types & HET_BF16_X) == 0;
-    hetc_space space = hetc_space_of(a->workspace);
     het_linear_args args = *a;
     hetc_product_call c;
     hetc_operands o;
-    void *x, *w, *bias;
-    HETC_TRY(hetc_linear_check(device, "linear_forward", a));
-    if (a->rows == 0) return HET_OK;
-    memset(&c, 0, sizeof c);
-    c.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
-    x = round_x ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
-    w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_outputs(a), a->in)) : nullptr;
-    bias = (types & HET_BF16_Y) != 0 ? hetc_take(&space, 2 * hetc_elements(1, hetc_outputs(a))) : nullptr;
-    c.key.bf16 = bf16;
-    c.key.bf16_d = (types & HET_BF16_Y) != 0;
-    c.key.n = a->rows;
-    c.key.k = a->in;
-    c.key.transpose_a = CUBLAS_OP_T;
-    HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &c.b, &c.key.ldb));
-    HETC_TRY(hetc_round_parts(device, queue, a, w, bias, &o));
-    if (hetc_side_by_side(a, types & HET_BF16_Y, 1)) args = hetc_one_part(a);
-    c.key.lda = o.pitch;
-    for (int64_t p = 0; p < args.parts; p++) {
-        const het_linear_part *part = &args.part[p];
-        c.a = o.w[p];
-        c.bias = o.bias[p];
-        c.key.m = part->out;
-        c.key.ldd = hetc_part_pitch(part);
-        c.d = part->y;
-        c.added = part->add;
-        c.beta = a->continues || part->add != nullptr ? 1.0f : 0.0f;
-        if (f != nullptr)
-            HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
-        if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
-    }
-    return f != nullptr && !fused ? hetc_activate(self, queue, f, types & HET_BF16_Y, 0) : HET_OK;
-}
-
-/* `f`: the activation behind the layer's x, or NULL. */
-static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a, int32_t types,
-                                             const het_activation_args *f) {
+    hetc_pieces piece;
     int fused = 0;
-    hetc_device *device = hetc_self(self);
-    const int bf16 = a->compute == HET_BF16, round_dy = bf16 && (types & HET_BF16_DY) == 0;
-    hetc_space space = hetc_space_of(a->workspace);
-    het_linear_args args = *a;
-    hetc_product_call c;
-    hetc_operands o;
-    void *dy, *w;
-    HETC_TRY(hetc_linear_check(device, "linear_backward_input", a));
+    HETC_TRY(hetc_linear_check(device, forward ? "linear_forward" : "linear_backward_input", a));
     if (a->rows == 0) return HET_OK;
+    (void)hetc_cut(device, kind, a, types, &piece);
     memset(&c, 0, sizeof c);
-    c.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
-    if ((device->options & HET_CUDA_TIMED) != 0) c.scratch = hetc_take(&space, 4 * hetc_elements(a->rows, a->in));
-    dy = round_dy ? hetc_take(&space, hetc_rounded_bytes(a->rows, hetc_widest(a))) : nullptr;
-    w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_outputs(a), a->in)) : nullptr;
-    c.key.bf16 = bf16;
-    c.key.bf16_d = (types & HET_BF16_DX) != 0;
-    c.key.m = c.key.ldd = a->in;
+    c.workspace = piece.blas;
+    c.scratch = piece.scratch;
+    c.key.bf16 = a->compute == HET_BF16;
+    c.key.bf16_d = bf16_d != 0;
     c.key.n = a->rows;
-    c.d = a->dx;
-    HETC_TRY(hetc_round_parts(device, queue, a, w, nullptr, &o));
-    if (hetc_side_by_side(a, types & HET_BF16_DY, 0)) args = hetc_one_part(a);
+    c.key.transpose_a = forward ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (forward) HETC_TRY(hetc_operand(device, queue, a->x, a->rows, a->in, a->in, piece.x, &c.b, &c.key.ldb));
+    HETC_TRY(hetc_round_parts(device, queue, a, piece.w, bf16_d ? piece.bias : nullptr, &o));
+    if (hetc_side_by_side(a, forward ? bf16_d : types & HET_BF16_DY, forward)) args = hetc_one_part(a);
     c.key.lda = o.pitch;
     for (int64_t p = 0; p < args.parts; p++) {
         const het_linear_part *part = &args.part[p];
+        const int64_t pitch = hetc_part_pitch(part);
         c.a = o.w[p];
-        HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, hetc_part_pitch(part), dy, &c.b,
-                              &c.key.ldb));
-        c.key.k = part->out;
-        c.beta = p > 0 || a->continues ? 1.0f : 0.0f;
-        if (f != nullptr)
-            HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
+        c.d = forward ? part->y : a->dx;
+        c.key.m = forward ? part->out : a->in;
+        c.key.k = forward ? a->in : part->out;
+        c.key.ldd = forward ? pitch : a->in;
+        if (forward) {
+            c.bias = o.bias[p];
+            c.added = part->add;
+        } else HETC_TRY(hetc_operand(device, queue, part->dy, a->rows, part->out, pitch, piece.dy, &c.b, &c.key.ldb));
+        c.beta = a->continues || c.added != nullptr || (p > 0 && !forward) ? 1.0f : 0.0f;
+        if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, f, forward, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return f != nullptr && !fused ? hetc_activate(self, queue, f, types & HET_BF16_DX, 1) : HET_OK;
-}
-
-/* What dW's products of one call share. */
-typedef struct hetc_weight_job {
-    hetc_device *device;
-    het_queue *queue;
-    const het_linear_args *args;
-    const void *x, *dy;        /* operands of all rows */
-    int64_t x_pitch, dy_pitch; /* elements from row to row */
-    size_t element;            /* bytes */
-    hetc_product_call call;
-} hetc_weight_job;
-
-/* `to` [out][in] = (or +=, with beta = 1) dy^T x over rows [row, row + rows). */
-static het_result hetc_weight_product(hetc_weight_job *job, int64_t out, int64_t row, int64_t rows, float *to,
-                                      float beta, float *scratch) {
-    hetc_product_call *c = &job->call;
-    c->a = static_cast<const char *>(job->x) + hetc_elements(row, job->x_pitch) * job->element;
-    c->b = static_cast<const char *>(job->dy) + hetc_elements(row, job->dy_pitch) * job->element;
-    c->key.m = c->key.ldd = job->args->in;
-    c->key.n = out;
-    c->key.k = rows;
-    c->key.lda = job->x_pitch;
-    c->key.ldb = job->dy_pitch;
-    c->key.transpose_b = CUBLAS_OP_T;
-    c->d = to;
-    c->beta = beta;
-    c->scratch = scratch;
-    return hetc_multiply(job->device, job->queue, c);
+    return f != nullptr && !fused ? hetc_activate(self, queue, f, bf16_d, !forward) : HET_OK;
 }
 
 static int hetc_sums_floats(const het_gradient *gradient) {
@@ -3263,90 +3092,72 @@ static int hetc_sums_bias(const het_linear_args *a, const het_linear_part *part,
         hetc_sums_floats(part->dbias);
 }
 
-/* One part's dW: exact sums take the granules one by one, fast ones all rows at once. term:
-   [out][in]; sums: [out] gets those of dy, or becomes NULL where the library does not make them. */
-static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *part, float *term, float **sums) {
-    const het_view *view = job->args->view;
+/* One part's dW [out][in] = dy^T x: exact sums take the granules one by one, fast ones all rows of
+   the product `all` at once. term: [out][in]; sums: [out] gets those of dy, or becomes NULL where
+   the library does not make them. */
+static het_result hetc_weight_part(hetc_device *device, het_queue *queue, const het_linear_args *a,
+                                   const het_linear_part *part, const hetc_product_call *all, float *term,
+                                   float **sums) {
+    const het_view *view = a->view;
+    const size_t element = all->key.bf16 ? 2 : 4;
+    hetc_product_call c = *all;
     het_accumulate_args add;
     if (part->dw == nullptr || part->dw->sum == nullptr) return HET_OK;
+    c.key.n = part->out;
+    c.d = part->dw->exact ? term : part->dw->sum;
+    c.beta = part->dw->exact ? 0.0f : 1.0f;
+    c.scratch = part->dw->exact ? nullptr : term;
     for (int tried = *sums == nullptr; !part->dw->exact; tried++) {
-        job->call.bias = *sums;
-        job->call.key.tail = *sums != nullptr ? HETC_BIAS_GRADIENT : HETC_TAIL_NONE;
-        HETC_TRY(hetc_weight_product(job, part->out, 0, job->args->rows, static_cast<float *>(part->dw->sum), 1.0f,
-                                     term));
-        if (tried || !job->call.refused) return HET_OK;
+        c.bias = *sums;
+        c.key.tail = *sums != nullptr ? HETC_BIAS_GRADIENT : HETC_TAIL_NONE;
+        HETC_TRY(hetc_multiply(device, queue, &c));
+        if (tried || !c.refused) return HET_OK;
         *sums = nullptr;
     }
     memset(&add, 0, sizeof add);
     add.gradient = part->dw;
-    add.count = part->out * job->args->in;
+    add.count = part->out * a->in;
     add.term = term;
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
-        const int64_t row = view->host_granule_start[g] - view->row_begin,
-                      rows = view->host_granule_start[g + 1] - view->row_begin - row;
-        if (rows == 0) continue;
-        HETC_TRY(hetc_weight_product(job, part->out, row, rows, term, 0.0f, nullptr));
-        HETC_TRY(hetc_accumulate(job->device, job->queue, &add));
+        const int64_t row = view->host_granule_start[g] - view->row_begin;
+        c.key.k = view->host_granule_start[g + 1] - view->row_begin - row;
+        c.a = static_cast<const char *>(all->a) + hetc_elements(row, c.key.lda) * element;
+        c.b = static_cast<const char *>(all->b) + hetc_elements(row, c.key.ldb) * element;
+        if (c.key.k == 0) continue;
+        HETC_TRY(hetc_multiply(device, queue, &c));
+        HETC_TRY(hetc_accumulate(device, queue, &add));
     }
     return HET_OK;
 }
 
 static het_result hetc_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a, int32_t types) {
     hetc_device *device = hetc_self(self);
-    const int bf16 = a->compute == HET_BF16, round_x = bf16 && (types & HET_BF16_X) == 0,
-              round_dy = bf16 && (types & HET_BF16_DY) == 0;
-    const int64_t widest = hetc_widest(a);
-    hetc_space space = hetc_space_of(a->workspace);
-    hetc_weight_job job;
+    hetc_product_call c;
+    hetc_pieces piece;
     hetc_arrays arrays;
-    void *x, *dy, *slots;
-    float *term, *bias, *sums;
     HETC_TRY(hetc_linear_check(device, "linear_backward_weight", a));
     if (a->rows == 0) return HET_OK;
-    memset(&job, 0, sizeof job);
-    job.device = device;
-    job.queue = queue;
-    job.args = a;
-    job.element = bf16 ? 2 : 4;
+    (void)hetc_cut(device, HET_OP_LINEAR_BACKWARD_WEIGHT, a, types, &piece);
     arrays.count = 0;
-    job.call.key.bf16 = bf16;
-    job.call.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
-    term = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(widest, a->in)));
-    bias = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(1, hetc_outputs(a))));
-    slots = hetc_take(&space, hetc_columns_workspace(a->rows, widest));
-    x = round_x ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
-    dy = round_dy ? hetc_take(&space, hetc_rounded_bytes(a->rows, widest)) : nullptr;
-    HETC_TRY(hetc_operand(device, queue, round_x, a->x, a->rows, a->in, a->in, x, &job.x, &job.x_pitch));
+    memset(&c, 0, sizeof c);
+    c.workspace = piece.blas;
+    c.key.bf16 = a->compute == HET_BF16;
+    c.key.m = c.key.ldd = a->in;
+    c.key.k = a->rows;
+    c.key.transpose_b = CUBLAS_OP_T;
+    HETC_TRY(hetc_operand(device, queue, a->x, a->rows, a->in, a->in, piece.x, &c.a, &c.key.lda));
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
         const int64_t pitch = hetc_part_pitch(part);
-        HETC_TRY(hetc_operand(device, queue, round_dy, part->dy, a->rows, part->out, pitch, dy, &job.dy,
-                              &job.dy_pitch));
-        sums = hetc_sums_bias(a, part, types) ? bias : nullptr;
-        HETC_TRY(hetc_weight_part(&job, part, term, &sums));
+        float *sums = hetc_sums_bias(a, part, types) ? piece.sums : nullptr;
+        HETC_TRY(hetc_operand(device, queue, part->dy, a->rows, part->out, pitch, piece.dy, &c.b, &c.key.ldb));
+        HETC_TRY(hetc_weight_part(device, queue, a, part, &c, piece.term, &sums));
         if (sums != nullptr) hetc_list(&arrays, part->dbias->sum, sums, part->out);
         else HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
-                                       slots));
-        bias += hetc_pitch(part->out);
+                                       piece.slots));
+        piece.sums += hetc_pitch(part->out);
     }
     return hetc_run_arrays<float>(device, queue, &arrays);
-}
-
-/* Bytes of the three ops above, with room for the alignment of the first piece. */
-static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const het_linear_args *a, int32_t types) {
-    const int64_t widest = hetc_widest(a);
-    size_t bytes = 256 + hetc_round_up(HETC_BLAS_WORKSPACE);
-    if (kind == HET_OP_LINEAR_FORWARD) bytes += hetc_round_up(2 * hetc_elements(1, hetc_outputs(a)));
-    if (kind == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0)
-        bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
-    if (kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_columns_workspace(a->rows,
-            widest)) + hetc_round_up(4 * hetc_elements(1, hetc_outputs(a)));
-    if (a->compute != HET_BF16) return bytes;
-    if (kind != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(hetc_outputs(a), a->in);
-    if (kind != HET_OP_LINEAR_BACKWARD_INPUT && (types & HET_BF16_X) == 0) bytes += hetc_rounded_bytes(a->rows, a->in);
-    if (kind != HET_OP_LINEAR_FORWARD && (types & HET_BF16_DY) == 0) bytes += hetc_rounded_bytes(a->rows, widest);
-    return bytes;
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -3459,25 +3270,27 @@ static int32_t hetc_supports(void *self, const het_op *op) {
 }
 
 static size_t hetc_workspace(void *self, const het_op *op) {
+    hetc_pieces piece;
     if (op->kind == HET_OP_LINEAR_FORWARD || op->kind == HET_OP_LINEAR_BACKWARD_INPUT ||
         op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        return hetc_linear_workspace(hetc_self(self), op->kind, &op->u.linear, op->bf16);
+        return hetc_cut(hetc_self(self), op->kind, &op->u.linear, op->bf16, &piece);
     return hetc_rows_workspace(op);
 }
 
 static het_result hetc_op(void *self, het_queue *queue, const het_op *op) {
     const het_linear_args *linear = &op->u.linear;
     const het_linear_activation_args *both = &op->u.linear_activation;
+    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     switch (op->kind) {
-    case HET_OP_LINEAR_FORWARD: return hetc_linear_forward(self, queue, linear, op->bf16, nullptr);
-    case HET_OP_LINEAR_BACKWARD_INPUT: return hetc_linear_backward_input(self, queue, linear, op->bf16, nullptr);
+    case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT:
+        return hetc_linear_rows(self, queue, op->kind, linear, op->bf16, nullptr);
     case HET_OP_LINEAR_BACKWARD_WEIGHT: return hetc_linear_backward_weight(self, queue, linear, op->bf16);
     case HET_OP_LINEAR_ACTIVATION_FORWARD:
-        return hetc_linear_forward(self, queue, &both->linear, op->bf16, &both->activation);
+        return hetc_linear_rows(self, queue, HET_OP_LINEAR_FORWARD, &both->linear, op->bf16, &both->activation);
     case HET_OP_LINEAR_ACTIVATION_BACKWARD:
-        return hetc_linear_backward_input(self, queue, &both->linear, op->bf16, &both->activation);
-    case HET_OP_COPY_IN: return hetc_copy_in(self, queue, &op->u.copy);
-    case HET_OP_COPY_OUT: return hetc_copy_out(self, queue, &op->u.copy);
+        return hetc_linear_rows(self, queue, HET_OP_LINEAR_BACKWARD_INPUT, &both->linear, op->bf16, &both->activation);
+    case HET_OP_COPY_IN: return hetc_copy_staged(self, queue, &op->u.copy, 1);
+    case HET_OP_COPY_OUT: return hetc_copy_staged(self, queue, &op->u.copy, 0);
     case HET_OP_COPY: return hetc_copy_within(self, queue, &op->u.copy);
     case HET_OP_CLEAR: return hetc_clear(self, queue, &op->u.copy);
     default: return hetc_rows_op(self, queue, op);
@@ -3541,58 +3354,59 @@ static void hetc_attention_work(const het_op *op, const het_attention_args *a, i
         2.0 * k * (element + pack);
 }
 
+/* The work of an op that goes over rows, or (columns 0) over so many elements; bytes: of each
+   element. */
+static void hetc_elements_work(hetc_work *w, int64_t rows, int64_t columns, double bytes) {
+    w->shape[0] = rows;
+    w->shape[1] = columns;
+    w->bytes = hetc_area(rows, columns > 0 ? columns : 1) * bytes;
+}
+
 /* Shape, bytes and FLOPs of one call. Bytes: each operand once a kernel that goes over it. */
 static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     const double x = hetc_bytes_of(op, HET_BF16_X), y = hetc_bytes_of(op, HET_BF16_Y),
                  dx = hetc_bytes_of(op, HET_BF16_DX), dy = hetc_bytes_of(op, HET_BF16_DY);
-    double area = 0.0;
+    const int32_t kind = op->kind;
     memset(w, 0, sizeof *w);
-    w->kind = op->kind;
+    w->kind = kind;
     w->bf16 = op->bf16;
-    switch (op->kind) {
-    case HET_OP_NORM_FORWARD: case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD_WEIGHT:
-    case HET_OP_NORM_BACKWARD:
-        w->shape[0] = op->u.norm.rows, w->shape[1] = op->u.norm.width;
-        area = hetc_area(op->u.norm.rows, op->u.norm.width);
-        w->bytes = area * (op->kind == HET_OP_NORM_FORWARD ? x + y : op->kind == HET_OP_NORM_BACKWARD_WEIGHT ? x + dy :
-            x + dy + dx + (op->u.norm.residual != nullptr ? 4.0 : 0.0));
-        if (op->kind == HET_OP_NORM_BACKWARD) w->bytes += area * 16.0 / HETC_NORM_CHUNK; /* slots, there and back */
-        break;
+    switch (kind) {
+    case HET_OP_NORM_FORWARD: hetc_elements_work(w, op->u.norm.rows, op->u.norm.width, x + y); break;
+    case HET_OP_NORM_BACKWARD_WEIGHT: hetc_elements_work(w, op->u.norm.rows, op->u.norm.width, x + dy); break;
+    case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD: /* at once: slots, there and back */
+        hetc_elements_work(w, op->u.norm.rows, op->u.norm.width, x + dy + dx +
+                           (op->u.norm.residual != nullptr ? 4.0 : 0.0) +
+                           (kind == HET_OP_NORM_BACKWARD ? 16.0 / HETC_NORM_CHUNK : 0.0)); break;
     case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT: case HET_OP_LINEAR_BACKWARD_WEIGHT:
-        hetc_linear_work(op, &op->u.linear, op->kind, w); break;
+        hetc_linear_work(op, &op->u.linear, kind, w); break;
     case HET_OP_LINEAR_ACTIVATION_FORWARD: case HET_OP_LINEAR_ACTIVATION_BACKWARD:
-        hetc_linear_work(op, &op->u.linear_activation.linear, op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ?
+        hetc_linear_work(op, &op->u.linear_activation.linear, kind == HET_OP_LINEAR_ACTIVATION_FORWARD ?
                          HET_OP_LINEAR_FORWARD : HET_OP_LINEAR_BACKWARD_INPUT, w);
         w->bytes += static_cast<double>(op->u.linear_activation.activation.count) *
-            (op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ? y : dx); break;
+            (kind == HET_OP_LINEAR_ACTIVATION_FORWARD ? y : dx); break;
     case HET_OP_ROTARY_FORWARD: case HET_OP_ROTARY_BACKWARD:
-        w->shape[0] = op->u.rotary.rows, w->shape[1] = op->u.rotary.heads * op->u.rotary.head_size;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y); break;
+        hetc_elements_work(w, op->u.rotary.rows, op->u.rotary.heads * op->u.rotary.head_size, x + y); break;
     case HET_OP_ATTENTION_FORWARD: case HET_OP_ATTENTION_BACKWARD:
         w->shape[0] = op->u.attention.view->row_end - op->u.attention.view->row_begin;
-        hetc_attention_work(op, &op->u.attention, op->kind == HET_OP_ATTENTION_BACKWARD, w); break;
+        hetc_attention_work(op, &op->u.attention, kind == HET_OP_ATTENTION_BACKWARD, w); break;
     case HET_OP_ACTIVATION_FORWARD: case HET_OP_ACTIVATION_BACKWARD:
-        w->shape[0] = op->u.activation.count;
-        w->bytes = static_cast<double>(w->shape[0]) * (op->u.activation.kind == HET_SWIGLU ? 2.0 : 1.0) *
-            (op->kind == HET_OP_ACTIVATION_FORWARD ? x + y : x + dx) + static_cast<double>(w->shape[0]) * dy; break;
-    case HET_OP_EMBEDDING_FORWARD: case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
-        w->shape[0] = op->u.embedding.rows, w->shape[1] = op->u.embedding.width;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->kind == HET_OP_EMBEDDING_FORWARD ? 12.0 : 24.0); break;
+        hetc_elements_work(w, op->u.activation.count, 0, dy + (op->u.activation.kind == HET_SWIGLU ? 2.0 : 1.0) *
+                           (kind == HET_OP_ACTIVATION_FORWARD ? x + y : x + dx)); break;
+    case HET_OP_EMBEDDING_FORWARD: hetc_elements_work(w, op->u.embedding.rows, op->u.embedding.width, 12.0); break;
+    case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
+        hetc_elements_work(w, op->u.embedding.rows, op->u.embedding.width, 24.0); break;
     case HET_OP_DROPOUT_FORWARD: case HET_OP_DROPOUT_BACKWARD:
-        w->shape[0] = op->u.dropout.rows, w->shape[1] = op->u.dropout.width;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (x + y +
-            (op->kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0)); break;
+        hetc_elements_work(w, op->u.dropout.rows, op->u.dropout.width, x + y +
+                           (kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0)); break;
     case HET_OP_CROSS_ENTROPY: /* read twice, or kept, and written once */
-        w->shape[0] = op->u.cross_entropy.rows, w->shape[1] = op->u.cross_entropy.vocab;
-        w->bytes = hetc_area(w->shape[0], w->shape[1]) * (op->u.cross_entropy.gradient ?
-            (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? 4.0 : 8.0) + dx : 4.0); break;
-    case HET_OP_SUM_SQUARES: w->shape[0] = op->u.sum_squares.count, w->bytes = hetc_area(w->shape[0], 4); break;
-    case HET_OP_ADAMW: w->shape[0] = op->u.adamw.count, w->bytes = hetc_area(w->shape[0], 28); break;
-    case HET_OP_ADD: w->shape[0] = op->u.elements.count, w->bytes = hetc_area(w->shape[0], 12); break;
-    case HET_OP_SCALE: w->shape[0] = op->u.elements.count, w->bytes = hetc_area(w->shape[0], 8); break;
+        hetc_elements_work(w, op->u.cross_entropy.rows, op->u.cross_entropy.vocab, !op->u.cross_entropy.gradient ? 4.0 :
+                           dx + (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? 4.0 : 8.0)); break;
+    case HET_OP_SUM_SQUARES: hetc_elements_work(w, op->u.sum_squares.count, 0, 4.0); break;
+    case HET_OP_ADAMW: hetc_elements_work(w, op->u.adamw.count, 0, 28.0); break;
+    case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, 12.0); break;
+    case HET_OP_SCALE: hetc_elements_work(w, op->u.elements.count, 0, 8.0); break;
     case HET_OP_COPY: case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_CLEAR:
-        w->shape[0] = static_cast<int64_t>(op->u.copy.size);
-        w->bytes = (op->kind == HET_OP_COPY ? 2.0 : 1.0) * static_cast<double>(op->u.copy.size); break;
+        hetc_elements_work(w, static_cast<int64_t>(op->u.copy.size), 0, kind == HET_OP_COPY ? 2.0 : 1.0); break;
     default: break;
     }
 }

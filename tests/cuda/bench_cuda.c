@@ -68,7 +68,7 @@ static void bench_close(bench *b) {
     b->self = NULL;
 }
 
-/* Behind each measurement: one that failed has ended its device, the next gets another. 0: none is to be had. */
+/* Before each measurement: one that failed has ended its device, the next gets another. 0: none is to be had. */
 static int bench_next(bench *b) {
     if (!b->failed) return 1;
     bench_close(b);
@@ -102,7 +102,7 @@ static void bench_measure_in(bench *b, const char *name, const het_op *op, int o
     calls = once > 0 ? (int64_t)(b->seconds / once) + 1 : 1;
     for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, op, ops, calls);
     qsort(round, ROUNDS, sizeof *round, compare_seconds);
-    if (b->failed) return;
+    if (!bench_next(b)) return;
     printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
     if (bytes > 0) printf(",\"bytes\":%llu", (unsigned long long)bytes);
     printf("}\n");
@@ -199,6 +199,7 @@ static void rows_end(bench *b, bench_rows *r) {
 
 static void bench_copy(bench *b) {
     het_copy_args a;
+    if (!bench_next(b)) return;
     a.size = b->small ? 1 << 16 : (size_t)1 << 30;
     void *from = bench_bytes(b, NULL, a.size);
     a.from = from, a.to = bench_bytes(b, NULL, a.size);
@@ -229,7 +230,7 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     char name[96];
     size_t bytes[3], most = 0;
     int i;
-    if (b->failed) return;
+    if (!bench_next(b)) return;
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
     dw.beta = 1;
@@ -267,7 +268,7 @@ static void bench_product(bench *b, int64_t rows, int64_t in, int64_t out) {
     size_t bytes = 0;
     char name[96];
     int type, i;
-    if (b->failed) return;
+    if (!bench_next(b)) return;
     memset(&a, 0, sizeof a);
     a.linear.compute = HET_BF16, a.linear.rows = rows, a.linear.in = in, a.linear.parts = 1, a.linear.part[0].out = out;
     a.activation.kind = HET_GELU_TANH;
@@ -309,8 +310,7 @@ static void bench_gemm(bench *b) {
         return;
     }
     bench_product(b, 32768, 8192, 8192); /* the peak */
-    for (i = 0; i < sizeof shapes / sizeof *shapes && bench_next(b); i++) bench_product(b, 16384, shapes[i][0], shapes[i][1]);
-    (void)bench_next(b);
+    for (i = 0; i < sizeof shapes / sizeof *shapes; i++) bench_product(b, 16384, shapes[i][0], shapes[i][1]);
 }
 
 /* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. */
@@ -323,7 +323,7 @@ static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_
     char name[96];
     int i;
     size_t forward, backward;
-    if (b->failed) return;
+    if (!bench_next(b)) return;
     rows_start(b, &r, sequences, length);
     memset(&a, 0, sizeof a);
     a.view = &r.view, a.compute = dtype, a.heads = a.kv_heads = heads, a.head_size = size, a.causal = 1,
@@ -356,7 +356,7 @@ static void bench_norm(bench *b, int64_t rows, int64_t width) {
     het_op both[2];
     het_gradient dgain, dbias;
     size_t bytes[2];
-    if (b->failed) return;
+    if (!bench_next(b)) return;
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&dgain, 0, sizeof dgain), memset(&dbias, 0, sizeof dbias);
     a.view = &r.view, a.kind = HET_LAYERNORM, a.rows = rows, a.width = width, a.rows_per_token = 1, a.epsilon = 1e-5f;
@@ -379,7 +379,7 @@ static void bench_loss(bench *b, int64_t rows, int64_t vocab) {
     het_cross_entropy_args a;
     het_op op;
     het_step_scalars scalars;
-    if (b->failed) return;
+    if (!bench_next(b)) return;
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&scalars, 0, sizeof scalars);
     scalars.inverse_weight = 1.0f / (float)rows;
@@ -401,7 +401,7 @@ static void bench_adamw(bench *b, int64_t count) {
     het_adamw_args a;
     het_gradient g;
     het_step_scalars scalars;
-    if (b->failed) return;
+    if (!bench_next(b)) return;
     memset(&a, 0, sizeof a), memset(&g, 0, sizeof g), memset(&scalars, 0, sizeof scalars);
     scalars.learning_rate = 1e-4f, scalars.bias_correction1 = scalars.bias_correction2 = scalars.clip_scale = 1,
         scalars.verdict = HET_VERDICT_ACCEPT;
@@ -466,52 +466,30 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
 static void bench_ops(bench *b) {
     const int64_t rows = b->small ? 64 : 16384;
     bench_copy(b);
-    if (!bench_next(b)) return;
     if (b->small) {
         bench_linear(b, HET_BF16, rows, 32, 48, "32x48");
-        if (!bench_next(b)) return;
         bench_linear(b, HET_F32, rows, 32, 48, "32x48");
-        if (!bench_next(b)) return;
         bench_attention(b, HET_BF16, 1, 64, 2, 64);
-        if (!bench_next(b)) return;
         bench_attention(b, HET_F32, 1, 64, 2, 64);
-        if (!bench_next(b)) return;
         bench_norm(b, rows, 48);
-        if (!bench_next(b)) return;
         bench_loss(b, rows, 100);
-        if (!bench_next(b)) return;
         bench_adamw(b, 4096);
-        if (!bench_next(b)) return;
         return;
     }
-    bench_linear(b, HET_BF16, 8192, 8192, 8192, "8192x8192");
-    if (!bench_next(b)) return; /* the peak */
+    bench_linear(b, HET_BF16, 8192, 8192, 8192, "8192x8192"); /* the peak */
     bench_linear(b, HET_BF16, rows, 768, 2304, "768x2304");
-    if (!bench_next(b)) return;
     bench_linear(b, HET_BF16, rows, 768, 3072, "768x3072");
-    if (!bench_next(b)) return;
     bench_linear(b, HET_BF16, rows, 3072, 768, "3072x768");
-    if (!bench_next(b)) return;
     bench_linear(b, HET_BF16, rows, 1600, 6400, "1600x6400");
-    if (!bench_next(b)) return;
     bench_linear(b, HET_F32, rows, 768, 3072, "768x3072");
-    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 16, 1024, 12, 64);
-    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 4, 4096, 12, 64);
-    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 16, 1024, 12, 128);
-    if (!bench_next(b)) return;
     bench_attention(b, HET_BF16, 4, 4096, 12, 128);
-    if (!bench_next(b)) return;
     bench_attention(b, HET_F32, 16, 1024, 12, 64);
-    if (!bench_next(b)) return;
     bench_norm(b, 32768, 768);
-    if (!bench_next(b)) return;
     bench_loss(b, 4096, 50304);
-    if (!bench_next(b)) return;
     bench_adamw(b, INT64_C(124) << 20);
-    if (!bench_next(b)) return;
 }
 
 static void bench_steps(bench *b) {
@@ -599,6 +577,7 @@ int main(int argc, char **argv) {
     if (!bench_open(&b)) return fail(FAILED, "%s", error.text);
     if (ops) bench_ops(&b);
     if (gemm) bench_gemm(&b);
+    (void)bench_next(&b);
     bench_close(&b);
     if (steps && !b.failed) bench_steps(&b);
     return b.failed || b.failures > 0 ? FAILED : DONE;

@@ -1235,7 +1235,7 @@ static void refusals(void **)
     a.kv_heads = 2;
     refused("5 rows of 64", on_cuda(HET_OP_ATTENTION_FORWARD, a));
     norm.rows = 3;
-    refused("3 rows of 0", hetc_norm_forward(nullptr, nullptr, &norm, 0));
+    refused("3 rows of 0", on_cuda(HET_OP_NORM_FORWARD, norm));
 }
 
 #ifdef HETC_EMULATED
