@@ -130,6 +130,9 @@ template <class Args> static Args hetc_without_view(const Args *args) {
     return own;
 }
 
+/* Whether anything is to be added to a gradient. */
+static int hetc_wanted(const het_gradient *gradient) { return gradient != NULL && gradient->sum != NULL; }
+
 /* Shapes no kernel takes: `op`, and the numbers that are impossible. */
 static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows, int64_t width, int line) {
     char text[128];
@@ -703,7 +706,7 @@ static het_result hetc_column_sums(void *self, het_queue *queue, const het_view 
                                    const float *dy, int64_t pitch, int32_t bf16, const het_gradient *gradient,
                                    void *workspace) {
     hetc_columns c = {};
-    if (gradient == NULL || gradient->sum == NULL) return HET_OK;
+    if (!hetc_wanted(gradient)) return HET_OK;
     c.rows_per_token = 1;
     c.width = width;
     c.pitch = pitch;
@@ -970,16 +973,10 @@ HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_
 static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a,
                                    const het_gradient *gradient, const int32_t *id, const int32_t *order) {
     const dim3 grid = hetc_grid(a->rows, hetc_ceil_div(a->width, HETC_THREADS));
-    hetc_scatter s;
-    if (gradient == NULL || gradient->sum == NULL || a->rows == 0) return HET_OK;
-    s.gradient = *gradient;
-    s.granule_start = a->view->granule_start;
-    s.id = id + a->view->row_begin;
-    s.dy = a->dy;
-    s.rows = a->rows;
-    s.width = a->width;
-    s.row_begin = a->view->row_begin;
-    s.granule_begin = a->view->granule_begin;
+    const het_view *view = a->view;
+    if (!hetc_wanted(gradient)) return HET_OK;
+    const hetc_scatter s = { *gradient, view->granule_start, id + view->row_begin, a->dy, a->rows, a->width,
+                             view->row_begin, view->granule_begin };
     if (order == NULL) return HETC_LAUNCH(self, queue, hetc_scatter_kernel, grid, HETC_THREADS, 0, s);
     return HETC_LAUNCH(self, queue, hetc_sorted_scatter_kernel, grid, HETC_THREADS, 0, s, order);
 }
@@ -1033,22 +1030,18 @@ template <int V, class X, class Y> HETC_KERNEL hetc_dropout_kernel(het_dropout_a
     }
 }
 
-static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a, int32_t bf16) {
-    const int packs = hetc_packs(a->width, a->a, a->x, a->y);
+static het_result hetc_dropout(void *self, het_queue *queue, const het_dropout_args *a, int32_t bf16, int backward) {
+    het_dropout_args own = hetc_without_view(a);
+    if (backward) own.a = NULL;
+    const int packs = hetc_packs(a->width, own.a, a->x, a->y);
     void (*const dropout)(het_dropout_args, const int32_t *, const int32_t *, const int64_t *) =
         HETC_TYPED(hetc_dropout_kernel, bf16 & HET_BF16_X, bf16 & HET_BF16_Y, packs);
     HETC_TRY(hetc_shape(self, "dropout", a->rows >= 0 && a->width > 0 && (packs || !bf16), a->rows, a->width,
                         __LINE__));
-    if (a->probability <= 0.0f && a->a == NULL && a->x == a->y) return HET_OK;
-    return HETC_LAUNCH(self, queue, dropout, hetc_warps(a->rows), HETC_THREADS, 0, hetc_without_view(a),
+    if (a->probability <= 0.0f && own.a == NULL && a->x == a->y) return HET_OK;
+    return HETC_LAUNCH(self, queue, dropout, hetc_warps(a->rows), HETC_THREADS, 0, own,
                        a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin,
                        a->view->sample_id);
-}
-
-static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a, int32_t bf16) {
-    het_dropout_args alone = *a;
-    alone.a = NULL;
-    return hetc_dropout_forward(self, queue, &alone, bf16);
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -1280,7 +1273,7 @@ HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_
 }
 
 static het_result hetc_accumulate(void *self, het_queue *queue, const het_accumulate_args *a) {
-    if (a->gradient == NULL || a->gradient->sum == NULL) return HET_OK;
+    if (!hetc_wanted(a->gradient)) return HET_OK;
     return HETC_LAUNCH(self, queue, hetc_accumulate_kernel, hetc_spread(a->count, 1), HETC_THREADS, 0, *a->gradient,
                        a->offset, a->count, a->term);
 }
@@ -1519,30 +1512,22 @@ HETC_DEVICE int hetc_again(int x) {
 
 /* Rows [first, first + ROWS) of a head, the first row of which begins at `from`; rows lie `stride`
    elements apart. Those from `limit` on, and what is behind the head's `line` elements, are zeros.
-   Where the block's THREADS are whole rows of chunks, a thread has one chunk of every so many
-   rows. */
+   A thread has one chunk of every LINES rows. */
 template <class E, int P, int ROWS, int THREADS>
-HETC_DEVICE void hetc_tile_fetch(E *tile, const E *from, int64_t stride, int first, int limit, int line) {
+HETC_DEVICE void hetc_tile_fetch(E *tile, const E *from, int stride, int first, int limit, int line) {
     enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK, LINES = THREADS / CHUNKS };
-    if constexpr (THREADS % CHUNKS == 0 && ROWS % LINES == 0) {
-        const int thread = hetc_again((int)threadIdx.x), own = thread / CHUNKS, chunk = thread % CHUNKS;
-        const bool there = chunk * CHUNK < line;
-        const int bytes = (int)stride * (int)sizeof(E); /* one multiplication an address */
-        const char *base = reinterpret_cast<const char *>(from + (there ? chunk * CHUNK : 0));
-        E *to = hetc_chunk<E, P>(tile, own, chunk);
-        HETC_UNROLL
-        for (int i = 0; i < ROWS; i += LINES) {
-            const int row = first + own + i;
-            const bool present = there && row < limit;
-            hetc_copy_async(to + i * hetc_tile<E, P>::PITCH, base + (int64_t)(present ? row : 0) * bytes, present);
-        }
-    } else {
-        for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
-            const int row = i / CHUNKS, chunk = i % CHUNKS;
-            const bool present = first + row < limit && chunk * CHUNK < line;
-            hetc_copy_async(hetc_chunk<E, P>(tile, row, chunk),
-                            present ? from + (first + row) * stride + chunk * CHUNK : from, present);
-        }
+    const int thread = hetc_again((int)threadIdx.x), own = thread / CHUNKS, chunk = thread % CHUNKS;
+    const bool there = chunk * CHUNK < line;
+    const int bytes = stride * (int)sizeof(E); /* one multiplication an address */
+    const char *base = reinterpret_cast<const char *>(from + (there ? chunk * CHUNK : 0));
+    E *to = hetc_chunk<E, P>(tile, own, chunk);
+    if (THREADS % CHUNKS != 0 && own >= LINES) return;
+    HETC_UNROLL
+    for (int i = 0; i < ROWS; i += LINES) {
+        const int row = first + own + i;
+        const bool present = there && row < limit;
+        if (ROWS % LINES != 0 && own + i >= ROWS) return;
+        hetc_copy_async(to + i * hetc_tile<E, P>::PITCH, base + (int64_t)(present ? row : 0) * bytes, present);
     }
 }
 
@@ -1556,8 +1541,9 @@ HETC_DEVICE void hetc_keys_fetch(E *keys, E *values, const hetc_attention<E> &t,
 /* Rows of a head's queries, and the same of the gradients of its outputs. */
 template <class E, int P, int ROWS, int THREADS>
 HETC_DEVICE void hetc_queries_fetch(E *queries, E *outputs, const hetc_attention<E> &t, int head, int first) {
-    hetc_tile_fetch<E, P, ROWS, THREADS>(queries, t.q + head * t.line, t.q_row, first, t.rows, t.line);
-    hetc_tile_fetch<E, P, ROWS, THREADS>(outputs, t.d_o + head * t.line, t.a.heads * t.line, first, t.rows, t.line);
+    const int column = head * t.line, outputs_row = (int)t.a.heads * t.line;
+    hetc_tile_fetch<E, P, ROWS, THREADS>(queries, t.q + column, t.q_row, first, t.rows, t.line);
+    hetc_tile_fetch<E, P, ROWS, THREADS>(outputs, t.d_o + column, outputs_row, first, t.rows, t.line);
 }
 
 template <class E> HETC_DEVICE E hetc_element(float x) {
@@ -1601,8 +1587,7 @@ template <class E, int P> struct hetc_left;
 
 template <int P> struct hetc_left<uint16_t, P> {
     uint32_t a[(size_t)P / 16][4];
-    __device__ __forceinline__ void load(uint16_t *tile, int row)
-    {
+    __device__ __forceinline__ void load(uint16_t *tile, int row) {
         const int lane = hetc_lane();
         HETC_UNROLL
         for (int k = 0; k < P / 16; k++)
@@ -2231,8 +2216,8 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_ACTIVATION_BACKWARD: return hetc_activate(self, queue, &op->u.activation, op->bf16, 1);
     case HET_OP_EMBEDDING_FORWARD: return hetc_embedding_forward(self, queue, &op->u.embedding);
     case HET_OP_EMBEDDING_BACKWARD_WEIGHT: return hetc_embedding_backward_weight(self, queue, &op->u.embedding);
-    case HET_OP_DROPOUT_FORWARD: return hetc_dropout_forward(self, queue, &op->u.dropout, op->bf16);
-    case HET_OP_DROPOUT_BACKWARD: return hetc_dropout_backward(self, queue, &op->u.dropout, op->bf16);
+    case HET_OP_DROPOUT_FORWARD: return hetc_dropout(self, queue, &op->u.dropout, op->bf16, 0);
+    case HET_OP_DROPOUT_BACKWARD: return hetc_dropout(self, queue, &op->u.dropout, op->bf16, 1);
     case HET_OP_CROSS_ENTROPY: return hetc_cross_entropy(self, queue, &op->u.cross_entropy, op->bf16);
     case HET_OP_ACCUMULATE: return hetc_accumulate(self, queue, &op->u.accumulate);
     case HET_OP_SUM_SQUARES: return hetc_sum_squares(self, queue, &op->u.sum_squares);
@@ -2421,10 +2406,7 @@ static het_result hetc_await_place(hetc_queue *queue) {
 static het_result hetc_host_copy(hetc_queue *queue, void *to, const void *from, size_t size) {
     hetc_copy *copy = &queue->copy[queue->issued % HETC_COPIES];
     HETC_TRY(hetc_await_place(queue));
-    copy->queue = queue;
-    copy->to = to;
-    copy->from = from;
-    copy->size = size;
+    *copy = { queue, to, from, size };
     HETC_CUDA(queue->device, cudaLaunchHostFunc, (queue->stream, hetc_run_copy, copy));
     queue->issued++;
     return HET_OK;
@@ -2460,15 +2442,11 @@ static int hetc_drain(hetc_queue *queue) {
 /* The context may go on without this memory, so that an error here stops nothing. */
 static void *hetc_alloc(void *self, size_t size) {
     hetc_device *device = hetc_self(self);
-    const char *what = "cudaSetDevice";
     void *pointer = nullptr;
-    cudaError_t code = cudaSetDevice(device->ordinal);
-    if (code == cudaSuccess) {
-        what = "cudaMalloc";
-        code = cudaMalloc(&pointer, size);
-    }
+    const cudaError_t set = cudaSetDevice(device->ordinal),
+                      code = set == cudaSuccess ? cudaMalloc(&pointer, size) : set;
     if (code == cudaSuccess) return pointer;
-    hetc_note(device, code, what, __FILE__, __LINE__);
+    hetc_note(device, code, set == cudaSuccess ? "cudaMalloc" : "cudaSetDevice", __FILE__, __LINE__);
     return nullptr;
 }
 
@@ -2834,20 +2812,18 @@ static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, he
    first. */
 static het_result hetc_find_product(hetc_device *device, cudaStream_t stream, const hetc_product_call *c,
                                     hetc_product **found) {
-    uint64_t at = het_xxh64(&c->key, sizeof c->key, 0);
-    het_result result;
-    for (;; at++) {
-        hetc_product *p = &device->product[at % HETC_PRODUCTS];
-        *found = p;
-        if (p->key.used && memcmp(&p->key, &c->key, sizeof c->key) == 0) return HET_OK;
-        if (!p->key.used) break;
-    }
-    if (4 * device->products >= 3 * HETC_PRODUCTS) {
+    const uint64_t first = het_xxh64(&c->key, sizeof c->key, 0);
+    hetc_product *p = &device->product[first % HETC_PRODUCTS];
+    for (uint64_t at = first + 1; p->key.used && memcmp(&p->key, &c->key, sizeof c->key) != 0; at++)
+        p = &device->product[at % HETC_PRODUCTS];
+    if (!p->key.used && 4 * device->products >= 3 * HETC_PRODUCTS) {
         hetc_close_products(device);
-        *found = &device->product[het_xxh64(&c->key, sizeof c->key, 0) % HETC_PRODUCTS];
+        p = &device->product[first % HETC_PRODUCTS];
     }
-    result = hetc_open_product(device, stream, *found, c);
-    if (result != HET_OK) hetc_close_product(*found);
+    *found = p;
+    if (p->key.used) return HET_OK;
+    const het_result result = hetc_open_product(device, stream, p, c);
+    if (result != HET_OK) hetc_close_product(p);
     else device->products++;
     return result;
 }
@@ -2862,10 +2838,10 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     c->key.bias = c->bias != nullptr ? hetc_alignment(c->bias) : 0;
     c->key.used = 1;
     HETC_TRY(hetc_find_product(device, stream, c, &p));
-    c->refused = p->refused;
-    if (c->refused) return HET_OK;
-    HETC_TRY(hetc_set_pointers(device, p, c));
-    HETC_TRY(hetc_run_product(device, stream, p, c, c->d, &p->algorithm));
+    if (!p->refused) {
+        HETC_TRY(hetc_set_pointers(device, p, c));
+        HETC_TRY(hetc_run_product(device, stream, p, c, c->d, &p->algorithm));
+    }
     c->refused = p->refused;
     return HET_OK;
 }
@@ -3082,14 +3058,10 @@ static het_result hetc_linear_rows(void *self, het_queue *queue, het_op_kind kin
     return f != nullptr && !fused ? hetc_activate(self, queue, f, bf16_d, !forward) : HET_OK;
 }
 
-static int hetc_sums_floats(const het_gradient *gradient) {
-    return gradient != nullptr && gradient->sum != nullptr && !gradient->exact;
-}
-
 /* Whether the product that makes dW may add up dy for the bias as well: it reads dy anyway. */
 static int hetc_sums_bias(const het_linear_args *a, const het_linear_part *part, int32_t types) {
-    return a->compute == HET_BF16 && (types & HET_BF16_DY) != 0 && hetc_sums_floats(part->dw) &&
-        hetc_sums_floats(part->dbias);
+    return a->compute == HET_BF16 && (types & HET_BF16_DY) != 0 && hetc_wanted(part->dw) && hetc_wanted(part->dbias) &&
+        !part->dw->exact && !part->dbias->exact;
 }
 
 /* One part's dW [out][in] = dy^T x: exact sums take the granules one by one, fast ones all rows of
@@ -3101,8 +3073,8 @@ static het_result hetc_weight_part(hetc_device *device, het_queue *queue, const 
     const het_view *view = a->view;
     const size_t element = all->key.bf16 ? 2 : 4;
     hetc_product_call c = *all;
-    het_accumulate_args add;
-    if (part->dw == nullptr || part->dw->sum == nullptr) return HET_OK;
+    const het_accumulate_args add = { part->dw, 0, part->out * a->in, term };
+    if (!hetc_wanted(part->dw)) return HET_OK;
     c.key.n = part->out;
     c.d = part->dw->exact ? term : part->dw->sum;
     c.beta = part->dw->exact ? 0.0f : 1.0f;
@@ -3114,10 +3086,6 @@ static het_result hetc_weight_part(hetc_device *device, het_queue *queue, const 
         if (tried || !c.refused) return HET_OK;
         *sums = nullptr;
     }
-    memset(&add, 0, sizeof add);
-    add.gradient = part->dw;
-    add.count = part->out * a->in;
-    add.term = term;
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
         const int64_t row = view->host_granule_start[g] - view->row_begin;
         c.key.k = view->host_granule_start[g + 1] - view->row_begin - row;
@@ -3316,8 +3284,7 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
     double bias = 0.0;
     for (int64_t p = 0; p < a->parts; p++) {
         out += a->part[p].out;
-        if (a->part[p].dbias != nullptr && a->part[p].dbias->sum != nullptr &&
-            !hetc_sums_bias(a, &a->part[p], op->bf16))
+        if (hetc_wanted(a->part[p].dbias) && !hetc_sums_bias(a, &a->part[p], op->bf16))
             bias += hetc_area(a->rows, a->part[p].out) * hetc_bytes_of(op, HET_BF16_DY);
     }
     const double x = hetc_area(a->rows, a->in), y = hetc_area(a->rows, out), weight = hetc_area(a->in, out);
