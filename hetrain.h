@@ -9290,10 +9290,9 @@ static int64_t heti_reduction_peer(const heti_rank *r) {
     return -1;
 }
 
-/* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` and `peer`
-   are for the message of a rank that waits too long. */
-static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what,
-                            int64_t peer) {
+/* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` is for the
+   message of a rank that waits too long. */
+static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what) {
     const double start = heti_now();
     double looked = start;
     for (;;) {
@@ -9311,15 +9310,15 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
             HETI_TRY(heti_check_world(r, now - start));
             if (now - start > r->ctx->desc.layout.stall_deadline)
                 return heti_rank_fail(r, HET_ERR_TRANSPORT, "waited %g s for %s of rank %d; the stall deadline is %g s",
-                                      now - start, what, post ? peer : heti_reduction_peer(r),
-                                      r->ctx->desc.layout.stall_deadline);
+                                      now - start, what, !post ? heti_reduction_peer(r) : post->receives ? post->from
+                                      : post->to, r->ctx->desc.layout.stall_deadline);
         }
         heti_sleep(r, seen, post);
     }
 }
 
-static het_result heti_await_post(heti_rank *r, heti_post *post, const char *what, int64_t peer) {
-    return heti_wait(r, post, NULL, what, peer);
+static het_result heti_await_post(heti_rank *r, heti_post *post, const char *what) {
+    return heti_wait(r, post, NULL, what);
 }
 
 /* Forgets what an ended job has left behind; nobody runs. */
@@ -13053,7 +13052,7 @@ static het_result heti_start_flow(heti_rank *r, const het_action *a) {
 /* Before an action's call of a unit: all weights that it uses are in a buffer. */
 static het_result heti_open_weights(heti_rank *r, const het_action *a, int64_t unit) {
     if (r->part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
-    HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights"));
     return heti_keep_own(r, HETI_FLOW_WEIGHTS, a, unit);
 }
 
@@ -13072,7 +13071,7 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
     for (int64_t i = 0; i < u->info.parameters; i++)
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) < 0) return HET_OK;
-    HETI_TRY(heti_wait(r, NULL, heti_terms_free, "a gradient's receive", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_terms_free, "a gradient's receive"));
     return heti_clear(r, r->part->flow.term[r->part->flow.call[HETI_FLOW_SUMS] % 2],
                       HETI_CAST(size_t, heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, -1)) * sizeof(double));
 }
@@ -13378,7 +13377,7 @@ static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
 static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count) {
     HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values,
                              HETI_CAST(size_t, count) * sizeof *values));
-    return heti_await_post(r, &r->join_post, "the verdict", peer);
+    return heti_await_post(r, &r->join_post, "the verdict");
 }
 
 /* The first `sums` integers of all ranks that work added up, of the others the largest, in `joined`
@@ -14013,10 +14012,7 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
 }
 
 static het_result heti_await_message(heti_rank *r, heti_message *message, const char *what) {
-    for (int64_t i = 0; i < r->part->crossings; i++) {
-        heti_post *post = &message->post[i];
-        HETI_TRY(heti_await_post(r, post, what, post->receives ? post->from : post->to));
-    }
+    for (int64_t i = 0; i < r->part->crossings; i++) HETI_TRY(heti_await_post(r, &message->post[i], what));
     return HET_OK;
 }
 
@@ -14233,7 +14229,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
                                      receive[i].row * receive[i].rows));
     }
     for (int64_t i = 0; i < 2 * t->members; i++)
-        HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange", t->plan[i / 2].rank));
+        HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange"));
     for (int64_t i = 0; i < t->members; i++)
         if (receive[i].rows > 0) HETI_TRY(heti_copy_piece(r, &receive[i], 0));
     r->present->exchange += heti_now() - start;
@@ -14453,7 +14449,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
                                  r->ctx->desc.reduce == HET_REDUCE_EXACT, part->squares, part->loss };
     /* it has nothing to update, and another one hears for its process */
     if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
-    HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction"));
     HETI_TRY(heti_fill_sums(r, -1));
     HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
@@ -14610,9 +14606,9 @@ static het_result heti_reduce_update(heti_rank *r, const het_action *a) {
     heti_part *part = r->part;
     const int64_t b = a->stage;
     if (!heti_is_trained(r, b)) return HET_OK;
-    HETI_TRY(heti_wait(r, NULL, heti_stepped, "an update", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_stepped, "an update"));
     HETI_TRY(heti_start_flow(r, a));
-    HETI_TRY(heti_wait(r, NULL, heti_terms_left, "an owner's receive", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_terms_left, "an owner's receive"));
     if (part->box_sum_at[b] != HETI_NOWHERE) {
         HETI_TRY(heti_clear(r, heti_box_sums(r, b),
                             HETI_CAST(size_t, heti_box_place(r->ctx, r->rank, b, -1)) * sizeof(double)));
@@ -14628,7 +14624,7 @@ static het_result heti_gather_update(heti_rank *r, const het_action *a) {
     const int64_t b = a->stage;
     if (!heti_is_trained(r, b)) return HET_OK;
     part->flow.call[HETI_FLOW_GATHER]++;
-    HETI_TRY(heti_wait(r, NULL, heti_version_there, "weights", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_version_there, "weights"));
     HETI_TRY(heti_start_flow(r, a)); /* the own part */
     part->gathered[b]++;
     part->version[b * part->versions + part->gathered[b] % part->versions] = a->version + 1;
@@ -14669,7 +14665,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
         return heti_start_flow(r, a);
     case HET_ACTION_COMMIT: return heti_verdict(r, a);
     case HET_ACTION_STEP:
-        if (heti_updates_often(r->ctx)) return heti_wait(r, NULL, heti_stepped, "the gradients of an update", -1);
+        if (heti_updates_often(r->ctx)) return heti_wait(r, NULL, heti_stepped, "the gradients of an update");
         return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
     case HET_ACTION_GATHER:
         if (heti_updates_often(r->ctx)) return heti_gather_update(r, a);
@@ -14725,7 +14721,7 @@ static het_result heti_execute(heti_rank *r) {
         HETI_TRY(heti_progress(r));
     }
     r->doing = NULL;
-    HETI_TRY(heti_wait(r, NULL, heti_flowed, "a reduction", -1));
+    HETI_TRY(heti_wait(r, NULL, heti_flowed, "a reduction"));
     for (int64_t i = 0; i < 2 && ctx->world.ranks > 1; i++)
         HETI_TRY(heti_await_message(r, &part->outgoing[i], "a receive"));
     return HET_OK;
@@ -14807,7 +14803,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
          (joined[p] == INT64_MIN && joined[parameters + p] == INT64_MIN)); p++) {}
     if (r->local == r->ctx->share.tree.speaker) r->ctx->task.different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
-    HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
+    HETI_TRY(heti_await_post(r, &r->watch_post, "a receive"));
     HETI_CLEAR(joined, r->ctx->world.ranks);
     if (heti_has_copy(r, p)) {
         uint64_t hash;
@@ -14838,7 +14834,7 @@ static het_result heti_run_job(heti_rank *r) {
         HETI_TRY(heti_join(r, limbs, limbs));
         HETI_TRY(heti_copy_in(r, part->loss, part->joined, limbs, sizeof(int64_t)));
     }
-    HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
+    HETI_TRY(heti_await_post(r, &r->watch_post, "a receive"));
     if (r->local == ctx->share.tree.speaker && ctx->task.job != HETI_JOB_VERIFY) {
         HETI_TRY(heti_copy_out_later(r, &ctx->task.loss, part->loss, 1, sizeof ctx->task.loss));
         HETI_TRY(heti_copy_out_later(r, &ctx->task.scalars, part->scalars, 1, sizeof ctx->task.scalars));
