@@ -10173,32 +10173,30 @@ static int heti_block_takes(const het_ctx *ctx, const het_described_block *block
 
 /* Sorts parameters into blocks, in table order, and lays them out within. */
 static void heti_build_blocks(het_ctx *ctx) {
-    int64_t b;
-    ctx->chain.first_trained = ctx->chain.unit_count - 1;
-    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
-        heti_parameter *parameter = &ctx->chain.parameter[p];
-        for (b = 0; b < ctx->chain.block_count && !heti_block_takes(ctx, &ctx->chain.block[b], p); b++) {}
-        if (b == ctx->chain.block_count) {
-            ctx->chain.block_count++;
-            ctx->chain.block[b].parameter = p;
-            ctx->chain.block[b].frozen = parameter->frozen;
-            ctx->chain.block[b].first_use = ctx->chain.use_count;
-            for (int64_t u = 0; u < ctx->chain.unit_count; u++)
-                if (heti_unit_uses(&ctx->chain.unit[u], p)) ctx->chain.use[ctx->chain.use_count++] = u;
-            ctx->chain.use_start[b + 1] = ctx->chain.use_count;
-            ctx->chain.block[b].uses = ctx->chain.use_count - ctx->chain.block[b].first_use;
-            if (!parameter->frozen)
-                ctx->chain.first_trained = heti_min(ctx->chain.first_trained,
-                                                    ctx->chain.use[ctx->chain.block[b].first_use]);
-            parameter->uses = HETI_CAST(int32_t, ctx->chain.block[b].uses);
+    heti_chain *chain = &ctx->chain;
+    chain->first_trained = chain->unit_count - 1;
+    for (int64_t p = 0; p < chain->parameter_count; p++) {
+        heti_parameter *parameter = &chain->parameter[p];
+        const size_t count = HETI_CAST(size_t, parameter->count);
+        het_described_block *block = chain->block;
+        while (block < chain->block + chain->block_count && !heti_block_takes(ctx, block, p)) block++;
+        parameter->block = block - chain->block;
+        if (parameter->block == chain->block_count) {
+            block->parameter = p;
+            block->frozen = parameter->frozen;
+            block->first_use = chain->use_count;
+            for (int64_t u = 0; u < chain->unit_count; u++)
+                if (heti_unit_uses(&chain->unit[u], p)) chain->use[chain->use_count++] = u;
+            chain->use_start[++chain->block_count] = chain->use_count;
+            block->uses = chain->use_count - block->first_use;
+            if (!block->frozen) chain->first_trained = heti_min(chain->first_trained, chain->use[block->first_use]);
+            parameter->uses = HETI_CAST(int32_t, block->uses);
         }
-        parameter->block = b;
-        parameter->offset = ctx->chain.block[b].elements;
-        ctx->chain.block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
-        parameter->weight_offset = ctx->chain.block[b].weight_floats;
-        ctx->chain.block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count),
-                                                                        parameter->bf16 ? 32 : 16)) /
-                                       (parameter->bf16 ? 2 : 1);
+        parameter->offset = block->elements;
+        block->elements += HETI_CAST(int64_t, heti_round_up(count, 16));
+        parameter->weight_offset = block->weight_floats;
+        block->weight_floats += HETI_CAST(int64_t, parameter->bf16 ? heti_round_up(count, 32) / 2
+                                                                   : heti_round_up(count, 16));
     }
 }
 
@@ -10432,21 +10430,22 @@ static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) 
 /* Shares a block out among its holders by state_share. What rounding gave a rank too little or too
    much, `owed` carries to the next block. */
 static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
-    het_described_block *block = &ctx->chain.block[b];
+    const int64_t elements = ctx->chain.block[b].elements;
+    const double *shares = ctx->share.plan->state_share;
     heti_owners *owners = &ctx->share.owners[b];
     double total = 0.0;
     int64_t last = owners->holders - 1; /* the last one that gets anything */
-    for (int64_t i = 0; i < owners->holders; i++) total += ctx->share.plan->state_share[owners->holder[i]];
-    while (total > 0.0 && !(ctx->share.plan->state_share[owners->holder[last]] > 0.0)) last--;
+    for (int64_t i = 0; i < owners->holders; i++) total += shares[owners->holder[i]];
+    while (total > 0.0 && !(shares[owners->holder[last]] > 0.0)) last--;
     for (int64_t i = 0; i < owners->holders; i++) {
-        const double share = total > 0.0 ? ctx->share.plan->state_share[owners->holder[i]] / total :
-                     1.0 / HETI_CAST(double, owners->holders);
-        const double wanted = HETI_CAST(double, block->elements) * share + owed[owners->holder[i]];
-        int64_t end = i < last ? owners->cut[i] : block->elements;
+        const int64_t rank = owners->holder[i];
+        const double share = total > 0.0 ? shares[rank] / total : 1.0 / HETI_CAST(double, owners->holders),
+                     wanted = HETI_CAST(double, elements) * share + owed[rank];
+        int64_t end = i < last ? owners->cut[i] : elements;
         if (i < last && share > 0.0 && wanted > 0.0)
-            end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), block->elements)));
+            end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), elements)));
         owners->cut[i + 1] = end;
-        owed[owners->holder[i]] = wanted - HETI_CAST(double, end - owners->cut[i]);
+        owed[rank] = wanted - HETI_CAST(double, end - owners->cut[i]);
     }
 }
 
