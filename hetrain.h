@@ -3896,8 +3896,8 @@ static het_op heti_blank_op(int kind, int32_t bf16) {
     return op;
 }
 
-static het_op heti_make_op(int kind, const void *args, size_t size) {
-    het_op op = heti_blank_op(kind, 0);
+static het_op heti_make_op(het_op_kind kind, const void *args, size_t size) {
+    het_op op = heti_blank_op(HETI_CAST(int, kind), 0);
     HETRAIN_ASSERT(size <= sizeof op.u);
     memcpy(&op.u, args, size);
     return op;
