@@ -307,8 +307,9 @@ static inline void heti_t_plain(heti_t_text *t, double value);
 /* Parts of a line; arguments must have exactly these types:
    %s text, %j the same as a JSON string; %p what a file says, const char * and size_t, at most 63
    bytes of it, %q the same in quotes, 60; %d int64_t, %i int32_t, %z size_t, %u and %x uint64_t;
-   double: %g with 3 decimals, %1 and %2 with so many, %e with 6 digits, %r that reads back the same,
-   %n the same of one >= 0, with digits in place from 1e-6 to 1e18, %b bytes. %% a percent sign. */
+   double: %g with 3 decimals, %1 and %2 with so many, %e with 6 digits, %r that reads back the
+   same, %n the same of one >= 0, with digits in place from 1e-6 to 1e18, %b bytes. %% a percent
+   sign. */
 static inline void heti_t_format_list(heti_t_text *t, const char *format, va_list arguments) {
     const char *from;
     for (; *format != 0; format++) {
