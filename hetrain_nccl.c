@@ -353,8 +353,7 @@ static void heti_nccl_note(heti_nccl_issue *issue, ncclResult_t code, const char
 static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, heti_nccl_issue *issue) {
     const size_t bytes = heti_nccl_element_bytes(op->element);
     const ncclDataType_t type = heti_nccl_type(op->element);
-    int m;
-    for (m = 0; m < HETI_CAST(int, g->members) && issue->code == ncclSuccess; m++) {
+    for (int m = 0; m < HETI_CAST(int, g->members) && issue->code == ncclSuccess; m++) {
         const size_t count = HETI_CAST(size_t, op->start[m + 1] - op->start[m]);
         char *data = op->data + HETI_CAST(size_t, op->start[m]) * bytes;
         if (count == 0) continue;
@@ -485,8 +484,7 @@ static het_result heti_nccl_collective(het_communicator *group, het_queue *queue
                                        const int64_t *start, het_communicator_element element) {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
-    int64_t m;
-    for (m = 0; m < g->members; m++)
+    for (int64_t m = 0; m < g->members; m++)
         if (start[0] < 0 || start[m] > start[m + 1])
             return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: range %lld of an op is [%lld, %lld)",
                                  HETI_CAST(int, g->ordinal), HETI_CAST(long long, m), HETI_CAST(long long, start[m]),
@@ -592,9 +590,8 @@ static void heti_nccl_free_group(heti_nccl_group *g) {
 }
 
 static void heti_nccl_end_events(heti_nccl_group *g) {
-    int64_t i;
     (void)cudaSetDevice(g->ordinal);
-    for (i = 0; i < g->ops; i++) {
+    for (int64_t i = 0; i < g->ops; i++) {
         if (g->op[i].ready != NULL) (void)cudaEventDestroy(g->op[i].ready);
         if (g->op[i].ran != NULL) (void)cudaEventDestroy(g->op[i].ran);
         g->op[i].ready = g->op[i].ran = NULL;
@@ -688,10 +685,9 @@ static het_result heti_nccl_begin(heti_nccl *n, heti_nccl_group *g, const heti_n
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclResult_t code;
     het_result result;
-    int64_t i;
     HETI_NCCL_CUDA(g, cudaSetDevice, (g->ordinal));
     HETI_NCCL_CUDA(g, cudaStreamCreateWithFlags, (&g->stream, cudaStreamNonBlocking));
-    for (i = 0; i < g->ops; i++) {
+    for (int64_t i = 0; i < g->ops; i++) {
         HETI_NCCL_CUDA(g, cudaEventCreateWithFlags, (&g->op[i].ready, cudaEventDisableTiming));
         HETI_NCCL_CUDA(g, cudaEventCreateWithFlags, (&g->op[i].ran, cudaEventDisableTiming));
     }
@@ -713,7 +709,6 @@ static heti_nccl_group *heti_nccl_allocate(heti_nccl *n, const het_device *devic
     const size_t block = sizeof(heti_nccl_group) + count * (sizeof(heti_nccl_op) + starts * sizeof(int64_t));
     heti_nccl_group *g = HETI_CAST(heti_nccl_group *, n->allocator.alloc(n->allocator.user, block, 16));
     int64_t *start;
-    int64_t i;
     if (g == NULL) return NULL;
     memset(g, 0, block);
     g->nccl = n;
@@ -725,7 +720,7 @@ static heti_nccl_group *heti_nccl_allocate(heti_nccl *n, const het_device *devic
     g->block = block;
     g->op = HETI_NCCL_BITS(heti_nccl_op *, g + 1);
     start = HETI_NCCL_BITS(int64_t *, g->op + count);
-    for (i = 0; i < ops; i++) g->op[i].start = start + HETI_CAST(size_t, i) * starts;
+    for (int64_t i = 0; i < ops; i++) g->op[i].start = start + HETI_CAST(size_t, i) * starts;
     return g;
 }
 
