@@ -1223,7 +1223,7 @@ template <class T> static het_result hetc_run_arrays(void *self, het_queue *queu
         packs &= hetc_packs(arrays->elements[n], arrays->to[n], arrays->from[n]);
     for (int n = 0; n < arrays->count; n++) {
         arrays->block[n] = blocks;
-        blocks += hetc_spread(arrays->elements[n], packs).x;
+        blocks += hetc_ceil_div(arrays->elements[n], packs ? 4 * HETC_THREADS : HETC_THREADS);
     }
     void (*const add_or_round)(hetc_arrays) = packs ? hetc_arrays_kernel<4, T> : hetc_arrays_kernel<1, T>;
     return HETC_LAUNCH(self, queue, add_or_round, hetc_grid(blocks, 1), HETC_THREADS, 0, *arrays);
