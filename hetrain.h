@@ -10844,8 +10844,8 @@ static het_result heti_build_owners(het_ctx *ctx) {
 
 /* ---- the schedule ---- */
 
-/* Lists with every B as het_desc.layout.backward says: whole, as I and W next to each other, or with
-   all W at the end. */
+/* Lists with every B as het_desc.layout.backward says: whole, as I and W next to each other, or
+   with all W at the end. */
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
     const int fused = ctx->desc.layout.backward == HET_BACKWARD_FUSED,
               deferred = ctx->desc.layout.backward == HET_BACKWARD_DEFERRED;
@@ -11957,7 +11957,7 @@ static het_result heti_open_memory(heti_rank *r) {
     return heti_init_rotary(r);
 }
 
-/* What every rank of this process does; the error of the first that cannot becomes the context's. */
+/* What every rank of this process does. The first one's error becomes the context's. */
 static het_result heti_for_ranks(het_ctx *ctx, het_result (*call)(heti_rank *r)) {
     het_result result = HET_OK;
     for (int64_t i = 0; i < ctx->world.local_count && result == HET_OK; i++) {
