@@ -2360,8 +2360,8 @@ static cudaStream_t hetc_stream(void *self, het_queue *queue) {
     return hetc_queue_of(self, queue)->stream;
 }
 
-/* Asks again and again whether it is done: at first at once, then with pauses of up to 50 us. False:
-   not after `seconds`. */
+/* Asks again and again whether it is done: at first at once, then with pauses of up to 50 us.
+   False: not after `seconds`. */
 template <class F> static bool hetc_wait(double seconds, F done) {
     const auto start = std::chrono::steady_clock::now();
     for (int64_t asked = 1; !done(); asked++) {
@@ -2854,8 +2854,8 @@ static size_t hetc_elements(int64_t rows, int64_t columns) {
     return static_cast<size_t>(rows) * static_cast<size_t>(columns);
 }
 
-/* Elements from row to row of a rounded matrix: tensor cores want addresses that are multiples of 16
-   bytes. */
+/* Elements from row to row of a rounded matrix: tensor cores want addresses that are multiples of
+   16 bytes. */
 static int64_t hetc_pitch(int64_t columns) { return (columns + 7) / 8 * 8; }
 
 /* A block a row; pitch is a multiple of 8. */
@@ -2936,8 +2936,8 @@ static void *hetc_take(uintptr_t *at, int wanted, size_t size) {
     return reinterpret_cast<void *>(from);
 }
 
-/* Cuts the workspace into the pieces of linear_forward, _backward_input or _backward_weight, from the
-   front, each aligned to 256; returns their bytes, with room for the alignment of the first. */
+/* Cuts the workspace into the pieces of linear_forward, _backward_input or _backward_weight, from
+   the front, each aligned to 256; returns their bytes, with room for the alignment of the first. */
 static size_t hetc_cut(hetc_device *device, het_op_kind kind, const het_linear_args *a, int32_t types,
                        hetc_pieces *piece) {
     const int forward = kind == HET_OP_LINEAR_FORWARD, input = kind == HET_OP_LINEAR_BACKWARD_INPUT,

@@ -1850,8 +1850,8 @@ static void row_1_10(void **state)
     EXPECT_ERROR(het_schedule_timed(run.plan, counts, &costs, NULL, &schedule[1], &error), HET_OK, error.text, "");
     idle[1] = idle_of(&run, schedule[1], shortest, &weights[1]);
     met(idle[1] <= idle[0] / 2 && weights[0] == weights[2] && weights[1] == weights[2],
-        "two ranks, each with a stage of a frozen encoder and one of the backbone, 8 micro-batches: idle %.1f ms a step with the encoder first, %.1f ms "
-        "with its forwards in the backbone's bubbles; weights %016llx both times, and on one rank", 1e3 * idle[0], 1e3 * idle[1],
+        "two ranks, each with a stage of a frozen encoder and one of the backbone, 8 micro-batches: idle %.1f ms a step with the encoder first, "
+        "%.1f ms with its forwards in the backbone's bubbles; weights %016llx both times, and on one rank", 1e3 * idle[0], 1e3 * idle[1],
         (unsigned long long)weights[0]);
     for (i = 0; i < 2; i++) het_schedule_free(schedule[i]);
     run.desc.layout.schedule = NULL;
@@ -1977,14 +1977,13 @@ static void row_1_4(void **state)
         het_destroy(alone);
     }
     run.desc.layout.schedule = NULL;
-    for (v = 0; v < 2; v++) for (i = 0; i < 4; i++) fprintf(stderr, "kind %d stage %d: F %.2f B %.2f\n", (int)v, (int)i, 1e3 * cost[v][i].forward.base, 1e3 * cost[v][i].backward.base);
     for (v = 0; v < 2; v++) worst = fmax(worst, fabs(measured[v] / own[v] - 1));
     for (i = 0; i < 24; i++) (void)support_step(one, &run.data, 0, layout[i % 2]);
     weights[0] = support_hash(one), weights[1] = support_hash(ctx);
     apart = best / (own[0] + own[1]);
     met(apart >= 1.1 && worst <= 0.1 && weights[0] == weights[1],
-        "image-heavy and text-heavy batches in turns: lists for each take %.1f and %.1f ms (simulated), the best lists for both (%s) %.3f times as long; "
-        "run, they take %.1f and %.1f ms, %.1f %% off at most; weights %016llx of one rank", 1e3 * own[0], 1e3 * own[1], which, apart,
+        "image-heavy and text-heavy batches in turns: lists for each take %.1f and %.1f ms (simulated), the best lists for both (%s) %.3f times as "
+        "long; run, they take %.1f and %.1f ms, %.1f %% off at most; weights %016llx of one rank", 1e3 * own[0], 1e3 * own[1], which, apart,
         1e3 * measured[0], 1e3 * measured[1], 100 * worst, (unsigned long long)weights[0]);
     for (v = 0; v < 2; v++) het_schedule_free(timed[v]);
     het_destroy(ctx), het_destroy(one);

@@ -580,9 +580,9 @@ static void heti_x_logits(const heti_x_call *w, const float *dy) {
    each pass takes 4 (s + c) D bytes, and 4 (R - 1) n k of experts or gates, in at most 3 R (R - 1)
    messages. Drawn evenly, c is n k (R - 1) / R.
    Where members of one process (a node) follow each other, rows for another node go in two hops, as
-   in HetuMoE (arXiv 2203.14685): all that a node has for one member of the other is brought together
-   in one place and crosses as one message. From a node of A members to one of B go B messages, not
-   A B. */
+   in HetuMoE (arXiv 2203.14685): all that a node has for one member of the other is brought
+   together in one place and crosses as one message. From a node of A members to one of B go B
+   messages, not A B. */
 
 /* Own rows with all experts, and the rows of all members with the rank's: the same where it has
    all. */
@@ -679,7 +679,8 @@ static int64_t heti_x_rows(const heti_x_calls *w, int hop, int64_t from, int64_t
     return count;
 }
 
-/* What member `to` gets in a hop. The relay has all that passes here, by sender, then by receiver. */
+/* What member `to` gets in a hop. The relay has all that passes here, by sender, then by
+   receiver. */
 static void heti_x_pack_hop(const heti_x_calls *w, int back, int hop, int64_t to, const float *from, float *packed) {
     const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
     int64_t i, j;

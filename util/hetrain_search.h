@@ -8160,8 +8160,8 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
 
 /* =================================================================================================
    >>pack  Micro-batches of granules of unequal size. What is looked at is cut by a bound for each
-           number of micro-batches: the work they share and the mean or the largest granule. Only the
-           simulator sees links, waiting and memory, so it has the last word.
+           number of micro-batches: the work they share and the mean or the largest granule. Only
+           the simulator sees links, waiting and memory, so it has the last word.
    ============================================================================================== */
 
 enum { HETI_S_KEPT = 6, HETI_S_PLAIN = 4, HETI_S_CLUSTERS = 4, HETI_S_EVERY_COUNT = 256, HETI_S_COUNT_STEPS = 64 };

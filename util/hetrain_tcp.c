@@ -778,8 +778,8 @@ static void heti_tcp_start(heti_tcp *m, heti_tcp_node *node) {
     }
 }
 
-/* Fails the requests of a list that now are hopeless. A send under way towards a process that closes
-   goes on. */
+/* Fails the requests of a list that now are hopeless. A send under way towards a process that
+   closes goes on. */
 static void heti_tcp_fail_list(heti_tcp *m, heti_tcp_peer *p, heti_tcp_list *list) {
     heti_tcp_list all = *list;
     heti_tcp_node *node;
@@ -1592,8 +1592,8 @@ static int heti_tcp_ready(int s, short events, double until) {
     }
 }
 
-/* All bytes, read or (to NULL) written, or 0 and errno: 0 where the connection ended, ETIMEDOUT where
-   time is up. */
+/* All bytes, read or (to NULL) written, or 0 and errno: 0 where the connection ended, ETIMEDOUT
+   where time is up. */
 static int heti_tcp_move_all(int s, unsigned char *to, const unsigned char *from, size_t size, double until) {
     size_t done = 0;
     while (done < size) {

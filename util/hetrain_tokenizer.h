@@ -640,8 +640,8 @@ static uint32_t heti_k_normal_of(uint32_t point) {
 #define HETI_K_HANGUL 0xAC00u
 #define HETI_K_SYLLABLES 11172u
 
-/* The run of decompositions that holds a code point or, place 1, a place in heti_k_decompositions, if one
-   does. */
+/* The run of decompositions that holds a code point or, place 1, a place in heti_k_decompositions,
+   if one does. */
 static const uint32_t *heti_k_decomposed_run(int place, uint32_t value) {
     size_t low = 0, high = sizeof heti_k_decomposed / sizeof heti_k_decomposed[0] / 2 - 1;
     while (high - low > 1) {
