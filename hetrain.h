@@ -8315,8 +8315,8 @@ typedef struct heti_message {
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
-/* What a rank does at once in a reduction or gather of a block: an op of its seat's group, or a flow
-   to one rank and another one from one. */
+/* What a rank does at once in a reduction or gather of a block: an op of its seat's group, or a
+   flow to one rank and another one from one. */
 typedef struct heti_side { int64_t peer, begin, end; } heti_side; /* -1: nobody; elements of the block */
 typedef struct heti_move {
     heti_endpoint *end;            /* the group's; NULL: flows */

@@ -1774,14 +1774,14 @@ static step_times step_of(het_ctx *ctx, const support_run *run, const char *layo
     return times;
 }
 
-/* Costs that were measured, a backward pass in equal halves. */
+/* Costs that were measured. */
 static void costs_of(het_costs *costs, het_stage_cost cost[4], double shortest[4][4])
 {
     int64_t i;
     memset(costs, 0, sizeof *costs), memset(cost, 0, 4 * sizeof *cost);
     for (i = 0; i < 4; i++) {
         cost[i].forward.base = shortest[i][HET_ACTION_F], cost[i].backward.base = shortest[i][HET_ACTION_B];
-        cost[i].input.base = cost[i].weight.base = cost[i].backward.base / 2;
+        cost[i].input.base = shortest[i][HET_ACTION_I], cost[i].weight.base = shortest[i][HET_ACTION_W];
     }
     costs->stage = cost;
 }
@@ -1832,8 +1832,8 @@ static void row_1_10(void **state)
     support_run run;
     int64_t i;
     (void)state;
-    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=64,vocab=61", &model, &error), HET_OK, error.text, "");
-    support_run_start(&run, &model, 1, "60|60|60|60|60|60|60|60");
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=192,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    support_run_start(&run, &model, 1, "120,120,120|120,120,120|120,120,120|120,120,120|120,120,120|120,120,120|120,120,120|120,120,120");
     run.desc.frozen = of_the_encoder;
     {
         het_ctx *ctx = support_create(&run.desc);
@@ -1842,11 +1842,14 @@ static void row_1_10(void **state)
         het_destroy(ctx);
     }
     support_run_ranks(&run, BACKBONE_RANKS);
-    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 0.1;
+    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 1;
     support_run_plan(&run, plan, NULL, 1);
     EXPECT_ERROR(het_schedule_read(run.plan, first, sizeof first - 1, NULL, &schedule[0], &error), HET_OK, error.text, "");
-    idle[0] = idle_of(&run, schedule[0], shortest, &weights[0]);
+    snprintf(run.plan->schedule, sizeof run.plan->schedule, "zb-h1");
+    (void)idle_of(&run, NULL, shortest, &weights[1]); /* what halves of a backward pass take */
     costs_of(&costs, cost, shortest);
+    idle[0] = idle_of(&run, schedule[0], shortest, &weights[0]);
+    for (i = 0; i < 4; i++) cost[i].forward.base = shortest[i][HET_ACTION_F], cost[i].backward.base = shortest[i][HET_ACTION_B];
     EXPECT_ERROR(het_schedule_timed(run.plan, counts, &costs, NULL, &schedule[1], &error), HET_OK, error.text, "");
     idle[1] = idle_of(&run, schedule[1], shortest, &weights[1]);
     met(idle[1] <= idle[0] / 2 && weights[0] == weights[2] && weights[1] == weights[2],
@@ -1927,7 +1930,7 @@ static void row_1_4(void **state)
     het_ctx *ctx, *one;
     int64_t count, i, k, v;
     (void)state;
-    EXPECT_ERROR(het_model_parse("llama:layers=8,width=96,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_model_parse("llama:layers=8,width=192,heads=4,context=120,vocab=61", &model, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_model_complete(&model, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_model_units(&model, all, 18, &count, &error), HET_OK, error.text, "");
     for (k = i = 0; i < count; i++) {
@@ -1936,17 +1939,23 @@ static void row_1_4(void **state)
         if (unit[k].iface == het_unit_mlp()) unit[k].iface = &iface, unit[k].settings = &modality[k > 4];
         unit[k++].model = NULL;
     }
-    support_run_start(&run, &model, 1, "120,120,120,120|30|8|120,120,120");
+    support_run_start(&run, &model, 1, "120,120,120|8|8|120,120,120,120");
     run.desc.units = unit, run.desc.unit_count = UNITS;
     run.desc.limits.max_micro_batches = ENCODED;
     one = support_create(&run.desc);
     support_run_ranks(&run, BACKBONE_RANKS);
-    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 0.25;
+    for (i = 0; i < BACKBONE_RANKS; i++) run.device[i].speed = 1;
     run.plan = support_plan(plan, "gpipe", UNITS, BACKBONE_RANKS, 1);
     run.desc.layout.plan = run.plan;
     ctx = support_create(&run.desc);
+    memset(&replan, 0, sizeof replan);
     for (i = 0; i < 32; i++) shortest[i / 16][i / 4 % 4][i % 4] = 1e30;
-    for (i = 0; i < 12; i++) (void)step_of(ctx, &run, layout[i % 2], shortest[i % 2]);
+    for (k = 0; k < 2; k++) { /* whole backward passes, then split ones */
+        for (i = 0; i < 12; i++) (void)step_of(ctx, &run, layout[i % 2], shortest[i % 2]);
+        snprintf(run.plan->schedule, sizeof run.plan->schedule, "zb-h1");
+        replan.plan = run.plan;
+        if (k == 0) EXPECT_OK(het_replan(ctx, &replan));
+    }
     for (v = 0; v < 2; v++) {
         costs_of(&costs[v], cost[v], shortest[v]);
         EXPECT_ERROR(het_schedule_timed(run.plan, counts, &costs[v], NULL, &timed[v], &error), HET_OK, error.text, "");
@@ -1963,9 +1972,8 @@ static void row_1_4(void **state)
         if (both < best) best = both, which = k >= 2 ? named[k - 2] : k == 0 ? "those for images" : "those for text";
         if (k >= 2) het_schedule_free(lists);
     }
-    memset(&replan, 0, sizeof replan);
     for (i = 0; i < 12; i++) { /* each batch with its lists */
-        replan.plan = run.plan, replan.schedule = timed[i % 2];
+        replan.schedule = timed[i % 2];
         EXPECT_OK(het_replan(ctx, &replan));
         (void)support_step(ctx, &run.data, 0, layout[i % 2]);
     }
@@ -1978,7 +1986,7 @@ static void row_1_4(void **state)
     }
     run.desc.layout.schedule = NULL;
     for (v = 0; v < 2; v++) worst = fmax(worst, fabs(measured[v] / own[v] - 1));
-    for (i = 0; i < 24; i++) (void)support_step(one, &run.data, 0, layout[i % 2]);
+    for (i = 0; i < 36; i++) (void)support_step(one, &run.data, 0, layout[i % 2]);
     weights[0] = support_hash(one), weights[1] = support_hash(ctx);
     apart = best / (own[0] + own[1]);
     met(apart >= 1.1 && worst <= 0.1 && weights[0] == weights[1],
