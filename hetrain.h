@@ -11627,13 +11627,37 @@ static int64_t heti_graph_places(const heti_rank *r) {
     return 2 * r->part->actions + 16;
 }
 
-/* Host tables, staging and message buffers of a rank. */
+/* What messages, exchanges, rings and flows of a rank need on the host. */
+static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
+    heti_part *part = r->part;
+    const int64_t outgoing = r->ctx->world.ranks > 1 ? 2 : 0;
+    size_t mark;
+    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
+        heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
+        if (arena->base) part->message[i].post = post;
+    }
+    mark = arena->used;
+    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
+        char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE +
+                                            HETI_CAST(int64_t, part->message_bytes));
+        if (arena->base) part->message[i].data = data;
+    }
+    for (int64_t i = 0; i < 2; i++)
+        part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
+    part->ring.data[1] = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
+    part->ring.data[0] = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
+    for (int64_t i = 0; i < part->flow.flows; i++) {
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, heti_flow_data(r, i)));
+        if (arena->base) part->flow.flow[i].data = heti_flow_data(r, i) > 0 ? data : NULL;
+    }
+    part->sizes.communication = arena->used - mark;
+}
+
+/* Host tables, staging and buffers of a rank. */
 static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
-    const int64_t rows = ctx->desc.limits.max_tokens, sequences = ctx->desc.limits.max_sequences,
-                  outgoing = ctx->world.ranks > 1 ? 2 : 0;
-    size_t mark;
+    const int64_t rows = ctx->desc.limits.max_tokens, sequences = ctx->desc.limits.max_sequences;
     part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
@@ -11683,25 +11707,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
                                                        heti_max(ctx->chain.parameter_count, 2 * ctx->chain.block_count),
                                                        ctx->world.ranks));
     part->empty = HETI_TAKE(arena, int32_t, ctx->chain.parameter_count);
-    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
-        heti_post *post = HETI_TAKE(arena, heti_post, part->crossings);
-        if (arena->base) part->message[i].post = post;
-    }
-    mark = arena->used;
-    for (int64_t i = 0; i < part->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE +
-                                            HETI_CAST(int64_t, part->message_bytes));
-        if (arena->base) part->message[i].data = data;
-    }
-    for (int64_t i = 0; i < 2; i++)
-        part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
-    part->ring.data[1] = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
-    part->ring.data[0] = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
-    for (int64_t i = 0; i < part->flow.flows; i++) {
-        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, heti_flow_data(r, i)));
-        if (arena->base) part->flow.flow[i].data = heti_flow_data(r, i) > 0 ? data : NULL;
-    }
-    part->sizes.communication = arena->used - mark;
+    heti_layout_buffers(r, arena);
 }
 
 /* A stage's part of a slot. */
