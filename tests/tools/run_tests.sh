@@ -61,8 +61,8 @@ catch_up() {
 }
 
 rm -f "$build"/output/*.ended
-# the last three are the longest: they start first, for at the end they would keep one processor busy alone
-longest=$((${#suites[@]} > 3 ? ${#suites[@]} - 3 : 0))
+# the last two are the longest: they start first, for at the end they would keep one processor busy alone
+longest=$((${#suites[@]} > 2 ? ${#suites[@]} - 2 : 0))
 for suite in "${suites[@]:longest}" "${suites[@]:0:longest}"; do
     while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(nproc)}" ]; do wait -n; done
     catch_up
