@@ -399,28 +399,36 @@ static void a_slow_link_is_seen_by_reductions(void **state)
     }
 }
 
+/* The advice of an adaptation that may only change shares, after device 1 has become three times slower. */
+static het_advice *advice_on_shares(world *w, const het_plan *plan, het_adapt **adapt)
+{
+    het_adapt_desc desc;
+    het_advice *advice;
+    het_error error;
+    int steps;
+    memset(&desc, 0, sizeof desc);
+    desc.search = &w->search;
+    desc.allocator = w->profile.allocator;
+    desc.only_shares = HET_YES;
+    EXPECT_OK(het_adapt_create(&desc, adapt, &error));
+    EXPECT_OK(het_adapt_start(*adapt, plan, 1, &error));
+    w->true_place[1].speed = 1 / 3.0;
+    advice = steps_until(w, *adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    return advice;
+}
+
 /* Told to change shares only it does, where another plan would be better. */
 static void only_shares_change(void **state)
 {
     world w;
     het_plan *plan;
-    het_adapt_desc desc;
     het_adapt *adapt = NULL;
     het_advice *advice;
-    het_error error;
-    int steps;
     (void)state;
     start(&w, 3);
     plan = plan_of(&w, "dp", "1f1b");
-    memset(&desc, 0, sizeof desc);
-    desc.search = &w.search;
-    desc.allocator = w.profile.allocator;
-    desc.only_shares = HET_YES;
-    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
-    EXPECT_OK(het_adapt_start(adapt, plan, 1, &error));
-    w.true_place[1].speed = 1 / 3.0;
-    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
-    assert_non_null(advice);
+    advice = advice_on_shares(&w, plan, &adapt);
     assert_int_equal(advice->only_shares, 1);
     assert_int_equal(advice->plan->pipelines, 3);
     assert_true(advice->plan->share[0] == 7 && advice->plan->share[1] == 2 && advice->plan->share[2] == 7);
@@ -438,23 +446,12 @@ static void keepers_stay(void **state)
                                "\"shard\": \"weights\", \"near\": [0, 0, 0, 1], \"keepers\": [2]}";
     world w;
     het_plan *plan;
-    het_adapt_desc desc;
     het_adapt *adapt = NULL;
     het_advice *advice;
-    het_error error;
-    int steps;
     (void)state;
     start(&w, RANKS);
     plan = plan_of(&w, text, "1f1b");
-    memset(&desc, 0, sizeof desc);
-    desc.search = &w.search;
-    desc.allocator = w.profile.allocator;
-    desc.only_shares = HET_YES;
-    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
-    EXPECT_OK(het_adapt_start(adapt, plan, 1, &error));
-    w.true_place[1].speed = 1 / 3.0;
-    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
-    assert_non_null(advice);
+    advice = advice_on_shares(&w, plan, &adapt);
     assert_true(fabs(advice->before - seconds_of(&w.real, plan, 1)) < 1e-9);
     assert_non_null(advice->plan);
     assert_int_equal(advice->only_shares, 1);

@@ -1862,46 +1862,33 @@ static void row_1_10(void **state)
 }
 
 /* PipeWeaver: a unit for one modality, an MLP over one granule of a micro-batch (settings: 0, images; 1, text) that hands the other's rows on. */
-static het_unit_call of_modality(const het_unit_call *c, het_view *view)
+static het_result of_modality(const het_unit_call *c, het_result (*call)(const het_unit_call *))
 {
     const int64_t d = c->unit->model->width, g = c->view->granule_begin + *(const int32_t *)c->unit->settings;
     const int64_t *start = c->view->host_granule_start, skip = (start[g] - c->view->row_begin) * d;
     het_unit_call own = *c;
-    *view = *c->view;
-    view->granule_begin = g, view->granule_end = g + 1, view->row_begin = start[g], view->row_end = start[g + 1];
-    own.view = view;
+    het_view view = *c->view;
+    view.granule_begin = g, view.granule_end = g + 1, view.row_begin = start[g], view.row_end = start[g + 1];
+    own.view = &view;
     own.rows = start[g + 1] - start[g];
     if (own.in[0] != NULL) own.in[0] += skip;
     if (own.out[0] != NULL) own.out[0] += skip;
     if (own.d_in[0] != NULL) own.d_in[0] += skip;
     if (own.d_out[0] != NULL) own.d_out[0] += skip;
-    return own;
+    return call(&own);
 }
-
 static het_result modality_describe(const het_unit *unit, het_unit_info *info) { return het_unit_mlp()->describe(unit, info); }
 static het_result modality_forward(const het_unit_call *c)
 {
-    het_unit_call own;
-    het_view view;
     memcpy(c->out[0], c->in[0], (size_t)(c->rows * c->unit->model->width) * sizeof(float));
-    own = of_modality(c, &view);
-    return het_unit_mlp()->forward(&own);
+    return of_modality(c, het_unit_mlp()->forward);
 }
 static het_result modality_backward_input(const het_unit_call *c)
 {
-    het_unit_call own;
-    het_view view;
     memcpy(c->d_in[0], c->d_out[0], (size_t)(c->rows * c->unit->model->width) * sizeof(float));
-    own = of_modality(c, &view);
-    return het_unit_mlp()->backward_input(&own);
+    return of_modality(c, het_unit_mlp()->backward_input);
 }
-static het_result modality_backward_weight(const het_unit_call *c)
-{
-    het_unit_call own;
-    het_view view;
-    own = of_modality(c, &view);
-    return het_unit_mlp()->backward_weight(&own);
-}
+static het_result modality_backward_weight(const het_unit_call *c) { return of_modality(c, het_unit_mlp()->backward_weight); }
 
 /* Batches full of images and batches full of text in turns, through image units and text units on two ranks. Lists for what each kind of batch takes
    against the best lists for both. */

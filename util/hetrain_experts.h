@@ -679,27 +679,27 @@ static int64_t heti_x_rows(const heti_x_calls *w, int hop, int64_t from, int64_t
     return count;
 }
 
-/* What member `to` gets in a hop. The relay has all that passes here, by sender, then by
-   receiver. */
+/* What member `to` gets in a hop. The relay has all that passes, by sender, then by receiver. */
 static void heti_x_pack_hop(const heti_x_calls *w, int back, int hop, int64_t to, const float *from, float *packed) {
     const int64_t d = w->own.x.d, members = w->team->members, me = w->team->member;
-    int64_t i, j;
-    if (hop == 1 && !w->two_hops) {
+    if (!w->two_hops) {
         heti_x_pack(w, back, to, from, packed);
-        return;
-    }
-    for (j = 0; hop == 0 && j < members; j++) {
-        if (heti_x_via(w, me, j) != to) continue;
-        heti_x_pack(w, back, j, from, packed);
-        packed += w->traffic[me][j] * d;
-    }
-    for (i = 0; hop == 1 && i < members; i++)
-        for (j = 0; j < members; j++) {
-            const int64_t rows = heti_x_via(w, i, j) == me ? w->traffic[i][j] : 0;
-            if (j == to) HETI_T_COPY(packed, from, rows * d);
-            if (j == to) packed += rows * d;
+    } else if (hop == 0) {
+        for (int64_t j = 0; j < members; j++) {
+            if (heti_x_via(w, me, j) != to) continue;
+            heti_x_pack(w, back, j, from, packed);
+            packed += w->traffic[me][j] * d;
+        }
+    } else {
+        for (int64_t i = 0; i < members * members; i++) { /* pairs of sender and receiver */
+            const int64_t sender = i / members, receiver = i % members;
+            const int64_t rows = heti_x_via(w, sender, receiver) == me ? w->traffic[sender][receiver] : 0;
+            const int64_t taken = receiver == to ? rows : 0;
+            HETI_T_COPY(packed, from, taken * d);
+            packed += taken * d;
             from += rows * d;
         }
+    }
 }
 
 /* In round s a member sends to the one s behind it. Boxes are runs of what is sent, one member's
