@@ -199,7 +199,8 @@ int main(int argc, char **argv) {
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
        >>optimizer_api   het_adamw het_muon het_learning_rate
-       >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_team
+       >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_backward
+                         het_plan_team
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_store
                          het_schedule_needs het_schedule_free het_tree_grow
@@ -1288,6 +1289,12 @@ typedef enum het_shard {
     HET_SHARD_DEFAULT = 0 /* state */, HET_SHARD_STATE = 1, HET_SHARD_GRADIENTS = 2, HET_SHARD_WEIGHTS = 3
 } het_shard;
 
+/* Where gradients do not go: they follow from the model. Units behind a cut train what comes before
+   it no more: BEHIND, a unit with a loss of its own (het_unit_info.is_loss) that is not the last
+   one. A unit has no backward pass, NONE, if neither it nor one between it and the cut before it
+   has a trained parameter: frozen layers in front. */
+typedef enum het_cut { HET_CUT_NOWHERE = 0, HET_CUT_BEHIND = 1, HET_CUT_NONE = 2 } het_cut;
+
 typedef struct het_plan het_plan;
 typedef struct het_schedule het_schedule;
 
@@ -1308,6 +1315,7 @@ struct het_plan {
     uint8_t *keeper;                  /* [ranks] or NULL; 1: a rank without stages owns its state_share of
                                          every block and updates it: a CPU beside a card (ZeRO-Offload,
                                          arXiv 2101.06840), a parameter server */
+    uint8_t *cut;                     /* [units] or NULL; het_cut of each, all 0: het_create finds them */
     char schedule[32];                /* a name that `make` knows */
     /* The compute lists of that name (hetrain_plan.h: het_schedule_make). NULL: the schedule has no
        name; a rank with one stage does 1F1B, one with several all forwards before all backwards. */
@@ -1332,6 +1340,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_new(const het_plan *shape, co
    with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_check(const het_plan *plan, const char *where, het_error *error);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
+/* Backward of plan->stage[stage]: 2: its gradient goes to the stage before; 1: it ends in the stage,
+   the first one or behind a cut; 0: the stage has only forward actions. Threads: any. */
+HETRAIN_API int het_plan_backward(const het_plan *plan, int64_t stage);
 /* The members of a rank's team, the leader first. NULL: it is alone, *count is 1. Threads: any. */
 HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count);
 
@@ -1392,9 +1403,13 @@ typedef struct het_blocks {
 HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batches, int64_t *counts);
 /* How far a stage is while lists are made. Its forwards come in the order of micro-batches and
    slices, its backwards in the order of micro-batches, slices last to first: so counts tell
-   everything. */
+   everything. A stage without a backward pass has done as many as the stage behind it has done
+   forwards. */
 typedef struct het_play_stage {
     int64_t pipeline, before, after;  /* stages of the pipeline before this one and after it */
+    int64_t behind;                   /* those after it that its gradient comes through: up to a cut; of a stage
+                                         without a backward pass all */
+    int32_t backward;                 /* het_plan_backward */
     int64_t items;                    /* micro-batches x slices */
     int64_t begun[3], done[3];        /* F; B or I; B or W */
 } het_play_stage;
@@ -1448,7 +1463,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *
                                                                 const het_allocator *allocator, het_schedule **schedule,
                                                                 het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the
-   right rank, after what it needs; sends and receives pair up; every holder of a block has its
+   right rank, after what it needs (no B where het_plan_backward is 0, and no SEND_B or RECV_B across
+   a cut); sends and receives pair up; every holder of a block has its
    REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; a PUT finds its
    slice on the device and a TAKE on the host, and B, I and W find it on the device; nothing waits
    for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations
@@ -6096,11 +6112,12 @@ static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan 
     double *slice_share = HETI_TAKE(arena, double, shape->slices);
     het_team_member *member = HETI_TAKE(arena, het_team_member, shape->members);
     int64_t *near = HETI_TAKE(arena, int64_t, shape->ranks);
-    uint8_t *keeper = HETI_TAKE(arena, uint8_t, shape->ranks);
+    uint8_t *keeper = HETI_TAKE(arena, uint8_t, shape->ranks), *cut = HETI_TAKE(arena, uint8_t, shape->units);
     if (p == NULL) return;
     *p = *shape;
     p->near = near;
     p->keeper = keeper;
+    p->cut = cut;
     p->stage = stage;
     p->first_stage = first_stage;
     p->share = share;
@@ -6161,6 +6178,19 @@ static int64_t heti_team_rank(const het_plan *plan, int64_t leader, int64_t memb
     int64_t count;
     const het_team_member *team = het_plan_team(plan, leader, &count);
     return team ? team[member].rank : leader;
+}
+
+HETRAIN_API int het_plan_backward(const het_plan *plan, int64_t stage) {
+    const het_stage *s = &plan->stage[stage];
+    int64_t u = s->unit_end - 1;
+    while (plan->cut && u >= s->unit_begin && plan->cut[u] == HET_CUT_NONE) u--;
+    if (u < s->unit_begin) return 0;
+    return stage == plan->first_stage[s->pipeline] || (plan->cut && plan->cut[s->unit_begin - 1]) ? 1 : 2;
+}
+
+/* Whether a stage gets a gradient from the one behind it. */
+static int heti_gets_gradient(const het_plan *plan, int64_t stage) {
+    return stage + 1 < plan->first_stage[plan->stage[stage].pipeline + 1] && het_plan_backward(plan, stage + 1) == 2;
 }
 
 static int heti_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
@@ -6406,9 +6436,22 @@ static het_result heti_plan_check_keepers(const het_plan *plan, const char *wher
     return HET_OK;
 }
 
+/* What follows a unit with a backward pass has one as well, up to a cut; the last unit makes the
+   loss. */
+static het_result heti_plan_check_cuts(const het_plan *plan, const char *where, het_error *error) {
+    for (int64_t u = 0; u < plan->units && plan->cut; u++)
+        if (plan->cut[u] > HET_CUT_NONE || (plan->cut[u] != HET_CUT_NOWHERE && u + 1 == plan->units) ||
+            (plan->cut[u] == HET_CUT_NONE && u > 0 && plan->cut[u - 1] == HET_CUT_NOWHERE))
+            return heti_fail(error, HET_ERR_INVALID, "%s: unit %d cannot be cut in way %d: behind the last unit there "
+                             "is nothing, and behind a unit with a backward pass only a cut ends it", where, u,
+                             HETI_CAST(int64_t, plan->cut[u]));
+    return HET_OK;
+}
+
 HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
     HETI_TRY(heti_plan_check_shape(plan, where, error));
     for (int64_t p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
+    HETI_TRY(heti_plan_check_cuts(plan, where, error));
     HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
     HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
     HETI_TRY(heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error));
@@ -6563,8 +6606,8 @@ HETRAIN_API int het_play_ready(const het_play *play, int64_t s, int32_t kind) {
     if (kind == HET_ACTION_F) return i < stage->items && (stage->before == 0 || stage[-1].done[HETI_PLAY_F] > i);
     if (kind == HET_ACTION_W) return stage->begun[HETI_PLAY_W] < stage->done[HETI_PLAY_I];
     i = stage->begun[HETI_PLAY_I];
-    if (i >= stage->items) return 0;
-    if (stage->after > 0) return stage[1].done[HETI_PLAY_I] > i;
+    if (i >= stage->items || stage->backward == 0) return 0;
+    if (stage->behind > 0) return stage[1].done[HETI_PLAY_I] > i;
     return stage->done[HETI_PLAY_F] >= (i / slices + 1) * slices; /* all forwards of its micro-batch */
 }
 
@@ -6614,8 +6657,10 @@ static void heti_rule_end(void *user, int64_t rank) {
         stage->done[heti_rule_what(a->kind)]++;
         if (a->kind == HET_ACTION_B) stage->done[HETI_PLAY_W]++;
         if (a->kind == HET_ACTION_F && stage->after > 0) heti_player_wake(&m->player, plan->stage[s + 1].rank);
-        if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && stage->before > 0)
-            heti_player_wake(&m->player, plan->stage[s - 1].rank);
+        if (stage->before == 0 || a->kind == HET_ACTION_W || (a->kind == HET_ACTION_F && stage[-1].backward)) continue;
+        for (int what = HETI_PLAY_I; what <= HETI_PLAY_W && a->kind == HET_ACTION_F; what++)
+            stage[-1].begun[what] = ++stage[-1].done[what];
+        heti_player_wake(&m->player, plan->stage[s - 1].rank);
     }
 }
 
@@ -6637,6 +6682,9 @@ static void heti_rule_stages(heti_rule_play *m) {
             stage->pipeline = p;
             stage->before = s - plan->first_stage[p];
             stage->after = plan->first_stage[p + 1] - 1 - s;
+            stage->backward = het_plan_backward(plan, s);
+            while (stage->behind < stage->after && (!stage->backward || heti_gets_gradient(plan, s + stage->behind)))
+                stage->behind++;
             stage->items = m->play.counts[p] * plan->slices;
             start[plan->stage[s].rank + 1] += 3 * stage->items;
         }
@@ -6709,7 +6757,7 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
 /* ---- lists of a plan without `make` ---- */
 
 /* het_rule.choose: 1F1B on a rank with one stage, which keeps one micro-batch for itself and one
-   for each stage behind it; on one with several, all forwards before all backwards. */
+   for each stage behind it, up to a cut; on one with several, all forwards before all backwards. */
 static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
     const het_plan *plan = play->plan;
     int64_t backward = -1, forwards = 0, stages = 0;
@@ -6722,7 +6770,7 @@ static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int
         forwards += at->items - at->begun[HETI_PLAY_F];
         stage[0] = s;
         kind[0] = HET_ACTION_F;
-        if (het_play_ready(play, s, HET_ACTION_F) && (stages > 1 || open < at->after + plan->slices)) return 1;
+        if (het_play_ready(play, s, HET_ACTION_F) && (stages > 1 || open < at->behind + plan->slices)) return 1;
         if (het_play_ready(play, s, HET_ACTION_B)) backward = s;
     }
     stage[0] = backward;
@@ -6752,7 +6800,8 @@ static het_result heti_schedule_arguments(const het_plan *plan, const void *inpu
 typedef struct heti_listed_stage {
     int64_t forwards;              /* F met */
     int64_t kept;                  /* slices on the device, where PUT and TAKE are placed */
-    int64_t last, last_time;       /* its last backward action ends before this position, at this time */
+    int64_t last, last_time;       /* its last backward action, or F where it has none, ends before this
+                                      position, at this time */
     int64_t sharing;               /* stages of its pipeline on its rank */
 } heti_listed_stage;
 
@@ -6943,6 +6992,22 @@ static het_result heti_lists_check_shape(const heti_lists *l) {
     return HET_OK;
 }
 
+/* The rank that an F hands its output to, a B or I its gradient; -1: there is none. */
+static int64_t heti_lists_taker(const heti_lists *l, const het_action *a) {
+    if (a->kind == HET_ACTION_F) return heti_lists_rank(l, a, 1);
+    if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || het_plan_backward(l->plan, heti_lists_stage(l, a)) < 2)
+        return -1;
+    return heti_lists_rank(l, a, -1);
+}
+
+/* The rank that an F gets its input from, a B or I its gradient; -1: there is none. */
+static int64_t heti_lists_giver(const heti_lists *l, const het_action *a) {
+    if (a->kind == HET_ACTION_F) return heti_lists_rank(l, a, -1);
+    if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || !heti_gets_gradient(l->plan, heti_lists_stage(l, a)))
+        return -1;
+    return heti_lists_rank(l, a, 1);
+}
+
 /* What is wrong with one action, whatever comes before it and wherever it stands; NULL: nothing. */
 static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het_action *a, int last) {
     const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B;
@@ -6962,9 +7027,13 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
     if (a->micro_batch < 0 || a->micro_batch >= l->schedule->micro_batches[a->pipeline])
         return "there is no such micro-batch";
     if (a->slice < 0 || a->slice >= l->plan->slices) return "there is no such slice";
+    if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_TAKE && !het_plan_backward(l->plan, heti_lists_stage(l, a)))
+        return "nothing is trained there: its stage has only forward actions";
     if (heti_lists_rank(l, a, 0) != rank || (!next && !previous)) return NULL;
     if (heti_lists_rank(l, a, next ? 1 : -1) < 0) return "there is no stage on the other side";
     if (heti_lists_rank(l, a, next ? 1 : -1) == rank) return "the stage on the other side is on the same rank";
+    if (a->kind >= HET_ACTION_SEND_B && het_plan_backward(l->plan, heti_lists_stage(l, a) + next) < 2)
+        return "no gradient crosses the cut between these stages";
     return NULL;
 }
 
@@ -7124,7 +7193,7 @@ static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, 
         if (backward) *wanted = heti_lists_other(a, HET_ACTION_F, 0);
         return backward;
     }
-    *rank = heti_lists_rank(l, a, by);
+    *rank = heti_lists_giver(l, a);
     same = *rank == heti_lists_rank(l, a, 0);
     if (*rank < 0 || (same ? sort != HETI_WANTS_STAGE : sort == HETI_WANTS_STAGE && !l->transfers)) return 0;
     if (same || !l->transfers) *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, by);
@@ -7162,7 +7231,8 @@ static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t pos
 }
 
 /* A rank's compute actions and transfers; the most activations it keeps on the device, in
-   micro-batches. Of a pair both count, and neither may need the other. */
+   micro-batches: of a stage without a backward pass only while its F runs. Of a pair both count,
+   and neither may need the other. */
 static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slices) {
     const het_schedule *s = l->schedule;
     const int64_t count = s->start[rank + 1] - s->start[rank];
@@ -7185,7 +7255,8 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
                 kept = number++ > 0 ? kept + weight : weight; /* from 0, so that rounding errors do not pile up */
                 *peak = kept > *peak ? kept : *peak;
             }
-            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || a->kind == HET_ACTION_PUT) {
+            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || a->kind == HET_ACTION_PUT ||
+                (a->kind == HET_ACTION_F && !het_plan_backward(l->plan, g))) {
                 kept -= weight;
                 number--;
                 if (a->kind != HET_ACTION_PUT) l->stage[g].last = k + 1;
@@ -7198,13 +7269,17 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
 /* Every entry has its backward and its transfers. */
 static het_result heti_lists_check_entry(const heti_lists *l, const het_action *a, int64_t stage) {
     const unsigned seen = l->seen[heti_lists_entry(l, a)];
-    const int64_t rank = l->plan->stage[stage].rank, next = heti_lists_rank(l, a, 1),
-                  previous = heti_lists_rank(l, a, -1);
+    const int64_t rank = l->plan->stage[stage].rank;
+    const int split = (seen >> HET_ACTION_I & 1u) != 0;
     unsigned needed = 1u << HET_ACTION_F;
-    if ((seen >> HET_ACTION_I & 1u) != 0) needed |= 1u << HET_ACTION_I | 1u << HET_ACTION_W;
-    else needed |= 1u << HET_ACTION_B;
-    if (l->transfers && next >= 0 && next != rank) needed |= 1u << HET_ACTION_SEND_F | 1u << HET_ACTION_RECV_B;
-    if (l->transfers && previous >= 0 && previous != rank) needed |= 1u << HET_ACTION_RECV_F | 1u << HET_ACTION_SEND_B;
+    if (het_plan_backward(l->plan, stage))
+        needed |= split ? 1u << HET_ACTION_I | 1u << HET_ACTION_W : 1u << HET_ACTION_B;
+    for (int32_t way = HET_ACTION_F; way <= HET_ACTION_B && l->transfers; way++) {
+        const het_action b = heti_lists_other(a, way, 0);
+        const int64_t taker = heti_lists_taker(l, &b), giver = heti_lists_giver(l, &b);
+        if (taker >= 0 && taker != rank) needed |= 1u << (way == HET_ACTION_F ? HET_ACTION_SEND_F : HET_ACTION_SEND_B);
+        if (giver >= 0 && giver != rank) needed |= 1u << (way == HET_ACTION_F ? HET_ACTION_RECV_F : HET_ACTION_RECV_B);
+    }
     for (int32_t kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
         const het_action missing = heti_lists_other(a, kind, 0);
         if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, rank, &missing);
@@ -7361,9 +7436,9 @@ static void heti_play_end(void *user, int64_t rank) {
     const het_action *a = heti_play_head(l, rank);
     const int64_t width = 1 + (a->overlap != 0);
     for (; a < heti_play_head(l, rank) + width; a++) {
-        const int64_t taker = a->kind == HET_ACTION_W ? -1 : heti_lists_rank(l, a, a->kind == HET_ACTION_F ? 1 : -1);
+        const int64_t taker = heti_lists_taker(l, a), stage = heti_lists_stage(l, a);
         heti_lists_mark(l, a);
-        if (a->kind != HET_ACTION_F) l->stage[heti_lists_stage(l, a)].last_time = l->player.now;
+        if (a->kind != HET_ACTION_F || !het_plan_backward(l->plan, stage)) l->stage[stage].last_time = l->player.now;
         if (taker < 0 || taker == rank) continue;
         heti_player_wake(&l->player, taker);
         if (l->to != NULL) heti_complete_transfer(l, rank, taker, a);
@@ -7508,15 +7583,14 @@ static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
 
 /* ---- complete ---- */
 
-/* How many actions a rank's list gets. A stage's transfers on both sides are as many as its F and
-   its B or I. */
+/* How many actions a rank's list gets. F, B and I have their transfers on both sides. */
 static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     int64_t i, count = s->start[rank + 1] - s->start[rank];
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *a = &s->action[i];
-        const int64_t next = heti_lists_rank(l, a, 1), previous = heti_lists_rank(l, a, -1);
-        if (a->kind < HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
+        const int64_t taker = heti_lists_taker(l, a), giver = heti_lists_giver(l, a);
+        count += (taker >= 0 && taker != rank) + (giver >= 0 && giver != rank);
     }
     if (l->updates > 1) return count;
     heti_lists_blocks_of(l, rank);
@@ -7546,12 +7620,14 @@ static void heti_complete_sort(heti_lists *l, int by_time) {
     for (int64_t i = 0; i < l->held_count; i++) l->held[i] = -heti_player_pop(&l->player);
 }
 
-/* Where the stages' last backward actions and their SENDs end in the rank's list. */
+/* Where the stages' last backward actions, or forward ones where there are no others, and their
+   SENDs end in the rank's list. */
 static void heti_complete_last(heti_lists *l, int64_t rank) {
     const het_action *list = l->to->action + l->to->start[rank];
     int64_t end;
     for (int64_t i = 0; i < l->rank[rank].length; i++) {
-        if (list[i].kind != HET_ACTION_B && list[i].kind != HET_ACTION_W) continue;
+        if (list[i].kind != HET_ACTION_B && list[i].kind != HET_ACTION_W &&
+            (list[i].kind != HET_ACTION_F || het_plan_backward(l->plan, heti_lists_stage(l, &list[i])))) continue;
         for (end = i + 1; end < l->rank[rank].length && (list[end].kind == HET_ACTION_SEND_F ||
              list[end].kind == HET_ACTION_SEND_B); end++) {}
         l->stage[heti_lists_stage(l, &list[i])].last = end;
@@ -7597,16 +7673,18 @@ static int heti_lists_owns(const heti_lists *l, int64_t rank, const heti_listed_
 }
 
 /* The next block, *i: behind which, that units of an action's stage use; of a backward action those
-   with gradients from it: I makes those of the loss, which is the chain's last unit, W the others.
-   -1: there are no more. */
+   with gradients from it: I makes those of units with a loss, W the others. -1: there are no
+   more. */
 static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_t *i) {
     const het_stage *stage = &l->plan->stage[heti_lists_stage(l, a)];
-    int64_t at = l->unit_start[stage->unit_begin] + *i;
-    const int64_t end = l->unit_start[stage->unit_end], loss = l->unit_start[l->plan->units - 1];
-    if (a->kind == HET_ACTION_I && at < loss) at = loss;
-    if (at >= end || (a->kind == HET_ACTION_W && at >= loss)) return -1;
-    *i = at + 1 - l->unit_start[stage->unit_begin];
-    return l->unit_block[at];
+    const int64_t start = l->unit_start[stage->unit_begin];
+    for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
+        const int loss = u + 1 == l->plan->units || (l->plan->cut && l->plan->cut[u] == HET_CUT_BEHIND);
+        if (start + *i >= l->unit_start[u + 1]) continue;
+        if (a->kind == (loss ? HET_ACTION_W : HET_ACTION_I)) *i = l->unit_start[u + 1] - start;
+        else return l->unit_block[start + (*i)++];
+    }
+    return -1;
 }
 
 static int heti_makes_gradients(const het_action *a) {
@@ -7926,9 +8004,10 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
 
 /* ---- PUT and TAKE ---- */
 
-/* Slices that the action's stage keeps on the device; 0: all. */
+/* Slices that the action's stage keeps on the device; 0: all, or it keeps none anywhere. */
 static int64_t heti_store_most(const heti_lists *l, const het_action *a) {
-    return l->plan->stage[heti_lists_stage(l, a)].store * l->plan->slices;
+    const int64_t stage = heti_lists_stage(l, a);
+    return het_plan_backward(l->plan, stage) ? l->plan->stage[stage].store * l->plan->slices : 0;
 }
 
 /* The first action from `a` on that is not to be replaced. */
@@ -8045,6 +8124,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
         const het_action *a = &f->schedule->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
         int64_t stage, first, last, *left;
+        int gets, gives;
         if (forwards && !forward && a->kind != HET_ACTION_RECV_F) continue;
         if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
             needs->messages = heti_max(needs->messages, ++messages);
@@ -8065,17 +8145,19 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
         last = f->plan->first_stage[a->pipeline + 1] - 1;
         stage = first + a->stage;
         left = &f->left[f->base[stage] + a->micro_batch];
+        gets = forward ? stage > first : backward && heti_gets_gradient(f->plan, stage);
+        gives = forward ? stage < last : backward && het_plan_backward(f->plan, stage) == 2;
         if (a->kind == HET_ACTION_I) f->apart[stage] = 1;
         if (forward) needs->slots = heti_max(needs->slots, ++slots);
         if (forward && a->slice == 0) {
             needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
             *left = f->plan->slices;
         }
-        if (complete && ((forward && stage > first) || (backward && stage < last))) messages--;
-        if (complete && ((forward && stage < last && at[stage + 1].rank == rank) ||
-                         (backward && stage > first && at[stage - 1].rank == rank)))
+        if (complete && gets) messages--;
+        if (complete && gives && at[forward ? stage + 1 : stage - 1].rank == rank)
             needs->messages = heti_max(needs->messages, ++messages);
-        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || forwards) {
+        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || forwards ||
+            (forward && !het_plan_backward(f->plan, stage))) {
             slots--;
             if (--*left == 0) batch_slots--;
         }
@@ -8166,7 +8248,8 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     }
     for (int64_t s = 0; s < plan->stages; s++) { /* bit 0: a stage without an I, bit 1: one with */
         const int64_t rank = plan->stage[s].rank;
-        if (rank >= first && rank < first + count) needs[rank - first].split |= f.apart[s] ? 2 : 1;
+        if (rank >= first && rank < first + count && het_plan_backward(plan, s))
+            needs[rank - first].split |= f.apart[s] ? 2 : 1;
     }
     for (i = 0; i < count; i++) needs[i].split = needs[i].split == 3 ? 1 : needs[i].split == 2 ? 2 : 0;
     heti_arena_end(&f.arena, &own);
@@ -8233,6 +8316,7 @@ typedef struct heti_placed {
 typedef struct heti_stage {
     int64_t pipeline, index, unit_begin, unit_end;
     int64_t before, after;    /* ranks of the neighbouring stages, which may lead teams; -1: none */
+    int32_t backward, gets;   /* het_plan_backward; whether a gradient comes from behind */
     heti_placed *unit;        /* [unit_end - unit_begin] */
     int32_t fused;            /* every backward of it is B */
     het_program *program;     /* [unit_end - unit_begin] the rank's own; NULL: those all ranks share */
@@ -8605,7 +8689,6 @@ typedef struct heti_world {
 /* What is trained: units described without a device, the table of their parameters, blocks. */
 typedef struct heti_chain {
     int64_t unit_count, parameter_count, block_count, use_count;
-    int64_t first_trained;               /* unit; those before it need no gradient */
     int64_t parameters;                  /* elements */
     heti_arena units;                    /* of `unit` */
     het_described_unit *unit;
@@ -10174,7 +10257,6 @@ static int heti_block_takes(const het_ctx *ctx, const het_described_block *block
 /* Sorts parameters into blocks, in table order, and lays them out within. */
 static void heti_build_blocks(het_ctx *ctx) {
     heti_chain *chain = &ctx->chain;
-    chain->first_trained = chain->unit_count - 1;
     for (int64_t p = 0; p < chain->parameter_count; p++) {
         heti_parameter *parameter = &chain->parameter[p];
         const size_t count = HETI_CAST(size_t, parameter->count);
@@ -10189,7 +10271,6 @@ static void heti_build_blocks(het_ctx *ctx) {
                 if (heti_unit_uses(&chain->unit[u], p)) chain->use[chain->use_count++] = u;
             chain->use_start[++chain->block_count] = chain->use_count;
             block->uses = chain->use_count - block->first_use;
-            if (!block->frozen) chain->first_trained = heti_min(chain->first_trained, chain->use[block->first_use]);
             parameter->uses = HETI_CAST(int32_t, block->uses);
         }
         parameter->offset = block->elements;
@@ -10286,6 +10367,7 @@ static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     HETI_COPY(to->member, from->member, from->members);
     if (from->near) HETI_COPY(to->near, from->near, from->ranks);
     if (from->keeper) HETI_COPY(to->keeper, from->keeper, from->ranks);
+    if (from->cut) HETI_COPY(to->cut, from->cut, from->units);
     ctx->share.plan = to;
     return HET_OK;
 }
@@ -10360,6 +10442,27 @@ static het_result heti_take_plan(het_ctx *ctx) {
                          "ranks", plan->units, plan->ranks, ctx->chain.unit_count, ctx->world.ranks);
     HETI_TRY(heti_copy_plan(ctx, plan));
     for (int64_t s = 0; s < plan->stages; s++) HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
+    return HET_OK;
+}
+
+/* The plan's cuts as the model has them. */
+static het_result heti_take_cuts(het_ctx *ctx) {
+    const heti_chain *chain = &ctx->chain;
+    uint8_t *cut = ctx->share.plan->cut;
+    int given = 0, backs = 0;
+    for (int64_t u = 0; u < chain->unit_count; u++) given |= cut[u];
+    for (int64_t u = 0; u < chain->unit_count && ctx->desc.inference != HET_YES; u++) {
+        const het_described_unit *unit = &chain->unit[u];
+        const int last = u + 1 == chain->unit_count;
+        het_cut own;
+        for (int64_t p = 0; p < unit->info.parameters; p++) backs |= !chain->parameter[unit->parameter[p]].frozen;
+        own = !backs && !last ? HET_CUT_NONE : unit->info.is_loss && !last ? HET_CUT_BEHIND : HET_CUT_NOWHERE;
+        if (given && cut[u] != own)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: unit %d (%s): the plan's cut is %d, the model's %d",
+                             ctx->call, u, unit->unit.iface->name, HETI_CAST(int64_t, cut[u]), HETI_CAST(int64_t, own));
+        cut[u] = HETI_CAST(uint8_t, own);
+        if (unit->info.is_loss) backs = 0;
+    }
     return HET_OK;
 }
 
@@ -10942,6 +11045,8 @@ static void heti_find_stages(heti_rank *r) {
         to->unit_end = from->unit_end;
         to->before = s > plan->first_stage[from->pipeline] ? plan->stage[s - 1].rank : -1;
         to->after = s + 1 < plan->first_stage[from->pipeline + 1] ? plan->stage[s + 1].rank : -1;
+        to->backward = het_plan_backward(plan, s);
+        to->gets = heti_gets_gradient(plan, s);
         to->fused = 1;
         to->unit = unit;
         unit += units;
@@ -11837,6 +11942,7 @@ static int64_t heti_updates_of_block(const het_ctx *ctx, int64_t b) {
    limits. */
 static het_result heti_build_share(het_ctx *ctx) {
     HETI_TRY(heti_take_plan(ctx));
+    HETI_TRY(heti_take_cuts(ctx));
     HETI_TRY(heti_take_shard(ctx));
     if (ctx->share.plan->slices > ctx->desc.limits.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
@@ -12727,7 +12833,7 @@ static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_acti
                ctx->share.owners[a->stage].direct && !ctx->chain.block[a->stage].frozen &&
                (kind == HETI_FLOW_GATHER || !heti_is_sharded(ctx, a->stage));
     if (a->kind > HET_ACTION_W || kind == HETI_FLOW_GATHER) return 0;
-    if (a->kind != HET_ACTION_F && unit < ctx->chain.first_trained) return 0;
+    if (a->kind != HET_ACTION_F && ctx->share.plan->cut[unit] == HET_CUT_NONE) return 0;
     if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, a, unit) : heti_uses_weights(ctx, a, unit))) return 0;
     return heti_next_flowing(ctx, kind, unit, -1) >= 0;
 }
@@ -13898,8 +14004,12 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const int inputs = a->kind != HET_ACTION_W, weights = a->kind != HET_ACTION_I;
     het_unit_call c;
     int now = 0;
-    for (int64_t u = stage->unit_end - 1; u >= heti_max(stage->unit_begin, r->ctx->chain.first_trained); u--) {
+    for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         const int adds = heti_adds_gradients(r->ctx, a, u);
+        if (r->ctx->share.plan->cut[u] == HET_CUT_NONE) {
+            now = 1 - now;
+            continue;
+        }
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss && !inputs) continue;
@@ -13935,6 +14045,7 @@ static heti_passage heti_passage_of(const het_action *a, const heti_stage *stage
     const int forward = heti_goes_forward(a), behind = forward == leaves;
     heti_passage p;
     p.peer = behind ? stage->after : stage->before;
+    if (!forward && !(behind ? stage->gets : stage->backward == 2)) p.peer = -1; /* a cut */
     p.unit = behind ? stage->unit_end : stage->unit_begin;
     p.key = *a;
     p.key.kind = forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B;
@@ -14284,7 +14395,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
     HETI_TRY(heti_hand_over(r, a, stage, c.out));
-    if (ctx->task.job == HETI_JOB_EVALUATE) heti_close_slot(slot);
+    if (ctx->task.job == HETI_JOB_EVALUATE || (heti_trains(ctx) && !stage->backward)) heti_close_slot(slot);
     return HET_OK;
 }
 

@@ -689,7 +689,8 @@ static void heti_p_make_choose_block(const heti_p_make *make, const heti_p_make_
     int chosen = 0;
     for (int i = 0; i < 4; i++) {
         s = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
-        if (make->play->stage[s].begun[heti_p_what[i]] == first->items) continue;
+        if (make->play->stage[s].begun[heti_p_what[i]] == first->items || (i >= 2 && !make->play->stage[s].backward))
+            continue;
         when = HETI_P_BLOCK_TIME * make->play->stage[s].begun[heti_p_what[i]] + lane->block[i];
         if (next >= 0 && when >= earliest) continue;
         next = s;
@@ -753,8 +754,10 @@ static int heti_p_make_next(void *user, const het_play *play, int64_t rank, int6
 /* ---- patterns ---- */
 
 /* Appends an action of every slice of one micro-batch; micro-batches that only fill up the pattern
-   (>= count) are left out. Nothing depends on them, so what is left can still be executed. */
+   (>= count) are left out, and backwards of stages that have none. Nothing depends on them, so what
+   is left can still be executed. */
 static void heti_p_pattern_add(heti_p_make *make, int64_t stage, int32_t kind, int64_t micro_batch) {
+    if (kind != HET_ACTION_F && !make->play->stage[stage].backward) return;
     if (micro_batch >= make->play->counts[make->play->stage[stage].pipeline]) return;
     for (int64_t k = 0; k < make->play->plan->slices; k++) {
         heti_p_make_item *item = &make->item[make->items++];
@@ -837,7 +840,7 @@ static void heti_p_dual_pair(heti_p_dual *dual, int chunk) {
     const int64_t count = make->play->counts[make->play->stage[dual->stage[0]].pipeline];
     heti_p_dual_forward(dual, chunk);
     heti_p_dual_backward(dual, 1 - chunk, 0);
-    if (forward >= count || backward >= count) return;
+    if (forward >= count || backward >= count || !make->play->stage[dual->stage[1 - chunk]].backward) return;
     for (int64_t k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
         heti_p_make_item *item = &make->item[at + k];
         item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
@@ -987,7 +990,8 @@ static void heti_p_make_pipeline(heti_p_make *make, int64_t p, int64_t *ranks) {
         heti_p_make_rank *rank = &make->rank[plan->stage[s].rank];
         int64_t l = rank->last_lane;
         stage->next_stage = -1;
-        stage->open_limit = rule->after > 0 ? rule->after * (end - 1 - s) + rule->one + plan->slices - 1 : INT64_MAX;
+        stage->open_limit = rule->after == 0 ? INT64_MAX :
+            rule->after * make->play->stage[s].behind + rule->one + plan->slices - 1;
         stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
         if (l < 0 || make->lane[l].pipeline != p) {
             l = make->lanes++;
@@ -1073,10 +1077,11 @@ static int64_t heti_p_gear(const het_plan *plan, const het_stage *stage) {
     return own > 0 ? own : plan->updates;
 }
 
-/* The update that an action's gradient joins, of `gear`; -1: its stage makes another number. */
+/* The update that an action's gradient joins, of `gear`; -1: its stage makes another number, or none. */
 static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a, int64_t gear) {
     const int64_t turns = heti_p_rule_find(plan->schedule)->late == -3 ? plan->pipelines : 1;
-    if (heti_p_gear(plan, &plan->stage[plan->first_stage[a->pipeline] + a->stage]) != gear) return -1;
+    const int64_t stage = plan->first_stage[a->pipeline] + a->stage;
+    if (heti_p_gear(plan, &plan->stage[stage]) != gear || !het_plan_backward(plan, stage)) return -1;
     return a->micro_batch * (gear / turns) / s->micro_batches[a->pipeline] * turns + a->pipeline % turns;
 }
 
@@ -2408,7 +2413,9 @@ static int heti_p_out_units(heti_t_text *out, const het_plan *plan, int64_t rank
 /* A stage with its neighbours, costs and cells. */
 typedef struct heti_p_stage {
     int64_t rank, before, after;      /* ranks of the neighbours; -1: none */
-    int64_t link_before, link_after;  /* -1: same rank */
+    int64_t gradient;                 /* the rank that its gradient comes from; -1: none, or it is made there */
+    int32_t backward;                 /* het_plan_backward */
+    int64_t link_before, link_after;  /* -1: same rank, or no gradient goes there */
     int64_t cell, micro_batches;      /* its cells are [cell, cell + micro_batches slices) */
     const double *tokens, *pairs, *sequences; /* [micro_batches] or NULL */
     const het_stage_cost *cost;
@@ -2814,8 +2821,13 @@ static const char *heti_p_action_fault(const heti_p_sim *s, const het_action *a,
     if (a->micro_batch < 0 || a->micro_batch >= s->schedule->micro_batches[a->pipeline]) return "no such micro-batch";
     if (a->slice < 0 || a->slice >= plan->slices) return "no such slice";
     if (plan->stage[heti_p_stage_of(s, a)].rank != leader) return "the stage is on another rank";
+    if (kind >= HET_ACTION_B && kind <= HET_ACTION_TAKE && !het_plan_backward(plan, heti_p_stage_of(s, a)))
+        return "the stage has only forward actions";
     if (kind < HET_ACTION_SEND_F) return NULL;
-    if (a->stage != (kind == HET_ACTION_SEND_F || kind == HET_ACTION_RECV_B ? stages - 1 : 0)) return NULL;
+    if (a->stage != (kind == HET_ACTION_SEND_F || kind == HET_ACTION_RECV_B ? stages - 1 : 0))
+        return kind < HET_ACTION_SEND_B ||
+               het_plan_backward(plan, heti_p_stage_of(s, a) + (kind == HET_ACTION_RECV_B)) == 2 ? NULL :
+               "no gradient crosses the cut between these stages";
     return heti_t_is_send(kind) ? "there is no stage to send to" : "there is no stage to receive from";
 }
 
@@ -2997,7 +3009,10 @@ static het_result heti_p_sim_stages(heti_p_sim *s) {
             stage->member = member;
             if (stage->members == 1) stage->team = NULL;
             else if (member != NULL) member += stage->members;
-            HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->before, &stage->link_before));
+            stage->backward = het_plan_backward(plan, g);
+            stage->gradient = stage->after >= 0 && het_plan_backward(plan, g + 1) == 2 ? stage->after : -1;
+            HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->backward == 2 ? stage->before : -1,
+                                       &stage->link_before));
             HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
             cell += stage->micro_batches * s->slices;
         }
@@ -3221,7 +3236,8 @@ static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
     for (int64_t k = 0; k < stages; k++) {
         const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
-            !heti_p_same_link(s, a->link_after, b->link_after)) return 0;
+            !heti_p_same_link(s, a->link_after, b->link_after) || a->backward != b->backward ||
+            (a->gradient < 0) != (b->gradient < 0)) return 0;
         if (memcmp(heti_p_rank_cost(s, a->rank), heti_p_rank_cost(s, b->rank), sizeof *s->costs->rank) != 0) return 0;
         if (s->held[a->rank] == 0 && s->held[b->rank] == 0) {
             s->held[a->rank] = 1 + b->rank;
@@ -3757,7 +3773,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_rank *rank = &s->rank[r];
     heti_p_cell *cell = &s->cell[heti_p_cell_of(s, g, a)];
     const int forward = a->kind == HET_ACTION_F, moves = a->kind != HET_ACTION_W;
-    const int64_t from = !moves ? -1 : forward ? stage->before : stage->after;
+    const int64_t from = !moves ? -1 : forward ? stage->before : stage->gradient;
     const double there = forward ? cell->input : cell->gradient;
     const char *fault = heti_p_compute_fault(a->kind, cell->done);
     double start = rank->clock, buffer = 0, seconds;
@@ -3782,6 +3798,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     cell->done |= heti_p_did[a->kind];
     heti_p_sim_keep(s, r, stage, a, forward ? stage->weight : a->kind == HET_ACTION_I ? 0 : -stage->weight,
                     bytes[a->kind]);
+    if (!stage->backward) heti_p_sim_keep(s, r, stage, a, -stage->weight, -bytes[a->kind]); /* nothing stays */
     if (forward && stage->after == r) s->cell[heti_p_cell_of(s, g + 1, a)].input = rank->clock;
     if (!forward && moves && stage->before == r) s->cell[heti_p_cell_of(s, g - 1, a)].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
@@ -4568,11 +4585,11 @@ static double heti_p_timed_there(const heti_p_timed *t, int64_t g, int k) {
     const heti_p_stage *stage = &t->sim.stage[g];
     const int64_t n = s->begun[k], whole = n - n % t->sim.slices + t->sim.slices;
     double there = 0;
-    if (n == stage->micro_batches * t->sim.slices || (k == 2 && n == s->begun[1]) || (k == 1 && s->begun[0] < whole) ||
+    if (n == stage->micro_batches * t->sim.slices || (k > 0 && !stage->backward) || (k == 2 && n == s->begun[1]) || (k == 1 && s->begun[0] < whole) ||
         (k == 0 && s->begun[0] - s->begun[1] >= s->open))
         return HETI_P_NEVER; /* of a micro-batch all forwards come before the first I */
     if (k == 0 && stage->before >= 0) there = t->sim.cell[stage->cell + n].input;
-    if (k == 1 && stage->after >= 0) there = t->sim.cell[stage->cell + whole - 1 - n % t->sim.slices].gradient;
+    if (k == 1 && stage->gradient >= 0) there = t->sim.cell[stage->cell + whole - 1 - n % t->sim.slices].gradient;
     return there < 0 ? HETI_P_NEVER : there;
 }
 
@@ -4625,6 +4642,7 @@ static het_result heti_p_timed_begin(heti_p_timed *t, heti_p_timed_rank *rank) {
     if (t->end >= HETI_P_NEVER && n == 0 && k < 2) s->trip = rank->due - (k == 1 ? s->trip : 0);
     if (at->after >= 0) t->rank[at->after].again = 1;
     if (at->before >= 0) t->rank[at->before].again = 1;
+    if (k == 0 && at->before >= 0 && !at[-1].backward) s[-1].begun[1] = ++s[-1].begun[2]; /* its output is used */
     rank->again = 1;
     return HET_OK;
 }
