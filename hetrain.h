@@ -198,7 +198,7 @@ int main(int argc, char **argv) {
                          het_program_forward het_program_backward_input het_program_backward_weight
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_model_units
-       >>optimizer_api   het_adamw het_muon het_learning_rate
+       >>optimizer_api   het_adamw het_muon het_optimizer_slots het_learning_rate
        >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_backward
                          het_plan_team
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
@@ -733,6 +733,17 @@ typedef struct het_muon_args {
     float beta, rate, decay, size;
 } het_muon_args;
 
+/* Before an update (begins 1) and after it (>>optimizer_api, feedback), one element at a time.
+   Before: w = w + e; e = w. After: x = w + factor (w - e); e = w - x; w = x. Does nothing unless
+   the verdict is ACCEPT. */
+typedef struct het_feedback_args {
+    const het_step_scalars *scalars;
+    int64_t count;
+    float *w, *e;
+    float factor;
+    int32_t begins;
+} het_feedback_args;
+
 /* to[i] = std z, z the normal number first + i of a stream, a function of (seed, stream, number).
    For the first weights; het_cpu_device() draws them for devices that lack it. */
 typedef struct het_normal_args {
@@ -774,6 +785,7 @@ typedef enum het_op_kind {
     HET_OP_VERDICT,                                                      /* verdict */
     HET_OP_ADAMW,                                                        /* adamw */
     HET_OP_MUON_MOMENTUM, HET_OP_MUON_UPDATE,                            /* muon */
+    HET_OP_FEEDBACK,                                                     /* feedback */
     HET_OP_NORMAL,                                                       /* normal */
     HET_OP_ADD, HET_OP_SCALE,                                            /* elements */
     HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
@@ -802,6 +814,7 @@ typedef struct het_op {
         het_verdict_args verdict;
         het_adamw_args adamw;
         het_muon_args muon;
+        het_feedback_args feedback;
         het_normal_args normal;
         het_elements_args elements;
         het_copy_args copy;
@@ -1230,7 +1243,11 @@ typedef struct het_optimizer_desc {
     float clip;                       /* 1.0: global norm; negative: none */
     float matrix_rate;                /* learning_rate; of Muon's matrices, on the same schedule */
     float momentum;                   /* 0.95; Muon's */
+    float feedback;                   /* 0: off; by how many updates gradients are late */
 } het_optimizer_desc;
+
+/* The optimizer's state slots, and one more where there is feedback. Threads: any. */
+HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc);
 
 /* Learning rate of a step counted from 0. Threads: any. */
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step);
@@ -3662,6 +3679,16 @@ static HETI_INLINE void heti_muon_rows(const het_muon_args *a, int update, int64
         }
 }
 
+/* The weights of a plain trajectory go in, those with the last update once more, or `factor` times
+   more, come out. w - x is exact where neither is twice the other (Sterbenz), and so is x + e. */
+static void heti_ref_feedback(const het_feedback_args *a) {
+    for (int64_t i = 0; i < a->count && a->scalars->verdict == HET_VERDICT_ACCEPT; i++) {
+        const float plain = a->begins ? a->w[i] + a->e[i] : a->w[i];
+        a->w[i] = a->begins ? plain : fmaf(a->factor, plain - a->e[i], plain);
+        a->e[i] = a->begins ? plain : plain - a->w[i];
+    }
+}
+
 static float heti_scale_factor(const het_elements_args *a) {
     return a->squares == NULL ? a->factor :
         HETI_CAST(float, HETI_CAST(double, a->factor) / (sqrt(heti_sum_value(a->squares)) + 1e-7));
@@ -3816,6 +3843,7 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_ADAMW: heti_ref_adamw(&op->u.adamw); break;
     case HET_OP_MUON_MOMENTUM: heti_muon_rows(&op->u.muon, 0, 0, op->u.muon.rows); break;
     case HET_OP_MUON_UPDATE: heti_muon_rows(&op->u.muon, 1, 0, op->u.muon.rows); break;
+    case HET_OP_FEEDBACK: heti_ref_feedback(&op->u.feedback); break;
     case HET_OP_NORMAL: heti_ref_normal(&op->u.normal); break;
     case HET_OP_ADD:
     case HET_OP_SCALE: heti_ref_elements(&op->u.elements, op->kind); break;
@@ -4323,6 +4351,7 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_FLOAT, optimizer.clip, 1, -HETI_FLOAT_MOST, HETI_FLOAT_MOST, 1),
     HETI_DESC(HETI_FLOAT, optimizer.matrix_rate, 0, 0, HETI_FLOAT_MOST, 1), /* 0: learning_rate */
     HETI_DESC(HETI_FLOAT, optimizer.momentum, 0.95, 0, 0.99999994, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.feedback, 0, 0, 1000, 1),
     HETI_DESC(HETI_INTEGER, optimizer.warmup_steps, 0, 0, 1e18, 1),
     HETI_DESC(HETI_INTEGER, optimizer.total_steps, 1000, 1, 1e18, 1),
     HETI_DESC(HETI_ENUM, optimizer.schedule, HET_LR_COSINE, HET_LR_COSINE, HET_LR_WSD, 1)
@@ -8818,6 +8847,10 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
     return fma(rate - lowest, x, lowest);
 }
 
+HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc) {
+    return (desc->iface ? desc->iface : het_adamw())->slots + (desc->feedback > 0.0f);
+}
+
 static het_result heti_adamw_update(const het_optimizer_call *call) {
     const het_optimizer_desc *d = call->desc;
     const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
@@ -9954,6 +9987,7 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
                          "het_desc.layout.communicators: an identity of %u bytes; they have 1 to %d",
                          HETI_CAST(uint64_t, communicators->id_bytes), HETI_CAST(int64_t, HETRAIN_COMMUNICATOR_ID));
     HETI_TRY(heti_check_range(e, "optimizer.iface->slots", d->optimizer.iface->slots, 0, 4));
+    HETI_TRY(heti_check_range(e, "optimizer.iface->slots and feedback's", het_optimizer_slots(&d->optimizer), 0, 4));
     return heti_check_links(e, d);
 }
 
@@ -9970,7 +10004,7 @@ static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->desc.host.allocator = ctx->counter.inner;
     ctx->world.transport = desc->layout.transport;
     ctx->chain.unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
-    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
+    ctx->slots = desc->inference == HET_YES ? 0 : het_optimizer_slots(&desc->optimizer);
     ctx->share.max_granule_tokens = heti_longest_granule(desc);
     ctx->share.limits = desc->limits;
 }
@@ -10035,8 +10069,10 @@ static het_result heti_ask_device(heti_rank *r) {
     const het_desc *desc = &r->ctx->desc;
     const uint16_t weight = 0;
     het_elements_args scale;
+    het_feedback_args feedback;
     het_linear_args linear;
     memset(&scale, 0, sizeof scale);
+    memset(&feedback, 0, sizeof feedback);
     memset(&linear, 0, sizeof linear);
     linear.parts = 1;
     linear.part[0].w_bf16 = &weight;
@@ -10051,6 +10087,10 @@ static het_result heti_ask_device(heti_rank *r) {
         !(heti_supports(&r->device, HETI_OP(MUON_MOMENTUM, &scale)) &&
           heti_supports(&r->device, HETI_OP(SCALE, &scale))))
         return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "Muon: device %s has no `muon`", r->desc.iface->name);
+    if (r->ctx->slots > 0 && desc->optimizer.feedback > 0.0f &&
+        !heti_supports(&r->device, HETI_OP(FEEDBACK, &feedback)))
+        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.optimizer.feedback: device %s has no "
+                         "`feedback`", r->desc.iface->name);
     r->takes_beta = !r->desc.iface->queues && heti_takes_gradients(r, 0);
     r->takes_final = r->takes_beta && heti_takes_gradients(r, 1);
     return HET_OK;
@@ -11411,9 +11451,10 @@ static het_result heti_count_needs(heti_rank *r) {
     /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
     part->versions = ctx->share.updates > 1 ? needs.versions : 1;
     part->predicts = ctx->share.updates > 1 && needs.predicts;
-    if (part->predicts && !ctx->desc.optimizer.iface->predict)
+    if (part->predicts && (!ctx->desc.optimizer.iface->predict || ctx->desc.optimizer.feedback > 0.0f))
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d uses weights before they are made, and "
-                         "optimizer %s predicts none", ctx->call, r->rank, ctx->desc.optimizer.iface->name);
+                         "optimizer %s predicts none%s", ctx->call, r->rank, ctx->desc.optimizer.iface->name,
+                         ctx->desc.optimizer.feedback > 0.0f ? " with feedback" : "");
     part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
@@ -14587,6 +14628,15 @@ static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *
     return call;
 }
 
+/* Before the optimizer's update (begins) and after it. */
+static het_result heti_feed_back(heti_rank *r, const het_optimizer_call *call, int begins) {
+    const float factor = call->desc->feedback;
+    if (!(factor > 0.0f) || call->gradient->sum == NULL) return HET_OK;
+    const het_feedback_args a = { call->scalars, call->count, call->weight, call->state[r->ctx->slots - 1], factor,
+                                  begins };
+    return heti_rank_op(r, HETI_OP(FEEDBACK, &a), "feedback");
+}
+
 /* The rank's parts of the block that is the action's stage. */
 static het_result heti_update(heti_rank *r, const heti_work *work) {
     const int64_t b = work->action->stage;
@@ -14595,7 +14645,9 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
         const het_gradient g = heti_owned_gradient(r, &o);
         const het_optimizer_call call = heti_owned_call(r, &o, &g);
+        HETI_TRY(heti_feed_back(r, &call, 1));
         HETI_DEVICE(r, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
+        HETI_TRY(heti_feed_back(r, &call, 0));
     }
     return HET_OK;
 }

@@ -2504,6 +2504,20 @@ HETI_FN void HETI_K(muon_update)(const void *args, int64_t begin, int64_t end, v
     heti_muon_rows(HETI_CAST(const het_muon_args *, args), 1, begin, end);
 }
 
+/* As the reference device has it. */
+HETI_FN void HETI_K(feedback)(const void *args, int64_t begin, int64_t end, void *partial) {
+    const het_feedback_args *a = HETI_CAST(const het_feedback_args *, args);
+    const HETI_V factor = HETI_SET(a->factor);
+    (void)partial;
+    for (int64_t i = begin; i < end && a->scalars->verdict == HET_VERDICT_ACCEPT; i += 16) {
+        HETI_V e = HETI_K(get)(a->e + i, end - i), plain = HETI_K(get)(a->w + i, end - i);
+        if (a->begins) plain = HETI_ADD(plain, e);
+        HETI_V w = a->begins ? plain : HETI_FMA(factor, HETI_SUB(plain, e), plain);
+        HETI_K(put)(a->w + i, w, end - i);
+        HETI_K(put)(a->e + i, a->begins ? plain : HETI_SUB(plain, w), end - i);
+    }
+}
+
 /* ---- normal numbers: 32 at a time, as the reference device has them (>>reference) ---- */
 
 HETI_FN void HETI_K(normal_group)(const het_normal_args *a, int64_t group, float to[32]) {
@@ -2552,6 +2566,7 @@ static const heti_range_op HETI_K(range_ops)[] = {
     { HET_OP_ADAMW, "adamw", HETI_K(adamw), 16, 4 },
     { HET_OP_MUON_MOMENTUM, "muon", HETI_K(muon_momentum), 1, 4 },
     { HET_OP_MUON_UPDATE, "muon", HETI_K(muon_update), 1, 4 },
+    { HET_OP_FEEDBACK, "feedback", HETI_K(feedback), 16, 1 },
     { HET_OP_NORMAL, "normal", HETI_K(normal), 1, 4 },
     { HET_OP_SCALE, "scale", HETI_K(scale_array), 16, 1 },
     { HET_OP_CLEAR, NULL, NULL, 0, 0 }
@@ -3324,6 +3339,7 @@ static heti_range heti_range_of(const het_op *op) {
     case HET_OP_MUON_MOMENTUM:
     case HET_OP_MUON_UPDATE: return heti_make_range(1, op->u.muon.rows, op->u.muon.columns);
     case HET_OP_NORMAL: return heti_make_range(1, heti_ceil_div(op->u.normal.count, 32), 32);
+    case HET_OP_FEEDBACK: return heti_make_range(1, op->u.feedback.count, 1);
     case HET_OP_SCALE: return heti_make_range(1, op->u.elements.count, 1);
     default: return heti_make_range(1, op->u.activation.count, 1);
     }

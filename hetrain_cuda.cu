@@ -1416,6 +1416,26 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
     return HETC_LAUNCH(self, queue, adamw, hetc_spread(a->count, packs), HETC_THREADS, 0, *a, *a->gradient);
 }
 
+/* Feedback around an update, as the CPU has it. */
+template <int V> HETC_KERNEL hetc_feedback_kernel(het_feedback_args a) {
+    const int64_t i = hetc_index() * V;
+    if (i >= a.count || a.scalars->verdict != HET_VERDICT_ACCEPT) return;
+    hetc_pack<float, V> w = hetc_get<V>(a.w + i), e = hetc_get<V>(a.e + i);
+    for (int j = 0; j < V; j++) {
+        const float plain = a.begins ? w.v[j] + e.v[j] : w.v[j];
+        w.v[j] = a.begins ? plain : fmaf(a.factor, plain - e.v[j], plain);
+        e.v[j] = a.begins ? plain : plain - w.v[j];
+    }
+    hetc_put(a.w + i, w);
+    hetc_put(a.e + i, e);
+}
+
+static het_result hetc_feedback(void *self, het_queue *queue, const het_feedback_args *a) {
+    const int packs = hetc_packs(a->count, a->w, a->e);
+    void (*const feedback)(het_feedback_args) = packs ? hetc_feedback_kernel<4> : hetc_feedback_kernel<1>;
+    return HETC_LAUNCH(self, queue, feedback, hetc_spread(a->count, packs), HETC_THREADS, 0, *a);
+}
+
 /* -------------------------------------------------------------------------------------------------
    >>cu_attention  Fused attention, forward and backward.
 
@@ -2223,6 +2243,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_SUM_SQUARES: return hetc_sum_squares(self, queue, &op->u.sum_squares);
     case HET_OP_VERDICT: return hetc_verdict(self, queue, &op->u.verdict);
     case HET_OP_ADAMW: return hetc_adamw(self, queue, &op->u.adamw);
+    case HET_OP_FEEDBACK: return hetc_feedback(self, queue, &op->u.feedback);
     case HET_OP_ADD: return hetc_add(self, queue, &op->u.elements);
     case HET_OP_SCALE: return hetc_scale(self, queue, &op->u.elements);
     default: return HET_ERR_UNSUPPORTED;
@@ -3370,6 +3391,7 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
                            dx + (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? 4.0 : 8.0)); break;
     case HET_OP_SUM_SQUARES: hetc_elements_work(w, op->u.sum_squares.count, 0, 4.0); break;
     case HET_OP_ADAMW: hetc_elements_work(w, op->u.adamw.count, 0, 28.0); break;
+    case HET_OP_FEEDBACK: hetc_elements_work(w, op->u.feedback.count, 0, 16.0); break;
     case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, 12.0); break;
     case HET_OP_SCALE: hetc_elements_work(w, op->u.elements.count, 0, 8.0); break;
     case HET_OP_COPY: case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_CLEAR:
@@ -3419,8 +3441,8 @@ extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capa
         "linear_backward_input", "linear_backward_weight", "linear_activation_forward", "linear_activation_backward",
         "rotary_forward", "rotary_backward", "attention_forward", "attention_backward", "activation_forward",
         "activation_backward", "embedding_forward", "embedding_backward_weight", "dropout_forward", "dropout_backward",
-        "cross_entropy", "accumulate", "sum_squares", "verdict", "adamw", "muon_momentum", "muon_update", "normal",
-        "add", "scale", "copy_in", "copy_out", "copy", "clear"
+        "cross_entropy", "accumulate", "sum_squares", "verdict", "adamw", "muon_momentum", "muon_update", "feedback",
+        "normal", "add", "scale", "copy_in", "copy_out", "copy", "clear"
     };
     const hetc_device *d = hetc_self(device->self);
     size_t used = 0;

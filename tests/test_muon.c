@@ -1,4 +1,5 @@
-/* Muon: its steps against the formula in double, one hash in every layout, resumption on another one, what is refused. */
+/* Muon, and feedback around it and AdamW: steps against the formula in double, one hash in every layout, resumption on another one, what is
+   refused. */
 #include "support.h"
 
 #include "hetrain_files.h"
@@ -70,10 +71,19 @@ static int is_hidden(const het_parameter_info *p)
     return p->columns > 1;
 }
 
-typedef struct before { float *w, *m, *v; } before;
+typedef struct before { float *w, *m, *v, *e; } before; /* with feedback w + e is what the optimizer updates, to w1 + e1 */
+
+/* The weight and, with feedback, what it lies behind the updated one by. */
+static void check_weight(const het_parameter_info *p, int64_t i, double old, double updated, double feedback, double w1, const float *e1, double near)
+{
+    const double w = updated + feedback * (updated - old);
+    if (fabs(w - w1) > near * (1 + feedback)) fail_msg("%s[%d]: w %.9g, not %.9g", p->name, (int)i, w1, w);
+    if (e1 != NULL && fabs((double)e1[i] - (updated - w)) > near * (1 + feedback))
+        fail_msg("%s[%d]: e %.9g, not %.9g", p->name, (int)i, (double)e1[i], updated - w);
+}
 
 static void check_matrix(const het_desc *d, const het_parameter_info *p, const before *b, const float *g, const float *w1, const float *m1,
-                         double clip, double lr)
+                         const float *e1, double clip, double lr)
 {
     const double beta = (double)0.9f, size = 0.2 * sqrt((double)(p->rows > p->columns ? p->rows : p->columns));
     double *x = support_alloc((size_t)p->count, sizeof *x);
@@ -85,26 +95,28 @@ static void check_matrix(const het_desc *d, const het_parameter_info *p, const b
     }
     orthogonalise(x, p->rows, p->columns);
     for (i = 0; i < p->count; i++) {
-        const double decayed = (double)b->w[i] * (1 - lr * (double)d->optimizer.weight_decay), w = decayed - lr * size * x[i];
-        if (fabs(w - (double)w1[i]) > 1e-6 + 2e-3 * lr * size)
-            fail_msg("%s[%d]: w %.9g, not %.9g, x %.9g", p->name, (int)i, (double)w1[i], w, x[i]);
+        const double old = (double)b->w[i] + (b->e != NULL ? (double)b->e[i] : 0);
+        const double updated = old * (1 - lr * (double)d->optimizer.weight_decay) - lr * size * x[i];
+        check_weight(p, i, old, updated, (double)d->optimizer.feedback, (double)w1[i], e1, 1e-6 + 2e-3 * lr * size);
     }
     free(x);
 }
 
-static void check_vector(const het_parameter_info *p, const before *b, const float *g, const float *w1, double clip, double lr, int step)
+static void check_vector(const het_parameter_info *p, const before *b, const float *g, const float *w1, const float *e1, double clip, double lr,
+                         int step, double feedback)
 {
     int64_t i;
     for (i = 0; i < p->count; i++) {
         const double b1 = (double)0.9f, b2 = (double)0.95f, gradient = clip * (double)g[i];
         const double m = b1 * (double)b->m[i] + (1 - b1) * gradient, v = b2 * (double)b->v[i] + (1 - b2) * gradient * gradient;
-        double w = (double)b->w[i] * (1 - (p->decay ? lr * (double)0.1f : 0));
+        const double old = (double)b->w[i] + (b->e != NULL ? (double)b->e[i] : 0);
+        double w = old * (1 - (p->decay ? lr * (double)0.1f : 0));
         w -= lr * (m / (1 - pow(b1, step + 1))) / (sqrt(v / (1 - pow(b2, step + 1))) + 1e-8);
-        if (fabs(w - (double)w1[i]) > 1e-6 + 1e-3 * lr) fail_msg("%s[%d]: w %.9g, not %.9g", p->name, (int)i, (double)w1[i], w);
+        check_weight(p, i, old, w, feedback, (double)w1[i], e1, 1e-6 + 1e-3 * lr);
     }
 }
 
-static void steps_match_double(het_family family)
+static void steps_match_double(het_family family, float feedback)
 {
     het_model_desc model = support_model(family);
     support_run run;
@@ -115,6 +127,7 @@ static void steps_match_double(het_family family)
     run.desc.optimizer.weight_decay = 0.1f;
     run.desc.optimizer.momentum = 0.9f;
     run.desc.optimizer.clip = 0.5f;
+    run.desc.optimizer.feedback = feedback;
     ctx = support_create(&run.desc);
     for (step = 0; step < STEPS; step++) {
         const int64_t count = het_parameter_count(ctx);
@@ -126,16 +139,18 @@ static void steps_match_double(het_family family)
             all[p].w = array_of(ctx, HET_WEIGHT, p);
             all[p].m = array_of(ctx, HET_MOMENT0, p);
             all[p].v = array_of(ctx, HET_MOMENT1, p);
+            all[p].e = feedback > 0 ? array_of(ctx, HET_MOMENT2, p) : NULL;
         }
         info = support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
         clip = info.gradient_norm > 0.5 ? 0.5 / info.gradient_norm : 1;
         lr = het_learning_rate(&run.desc.optimizer, step);
         for (p = 0; p < count; p++) {
             float *w1 = array_of(ctx, HET_WEIGHT, p), *m1 = array_of(ctx, HET_MOMENT0, p), *g = array_of(ctx, HET_GRADIENT, p);
+            float *e1 = feedback > 0 ? array_of(ctx, HET_MOMENT2, p) : NULL;
             het_parameter_info is;
             EXPECT_OK(het_parameter_get_info(ctx, p, &is));
-            if (is_hidden(&is)) check_matrix(&run.desc, &is, &all[p], g, w1, m1, clip, lr * 2.5);
-            else check_vector(&is, &all[p], g, w1, clip, lr, step);
+            if (is_hidden(&is)) check_matrix(&run.desc, &is, &all[p], g, w1, m1, e1, clip, lr * 2.5);
+            else check_vector(&is, &all[p], g, w1, e1, clip, lr, step, (double)feedback);
             hidden += is_hidden(&is);
             tall += is_hidden(&is) && is.rows > is.columns;
             wide += is_hidden(&is) && is.rows < is.columns;
@@ -145,6 +160,8 @@ static void steps_match_double(het_family family)
             free(all[p].w);
             free(all[p].m);
             free(all[p].v);
+            free(all[p].e);
+            free(e1);
         }
         free(all);
     }
@@ -153,8 +170,9 @@ static void steps_match_double(het_family family)
     support_run_end(&run);
 }
 
-static void gpt2_matches_double(void **state) { (void)state; steps_match_double(HET_GPT2); }
-static void llama_matches_double(void **state) { (void)state; steps_match_double(HET_LLAMA); }
+static void gpt2_matches_double(void **state) { (void)state; steps_match_double(HET_GPT2, 0.0f); }
+static void llama_matches_double(void **state) { (void)state; steps_match_double(HET_LLAMA, 0.0f); }
+static void feedback_matches_double(void **state) { (void)state; steps_match_double(HET_LLAMA, 1.0f), steps_match_double(HET_GPT2, 0.5f); }
 
 /* ---- bits ---- */
 
@@ -259,6 +277,7 @@ static void resumes_on_another_layout(void **state)
     int step;
     (void)state;
     start(&run, &model);
+    run.desc.optimizer.feedback = 1.0f;
     ctx = support_create(&run.desc);
     for (step = 0; step < 2; step++) (void)support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
     save(ctx, &weights, &moments);
@@ -357,7 +376,7 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(one_hash),
+        cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(feedback_matches_double), cmocka_unit_test(one_hash),
         cmocka_unit_test(memory_is_as_estimated), cmocka_unit_test(resumes_on_another_layout), cmocka_unit_test(bad_steps_change_nothing),
         cmocka_unit_test(refused)
     };

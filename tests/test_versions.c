@@ -46,8 +46,10 @@ static void layouts_do_not_show(void **state)
             snprintf(what, sizeof what, "%s %s of %d ranks, %d updates", cases[i].l.plan, cases[i].l.schedule, (int)cases[i].l.ranks,
                      (int)cases[i].updates);
             run_start(&one, &alone, &model, cases[i].updates, cases[i].staleness > 0 ? cases[i].staleness : cases[i].l.schedule[0] == '2');
+            one.desc.optimizer.feedback = (float)f;
             base = support_train(&one, cases[i].order);
             run_start(&run, &cases[i].l, &model, cases[i].updates, cases[i].staleness);
+            run.desc.optimizer.feedback = (float)f;
             support_train_same(&base, &run, "0|1|2|3", what);
             support_run_end(&run);
             support_run_end(&one);
@@ -68,6 +70,7 @@ static void parameter_servers(void **state)
     int i, far;
     (void)state;
     run_start(&one, &alone, &model, 2, 1);
+    one.desc.optimizer.feedback = 1.0f;
     base = support_train(&one, "0|2|1|3");
     for (i = 0; i < 4; i++)
         for (far = -1; far < 3; far++) {
@@ -76,6 +79,7 @@ static void parameter_servers(void **state)
             const layout l = { text, NULL, 3, 1 };
             snprintf(text, sizeof text, keeper, shares[i]);
             run_start(&run, &l, &model, 2, 1);
+            run.desc.optimizer.feedback = 1.0f;
             support_run_mixed(&run, far, &seed);
             support_train_same(&base, &run, "0|1|2|3", shares[i]);
             support_run_end(&run);
@@ -86,19 +90,23 @@ static void parameter_servers(void **state)
 /* ---- against a loop of het_gradients: the definition ---- */
 
 #define MOST 8
-typedef struct loop { het_ctx *ctx; int64_t parameters, count[64]; float *weight[MOST + 1][64]; double *m[64], *v[64]; } loop;
+typedef struct loop { het_ctx *ctx; int64_t parameters, count[64]; float *weight[MOST + 1][64]; double *m[64], *v[64], *e[64]; } loop;
 
-/* AdamW in doubles: version newest + 1 of a parameter, by its gradient, update t of all, counted from 1. */
+/* AdamW in doubles: version newest + 1 of a parameter, by its gradient, update t of all, counted from 1. With feedback the weights lie e behind
+   those that are updated, which is the update before times `feedback`. */
 static void loop_adamw(loop *l, int64_t p, const float *g, int newest, int64_t t)
 {
     const het_optimizer_desc *o = &het_get_desc(l->ctx)->optimizer;
     const double b1 = (double)o->beta1, b2 = (double)o->beta2;
+    double update;
     int64_t i;
     for (i = 0; i < l->count[p]; i++) {
         l->m[p][i] = b1 * l->m[p][i] + (1 - b1) * (double)g[i];
         l->v[p][i] = b2 * l->v[p][i] + (1 - b2) * (double)g[i] * (double)g[i];
-        l->weight[newest + 1][p][i] = (float)((double)l->weight[newest][p][i] - (double)o->learning_rate *
-            (l->m[p][i] / (1 - pow(b1, (double)t))) / (sqrt(l->v[p][i] / (1 - pow(b2, (double)t))) + (double)o->epsilon));
+        update = (double)o->learning_rate * (l->m[p][i] / (1 - pow(b1, (double)t))) /
+                 (sqrt(l->v[p][i] / (1 - pow(b2, (double)t))) + (double)o->epsilon);
+        l->weight[newest + 1][p][i] = (float)((double)l->weight[newest][p][i] - (update + (double)o->feedback * update - l->e[p][i]));
+        l->e[p][i] = (double)o->feedback * update;
     }
 }
 
@@ -134,6 +142,7 @@ static void loop_start(loop *l, const support_run *run)
         for (i = 0; i <= MOST; i++) l->weight[i][p] = support_alloc((size_t)l->count[p], sizeof(float));
         l->m[p] = calloc((size_t)l->count[p], sizeof(double));
         l->v[p] = calloc((size_t)l->count[p], sizeof(double));
+        l->e[p] = calloc((size_t)l->count[p], sizeof(double));
         EXPECT_OK(het_parameter_read(l->ctx, p, HET_WEIGHT, l->weight[0][p]));
     }
 }
@@ -147,7 +156,7 @@ static int loop_differs(loop *l, het_ctx *ctx, int64_t updates)
         float *w = support_alloc((size_t)l->count[p], sizeof *w);
         EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, w));
         for (i = 0; i < l->count[p]; i++) {
-            worst += fabs((double)w[i] - (double)l->weight[updates][p][i]) > 1e-6;
+            worst += fabs((double)w[i] - (double)l->weight[updates][p][i]) > 1e-6 * (1 + (double)het_get_desc(ctx)->optimizer.feedback);
             l->weight[0][p][i] = l->weight[updates][p][i];
         }
         free(w);
@@ -162,6 +171,7 @@ static void loop_end(loop *l)
         for (i = 0; i <= MOST; i++) free(l->weight[i][p]);
         free(l->m[p]);
         free(l->v[p]);
+        free(l->e[p]);
     }
     het_destroy(l->ctx);
 }
@@ -175,7 +185,7 @@ static void plain_adamw(support_run *run)
     run->desc.optimizer.epsilon = 1e-3f;
 }
 
-/* Two steps of 4 micro-batches in 2 or 4 updates, each late by `late`, on one rank and in a pipeline. */
+/* Two steps of 4 micro-batches in 2 or 4 updates, each late by `late`, on one rank and in a pipeline; there with feedback. */
 static void a_loop_of_gradients(void **state)
 {
     int late, ranks;
@@ -192,6 +202,7 @@ static void a_loop_of_gradients(void **state)
             run_start(&run, &l, &model, 2, late);
             if (late > 1) run.plan->updates = 4, snprintf(run.plan->schedule, sizeof run.plan->schedule, "1f1b");
             plain_adamw(&run);
+            run.desc.optimizer.feedback = ranks == 1 ? 0.0f : late == 0 ? 0.5f : (float)late;
             ctx = support_create(&run.desc);
             loop_start(&ref, &run);
             for (step = 0; step < 2; step++) {
@@ -354,6 +365,9 @@ static void a_prediction(void **state)
     het_destroy(again);
     run.desc.optimizer.iface = het_muon();
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "rank 0 uses weights before they are made|muon predicts none");
+    run.desc.optimizer.iface = NULL;
+    run.desc.optimizer.feedback = 1.0f;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "rank 0 uses weights|adamw predicts none with feedback");
     support_run_end(&run);
 }
 

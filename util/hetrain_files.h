@@ -2745,6 +2745,7 @@ typedef struct heti_f_inventory {
 static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all,
                                         het_error *error) {
     const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
+    const int32_t slots = het_optimizer_slots(&het_get_desc(ctx)->optimizer);
     heti_f_stored first;
     for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info own = heti_f_parameter(ctx, p);
@@ -2752,16 +2753,16 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
         for (int64_t i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
         if (contents == HETI_F_FACTORS)
             all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
-        for (int slot = 0; slot < optimizer->slots && contents == HETI_F_STATE && !own.frozen; slot++) {
+        for (int slot = 0; slot < slots && contents == HETI_F_STATE && !own.frozen; slot++) {
+            const char *of = slot < optimizer->slots ? optimizer->slot_name[slot] : "feedback";
             heti_f_stored *s = &all->stored[all->count++];
             heti_t_text name;
             heti_f_stored_plain(&own, p, s);
             s->what = HETI_T_CAST(het_array, HET_MOMENT0 + slot);
             name = heti_t_text_behind(s->name, sizeof s->name);
-            heti_t_format(&name, "/%s", optimizer->slot_name[slot]);
+            heti_t_format(&name, "/%s", of);
             if (name.length > 95)
-                return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name,
-                                   optimizer->slot_name[slot]);
+                return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name, of);
         }
     }
     return HET_OK;
@@ -2769,7 +2770,7 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
 
 static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, const het_allocator *a,
                                         heti_f_inventory *all, het_error *error) {
-    const int slots = contents == HETI_F_STATE ? het_get_desc(ctx)->optimizer.iface->slots : 1;
+    const int slots = contents == HETI_F_STATE ? het_optimizer_slots(&het_get_desc(ctx)->optimizer) : 1;
     memset(all, 0, sizeof *all);
     all->allocator = a;
     all->capacity = HETI_T_CAST(size_t, contents == HETI_F_WEIGHTS ? het_tensor_count(ctx) :
@@ -2898,6 +2899,7 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta_float(t, "clip", a->clip);
     if (a->iface == het_muon()) heti_f_text_meta_float(t, "matrix_rate", a->matrix_rate);
     if (a->iface == het_muon()) heti_f_text_meta_float(t, "momentum", a->momentum);
+    if (a->feedback > 0) heti_f_text_meta_float(t, "feedback", a->feedback);
     heti_f_text_meta_float(t, "spike", HETI_T_CAST(float, d->guard.spike));
     t->result = het_model_complete(&model, NULL);
     if (t->result != HET_OK) return;

@@ -1028,7 +1028,7 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     profile->reduce = d->desc.reduce;
     profile->weight_bytes = profile->gather_bytes = 4;
     profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
-    profile->state_bytes = 4 * heti_s_real(d->desc.optimizer.iface->slots);
+    profile->state_bytes = 4 * heti_s_real(het_optimizer_slots(&d->desc.optimizer));
     profile->rank_weights =
         m->position == HET_ROTARY ? 4 * heti_s_real(m->context * (HETI_T_CAST(int64_t, rotating) / 2 * 2)) : 0;
     profile->rank_gradients = 16 * heti_s_real(het_parameter_count(d->ctx));
