@@ -223,6 +223,64 @@ static void one_hash(void **state)
     support_run_end(&run);
 }
 
+/* Feedback around Muon, AdamW and an optimizer of one's own: pipelines, uneven shares, sums and weights in parts, a keeper, a device whose memory
+   the host does not see, the reference device, a plan that changes between two steps. */
+static het_result own_update(const het_optimizer_call *call) { return het_adamw()->update(call); }
+static const het_optimizer_iface own = { "own", 2, { "m", "v", NULL, NULL }, 0, own_update, NULL, NULL };
+
+static void one_hash_with_feedback(void **state)
+{
+    static const char keeper[] = "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,6]}]},{\"stages\":[{\"rank\":1,\"units\":[0,6]}]}],"
+                                 "\"keepers\":[2],\"state_shares\":[1,0,2]}";
+    static const struct { const char *plan; int64_t ranks; het_shard shard; } layouts[] = {
+        { "pp", 2, HET_SHARD_STATE }, { "dp2xpp2", 4, HET_SHARD_STATE }, { uneven, 3, HET_SHARD_STATE }, { uneven, 3, HET_SHARD_GRADIENTS },
+        { uneven, 3, HET_SHARD_WEIGHTS }, { keeper, 3, HET_SHARD_STATE },
+    };
+    const het_optimizer_iface *const optimizers[] = { het_muon(), het_adamw(), &own };
+    het_model_desc model = support_model(HET_LLAMA);
+    support_result base[3], other;
+    uint64_t seed = 7, straight;
+    int o, i, step;
+    (void)state;
+    for (o = 0; o < 3; o++) {
+        support_run run;
+        het_replan_desc to;
+        het_ctx *ctx;
+        start(&run, &model);
+        run.desc.optimizer.iface = optimizers[o];
+        other = support_train(&run, SUPPORT_TOGETHER);
+        run.desc.optimizer.feedback = 1.0f;
+        base[o] = support_train(&run, SUPPORT_TOGETHER);
+        assert_true(base[o].weights != other.weights);
+        support_run_ranks(&run, 1);
+        run.device[0].iface = het_reference_device();
+        support_train_same(&base[o], &run, SUPPORT_TOGETHER, "reference device");
+        for (i = 0; i < (int)(sizeof layouts / sizeof layouts[0]); i++) {
+            memset(run.device, 0, sizeof run.device);
+            support_run_ranks(&run, layouts[i].ranks);
+            support_run_plan(&run, layouts[i].plan, NULL, 1);
+            support_run_mixed(&run, i % 2, &seed);
+            run.desc.layout.shard = layouts[i].shard;
+            support_train_same(&base[o], &run, SUPPORT_APART, layouts[i].plan);
+        }
+        memset(run.device, 0, sizeof run.device);
+        run.desc.layout.shard = HET_SHARD_STATE;
+        support_run_plan(&run, uneven, NULL, 1);
+        ctx = support_create(&run.desc);
+        for (step = 0; step < STEPS - 1; step++) (void)support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
+        memset(&to, 0, sizeof to);
+        het_plan_free(run.plan);
+        to.plan = run.plan = support_plan("pp", NULL, 6, 3, 1);
+        EXPECT_OK(het_replan(ctx, &to));
+        (void)support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
+        straight = support_hash(ctx);
+        assert_true(straight == base[o].weights);
+        het_destroy(ctx);
+        support_run_end(&run);
+    }
+    assert_true(base[1].weights == base[2].weights);
+}
+
 /* A matrix has one owner: with two ranks that share the state as 1 to 2, the state is on both, and every hidden matrix whole on one. */
 static void memory_is_as_estimated(void **state)
 {
@@ -234,6 +292,7 @@ static void memory_is_as_estimated(void **state)
     het_ctx *ctx;
     (void)state;
     start(&run, &model);
+    run.desc.optimizer.feedback = 1.0f;
     support_run_ranks(&run, 3);
     support_run_plan(&run, uneven, NULL, 1);
     for (r = 0; r < 3; r++) EXPECT_OK(het_memory_estimate(&run.desc, r, &told[r], &error));
@@ -314,8 +373,10 @@ static void bad_steps_change_nothing(void **state)
     het_step_info info;
     het_ctx *a, *b;
     support_group group;
+    int64_t p;
     (void)state;
     start(&run, &model);
+    run.desc.optimizer.feedback = 1.0f;
     run.desc.guard.skip_bad_steps = HET_YES;
     run.desc.host.hook = spoil;
     a = support_create(&run.desc);
@@ -327,12 +388,22 @@ static void bad_steps_change_nothing(void **state)
     assert_true(info.skipped);
     support_group_end(&group);
     support_same_state(a, b, 0, "a bad step");
+    for (p = 0; p < het_parameter_count(a); p++) { /* with what feedback keeps */
+        float *x = array_of(a, HET_MOMENT2, p), *y = array_of(b, HET_MOMENT2, p);
+        het_parameter_info is;
+        EXPECT_OK(het_parameter_get_info(a, p, &is));
+        assert_memory_equal(x, y, (size_t)is.count * sizeof *x);
+        free(x);
+        free(y);
+    }
     het_destroy(a);
     het_destroy(b);
     support_run_end(&run);
 }
 
 /* ---- what is refused ---- */
+
+static int32_t no_feedback(void *self, const het_op *op) { return op->kind != HET_OP_FEEDBACK && het_cpu_device()->supports(self, op); }
 
 static int32_t no_muon(void *self, const het_op *op)
 {
@@ -346,6 +417,7 @@ static void refused(void **state)
     het_ctx *ctx = NULL;
     het_error error;
     het_device_iface without = *het_cpu_device();
+    het_optimizer_iface four = own;
     support_buffer weights, moments;
     het_reader from;
     (void)state;
@@ -368,6 +440,22 @@ static void refused(void **state)
     run.device[0].iface = NULL;
     run.desc.optimizer.momentum = 1.0f;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "optimizer.momentum|1");
+    run.desc.optimizer.momentum = 0.0f;
+    run.desc.optimizer.feedback = -1.0f;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "optimizer.feedback|-1");
+    run.desc.optimizer.feedback = 1.0f;
+    four.slots = 4;
+    run.desc.optimizer.iface = &four;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "slots and feedback's|5");
+    run.desc.optimizer.iface = het_muon();
+    without.supports = no_feedback;
+    run.device[0].iface = &without;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "optimizer.feedback|lame has no `feedback`");
+    run.device[0].iface = NULL;
+    ctx = support_create(&run.desc);
+    from = support_reader(&moments);
+    EXPECT_ERROR(het_load_state(ctx, &from), HET_ERR_INVALID, het_last_error(ctx), "optimizer|muon|with feedback");
+    het_destroy(ctx);
     support_buffer_end(&weights);
     support_buffer_end(&moments);
     support_run_end(&run);
@@ -376,7 +464,7 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(feedback_matches_double), cmocka_unit_test(one_hash),
+        cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(feedback_matches_double), cmocka_unit_test(one_hash), cmocka_unit_test(one_hash_with_feedback),
         cmocka_unit_test(memory_is_as_estimated), cmocka_unit_test(resumes_on_another_layout), cmocka_unit_test(bad_steps_change_nothing),
         cmocka_unit_test(refused)
     };

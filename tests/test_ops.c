@@ -1872,6 +1872,50 @@ static uint64_t adamw_check(rig *r, int shape)
     return hash;
 }
 
+/* Three updates u around which there is feedback: the weights are plain ones and `factor` last updates more, and nothing gets lost. */
+static uint64_t feedback_check(rig *r, int shape)
+{
+    static const int64_t counts[] = { 1, 3, 17, 63, 65, 3000 };
+    int64_t n = counts[shape], i, t;
+    het_step_scalars scalars = scalars_of(0, 0);
+    float *w = support_floats(n, 1.0, 1), *e = support_floats(n, 0.0, 2), *plain = support_floats(n, 1.0, 1), *before = support_floats(n, 0, 0);
+    het_feedback_args a = { &scalars, n, w, e, shape % 2 == 0 ? 1.0f : 0.5f, 1 };
+    uint64_t hash;
+    for (i = 0; i < n; i++) w[i] = plain[i] += plain[i] < 0 ? -1.0f : 1.0f;
+    for (t = 0; t < 3; t++) {
+        scalars.verdict = HET_VERDICT_REPEAT;
+        memcpy(before, w, (size_t)n * sizeof *w);
+        for (a.begins = 0; a.begins < 2; a.begins++) OP(r, HET_OP_FEEDBACK, &a);
+        assert_memory_equal(w, before, (size_t)n * sizeof *w);
+        scalars.verdict = HET_VERDICT_ACCEPT;
+        a.begins = 1;
+        OP(r, HET_OP_FEEDBACK, &a);
+        assert_memory_equal(w, plain, (size_t)n * sizeof *w);
+        for (i = 0; i < n; i++) {
+            before[i] = plain[i];
+            w[i] = plain[i] = plain[i] - 0.01f * (float)((i + t) % 7 - 3);
+        }
+        a.begins = 0;
+        OP(r, HET_OP_FEEDBACK, &a);
+        for (i = 0; i < n; i++) {
+            const double wanted = (double)plain[i] + (double)a.factor * ((double)plain[i] - (double)before[i]);
+            assert_true(fabs((double)w[i] - wanted) <= 1.2e-7 * fabs(wanted) && w[i] + e[i] == plain[i]);
+        }
+    }
+    hash = hash_floats(hash_floats(0, w, n), e, n);
+    free(w);
+    free(e);
+    free(plain);
+    free(before);
+    return hash;
+}
+
+static void feedback_goes_further(void **state)
+{
+    (void)state;
+    on_every_device(feedback_check, 6);
+}
+
 static void adamw_matches_double(void **state)
 {
     (void)state;
@@ -1931,6 +1975,7 @@ int main(void)
         cmocka_unit_test(sum_of_squares),
         cmocka_unit_test(verdicts),
         cmocka_unit_test(adamw_matches_double),
+        cmocka_unit_test(feedback_goes_further),
         cmocka_unit_test(copies_and_clears),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

@@ -22,6 +22,7 @@ typedef struct shape {
     int64_t keepers, near[8]; /* the last ranks */
     double cuts; /* bytes by which the places of two cuts may be off */
     int64_t updates, staleness;
+    float feedback;
 } shape;
 
 static int64_t close_to(const char *what, const shape *s, int64_t rank, size_t got, size_t expected, int exact)
@@ -123,6 +124,7 @@ static int64_t check_shape(const shape *s)
     desc.dtype = s->dtype;
     desc.reduce = s->reduce;
     if (s->updates > 1) desc.optimizer.clip = -1.0f;
+    desc.optimizer.feedback = s->feedback;
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
     plan = read_plan(s, profile->units);
     desc.layout.plan = plan;
@@ -283,6 +285,7 @@ static void bytes_of_several_updates_agree(void **state)
         s.ranks = cases[i].ranks;
         s.updates = cases[i].updates;
         s.staleness = cases[i].staleness;
+        s.feedback = cases[i].schedule[0] == 'x' ? 0.0f : 1.0f; /* nothing is predicted with it */
         s.slices = 1;
         s.micro_batches = 12;
         s.tokens = 1024;

@@ -2888,7 +2888,7 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta(t, "weights", heti_f_dtypes[d->weights]);
     heti_f_text_meta(t, "reduce", heti_f_reduces[d->reduce]);
     heti_f_text_meta(t, "schedule", heti_f_schedules[a->schedule]);
-    heti_f_text_meta(t, "optimizer", "%s", a->iface->name);
+    heti_f_text_meta(t, "optimizer", "%s%s", a->iface->name, a->feedback > 0 ? " with feedback" : "");
     heti_f_text_meta(t, "parameters", "%d", heti_f_table_hash(ctx));
     heti_f_text_meta_float(t, "learning_rate", a->learning_rate);
     heti_f_text_meta_float(t, "minimum_rate", a->minimum_rate);

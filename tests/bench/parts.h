@@ -110,6 +110,7 @@ static const char *parts_cost(const het_op *op, double *flops, double *bytes) {
     case HET_OP_MUON_MOMENTUM: *bytes = (double)(op->u.muon.rows * op->u.muon.columns) * ((op->u.muon.gradient->exact ? 8 : 4) + 12);
         return "muon_momentum";
     case HET_OP_MUON_UPDATE: *bytes = 12 * (double)(op->u.muon.rows * op->u.muon.columns); return "muon_update"; /* x; w read and written */
+    case HET_OP_FEEDBACK: *bytes = 16 * (double)op->u.feedback.count; return "feedback";
     case HET_OP_ADD: *bytes = 12 * (double)op->u.elements.count; return "add";
     case HET_OP_SCALE: *bytes = 8 * (double)op->u.elements.count; return "scale";
     case HET_OP_COPY: *bytes = 2 * (double)op->u.copy.size; return "copy";
