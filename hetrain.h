@@ -331,7 +331,8 @@ typedef struct het_error {
 /* 0 in a description always means "the default written beside the field". */
 typedef enum het_choice { HET_DEFAULT = 0, HET_YES = 1, HET_NO = 2 } het_choice;
 
-typedef enum het_dtype { HET_DTYPE_DEFAULT = 0 /* f32 */, HET_F32 = 1, HET_BF16 = 2 } het_dtype;
+typedef enum het_dtype { HET_DTYPE_DEFAULT = 0 /* f32 */, HET_F32 = 1, HET_BF16 = 2,
+                         HET_INT8 = 3 /* het_desc.weights alone */ } het_dtype;
 
 /* ---- >>callbacks: allocator, log, parallel-for, input and output ----------------------------- */
 
@@ -762,6 +763,19 @@ typedef struct het_elements_args {
     const het_sum *squares;          /* device, or NULL */
 } het_elements_args;
 
+/* y = the weights that are kept as int8 (het_desc.weights). The elements of a matrix, numbered row by
+   row, form blocks of 64 from its start: float scale, int8 q[64]; w = scale q, which is exact. A row
+   of y is `width` elements from number first + row step on, and of `from` the blocks that have some
+   of them. A matrix that is there whole is one row. */
+#define HETRAIN_INT8_BLOCK 64
+typedef struct het_int8_block { float scale; int8_t q[HETRAIN_INT8_BLOCK]; } het_int8_block;
+typedef struct het_expand_args {
+    int64_t rows, width, first, step;
+    int64_t blocks;                  /* from row to row of `from` */
+    const het_int8_block *from;
+    float *y;                        /* (=) [rows][width] */
+} het_expand_args;
+
 /* copy_in: host to device; copy_out: back; copy: inside the device; clear: `to` = 0. */
 typedef struct het_copy_args {
     void *to;
@@ -788,6 +802,7 @@ typedef enum het_op_kind {
     HET_OP_FEEDBACK,                                                     /* feedback */
     HET_OP_NORMAL,                                                       /* normal */
     HET_OP_ADD, HET_OP_SCALE,                                            /* elements */
+    HET_OP_EXPAND,                                                       /* expand */
     HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
 } het_op_kind;
 
@@ -817,6 +832,7 @@ typedef struct het_op {
         het_feedback_args feedback;
         het_normal_args normal;
         het_elements_args elements;
+        het_expand_args expand;
         het_copy_args copy;
     } u;
 } het_op;
@@ -876,6 +892,7 @@ typedef struct het_device_iface {
          scale                           models with het_model_desc.lora_rank are refused, and Muon
          muon_*                          Muon is refused
          part[0].w_bf16 in place of w    het_desc.weights = HET_BF16 is refused
+         expand                          het_desc.weights = HET_INT8 is refused
          linear_activation_*             the two ops are run one after the other
          linear_forward with part[0].add what it adds is an op of its own
          norm_backward                   so are its two halves; their workspace serves it
@@ -1773,10 +1790,13 @@ typedef struct het_desc {
     het_optimizer_desc optimizer;
     uint64_t seed;                    /* 0 */
     het_dtype dtype;                  /* f32 */
-    het_dtype weights;                /* f32; bf16: matrices that are not trained, frozen or of an
-                                         inference context, lie in memory as bf16, rounded when they
-                                         are written; what is computed is what f32 weights of these
-                                         values give */
+    het_dtype weights;                /* f32. How matrices that are not trained, frozen or of an
+                                         inference context, lie in memory; values are rounded when
+                                         they are written, and what is computed is what f32 weights
+                                         of these values give. bf16: half the bytes. int8: 64
+                                         elements and one scale, their largest magnitude / 127 cut to
+                                         16 bits, in 68 bytes (arXiv 2110.02861, 2305.14314), all
+                                         but factors; a unit's are expanded before each of its calls */
     het_reduce reduce;                /* exact */
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
     /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one
@@ -1931,7 +1951,7 @@ typedef struct het_parameter_info {
     int32_t uses;                     /* units that use it: 2 for a tied embedding */
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
     int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
-    int32_t bf16;                     /* kept in bf16: het_desc.weights */
+    het_dtype type;                   /* in memory: het_desc.weights */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);           /* Threads: owner. */
 /* Threads: owner. */
@@ -3817,6 +3837,18 @@ static void heti_ref_elements(const het_elements_args *a, het_op_kind kind) {
     for (int64_t i = 0; i < a->count; i++) a->y[i] = kind == HET_OP_ADD ? a->y[i] + a->x[i] : a->y[i] * factor;
 }
 
+/* Blocks [begin, end) of rows x blocks. */
+static HETI_INLINE void heti_expand(const het_expand_args *a, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+        const het_int8_block *block = a->from + i;
+        const int64_t row = i / a->blocks, from = a->first + row * a->step,
+                      base = (from / HETRAIN_INT8_BLOCK + i % a->blocks) * HETRAIN_INT8_BLOCK,
+                      low = heti_max(from, base), high = heti_min(from + a->width, base + HETRAIN_INT8_BLOCK);
+        float *y = a->y + row * a->width;
+        for (int64_t j = low; j < high; j++) y[j - from] = block->scale * HETI_CAST(float, block->q[j - base]);
+    }
+}
+
 static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     (void)self, (void)queue;
     switch (op->kind) {
@@ -3847,6 +3879,7 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_NORMAL: heti_ref_normal(&op->u.normal); break;
     case HET_OP_ADD:
     case HET_OP_SCALE: heti_ref_elements(&op->u.elements, op->kind); break;
+    case HET_OP_EXPAND: heti_expand(&op->u.expand, 0, op->u.expand.rows * op->u.expand.blocks); break;
     case HET_OP_COPY_IN:
     case HET_OP_COPY_OUT:
     case HET_OP_COPY: heti_host_copy(&op->u.copy); break;
@@ -4333,7 +4366,7 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_INTEGER, granule, 0, 0, HETI_MOST, 1),
     HETI_DESC(HETI_UNSIGNED, seed, 0, 0, 0, 1),
     HETI_DESC(HETI_ENUM, dtype, HET_F32, HET_F32, HET_BF16, 1),
-    HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_BF16, 0),
+    HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_INT8, 0),
     HETI_DESC(HETI_ENUM, reduce, HET_REDUCE_EXACT, HET_REDUCE_EXACT, HET_REDUCE_FAST, 1),
     HETI_DESC(HETI_ENUM, layout.backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
     HETI_DESC(HETI_ENUM, layout.shard, HET_SHARD_DEFAULT, HET_SHARD_DEFAULT, HET_SHARD_WEIGHTS, 0),
@@ -8299,7 +8332,8 @@ typedef struct heti_parameter {
     het_parameter_desc desc;  /* of the first unit with it; divide -1: others divide it in another way */
     int64_t count, block, offset; /* elements; offset is a multiple of 16 */
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
-    int32_t frozen, uses, bf16, hidden; /* bf16: its weights are */
+    int32_t frozen, uses, hidden;
+    het_dtype type;           /* of its weights in memory */
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
@@ -8580,6 +8614,8 @@ typedef struct heti_part {
                                             owns; HETI_NOWHERE: not trained here */
     int64_t weight_elements, sum_floats, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
+    float *expanded;                     /* weights of one unit that are kept as int8, as floats */
+    int64_t expanded_floats;
     float *gradients;
     uint32_t *maximum;
     int32_t *exponent;
@@ -9062,31 +9098,69 @@ static int heti_clip(const heti_parameter *p, int64_t low, int64_t high, int64_t
     return *count > 0;
 }
 
-/* Element `element` of a weight that the rank holds or owns; at: weight_at or own_at. */
-static float *heti_weight(const heti_rank *r, const heti_parameter *p, const int64_t *at, int64_t element) {
-    return r->part->weights + at[p->block] + p->weight_offset + (p->bf16 ? element / 2 : element);
+/* Floats of memory that the first `elements` of a weight take. Ranges begin at multiples of 1,024,
+   so with blocks of int8. */
+static int64_t heti_weight_floats(het_dtype type, int64_t elements) {
+    if (type == HET_INT8)
+        return heti_ceil_div(elements, HETRAIN_INT8_BLOCK) * HETI_CAST(int64_t, sizeof(het_int8_block) / sizeof(float));
+    return type == HET_BF16 ? (elements + 1) / 2 : elements;
 }
 
-#define HETI_NARROW 2048 /* values a time between float and bf16 */
+/* Element `element` of a weight that the rank holds or owns; at: weight_at or own_at. */
+static float *heti_weight(const heti_rank *r, const heti_parameter *p, const int64_t *at, int64_t element) {
+    return r->part->weights + at[p->block] + p->weight_offset + heti_weight_floats(p->type, element);
+}
+
+/* A block of int8. scale = max / 127 cut to 16 significant bits: scale q is exact, and of these
+   values comes the same block again. Not finite: all of it is NaN. */
+static void heti_int8_of(const float *from, int64_t count, het_int8_block *to) {
+    uint32_t top = 0;
+    memset(to, 0, sizeof *to);
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t bits = heti_float_bits(from[i]) & 0x7fffffffu;
+        if (bits > top) top = bits;
+    }
+    to->scale = heti_bits_float(top);
+    if (top >= 0x7f800000u) return;
+    to->scale = heti_bits_float(heti_float_bits(to->scale / 127.0f) & 0xffffff00u);
+    if (to->scale < HETI_MIN_NORMAL) to->scale = 0.0f;
+    for (int64_t i = 0; i < count && to->scale > 0.0f; i++) to->q[i] = HETI_CAST(int8_t, rintf(from[i] / to->scale));
+}
+
+#define HETI_NARROW 2048 /* values a time between float and another type */
+typedef union heti_narrow { uint16_t half[HETI_NARROW]; het_int8_block block[HETI_NARROW / HETRAIN_INT8_BLOCK]; } heti_narrow;
+
+/* The first `count` values of a weight from `from` or, where it is NULL, to `to`. */
+static void heti_convert(het_dtype type, heti_narrow *narrow, int64_t count, const float *from, float *to) {
+    const int64_t step = type == HET_INT8 ? HETRAIN_INT8_BLOCK : 1, blocks = heti_ceil_div(count, HETRAIN_INT8_BLOCK);
+    const het_expand_args all = { 1, count, 0, 0, blocks, narrow->block, to };
+    if (type == HET_INT8 && !from) heti_expand(&all, 0, blocks);
+    for (int64_t i = 0; i < count && (type != HET_INT8 || from); i += step)
+        if (type == HET_INT8) heti_int8_of(from + i, heti_min(step, count - i), &narrow->block[i / step]);
+        else if (from) narrow->half[i] = heti_bf16_of(from[i]);
+        else to[i] = heti_bf16_value(narrow->half[i]);
+}
 
 /* `count` elements of a weight from the host (`from`) to where a rank has them (`at`) or, where
-   `from` is NULL, back to `to`; of bf16 they begin at a float. */
-static het_result heti_move_weight(heti_rank *r, int32_t bf16, float *at, int64_t count, const float *from,
+   `from` is NULL, back to `to`; they begin at a float, of int8 with a block. */
+static het_result heti_move_weight(heti_rank *r, het_dtype type, float *at, int64_t count, const float *from,
                                    float *to) {
-    uint16_t narrow[HETI_NARROW];
+    heti_narrow narrow;
     int64_t n;
-    if (!bf16) {
+    if (type == HET_F32) {
         HETI_TRY(from ? heti_copy_in(r, at, from, count, sizeof *from) : heti_copy_out(r, to, at, count, sizeof *to));
         return heti_sync(r);
     }
     for (int64_t done = 0; done < count; done += n) {
-        float *where = at + done / 2;
+        float *where = at + heti_weight_floats(type, done);
+        int64_t units;
+        const size_t size = type == HET_INT8 ? sizeof narrow.block[0] : sizeof narrow.half[0];
         n = heti_min(HETI_NARROW, count - done);
-        for (int64_t i = 0; i < n && from; i++) narrow[i] = heti_bf16_of(from[done + i]);
-        HETI_TRY(from ? heti_copy_in(r, where, narrow, n, sizeof narrow[0])
-                      : heti_copy_out(r, narrow, where, n, sizeof narrow[0]));
+        units = type == HET_INT8 ? heti_ceil_div(n, HETRAIN_INT8_BLOCK) : n;
+        if (from) heti_convert(type, &narrow, n, from + done, NULL);
+        HETI_TRY(from ? heti_copy_in(r, where, &narrow, units, size) : heti_copy_out(r, &narrow, where, units, size));
         HETI_TRY(heti_sync(r));
-        for (int64_t i = 0; i < n && !from; i++) to[done + i] = heti_bf16_value(narrow[i]);
+        if (!from) heti_convert(type, &narrow, n, NULL, to + done);
     }
     return HET_OK;
 }
@@ -10070,9 +10144,11 @@ static het_result heti_ask_device(heti_rank *r) {
     const uint16_t weight = 0;
     het_elements_args scale;
     het_feedback_args feedback;
+    het_expand_args expand;
     het_linear_args linear;
     memset(&scale, 0, sizeof scale);
     memset(&feedback, 0, sizeof feedback);
+    memset(&expand, 0, sizeof expand);
     memset(&linear, 0, sizeof linear);
     linear.parts = 1;
     linear.part[0].w_bf16 = &weight;
@@ -10082,6 +10158,9 @@ static het_result heti_ask_device(heti_rank *r) {
                          r->desc.iface->name);
     if (desc->weights == HET_BF16 && !heti_supports(&r->device, HETI_OP(LINEAR_FORWARD, &linear)))
         return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
+                         r->desc.iface->name);
+    if (desc->weights == HET_INT8 && !heti_supports(&r->device, HETI_OP(EXPAND, &expand)))
+        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is int8; device %s has no `expand`",
                          r->desc.iface->name);
     if (r->ctx->slots > 0 && desc->optimizer.iface == het_muon() &&
         !(heti_supports(&r->device, HETI_OP(MUON_MOMENTUM, &scale)) &&
@@ -10247,7 +10326,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         if (to->desc.divide != p->divide || to->desc.by_heads != p->by_heads || to->desc.piece != p->piece ||
             memcmp(to->desc.grid, p->grid, sizeof p->grid) != 0) to->desc.divide = -1;
         to->uses++;
-        to->bf16 = to->bf16 && p->bf16;
+        if (!p->bf16 && to->type == HET_BF16) to->type = HET_F32;
         to->hidden = to->hidden && hidden;
         return HET_OK;
     }
@@ -10262,7 +10341,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to->hidden = hidden;
     to->frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                  (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to->desc.name) != 0);
-    to->bf16 = to->frozen && p->bf16 && ctx->desc.weights == HET_BF16;
+    to->type = to->frozen && (ctx->desc.weights == HET_INT8 ? p->columns > 1 && !p->adapter : p->bf16) ?
+               ctx->desc.weights : HET_F32;
     return HET_OK;
 }
 
@@ -10316,8 +10396,7 @@ static void heti_build_blocks(het_ctx *ctx) {
         parameter->offset = block->elements;
         block->elements += HETI_CAST(int64_t, heti_round_up(count, 16));
         parameter->weight_offset = block->weight_floats;
-        block->weight_floats += HETI_CAST(int64_t, parameter->bf16 ? heti_round_up(count, 32) / 2
-                                                                   : heti_round_up(count, 16));
+        block->weight_floats += heti_ceil_div(heti_weight_floats(parameter->type, parameter->count), 16) * 16;
     }
 }
 
@@ -10630,15 +10709,36 @@ static int heti_is_boxed(const het_ctx *ctx, int64_t rank, int64_t b) {
     return 0;
 }
 
+/* A weight that is kept as int8, its elements in a box: rows of whole blocks, `from` the first. */
+static het_expand_args heti_expansion(const heti_parameter *p, const het_box *box, const void *from, float *y) {
+    const int64_t columns = p->desc.columns;
+    const int whole = box->column_end - box->column_begin == columns;
+    het_expand_args a;
+    a.rows = whole ? 1 : box->row_end - box->row_begin;
+    a.width = whole ? (box->row_end - box->row_begin) * columns : box->column_end - box->column_begin;
+    a.first = box->row_begin * columns + box->column_begin;
+    a.step = columns;
+    a.blocks = a.width + (whole || columns % HETRAIN_INT8_BLOCK == 0 ? a.first % HETRAIN_INT8_BLOCK
+                                                                    : HETRAIN_INT8_BLOCK - 1);
+    a.blocks = heti_ceil_div(a.blocks, HETRAIN_INT8_BLOCK);
+    a.from = HETI_CAST(const het_int8_block *, from);
+    a.y = y;
+    return a;
+}
+
+/* Floats that a box of a parameter takes. */
+static int64_t heti_box_floats(const heti_parameter *p, const het_box *box) {
+    const het_expand_args a = heti_expansion(p, box, NULL, NULL);
+    return heti_weight_floats(p->type, p->type == HET_INT8 ? a.rows * a.blocks * HETRAIN_INT8_BLOCK : a.rows * a.width);
+}
+
 /* Where a parameter's box begins among a rank's of its block, in floats; -1: how many all take. */
 static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64_t parameter) {
     int64_t sum = 0;
     for (int64_t p = 0; p < ctx->chain.parameter_count && p != parameter; p++) {
         const heti_parameter *other = &ctx->chain.parameter[p];
         const het_box box = heti_box_of(ctx, rank, &other->desc);
-        if (other->block == b)
-            sum += heti_ceil_div((box.row_end - box.row_begin) * (box.column_end - box.column_begin),
-                                 other->bf16 ? 64 : 32) * 32;
+        if (other->block == b) sum += heti_ceil_div(heti_box_floats(other, &box), 32) * 32;
     }
     return sum;
 }
@@ -10673,7 +10773,13 @@ static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *
     run->first = p->offset + row * p->desc.columns + column;
     run->count = heti_min(end, stop) - run->first;
     run->place = (row - box->row_begin) * width + column - box->column_begin;
-    run->place = run->box_place + (p->bf16 ? run->place / 2 : run->place);
+    if (p->type == HET_INT8) {
+        const het_expand_args a = heti_expansion(p, box, NULL, NULL);
+        const int64_t line = a.rows > 1 ? row - box->row_begin : 0;
+        run->place = (line * a.blocks + (run->first - p->offset) / HETRAIN_INT8_BLOCK -
+                      (a.first + line * a.step) / HETRAIN_INT8_BLOCK) * HETRAIN_INT8_BLOCK;
+    }
+    run->place = run->box_place + heti_weight_floats(p->type, run->place);
     return 1;
 }
 
@@ -11270,6 +11376,20 @@ static int64_t heti_flow_place(const het_ctx *ctx, heti_flow_kind kind, int64_t 
     return sum;
 }
 
+/* Where the weight of a unit's parameter number i begins among those that a call expands, in floats;
+   with i = -1, how many they are together. */
+static int64_t heti_expanded_place(const heti_rank *r, int64_t unit, int64_t i) {
+    const het_described_unit *u = &r->ctx->chain.unit[unit];
+    int64_t sum = 0;
+    for (int64_t k = 0; k < u->info.parameters && k != i; k++) {
+        const heti_parameter *p = &r->ctx->chain.parameter[u->parameter[k]];
+        const het_box box = heti_box_of(r->ctx, r->rank, &p->desc);
+        if (p->type == HET_INT8)
+            sum += heti_ceil_div((box.row_end - box.row_begin) * (box.column_end - box.column_begin), 16) * 16;
+    }
+    return sum;
+}
+
 /* Where an element of a block, at which it may be cut, lies among its weights: floats. */
 static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element) {
     int64_t p = ctx->chain.block[b].parameter, last = p;
@@ -11277,7 +11397,7 @@ static int64_t heti_weight_place(const het_ctx *ctx, int64_t b, int64_t element)
     for (; p < ctx->chain.parameter_count; p++)
         if (ctx->chain.parameter[p].block == b && ctx->chain.parameter[p].offset <= element) last = p;
     element -= ctx->chain.parameter[last].offset;
-    return ctx->chain.parameter[last].weight_offset + (ctx->chain.parameter[last].bf16 ? element / 2 : element);
+    return ctx->chain.parameter[last].weight_offset + heti_weight_floats(ctx->chain.parameter[last].type, element);
 }
 
 /* The flows with ranks that share a sharded or direct block with this one, written to `flow` unless
@@ -11362,15 +11482,19 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
     int64_t f = first, n = count;
     heti_box_run run = heti_runs_from(p->offset + first);
     if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n))
-        HETI_TRY(heti_move_weight(r, p->bf16, heti_weight(r, p, r->part->weight_at, f), n, from + (f - first), NULL));
+        HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, f), n, from + (f - first), NULL));
     f = first;
     n = count;
     if (heti_owns_apart(r, p->block) && heti_clip(p, owners->cut[i], owners->cut[i + 1], &f, &n))
-        HETI_TRY(heti_move_weight(r, p->bf16, heti_weight(r, p, r->part->own_at, f), n, from + (f - first), NULL));
+        HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->own_at, f), n, from + (f - first), NULL));
     while (r->part->box_at[p->block] != HETI_NOWHERE &&
-           heti_next_run(r->ctx, r->rank, p->block, p->offset + first + count, &run))
-        HETI_TRY(heti_move_weight(r, p->bf16, heti_boxes(r, p->block, r->part->gathered[p->block]) + run.place,
-                                  run.count, from + (run.first - p->offset - first), NULL));
+           heti_next_run(r->ctx, r->rank, p->block, p->offset + first + count, &run)) {
+        const int64_t unit = p->type == HET_INT8 ? HETRAIN_INT8_BLOCK : 1, /* whole blocks are written */
+                      low = (run.first - p->offset) / unit * unit,
+                      high = heti_ceil_div(run.first - p->offset + run.count, unit) * unit;
+        HETI_TRY(heti_move_weight(r, p->type, heti_boxes(r, p->block, r->part->gathered[p->block]) + run.place,
+                                  heti_min(high, p->count) - low, from + (low - first), NULL));
+    }
     return HET_OK;
 }
 
@@ -11380,7 +11504,7 @@ static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_
     const int64_t low = owners->held[2 * heti_holder_of(owners, r->rank)],
                   high = owners->held[2 * heti_holder_of(owners, r->rank) + 1];
     const int held = p->offset + first >= low && p->offset + first + count <= high;
-    return heti_move_weight(r, p->bf16, heti_weight(r, p, held ? r->part->weight_at : r->part->own_at, first), count,
+    return heti_move_weight(r, p->type, heti_weight(r, p, held ? r->part->weight_at : r->part->own_at, first), count,
                             NULL, to);
 }
 
@@ -11407,6 +11531,7 @@ static void heti_count_flows(heti_rank *r) {
         for (int64_t u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
             flow->terms = heti_max(flow->terms, heti_flow_place(ctx, HETI_FLOW_SUMS, u, -1));
             flow->floats = heti_max(flow->floats, heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
+            r->part->expanded_floats = heti_max(r->part->expanded_floats, heti_expanded_place(r, u, -1));
         }
     }
     for (int64_t b = 0; b < ctx->chain.block_count && flow->flows > 0; b++) {
@@ -11713,6 +11838,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
     heti_layout_blocks(r);
     part->weights = HETI_TAKE(&arena, float, part->weight_elements);
     for (int64_t s = 0; s < 2; s++) part->flow.weight[s] = HETI_TAKE(&arena, float, part->flow.floats);
+    part->expanded = HETI_TAKE(&arena, float, part->expanded_floats);
     part->cosine = HETI_TAKE(&arena, float, table);
     part->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
@@ -12201,7 +12327,7 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
         HETI_HASH(&p->desc.rows, 1);
         HETI_HASH(&p->desc.columns, 1);
         HETI_HASH(&p->frozen, 1);
-        HETI_HASH(&p->bf16, 1);
+        HETI_HASH(&p->type, 1);
     }
     *parameters = heti_xxh64_end(&state);
     heti_xxh64_start(&state, 0);
@@ -13201,11 +13327,34 @@ static het_result heti_start_flow(heti_rank *r, const het_action *a) {
     return heti_sync(r);
 }
 
-/* Before an action's call of a unit: all weights that it uses are in a buffer. */
+/* Where the next call of a unit finds a version of its parameter number i, as it lies in memory. */
+static float *heti_call_weight(const heti_rank *r, int64_t unit, int64_t i, int64_t version) {
+    const int64_t parameter = r->ctx->chain.unit[unit].parameter[i];
+    const heti_parameter *p = &r->ctx->chain.parameter[parameter];
+    if (r->part->box_at[p->block] != HETI_NOWHERE)
+        return heti_version_boxes(r, p->block, version) + heti_box_place(r->ctx, r->rank, p->block, parameter);
+    if (!heti_has_sharded_weights(r->ctx, p->block)) return heti_weight(r, p, r->part->weight_at, 0);
+    return heti_fetched(r, r->part->flow.call[HETI_FLOW_WEIGHTS], unit, p->block) + p->weight_offset;
+}
+
+/* Before an action's call of a unit: all weights that it uses are in a buffer, those of int8 as
+   floats in another. */
 static het_result heti_open_weights(heti_rank *r, const het_action *a, int64_t unit) {
-    if (r->part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
-    HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights"));
-    return heti_keep_own(r, HETI_FLOW_WEIGHTS, a, unit);
+    const het_described_unit *u = &r->ctx->chain.unit[unit];
+    if (r->part->flow.floats > 0 && heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) {
+        HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights"));
+        HETI_TRY(heti_keep_own(r, HETI_FLOW_WEIGHTS, a, unit));
+    }
+    for (int64_t i = 0; i < u->info.parameters && heti_uses_weights(r->ctx, a, unit) == 2; i++) {
+        const heti_parameter *p = &r->ctx->chain.parameter[u->parameter[i]];
+        const het_box box = heti_box_of(r->ctx, r->rank, &p->desc);
+        het_expand_args expand;
+        if (p->type != HET_INT8) continue;
+        expand = heti_expansion(p, &box, heti_call_weight(r, unit, i, 0),
+                                r->part->expanded + heti_expanded_place(r, unit, i));
+        HETI_TRY(heti_rank_op(r, HETI_OP(EXPAND, &expand), "expand"));
+    }
+    return HET_OK;
 }
 
 /* Behind it: the buffer may be filled again. */
@@ -13765,13 +13914,9 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     }
     for (int64_t i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
-        float *weight = part->box_at[p->block] != HETI_NOWHERE ?
-                        heti_version_boxes(r, p->block, slot->batch_slot ? slot->batch_slot->version : 0) +
-                        heti_box_place(r->ctx, r->rank, p->block, unit->parameter[i])
-                        : !heti_has_sharded_weights(r->ctx, p->block) ? heti_weight(r, p, part->weight_at, 0)
-                        : heti_fetched(r, part->flow.call[HETI_FLOW_WEIGHTS], index, p->block) + p->weight_offset;
-        if (p->bf16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
-        else c->weight[i] = weight;
+        float *weight = heti_call_weight(r, index, i, slot->batch_slot ? slot->batch_slot->version : 0);
+        if (p->type == HET_BF16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
+        else c->weight[i] = p->type == HET_INT8 ? part->expanded + heti_expanded_place(r, index, i) : weight;
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
         if (unit->info.parameter[i].product) c->gradient[i].beta = !part->empty[unit->parameter[i]];
     }
@@ -15530,7 +15675,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     info->uses = p->uses;
     info->exponent = p->exponent;
     info->adapter = p->desc.adapter;
-    info->bf16 = p->bf16;
+    info->type = p->type;
     return HET_OK;
 }
 

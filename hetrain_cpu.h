@@ -2428,6 +2428,11 @@ HETI_FN void HETI_K(scale_array)(const void *args, int64_t begin, int64_t end, v
         HETI_K(put)(a->y + i, HETI_MUL(HETI_K(get)(a->y + i, end - i), factor), end - i);
 }
 
+HETI_FN void HETI_K(expand)(const void *args, int64_t begin, int64_t end, void *partial) {
+    (void)partial;
+    heti_expand(HETI_CAST(const het_expand_args *, args), begin, end);
+}
+
 HETI_FN void HETI_K(accumulate)(const void *args, int64_t begin, int64_t end, void *partial) {
     const het_accumulate_args *a = HETI_CAST(const het_accumulate_args *, args);
     if (!heti_ref_trains(a->gradient)) return;
@@ -2569,6 +2574,7 @@ static const heti_range_op HETI_K(range_ops)[] = {
     { HET_OP_FEEDBACK, "feedback", HETI_K(feedback), 16, 1 },
     { HET_OP_NORMAL, "normal", HETI_K(normal), 1, 4 },
     { HET_OP_SCALE, "scale", HETI_K(scale_array), 16, 1 },
+    { HET_OP_EXPAND, "expand", HETI_K(expand), 1, 1 },
     { HET_OP_CLEAR, NULL, NULL, 0, 0 }
 };
 static const heti_row_kernels HETI_K(row_kernels) = {
@@ -3341,6 +3347,8 @@ static heti_range heti_range_of(const het_op *op) {
     case HET_OP_NORMAL: return heti_make_range(1, heti_ceil_div(op->u.normal.count, 32), 32);
     case HET_OP_FEEDBACK: return heti_make_range(1, op->u.feedback.count, 1);
     case HET_OP_SCALE: return heti_make_range(1, op->u.elements.count, 1);
+    case HET_OP_EXPAND:
+        return heti_make_range(1, op->u.expand.rows * op->u.expand.blocks, HETRAIN_INT8_BLOCK);
     default: return heti_make_range(1, op->u.activation.count, 1);
     }
 }

@@ -1260,6 +1260,20 @@ static het_result hetc_scale(void *self, het_queue *queue, const het_elements_ar
     return HETC_LAUNCH(self, queue, scale, hetc_spread(a->count, packs), HETC_THREADS, 0, a->y, a->factor, a->count);
 }
 
+/* A warp a block of int8, of which a row may have a part. */
+HETC_KERNEL hetc_expand_kernel(het_expand_args a) {
+    const int64_t block = hetc_warp_row(), row = block / a.blocks, from = a.first + row * a.step;
+    if (row >= a.rows) return;
+    const int64_t base = (from / HETRAIN_INT8_BLOCK + block % a.blocks) * HETRAIN_INT8_BLOCK;
+    for (int i = hetc_lane(); i < HETRAIN_INT8_BLOCK; i += HETC_WARP)
+        if (base + i >= from && base + i < from + a.width)
+            a.y[row * a.width + base + i - from] = a.from[block].scale * (float)a.from[block].q[i];
+}
+
+static het_result hetc_expand(void *self, het_queue *queue, const het_expand_args *a) {
+    return HETC_LAUNCH(self, queue, hetc_expand_kernel, hetc_warps(a->rows * a->blocks), HETC_THREADS, 0, *a);
+}
+
 /* gradient[offset ...] += term, one granule's; a thread 4 elements that lie a block apart. */
 HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_t count, const float *term) {
     const int64_t begin = (int64_t)blockIdx.x * 4 * HETC_THREADS + threadIdx.x;
@@ -2246,6 +2260,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_FEEDBACK: return hetc_feedback(self, queue, &op->u.feedback);
     case HET_OP_ADD: return hetc_add(self, queue, &op->u.elements);
     case HET_OP_SCALE: return hetc_scale(self, queue, &op->u.elements);
+    case HET_OP_EXPAND: return hetc_expand(self, queue, &op->u.expand);
     default: return HET_ERR_UNSUPPORTED;
     }
 }
@@ -3394,6 +3409,7 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     case HET_OP_FEEDBACK: hetc_elements_work(w, op->u.feedback.count, 0, 16.0); break;
     case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, 12.0); break;
     case HET_OP_SCALE: hetc_elements_work(w, op->u.elements.count, 0, 8.0); break;
+    case HET_OP_EXPAND: hetc_elements_work(w, op->u.expand.rows, op->u.expand.width, 5.0); break;
     case HET_OP_COPY: case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_CLEAR:
         hetc_elements_work(w, static_cast<int64_t>(op->u.copy.size), 0, kind == HET_OP_COPY ? 2.0 : 1.0); break;
     default: break;

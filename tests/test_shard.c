@@ -76,21 +76,21 @@ static void what_is_divided_does_not_show(void **state)
     }
 }
 
-/* Frozen matrices, of bf16 too, are divided like others. */
+/* Frozen matrices, of bf16 and int8 too, are divided like others. */
 static void frozen_weights_are_divided(void **state)
 {
     int i;
     (void)state;
-    for (i = 0; i < 2 * LAYOUTS; i++) {
+    for (i = 0; i < 3 * LAYOUTS; i++) {
         support_result base;
         support_run run;
         start(&run, HET_LLAMA);
         run.desc.model.lora_rank = 3;
-        run.desc.weights = i % 2 ? HET_BF16 : HET_F32;
+        run.desc.weights = (het_dtype)(HET_F32 + i % 3);
         base = support_train(&run, BLOCKS);
-        set_layout(&run, &layouts[i / 2]);
+        set_layout(&run, &layouts[i / 3]);
         run.plan->shard = HET_SHARD_WEIGHTS;
-        support_train_same(&base, &run, BLOCKS, layouts[i / 2].plan);
+        support_train_same(&base, &run, BLOCKS, layouts[i / 3].plan);
         support_run_end(&run);
     }
 }

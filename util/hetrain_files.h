@@ -2872,8 +2872,8 @@ static int64_t heti_f_table_hash(const het_ctx *ctx) {
 
 /* Everything that decides the bits of the next step and that shapes of tensors do not show. */
 static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
-    static const char *const heti_f_dtypes[] = { "default", "f32", "bf16" }, *const heti_f_reduces[] = { "default",
-        "exact", "fast" };
+    static const char *const heti_f_dtypes[] = { "default", "f32", "bf16", "int8" }, *const heti_f_reduces[] = {
+        "default", "exact", "fast" };
     static const char *const heti_f_schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
     const het_desc *d = het_get_desc(ctx);
     const het_optimizer_desc *a = &d->optimizer;

@@ -1,5 +1,5 @@
-/* Weights that are not trained, kept in bf16: what is computed is, bit for bit, what f32 weights of the rounded values give, and they take half the
-   bytes. */
+/* Weights that are not trained, kept in bf16 or int8: what is computed is, bit for bit, what f32 weights of the rounded values give, and they take
+   half the bytes, or 68 for 64 elements and a buffer for the largest unit. */
 #include "support.h"
 
 #include "hetrain_files.h"
@@ -27,37 +27,96 @@ static float rounded(float value)
     return fabs((double)value - (double)a) < fabs((double)b - (double)value) ? a : b;
 }
 
-/* Own values into every matrix that is not trained: rounded here, or by the context. Returns the bytes that bf16 saves. */
-static size_t write_weights(het_ctx *ctx, int round_here)
+/* A block of 64: q = value / scale to the nearest, scale = largest / 127 without the last 8 of a float's bits. */
+static void round_block(float *value, int64_t count)
+{
+    double largest = 0, scale;
+    int64_t i;
+    int exponent;
+    for (i = 0; i < count; i++) if (fabs((double)value[i]) > largest) largest = fabs((double)value[i]);
+    scale = frexp((double)(float)(largest / 127), &exponent);
+    scale = ldexp(floor(ldexp(scale, 16)), exponent - 16);
+    for (i = 0; i < count; i++) {
+        const float wanted = value[i];
+        value[i] = scale > 0 ? (float)(scale * rint((double)(float)((double)value[i] / scale)) + 0.0) : 0.0f;
+        assert_true(fabs((double)value[i] - (double)wanted) <= 0.500001 * scale || scale <= 0);
+    }
+}
+
+static void round_all(het_dtype type, float *value, int64_t count)
+{
+    int64_t i;
+    for (i = 0; i < count && type == HET_BF16; i++) value[i] = rounded(value[i]);
+    for (i = 0; i < count && type == HET_INT8; i += 64) round_block(value + i, count - i < 64 ? count - i : 64);
+}
+
+/* Bytes of `count` elements, as they are laid out. */
+static size_t bytes_of(het_dtype type, size_t count)
+{
+    return ((type == HET_INT8 ? (count + 63) / 64 * 68 : count * (type == HET_BF16 ? 2 : 4)) + 63) / 64 * 64;
+}
+
+/* Own values into every matrix that is not trained: rounded here, or by the context. Returns the bytes that the type saves. */
+static size_t write_weights(het_ctx *ctx, het_dtype type, int round_here)
 {
     size_t saved = 0;
     int64_t p, i;
     for (p = 0; p < het_parameter_count(ctx); p++) {
         het_parameter_info info;
-        float *value, *back;
+        float *value, *back, *wanted;
         int narrow;
         EXPECT_OK(het_parameter_get_info(ctx, p, &info));
-        narrow = info.frozen && info.columns > 1 && !info.adapter && strstr(info.name, "wpe") == NULL;
-        if (!round_here) assert_int_equal(info.bf16, narrow);
+        narrow = info.frozen && info.columns > 1 && !info.adapter && (type == HET_INT8 || strstr(info.name, "wpe") == NULL);
+        if (!round_here) assert_int_equal(info.type, narrow ? type : HET_F32);
         if (!narrow) continue;
         value = support_floats(info.count, 0.3, 7919u * (uint64_t)p + 1);
         back = support_floats(info.count, 0.0, 1);
         value[0] = 0.75048828125f; /* between two: to the even one */
         value[info.count - 1] = -1e-39f;
-        for (i = 0; i < info.count && round_here; i++) value[i] = rounded(value[i]);
-        EXPECT_OK(het_parameter_write(ctx, p, HET_WEIGHT, value));
+        for (i = 0; i < 64 && type == HET_INT8; i++) value[64 + i] = i % 2 ? 1e-39f : -1e-37f; /* scales below the normal numbers are 0 */
+        wanted = support_alloc((size_t)info.count, sizeof *wanted);
+        memcpy(wanted, value, (size_t)info.count * sizeof *wanted);
+        round_all(type, wanted, info.count);
+        for (i = 0; i < 64 && type == HET_INT8; i++) wanted[64 + i] = 0.0f;
+        EXPECT_OK(het_parameter_write(ctx, p, HET_WEIGHT, round_here ? wanted : value));
         EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, back));
-        for (i = 0; i < info.count; i++) assert_int_equal(support_bits(back[i]), support_bits(rounded(value[i])));
-        saved += (((size_t)info.count + 15) / 16 * 16 - ((size_t)info.count + 31) / 32 * 16) * sizeof(float);
+        for (i = 0; i < info.count; i++) assert_int_equal(support_bits(back[i]), support_bits(wanted[i]));
+        EXPECT_OK(het_parameter_write(ctx, p, HET_WEIGHT, back)); /* the same once more */
+        EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, value));
+        assert_memory_equal(value, back, (size_t)info.count * sizeof *back);
+        saved += bytes_of(HET_F32, (size_t)info.count) - bytes_of(type, (size_t)info.count);
         free(value);
         free(back);
+        free(wanted);
     }
     return saved;
 }
 
 typedef struct outcome { double loss[3], norm[3]; uint64_t weights; size_t memory, saved; } outcome;
 
-static outcome train(const support_run *run, const char *layout, int narrow)
+/* Bytes of the floats that the unit with the most of int8 is expanded to. */
+static size_t expanded(const het_desc *from)
+{
+    het_description *d;
+    het_error error;
+    size_t most = 0;
+    int64_t u, i;
+    EXPECT_ERROR(het_describe(from, &d, &error), HET_OK, error.text, "");
+    for (u = 0; u < d->units; u++) {
+        size_t sum = 0;
+        for (i = 0; i < d->unit[u].info.parameters; i++) {
+            het_parameter_info info;
+            EXPECT_OK(het_parameter_get_info(d->ctx, d->unit[u].parameter[i], &info));
+            if (info.type == HET_INT8) sum += bytes_of(HET_F32, (size_t)info.count);
+        }
+        if (sum > most) most = sum;
+    }
+    het_description_free(d);
+    return most;
+}
+
+/* type: of what is frozen; `narrow` 0: as f32, rounded to it. */
+static outcome train(const support_run *run, const char *layout, het_dtype type, int narrow)
 {
     het_desc desc = run->desc;
     het_ctx *ctx;
@@ -65,9 +124,9 @@ static outcome train(const support_run *run, const char *layout, int narrow)
     outcome o;
     int step;
     memset(&o, 0, sizeof o);
-    desc.weights = narrow ? HET_BF16 : HET_F32;
+    desc.weights = narrow ? type : HET_F32;
     ctx = support_create(&desc);
-    o.saved = write_weights(ctx, !narrow);
+    o.saved = write_weights(ctx, type, !narrow);
     het_get_memory(ctx, 0, &memory);
     o.memory = memory.device;
     for (step = 0; step < 3; step++) {
@@ -88,44 +147,55 @@ static void same(const outcome *a, const outcome *b)
     assert_true(a->weights == b->weights);
 }
 
+static void trains_alike(het_family family, int form, het_dtype type, uint64_t *seed)
+{
+    het_model_desc model = support_deep_model(family);
+    static const char *const plans[] = { "dp", "pp", "tp2", "tp:1,2" };
+    support_run run;
+    outcome wide, narrow, other;
+    size_t saved;
+    int i;
+    if (form < 2) {
+        model.lora_rank = 3;
+        model.lora_targets = HET_LORA_ALL;
+    }
+    EXPECT_OK(het_model_complete(&model, NULL));
+    support_run_start(&run, &model, 3, SUPPORT_SHORT);
+    run.desc.layout.deadline = 20.0;
+    run.desc.dtype = form % 2 ? HET_BF16 : HET_F32;
+    if (form >= 2) run.desc.frozen = some_frozen;
+    wide = train(&run, SUPPORT_TOGETHER, type, 0);
+    narrow = train(&run, SUPPORT_TOGETHER, type, 1);
+    same(&wide, &narrow);
+    run.desc.weights = type;
+    saved = narrow.saved - (type == HET_INT8 ? expanded(&run.desc) : 0);
+    assert_true(narrow.saved > 0);
+    assert_int_equal(wide.memory - narrow.memory, saved);
+    for (i = 0; i < 4; i++) { /* parts of a matrix, by columns too */
+        support_run_ranks(&run, i < 2 ? 3 : 2);
+        support_run_mixed(&run, 1, seed);
+        support_run_plan(&run, plans[i], "1f1b", 1);
+        run.desc.layout.shard = i < 2 ? (het_shard)(form % 4) : HET_SHARD_DEFAULT;
+        other = train(&run, SUPPORT_APART, type, 1);
+        same(&wide, &other);
+    }
+    support_run_end(&run);
+}
+
+/* Factors on everything, or some parameters frozen; products in f32 and bf16. */
 static void training_beside_them_has_the_bits_of_rounded_weights(void **state)
 {
     uint64_t seed = 21;
     int f, form;
     (void)state;
     for (f = 0; f < FAMILIES; f++)
-        for (form = 0; form < 4; form++) { /* factors on everything, or some parameters frozen; products in f32 and bf16 */
-            het_model_desc model = support_deep_model(families[f]);
-            support_run run;
-            outcome wide, narrow, other;
-            if (form < 2) {
-                model.lora_rank = 3;
-                model.lora_targets = HET_LORA_ALL;
-            }
-            EXPECT_OK(het_model_complete(&model, NULL));
-            support_run_start(&run, &model, 3, SUPPORT_SHORT);
-            run.desc.layout.deadline = 20.0;
-            run.desc.dtype = form % 2 ? HET_BF16 : HET_F32;
-            if (form >= 2) run.desc.frozen = some_frozen;
-            wide = train(&run, SUPPORT_TOGETHER, 0);
-            narrow = train(&run, SUPPORT_TOGETHER, 1);
-            same(&wide, &narrow);
-            assert_true(narrow.saved > 0);
-            assert_int_equal(wide.memory - narrow.memory, (narrow.saved + 63) / 64 * 64);
-            support_run_ranks(&run, 3);
-            support_run_mixed(&run, 1, &seed);
-            support_run_plan(&run, form % 2 ? "pp" : "dp", "1f1b", 1);
-            other = train(&run, SUPPORT_APART, 1);
-            same(&wide, &other);
-            support_run_ranks(&run, 2);
-            support_run_plan(&run, form % 2 ? "tp2" : "tp:1,2", "1f1b", 1); /* the halves of a matrix, by columns, in bf16 */
-            other = train(&run, SUPPORT_APART, 1);
-            same(&wide, &other);
-            support_run_end(&run);
+        for (form = 0; form < 4; form++) {
+            trains_alike(families[f], form, HET_BF16, &seed);
+            trains_alike(families[f], form, HET_INT8, &seed);
         }
 }
 
-/* A model of which everything lies in bf16 but vectors, on every instruction set: logits with and without what was kept. */
+/* A model of which everything lies in bf16 or int8 but vectors, on every instruction set: logits with and without what was kept. */
 static void inference_has_the_bits_of_rounded_weights(void **state)
 {
     static const int32_t token[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
@@ -134,24 +204,26 @@ static void inference_has_the_bits_of_rounded_weights(void **state)
     int f, form, i;
     (void)state;
     for (f = 0; f < FAMILIES; f++)
-        for (form = 0; form < 2 * sets; form++) {
+        for (form = 0; form < 4 * sets; form++) {
             const het_model_desc model = support_model(families[f]);
+            const het_dtype type = form / 2 / sets ? HET_INT8 : HET_BF16;
             het_device_desc device;
             float *logits[2];
             memset(&device, 0, sizeof device);
-            device.isa = isas[form / 2];
+            device.isa = isas[form / 2 % sets];
             for (i = 0; i < 2; i++) {
                 het_desc desc;
                 het_ctx *ctx;
                 memset(&desc, 0, sizeof desc);
                 desc.model = model;
+                desc.model.lora_rank = form % 2 ? 2 : 0;
                 desc.layout.devices = &device;
                 desc.layout.device_count = 1;
                 desc.inference = HET_YES;
                 desc.dtype = form % 2 ? HET_BF16 : HET_F32;
-                desc.weights = i ? HET_BF16 : HET_F32;
+                desc.weights = i ? type : HET_F32;
                 ctx = support_create(&desc);
-                assert_true(write_weights(ctx, !i) > 0);
+                assert_true(write_weights(ctx, type, !i) > 0);
                 logits[i] = support_alloc(2 * (size_t)model.vocab, sizeof(float));
                 EXPECT_OK(het_infer(ctx, token, 5, 0, logits[i]));
                 EXPECT_OK(het_infer(ctx, token + 5, 3, 5, logits[i] + model.vocab));
@@ -165,7 +237,7 @@ static void inference_has_the_bits_of_rounded_weights(void **state)
 }
 
 /* Files hold the rounded values; another plan and a state that is loaded change nothing; the other type is another run. */
-static void files_and_plans_carry_them(void **state)
+static void files_carry(het_dtype type, const char *names)
 {
     het_model_desc model = support_deep_model(HET_LLAMA);
     support_run run;
@@ -176,13 +248,12 @@ static void files_and_plans_carry_them(void **state)
     het_ctx *ctx, *other;
     het_plan *pp;
     uint64_t hash;
-    (void)state;
     support_run_start(&run, &model, 3, SUPPORT_SHORT);
     support_run_ranks(&run, 2);
     run.desc.frozen = some_frozen;
-    run.desc.weights = HET_BF16;
+    run.desc.weights = type;
     ctx = support_create(&run.desc);
-    (void)write_weights(ctx, 0);
+    (void)write_weights(ctx, type, 0);
     (void)support_step(ctx, &run.data, 0, SUPPORT_APART);
     hash = support_hash(ctx);
     memset(&another, 0, sizeof another);
@@ -213,7 +284,7 @@ static void files_and_plans_carry_them(void **state)
     EXPECT_OK(het_load_weights(other, &from));
     assert_true(support_hash(other) == hash);
     from = support_reader(&saved);
-    EXPECT_ERROR(het_load_state(other, &from), HET_ERR_INVALID, het_last_error(other), "weights|bf16|f32");
+    EXPECT_ERROR(het_load_state(other, &from), HET_ERR_INVALID, het_last_error(other), names);
     het_destroy(other);
     het_destroy(ctx);
     het_plan_free(pp);
@@ -222,9 +293,17 @@ static void files_and_plans_carry_them(void **state)
     support_run_end(&run);
 }
 
+static void files_and_plans_carry_them(void **state)
+{
+    (void)state;
+    files_carry(HET_BF16, "weights|bf16|f32");
+    files_carry(HET_INT8, "weights|int8|f32");
+}
+
 static int32_t only_floats(void *self, const het_op *op)
 {
-    return (op->kind != HET_OP_LINEAR_FORWARD || op->u.linear.part[0].w_bf16 == NULL) && het_cpu_device()->supports(self, op);
+    return op->kind != HET_OP_EXPAND && (op->kind != HET_OP_LINEAR_FORWARD || op->u.linear.part[0].w_bf16 == NULL) &&
+           het_cpu_device()->supports(self, op);
 }
 
 static void devices_that_take_only_floats_refuse(void **state)
@@ -242,6 +321,12 @@ static void devices_that_take_only_floats_refuse(void **state)
     run.device[0].iface = &floats;
     run.desc.weights = HET_BF16;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "weights|bf16|plain");
+    run.desc.weights = HET_INT8;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "weights|int8|plain|expand");
+    run.desc.weights = HET_F32;
+    run.desc.dtype = HET_INT8;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "dtype|3");
+    run.desc.dtype = HET_F32;
     run.desc.weights = (het_dtype)7;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "weights|7");
     support_run_end(&run);
