@@ -1921,6 +1921,41 @@ static void adamw_matches_double(void **state)
     (void)state;
     on_every_device(adamw_check, 6);
 }
+/* Matrices of int8, whole and boxes of them, element by element. */
+static uint64_t expand_check(rig *r, int shape)
+{
+    static const int64_t shapes[][4] = { { 1, 1, 0, 1 }, { 1, 63, 0, 63 }, { 1, 5000, 0, 40 }, { 1, 200, 130, 200 }, { 7, 40, 24, 100 },
+                                         { 3, 129, 65, 256 }, { 0, 8, 0, 8 } }; /* rows, width, first, step */
+    const int64_t *of = shapes[shape], blocks = (of[1] + 2 * 63) / 64, count = of[0] * of[1];
+    het_int8_block *block = support_alloc((size_t)(of[0] * blocks), sizeof *block);
+    float *y = support_floats(count + 1, 1.0, 1), *scale = support_floats(of[0] * blocks, 1.0, 3);
+    const float behind = y[count];
+    het_expand_args a;
+    uint64_t hash;
+    int64_t i, j;
+    for (i = 0; i < of[0] * blocks; i++)
+        for (block[i].scale = scale[i], j = 0; j < 64; j++) block[i].q[j] = (int8_t)((31 * i + 37 * j) % 255 - 127);
+    a.rows = of[0], a.width = of[1], a.first = of[2], a.step = of[3], a.blocks = blocks, a.from = block, a.y = y;
+    OP(r, HET_OP_EXPAND, &a);
+    for (i = 0; i < of[0]; i++)
+        for (j = 0; j < of[1]; j++) {
+            const int64_t element = of[2] + i * of[3] + j, begin = of[2] + i * of[3];
+            const het_int8_block *at = &block[i * blocks + element / 64 - begin / 64];
+            if (y[i * of[1] + j] != at->scale * (float)at->q[element % 64]) fail_msg("row %d, element %d", (int)i, (int)j);
+        }
+    assert_true(y[count] == behind);
+    hash = hash_floats(0, y, count);
+    free(block);
+    free(y);
+    free(scale);
+    return hash;
+}
+
+static void weights_of_int8_are_expanded(void **state)
+{
+    (void)state;
+    on_every_device(expand_check, 7);
+}
 
 /* ---- memory of the device ---- */
 
@@ -1976,6 +2011,7 @@ int main(void)
         cmocka_unit_test(verdicts),
         cmocka_unit_test(adamw_matches_double),
         cmocka_unit_test(feedback_goes_further),
+        cmocka_unit_test(weights_of_int8_are_expanded),
         cmocka_unit_test(copies_and_clears),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

@@ -460,6 +460,34 @@ static void evaluates_and_infers(void **)
     stand_down();
 }
 
+/* Factors beside a base of int8, with graphs and in bf16: the bits of floats that have its values. */
+static void weights_of_int8(void **)
+{
+    for (int i = 0; i < 2; i++) {
+        std::vector<std::vector<float>> base, weight[2];
+        std::vector<double> loss[2];
+        support_run run;
+        stand_in(1);
+        start_layers(&run, i ? HET_GPT2 : HET_LLAMA, i ? HET_BF16 : HET_F32, HET_REDUCE_EXACT, 1);
+        run.device[0].iface = het_cuda_device();
+        run.desc.model.lora_rank = 3;
+        run.desc.guard.skip_bad_steps = HET_YES; /* asks for graphs */
+        for (int wide = 0; wide < 2; wide++) {
+            run.desc.weights = wide ? HET_F32 : HET_INT8;
+            het_ctx *ctx = support_create(&run.desc);
+            if (!wide) read_all(ctx, HET_WEIGHT, &base, nullptr);
+            for (int64_t p = 0; p < het_parameter_count(ctx); p++)
+                EXPECT_OK(het_parameter_write(ctx, p, HET_WEIGHT, base[static_cast<size_t>(p)].data()));
+            for (int step = 0; step < 3; step++) loss[wide].push_back(support_step(ctx, &run.data, step, LAYOUT).loss);
+            read_all(ctx, HET_WEIGHT, &weight[wide], nullptr);
+            het_destroy(ctx);
+        }
+        assert_true(loss[0] == loss[1] && weight[0] == weight[1] && weight[0] != base);
+        support_run_end(&run);
+        stand_down();
+    }
+}
+
 /* A state saved on the card continues there bit for bit, and is the same on the CPU. */
 static void saves_and_loads(void **)
 {
@@ -1153,6 +1181,7 @@ int main(void)
         cmocka_unit_test(two_cards_reduce_while_they_work),
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
         cmocka_unit_test(cards_divide_matrices), cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
+        cmocka_unit_test(weights_of_int8),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
         cmocka_unit_test(biases_with_their_product), cmocka_unit_test(dropout_in_bf16), cmocka_unit_test(queries_beside_keys),
         cmocka_unit_test(graphs_of_a_queue), cmocka_unit_test(graphs_change_no_bits), cmocka_unit_test(graphs_change_no_bits_with_dropout),

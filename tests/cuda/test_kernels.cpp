@@ -689,6 +689,27 @@ static void cross_entropy(void **)
 
 /* ---- elementwise, gradients, optimizer ---- */
 
+static void int8_weights(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        const int64_t rows = coin() ? 1 : 1 + below(9), width = 1 + below(rows == 1 ? 3000 : 300), step = width + below(200);
+        const int64_t blocks = (width + 126) / 64;
+        const floats scale = random_floats(rows * blocks, 1);
+        floats y = random_floats(rows * width, 1), y2(y);
+        array<het_int8_block> block(rows * blocks);
+        for (int64_t i = 0; i < rows * blocks; i++) {
+            block[i].scale = scale[i];
+            for (int j = 0; j < 64; j++) block[i].q[j] = int8_t(below(255) - 127);
+        }
+        const het_expand_args a = { rows, width, below(200), step, blocks, block.data, y.data };
+        het_expand_args b = a;
+        b.y = y2.data;
+        run_both(HET_OP_EXPAND, a, b);
+        same_bits("expand", y2.data, y.data, rows * width);
+    }
+}
+
 static void elementwise(void **)
 {
     for (uint64_t seed = 0; seed < 12; seed++) {
@@ -1273,7 +1294,8 @@ int main()
 #endif
         cmocka_unit_test(product_of_fragments), cmocka_unit_test(norms), cmocka_unit_test(column_sums),
         cmocka_unit_test(rotary), cmocka_unit_test(activations), cmocka_unit_test(embedding), cmocka_unit_test(dropout),
-        cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(adamw), cmocka_unit_test(verdicts),
+        cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(int8_weights),
+        cmocka_unit_test(adamw), cmocka_unit_test(verdicts),
         cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_tf32), cmocka_unit_test(attention_random),
         cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16),
         cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
