@@ -553,8 +553,9 @@ typedef struct het_norm_args {
 typedef struct het_linear_part {
     int64_t out;
     const float *w;       /* [out][in]; NULL where the weight is frozen and kept in bf16: */
-    const uint16_t *w_bf16; /* the same; a float's upper half */
+    const uint16_t *w_bf16; /* the same; a float's upper half. Beside w: that rounded, or NULL */
     const float *bias;    /* [out] or NULL */
+    const uint16_t *bias_bf16; /* that rounded, or NULL */
     float *y;             /* forward (=) [rows][out] */
     const float *add;     /* forward: y = x W^T + b + add, y being floats. [rows][out], not y itself; or NULL */
     const float *dy;      /* backward [rows][out] */
@@ -643,7 +644,7 @@ typedef struct het_embedding_args {
     const het_view *view;
     int64_t rows, width, vocab, context;
     const float *table, *positions; /* [V][D], [T][D] */
-    const uint16_t *table_bf16;     /* in place of table, which is NULL then */
+    const uint16_t *table_bf16;     /* where table is NULL: in its place */
     float *y;                       /* (=) [rows][D] */
     const float *dy;
     const het_gradient *dtable, *dpositions; /* dpositions NULL: none */
@@ -720,6 +721,7 @@ typedef struct het_adamw_args {
     int64_t count;
     float *w, *m, *v;
     float beta1, beta2, epsilon, decay;
+    uint16_t *w_bf16;                /* (=) w rounded to bf16, where the device has `round`; or NULL */
 } het_adamw_args;
 
 /* Muon around its products (>>optimizer_api). momentum: g = float(sum) clip; m = beta m +
@@ -754,7 +756,8 @@ typedef struct het_normal_args {
     float *to;                       /* (=) [count] */
 } het_normal_args;
 
-/* add: y += x. scale: y *= factor; with `squares`: y *= factor / (sqrt(squares) + 1e-7). */
+/* add: y += x. scale: y *= factor; with `squares`: y *= factor / (sqrt(squares) + 1e-7). round: y =
+   x, rounded to nearest even, as bf16. */
 typedef struct het_elements_args {
     int64_t count;
     float *y;
@@ -801,7 +804,7 @@ typedef enum het_op_kind {
     HET_OP_MUON_MOMENTUM, HET_OP_MUON_UPDATE,                            /* muon */
     HET_OP_FEEDBACK,                                                     /* feedback */
     HET_OP_NORMAL,                                                       /* normal */
-    HET_OP_ADD, HET_OP_SCALE,                                            /* elements */
+    HET_OP_ADD, HET_OP_SCALE, HET_OP_ROUND,                              /* elements */
     HET_OP_EXPAND,                                                       /* expand */
     HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
 } het_op_kind;
@@ -876,7 +879,7 @@ typedef struct het_graph_iface {
     void (*destroy)(void *self, het_queue *queue, het_graph *graph);
 } het_graph_iface;
 
-#define HETRAIN_DEVICE_VERSION 7
+#define HETRAIN_DEVICE_VERSION 8
 /* `self` is what create made. Results other than HET_OK end the context (the text comes from
    last_error). Threads: one rank uses one device; alloc and free may block, run does not. */
 typedef struct het_device_iface {
@@ -904,6 +907,7 @@ typedef struct het_device_iface {
          part[0].dw with final, at `rows` rows   terms are summed in double
          linear_forward or linear_backward_input with continues   teams by columns are refused
          attention_* with bias           units with het_node_biased_attention are refused
+         round                           no weights in bf16 are kept beside those of products
        Of pointers in args only NULL or not is looked at, and in a gradient beta and final. */
     int32_t (*supports)(void *self, const het_op *op);
     /* The largest workspace the op may use for these shapes. Pointers in args are not looked at. */
@@ -951,6 +955,7 @@ typedef struct het_parameter_desc {
     int32_t piece;          /*   in pieces of so many rows or columns, one at least; 0: of up to 64 */
     int32_t grid[4];        /* 3: rows are cut into grid[0] equal parts, columns into grid[1]; member m has part
                                m / grid[2] % grid[0] of the rows, m / grid[3] % grid[1] of the columns */
+    int32_t rounded;        /* 1: where there is het_unit_call.weight_bf16 beside weight, the unit takes that */
     int32_t product;        /* 1: the unit adds to its gradient by the device's
                                linear_backward_weight alone, as dw: the sum need not be cleared; 2:
                                and by one call for all rows of a slice: where a step has one slice,
@@ -1120,8 +1125,8 @@ typedef struct het_unit_call {
     float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may overwrite them */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
-    float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where weight_bf16 has it */
-    const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS];
+    float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where only weight_bf16 has it */
+    const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS]; /* or beside it: rounded, for products */
     het_gradient gradient[HETRAIN_MAX_UNIT_PARAMETERS];
     const float *cosine, *sine;             /* rotary tables [T][rotary / 2] */
     void *workspace;
@@ -1218,6 +1223,7 @@ typedef struct het_optimizer_call {
     int32_t hidden;                   /* 1: a matrix of products, and not of the unit with the loss */
     het_dtype compute;                /* of products */
     void *workspace;                  /* of the bytes that the table's `workspace` named */
+    uint16_t *weight_bf16;            /* het_adamw_args.w_bf16; only het_adamw() gets it */
 } het_optimizer_call;
 
 /* An optimizer is state slots and an update. */
@@ -3889,10 +3895,11 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     return HET_OK;
 }
 
-/* Ops that do what two others do. */
+/* Ops that do what two others do, and rounding, which products do here themselves. */
 static int heti_joins(const het_op *op) {
-    return op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD || op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD ||
-           op->kind == HET_OP_NORM_BACKWARD || (op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL);
+    return op->kind == HET_OP_ROUND || op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ||
+           op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD || op->kind == HET_OP_NORM_BACKWARD ||
+           (op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL);
 }
 
 /* Each op by itself, and sums are only added to. */
@@ -4587,6 +4594,7 @@ static void heti_new_factors(het_program *p, int x, int count, const het_matrix 
             het_parameter_desc *factor = &p->info->parameter[f];
             factor->adapter = factor->decay = 1;
             factor->product = 2;
+            factor->rounded = 1;
             factor->bf16 = 0;
         }
     }
@@ -4608,6 +4616,7 @@ HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_ma
         if (w >= 0) p->info->parameter[w].product = 2;
         if (w >= 0) n->weight[i] = w;
         if (m->bias) n->bias[i] = heti_new_vector(p, m->name, ".bias", m->out, HET_INIT_ZERO);
+        for (int f = w; w >= 0 && f < p->info->parameters; f++) p->info->parameter[f].rounded = 1;
         y[i] = heti_new_value(p, n, m->out);
         p->info->flops_forward += 2.0 * HETI_CAST(double, m->out * heti_width(p, x)); /* factors not counted */
     }
@@ -4809,6 +4818,7 @@ static void heti_fill_linear(const het_unit_call *c, const het_node *n, const he
         part->w_bf16 = c->weight_bf16[n->weight[i]];
         part->dw = &c->gradient[n->weight[i]];
         part->bias = n->bias[i] < 0 ? NULL : c->weight[n->bias[i]];
+        part->bias_bf16 = n->bias[i] < 0 ? NULL : c->weight_bf16[n->bias[i]];
         part->dbias = n->bias[i] < 0 ? NULL : &c->gradient[n->bias[i]];
         part->y = r->y[i];
         part->dy = r->dy[i];
@@ -8333,6 +8343,7 @@ typedef struct heti_parameter {
     int64_t count, block, offset; /* elements; offset is a multiple of 16 */
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     int32_t frozen, uses, hidden;
+    int32_t rounded;          /* some unit takes them rounded where they are beside the floats */
     het_dtype type;           /* of its weights in memory */
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
@@ -8605,6 +8616,9 @@ typedef struct heti_part {
     int64_t versions;                    /* of boxes, one behind the other; more than 1 with several updates */
     int32_t predicts;                    /* 1: behind them one of predicted weights */
     int64_t *version;                    /* [blocks x versions] which one lies there, -1: none */
+    int64_t *rounded_at;                 /* [parameters] its weights in bf16, elements from `rounded`;
+                                            HETI_NOWHERE: there are none */
+    int32_t *fresh;                      /* [blocks] 1: they are the weights, rounded */
     int64_t *gathered;                   /* [blocks] how many came so far; the newest lies at this mod `versions` */
     int64_t *stepped, *arrived, *given;  /* [blocks] updates done in this job; REDUCEs of the present one that have
                                             come; GATHERs of the version before that have gone */
@@ -8612,7 +8626,8 @@ typedef struct heti_part {
     int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to
                                             where element 0 would be if the rank sums only what it
                                             owns; HETI_NOWHERE: not trained here */
-    int64_t weight_elements, sum_floats, state_elements;
+    int64_t weight_elements, rounded_elements, sum_floats, state_elements;
+    uint16_t *rounded;
     float *weights, *state[4], *cosine, *sine, *logits;
     float *expanded;                     /* weights of one unit that are kept as int8, as floats */
     int64_t expanded_floats;
@@ -8890,14 +8905,14 @@ HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc) {
 static het_result heti_adamw_update(const het_optimizer_call *call) {
     const het_optimizer_desc *d = call->desc;
     const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
-                               call->state[1], d->beta1, d->beta2, d->epsilon, call->decay };
+                               call->state[1], d->beta1, d->beta2, d->epsilon, call->decay, call->weight_bf16 };
     return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
 }
 
 /* With betas of 1 the state stays what it is. */
 static het_result heti_adamw_predict(const het_optimizer_call *call) {
     const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
-                               call->state[1], 1.0f, 1.0f, call->desc->epsilon, 0.0f };
+                               call->state[1], 1.0f, 1.0f, call->desc->epsilon, 0.0f, NULL };
     return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
 }
 
@@ -10289,7 +10304,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_device *d
 static het_optimizer_call heti_optimizer_call(const heti_rank *r, const heti_parameter *p) {
     const het_optimizer_call call = { &r->device, NULL, NULL, NULL, p->count, p->desc.rows, p->desc.columns, NULL,
                                       { NULL, NULL, NULL, NULL }, 0.0f, &r->ctx->desc.optimizer, p->hidden,
-                                      r->ctx->desc.dtype, NULL };
+                                      r->ctx->desc.dtype, NULL, NULL };
     return call;
 }
 
@@ -10328,6 +10343,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         to->uses++;
         if (!p->bf16 && to->type == HET_BF16) to->type = HET_F32;
         to->hidden = to->hidden && hidden;
+        to->rounded |= p->rounded;
         return HET_OK;
     }
     ctx->chain.parameter_count++;
@@ -10339,6 +10355,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to->uses = 1;
     to->exponent = HETRAIN_NO_EXPONENT;
     to->hidden = hidden;
+    to->rounded = p->rounded;
     to->frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                  (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.host.user, to->desc.name) != 0);
     to->type = to->frozen && (ctx->desc.weights == HET_INT8 ? p->columns > 1 && !p->adapter : p->bf16) ?
@@ -11481,6 +11498,7 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
     const int64_t i = heti_holder_of(owners, r->rank);
     int64_t f = first, n = count;
     heti_box_run run = heti_runs_from(p->offset + first);
+    r->part->fresh[p->block] = 0;
     if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n))
         HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, f), n, from + (f - first), NULL));
     f = first;
@@ -11687,6 +11705,31 @@ static int64_t heti_layout_weights(heti_rank *r, int64_t b, int64_t low, int64_t
     return at;
 }
 
+/* Whether the rank has all of a parameter. */
+static int heti_has_copy(const heti_rank *r, int64_t parameter) {
+    const int64_t b = r->ctx->chain.parameter[parameter].block;
+    return r->part->weight_at[b] != HETI_NOWHERE && !heti_has_sharded_weights(r->ctx, b) &&
+           r->part->box_at[b] == HETI_NOWHERE && !heti_keeps(r->ctx->share.plan, r->rank);
+}
+
+/* Weights in bf16 beside those that products take: matrices first, so that those of a block that
+   share their x lie side by side, then biases. What is fetched for a call, or used as a box, its
+   ops round themselves. */
+static void heti_layout_rounded(heti_rank *r) {
+    heti_part *part = r->part;
+    const het_ctx *ctx = r->ctx;
+    const int rounds = ctx->desc.dtype == HET_BF16 && heti_supports(&r->device, heti_blank_op(HET_OP_ROUND, 0));
+    part->rounded_elements = 0;
+    for (int64_t p = 0; p < ctx->chain.parameter_count; p++) part->rounded_at[p] = HETI_NOWHERE;
+    for (int vectors = 0; rounds && vectors < 2; vectors++)
+        for (int64_t i = 0; i < ctx->chain.parameter_count; i++) {
+            const heti_parameter *p = &ctx->chain.parameter[i];
+            if (!p->rounded || p->type != HET_F32 || (p->desc.columns == 1) != vectors || !heti_has_copy(r, i)) continue;
+            part->rounded_at[i] = part->rounded_elements;
+            part->rounded_elements += heti_ceil_div(p->count, 8) * 8; /* begins at 16 bytes */
+        }
+}
+
 /* Gives a block its place among weights, gradients and, for the owned part, state. */
 static void heti_layout_blocks(heti_rank *r) {
     heti_part *part = r->part;
@@ -11711,6 +11754,7 @@ static void heti_layout_blocks(heti_rank *r) {
         heti_layout_sums(r, b);
         part->state_elements += owners->cut[place + 1] - owners->cut[place];
     }
+    heti_layout_rounded(r);
 }
 
 /* ---- a rank's device memory: activations, and all of it ---- */
@@ -11837,6 +11881,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 #define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
     heti_layout_blocks(r);
     part->weights = HETI_TAKE(&arena, float, part->weight_elements);
+    part->rounded = HETI_TAKE(&arena, uint16_t, part->rounded_elements);
     for (int64_t s = 0; s < 2; s++) part->flow.weight[s] = HETI_TAKE(&arena, float, part->flow.floats);
     part->expanded = HETI_TAKE(&arena, float, part->expanded_floats);
     part->cosine = HETI_TAKE(&arena, float, table);
@@ -11945,6 +11990,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->box_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->box_sum_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->version = HETI_TAKE(arena, int64_t, ctx->chain.block_count * part->versions);
+    part->rounded_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
+    part->fresh = HETI_TAKE(arena, int32_t, ctx->chain.block_count);
     part->gathered = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->stepped = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
@@ -12262,8 +12309,9 @@ static void heti_drop_graphs(heti_rank *r, heti_part *part) {
 }
 
 static void heti_close_memory(heti_rank *r, heti_part *part) {
+    if (!part->memory) return; /* no graph either: an estimate has no room for their table */
     heti_drop_graphs(r, part);
-    if (part->memory) r->device.iface->free(r->device.self, part->memory, part->sizes.device);
+    r->device.iface->free(r->device.self, part->memory, part->sizes.device);
     part->memory = NULL;
 }
 
@@ -13917,6 +13965,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
         float *weight = heti_call_weight(r, index, i, slot->batch_slot ? slot->batch_slot->version : 0);
         if (p->type == HET_BF16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
         else c->weight[i] = p->type == HET_INT8 ? part->expanded + heti_expanded_place(r, index, i) : weight;
+        if (part->rounded_at[unit->parameter[i]] != HETI_NOWHERE)
+            c->weight_bf16[i] = part->rounded + part->rounded_at[unit->parameter[i]];
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
         if (unit->info.parameter[i].product) c->gradient[i].beta = !part->empty[unit->parameter[i]];
     }
@@ -14758,6 +14808,33 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     return heti_rank_op(r, HETI_OP(VERDICT, &a), "verdict");
 }
 
+/* ---- weights in bf16 beside the floats ----
+   Products of a job read them; weights change behind all of these. A sole owner's AdamW writes
+   both. Where others update parts of a block, or another optimizer does, or weights came from the
+   host, they are rounded when the next job begins. */
+
+/* Whether a block's update leaves them as fresh as they were. */
+static int heti_rounds_update(const heti_rank *r, int64_t b) {
+    const het_optimizer_desc *d = &r->ctx->desc.optimizer;
+    return r->ctx->share.owners[b].holders == 1 && d->iface == het_adamw() && !(d->feedback > 0.0f);
+}
+
+static het_result heti_round_weights(heti_rank *r) {
+    heti_part *part = r->part;
+    for (int64_t i = 0; i < r->ctx->chain.parameter_count; i++) {
+        const heti_parameter *p = &r->ctx->chain.parameter[i];
+        het_elements_args a;
+        if (part->rounded_at[i] == HETI_NOWHERE || part->fresh[p->block]) continue;
+        memset(&a, 0, sizeof a);
+        a.count = p->count;
+        a.x = heti_weight(r, p, part->weight_at, 0);
+        a.y = HETI_CAST(float *, HETI_CAST(void *, part->rounded + part->rounded_at[i]));
+        HETI_TRY(heti_rank_op(r, HETI_OP(ROUND, &a), "rounding weights"));
+    }
+    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) part->fresh[b] = 1;
+    return HET_OK;
+}
+
 static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *o, const het_gradient *g) {
     const heti_parameter *parameter = &r->ctx->chain.parameter[o->parameter];
     const float decay = r->ctx->desc.optimizer.weight_decay;
@@ -14770,6 +14847,8 @@ static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *
     call.weight = heti_weight(r, parameter, r->part->own_at, o->first);
     for (int64_t s = 0; s < r->ctx->slots; s++) call.state[s] = r->part->state[s] + o->state;
     call.decay = parameter->desc.decay && decay > 0.0f ? decay : 0.0f;
+    if (heti_rounds_update(r, parameter->block) && r->part->rounded_at[o->parameter] != HETI_NOWHERE)
+        call.weight_bf16 = r->part->rounded + r->part->rounded_at[o->parameter] + o->first;
     return call;
 }
 
@@ -14960,6 +15039,8 @@ static void heti_begin_updates(heti_rank *r) {
 static het_result heti_run_action(heti_rank *r, const het_action *a, het_record *record) {
     const heti_stage *stage = a->kind <= HET_ACTION_RECV_B ? heti_stage_of(r, a) : NULL;
     const heti_work work = { a, NULL, NULL, NULL };
+    if (a->kind >= HET_ACTION_STEP && heti_is_trained(r, a->stage) && !heti_rounds_update(r, a->stage))
+        r->part->fresh[a->stage] = 0;
     switch (a->kind) {
     case HET_ACTION_F: return heti_run_forward(r, a, stage);
     case HET_ACTION_B:
@@ -15089,13 +15170,6 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) 
     return HET_OK;
 }
 
-/* Whether the rank has all of a parameter. */
-static int heti_has_copy(const heti_rank *r, int64_t parameter) {
-    const int64_t b = r->ctx->chain.parameter[parameter].block;
-    return r->part->weight_at[b] != HETI_NOWHERE && !heti_has_sharded_weights(r->ctx, b) &&
-           r->part->box_at[b] == HETI_NOWHERE && !heti_keeps(r->ctx->share.plan, r->rank);
-}
-
 /* Largest and smallest hash of every parameter's copies, as largest hash and largest complement; of
    the first where they differ, every rank's. */
 static het_result heti_compare_replicas(heti_rank *r) {
@@ -15139,6 +15213,7 @@ static het_result heti_run_job(heti_rank *r) {
     if (trains) heti_order_rings(r);
     heti_begin_updates(r);
     heti_begin_flows(r);
+    HETI_TRY(heti_round_weights(r));
     HETI_TRY(heti_execute(r));
     if (ctx->task.job == HETI_JOB_VERIFY) HETI_TRY(heti_compare_replicas(r));
     if (ctx->task.job == HETI_JOB_EVALUATE && ctx->world.ranks > 1) {

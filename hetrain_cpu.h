@@ -3550,7 +3550,7 @@ static size_t heti_cpu_workspace(void *self, const het_op *op) {
     }
 }
 
-/* All ops but those that do what two others do. A final sum keeps all terms in packed rows. */
+/* All ops but those of heti_joins. A final sum keeps all terms in packed rows. */
 #define HETI_FINAL_ROWS 1024
 static int32_t heti_cpu_supports(void *self, const het_op *op) {
     const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;

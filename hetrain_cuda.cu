@@ -1420,11 +1420,13 @@ template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gr
     hetc_put(a.w + i, w);
     hetc_put(a.m + i, m);
     hetc_put(a.v + i, v);
+    if (a.w_bf16 != NULL) hetc_save(a.w_bf16 + i, w);
 }
 
 static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args *a) {
     const int packs = hetc_packs(a->count, a->w, a->m, a->v) &&
-                      (reinterpret_cast<uintptr_t>(a->gradient->sum) & 31) == 0;
+                      (reinterpret_cast<uintptr_t>(a->gradient->sum) & 31) == 0 &&
+                      (reinterpret_cast<uintptr_t>(a->w_bf16) & 7) == 0;
     void (*const adamw)(het_adamw_args, het_gradient) = packs ? hetc_adamw_kernel<4> : hetc_adamw_kernel<1>;
     if (a->gradient->sum == NULL) return HET_OK;
     return HETC_LAUNCH(self, queue, adamw, hetc_spread(a->count, packs), HETC_THREADS, 0, *a, *a->gradient);
@@ -1993,8 +1995,33 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
     }
 }
 
-/* dk += dS^T (scale q), dv += P^T do: rows are keys, columns queries; the heads of the group one
-   after the other. */
+/* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's 16 keys,
+   columns queries. statistic: [3][STEP]; seen: the queries of the lane's two keys. */
+template <class E, int P, int STEP>
+HETC_DEVICE void hetc_keys_step(hetc_accumulator<P> &dk, hetc_accumulator<P> &dv, E *keys, E *values, E *q, E *d_o,
+                                const float *statistic, float factor, int at, const hetc_run (&seen)[2]) {
+    hetc_left<E, P> left;
+    hetc_accumulator<STEP> p = {};
+    left.load(keys, 16 * hetc_warp());
+    hetc_scores<P, STEP>(p, left, q);
+    hetc_accumulator<STEP> ds = {};
+    left.load(values, 16 * hetc_warp());
+    hetc_scores<P, STEP>(ds, left, d_o);
+    HETC_UNROLL
+    for (int n = 0; n < STEP / 8; n++)
+        HETC_UNROLL
+        for (int e = 0; e < 4; e++) {
+            const int column = 8 * n + hetc_lane() % 4 * 2 + e % 2, query = at + column;
+            const bool sees = query >= seen[e / 2].first && query < seen[e / 2].last;
+            p[n][e] = !sees ? 0.0f : hetc_exp_shifted<E>(p[n][e], statistic[column], factor) *
+                statistic[STEP + column];
+            ds[n][e] = sees ? p[n][e] * (ds[n][e] - statistic[2 * STEP + column]) : 0.0f;
+        }
+    hetc_mix<P, STEP>(dv, p, d_o);
+    hetc_mix<P, STEP>(dk, ds, q);
+}
+
+/* The gradients of keys and values: the heads of the group one after the other. */
 template <class E, int P, int ROWS, int STEP>
 static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
@@ -2035,27 +2062,9 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
             if (next >= last) { next = first; head++; }
         }
         if (used) {
-            E *const q = queries + (to ^ 1) * STEP * PITCH, *const d_o = outputs + (to ^ 1) * STEP * PITCH;
-            const float *const statistic = statistics + (to ^ 1) * 3 * STEP;
-            hetc_left<E, P> left;
-            hetc_accumulator<STEP> p = {};
-            left.load(keys, own);
-            hetc_scores<P, STEP>(p, left, q);
-            hetc_accumulator<STEP> ds = {};
-            left.load(values, own);
-            hetc_scores<P, STEP>(ds, left, d_o);
-            HETC_UNROLL
-            for (int n = 0; n < STEP / 8; n++)
-                HETC_UNROLL
-                for (int e = 0; e < 4; e++) {
-                    const int column = 8 * n + hetc_lane() % 4 * 2 + e % 2, query = at + column;
-                    const bool sees = query >= seen[e / 2].first && query < seen[e / 2].last;
-                    p[n][e] = !sees ? 0.0f : hetc_exp_shifted<E>(p[n][e], statistic[column], t.factor) *
-                        statistic[STEP + column];
-                    ds[n][e] = sees ? p[n][e] * (ds[n][e] - statistic[2 * STEP + column]) : 0.0f;
-                }
-            hetc_mix<P, STEP>(dv, p, d_o);
-            hetc_mix<P, STEP>(dk, ds, q);
+            const int from = (to ^ 1) * STEP;
+            hetc_keys_step<E, P, STEP>(dk, dv, keys, values, queries + from * PITCH, outputs + from * PITCH,
+                                       statistics + 3 * from, t.factor, at, seen);
         }
         at = fetched;
         used = open;
@@ -2260,6 +2269,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
     case HET_OP_FEEDBACK: return hetc_feedback(self, queue, &op->u.feedback);
     case HET_OP_ADD: return hetc_add(self, queue, &op->u.elements);
     case HET_OP_SCALE: return hetc_scale(self, queue, &op->u.elements);
+    case HET_OP_ROUND: return hetc_to_bf16(self, queue, op->u.elements.y, op->u.elements.x, op->u.elements.count);
     case HET_OP_EXPAND: return hetc_expand(self, queue, &op->u.expand);
     default: return HET_ERR_UNSUPPORTED;
     }
@@ -2931,8 +2941,20 @@ static het_result hetc_linear_check(hetc_device *device, const char *op, const h
     return HET_ERR_INVALID;
 }
 
-/* The parts' y, or dy, of bf16 lie side by side in rows: one product takes all of them. */
-static int hetc_side_by_side(const het_linear_args *a, int32_t is_bf16, int forward) {
+/* What products take of the parts: matrices, elements from row to row, biases. */
+typedef struct hetc_operands {
+    const void *w[3], *bias[3];
+    int64_t pitch;
+} hetc_operands;
+
+/* An array begins where the one before, of so many bf16, ends. */
+static int hetc_follows(const void *before, int64_t elements, const void *array) {
+    return static_cast<const uint16_t *>(before) + elements == array;
+}
+
+/* The parts' y, or dy, of bf16 lie side by side in rows, their matrices and biases one behind the
+   other (`o`; NULL: they do): one product takes all of them. */
+static int hetc_side_by_side(const het_linear_args *a, const hetc_operands *o, int32_t is_bf16, int forward) {
     const char *next = nullptr;
     int64_t all = 0;
     for (int64_t p = 0; p < a->parts; p++) {
@@ -2940,6 +2962,9 @@ static int hetc_side_by_side(const het_linear_args *a, int32_t is_bf16, int forw
         const void *own = forward ? part->y : part->dy;
         if (part->out % 8 != 0 || part->pitch != a->part[0].pitch || (p > 0 && own != next) ||
             (part->bias != nullptr) != (a->part[0].bias != nullptr))
+            return 0;
+        if (o != nullptr && p > 0 && (!hetc_follows(o->w[p - 1], part[-1].out * o->pitch, o->w[p]) ||
+            (forward && part->bias != nullptr && !hetc_follows(o->bias[p - 1], part[-1].out, o->bias[p]))))
             return 0;
         next = static_cast<const char *>(own) + 2 * part->out;
         all += part->out;
@@ -3003,14 +3028,13 @@ static size_t hetc_cut(hetc_device *device, het_op_kind kind, const het_linear_a
 
 static int64_t hetc_part_pitch(const het_linear_part *part) { return part->pitch != 0 ? part->pitch : part->out; }
 
-/* What products take of the parts: matrices, elements from row to row, biases. */
-typedef struct hetc_operands {
-    const void *w[3], *bias[3];
-    int64_t pitch;
-} hetc_operands;
+/* Whether a part's matrix is there in bf16 as tensor cores want it. */
+static int hetc_is_rounded(const het_linear_args *a, const het_linear_part *part) {
+    return part->w_bf16 != nullptr && a->in % 8 == 0;
+}
 
-/* Matrices are rounded to bf16 where there is room for it in `w`, biases in `bias`: in one
-   launch. */
+/* Where the op takes matrices in bf16, there is room for them in `w`, and likewise for biases in
+   `bias`: what is not there in bf16 is rounded, in one launch. */
 static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const het_linear_args *a, void *w, void *bias,
                                    hetc_operands *o) {
     uint16_t *to = static_cast<uint16_t *>(w), *to_bias = static_cast<uint16_t *>(bias);
@@ -3019,17 +3043,25 @@ static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const 
     o->pitch = w != nullptr ? hetc_pitch(a->in) : a->in;
     for (int64_t p = 0; p < a->parts; p++) {
         const het_linear_part *part = &a->part[p];
-        o->w[p] = w != nullptr ? to : static_cast<const void *>(part->w);
-        o->bias[p] = bias != nullptr && part->bias != nullptr ? to_bias : static_cast<const void *>(part->bias);
-        if (w != nullptr && o->pitch != a->in)
-            HETC_TRY(hetc_round_rows(device, queue, to, part->w, part->out, a->in, a->in, o->pitch));
+        o->w[p] = part->w;
+        o->bias[p] = part->bias;
+        if (w != nullptr && hetc_is_rounded(a, part)) o->w[p] = part->w_bf16;
         else if (w != nullptr) {
-            device->rounded++;
-            hetc_list(&arrays, to, part->w, part->out * a->in);
+            o->w[p] = to;
+            if (o->pitch != a->in)
+                HETC_TRY(hetc_round_rows(device, queue, to, part->w, part->out, a->in, a->in, o->pitch));
+            else {
+                device->rounded++;
+                hetc_list(&arrays, to, part->w, part->out * a->in);
+            }
+            to += part->out * o->pitch;
         }
-        if (o->bias[p] != part->bias) hetc_list(&arrays, to_bias, part->bias, part->out);
-        if (w != nullptr) to += part->out * o->pitch;
-        if (bias != nullptr) to_bias += hetc_pitch(part->out);
+        if (bias != nullptr && part->bias_bf16 != nullptr) o->bias[p] = part->bias_bf16;
+        else if (bias != nullptr && part->bias != nullptr) {
+            o->bias[p] = to_bias;
+            hetc_list(&arrays, to_bias, part->bias, part->out);
+            to_bias += hetc_pitch(part->out);
+        }
     }
     return hetc_run_arrays<uint16_t>(device, queue, &arrays);
 }
@@ -3073,7 +3105,7 @@ static het_result hetc_linear_rows(void *self, het_queue *queue, het_op_kind kin
     c.key.transpose_a = forward ? CUBLAS_OP_T : CUBLAS_OP_N;
     if (forward) HETC_TRY(hetc_operand(device, queue, a->x, a->rows, a->in, a->in, piece.x, &c.b, &c.key.ldb));
     HETC_TRY(hetc_round_parts(device, queue, a, piece.w, bf16_d ? piece.bias : nullptr, &o));
-    if (hetc_side_by_side(a, forward ? bf16_d : types & HET_BF16_DY, forward)) args = hetc_one_part(a);
+    if (hetc_side_by_side(a, &o, forward ? bf16_d : types & HET_BF16_DY, forward)) args = hetc_one_part(a);
     c.key.lda = o.pitch;
     for (int64_t p = 0; p < args.parts; p++) {
         const het_linear_part *part = &args.part[p];
@@ -3269,7 +3301,8 @@ static int32_t hetc_supports(void *self, const het_op *op) {
         return (op->bf16 & HET_BF16_DY) != 0 && op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192;
     if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
         return (op->bf16 & HET_BF16_X) != 0 && (op->bf16 & HET_BF16_Y) == 0;
-    if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr && !(op->u.linear.continues && timed);
+    if (op->kind == HET_OP_LINEAR_FORWARD)
+        return (part->w != nullptr || part->w_bf16 == nullptr) && !(op->u.linear.continues && timed);
     return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
 }
 
@@ -3323,16 +3356,17 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
         if (hetc_wanted(a->part[p].dbias) && !hetc_sums_bias(a, &a->part[p], op->bf16))
             bias += hetc_area(a->rows, a->part[p].out) * hetc_bytes_of(op, HET_BF16_DY);
     }
-    const double x = hetc_area(a->rows, a->in), y = hetc_area(a->rows, out), weight = hetc_area(a->in, out);
+    const double x = hetc_area(a->rows, a->in), y = hetc_area(a->rows, out), weight = hetc_area(a->in, out),
+                 operand = weight * (a->compute == HET_BF16 && hetc_is_rounded(a, a->part) ? 2.0 :
+                                     hetc_operand_bytes(op, 0, a->compute));
     w->shape[0] = a->rows, w->shape[1] = a->in, w->shape[2] = out;
     w->flops = 2.0 * x * static_cast<double>(out);
     if (kind == HET_OP_LINEAR_FORWARD)
-        w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) + weight * hetc_operand_bytes(op, 0, a->compute) +
+        w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) + operand +
             y * (hetc_bytes_of(op, HET_BF16_Y) + (a->part[0].add != nullptr ? 4.0 : 0.0));
     else if (kind == HET_OP_LINEAR_BACKWARD_INPUT) /* each part but the first reads what is there */
-        w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) +
-            weight * hetc_operand_bytes(op, 0, a->compute) + x * static_cast<double>(
-                hetc_side_by_side(a, op->bf16 & HET_BF16_DY, 0) ? 1 : 2 * a->parts - 1) *
+        w->bytes = y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) + operand + x * static_cast<double>(
+                hetc_side_by_side(a, nullptr, op->bf16 & HET_BF16_DY, 0) ? 1 : 2 * a->parts - 1) *
             hetc_bytes_of(op, HET_BF16_DX);
     else
         w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) * static_cast<double>(
@@ -3405,10 +3439,11 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
         hetc_elements_work(w, op->u.cross_entropy.rows, op->u.cross_entropy.vocab, !op->u.cross_entropy.gradient ? 4.0 :
                            dx + (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? 4.0 : 8.0)); break;
     case HET_OP_SUM_SQUARES: hetc_elements_work(w, op->u.sum_squares.count, 0, 4.0); break;
-    case HET_OP_ADAMW: hetc_elements_work(w, op->u.adamw.count, 0, 28.0); break;
+    case HET_OP_ADAMW: hetc_elements_work(w, op->u.adamw.count, 0, op->u.adamw.w_bf16 != nullptr ? 30.0 : 28.0); break;
     case HET_OP_FEEDBACK: hetc_elements_work(w, op->u.feedback.count, 0, 16.0); break;
     case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, 12.0); break;
     case HET_OP_SCALE: hetc_elements_work(w, op->u.elements.count, 0, 8.0); break;
+    case HET_OP_ROUND: hetc_elements_work(w, op->u.elements.count, 0, 6.0); break;
     case HET_OP_EXPAND: hetc_elements_work(w, op->u.expand.rows, op->u.expand.width, 5.0); break;
     case HET_OP_COPY: case HET_OP_COPY_IN: case HET_OP_COPY_OUT: case HET_OP_CLEAR:
         hetc_elements_work(w, static_cast<int64_t>(op->u.copy.size), 0, kind == HET_OP_COPY ? 2.0 : 1.0); break;
@@ -3458,7 +3493,7 @@ extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capa
         "rotary_forward", "rotary_backward", "attention_forward", "attention_backward", "activation_forward",
         "activation_backward", "embedding_forward", "embedding_backward_weight", "dropout_forward", "dropout_backward",
         "cross_entropy", "accumulate", "sum_squares", "verdict", "adamw", "muon_momentum", "muon_update", "feedback",
-        "normal", "add", "scale", "copy_in", "copy_out", "copy", "clear"
+        "normal", "add", "scale", "round", "expand", "copy_in", "copy_out", "copy", "clear"
     };
     const hetc_device *d = hetc_self(device->self);
     size_t used = 0;

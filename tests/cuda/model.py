@@ -26,15 +26,31 @@ STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length,
 }
 
 
-def counted(program):
-    model = f"gpt2:layers=1,width={WIDTH},heads={HEADS},vocab={VOCAB},context={TOKENS}"
-    text = subprocess.run([program, "count", model, "1", str(TOKENS), "1"], check=True, stdout=subprocess.PIPE, text=True,
+def count_steps(program, layers, steps):
+    model = f"gpt2:layers={layers},width={WIDTH},heads={HEADS},vocab={VOCAB},context={TOKENS}"
+    text = subprocess.run([program, "count", model, "1", str(TOKENS), str(steps)], check=True, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "STANDIN_SKIP": "1"}).stdout
     return [json.loads(line) for line in text.splitlines()[1:]]
 
 
+def counted(program, layers=1):
+    """The ops of a second step: the first one has more."""
+    what = ("calls", "bytes", "flops", "launches", "rounded")
+    first = {(op["op"], op["bf16"], *op["shape"]): op for op in count_steps(program, layers, 1)}
+    ops = count_steps(program, layers, 2)
+    for op in ops:
+        for field in what:
+            op[field] -= first.get((op["op"], op["bf16"], *op["shape"]), {}).get(field, 0)
+    return [op for op in ops if op["calls"] > 0]
+
+
 def is_head(op):
     return VOCAB in op["shape"] and (op["op"].startswith("linear") or op["op"] == "cross_entropy")
+
+
+def is_update(op):
+    """Of the end of a step, or a copy with the host."""
+    return op["op"].split("_")[0] in ("copy", "clear", "sum", "adamw", "round", "verdict")
 
 
 def in_layer(ops):
@@ -42,7 +58,7 @@ def in_layer(ops):
     counts with the layer's: two norms of three."""
     for op in ops:
         name = op["op"]
-        if is_head(op) or name.split("_")[0] in ("copy", "clear", "embedding", "sum", "adamw", "verdict"):
+        if is_head(op) or is_update(op) or name.startswith("embedding"):
             continue
         if name == "dropout_backward" and not op["bf16"] & Y:
             continue  # the embedding's
@@ -51,10 +67,10 @@ def in_layer(ops):
 
 
 def weight_bytes(op):
-    """Bytes that do not go with the tokens: weights read (rounded first), gradients read and written."""
+    """Bytes that do not go with the tokens: weights read (where they are not there in bf16 rounded first), gradients read and written."""
     if not op["op"].startswith("linear"):
         return 0.0
-    return 8.0 * op["shape"][1] * op["shape"][2] * op["calls"]
+    return (8.0 if op["rounded"] or op["op"] == "linear_backward_weight" else 2.0) * op["shape"][1] * op["shape"][2] * op["calls"]
 
 
 def reads_for_bias(op):
@@ -104,7 +120,7 @@ def step(ops, layers, d, vocab, micro_batches, sequences, length, *_):
     layer = {id(op): share for op, share in in_layer(ops)}
     for op in ops:
         name = op["op"]
-        if name.split("_")[0] in ("copy", "clear", "sum", "adamw", "verdict"):
+        if is_update(op):
             continue
         t = micro_batches * seconds(op, d, vocab, tokens, length)
         share = layer.get(id(op), 0.0)

@@ -184,6 +184,15 @@ static void same_bits(const char *what, const float *got, const float *wanted, i
             fail_msg("%s: element %lld of %lld is %.9g, the CPU has %.9g", what, (long long)i, (long long)count, double(got[i]), double(wanted[i]));
 }
 
+/* bf16 behind the first `off` ones: x, rounded. */
+static void same_rounded(const char *what, const array<uint16_t> &got, const floats &x, int64_t count, int64_t off = 0)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float wanted = support_bf16(x[i]), one = float_of(uint32_t(got[off + i]) << 16);
+        same_bits(what, &one, &wanted, 1);
+    }
+}
+
 /* ---- both devices ---- */
 
 static const het_device_iface *cpu_op;
@@ -724,10 +733,7 @@ static void elementwise(void **)
         same_bits("scale", y2.data, y.data, count);
         array<uint16_t> bits(count);
         RUN(hetc_to_bf16(nullptr, nullptr, bits.data, x.data, count));
-        for (int64_t i = 0; i < count; i++) {
-            const float wanted = support_bf16(x[i]), got = float_of(uint32_t(bits[i]) << 16);
-            same_bits("bf16", &got, &wanted, 1);
-        }
+        same_rounded("bf16", bits, x, count);
         gradient sum(count + offset, coin()), sum2(sum);
         het_accumulate_args a = { &sum.g, offset, count, x.data }, b = { &sum2.g, offset, count, x.data };
         run_both(HET_OP_ACCUMULATE, a, b);
@@ -775,9 +781,14 @@ static void adamw(void **)
         floats w2(w), m2(m), v2(v);
         a.scalars = scalars.data; a.gradient = &sum.g; a.w = w.data; a.m = m.data; a.v = v.data;
         a.beta1 = 0.9f; a.beta2 = 0.95f; a.epsilon = 1e-8f; a.decay = 0.1f;
+        const int64_t off = coin() ? 0 : below(4); /* elements in front of the rounded weights */
+        array<uint16_t> bits(a.count + off), before(bits);
+        a.w_bf16 = nullptr;
         het_adamw_args b = a;
-        b.w = w2.data; b.m = m2.data; b.v = v2.data;
+        b.w = w2.data; b.m = m2.data; b.v = v2.data; b.w_bf16 = seed % 4 == 1 ? nullptr : bits.data + off;
         run_both(HET_OP_ADAMW, a, b);
+        if (b.w_bf16 != nullptr && seed != 3) same_rounded("adamw, rounded", bits, w, a.count, off);
+        else for (int64_t i = 0; i < a.count; i++) assert_true(bits[i + off] == before[i + off]);
         same_bits("adamw w", w2.data, w.data, a.count);
         same_bits("adamw m", m2.data, m.data, a.count);
         same_bits("adamw v", v2.data, v.data, a.count);
