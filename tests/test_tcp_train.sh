@@ -274,20 +274,20 @@ begin_three() { # begin_three OPTION...: sets children, returns when a step is i
     set +m
     for i in $(seq 600); do grep -q '"loss"' stopped/log.jsonl 2> /dev/null && return; sleep 0.05; done
 }
-for signal in INT TERM HUP USR1; do
-    for who in 0 1 2; do
-        begin_three --steps 1000000
-        kill -$signal "${children[who]}"
-        [ $signal != USR1 ] || { sleep 0.01; kill -USR1 "${children[@]}" 2> /dev/null; } # mpirun may send it twice, and to all
-        bad=
-        for i in 0 1 2; do wait "${children[i]}" || bad="$bad process $i ended with status $?"; done
-        n=$(step_of stopped)
-        [ "$n" -gt 0 ] && grep -q "^stopped after step $n of 1000000; continue with" out.0 || bad="$bad no line"
-        "$program" --resume stopped --steps $((n + 3)) --devices cpu:1 --hash > on.out 2>&1
-        "$program" "${short[@]}" --steps $((n + 3)) --devices cpu:1 --hash > whole.out 2>&1
-        [ -n "$(grep '^weights' on.out)" ] && [ "$(grep '^weights' on.out)" = "$(grep '^weights' whole.out)" ] || bad="$bad other bits"
-        report "$([ -z "$bad" ]; echo $?)" "SIG$signal to process $who of three: all save step n and go on bit-equal" "$bad, step $n" "$(head -n 3 out.0 out.1 out.2)"
-    done
+# a signal to each process, and two of them to process 0; make soak sends every signal to every process
+for case in INT:0 TERM:1 HUP:2 USR1:0 TERM:0; do
+    signal=${case%:*} who=${case#*:}
+    begin_three --steps 1000000
+    kill -$signal "${children[who]}"
+    [ $signal != USR1 ] || { sleep 0.01; kill -USR1 "${children[@]}" 2> /dev/null; } # mpirun may send it twice, and to all
+    bad=
+    for i in 0 1 2; do wait "${children[i]}" || bad="$bad process $i ended with status $?"; done
+    n=$(step_of stopped)
+    [ "$n" -gt 0 ] && grep -q "^stopped after step $n of 1000000; continue with" out.0 || bad="$bad no line"
+    "$program" --resume stopped --steps $((n + 3)) --devices cpu:1 --hash > on.out 2>&1
+    "$program" "${short[@]}" --steps $((n + 3)) --devices cpu:1 --hash > whole.out 2>&1
+    [ -n "$(grep '^weights' on.out)" ] && [ "$(grep '^weights' on.out)" = "$(grep '^weights' whole.out)" ] || bad="$bad other bits"
+    report "$([ -z "$bad" ]; echo $?)" "SIG$signal to process $who of three: all save step n and go on bit-equal" "$bad, step $n" "$(head -n 3 out.0 out.1 out.2)"
 done
 for signals in 'TERM TERM' 'INT INT' 'HUP TERM' 'USR1 INT'; do # a step takes half a minute: only the second ends the process
     begin_three --steps 1000000 --slow 2:0@0.001 --checkpoint-every 1000
@@ -310,32 +310,32 @@ done
 # A process that waits for others ends at once by any signal.
 large=(--model gpt2:layers=12,width=192,heads=4,context=64 --sequences 8 --micro-batches 8 --devices cpu:1,cpu:1@0.3,cpu:1@0.7,cpu:1@0.2)
 "$program" --data text "${large[@]}" --granule 1 --steps 0 --devices cpu:1 --save-profile measured.json > /dev/null 2>&1
-for signal in INT TERM HUP USR1; do
-    for what in 'for process 0' 'for process 1' 'while it measures' 'while process 0 plans'; do
-        who=1 both=1 options=()
-        [ "$what" = 'for process 0' ] && both=0
-        [ "$what" = 'for process 1' ] && both=0 who=0
-        [ "$what" = 'while it measures' ] && options=(--save-profile again.json)
-        [ "$what" = 'while process 0 plans' ] && options=(--plan auto --profile measured.json --plan-seconds 8)
-        rm -f meeting
-        set -m
-        for i in 0 1; do
-            children[i]=
-            [ $both = 1 ] || [ $i = $who ] || continue
-            "$program" --world "$i/2@file:$work/meeting" "${short[@]}" "${large[@]}" --steps 4 "${options[@]}" > out.$i 2>&1 < /dev/null &
-            children[i]=$!
-        done
-        set +m
-        sleep 0.8
-        begin=$SECONDS
-        bad=
-        kill -$signal "${children[who]}" || bad='it has ended before'
-        wait "${children[who]}" 2> /dev/null
-        status=$?
-        [ $((SECONDS - begin)) -le 3 ] && [ $status -gt 128 ] || bad="$bad status $status after $((SECONDS - begin)) s"
-        [ $both = 0 ] || { wait "${children[0]}" && bad="$bad process 0 succeeded"; }
-        report "$([ -z "$bad" ]; echo $?)" "SIG$signal to a process that waits $what" "$bad" "$(head -n 3 out.0 out.1 2> /dev/null)"
+for case in 'INT:for process 0' 'HUP:for process 0' 'TERM:for process 1' 'USR1:for process 1' 'INT:while it measures' 'HUP:while it measures' \
+    'TERM:while process 0 plans' 'USR1:while process 0 plans'; do
+    signal=${case%%:*} what=${case#*:}
+    who=1 both=1 options=()
+    [ "$what" = 'for process 0' ] && both=0
+    [ "$what" = 'for process 1' ] && both=0 who=0
+    [ "$what" = 'while it measures' ] && options=(--save-profile again.json)
+    [ "$what" = 'while process 0 plans' ] && options=(--plan auto --profile measured.json --plan-seconds 8)
+    rm -f meeting
+    set -m
+    for i in 0 1; do
+        children[i]=
+        [ $both = 1 ] || [ $i = $who ] || continue
+        "$program" --world "$i/2@file:$work/meeting" "${short[@]}" "${large[@]}" --steps 4 "${options[@]}" > out.$i 2>&1 < /dev/null &
+        children[i]=$!
     done
+    set +m
+    sleep 0.8
+    begin=$SECONDS
+    bad=
+    kill -$signal "${children[who]}" || bad='it has ended before'
+    wait "${children[who]}" 2> /dev/null
+    status=$?
+    [ $((SECONDS - begin)) -le 3 ] && [ $status -gt 128 ] || bad="$bad status $status after $((SECONDS - begin)) s"
+    [ $both = 0 ] || { wait "${children[0]}" && bad="$bad process 0 succeeded"; }
+    report "$([ -z "$bad" ]; echo $?)" "SIG$signal to a process that waits $what" "$bad" "$(head -n 3 out.0 out.1 2> /dev/null)"
 done
 
 # killed N OPTION...: process N of three dies in the midst of a long run; the others end by themselves, soon, and name it
