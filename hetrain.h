@@ -694,6 +694,7 @@ typedef struct het_sum_squares_args {
     int64_t count;
     het_sum *sum;                    /* device (+=) */
     void *workspace;
+    const struct het_sum_squares_args *next; /* further ones, of the same sum, at most 16 in all; or NULL */
 } het_sum_squares_args;
 
 /* Joins what REDUCE left: not finite -> NOT_FINITE; some maximum >= 2^(exponent + 6), or no history
@@ -722,6 +723,8 @@ typedef struct het_adamw_args {
     float *w, *m, *v;
     float beta1, beta2, epsilon, decay;
     uint16_t *w_bf16;                /* (=) w rounded to bf16, where the device has `round`; or NULL */
+    const struct het_adamw_args *next; /* further ones, of the same scalars, betas and epsilon, at most
+                                          16 in all; or NULL */
 } het_adamw_args;
 
 /* Muon around its products (>>optimizer_api). momentum: g = float(sum) clip; m = beta m +
@@ -908,6 +911,7 @@ typedef struct het_device_iface {
          linear_forward or linear_backward_input with continues   teams by columns are refused
          attention_* with bias           units with het_node_biased_attention are refused
          round                           no weights in bf16 are kept beside those of products
+         adamw, sum_squares with next    they come one by one
        Of pointers in args only NULL or not is looked at, and in a gradient beta and final. */
     int32_t (*supports)(void *self, const het_op *op);
     /* The largest workspace the op may use for these shapes. Pointers in args are not looked at. */
@@ -1223,7 +1227,9 @@ typedef struct het_optimizer_call {
     int32_t hidden;                   /* 1: a matrix of products, and not of the unit with the loss */
     het_dtype compute;                /* of products */
     void *workspace;                  /* of the bytes that the table's `workspace` named */
-    uint16_t *weight_bf16;            /* het_adamw_args.w_bf16; only het_adamw() gets it */
+    /* what only het_adamw() gets: het_adamw_args.w_bf16, and calls to be done with this one, or NULL */
+    uint16_t *weight_bf16;
+    const struct het_optimizer_call *next;
 } het_optimizer_call;
 
 /* An optimizer is state slots and an update. */
@@ -3895,11 +3901,18 @@ static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     return HET_OK;
 }
 
-/* Ops that do what two others do, and rounding, which products do here themselves. */
+/* Ops that do what several others do, and rounding, which products do here themselves. */
 static int heti_joins(const het_op *op) {
-    return op->kind == HET_OP_ROUND || op->kind == HET_OP_LINEAR_ACTIVATION_FORWARD ||
-           op->kind == HET_OP_LINEAR_ACTIVATION_BACKWARD || op->kind == HET_OP_NORM_BACKWARD ||
-           (op->kind == HET_OP_LINEAR_FORWARD && op->u.linear.part[0].add != NULL);
+    switch (op->kind) {
+    case HET_OP_LINEAR_ACTIVATION_FORWARD:
+    case HET_OP_LINEAR_ACTIVATION_BACKWARD:
+    case HET_OP_NORM_BACKWARD:
+    case HET_OP_ROUND: return 1;
+    case HET_OP_LINEAR_FORWARD: return op->u.linear.part[0].add != NULL;
+    case HET_OP_SUM_SQUARES: return op->u.sum_squares.next != NULL;
+    case HET_OP_ADAMW: return op->u.adamw.next != NULL;
+    default: return 0;
+    }
 }
 
 /* Each op by itself, and sums are only added to. */
@@ -8657,6 +8670,7 @@ typedef struct heti_rank {
     het_device_desc desc;
     het_device device;
     int32_t takes_beta, takes_final;     /* of gradients whose products write them */
+    int32_t together;                    /* parameters that its device squares or updates by one op, at most */
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
     het_event *loaded;                   /* what the host arrays of a micro-batch were copied from
@@ -8902,17 +8916,26 @@ HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc) {
     return (desc->iface ? desc->iface : het_adamw())->slots + (desc->feedback > 0.0f);
 }
 
+#define HETI_TOGETHER 16 /* parameters that are squared or updated by one op, at most */
+
 static het_result heti_adamw_update(const het_optimizer_call *call) {
     const het_optimizer_desc *d = call->desc;
-    const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
-                               call->state[1], d->beta1, d->beta2, d->epsilon, call->decay, call->weight_bf16 };
-    return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
+    const het_device *device = call->device;
+    het_queue *queue = call->queue;
+    het_adamw_args list[HETI_TOGETHER];
+    for (int i = 0; call; call = call->next, i++) {
+        const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
+                                   call->state[1], d->beta1, d->beta2, d->epsilon, call->decay, call->weight_bf16,
+                                   call->next ? &list[i + 1] : NULL };
+        list[i] = a;
+    }
+    return heti_run_op(device, queue, HETI_OP(ADAMW, &list[0]));
 }
 
 /* With betas of 1 the state stays what it is. */
 static het_result heti_adamw_predict(const het_optimizer_call *call) {
     const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
-                               call->state[1], 1.0f, 1.0f, call->desc->epsilon, 0.0f, NULL };
+                               call->state[1], 1.0f, 1.0f, call->desc->epsilon, 0.0f, NULL, NULL };
     return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
 }
 
@@ -8950,7 +8973,7 @@ static het_op heti_muon_product(const heti_muon *k, int product) {
 
 /* Lays the workspace out; returns its bytes. */
 static size_t heti_muon_start(heti_muon *k, const het_optimizer_call *call) {
-    const het_sum_squares_args norm = { NULL, call->rows * call->columns, NULL, NULL };
+    const het_sum_squares_args norm = { NULL, call->rows * call->columns, NULL, NULL, NULL };
     size_t scratch = heti_op_workspace(call->device, HETI_OP(SUM_SQUARES, &norm));
     heti_arena arena = { HETI_CAST(char *, call->workspace), 0, 0, 0, 0 };
     memset(k, 0, sizeof *k);
@@ -8983,7 +9006,7 @@ static het_result heti_muon_mix(const heti_muon *k, int64_t columns, float *y, f
 /* x = x / (|x| + 1e-7), and then its singular values come to lie between about 0.7 and 1.2. */
 static het_result heti_muon_orthogonalise(const heti_muon *k) {
     const het_gradient x = { k->x, 0, 0, 0, NULL, NULL };
-    const het_sum_squares_args norm = { &x, k->rows * k->columns, k->squares, k->scratch };
+    const het_sum_squares_args norm = { &x, k->rows * k->columns, k->squares, k->scratch, NULL };
     const het_copy_args clear = { k->squares, NULL, sizeof *k->squares };
     HETI_TRY(heti_muon_run(k, HETI_OP(CLEAR, &clear)));
     HETI_TRY(heti_muon_run(k, HETI_OP(SUM_SQUARES, &norm)));
@@ -10153,38 +10176,33 @@ static int32_t heti_takes_gradients(const heti_rank *r, int32_t final) {
     return heti_supports(&r->device, HETI_OP(LINEAR_BACKWARD_WEIGHT, &a));
 }
 
-/* What a device may lack: without the first two the description is refused. */
+/* An op without which the description is refused: where `asked`. */
+static het_result heti_need_op(heti_rank *r, int asked, het_op op, const char *field, const char *name) {
+    if (!asked || heti_supports(&r->device, op)) return HET_OK;
+    return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "%s: device %s has no `%s`", field, r->desc.iface->name, name);
+}
+
+/* What a device may lack. */
 static het_result heti_ask_device(heti_rank *r) {
     const het_desc *desc = &r->ctx->desc;
+    const int trains = r->ctx->slots > 0, muon = trains && desc->optimizer.iface == het_muon();
     const uint16_t weight = 0;
-    het_elements_args scale;
-    het_feedback_args feedback;
-    het_expand_args expand;
-    het_linear_args linear;
-    memset(&scale, 0, sizeof scale);
-    memset(&feedback, 0, sizeof feedback);
-    memset(&expand, 0, sizeof expand);
-    memset(&linear, 0, sizeof linear);
-    linear.parts = 1;
-    linear.part[0].w_bf16 = &weight;
-    if (desc->model.lora_rank > 0 && !heti_supports(&r->device, HETI_OP(SCALE, &scale)))
-        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED,
-                         "het_desc.model.lora_rank is %d; device %s has no `scale`", desc->model.lora_rank,
-                         r->desc.iface->name);
-    if (desc->weights == HET_BF16 && !heti_supports(&r->device, HETI_OP(LINEAR_FORWARD, &linear)))
-        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
-                         r->desc.iface->name);
-    if (desc->weights == HET_INT8 && !heti_supports(&r->device, HETI_OP(EXPAND, &expand)))
-        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is int8; device %s has no `expand`",
-                         r->desc.iface->name);
-    if (r->ctx->slots > 0 && desc->optimizer.iface == het_muon() &&
-        !(heti_supports(&r->device, HETI_OP(MUON_MOMENTUM, &scale)) &&
-          heti_supports(&r->device, HETI_OP(SCALE, &scale))))
-        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "Muon: device %s has no `muon`", r->desc.iface->name);
-    if (r->ctx->slots > 0 && desc->optimizer.feedback > 0.0f &&
-        !heti_supports(&r->device, HETI_OP(FEEDBACK, &feedback)))
-        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.optimizer.feedback: device %s has no "
-                         "`feedback`", r->desc.iface->name);
+    het_op linear = heti_blank_op(HET_OP_LINEAR_FORWARD, 0), update = heti_blank_op(HET_OP_ADAMW, 0),
+           squares = heti_blank_op(HET_OP_SUM_SQUARES, 0);
+    linear.u.linear.parts = 1;
+    linear.u.linear.part[0].w_bf16 = &weight;
+    HETI_TRY(heti_need_op(r, desc->model.lora_rank > 0 || muon, heti_blank_op(HET_OP_SCALE, 0),
+                          muon ? "het_desc.optimizer, Muon" : "het_desc.model.lora_rank", "scale"));
+    HETI_TRY(heti_need_op(r, desc->weights == HET_BF16, linear, "het_desc.weights = HET_BF16", "part[0].w_bf16"));
+    HETI_TRY(heti_need_op(r, desc->weights == HET_INT8, heti_blank_op(HET_OP_EXPAND, 0),
+                          "het_desc.weights = HET_INT8", "expand"));
+    HETI_TRY(heti_need_op(r, muon, heti_blank_op(HET_OP_MUON_MOMENTUM, 0), "het_desc.optimizer, Muon", "muon"));
+    HETI_TRY(heti_need_op(r, trains && desc->optimizer.feedback > 0.0f, heti_blank_op(HET_OP_FEEDBACK, 0),
+                          "het_desc.optimizer.feedback", "feedback"));
+    update.u.adamw.next = &update.u.adamw;
+    squares.u.sum_squares.next = &squares.u.sum_squares;
+    r->together = desc->optimizer.iface == het_adamw() && heti_supports(&r->device, update) &&
+                  heti_supports(&r->device, squares) ? HETI_TOGETHER : 1;
     r->takes_beta = !r->desc.iface->queues && heti_takes_gradients(r, 0);
     r->takes_final = r->takes_beta && heti_takes_gradients(r, 1);
     return HET_OK;
@@ -10304,7 +10322,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_device *d
 static het_optimizer_call heti_optimizer_call(const heti_rank *r, const heti_parameter *p) {
     const het_optimizer_call call = { &r->device, NULL, NULL, NULL, p->count, p->desc.rows, p->desc.columns, NULL,
                                       { NULL, NULL, NULL, NULL }, 0.0f, &r->ctx->desc.optimizer, p->hidden,
-                                      r->ctx->desc.dtype, NULL, NULL };
+                                      r->ctx->desc.dtype, NULL, NULL, NULL };
     return call;
 }
 
@@ -10313,7 +10331,7 @@ static size_t heti_step_workspace(const heti_rank *r, int64_t parameter) {
     const heti_parameter *p = &r->ctx->chain.parameter[parameter];
     const het_optimizer_iface *optimizer = r->ctx->desc.optimizer.iface;
     const het_optimizer_call call = heti_optimizer_call(r, p);
-    const het_sum_squares_args a = { NULL, p->count, NULL, NULL };
+    const het_sum_squares_args a = { NULL, p->count, NULL, NULL, NULL };
     return heti_max_size(heti_op_workspace(&r->device, HETI_OP(SUM_SQUARES, &a)),
                          optimizer->workspace && !p->frozen ? optimizer->workspace(&call) : 0);
 }
@@ -14751,18 +14769,25 @@ static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
 /* Squared norm of the rank's own parts. */
 static het_result heti_square(heti_rank *r, const heti_work *work) {
     heti_part *part = r->part;
+    het_gradient g[HETI_TOGETHER];
+    het_sum_squares_args list[HETI_TOGETHER];
+    int n = 0;
     (void)work;
     HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
         heti_owned o;
         if (!heti_is_trained(r, b)) continue;
         for (o.parameter = -1; heti_next_owned(r, b, &o);) {
-            const het_gradient g = heti_owned_gradient(r, &o);
-            const het_sum_squares_args a = { &g, o.count, part->squares, part->shared };
-            HETI_TRY(heti_rank_op(r, HETI_OP(SUM_SQUARES, &a), "gradient norm"));
+            const het_sum_squares_args a = { &g[n], o.count, part->squares, part->shared, NULL };
+            g[n] = heti_owned_gradient(r, &o);
+            list[n] = a;
+            if (n > 0) list[n - 1].next = &list[n];
+            if (++n < r->together) continue;
+            HETI_TRY(heti_rank_op(r, HETI_OP(SUM_SQUARES, &list[0]), "gradient norm"));
+            n = 0;
         }
     }
-    return HET_OK;
+    return n > 0 ? heti_rank_op(r, HETI_OP(SUM_SQUARES, &list[0]), "gradient norm") : HET_OK;
 }
 
 /* Loss, squares and maxima of all ranks together, in every rank's device memory, and when blocks
@@ -14852,27 +14877,39 @@ static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *
     return call;
 }
 
-/* Before the optimizer's update (begins) and after it. */
-static het_result heti_feed_back(heti_rank *r, const het_optimizer_call *call, int begins) {
-    const float factor = call->desc->feedback;
-    if (!(factor > 0.0f) || call->gradient->sum == NULL) return HET_OK;
-    const het_feedback_args a = { call->scalars, call->count, call->weight, call->state[r->ctx->slots - 1], factor,
-                                  begins };
-    return heti_rank_op(r, HETI_OP(FEEDBACK, &a), "feedback");
+/* Before the optimizer's updates (begins) and after them. */
+static het_result heti_feed_back(heti_rank *r, const het_optimizer_call *call, int count, int begins) {
+    const float factor = r->ctx->desc.optimizer.feedback;
+    for (int i = 0; i < count && factor > 0.0f; i++) {
+        const het_feedback_args a = { call[i].scalars, call[i].count, call[i].weight,
+                                      call[i].state[r->ctx->slots - 1], factor, begins };
+        if (call[i].gradient->sum) HETI_TRY(heti_rank_op(r, HETI_OP(FEEDBACK, &a), "feedback"));
+    }
+    return HET_OK;
 }
 
 /* The rank's parts of the block that is the action's stage. */
 static het_result heti_update(heti_rank *r, const heti_work *work) {
-    const int64_t b = work->action->stage;
-    het_ctx *ctx = r->ctx;
+    const het_optimizer_iface *optimizer = r->ctx->desc.optimizer.iface;
+    het_gradient g[HETI_TOGETHER];
+    het_optimizer_call list[HETI_TOGETHER];
     heti_owned o;
-    for (o.parameter = -1; heti_next_owned(r, b, &o);) {
-        const het_gradient g = heti_owned_gradient(r, &o);
-        const het_optimizer_call call = heti_owned_call(r, &o, &g);
-        HETI_TRY(heti_feed_back(r, &call, 1));
-        HETI_DEVICE(r, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
-        HETI_TRY(heti_feed_back(r, &call, 0));
-    }
+    int n = 0, more;
+    o.parameter = -1;
+    do {
+        more = heti_next_owned(r, work->action->stage, &o);
+        if (n == r->together || (!more && n > 0)) {
+            HETI_TRY(heti_feed_back(r, list, n, 1));
+            HETI_DEVICE(r, optimizer->update(&list[0]), optimizer->name);
+            HETI_TRY(heti_feed_back(r, list, n, 0));
+            n = 0;
+        }
+        if (!more) continue;
+        g[n] = heti_owned_gradient(r, &o);
+        list[n] = heti_owned_call(r, &o, &g[n]);
+        if (n > 0) list[n - 1].next = &list[n];
+        n++;
+    } while (more);
     return HET_OK;
 }
 

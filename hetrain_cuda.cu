@@ -1298,31 +1298,61 @@ static het_result hetc_accumulate(void *self, het_queue *queue, const het_accumu
 enum { HETC_SQUARES = 1024, HETC_LIMBS = 20 };
 #define HETC_SQUARE_BLOCKS INT64_C(1024) /* of a launch */
 
-HETC_KERNEL hetc_sum_squares_kernel(het_gradient gradient, int64_t count, het_sum *sum) {
+/* The gradients of a list of ops, and what belongs to each; block: its first, of the kernel. */
+enum { HETC_LIST = 16 };
+template <class Args> struct hetc_op_list {
+    int count;
+    Args args[HETC_LIST];
+    het_gradient gradient[HETC_LIST];
+    int64_t block[HETC_LIST];
+};
+
+/* Adds what has a gradient, in blocks of so many elements; returns the blocks of all. */
+template <class Args> static int64_t hetc_list_ops(hetc_op_list<Args> *list, const Args *args, int64_t elements) {
+    int64_t blocks = 0;
+    list->count = 0;
+    for (; args != NULL && list->count < HETC_LIST; args = args->next) {
+        if (args->gradient->sum == NULL) continue;
+        list->args[list->count] = *args;
+        list->gradient[list->count] = *args->gradient;
+        list->block[list->count++] = blocks;
+        blocks += hetc_ceil_div(args->count, elements);
+    }
+    return blocks;
+}
+
+/* Which of them has a block. */
+template <class Args> HETC_DEVICE int hetc_which(const hetc_op_list<Args> &list, int64_t block) {
+    int n = 0;
+    while (n + 1 < list.count && block >= list.block[n + 1]) n++;
+    return n;
+}
+
+HETC_KERNEL hetc_sum_squares_kernel(hetc_op_list<het_sum_squares_args> list, int64_t blocks) {
     HETC_SHARED(int64_t, limb, HETC_LIMBS);
-    const int64_t blocks = (count + HETC_SQUARES - 1) / HETC_SQUARES;
     if (threadIdx.x < HETC_LIMBS) limb[threadIdx.x] = 0;
     __syncthreads();
     for (int64_t block = hetc_warp_row(); block < blocks; block += (int64_t)gridDim.x * HETC_WARPS) {
+        const int n = hetc_which(list, block);
         double squares = 0.0;
         for (int i = 0; i < HETC_SQUARES; i += HETC_WARP) {
-            const int64_t at = block * HETC_SQUARES + i + hetc_lane();
-            const double g = at < count ? (double)hetc_gradient_at(gradient, at) : 0.0;
+            const int64_t at = (block - list.block[n]) * HETC_SQUARES + i + hetc_lane();
+            const double g = at < list.args[n].count ? (double)hetc_gradient_at(list.gradient[n], at) : 0.0;
             squares += g * g;
         }
         squares = hetc_warp_sum(squares);
         if (hetc_lane() == 0) hetc_sum_add(limb, squares);
     }
     __syncthreads();
-    if (threadIdx.x < HETC_LIMBS) hetc_limb_add(&sum->limb[threadIdx.x], limb[threadIdx.x]);
+    if (threadIdx.x < HETC_LIMBS) hetc_limb_add(&list.args[0].sum->limb[threadIdx.x], limb[threadIdx.x]);
 }
 
 static het_result hetc_sum_squares(void *self, het_queue *queue, const het_sum_squares_args *a) {
-    const int64_t blocks = hetc_ceil_div(a->count, (int64_t)HETC_SQUARES * HETC_WARPS);
-    if (a->gradient->sum == NULL) return HET_OK;
+    hetc_op_list<het_sum_squares_args> list;
+    const int64_t blocks = hetc_list_ops(&list, a, HETC_SQUARES), grid = hetc_ceil_div(blocks, HETC_WARPS);
     return HETC_LAUNCH(self, queue, hetc_sum_squares_kernel,
-                       hetc_grid(blocks < HETC_SQUARE_BLOCKS ? blocks : HETC_SQUARE_BLOCKS, 1), HETC_THREADS, 0,
-                       *a->gradient, a->count, a->sum);
+                       hetc_grid(grid < HETC_SQUARE_BLOCKS ? grid : HETC_SQUARE_BLOCKS, 1), HETC_THREADS, 0, list,
+                       blocks);
 }
 
 /* ---- verdict, one block ---- */
@@ -1397,8 +1427,11 @@ static het_result hetc_verdict(void *self, het_queue *queue, const het_verdict_a
 
 /* ---- AdamW, one pass: the CPU's operations in its order: equal sums give equal weights ---- */
 
-template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gradient) {
-    const int64_t i = hetc_index() * V;
+template <int V> HETC_KERNEL hetc_adamw_kernel(hetc_op_list<het_adamw_args> list) {
+    const int n = hetc_which(list, blockIdx.x);
+    const het_adamw_args &a = list.args[n];
+    const het_gradient &gradient = list.gradient[n];
+    const int64_t i = ((blockIdx.x - list.block[n]) * HETC_THREADS + threadIdx.x) * V;
     if (i >= a.count || a.scalars->verdict != HET_VERDICT_ACCEPT) return;
     const float clip = a.scalars->clip_scale, rate = a.scalars->learning_rate, shrink = rate * a.decay;
     const float c1 = a.scalars->bias_correction1, c2 = a.scalars->bias_correction2, rest1 = 1.0f - a.beta1,
@@ -1424,12 +1457,15 @@ template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gr
 }
 
 static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args *a) {
-    const int packs = hetc_packs(a->count, a->w, a->m, a->v) &&
-                      (reinterpret_cast<uintptr_t>(a->gradient->sum) & 31) == 0 &&
-                      (reinterpret_cast<uintptr_t>(a->w_bf16) & 7) == 0;
-    void (*const adamw)(het_adamw_args, het_gradient) = packs ? hetc_adamw_kernel<4> : hetc_adamw_kernel<1>;
-    if (a->gradient->sum == NULL) return HET_OK;
-    return HETC_LAUNCH(self, queue, adamw, hetc_spread(a->count, packs), HETC_THREADS, 0, *a, *a->gradient);
+    hetc_op_list<het_adamw_args> list;
+    int packs = 1;
+    for (const het_adamw_args *one = a; one != NULL; one = one->next)
+        packs &= hetc_packs(one->count, one->w, one->m, one->v) &&
+                 (reinterpret_cast<uintptr_t>(one->gradient->sum) & 31) == 0 &&
+                 (reinterpret_cast<uintptr_t>(one->w_bf16) & 7) == 0;
+    void (*const adamw)(hetc_op_list<het_adamw_args>) = packs ? hetc_adamw_kernel<4> : hetc_adamw_kernel<1>;
+    const int64_t blocks = hetc_list_ops(&list, a, packs ? 4 * HETC_THREADS : HETC_THREADS);
+    return HETC_LAUNCH(self, queue, adamw, hetc_grid(blocks, 1), HETC_THREADS, 0, list);
 }
 
 /* Feedback around an update, as the CPU has it. */
@@ -3438,8 +3474,17 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     case HET_OP_CROSS_ENTROPY: /* read twice, or kept, and written once */
         hetc_elements_work(w, op->u.cross_entropy.rows, op->u.cross_entropy.vocab, !op->u.cross_entropy.gradient ? 4.0 :
                            dx + (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? 4.0 : 8.0)); break;
-    case HET_OP_SUM_SQUARES: hetc_elements_work(w, op->u.sum_squares.count, 0, 4.0); break;
-    case HET_OP_ADAMW: hetc_elements_work(w, op->u.adamw.count, 0, op->u.adamw.w_bf16 != nullptr ? 30.0 : 28.0); break;
+    case HET_OP_SUM_SQUARES:
+        for (const het_sum_squares_args *a = &op->u.sum_squares; a != nullptr; a = a->next)
+            hetc_elements_work(w, w->shape[0] + a->count, 0, 4.0);
+        break;
+    case HET_OP_ADAMW:
+        for (const het_adamw_args *a = &op->u.adamw; a != nullptr; a = a->next) {
+            const double before = w->bytes;
+            hetc_elements_work(w, w->shape[0] + a->count, 0, 0.0);
+            w->bytes = before + static_cast<double>(a->count) * (a->w_bf16 != nullptr ? 30.0 : 28.0);
+        }
+        break;
     case HET_OP_FEEDBACK: hetc_elements_work(w, op->u.feedback.count, 0, 16.0); break;
     case HET_OP_ADD: hetc_elements_work(w, op->u.elements.count, 0, 12.0); break;
     case HET_OP_SCALE: hetc_elements_work(w, op->u.elements.count, 0, 8.0); break;

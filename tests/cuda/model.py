@@ -114,7 +114,16 @@ def seconds(op, d, vocab, tokens, length):
     return op["bytes"] * rows * k / COPY + gap
 
 
-def step(ops, layers, d, vocab, micro_batches, sequences, length, *_):
+def update_facts(ops, deeper):
+    """Of the end of a step: bytes an element; kernels beside those of layers, and of a layer. `deeper`: with two layers."""
+    def all_of(these, what):
+        return sum(op[what] for op in these if is_update(op) and not op["op"].startswith("copy"))
+    elements = sum(op["shape"][0] * op["calls"] for op in ops if op["op"] == "adamw")
+    layer = all_of(deeper, "launches") - all_of(ops, "launches")
+    return all_of(ops, "bytes") / elements, all_of(ops, "launches") - layer, layer
+
+
+def step(ops, update, layers, d, vocab, micro_batches, sequences, length, *_):
     tokens = sequences * length
     parts = {"products": 0.0, "attention": 0.0, "head": 0.0, "rest": 0.0}
     layer = {id(op): share for op, share in in_layer(ops)}
@@ -129,20 +138,23 @@ def step(ops, layers, d, vocab, micro_batches, sequences, length, *_):
             parts["head"] += t
         else:
             parts[part] += t * (share * layers + (1 - share))
-    parameters = 12.0 * layers * d * d + vocab * d
-    parts["update"] = parameters * (28 + 4 + 4) / COPY + 16 * layers * GAP * 2
+    parts["update"] = (12.0 * layers * d * d + vocab * d) * update[0] / COPY + (update[1] + layers * update[2]) * GAP
     return parts, tokens * micro_batches / sum(parts.values())
 
 
 def main():
     check = "--check" in sys.argv
-    ops = counted([a for a in sys.argv[1:] if not a.startswith("--")][0])
+    program = [a for a in sys.argv[1:] if not a.startswith("--")][0]
+    ops = counted(program)
+    update = update_facts(ops, counted(program, 2))
     token, launches, weights, rounded = layer_facts(ops)
     rows = [
         ("bytes a token and layer, of d", token, 664, 230, 219),
-        ("kernels and products a layer", launches, 91, 40, 38),
+        ("kernels and products a layer", launches, 91, 40, 30),
         ("activations rounded a layer", rounded, 15, 0, 0),
-        ("weights rounded a layer", weights, 12, 0, 12),
+        ("weights rounded a layer", weights, 12, 0, 0),
+        ("bytes an element, to update", update[0], 36, 38, 38),
+        ("kernels that update a layer", update[2], 32, 3, 3),
     ]
     if not check:
         print("counted, one layer of GPT-2".ljust(44) + "%10s %10s %10s" % ("now", "before", "goal"))
@@ -151,7 +163,7 @@ def main():
         print()
     predicted = []
     for name, shape in STEPS.items():
-        parts, rate = step(ops, *shape)
+        parts, rate = step(ops, update, *shape)
         predicted.append((name, rate))
         if not check:
             print(name + ": predicted %.0f thousand tokens/s (before: %d, goal: %d); ms a step: " % (rate / 1e3, shape[6], shape[7]) +

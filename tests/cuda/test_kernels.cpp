@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -739,12 +740,13 @@ static void elementwise(void **)
         run_both(HET_OP_ACCUMULATE, a, b);
         same_gradient("accumulate", sum2, sum, 0);
         array<het_sum> squares = zeros<het_sum>(1), squares2 = zeros<het_sum>(1);
-        het_sum_squares_args c = { &sum.g, count, squares.data, nullptr }, d = { &sum2.g, count, squares2.data, nullptr };
+        het_sum_squares_args c = { &sum.g, count, squares.data, nullptr, nullptr },
+                             d = { &sum2.g, count, squares2.data, nullptr, nullptr };
         run_with_workspace(HET_OP_SUM_SQUARES, c, d);
         const double one = support_sum_value(squares.data), two = support_sum_value(squares2.data);
         assert_true(fabs(one - two) <= 1e-13 * one && two > 0);
         sum.g.sum = nullptr; /* frozen */
-        het_sum_squares_args frozen = { &sum.g, count, squares.data, nullptr };
+        het_sum_squares_args frozen = { &sum.g, count, squares.data, nullptr, nullptr };
         het_accumulate_args none = { &sum.g, offset, count, x.data };
         RUN(hetc_sum_squares(nullptr, nullptr, &frozen));
         RUN(hetc_accumulate(nullptr, nullptr, &none));
@@ -753,7 +755,7 @@ static void elementwise(void **)
     draw(3); /* more blocks than one launch has warps, terms that are not finite */
     gradient big(9000, false);
     array<het_sum> squares = zeros<het_sum>(1);
-    het_sum_squares_args a = { &big.g, 9000, squares.data, nullptr };
+    het_sum_squares_args a = { &big.g, 9000, squares.data, nullptr, nullptr };
     RUN(hetc_sum_squares(nullptr, nullptr, &a));
     double wanted = 0;
     for (int64_t i = 0; i < 9000; i++) wanted += double(big.fast[i]) * double(big.fast[i]);
@@ -783,7 +785,7 @@ static void adamw(void **)
         a.beta1 = 0.9f; a.beta2 = 0.95f; a.epsilon = 1e-8f; a.decay = 0.1f;
         const int64_t off = coin() ? 0 : below(4); /* elements in front of the rounded weights */
         array<uint16_t> bits(a.count + off), before(bits);
-        a.w_bf16 = nullptr;
+        a.w_bf16 = nullptr; a.next = nullptr;
         het_adamw_args b = a;
         b.w = w2.data; b.m = m2.data; b.v = v2.data; b.w_bf16 = seed % 4 == 1 ? nullptr : bits.data + off;
         run_both(HET_OP_ADAMW, a, b);
@@ -798,6 +800,55 @@ static void adamw(void **)
             run_both(HET_OP_FEEDBACK, f, f2);
             same_bits("feedback w", w2.data, w.data, a.count);
             same_bits("feedback e", m2.data, m.data, a.count);
+        }
+    }
+}
+
+/* Several parameters in one launch: as the CPU has them one by one. Those without a gradient stay as they are. */
+static void updates_together(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        const size_t parameters = size_t(seed == 0 ? 16 : 1 + below(16));
+        array<het_step_scalars> scalars = zeros<het_step_scalars>(1);
+        array<het_sum> squares = zeros<het_sum>(1), squares2 = zeros<het_sum>(1);
+        std::deque<gradient> sum;
+        std::deque<floats> w, m, v, w2, m2, v2;
+        std::vector<het_adamw_args> a(parameters), b(parameters);
+        std::vector<het_sum_squares_args> c(parameters), d(parameters);
+        scalars[0].learning_rate = 0.01f;
+        scalars[0].bias_correction1 = scalars[0].bias_correction2 = 0.3f;
+        scalars[0].clip_scale = 0.7f;
+        scalars[0].verdict = HET_VERDICT_ACCEPT;
+        for (size_t i = 0; i < parameters; i++) {
+            const int64_t count = seed % 2 == 0 ? 4 * (1 + below(900)) : 1 + below(3000);
+            sum.emplace_back(count, coin());
+            if (below(8) == 0) sum.back().g.sum = nullptr;
+            w.push_back(random_floats(count, 1));
+            m.push_back(random_floats(count, 0.1));
+            v.push_back(zeros<float>(count));
+            w2.push_back(w.back()), m2.push_back(m.back()), v2.push_back(v.back());
+            a[i] = { scalars.data, &sum.back().g, count, w.back().data, m.back().data, v.back().data, 0.9f, 0.95f, 1e-8f, coin() ? 0.1f : 0.0f, nullptr, nullptr };
+            b[i] = a[i];
+            b[i].w = w2.back().data; b[i].m = m2.back().data; b[i].v = v2.back().data;
+            c[i] = { &sum.back().g, count, squares.data, nullptr, nullptr };
+            d[i] = { &sum.back().g, count, squares2.data, nullptr, nullptr };
+            if (i > 0) b[i - 1].next = &b[i], d[i - 1].next = &d[i];
+            if (sum.back().g.sum == nullptr) continue;
+            const het_op squared = op_of(HET_OP_SUM_SQUARES, c[i]);
+            floats space(int64_t(cpu_op->workspace(cpu, &squared) / sizeof(float)));
+            c[i].workspace = space.data;
+            RUN(on_cpu(HET_OP_SUM_SQUARES, c[i]));
+            RUN(on_cpu(HET_OP_ADAMW, a[i]));
+        }
+        RUN(on_cuda(HET_OP_SUM_SQUARES, d[0]));
+        RUN(on_cuda(HET_OP_ADAMW, b[0]));
+        const double one = support_sum_value(squares.data), two = support_sum_value(squares2.data);
+        assert_true(fabs(one - two) <= 1e-13 * one);
+        for (size_t i = 0; i < parameters; i++) {
+            same_bits("w", w2[i].data, w[i].data, w[i].count);
+            same_bits("m", m2[i].data, m[i].data, m[i].count);
+            same_bits("v", v2[i].data, v[i].data, v[i].count);
         }
     }
 }
@@ -1306,7 +1357,7 @@ int main()
         cmocka_unit_test(product_of_fragments), cmocka_unit_test(norms), cmocka_unit_test(column_sums),
         cmocka_unit_test(rotary), cmocka_unit_test(activations), cmocka_unit_test(embedding), cmocka_unit_test(dropout),
         cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(int8_weights),
-        cmocka_unit_test(adamw), cmocka_unit_test(verdicts),
+        cmocka_unit_test(adamw), cmocka_unit_test(updates_together), cmocka_unit_test(verdicts),
         cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_tf32), cmocka_unit_test(attention_random),
         cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16),
         cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)

@@ -16,6 +16,7 @@ static void read_all(het_ctx *ctx, het_array what, std::vector<std::vector<float
         het_parameter_info info;
         EXPECT_OK(het_parameter_get_info(ctx, p, &info));
         std::vector<float> values(static_cast<size_t>(info.count));
+        if (info.frozen && what != HET_WEIGHT) continue;
         EXPECT_ERROR(het_parameter_read(ctx, p, what, values.data()), HET_OK, het_last_error(ctx), "");
         to->push_back(values);
         if (name != nullptr) name->push_back(info.name);
