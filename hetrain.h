@@ -627,6 +627,8 @@ typedef struct het_activation_args {
     float *y;                  /* forward (=) */
     const float *dy;
     float *da, *db;            /* backward (=) */
+    int64_t width, pitch;      /* of a and b that lie side by side: elements of a row, and from row to row
+                                  of a, b, da and db; y and dy are one array. pitch 0: all are */
 } het_activation_args;
 
 /* A product of one part and the activation beside it. forward: linear_forward, then
@@ -903,6 +905,7 @@ typedef struct het_device_iface {
          linear_forward with part[0].add what it adds is an op of its own
          norm_backward                   so are its two halves; their workspace serves it
          attention_* with a pitch        q, k and v of bf16 lie apart (with it: rotary_* as well)
+         activation_* with a pitch       so do gate and up
          normal                          the first weights are drawn by het_cpu_device()
          part[0].dw with beta 0          sums are cleared before a step
          bf16 operands                   a unit's values are floats
@@ -1841,7 +1844,7 @@ typedef struct het_memory {           /* bytes */
     size_t communication;             /* of that, message buffers */
     size_t stored;                    /* activations that wait on the host (het_stage.store): of `host`,
                                          unless het_host.store takes them */
-    size_t weights, gradients, optimizer;
+    size_t weights, gradients, optimizer; /* weights: with those in bf16 that a device has beside them */
     size_t activations, workspace;    /* activations: also messages between members of a group, and
                                          gradients that take their place */
     size_t device;                    /* the sum of the two lines above: what the device's allocator is asked for */
@@ -4892,9 +4895,10 @@ static void heti_fill_attention(const het_unit_call *c, const het_node *n, const
 
 static void heti_fill_activation(const het_unit_call *c, const het_node *n, const heti_rows *r, het_op *op) {
     het_activation_args *a = &op->u.activation;
-    (void)c;
     a->kind = HETI_CAST(het_activation, n->option);
     a->count = r->count * r->width;
+    a->width = r->width;
+    a->pitch = heti_pitch(c, n->x[0]);
     a->a = r->x[0];
     a->b = r->x[1];
     a->y = r->y[0];
@@ -5215,29 +5219,37 @@ static void heti_find_keeps(het_program *p) {
             p->info->input_keep = p->value[i].keep[HETI_VALUE];
 }
 
-/* Queries, keys and values of bf16 that one product makes for one attention node lie side by side,
-   where the device takes them so: it may make them, and dx of their gradients, in one go. */
+/* Values of bf16 that one product makes for one node lie side by side, where the device takes them
+   so: queries, keys and values, gate and up. It may make them, and dx of their gradients, in one
+   go. */
 static void heti_find_beside(het_program *p) {
-    het_op op = heti_blank_op(HET_OP_ATTENTION_FORWARD, HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY);
-    op.u.attention.head_size = p->unit->model->head_size;
-    op.u.attention.pitch = 1;
-    for (int i = 0; i < p->nodes && p->info->values == HET_BF16 && heti_supports(p->info->device, op); i++) {
+    for (int i = 0; i < p->nodes && p->info->values == HET_BF16; i++) {
         const het_node *n = &p->node[i], *made = NULL;
-        int64_t column = 0, found = 0;
-        for (; n->kind == HET_NODE_ATTENTION && found < 3; found++) {
+        const int attends = n->kind == HET_NODE_ATTENTION, count = attends ? 3 : n->inputs;
+        het_op op = heti_blank_op(heti_rule_of(n)->op[HETI_FORWARD],
+                                  HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY);
+        int64_t column = 0, pitch = 0;
+        int32_t found = 0, first = n->x[0];
+        if (attends) op.u.attention.pitch = 1, op.u.attention.head_size = p->unit->model->head_size;
+        else op.u.activation.pitch = 1;
+        if ((!attends && n->kind != HET_NODE_ACTIVATION) || count < 2 || !heti_supports(p->info->device, op)) continue;
+        for (; found < count; found++) {
             const het_node *maker = NULL;
             for (int v = n->x[found]; v >= 0; v = maker && maker->kind == HET_NODE_ROTARY ? maker->x[0] : -1)
                 maker = p->value[v].node < 0 ? NULL : &p->node[p->value[v].node];
-            if (!maker || maker->kind != HET_NODE_LINEAR || (made && maker != made)) break;
+            if (!maker || maker->kind != HET_NODE_LINEAR || maker->outputs != count || (made && maker != made)) break;
             made = maker;
+            pitch += p->value[n->x[found]].own;
+            first = HETI_CAST(int32_t, heti_min(first, n->x[found]));
         }
-        for (int j = 0; j < 3 && found == 3; j++) {
+        for (int j = 0; j < count && found == count; j++) {
             het_value *v = &p->value[p->value[made->y[j]].home[HETI_VALUE]];
-            v->beside = HETI_CAST(int32_t, heti_min(n->x[0], heti_min(n->x[1], n->x[2])));
+            v->beside = first;
             v->column = column;
-            v->pitch = p->value[n->x[0]].own + p->value[n->x[1]].own + p->value[n->x[2]].own;
-            v->keep[HETI_VALUE] = HET_KEEP_MICRO_BATCH;
-            v->keep[HETI_GRADIENT] = HET_KEEP_MICRO_BATCH_GRADIENT;
+            v->pitch = pitch;
+            if (attends) v->keep[HETI_VALUE] = HET_KEEP_MICRO_BATCH;
+            if (attends) v->keep[HETI_GRADIENT] = HET_KEEP_MICRO_BATCH_GRADIENT;
+            else v->home[HETI_GRADIENT] = made->y[j]; /* not where dy is */
             column += v->own;
         }
     }
@@ -5437,8 +5449,8 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     heti_divide_columns(p);
     heti_find_homes(p);
     heti_choose_types(p);
-    heti_find_keeps(p);
     heti_find_beside(p);
+    heti_find_keeps(p);
     heti_new_tensors(p, HETI_VALUE);
     heti_new_tensors(p, HETI_GRADIENT);
     heti_new_scratch(p);

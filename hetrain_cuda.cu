@@ -781,11 +781,23 @@ HETC_DEVICE float hetc_gelu_gate(float x, float *slope) {
 /* Phi(x) = (1 + erf(x / sqrt 2)) / 2 */
 HETC_DEVICE float hetc_normal_cdf(float x) { return fmaf(0.5f, erff(x * 0.70710678118654752f), 0.5f); }
 
-template <int KIND, int V, class E> HETC_KERNEL hetc_activation_forward_kernel(het_activation_args args) {
-    const int64_t i = hetc_index() * V;
-    if (i >= args.count) return;
-    const hetc_pack<float, V> a = hetc_load<V>(hetc_as<E>(args.a) + i),
-                              b = KIND == HET_SWIGLU ? hetc_load<V>(hetc_as<E>(args.b) + i) : a;
+/* f(i, j) for the packs of V elements of y that are the thread's: i of y, j of a and b. A thread has
+   one or, where a and b lie side by side, those of a warp's row. */
+template <int V, class F> HETC_DEVICE void hetc_activation_each(const het_activation_args &args, F f) {
+    if (args.pitch == 0) {
+        const int64_t i = hetc_index() * V;
+        if (i < args.count) f(i, i);
+        return;
+    }
+    const int64_t row = hetc_warp_row();
+    if (row * args.width >= args.count) return;
+    for (int64_t j = hetc_lane() * V; j < args.width; j += HETC_WARP * V) f(row * args.width + j, row * args.pitch + j);
+}
+
+template <int KIND, int V, class E>
+HETC_DEVICE void hetc_activation_forward_at(const het_activation_args &args, int64_t i, int64_t at) {
+    const hetc_pack<float, V> a = hetc_load<V>(hetc_as<E>(args.a) + at),
+                              b = KIND == HET_SWIGLU ? hetc_load<V>(hetc_as<E>(args.b) + at) : a;
     hetc_pack<float, V> y;
     for (int j = 0; j < V; j++) {
         float slope;
@@ -795,14 +807,18 @@ template <int KIND, int V, class E> HETC_KERNEL hetc_activation_forward_kernel(h
     }
     hetc_save(hetc_as<E>(args.y) + i, y);
 }
+template <int KIND, int V, class E> HETC_KERNEL hetc_activation_forward_kernel(het_activation_args args) {
+    hetc_activation_each<V>(args, [&args](int64_t i, int64_t at) {
+        hetc_activation_forward_at<KIND, V, E>(args, i, at);
+    });
+}
 
 /* SwiGLU: da = dy b s (1 + a (1 - s)), db = dy a s; tanh GELU: dy s (1 + x (1 - s) d(2u)/dx); erf
    GELU: dy (Phi + x phi). */
-template <int KIND, int V, class E> HETC_KERNEL hetc_activation_backward_kernel(het_activation_args args) {
-    const int64_t i = hetc_index() * V;
-    if (i >= args.count) return;
-    const hetc_pack<float, V> a = hetc_load<V>(hetc_as<E>(args.a) + i), dy = hetc_load<V>(hetc_as<E>(args.dy) + i),
-                              b = KIND == HET_SWIGLU ? hetc_load<V>(hetc_as<E>(args.b) + i) : a;
+template <int KIND, int V, class E>
+HETC_DEVICE void hetc_activation_backward_at(const het_activation_args &args, int64_t i, int64_t at) {
+    const hetc_pack<float, V> a = hetc_load<V>(hetc_as<E>(args.a) + at), dy = hetc_load<V>(hetc_as<E>(args.dy) + i),
+                              b = KIND == HET_SWIGLU ? hetc_load<V>(hetc_as<E>(args.b) + at) : a;
     hetc_pack<float, V> da, db;
     for (int j = 0; j < V; j++) {
         const float x = a.v[j], d = dy.v[j];
@@ -818,21 +834,29 @@ template <int KIND, int V, class E> HETC_KERNEL hetc_activation_backward_kernel(
             da.v[j] = d * (s * fmaf(x * (1.0f - s), slope, 1.0f));
         }
     }
-    hetc_save(hetc_as<E>(args.da) + i, da);
-    if (KIND == HET_SWIGLU) hetc_save(hetc_as<E>(args.db) + i, db);
+    hetc_save(hetc_as<E>(args.da) + at, da);
+    if (KIND == HET_SWIGLU) hetc_save(hetc_as<E>(args.db) + at, db);
+}
+template <int KIND, int V, class E> HETC_KERNEL hetc_activation_backward_kernel(het_activation_args args) {
+    hetc_activation_each<V>(args, [&args](int64_t i, int64_t at) {
+        hetc_activation_backward_at<KIND, V, E>(args, i, at);
+    });
 }
 
 template <int KIND> static het_result hetc_activation(void *self, het_queue *queue, const het_activation_args *a,
                                                       int32_t bf16, int backward) {
-    const int packs = backward ? hetc_packs(a->count, a->a, a->b, a->dy, a->da, a->db) :
-                      hetc_packs(a->count, a->a, a->b, a->y);
+    const int64_t row = a->pitch == 0 ? a->count : a->width;
+    const int packs = (backward ? hetc_packs(row, a->a, a->b, a->dy, a->da, a->db) :
+                      hetc_packs(row, a->a, a->b, a->y)) && a->pitch % 4 == 0;
     void (*const activation)(het_activation_args) = backward ?
         (bf16 ? hetc_activation_backward_kernel<KIND, 4, uint16_t> :
          packs ? hetc_activation_backward_kernel<KIND, 4, float> : hetc_activation_backward_kernel<KIND, 1, float>) :
         bf16 ? hetc_activation_forward_kernel<KIND, 4, uint16_t> :
         packs ? hetc_activation_forward_kernel<KIND, 4, float> : hetc_activation_forward_kernel<KIND, 1, float>;
-    HETC_TRY(hetc_shape(self, "activation", packs || !bf16, 1, a->count, __LINE__));
-    return HETC_LAUNCH(self, queue, activation, hetc_spread(a->count, packs), HETC_THREADS, 0, *a);
+    HETC_TRY(hetc_shape(self, "activation", (packs || !bf16) && (a->pitch == 0 || (row > 0 && a->count % row == 0)), 1,
+                        a->count, __LINE__));
+    return HETC_LAUNCH(self, queue, activation, a->pitch == 0 ? hetc_spread(a->count, packs) :
+                       hetc_warps(a->count / row), HETC_THREADS, 0, *a);
 }
 
 static het_result hetc_activate(void *self, het_queue *queue, const het_activation_args *a, int32_t bf16,

@@ -240,7 +240,7 @@ static het_result heti_x_norm(const heti_x_call *w, het_op_kind kind) {
 static het_result heti_x_activation(const heti_x_call *w, het_op_kind kind) {
     float *const *t = w->t;
     const het_activation_args a = { w->c->unit->model->activation, w->picked * w->x.f, t[HETI_X_A], t[HETI_X_B],
-                                    t[HETI_X_U], t[HETI_X_DA], t[HETI_X_DA], t[HETI_X_DB] };
+                                    t[HETI_X_U], t[HETI_X_DA], t[HETI_X_DA], t[HETI_X_DB], 0, 0 };
     return w->picked > 0 ? heti_x_run(w, kind, &a, sizeof a) : HET_OK;
 }
 

@@ -157,6 +157,7 @@ typedef struct het_profile {
     het_device_profile *device;       /* [devices] */
     het_link_profile *link;           /* [links] */
     double weight_bytes, gradient_bytes, state_bytes; /* of an element: 4, 8 (exact) or 4, 8 (AdamW) */
+    double rounded_bytes;             /* at most, of an element's copy in bf16 beside its weight: 2 or 0 */
     /* of an element on its way to its owner and back: 8 (exact) or 4, 4 */
     double reduce_bytes, gather_bytes;
     /* what a rank takes beside, whatever lies on it: tables, maxima, scalars */
@@ -202,9 +203,9 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    described for; of others, and of other shares of columns than halves, the workspace is taken
    from a line through two points (found up to 5 % of the whole too low). It is an upper bound
    where I and W come apart in some of a rank's stages, for `stored` where not all of them store,
-   for slots where devices with and without `beside` are mixed, and for gradients where
-   het_desc.limits.max_micro_batches is 1: they may take less, and lie where activations were
-   (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
+   for slots where devices with and without `beside` are mixed, for weights where `rounded_bytes`
+   is not 0, and for gradients where het_desc.limits.max_micro_batches is 1: they may take less,
+   and lie where activations were (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
                                                              het_memory *memory, het_error *error);
@@ -1021,12 +1022,18 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     const het_model_desc *m = &d->desc.model;
     /* of a head's columns int(E fraction) rotate, a whole number of pairs */
     const double rotating = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
+    const het_device *device = d->unit[0].info.device;
+    het_op rounds;
     size_t length = strlen(model);
     if (length >= sizeof profile->model) length = sizeof profile->model - 1;
     memcpy(profile->model, model, length);
     profile->dtype = d->desc.dtype;
     profile->reduce = d->desc.reduce;
     profile->weight_bytes = profile->gather_bytes = 4;
+    memset(&rounds, 0, sizeof rounds);
+    rounds.kind = HET_OP_ROUND;
+    profile->rounded_bytes = d->desc.dtype == HET_BF16 && device != NULL &&
+                             device->iface->supports(device->self, &rounds) ? 2 : 0;
     profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
     profile->state_bytes = 4 * heti_s_real(het_optimizer_slots(&d->desc.optimizer));
     profile->rank_weights =
@@ -1569,6 +1576,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
         to->weights = heti_s_bytes((h->elements + 2 * stages->unit[0]) * p->weight_bytes + p->rank_weights +
+                                   h->elements * p->rounded_bytes +
                                    h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
         to->gradients = heti_s_bytes((h->trained + 2 * stages->unit[1]) * p->gradient_bytes + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
@@ -2272,7 +2280,8 @@ static const heti_s_key heti_s_byte_keys[] = {
     HETI_S_NUMBER(het_profile, rank_weights), HETI_S_NUMBER(het_profile, rank_gradients),
     HETI_S_NUMBER(het_profile, rank_workspace),
     { "token", heti_s_read_real, offsetof(het_profile, token_bytes), 0, NULL, 0 },
-    { "sequence", heti_s_read_real, offsetof(het_profile, sequence_bytes), 0, NULL, 0 }, HETI_S_LAST_KEY
+    { "sequence", heti_s_read_real, offsetof(het_profile, sequence_bytes), 0, NULL, 0 },
+    { "rounded", heti_s_read_real, offsetof(het_profile, rounded_bytes), 0, NULL, 0 }, HETI_S_LAST_KEY
 };
 
 #define HETI_S_OF_KIND(field) HETI_S_NUMBER(het_unit_kind, field)

@@ -1111,6 +1111,32 @@ static void norms_bf16(void **)
     }
 }
 
+/* Gate and up in the same rows, and their gradients: the bits of those that lie apart, of which `a` is the backward. */
+static void swiglu_side_by_side(const het_activation_args &a, int64_t rows, int64_t width)
+{
+    const int32_t all = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
+    const auto *gate = reinterpret_cast<const uint16_t *>(a.a), *up = reinterpret_cast<const uint16_t *>(a.b);
+    const auto *da = reinterpret_cast<const uint16_t *>(a.da), *db = reinterpret_cast<const uint16_t *>(a.db);
+    halves both(2 * a.count), slopes(2 * a.count), apart(a.count), y(a.count);
+    het_activation_args b = a, c = a;
+    for (int64_t i = 0; i < a.count; i++) {
+        both[i / width * 2 * width + i % width] = gate[i];
+        both[i / width * 2 * width + width + i % width] = up[i];
+    }
+    b.a = as_floats(both); b.b = reinterpret_cast<float *>(both.data + width); b.y = as_floats(y);
+    b.da = as_floats(slopes); b.db = reinterpret_cast<float *>(slopes.data + width);
+    b.width = width; b.pitch = 2 * width;
+    c.y = as_floats(apart);
+    run_bf16(HET_OP_ACTIVATION_FORWARD, b, all);
+    run_bf16(HET_OP_ACTIVATION_BACKWARD, b, all);
+    run_bf16(HET_OP_ACTIVATION_FORWARD, c, all);
+    for (int64_t i = 0; i < rows * width; i++) {
+        assert_int_equal(y[i], apart[i]);
+        assert_int_equal(slopes[i / width * 2 * width + i % width], da[i]);
+        assert_int_equal(slopes[i / width * 2 * width + width + i % width], db[i]);
+    }
+}
+
 static void elements_bf16(void **)
 {
     for (uint64_t seed = 0; seed < 12; seed++) {
@@ -1123,7 +1149,7 @@ static void elements_bf16(void **)
         halves x16 = round_to_bf16(x), gate16 = round_to_bf16(gate), dy16 = round_to_bf16(dy), y16(count), z16(count);
         floats y(count), z(count), y2(count);
         const int32_t all = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
-        het_activation_args a = { kinds[seed % 3], count, x.data, seed % 3 == 2 ? gate.data : nullptr, y.data, dy.data, y.data, z.data }, b = a;
+        het_activation_args a = { kinds[seed % 3], count, x.data, seed % 3 == 2 ? gate.data : nullptr, y.data, dy.data, y.data, z.data, 0, 0 }, b = a;
         b.a = as_floats(x16); b.b = seed % 3 == 2 ? as_floats(gate16) : nullptr; b.y = b.da = as_floats(y16); b.dy = as_floats(dy16);
         b.db = as_floats(z16);
         RUN(on_cpu(HET_OP_ACTIVATION_FORWARD, a));
@@ -1132,7 +1158,10 @@ static void elements_bf16(void **)
         RUN(on_cpu(HET_OP_ACTIVATION_BACKWARD, a));
         run_bf16(HET_OP_ACTIVATION_BACKWARD, b, all);
         halves_close("activation da in bf16", y16, y);
-        if (seed % 3 == 2) halves_close("activation db in bf16", z16, z);
+        if (seed % 3 == 2) {
+            halves_close("activation db in bf16", z16, z);
+            swiglu_side_by_side(b, rows, heads * size);
+        }
         het_rotary_args r;
         memset(&r, 0, sizeof r);
         r.view = &view; r.rows = rows; r.heads = heads; r.head_size = size; r.rotary = coin() ? size : 2 * below(size / 2 + 1);
