@@ -96,7 +96,7 @@ static const option options[] = {
     { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
     { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
     { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
-    { "--weights", "f32|bf16", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes, rounded" },
+    { "--weights", "f32|bf16|int8", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes; int8: a quarter, in blocks" },
     { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), FOUND, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
     { "--any-base", NULL, OPTION_FLAG, AT(any_base), 0, 0, "also factors that were trained on other weights than --init's" },
     OPTION_TITLE("Devices and processes"),

@@ -15,7 +15,7 @@ typedef struct shape {
     int64_t ranks, slices, micro_batches, tokens, sequences, heads;
     het_choice recompute;
     het_reduce reduce;
-    het_dtype dtype;
+    het_dtype dtype, weights;
     double state[8];
     int mixed; /* I and W come apart in some of a rank's stages: an upper bound */
     het_shard shard;
@@ -123,6 +123,7 @@ static int64_t check_shape(const shape *s)
     desc.limits.max_micro_batches = s->micro_batches;
     desc.dtype = s->dtype;
     desc.reduce = s->reduce;
+    desc.weights = s->weights;
     if (s->updates > 1) desc.optimizer.clip = -1.0f;
     desc.optimizer.feedback = s->feedback;
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
@@ -328,6 +329,7 @@ static void bytes_of_divided_plans_agree(void **state)
         s.sequences = 8;
         s.recompute = support_below(&seed, 2) ? HET_YES : HET_NO;
         s.shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, 3));
+        s.weights = (het_dtype)(HET_F32 + round % 3);
         for (r = 0; r < s.ranks; r++) {
             s.state[r] = (double)support_below(&seed, 4) + (r >= 3);
             s.near[r] = round % 2 * support_below(&seed, 3);
@@ -337,6 +339,39 @@ static void bytes_of_divided_plans_agree(void **state)
         wrong += check_shape(&s);
     }
     assert_true(divided >= 60);
+    assert_int_equal(wrong, 0);
+}
+
+/* Bases of low-rank factors in bf16 and int8: whole, in parts by columns, and what calls make of int8. */
+static void bytes_of_frozen_weights_agree(void **state)
+{
+    static const char *const models[] = { "gpt2:layers=3,width=192,heads=8,vocab=3000,context=256,lora_rank=8",
+        "llama:layers=3,width=256,heads=16,kv_heads=8,mlp_width=1536,vocab=1000,context=64,lora_rank=8",
+        "llama:layers=3,width=128,heads=8,mlp_width=512,vocab=3000,context=256,tied=yes,lora_rank=4" };
+    static const struct { const char *plan; int64_t ranks; } plans[] = { { "dp", 1 }, { "dp", 2 }, { "pp", 3 }, { "cp2", 2 }, { "dp2xtp2", 4 },
+        { "tp4", 4 }, { "pp2xtp:3,1", 4 } };
+    size_t m, p;
+    int64_t wrong = 0;
+    int type;
+    (void)state;
+    for (m = 0; m < sizeof models / sizeof *models; m++)
+        for (p = 0; p < sizeof plans / sizeof *plans; p++)
+            for (type = HET_F32; type <= HET_INT8; type++) {
+                shape s;
+                memset(&s, 0, sizeof s);
+                s.model = models[m];
+                s.plan = plans[p].plan;
+                s.schedule = "1f1b";
+                s.ranks = plans[p].ranks;
+                s.slices = 1;
+                s.micro_batches = 4;
+                s.tokens = 1024;
+                s.sequences = 4;
+                s.heads = 8;
+                s.weights = (het_dtype)type;
+                s.cuts = p == 0 ? 0 : 20 * 2048;
+                wrong += check_shape(&s);
+            }
     assert_int_equal(wrong, 0);
 }
 
@@ -1043,7 +1078,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
-        cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_several_updates_agree),
+        cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_frozen_weights_agree), cmocka_unit_test(bytes_of_several_updates_agree),
         cmocka_unit_test(flows_of_a_plan),
         cmocka_unit_test(bytes_of_mixed_ranks_suffice),
         cmocka_unit_test(units_that_say_what_they_take),

@@ -120,6 +120,8 @@ typedef struct het_block_profile {
     int64_t first_use;                /* into het_profile.use: units, ascending */
     int32_t frozen;
     double by_heads, by_share;        /* elements that a team by columns divides as heads, by share */
+    double weights;                   /* bytes of its weights; 0: weight_bytes each */
+    double expanded;                  /* of them kept as int8: elements that a call of its units expands */
 } het_block_profile;
 
 /* `recompute`: what B or I take longer where the unit is recomputed. */
@@ -1091,17 +1093,18 @@ HETRAIN_API void het_profile_free(het_profile *profile) {
     if (profile != NULL) heti_s_give_back(&profile->allocator, profile, profile->size);
 }
 
-/* Elements of a block that teams by columns divide: those of its first unit's parameters with as
-   many uses. */
-static void heti_s_fill_boxes(const het_description *d, int64_t b, het_block_profile *to) {
+/* Elements of a block that teams by columns divide, and that are expanded: those of its first unit's
+   parameters with as many uses. */
+static void heti_s_fill_elements(const het_description *d, int64_t b, het_block_profile *to) {
     const het_described_unit *unit = &d->unit[d->use[d->block[b].first_use]];
     for (int64_t i = 0; i < unit->info.parameters; i++) {
         const het_parameter_desc *p = &unit->info.parameter[i];
         het_parameter_info info;
-        if (p->divide == 0 || het_parameter_get_info(d->ctx, unit->parameter[i], &info) != HET_OK ||
+        if (het_parameter_get_info(d->ctx, unit->parameter[i], &info) != HET_OK ||
             info.uses != d->block[b].uses || info.frozen != d->block[b].frozen)
             continue;
-        *(p->by_heads ? &to->by_heads : &to->by_share) += heti_s_real(p->rows * p->columns);
+        if (info.type == HET_INT8) to->expanded += heti_s_real((info.count + 15) / 16 * 16);
+        if (p->divide != 0) *(p->by_heads ? &to->by_heads : &to->by_share) += heti_s_real(info.count);
     }
 }
 
@@ -1136,7 +1139,9 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
         to->block[b].uses = d->block[b].uses;
         to->block[b].first_use = d->block[b].first_use;
         to->block[b].frozen = d->block[b].frozen;
-        heti_s_fill_boxes(d, b, &to->block[b]);
+        if (d->block[b].weight_floats != d->block[b].elements)
+            to->block[b].weights = 4 * heti_s_real(d->block[b].weight_floats);
+        heti_s_fill_elements(d, b, &to->block[b]);
     }
     HETI_T_COPY(to->use, d->use, d->uses);
     return HET_OK;
@@ -1248,9 +1253,10 @@ typedef struct heti_s_held {
     het_stage_memory most;            /* of its stages */
     double stored;                    /* a slot of those that may put it on the host */
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
+    double weights, expanded;         /* bytes of these weights, of the floats that a call makes of int8 */
     double kept;                      /* of several updates: elements whose versions it keeps */
     double pieces;                    /* bytes on the host for what it exchanges piece by piece */
-    /* weights that come for a call, and sums that leave behind it: elements of the largest unit;
+    /* weights that come for a call, and sums that leave behind it: bytes of the largest unit;
        that it has to fetch, or does not own, of so many; the slowest link that they take, 1 over
        its bandwidth */
     double unit[2], away[2], of[2], latency[2], slowness[2];
@@ -1264,8 +1270,8 @@ static void heti_s_most(double *most, double value) { if (value > *most) *most =
 static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b);
 static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b);
 
-/* What is worked on beside: a block's holders; of each unit, elements of blocks whose weights are
-   fetched, and whose sums leave at once; [ranks][words] bits: who exchanges pieces with whom, and
+/* What is worked on beside: a block's holders; of each unit, bytes of blocks whose weights are
+   fetched, whose sums leave at once, and that a call expands; [ranks][words] bits: who exchanges pieces with whom, and
    of one block. */
 typedef struct heti_s_holding {
     const het_profile *profile;
@@ -1273,10 +1279,10 @@ typedef struct heti_s_holding {
     const het_cluster *cluster;       /* NULL: links are all the first of the profile, or take nothing */
     heti_s_held *held;                /* [ranks] */
     int64_t *rank, words;             /* [ranks] */
-    double *unit[2];                  /* [units] */
+    double *unit[3];                  /* [units] */
     uint64_t *peer, *both;
-    double largest, owned;            /* elements of the largest block that weights are sent of, of what anybody
-                                         owns of a trained block at most */
+    double largest, owned;            /* bytes of the largest block that weights are sent of, elements of what
+                                         anybody owns of a trained block at most */
     int near, boxes;                  /* there are several near sets that hold all weights; a team by columns */
     heti_t_arena arena;               /* of the arrays */
 } heti_s_holding;
@@ -1350,12 +1356,16 @@ static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_
     return heti_s_real(block->elements) - block->by_heads * (1 - own / heads) - block->by_share * (1 - share / all);
 }
 
+static double heti_s_weights(const het_profile *p, const het_block_profile *block) {
+    return block->weights > 0 ? block->weights : heti_s_real(block->elements) * p->weight_bytes;
+}
+
 /* Adds up what a block's holders have of it. */
 static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const het_plan *plan = h->plan;
     const het_block_profile *block = &h->profile->block[b];
-    const double elements = heti_s_real(block->elements);
-    double share;
+    const double elements = heti_s_real(block->elements), bytes = heti_s_weights(h->profile, block);
+    double share, held;
     const int64_t holders = heti_s_find_holders(h, b, &share);
     const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
               weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1, divided[2] = { weights, sums };
@@ -1379,7 +1389,9 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
             to->of[k] += elements;
             to->away[k] += elements - (k == 0 ? heti_s_held_part(h, holders, i, elements, h->near ? 0 : own) : own);
         }
-        to->elements += box >= 0 ? own + box : heti_s_held_part(h, holders, i, elements, own);
+        held = box >= 0 ? own + box : heti_s_held_part(h, holders, i, elements, own);
+        to->elements += held;
+        to->weights += held / elements * bytes;
         if (block->frozen) continue;
         heti_s_most(&owned, own);
         if (plan->updates > 1 && box >= 0) to->kept += box;
@@ -1387,12 +1399,13 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
             sums || keeps ? own : elements;
         to->state += own;
     }
-    if (direct) heti_s_most(&h->largest, elements);
+    if (direct) heti_s_most(&h->largest, bytes);
     if (sums || direct) heti_s_most(&h->owned, owned);
     for (int64_t i = 0; i < holders && (sums || direct); i++)
         for (int64_t w = 0; w < h->words; w++) h->peer[h->rank[i] * h->words + w] |= h->both[w];
     for (int64_t i = block->first_use; i < block->first_use + block->uses; i++)
-        for (int k = 0; k < 2; k++) h->unit[k][h->profile->use[i]] += divided[k] ? elements : 0;
+        for (int k = 0; k < 2; k++)
+            if (divided[k]) h->unit[k][h->profile->use[i]] += k == 0 ? bytes : elements * h->profile->gradient_bytes;
 }
 
 /* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
@@ -1473,7 +1486,7 @@ static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
     heti_s_holding *h = HETI_T_CAST(heti_s_holding *, self);
     h->held = HETI_S_ROOM(heti_s_held, h->plan->ranks);
     h->rank = HETI_S_ROOM(int64_t, h->plan->ranks);
-    for (int k = 0; k < 2; k++) h->unit[k] = HETI_S_ROOM(double, h->plan->units);
+    for (int k = 0; k < 3; k++) h->unit[k] = HETI_S_ROOM(double, h->plan->units);
     h->peer = HETI_S_ROOM(uint64_t, h->plan->ranks * h->words);
     h->both = HETI_S_ROOM(uint64_t, h->words);
 }
@@ -1489,9 +1502,9 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
     int64_t i;
     for (i = 0; i < h->profile->kinds && !(h->profile->kind[i].packed > 0); i++) {}
     if (h->boxes)
-        piece = 2 * piece + 2 * heti_s_smaller(h->largest * h->profile->weight_bytes, 4 * most);
+        piece = 2 * piece + 2 * heti_s_smaller(h->largest, 4 * most);
     else if (i < h->profile->kinds)
-        piece = 2 * piece + 4 * heti_s_smaller(h->largest * h->profile->weight_bytes, HETI_S_PIECE);
+        piece = 2 * piece + 4 * heti_s_smaller(h->largest, HETI_S_PIECE);
     for (int64_t r = 0; r < plan->ranks; r++) {
         heti_s_held *to = &h->held[r];
         for (i = 0; i < plan->ranks && h->words > 0; i++)
@@ -1500,6 +1513,17 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
     for (int64_t g = 0; g < plan->stages; g++)
         for (int64_t u = plan->stage[g].unit_begin; u < plan->stage[g].unit_end; u++)
             for (int k = 0; k < 2; k++) heti_s_most(&h->held[plan->stage[g].rank].unit[k], h->unit[k][u]);
+}
+
+/* The most that a call of a rank's stage expands. */
+static void heti_s_hold_expanded(heti_s_holding *h, const het_stage *stage, int64_t rank) {
+    HETI_T_CLEAR(h->unit[2], h->plan->units);
+    for (const het_block_profile *b = h->profile->block; b < h->profile->block + h->profile->blocks; b++) {
+        const double box = b->expanded > 0 ? heti_s_box(h, rank, b) : 0;
+        for (int64_t i = b->first_use; i < b->first_use + b->uses && b->expanded > 0; i++)
+            h->unit[2][h->profile->use[i]] += 4 * b->expanded * (box >= 0 ? box / heti_s_real(b->elements) : 1);
+    }
+    for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) heti_s_most(&h->held[rank].expanded, h->unit[2][u]);
 }
 
 /* What all ranks hold, as h->held: in h->arena. needs NULL: nothing is split. */
@@ -1523,6 +1547,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
         for (int64_t r = 0; r < count; r++) {
             heti_s_held *to = &h->held[team != NULL ? team[r].rank : stage->rank];
             heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, tokens, to);
+            heti_s_hold_expanded(h, stage, team != NULL ? team[r].rank : stage->rank);
             to->stages++;
             for (int64_t b = -1; b <= 1; b += 2) {
                 if (g + b < 0 || g + b >= plan->stages || stage[b].pipeline != stage->pipeline) continue;
@@ -1575,10 +1600,10 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         const heti_s_held *stages = &held[h->leader];
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
-        to->weights = heti_s_bytes((h->elements + 2 * stages->unit[0]) * p->weight_bytes + p->rank_weights +
+        to->weights = heti_s_bytes(h->weights + 2 * stages->unit[0] + h->expanded + p->rank_weights +
                                    h->elements * p->rounded_bytes +
                                    h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
-        to->gradients = heti_s_bytes((h->trained + 2 * stages->unit[1]) * p->gradient_bytes + p->rank_gradients);
+        to->gradients = heti_s_bytes(h->trained * p->gradient_bytes + 2 * stages->unit[1] + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
         to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
@@ -1739,11 +1764,10 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
                              double slowness, het_stage_cost *to, double first[2]) {
     const het_stage *stage = &c->plan->stage[g];
     const heti_s_held *held = &c->held.held[rank];
-    const double element[2] = { c->profile->weight_bytes, c->profile->gradient_bytes },
-                 own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
+    const double own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
-            const double part = held->of[k] > 0 ? held->away[k] / held->of[k] * element[k] : 0,
+            const double part = held->of[k] > 0 ? held->away[k] / held->of[k] : 0,
                          bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || heti_s_kind_at(c->profile, u)->loss; /* its F is part of B */
@@ -2304,7 +2328,8 @@ static const heti_s_key heti_s_block_keys[] = {
     { "elements", heti_s_read_integer, offsetof(het_block_profile, elements), INT64_C(1) << 56, NULL, 0 },
     { "units", heti_s_read_uses, offsetof(het_block_profile, uses), 0, NULL, 0 },
     HETI_S_KEY(het_block_profile, frozen, heti_s_read_truth), HETI_S_NUMBER(het_block_profile, by_heads),
-    HETI_S_NUMBER(het_block_profile, by_share), HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_block_profile, by_share), HETI_S_NUMBER(het_block_profile, weights),
+    HETI_S_NUMBER(het_block_profile, expanded), HETI_S_LAST_KEY
 };
 
 static const heti_s_key heti_s_device_keys[] = {
@@ -2670,7 +2695,7 @@ static het_result heti_s_merge_check(const het_profile *a, const het_profile *b,
             return HETI_S_BAD(error, "het_profile_merge: unit %d is of another kind in each", i);
     for (int64_t i = 0; i < a->blocks; i++)
         if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses ||
-            a->block[i].frozen != b->block[i].frozen)
+            a->block[i].frozen != b->block[i].frozen || a->block[i].weights != b->block[i].weights)
             return HETI_S_BAD(error, "het_profile_merge: block %d has %d elements in one and %d in the other", i,
                               a->block[i].elements, b->block[i].elements);
     for (int64_t i = 0; i < a->uses; i++)
@@ -6614,7 +6639,7 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
         const int64_t first = p->use[block->first_use] + 1;
         const double elements = heti_s_real(block->elements), trained = block->frozen ? 0 : elements;
         s->trained += trained;
-        const double bytes = elements * p->weight_bytes + trained * p->gradient_bytes;
+        const double bytes = heti_s_weights(p, block) + trained * p->gradient_bytes;
         s->before[first].least_held += bytes;
         if (block->uses == 1) s->before[first].owned += trained * p->state_bytes, s->before[first].single += bytes;
         s->tied |= block->uses > 1;
