@@ -1258,6 +1258,17 @@ HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
    matrix's own products: 5 r / tokens of these where r = c. Threads: any. */
 HETRAIN_API const het_optimizer_iface *het_muon(void);
 
+/* Feedback, het_optimizer_desc.feedback = f above 0, goes around any optimizer's update. U_t is what
+   it would subtract, rate and decay in it. Where gradients are one update late, U_(t-1) was
+   applied in the place of U_t, which is there only now: the error is made good in this update,
+       w = w - (U_t + f (U_t - U_(t-1))),   U_(-1) = 0.
+   The sum telescopes to w = z - f U_t: z is the optimizer's own trajectory, and what it decays; w,
+   which gradients are made with, lies f of its last update ahead. So f = D has a gradient that is D
+   late made about where it is applied: XPipe's prediction (1911.04610), of any optimizer. Our own
+   reading of the error feedback in arXiv 2606.30634. The slot behind the optimizer's is z - w.
+   Weights that are read, saved or evaluated are w, which meets z as the rate falls. With feedback
+   nothing is predicted (xpipe). */
+
 typedef enum het_lr_schedule {
     HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4
 } het_lr_schedule;
@@ -1275,7 +1286,7 @@ typedef struct het_optimizer_desc {
     float clip;                       /* 1.0: global norm; negative: none */
     float matrix_rate;                /* learning_rate; of Muon's matrices, on the same schedule */
     float momentum;                   /* 0.95; Muon's */
-    float feedback;                   /* 0: off; by how many updates gradients are late */
+    float feedback;                   /* 0: off; f above, the updates that gradients are late by */
 } het_optimizer_desc;
 
 /* The optimizer's state slots, and one more where there is feedback. Threads: any. */

@@ -80,7 +80,7 @@ static const option options[] = {
     { "--matrix-lr", "X", OPTION_REAL, AT(matrix_lr), 0, 1e3, "learning rate of muon's matrices, falls as --lr does; 0: --lr" },
     { "--momentum", "X", OPTION_REAL, AT(momentum), 0, 0.999999, "muon's running mean of gradients keeps this share of itself" },
     { "--feedback", "X", OPTION_REAL, AT(feedback), 0, 1000,
-      "goes X updates further than the weights are, for gradients that come late; right is --staleness; 0: off" },
+      "for gradients that are X updates late: each update also makes good X times what the last one was wrong by; 0: off" },
     { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "decay of matrices; 0: none" },
     { "--beta1", "X", OPTION_REAL, AT(beta1), 0, 0.999999, "AdamW's running mean of gradients keeps this share of itself" },
     { "--beta2", "X", OPTION_REAL, AT(beta2), 0, 0.999999, "the same of the squares of gradients" },
