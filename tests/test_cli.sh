@@ -265,15 +265,15 @@ refuses '--resume|directory' train --data text --resume directory
 accepts 'resumed on two other ranks' train --data text --resume from --hash --quiet --devices cpu:1,cpu:1
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--model' train --data text --resume from --model gpt2:tiny
-accepts 'late gradients with feedback' train --data text --steps 4 --hash --quiet --devices cpu:1,cpu:1 --plan pp --schedule 2bw --updates 4 --micro-batches 8 \
-    --feedback 1 --checkpoint-every 2 --out late "${tiny[@]}"
+accepts 'late gradients with feedback' train --data text --steps 4 --hash --quiet --devices cpu:1,cpu:1 --plan pp --schedule 2bw --updates 4 --staleness 1 \
+    --micro-batches 8 --feedback 1 --checkpoint-every 2 --out late "${tiny[@]}"
 first=$(grep '^weights' out)
 rm -rf from; mkdir from; cp -r late/step-*2 from/ 2> /dev/null
 accepts 'resumed on one rank' train --data text --resume from --hash --quiet --devices cpu:1
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--feedback 0.5|the saved run has 1' train --data text --resume from --feedback 0.5
 refuses 'adamw predicts none with feedback' train --data text --steps 1 --devices cpu:1,cpu:1 --plan pp --schedule xpipe --updates 4 --micro-batches 8 --feedback 1 \
-    "${tiny[@]}"
+    --model llama:layers=1,width=32,heads=2,context=16 --sequences 2 --granule 1
 cp -r run damaged
 printf 'X' | dd of=damaged/step-00000020/model.safetensors bs=1 seek=3000 conv=notrunc 2> /dev/null
 refuses '--resume|model.safetensors' train --data text --resume damaged
