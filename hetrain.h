@@ -1313,10 +1313,17 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
    computes them for all rows of the team, which are gathered before; the second product is a chain
    that goes from member to member, in blocks of rows, so that its sums are those of one rank. */
 
+/* What a stage keeps of a slice from its forward to its backward pass; what is not kept is computed
+   again there, by the same ops: all there is; the input of each of its units, which recomputes when
+   its turn comes; or the input of the first alone (GPipe, arXiv 1811.06965): then B, or I, first
+   runs all its units forward once more, into memory that all slices share, and goes back from
+   there. Where W comes apart from I it reads units' inputs, which stay in both cases. */
+typedef enum het_recompute { HET_RECOMPUTE_NONE = 0, HET_RECOMPUTE_UNIT = 1, HET_RECOMPUTE_STAGE = 2 } het_recompute;
+
 typedef struct het_stage {
     int64_t pipeline, rank;           /* a rank that is alone or leads a team */
     int64_t unit_begin, unit_end;     /* [begin, end), not empty */
-    int32_t recompute;                /* 1: units keep only their input and recompute the rest in the backward pass */
+    int32_t recompute;                /* het_recompute */
     int32_t store;                    /* micro-batches whose activations stay on the device, those of others
                                          wait on the host (het_schedule_store); 0: all stay */
     int32_t updates;                  /* of its weights in a step (Gear Training, arXiv 1806.03925); 0: the plan's */
@@ -1697,9 +1704,11 @@ typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 /* Called at every unit boundary, after a unit's forward with its output streams and after its
    backward_input with the gradients of its input streams. May read or change them (device memory,
    rows x width floats). Anything but HET_OK ends the step. Called by several ranks at once; the
-   members of a team each have rows of their own (het_host.hook_whole). */
+   members of a team each have rows of their own (het_host.hook_whole). Where a stage recomputes as a
+   whole, its units' forwards come twice, and must be changed in the same way: */
 typedef struct het_hook_info {
     het_direction direction;
+    int32_t again;                    /* 1: a forward that is recomputed */
     int64_t rank, step, unit, micro_batch, slice, rows;
     int64_t row;                      /* first of them in the micro-batch */
     const char *unit_name;
@@ -1755,8 +1764,9 @@ typedef struct het_layout {
     const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
     const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: of plan->schedule */
     het_backward backward;            /* fused */
-    het_choice recompute;             /* no: keep activations; yes: every unit but the last
-                                         recomputes them in the backward pass */
+    het_choice recompute;             /* no: as the plan's stages say; yes: every unit but the last
+                                         recomputes its activations in the backward pass, if its
+                                         stage does not as a whole (het_stage.recompute) */
     const uint8_t *recompute_unit;    /* [unit_count] 1 a unit that recomputes, or NULL */
     het_shard shard;                  /* default: the plan's */
     double deadline;                  /* seconds without a sign of life after which a rank counts as dead: 30 */
@@ -6446,6 +6456,9 @@ static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, cons
         if (begin < next)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is held twice, again by stage %d", where,
                              p, begin, number);
+        if (plan->stage[i].recompute < HET_RECOMPUTE_NONE || plan->stage[i].recompute > HET_RECOMPUTE_STAGE)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: recompute is %d; 0 is none, 1 unit by "
+                             "unit, 2 the stage", where, p, number, HETI_CAST(int64_t, plan->stage[i].recompute));
         if (plan->stage[i].store < 0)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: store is %d", where, p, number,
                              HETI_CAST(int64_t, plan->stage[i].store));
@@ -8406,16 +8419,20 @@ typedef struct heti_owners {
 } heti_owners;
 
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, or in the
-   region all units share because it is needed only while one unit works. */
-typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_SHARED } heti_region;
+   region all units share because it is needed only while one unit, or stage, works; or there is one
+   of it on the rank, for all micro-batches. */
+typedef enum heti_region {
+    HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_SHARED, HETI_REGION_RANK, HETI_REGIONS
+} heti_region;
 
 /* A unit on a rank, as part of one stage. */
 typedef struct heti_placed {
     het_unit_info info;                       /* described with the rank's device */
     heti_region region[HETRAIN_MAX_UNIT_TENSORS];
     size_t offset[HETRAIN_MAX_UNIT_TENSORS];  /* bytes from the region's start */
-    size_t in_offset[HETRAIN_MAX_STREAMS];    /* of the input and output streams, bytes from the slice slot's start */
-    size_t out_offset[HETRAIN_MAX_STREAMS];
+    /* of the input and output streams, bytes from the start of the slice's slot or, where it is `apart`, of
+       the shared region: but for the input of its first unit */
+    size_t in_offset[HETRAIN_MAX_STREAMS], out_offset[HETRAIN_MAX_STREAMS];
     size_t end;                               /* of its part of the slot */
     size_t workspace;                         /* begins here in the shared region, behind its tensors there */
     int32_t recompute;
@@ -8429,6 +8446,7 @@ typedef struct heti_stage {
     int32_t backward, gets;   /* het_plan_backward; whether a gradient comes from behind */
     heti_placed *unit;        /* [unit_end - unit_begin] */
     int32_t fused;            /* every backward of it is B */
+    int32_t whole, apart;     /* it recomputes as a whole; and nothing between its units is kept */
     het_program *program;     /* [unit_end - unit_begin] the rank's own; NULL: those all ranks share */
 } heti_stage;
 
@@ -8551,7 +8569,8 @@ typedef enum heti_flow_kind { HETI_FLOW_SUMS = 0, HETI_FLOW_WEIGHTS = 1, HETI_FL
 
 /* Elements [first, first + count) of a block, of weights floats, in a call. */
 typedef struct heti_flow_piece {
-    int64_t action, unit, left;       /* of the driver's list; of the chain; units of the action behind it */
+    int64_t action, unit, left;       /* of the driver's list; of the chain; units of the pass behind it */
+    int32_t pass;                     /* the action's kind or, of a stage that it first recomputes, F */
     int64_t call;                     /* the how manieth of the driver's calls that have something to send */
     int64_t block, parameter;         /* -1: all of the block */
     int64_t first, count, end;        /* of those there are; count 0: there is nothing more */
@@ -8675,7 +8694,8 @@ typedef struct heti_part {
     het_step_scalars *scalars;
     het_sum *loss, *squares;
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
-    size_t shared_bytes, slot_bytes, batch_slot_bytes;
+    char *kept;                          /* what is there once for all micro-batches */
+    size_t shared_bytes, slot_bytes, batch_slot_bytes, kept_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     float *whole_stream[HETRAIN_MAX_STREAMS];  /* a team's leader's, all rows of a slice (het_host.hook_whole) */
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
@@ -11268,6 +11288,8 @@ static het_result heti_place_units(heti_rank *r) {
         heti_stage *stage = &part->stage[s];
         const het_stage *planned =
             &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
+        stage->whole = ctx->desc.inference != HET_YES && planned->recompute == HET_RECOMPUTE_STAGE;
+        stage->apart = stage->whole && stage->fused;
         for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
             /* all ranks', and already there, where it is not the rank's own */
@@ -11278,6 +11300,7 @@ static het_result heti_place_units(heti_rank *r) {
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
                                   : planned->recompute != 0 || layout->recompute == HET_YES);
+            if (stage->whole) unit->recompute = 1;
         }
     }
     return HET_OK;
@@ -11802,8 +11825,11 @@ static void heti_layout_blocks(heti_rank *r) {
 
 /* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the
    backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
-   so what is carried along a sequence stays with the micro-batch. */
-static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
+   so what is carried along a sequence stays with the micro-batch. Without slices a stage that
+   recomputes all has keys and values of its own, where het_infer finds them as well; but what a team
+   has exchanged is not exchanged again. */
+static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
+    const het_ctx *ctx = r->ctx;
     const int fused = stage->fused, sliced = ctx->share.plan->slices > 1;
     if (ctx->desc.inference == HET_YES) {
         if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_MICRO_BATCH_GRADIENT) return HETI_REGION_NONE;
@@ -11815,16 +11841,19 @@ static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const
     case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     /* also the keys and values that het_infer continues */
-    case HET_KEEP_MICRO_BATCH: return sliced ? HETI_REGION_BATCH : HETI_REGION_SLICE;
+    case HET_KEEP_MICRO_BATCH:
+        return sliced ? HETI_REGION_BATCH : stage->apart && r->part->members == 1 ? HETI_REGION_RANK
+                                                                                 : HETI_REGION_SLICE;
     case HET_KEEP_MICRO_BATCH_GRADIENT:
         return sliced ? HETI_REGION_BATCH : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     default: return HETI_REGION_SLICE;
     }
 }
 
-/* Output streams of a stage's unit. When nothing is kept, two buffers take turns. */
-static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *slot) {
+/* Streams of a stage's unit. When nothing is kept, two buffers take turns. */
+static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *arena) {
     heti_part *part = r->part;
+    heti_arena *slot = &arena[HETI_REGION_SLICE], *between = &arena[stage->apart ? HETI_REGION_SHARED : HETI_REGION_SLICE];
     heti_placed *unit = &stage->unit[i];
     for (int64_t s = 0; s < unit->info.in_streams; s++) {
         unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
@@ -11835,32 +11864,48 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
     for (int64_t s = 0; s < unit->info.out_streams; s++) {
         const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
         const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
-        unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
+        unit->out_offset[s] = reuse ? other->out_offset[s] : between->used;
         if (!reuse)
-            (void)heti_reserve(slot, part->limits.rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+            (void)heti_reserve(between, part->limits.rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
     }
 }
 
-/* Offsets of a stage's streams and tensors. */
+/* Offsets of a unit's tensors: those that last from forward to backward, or all others. */
+static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_placed *unit, int lasts,
+                                heti_arena *arena) {
+    const het_team_limits *limits = &r->part->limits;
+    for (int64_t t = 0; t < unit->info.tensors; t++) {
+        const het_tensor_desc *tensor = &unit->info.tensor[t];
+        const heti_region region = heti_place(r, stage, unit, tensor->keep);
+        if (lasts != (tensor->keep == HET_KEEP_INPUT || tensor->keep == HET_KEEP_WEIGHT ||
+                      tensor->keep == HET_KEEP_MICRO_BATCH)) continue;
+        unit->region[t] = region;
+        if (region == HETI_REGION_NONE) continue;
+        unit->offset[t] = arena[region].used;
+        (void)heti_reserve(&arena[region], region == HETI_REGION_BATCH ? r->ctx->desc.limits.max_tokens
+                           : tensor->keep >= HET_KEEP_MICRO_BATCH ? limits->kept_rows
+                           : tensor->group ? limits->group_rows : limits->rows,
+                           HETI_CAST(size_t, tensor->width) * sizeof(float));
+    }
+}
+
+/* Offsets of a stage's streams and tensors. Of the shared region every unit takes all, but for what
+   the units before it have recomputed where the stage recomputes as a whole: that of the units
+   behind it is used up when its turn comes. */
 static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
     heti_part *part = r->part;
-    heti_arena arena[4]; /* by region */
+    heti_arena arena[HETI_REGIONS];
+    size_t made = 0;
     memset(arena, 0, sizeof arena);
+    arena[HETI_REGION_RANK].used = part->kept_bytes;
     for (int64_t i = 0; i < stage->unit_end - stage->unit_begin; i++) {
         heti_placed *unit = &stage->unit[i];
-        heti_layout_streams(r, stage, i, &arena[HETI_REGION_SLICE]);
-        arena[HETI_REGION_SHARED].used = 0;
-        for (int64_t t = 0; t < unit->info.tensors; t++) {
-            const heti_region region = heti_place(r->ctx, stage, unit, unit->info.tensor[t].keep);
-            unit->region[t] = region;
-            if (region == HETI_REGION_NONE) continue;
-            unit->offset[t] = arena[region].used;
-            (void)heti_reserve(&arena[region], region == HETI_REGION_BATCH ? r->ctx->desc.limits.max_tokens
-                               : unit->info.tensor[t].keep >= HET_KEEP_MICRO_BATCH ? part->limits.kept_rows
-                               : unit->info.tensor[t].group ? part->limits.group_rows : part->limits.rows,
-                               HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
-        }
+        arena[HETI_REGION_SHARED].used = made;
+        heti_layout_streams(r, stage, i, arena);
+        heti_layout_tensors(r, stage, unit, 1, arena);
+        if (stage->whole) made = arena[HETI_REGION_SHARED].used;
+        heti_layout_tensors(r, stage, unit, 0, arena);
         unit->end = arena[HETI_REGION_SLICE].used;
         unit->workspace = arena[HETI_REGION_SHARED].used;
         (void)heti_reserve(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
@@ -11868,14 +11913,15 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
     }
     part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
     part->batch_slot_bytes = heti_max_size(part->batch_slot_bytes, arena[HETI_REGION_BATCH].used);
-    return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_BATCH].overflow &&
-        !arena[HETI_REGION_SHARED].overflow;
+    part->kept_bytes = arena[HETI_REGION_RANK].used;
+    for (int i = 1; i < HETI_REGIONS; i++) arena->overflow |= arena[i].overflow;
+    return !arena->overflow;
 }
 
 static int heti_layout_activations(heti_rank *r) {
     heti_part *part = r->part;
     int fits = 1;
-    part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = 0;
+    part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = part->kept_bytes = 0;
     memset(part->stream_width, 0, sizeof part->stream_width);
     for (int64_t s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
@@ -11940,6 +11986,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
     if (!heti_layout_activations(r)) arena.overflow = 1;
     heti_layout_slots(r, &arena);
     heti_move_sums(r, 1, arena.used); /* behind the only slot */
+    part->kept = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->kept_bytes));
     for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int64_t width = part->stream_width[s];
         int64_t elements = trains && width ? rows * width : 0;
@@ -12423,6 +12470,10 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     HETI_HASH(plan->share, plan->pipelines);
     HETI_HASH(plan->state_share, plan->ranks);
     HETI_HASH(plan->slice_share, plan->slices);
+    for (int64_t s = 0; s < plan->stages; s++) {
+        const int64_t whole = plan->stage[s].recompute == HET_RECOMPUTE_STAGE; /* others need not know of units */
+        HETI_HASH(&whole, 1);
+    }
     HETI_HASH(plan->member, plan->members);
     HETI_HASH(&plan->shard, 1);
     if (heti_has_near(plan)) HETI_HASH(plan->near, plan->ranks);
@@ -13053,19 +13104,28 @@ static int heti_infers(const het_ctx *ctx, int64_t rank) {
     return ctx->task.job != HETI_JOB_INFER || !team || team[i].group == team[count - 1].group;
 }
 
-/* Whether unit `unit` has added its parameters' gradients when an action's call of it is over. */
-static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t unit) {
-    if (a->kind == HET_ACTION_B) return 1;
-    return a->kind == (ctx->chain.unit[unit].info.is_loss ? HET_ACTION_I : HET_ACTION_W);
+/* ---- calls of units: those of a pass of an action, F, B, I or W ---- */
+
+/* Whether an action's first pass is F once more: whoever fetches weights knows it of all ranks. */
+static int heti_recomputes_whole(const het_ctx *ctx, const het_action *a) {
+    const het_plan *plan = ctx->share.plan;
+    const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
+    return (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && stage->recompute == HET_RECOMPUTE_STAGE;
 }
 
-/* Which weights an action's call of a unit uses: 0: none, 1: vectors, from which a program's W
+/* Whether unit `unit` has added its parameters' gradients when a pass's call of it is over. */
+static int heti_adds_gradients(const het_ctx *ctx, int32_t pass, int64_t unit) {
+    if (pass == HET_ACTION_B) return 1;
+    return pass == (ctx->chain.unit[unit].info.is_loss ? HET_ACTION_I : HET_ACTION_W);
+}
+
+/* Which weights a pass's call of a unit uses: 0: none, 1: vectors, from which a program's W
    makes values again, 2: all. */
-static int heti_uses_weights(const het_ctx *ctx, const het_action *a, int64_t unit) {
+static int heti_uses_weights(const het_ctx *ctx, int32_t pass, int64_t unit) {
     const het_described_unit *u = &ctx->chain.unit[unit];
     const int program = u->unit.iface->forward == het_program_forward;
-    if (a->kind == HET_ACTION_F) return program && u->info.is_loss && heti_trains(ctx) ? 0 : 2;
-    if (a->kind == HET_ACTION_W) return u->info.is_loss ? 0 : program && u->program.factors == 0 ? 1 : 2;
+    if (pass == HET_ACTION_F) return program && u->info.is_loss && heti_trains(ctx) ? 0 : 2;
+    if (pass == HET_ACTION_W) return u->info.is_loss ? 0 : program && u->program.factors == 0 ? 1 : 2;
     return 2;
 }
 
@@ -13082,15 +13142,16 @@ static int64_t heti_driver(const heti_rank *r, const heti_flow *f) {
     return fetched == f->receives ? r->rank : f->peer;
 }
 
-/* Whether something of a kind flows because of an action, of its call of a unit. */
-static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_action *a, int64_t unit) {
+/* Whether something of a kind flows because of an action, of a pass's call of a unit. */
+static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_action *a, int32_t pass, int64_t unit) {
     if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
         return kind == (a->kind == HET_ACTION_REDUCE ? HETI_FLOW_SUMS : HETI_FLOW_GATHER) &&
                ctx->share.owners[a->stage].direct && !ctx->chain.block[a->stage].frozen &&
                (kind == HETI_FLOW_GATHER || !heti_is_sharded(ctx, a->stage));
     if (a->kind > HET_ACTION_W || kind == HETI_FLOW_GATHER) return 0;
-    if (a->kind != HET_ACTION_F && ctx->share.plan->cut[unit] == HET_CUT_NONE) return 0;
-    if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, a, unit) : heti_uses_weights(ctx, a, unit))) return 0;
+    if (pass != HET_ACTION_F && ctx->share.plan->cut[unit] == HET_CUT_NONE) return 0;
+    if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, pass, unit) : heti_uses_weights(ctx, pass, unit)))
+        return 0;
     return heti_next_flowing(ctx, kind, unit, -1) >= 0;
 }
 
@@ -13102,20 +13163,22 @@ static int heti_next_call(const het_ctx *ctx, heti_flow_kind kind, int64_t drive
     do {
         if (p->left > 0) {
             p->left--;
-            p->unit += s->action[p->action].kind == HET_ACTION_F ? 1 : -1;
+            p->unit += p->pass == HET_ACTION_F ? 1 : -1;
         } else {
+            const int more = p->unit >= 0 && p->pass != s->action[p->action].kind; /* it was recomputed */
             const het_action *a;
             const het_stage *stage;
-            for (p->action++; p->action < end && !heti_takes_part(ctx, &s->action[p->action]); p->action++) {}
+            if (!more) for (p->action++; p->action < end && !heti_takes_part(ctx, &s->action[p->action]); p->action++) {}
             if (p->action >= end) return 0;
             p->unit = -1;
             a = &s->action[p->action];
             if (a->kind > HET_ACTION_W) continue;
             stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
-            p->unit = a->kind == HET_ACTION_F ? stage->unit_begin : stage->unit_end - 1;
+            p->pass = more || !heti_recomputes_whole(ctx, a) ? a->kind : HETI_CAST(int32_t, HET_ACTION_F);
+            p->unit = p->pass == HET_ACTION_F ? stage->unit_begin : stage->unit_end - 1;
             p->left = stage->unit_end - stage->unit_begin - 1;
         }
-    } while (!heti_has_flow(ctx, kind, &s->action[p->action], p->unit));
+    } while (!heti_has_flow(ctx, kind, &s->action[p->action], p->pass, p->unit));
     p->call++;
     p->block = -1;
     return 1;
@@ -13155,7 +13218,7 @@ static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
    0: there is none. */
 static int heti_next_range(const het_ctx *ctx, heti_flow_kind kind, heti_flow_piece *p) {
     const het_action *a = &ctx->share.schedule->action[p->action];
-    const int vectors = kind == HETI_FLOW_WEIGHTS && heti_uses_weights(ctx, a, p->unit) == 1;
+    const int vectors = kind == HETI_FLOW_WEIGHTS && heti_uses_weights(ctx, p->pass, p->unit) == 1;
     for (;;) {
         const heti_parameter *v;
         for (p->parameter++; vectors && p->block >= 0 && p->parameter < ctx->chain.parameter_count; p->parameter++) {
@@ -13386,13 +13449,14 @@ static het_result heti_add_own(heti_rank *r, double *sum, const double *term, in
     return HET_OK;
 }
 
-/* The rank's own part of what flows because of an action, of its call of a unit: terms and sums of
+/* The rank's own part of what flows because of an action, of a pass's call of a unit: terms and sums of
    what it owns itself, weights that it holds itself. What lies where it belongs stays. */
-static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_action *a, int64_t unit) {
+static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_action *a, int32_t pass, int64_t unit) {
     const char *what = kind == HETI_FLOW_WEIGHTS ? "copy of weights" : "copy of new weights";
     heti_flow_piece p = heti_before_pieces(a - r->ctx->share.schedule->action);
     heti_box_run run;
     p.unit = unit;
+    p.pass = pass;
     p.call = r->part->flow.call[kind];
     while (heti_next_range(r->ctx, kind, &p)) {
         heti_flow_range(r->ctx, kind, r->rank, r->rank, &p);
@@ -13410,9 +13474,9 @@ static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_act
 /* The rank has come to the REDUCE or GATHER of a block. */
 static het_result heti_start_flow(heti_rank *r, const het_action *a) {
     const heti_flow_kind kind = a->kind == HET_ACTION_GATHER ? HETI_FLOW_GATHER : HETI_FLOW_SUMS;
-    if (!heti_has_flow(r->ctx, kind, a, -1)) return HET_OK;
+    if (!heti_has_flow(r->ctx, kind, a, a->kind, -1)) return HET_OK;
     if (kind == HETI_FLOW_SUMS || !heti_updates_often(r->ctx)) r->part->flow.call[kind]++;
-    HETI_TRY(heti_keep_own(r, kind, a, -1));
+    HETI_TRY(heti_keep_own(r, kind, a, a->kind, -1));
     return heti_sync(r);
 }
 
@@ -13426,15 +13490,15 @@ static float *heti_call_weight(const heti_rank *r, int64_t unit, int64_t i, int6
     return heti_fetched(r, r->part->flow.call[HETI_FLOW_WEIGHTS], unit, p->block) + p->weight_offset;
 }
 
-/* Before an action's call of a unit: all weights that it uses are in a buffer, those of int8 as
-   floats in another. */
-static het_result heti_open_weights(heti_rank *r, const het_action *a, int64_t unit) {
+/* Before a call of a unit: all weights that it uses are in a buffer, those of int8 as floats in
+   another. */
+static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t pass, int64_t unit) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
-    if (r->part->flow.floats > 0 && heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) {
+    if (r->part->flow.floats > 0 && heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) {
         HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights"));
-        HETI_TRY(heti_keep_own(r, HETI_FLOW_WEIGHTS, a, unit));
+        HETI_TRY(heti_keep_own(r, HETI_FLOW_WEIGHTS, a, pass, unit));
     }
-    for (int64_t i = 0; i < u->info.parameters && heti_uses_weights(r->ctx, a, unit) == 2; i++) {
+    for (int64_t i = 0; i < u->info.parameters && heti_uses_weights(r->ctx, pass, unit) == 2; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[u->parameter[i]];
         const het_box box = heti_box_of(r->ctx, r->rank, &p->desc);
         het_expand_args expand;
@@ -13447,8 +13511,8 @@ static het_result heti_open_weights(heti_rank *r, const het_action *a, int64_t u
 }
 
 /* Behind it: the buffer may be filled again. */
-static het_result heti_close_weights(heti_rank *r, const het_action *a, int64_t unit) {
-    if (r->part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, unit)) return HET_OK;
+static het_result heti_close_weights(heti_rank *r, const het_action *a, int32_t pass, int64_t unit) {
+    if (r->part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) return HET_OK;
     if (r->device.iface->host_memory) HETI_TRY(heti_sync(r));
     r->part->flow.call[HETI_FLOW_WEIGHTS]++;
     return HET_OK;
@@ -13473,7 +13537,7 @@ static het_result heti_close_gradients(heti_rank *r, const het_action *a, int64_
     for (int64_t i = 0; i < u->info.parameters && rows > 0; i++)
         if (u->info.parameter[i].product) part->empty[u->parameter[i]] = 0;
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) >= 0) {
-        HETI_TRY(heti_keep_own(r, HETI_FLOW_SUMS, a, unit));
+        HETI_TRY(heti_keep_own(r, HETI_FLOW_SUMS, a, a->kind, unit));
         HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
         part->flow.call[HETI_FLOW_SUMS]++;
     }
@@ -13981,6 +14045,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     heti_part *part = r->part;
     const heti_placed *placed = &stage->unit[index - stage->unit_begin];
     const het_described_unit *unit = &r->ctx->chain.unit[index];
+    char *between = stage->apart ? part->shared : slot->memory;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
     c->info = &placed->info;
@@ -13993,13 +14058,15 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->training = heti_trains(r->ctx);
     c->team = heti_call_team(r);
     c->rows = view->row_end - view->row_begin;
-    for (int64_t i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(slot->memory, placed->in_offset[i]);
-    for (int64_t i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(slot->memory, placed->out_offset[i]);
+    for (int64_t i = 0; i < placed->info.in_streams; i++)
+        c->in[i] = heti_at(index == stage->unit_begin ? slot->memory : between, placed->in_offset[i]);
+    for (int64_t i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(between, placed->out_offset[i]);
     for (int64_t i = 0; i < placed->info.tensors; i++) {
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
-        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_BATCH ?
-                               slot->batch_slot->memory : slot->memory, placed->offset[i]);
+        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_RANK ? part->kept :
+                               region == HETI_REGION_BATCH ? slot->batch_slot->memory : slot->memory,
+                               placed->offset[i]);
     }
     for (int64_t i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
@@ -14069,6 +14136,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     het_hook_info info;
     if (!ctx->desc.host.hook) return HET_OK;
     info.direction = direction;
+    info.again = c->again;
     info.rank = r->rank;
     info.step = ctx->step;
     info.unit = c->index;
@@ -14205,15 +14273,16 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
     return HET_OK;
 }
 
-/* The units of a stage forward over one slice. Outside training the loss is made at once: nothing
-   comes back. */
+/* The units of a stage forward over one slice, in B and I once more. Outside training the loss is
+   made at once: nothing comes back. */
 static het_result heti_forward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     het_unit_call c;
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
-        HETI_TRY(heti_open_weights(r, work->action, u));
+        c.again = work->action->kind != HET_ACTION_F;
+        HETI_TRY(heti_open_weights(r, work->action, HET_ACTION_F, u));
         HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
         HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
         if (r->ctx->task.job == HETI_JOB_INFER) {
@@ -14221,7 +14290,7 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
             c.logits_from = c.rows - 1;
         }
         if (!c.training && c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
-        HETI_TRY(heti_close_weights(r, work->action, u));
+        HETI_TRY(heti_close_weights(r, work->action, HET_ACTION_F, u));
     }
     return HET_OK;
 }
@@ -14273,7 +14342,7 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
 }
 
 /* The units of a stage last to first over one slice: recompute, I, and in B W as well; or W alone.
-   The gradient of a boundary lives in one of two buffers that take turns; that of the stage's
+   Where the stage recomputes as a whole all units' forwards come before. The gradient of a boundary lives in one of two buffers that take turns; that of the stage's
    output is in the first of them. */
 static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
@@ -14281,8 +14350,9 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const int inputs = a->kind != HET_ACTION_W, weights = a->kind != HET_ACTION_I;
     het_unit_call c;
     int now = 0;
+    if (heti_recomputes_whole(r->ctx, a)) HETI_TRY(heti_forward(r, work));
     for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
-        const int adds = heti_adds_gradients(r->ctx, a, u);
+        const int adds = heti_adds_gradients(r->ctx, a->kind, u);
         if (r->ctx->share.plan->cut[u] == HET_CUT_NONE) {
             now = 1 - now;
             continue;
@@ -14293,14 +14363,14 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         for (int64_t s = 0; s < c.info->out_streams && inputs; s++) c.d_out[s] = r->part->gradient_stream[now][s];
         now = 1 - now;
         for (int64_t s = 0; s < c.info->in_streams && inputs; s++) c.d_in[s] = r->part->gradient_stream[now][s];
-        HETI_TRY(heti_open_weights(r, a, u));
-        if (inputs && stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
+        HETI_TRY(heti_open_weights(r, a, a->kind, u));
+        if (inputs && !stage->whole && stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
         if (inputs && a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
         if (adds) HETI_TRY(heti_open_gradients(r, u));
         c.joined = inputs && weights;
         if (inputs) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         if (weights && !c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
-        HETI_TRY(heti_close_weights(r, a, u));
+        HETI_TRY(heti_close_weights(r, a, a->kind, u));
         if (inputs) HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
         if (adds) HETI_TRY(heti_close_gradients(r, a, u, c.rows));
         HETI_TRY(heti_reduce_early(r, stage, u));

@@ -187,7 +187,7 @@ typedef enum option_kind {
     OPTION_SEED,    /* uint64_t */
     OPTION_REAL,    /* double in [low, high] */
     OPTION_MAYBE,   /* the same; alone, without a number behind it, it means what follows the = of `value` */
-    OPTION_CHOICE,  /* int64_t: 1 for the first word of `value`, words separated by | */
+    OPTION_CHOICE,  /* int64_t: 1 for the first word of `value`, words separated by |; behind a = which it means alone */
     OPTION_FLAG,    /* int64_t: 1 */
     OPTION_GROUP,   /* no option: the title of those that follow */
     OPTION_HELP,    /* prints the table */
@@ -254,7 +254,7 @@ static inline int64_t parse_choice(const char *words, const char *text) {
     size_t length = strlen(text);
     for (; words != NULL; index++) {
         const char *bar = strchr(words, '|');
-        size_t size = bar != NULL ? (size_t)(bar - words) : strlen(words);
+        size_t size = strcspn(words, "|=");
         if (size == length && memcmp(words, text, length) == 0) return index;
         words = bar != NULL ? bar + 1 : NULL;
     }
@@ -281,7 +281,7 @@ static inline const char *option_text(const void *settings, const option *o, cha
     case OPTION_CHOICE:
         memcpy(&integer, field, sizeof integer);
         for (text = o->value; integer > 1; integer--) text = strchr(text, '|') + 1;
-        snprintf(buffer, capacity, "%.*s", (int)strcspn(text, "|"), text);
+        snprintf(buffer, capacity, "%.*s", (int)strcspn(text, "|="), text);
         return buffer;
     default: return NULL;
     }
@@ -386,7 +386,7 @@ static inline int option_unknown(const option *table, int count, const char *nam
 static inline int options_parse(const char *summary, const option *table, int count, void *settings, unsigned char *given, int argc, char **argv) {
     int at;
     for (at = 1; at < argc; at++) {
-        const char *name = strcmp(argv[at], "-h") == 0 ? "--help" : argv[at], *equals = strchr(name, '='), *value = NULL;
+        const char *name = strcmp(argv[at], "-h") == 0 ? "--help" : argv[at], *equals = strchr(name, '='), *value = NULL, *alone;
         const size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
         int i = option_find(table, count, name, length), status, takes;
         if (i < 0) return option_unknown(table, count, name, length);
@@ -396,8 +396,9 @@ static inline int options_parse(const char *summary, const option *table, int co
             return DONE;
         }
         takes = table[i].kind != OPTION_FLAG;
+        alone = table[i].kind == OPTION_MAYBE || table[i].kind == OPTION_CHOICE ? strchr(table[i].value, '=') : NULL;
         if (equals != NULL) value = equals + 1;
-        else if (table[i].kind == OPTION_MAYBE && (at + 1 == argc || argv[at + 1][0] == '-')) value = strchr(table[i].value, '=') + 1;
+        else if (alone != NULL && (at + 1 == argc || argv[at + 1][0] == '-')) value = alone + 1;
         else if (takes && at + 1 < argc) value = argv[++at];
         if (takes && value == NULL) return fail(BAD_INPUT, "%s: needs a value (%s)", name, table[i].value);
         if (table[i].kind == OPTION_FLAG && value != NULL) return fail(BAD_INPUT, "%s: takes no value", name);

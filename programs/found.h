@@ -5,7 +5,7 @@
 #include "common.h"
 #include "hetrain_search.h"
 
-/* "0-4, 9r, 11s2" of a rank's stages, r where they are recomputed, s2 where all but 2 micro-batches wait on the host, "0-4, 40% of rows" of a
+/* "0-4, 9r, 11s2" of a rank's stages, r where they are recomputed unit by unit, R as a whole, s2 where all but 2 micro-batches wait on the host, "0-4, 40% of rows" of a
    team's member.
    Returns the rank's pipeline, and its first stage within it; -1: it is idle. */
 static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *stage_number, char *to, size_t capacity) {
@@ -23,7 +23,7 @@ static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *s
         pipeline = stage->pipeline;
         at += (size_t)snprintf(to + at, capacity - at, "%s%lld", at > 0 ? ", " : "", (long long)stage->unit_begin);
         if (stage->unit_end > stage->unit_begin + 1) at += (size_t)snprintf(to + at, capacity - at, "-%lld", (long long)stage->unit_end - 1);
-        if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, "r");
+        if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, stage->recompute == HET_RECOMPUTE_STAGE ? "R" : "r");
         if (stage->store > 0) at += (size_t)snprintf(to + at, capacity - at, "s%d", (int)stage->store);
     }
     if (team != NULL && pipeline >= 0 && at < capacity) snprintf(to + at, capacity - at, ", %.0f%% of rows", 100 * share / all);

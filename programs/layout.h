@@ -219,9 +219,10 @@ static inline int layout_links(layout *l, const char *list) {
     }
 }
 
-/* plan: a file of JSON or a shorthand, from option `option_name`; schedule: a generator's name or a file of lists; both may be NULL. */
+/* plan: a file of JSON or a shorthand, from option `option_name`; schedule: a generator's name or a file of lists; both may be NULL. whole: 1:
+   every stage recomputes as a whole, whatever the file says. */
 static inline int layout_plan(layout *l, const char *option_name, const char *plan, const char *schedule, const het_model_desc *model, int64_t ranks,
-                              int64_t slices, int64_t store) {
+                              int64_t slices, int64_t store, int whole) {
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
@@ -241,6 +242,7 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     if (result != HET_OK) return plan_refused(option_name, plan != NULL ? plan : "dp", result, &error);
     if (slices > 1 && l->plan->slices != slices)
         return fail(BAD_INPUT, "--slices %lld: %s %s has %lld", (long long)slices, option_name, plan, (long long)l->plan->slices);
+    for (int64_t i = 0; i < l->plan->stages && whole; i++) l->plan->stage[i].recompute = HET_RECOMPUTE_STAGE;
     if (plan != NULL && !file && schedule != NULL) snprintf(l->plan->schedule, sizeof l->plan->schedule, "%s", schedule);
     if (!file) return 0;
     read = read_small_file(schedule, &length);

@@ -98,7 +98,7 @@ static inline int loaded_create(loaded *l, const loaded_options *o) {
     l->desc.layout.devices = l->ranks.device, l->desc.layout.device_count = l->ranks.devices;
     l->desc.emulate.links = l->ranks.link, l->desc.emulate.link_count = l->ranks.links;
     if (o->plan != NULL || o->schedule != NULL || l->ranks.world > 1) {
-        status = layout_plan(&l->ranks, "--plan", o->plan, o->schedule, &l->desc.model, l->ranks.world, 1, 0);
+        status = layout_plan(&l->ranks, "--plan", o->plan, o->schedule, &l->desc.model, l->ranks.world, 1, 0, 0);
         if (status != 0) return status;
         l->desc.layout.plan = l->ranks.plan, l->desc.layout.schedule = l->ranks.schedule;
     }

@@ -131,7 +131,8 @@ static const option options[] = {
     { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535,
       "with --updates: by how many of them gradients are late; 0: none, and 1 with --schedule 2bw" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
-    { "--recompute", NULL, OPTION_FLAG, AT(recompute), OWN, 0, "recompute activations in the backward pass: less memory" },
+    { "--recompute", "no|unit|stage=unit", OPTION_CHOICE, AT(recompute), OWN, 0,
+      "recompute activations in the backward pass: less memory; unit: units keep their inputs; stage: stages keep theirs alone" },
     { "--store", "N", OPTION_INTEGER, AT(store), 0, 1e6,
       "stages keep the activations of N micro-batches, those of others wait on the host; 0: all stay" },
     { "--shard", "state|gradients|weights", OPTION_CHOICE, AT(shard), 0, 0,
@@ -182,7 +183,7 @@ static void settings_default(settings *s) {
     s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->outer_lr = 0.7, s->outer_momentum = 0.9, s->island_fragments = 1;
     s->optimizer = 1, s->momentum = 0.95, s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
-    s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
+    s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED, s->recompute = 1 + HET_RECOMPUTE_NONE;
 }
 
 /* The option is one of "--a --b ...". */
@@ -919,7 +920,7 @@ static int check_slices(const job *j, const char *name, int64_t slices, int64_t 
 
 /* What would need less memory than a run that does not fit. */
 static const char *less_memory(const settings *s) {
-    return !s->recompute ? "--recompute, --store 1, fewer --sequences or another --plan need less" :
+    return s->recompute == 1 + HET_RECOMPUTE_NONE ? "--recompute, --store 1, fewer --sequences or another --plan need less" :
         "fewer --sequences, a smaller --length or another --plan need less";
 }
 
@@ -940,14 +941,15 @@ static int configure_context(job *j) {
     het_desc *d = &j->desc;
     het_error error = { HET_OK, "" };
     het_result result;
-    const int automatic = is_automatic(s);
+    const int automatic = is_automatic(s), whole = s->recompute == 1 + HET_RECOMPUTE_STAGE;
     int status = 0;
     d->layout.devices = j->ranks.device, d->layout.device_count = j->ranks.devices;
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
     d->layout.transport = j->transport;
     if ((status = experts_start(&j->experts, d)) != 0) return status;
-    if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || s->updates > 1 || j->ranks.world > 1)) {
-        status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store);
+    if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || s->updates > 1 || whole ||
+                       j->ranks.world > 1)) {
+        status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store, whole);
         if (status != 0) return status;
         if (s->memory_limit > 0) j->ranks.plan->memory_limit = s->memory_limit;
         d->layout.plan = j->ranks.plan, d->layout.schedule = j->ranks.schedule;
@@ -958,7 +960,7 @@ static int configure_context(job *j) {
     if (status != 0) return status;
     limit_micro_batches(j, &d->limits, j->feed.most);
     d->limits.max_slices = s->slices;
-    d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute ? HET_YES : HET_NO;
+    d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute == 1 + HET_RECOMPUTE_UNIT ? HET_YES : HET_NO;
     d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
@@ -1647,7 +1649,8 @@ static int check_changes(job *j) {
     for (int64_t i = 0; i < j->changes && status == 0; i++) {
         planned_change *c = &j->change[i];
         if (c->rank >= 0) continue;
-        status = layout_plan(other, "--replan", c->spec, lists ? NULL : j->set.schedule, &d.model, j->ranks.world, j->set.slices, j->set.store);
+        status = layout_plan(other, "--replan", c->spec, lists ? NULL : j->set.schedule, &d.model, j->ranks.world, j->set.slices, j->set.store,
+                             j->set.recompute == 1 + HET_RECOMPUTE_STAGE);
         if (status != 0) break;
         configure_updates(j, other->plan);
         d.layout.plan = c->plan = other->plan, d.layout.schedule = NULL;

@@ -540,6 +540,12 @@ void support_run_ranks(support_run *run, int64_t ranks)
     run->desc.layout.device_count = ranks;
 }
 
+void support_draw_recompute(het_plan *plan, uint64_t *seed)
+{
+    int64_t i;
+    for (i = 0; i < plan->stages; i++) plan->stage[i].recompute = (int32_t)support_below(seed, 3);
+}
+
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)
 {
     het_plan_free(run->plan);

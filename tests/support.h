@@ -142,6 +142,8 @@ typedef struct support_run {
 void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks);
 void support_run_ranks(support_run *run, int64_t ranks);
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices);
+/* Each stage of a plan recomputes nothing, its units, or as a whole. */
+void support_draw_recompute(het_plan *plan, uint64_t *seed);
 /* Each device gets one thread or two, and device `which`, if there is one, is far. */
 void support_run_mixed(support_run *run, int which, uint64_t *seed);
 void support_run_end(support_run *run);

@@ -165,6 +165,55 @@ static void recompute_of_single_units(void **state)
     support_run_end(&run);
 }
 
+/* Whole stages: every form of the backward pass, slices, dropout, factors of which no unit in front is trained, and a hook that changes what
+   goes from unit to unit, which sees the forwards twice. */
+static het_result change_streams(void *user, const het_hook_info *info)
+{
+    int64_t *again = (int64_t *)user, i;
+    if (info->direction != HET_FORWARD || info->streams == 0) return HET_OK;
+    for (i = 0; i < info->rows; i++) info->stream[0][i * info->width[0]] += 0.01f;
+    *again += info->again;
+    return HET_OK;
+}
+
+static int first_units(void *user, const char *parameter)
+{
+    (void)user;
+    return strstr(parameter, "layers.0.") != NULL || strstr(parameter, "embed") != NULL;
+}
+
+static void recompute_of_whole_stages(void **state)
+{
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
+    int f, i, way;
+    (void)state;
+    for (f = 0; f < 5; f++)
+        for (way = 0; way < 4; way++) { /* plain, low-rank factors, frozen units, a hook */
+            het_model_desc model = support_model(families[f]);
+            int64_t again = 0;
+            support_result base;
+            support_run run;
+            model.dropout = 0.1f;
+            if (way == 1) model.lora_rank = 2;
+            start(&run, &model, SUPPORT_SHORT);
+            if (way == 2) run.desc.frozen = first_units;
+            if (way == 3) run.desc.host.hook = change_streams, run.desc.host.user = &again;
+            if (f == 1) run.desc.dtype = HET_BF16;
+            base = support_train(&run, SUPPORT_TOGETHER);
+            assert_int_equal(again, 0);
+            support_run_ranks(&run, 1);
+            for (i = 0; i < 6; i++) {
+                support_run_plan(&run, "dp", NULL, 1 + i % 2 * 2);
+                run.plan->stage[0].recompute = HET_RECOMPUTE_STAGE;
+                run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
+                SAME(&base, &run, layouts[i % 4], "family %d, way %d, stage recomputed, %d slices, backward form %d", (int)families[f], way,
+                     1 + i % 2 * 2, i % 3);
+            }
+            assert_true((way == 3) == (again > 0));
+            support_run_end(&run);
+        }
+}
+
 static void instruction_sets(void **state)
 {
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
@@ -409,6 +458,7 @@ int main(void)
         cmocka_unit_test(slices),
         cmocka_unit_test(long_sequences_in_slices),
         cmocka_unit_test(recompute_of_single_units),
+        cmocka_unit_test(recompute_of_whole_stages),
         cmocka_unit_test(instruction_sets),
         cmocka_unit_test(mode_of_the_caller),
         cmocka_unit_test(parallel_of_the_caller),

@@ -119,7 +119,7 @@ static const char *shape(const het_plan *plan, char *to, size_t capacity)
         const het_stage *stage = &plan->stage[i];
         const char *before = i == 0 ? "" : plan->first_stage[stage->pipeline] == i ? " | " : " ";
         length += (size_t)snprintf(to + length, capacity - length, "%s%d:%d-%d%s", before, (int)stage->rank, (int)stage->unit_begin,
-                                   (int)stage->unit_end - 1, stage->recompute ? "r" : "");
+                                   (int)stage->unit_end - 1, stage->recompute == HET_RECOMPUTE_STAGE ? "R" : stage->recompute ? "r" : "");
         assert_true(length < capacity);
     }
     return to;
@@ -154,7 +154,7 @@ static void json(void **state)
     het_plan_free(again);
     support_buffer_end(&buffer);
 
-    desc.recompute = HET_YES; /* where the text says nothing; never the stage of the last unit */
+    desc.recompute = HET_RECOMPUTE_UNIT; /* where the text says nothing; never the stage of the last unit */
     desc.slices = 3;
     desc.schedule = "zb-h1";
     plan = read_plan(&desc,
@@ -164,6 +164,16 @@ static void json(void **state)
     assert_int_equal(plan->slices, 3);
     assert_string_equal(plan->schedule, "zb-h1");
     het_plan_free(plan);
+    desc.recompute = HET_RECOMPUTE_STAGE; /* also the last one */
+    plan = read_plan(&desc,
+                     "{\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,3]},{\"units\":[3,5],\"rank\":0,\"recompute\":true},"
+                     "{\"rank\":0,\"units\":[5,8]}]}]}");
+    assert_string_equal(shape(plan, line, sizeof line), "2:0-2R 0:3-4r 0:5-7R");
+    again = read_plan(&desc, plan_text(plan, &buffer));
+    same_plans(plan, again);
+    het_plan_free(plan);
+    het_plan_free(again);
+    support_buffer_end(&buffer);
     plan = read_plan(&desc, "{\"slices\":5,\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,8]}]}]}");
     assert_int_equal(plan->slices, 5);
     assert_true(plan->slice_share[4] == 1.0);

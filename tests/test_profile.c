@@ -13,7 +13,7 @@
 typedef struct shape {
     const char *model, *plan, *schedule;
     int64_t ranks, slices, micro_batches, tokens, sequences, heads;
-    het_choice recompute;
+    het_recompute recompute;
     het_reduce reduce;
     het_dtype dtype, weights;
     double state[8];
@@ -165,7 +165,7 @@ static void bytes_agree(void **state)
     (void)state;
     for (m = 0; m < sizeof models / sizeof *models; m++)
         for (p = 0; p < sizeof plans / sizeof *plans; p++)
-            for (again = 0; again < 2; again++) {
+            for (again = 0; again < 3; again++) {
                 shape s;
                 memset(&s, 0, sizeof s);
                 s.model = models[m];
@@ -176,13 +176,13 @@ static void bytes_agree(void **state)
                 s.micro_batches = 6;
                 s.tokens = plans[p].slices > 1 ? 1024 : (m + p) % 3 == 0 ? 1000 : 512;
                 s.sequences = 8;
-                s.recompute = again ? HET_YES : HET_NO;
+                s.recompute = (het_recompute)again;
                 s.reduce = p % 4 == 3 ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
                 if (p % 2 == 1) s.state[0] = 3, s.state[1] = 1, s.state[2] = 2, s.state[3] = 1;
                 wrong += check_shape(&s);
                 checked++;
             }
-    assert_int_equal(checked, 192);
+    assert_int_equal(checked, 288);
     assert_int_equal(wrong, 0);
 }
 
@@ -204,7 +204,7 @@ static void bytes_of_teams_agree(void **state)
     (void)state;
     for (m = 0; m < sizeof models / sizeof *models; m++)
         for (p = 0; p < sizeof plans / sizeof *plans; p++)
-            for (again = 0; again < 2; again++) {
+            for (again = 0; again < 3; again++) {
                 shape s;
                 memset(&s, 0, sizeof s);
                 s.model = models[m];
@@ -217,7 +217,7 @@ static void bytes_of_teams_agree(void **state)
                 s.sequences = 4;
                 s.heads = 8;
                 s.dtype = (p + m) % 2 == 1 ? HET_BF16 : HET_F32;
-                s.recompute = again ? HET_YES : HET_NO;
+                s.recompute = (het_recompute)again;
                 if (p % 2 == 1) s.state[0] = 3, s.state[1] = 1, s.state[2] = 2, s.state[3] = 1;
                 wrong += check_shape(&s);
             }
@@ -255,7 +255,7 @@ static void bytes_of_teams_by_columns_agree(void **state)
                 s.sequences = 4;
                 s.heads = 8;
                 s.dtype = (p + m) % 2 == 1 ? HET_BF16 : HET_F32;
-                s.recompute = round % 2 ? HET_YES : HET_NO;
+                s.recompute = (het_recompute)(((int)p + (int)round) % 3);
                 s.shard = round < 2 ? HET_SHARD_STATE : HET_SHARD_GRADIENTS;
                 for (r = 0; r < s.ranks; r++) s.state[r] = (double)(1 + (r + round) % 3);
                 s.cuts = 20 * 2048;
@@ -327,7 +327,7 @@ static void bytes_of_divided_plans_agree(void **state)
         s.micro_batches = 4;
         s.tokens = 1024;
         s.sequences = 8;
-        s.recompute = support_below(&seed, 2) ? HET_YES : HET_NO;
+        s.recompute = (het_recompute)support_below(&seed, 3);
         s.shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, 3));
         s.weights = (het_dtype)(HET_F32 + round % 3);
         for (r = 0; r < s.ranks; r++) {
@@ -972,7 +972,7 @@ static void costs_of_a_plan(void **state)
     (void)state;
     memset(&s, 0, sizeof s);
     memset(device, 0, sizeof device);
-    s.plan = "pp:0-1|2-3", s.schedule = "1f1b", s.ranks = 2, s.slices = 1, s.recompute = HET_YES;
+    s.plan = "pp:0-1|2-3", s.schedule = "1f1b", s.ranks = 2, s.slices = 1, s.recompute = HET_RECOMPUTE_UNIT;
     plan = read_plan(&s, 4);
     for (i = 0; i < 2; i++) {
         strcpy(device[i].profile, "fast");
@@ -1011,7 +1011,7 @@ static void costs_of_a_plan(void **state)
     het_cluster_free(cluster);
     het_plan_free(plan);
     /* one rank: everything one after the other */
-    s.plan = "dp", s.ranks = 1, s.recompute = HET_NO;
+    s.plan = "dp", s.ranks = 1, s.recompute = HET_RECOMPUTE_NONE;
     plan = read_plan(&s, 4);
     schedule = complete_lists(profile, plan, 3);
     EXPECT_OK(het_profile_costs(profile, plan, NULL, HET_NO, NULL, &costs, &error));
@@ -1045,7 +1045,7 @@ static void between_alone_and_together(void **state)
     int64_t g, m;
     (void)state;
     memset(&s, 0, sizeof s);
-    s.plan = "pp:0-1|2-3", s.schedule = "gpipe", s.ranks = 2, s.slices = 1, s.recompute = HET_NO;
+    s.plan = "pp:0-1|2-3", s.schedule = "gpipe", s.ranks = 2, s.slices = 1, s.recompute = HET_RECOMPUTE_NONE;
     plan = read_plan(&s, 4);
     for (m = 1; m <= 5; m += 2) {
         const double part = (double)m / (double)(m + 1);

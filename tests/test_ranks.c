@@ -122,6 +122,7 @@ static void one_layout(int round)
     support_run_plan(&run, text, s->schedule, slices);
     if (text[0] != '{' && ranks > 1) run.plan->state_share[support_below(&seed, ranks)] = 3.0;
     for (i = 0; i < run.plan->stages; i++) run.plan->stage[i].store = (int32_t)support_below(&seed, 3);
+    if (round % 3) support_draw_recompute(run.plan, &seed);
     snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, shard %d, store %d in the first stage, %s", round, s->schedule,
              (int)ranks,
              (int)slices, (int)run.desc.layout.backward, (int)run.desc.layout.shard,

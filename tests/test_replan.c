@@ -83,6 +83,7 @@ static void one_sequence(int round)
         for (; again > 0; again--) {
             het_replan_desc to;
             het_plan *plan = draw_plan(&seed, text, sizeof text);
+            if (round % 2) support_draw_recompute(plan, &seed);
             memset(&to, 0, sizeof to);
             snprintf(what, sizeof what, "round %d, step %d: %s", round, step, text);
             groups = 1 + support_below(&seed, BLOCKS);

@@ -396,7 +396,7 @@ static void brute_stages(brute *b, int64_t groups, int place)
 static void brute_lists(brute *b, int64_t granules, int split, const het_schedule *lists, const het_needs *needs)
 {
     const world *w = b->w;
-    const int64_t used = b->begin[b->plan.pipelines], again = w->desc.recompute == HET_NO ? 1 : 2, ways = again * (w->desc.store == HET_YES ? 2 : 1);
+    const int64_t used = b->begin[b->plan.pipelines], again = w->desc.recompute == HET_NO ? 1 : 3, ways = again * (w->desc.store == HET_YES ? 2 : 1);
     int64_t mask, masks = 1, i, g, left;
     int way;
     for (i = 0; i < used; i++) masks *= ways;

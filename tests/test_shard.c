@@ -433,6 +433,7 @@ static void one_round(int round)
     plan->shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, 3));
     if (support_below(&seed, 2)) plan->shard = HET_SHARD_WEIGHTS;
     for (r = 0; r < plan->stages; r++) plan->stage[r].store = (int32_t)support_below(&seed, 3);
+    if (round % 3) support_draw_recompute(plan, &seed);
     support_run_ranks(&run, plan->ranks);
     run.desc.layout.plan = plan;
     run.desc.layout.recompute = support_below(&seed, 3) == 0 ? HET_YES : HET_NO;

@@ -252,9 +252,12 @@ static void plans_say_store(void **state)
 static void check_layout(const support_result *base, support_run *run, const layout *l, int32_t store, const char *blocks)
 {
     char what[400];
+    int64_t s;
     support_run_ranks(run, l->ranks);
     support_run_plan(run, l->plan, l->schedule, l->slices);
     store_all(run->plan, store);
+    for (s = 0; s < run->plan->stages && run->desc.layout.recompute == HET_YES; s++)
+        run->plan->stage[s].recompute = s % 2 == store % 2 ? HET_RECOMPUTE_STAGE : HET_RECOMPUTE_UNIT;
     snprintf(what, sizeof what, "%s %s, %d slices, store %d, backward %d, %s", l->plan, l->schedule ? l->schedule : "", (int)l->slices, (int)store,
              (int)run->desc.layout.backward, blocks);
     support_train_same(base, run, blocks, what);
@@ -324,6 +327,7 @@ static void copies_run_beside_what_is_computed(void **state)
     for (i = 0; i < 3 * sizeof chosen / sizeof chosen[0]; i++)
         for (store = 1; store <= 2; store++) {
             late_first = (int)(i % 3); /* what is computed comes first, or what is copied */
+            run.desc.layout.recompute = i % 2 ? HET_YES : HET_NO;
             run.desc.layout.backward = i == 0 && store == 2 ? HET_BACKWARD_DEFERRED : HET_BACKWARD_FUSED;
             run.desc.layout.communicators.iface = store == 2 ? &fake_iface : NULL; /* neighbours reach each other without the host */
             check_layout(&base, &run, &chosen[i / 3], store, SUPPORT_APART);

@@ -315,6 +315,7 @@ static void draw_team(uint64_t *seed, int64_t *rank, int64_t heads, char *text, 
 /* One or two pipelines of one to three stages, each on a team of one to three ranks. */
 static int64_t draw_plan(uint64_t *seed, int64_t units, int64_t heads, char *text, size_t capacity)
 {
+    static const char *const recompute[] = { "false", "false", "true", "\"stage\"", "\"stage\"" };
     char teams[2000] = "", stages[2000] = "", team[400];
     const int64_t pipelines = 1 + support_below(seed, 2);
     int64_t rank = 0, p, s, t = 0, at = 0;
@@ -328,7 +329,7 @@ static int64_t draw_plan(uint64_t *seed, int64_t units, int64_t heads, char *tex
             else draw_team(seed, &rank, heads, team, sizeof team);
             if (team[0]) t += snprintf(teams + t, sizeof teams - (size_t)t, "%s%s", t ? "," : "", team);
             at += snprintf(stages + at, sizeof stages - (size_t)at, "%s{\"rank\":%d,\"units\":[%d,%d],\"recompute\":%s,\"store\":%d}", s ? "," : "",
-                           (int)leader, (int)unit, (int)end, support_below(seed, 3) == 0 ? "true" : "false", (int)support_below(seed, 3));
+                           (int)leader, (int)unit, (int)end, recompute[support_below(seed, 5)], (int)support_below(seed, 3));
             unit = end;
         }
         at += snprintf(stages + at, sizeof stages - (size_t)at, "]}");

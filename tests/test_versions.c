@@ -34,6 +34,7 @@ static void layouts_do_not_show(void **state)
     };
     static const het_family families[] = { HET_LLAMA, HET_GPT2 };
     size_t i, f;
+    uint64_t seed = 3;
     (void)state;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (f = 0; f < 2; f++) {
@@ -50,6 +51,7 @@ static void layouts_do_not_show(void **state)
             base = support_train(&one, cases[i].order);
             run_start(&run, &cases[i].l, &model, cases[i].updates, cases[i].staleness);
             run.desc.optimizer.feedback = (float)f;
+            support_draw_recompute(run.plan, &seed);
             support_train_same(&base, &run, "0|1|2|3", what);
             support_run_end(&run);
             support_run_end(&one);

@@ -97,7 +97,8 @@ typedef struct het_plan_desc {
     int64_t chunks;                   /* stages a rank for interleaved: 2 */
     int64_t slices;                   /* equal slices, where the text says nothing: 1 */
     int64_t heads;                    /* key/value heads of the model, for "hp" and "tp" */
-    het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
+    het_recompute recompute;          /* of stages, where the text says nothing: none. Unit by unit,
+                                         but not the stage of the last unit; or whole stages */
     int64_t store;                    /* het_stage.store, where the text says nothing: 0 */
     het_allocator allocator;
     uint32_t end_canary;
@@ -105,7 +106,7 @@ typedef struct het_plan_desc {
 
 /* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
-   "recompute": false, "store": 2, "updates": 1}, ...]}, ...],
+   "recompute": false (or true: unit by unit; or "stage"), "store": 2, "updates": 1}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
               {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
@@ -1280,7 +1281,21 @@ static het_result heti_p_plans_units(heti_p_plans *r, het_stage *stage) {
 
 /* What the description says about a stage's recomputation. */
 static int32_t heti_p_plans_recompute(const heti_p_plans *r, const het_stage *stage) {
-    return r->desc.recompute == HET_YES && stage->unit_end < r->desc.units;
+    const int last = stage->unit_end == r->desc.units;
+    return HETI_T_CAST(int32_t, last && r->desc.recompute == HET_RECOMPUTE_UNIT ? HET_RECOMPUTE_NONE : r->desc.recompute);
+}
+
+/* true, false or "stage". */
+static void heti_p_plans_recomputes(heti_p_plans *r, int32_t *recompute) {
+    char text[8];
+    int truth = 0;
+    if (het_json_peek(&r->json) != HET_JSON_STRING) {
+        het_json_boolean(&r->json, &truth);
+        *recompute = truth ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_NONE;
+    } else if (het_json_string(&r->json, text, sizeof text, NULL)) {
+        *recompute = HET_RECOMPUTE_STAGE;
+        if (strcmp(text, "stage") != 0) het_json_fail(&r->json, "recompute is true, false or \"stage\"");
+    }
 }
 
 static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
@@ -1289,14 +1304,14 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     unsigned seen = 0;
     het_result result;
     int64_t store = r->desc.store, updates = 0;
-    int found, truth = 0;
+    int found;
     het_stage stage;
     memset(&stage, 0, sizeof stage);
     while ((found = heti_p_plans_key(r, heti_p_keys, 5, &seen, &result)) >= 0) {
         if (found == 0) het_json_integer(&r->json, &stage.rank);
         else if (found >= 3) het_json_integer(&r->json, found == 3 ? &store : &updates);
         else if (found == 1) HETI_T_TRY(heti_p_plans_units(r, &stage));
-        else het_json_boolean(&r->json, &truth);
+        else heti_p_plans_recomputes(r, &stage.recompute);
     }
     HETI_T_TRY(result);
     if ((seen & 3u) != 3u)
@@ -1308,7 +1323,7 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     stage.pipeline = pipeline;
     stage.store = HETI_T_CAST(int32_t, store);
     stage.updates = HETI_T_CAST(int32_t, updates);
-    stage.recompute = (seen & 4u) != 0 ? truth : heti_p_plans_recompute(r, &stage);
+    if ((seen & 4u) == 0) stage.recompute = heti_p_plans_recompute(r, &stage);
     if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
     r->count.stages++;
     return HET_OK;
@@ -1985,7 +2000,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
             const het_stage *stage = &plan->stage[i];
             heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s",
                           i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
-                          stage->recompute ? "true" : "false");
+                          stage->recompute == HET_RECOMPUTE_STAGE ? "\"stage\"" : stage->recompute ? "true" : "false");
             if (stage->store > 0) heti_t_format(&out, ", \"store\": %i", stage->store);
             if (stage->updates > 0) heti_t_format(&out, ", \"updates\": %i", stage->updates);
             heti_t_put(&out, "}");

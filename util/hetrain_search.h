@@ -188,14 +188,15 @@ typedef struct het_shape {
 typedef struct het_stage_memory {
     double slot;                      /* for `rows` */
     double carry;                     /* for `tokens`; 0 where they are not cut into slices */
+    double once;                      /* keys and values of which a rank keeps those of one micro-batch */
     double scratch;                   /* once a rank: the most that a unit's turn takes, tensors for
                                          `rows` and workspace for `tokens` */
     double stream;                    /* the widest boundary; a rank keeps three such */
     double message;                   /* the wider of its two ends */
     double exchange;                  /* in a team: what leaves at once, and what comes, that is packed */
 } het_stage_memory;
-/* A sum over the stage's units, for planners. split, sliced: 1 where I and W come apart, where
-   micro-batches are cut. Threads: any. */
+/* A sum over the stage's units, for planners. recompute: het_recompute; split, sliced: 1 where I
+   and W come apart, where micro-batches are cut. Threads: any. */
 HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
                                                int recompute, int split, int sliced, double rows, double tokens);
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights,
@@ -434,7 +435,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
    * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length
      of the longest pipeline
-   * recompute: yes or no for each device's stages but those of the last unit alone
+   * recompute: not, unit by unit or, where B is whole, as a whole, for each device's stages but
+     those of the last unit alone
    * store: for each device's stages all activations stay, or those of one micro-batch do
      (het_search_desc.store; moves also try two and three)
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
@@ -719,6 +721,8 @@ extern "C" {
               + keep_gradient [where I and W come apart]
               + carry_gradient [where I and W come apart, unless sliced])
        carry = tokens (sum of carry + carry_gradient) [sliced]
+   Of a stage that recomputes as a whole output and, but for a team, carry are no part of the slot
+   where B is whole: a rank has room for them once.
    ============================================================================================== */
 
 enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
@@ -1194,11 +1198,13 @@ static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r)
 static het_stage_memory heti_s_stage_memory(const het_profile *profile, const het_stage *stage, int split, int sliced,
                                             const heti_s_rows *r, double tokens) {
     const double rows = r->own;
+    const int whole = stage->recompute == HET_RECOMPUTE_STAGE, apart = whole && !split;
+    double made = 0; /* by the units so far, for as long as the stage goes back */
     het_stage_memory m;
     memset(&m, 0, sizeof m);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         const het_unit_kind *k = heti_s_kind_at(profile, u);
-        const int again = stage->recompute && !k->loss, divided = r->heads > 0 && k->attentions > 0;
+        const int again = whole || (stage->recompute && !k->loss), divided = r->heads > 0 && k->attentions > 0;
         const double core = r->group * r->heads, kept = divided ? r->kept * r->heads : r->kept;
         double carry = kept * (divided ? k->head_carry : k->carry),
                carry_gradient = kept * (divided ? k->head_carry_gradient : k->carry_gradient);
@@ -1219,14 +1225,14 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
             carry_gradient = keep[HET_KEEP_MICRO_BATCH_GRADIENT];
             space = heti_s_larger(0, space + 2 * (1 - r->columns) * (k->half_workspace - space));
         }
-        m.slot += rows * k->output;
+        *(apart ? &made : &m.slot) += rows * k->output;
         if (u == stage->unit_begin) m.slot += rows * k->input;
-        *(again ? &call : &m.slot) += input;
-        *(again && !split ? &call : &m.slot) += weight;
+        *(whole ? &made : again ? &call : &m.slot) += input;
+        *(apart ? &made : again && !split ? &call : &m.slot) += weight;
         *(split ? &m.slot : &call) += gradient;
-        *(sliced ? &m.carry : &m.slot) += carry;
+        *(sliced ? &m.carry : apart && r->members < 2 ? &m.once : &m.slot) += carry;
         *(sliced ? &m.carry : split ? &m.slot : &call) += carry_gradient;
-        m.scratch = heti_s_larger(m.scratch, call + space * tokens + k->workspace_base);
+        m.scratch = heti_s_larger(m.scratch, made + call + space * tokens + k->workspace_base);
         m.stream = heti_s_larger(m.stream, rows * heti_s_larger(k->input, k->output));
         if (u == stage->unit_begin) m.message = k->input * rows;
         if (u + 1 == stage->unit_end) m.message = heti_s_larger(m.message, k->output * rows);
@@ -1417,6 +1423,7 @@ static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, 
     heti_s_most(&most->slot, m.slot);
     if (stage->store > 0) heti_s_most(&held->stored, m.slot);
     heti_s_most(&most->carry, m.carry);
+    most->once += m.once;
     heti_s_most(&most->scratch, m.scratch);
     heti_s_most(&most->stream, m.stream);
     heti_s_most(&most->message, m.message);
@@ -1605,7 +1612,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                                    h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
         to->gradients = heti_s_bytes(h->trained * p->gradient_bytes + 2 * stages->unit[1] + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
-        to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
+        to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + m->once + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
         to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces +
                                          (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
@@ -1696,9 +1703,9 @@ static int64_t heti_s_first_trained(const het_profile *p) {
     return first;
 }
 
-/* Adds units [begin, end) to a stage, `slowness` times slower than these times; again: they
-   recompute. */
-static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int again,
+/* Adds units [begin, end) to a stage, `slowness` times slower than these times. Where it recomputes as
+   a whole, those without a backward pass do as well, if there are others. */
+static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute,
                              const het_unit_time *times, double slowness, het_stage_cost *to) {
     const int64_t first = heti_s_first_trained(profile);
     for (int64_t u = begin; u < end; u++) {
@@ -1711,7 +1718,7 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
         to->query += kind->query;
         to->key += kind->key;
         heti_s_add_moves(&to->columns, &kind->moves, time, slowness);
-        if (!again || kind->loss || u < first) continue;
+        if (!recompute || kind->loss || (u < first && (recompute != HET_RECOMPUTE_STAGE || end <= first))) continue;
         heti_s_add_curve(&to->backward, time->recompute, slowness);
         heti_s_add_curve(&to->input, time->recompute, slowness);
     }
@@ -1734,13 +1741,13 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
     const het_stage *stage = &c->plan->stage[g];
     const double copies = heti_s_messages(profile, stage->unit_begin, stage->unit_end) * device->message_byte *
                           slowness;
-    const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
+    const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute,
                                                     0, 0, 1, 1);
     to->chain[0] = heti_s_chain(profile, stage->unit_begin);
     to->chain[1] = heti_s_chain(profile, stage->unit_end);
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
-    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, times, slowness, to);
+    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, times, slowness, to);
     to->bytes = heti_s_kind_at(profile, stage->unit_end - 1)->output;
     to->keep_weight = kept.slot + kept.carry;
 }
@@ -1771,13 +1778,14 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
                          bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || heti_s_kind_at(c->profile, u)->loss; /* its F is part of B */
+            const double times = idle || stage->recompute != HET_RECOMPUTE_STAGE ? 1 : 2; /* in B, and I or W */
             if (u == stage->unit_begin) first[k] += seconds;
             to->beside[HET_ACTION_F] += idle ? 0 : seconds;
-            to->beside[HET_ACTION_B] += seconds;
-            to->beside[k == 0 ? HET_ACTION_I : HET_ACTION_W] += seconds;
+            to->beside[HET_ACTION_B] += times * seconds;
+            to->beside[k == 0 ? HET_ACTION_I : HET_ACTION_W] += times * seconds;
             to->forward.base += idle ? 0 : bytes * own[k];
-            to->backward.base += bytes * own[k];
-            *(k == 0 ? &to->input.base : &to->weight.base) += bytes * own[k];
+            to->backward.base += times * bytes * own[k];
+            *(k == 0 ? &to->input.base : &to->weight.base) += times * bytes * own[k];
         }
 }
 
@@ -4648,7 +4656,8 @@ typedef struct heti_s_choice {
     const het_plan *team;             /* a plan with teams, of which pipelines, devices in no order, counts
                                          and granules are known here; NULL: none */
     int64_t *first, *device, *end, *count; /* from here on arrays: every choice has its own */
-    int32_t *recompute;               /* [places] as device: 2 `store` + 1 where stages recompute */
+    int32_t *recompute;               /* [places] as device: what its stages do, 4 het_stage.store +
+                                         het_stage.recompute */
 } heti_s_choice;
 
 /* What a pipeline takes by itself, without reductions: `at` for `count` micro-batches and `each`
@@ -4685,7 +4694,7 @@ typedef struct heti_s_lower {
 
 /* Of several units together. */
 typedef struct heti_s_prefix {
-    double held, kept[2];             /* parameters; bytes kept a token, without and with recompute */
+    double held, kept[2];             /* parameters; bytes kept a token, without and with recompute, unit by unit */
     double least_held, owned, single; /* bytes: of blocks by their first unit; of the state of those that
                                          no other unit has; least_held of these alone */
 } heti_s_prefix;
@@ -4847,7 +4856,7 @@ static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int rec
     t = (split ? 3 : 2) * k->times->action + 2 * heti_s_messages(s->d.profile, begin, end) * k->times->message_byte *
         heti_s_tokens(s, granules);
     t = t / k->speed + heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0), begin, end, granules);
-    return (recompute & 1) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
+    return (recompute & 3) != 0 ? t + heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, granules) : t;
 }
 
 static het_link_cost heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t b) {
@@ -4885,7 +4894,7 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
    device only where there are pipelines. A stage of the last unit alone has nothing to
    recompute. */
 static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
-    const int64_t chunks = heti_s_chunks(s, c);
+    const int64_t chunks = heti_s_chunks(s, c), total = c->first[c->pipelines];
     int64_t p, i, left = heti_s_micro_batches(s, c->granules);
     if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
     if (c->pipelines == 1 && !s->tied) c->shard = HET_SHARD_STATE; /* there is nothing to divide */
@@ -4896,8 +4905,10 @@ static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
         for (i = 0; i < chunks * places; i++)
             if (end[i] <= (i == 0 ? 0 : end[i - 1])) return 0;
         i = heti_s_place_of(s->order[c->order], places, chunks * places - 1);
-        if (chunks == 1 && places > 1 && end[places - 2] == s->units - 1) c->recompute[c->first[p] + i] &= ~1;
+        if (chunks == 1 && places > 1 && end[places - 2] == s->units - 1) c->recompute[c->first[p] + i] &= ~3;
     }
+    for (i = 0; i < total && s->order[c->order]->split; i++)
+        if (c->recompute[i] & 2) c->recompute[i] ^= 3; /* unit by unit keeps as little */
     return c->pipelines > 0 && left == 0;
 }
 
@@ -4923,8 +4934,8 @@ static void heti_s_put_stage(het_stage *stage, int64_t pipeline, int64_t rank, c
     stage->rank = rank;
     stage->unit_begin = spot->begin;
     stage->unit_end = spot->end;
-    stage->recompute = way & 1;
-    stage->store = way >> 1;
+    stage->recompute = way & 3;
+    stage->store = way >> 2;
 }
 
 static void heti_s_put_order(const heti_s_seek *s, const heti_s_choice *c, het_plan *plan) {
@@ -5178,7 +5189,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     }
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
-        const int again = known && (c->recompute[spot.at] & 1);
+        const int again = known && (c->recompute[spot.at] & 3);
         heti_s_lower *to = &s->lower[spot.place];
         double f = 0, b, in = 0, w, r = 0;
         for (int k = 0; k < 2; k++) { /* full micro-batches, the smallest */
@@ -5235,8 +5246,8 @@ static double heti_s_bound_of(heti_s_seek *s, const heti_s_choice *c, int known,
 static int heti_s_hopeless(double bound, double best) { return bound > best * (1 + 1e-9); }
 
 /* Bytes that a stage needs at least for micro-batches of `tokens`: parameters and gradients of the
-   blocks that begin in it, the optimizer's state where no other rank has them, and one slot. Of
-   others nothing that is divided. */
+   blocks that begin in it, the optimizer's state where no other rank has them, and one slot, or
+   what is recomputed for it at once. Of others nothing that is divided. */
 static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double tokens) {
     const heti_s_prefix *a = &s->before[begin], *b = &s->before[end];
@@ -5245,7 +5256,7 @@ static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, i
     const double alone = c->pipelines == 1 ? b->single - a->single : 0,
                  state = c->pipelines == 1 ? b->owned - a->owned : 0;
     return alone + part * (b->least_held - a->least_held - alone) + state +
-           (b->kept[recompute & 1] - a->kept[recompute & 1]) * tokens;
+           (b->kept[(recompute & 3) == HET_RECOMPUTE_UNIT] - a->kept[(recompute & 3) == HET_RECOMPUTE_UNIT]) * tokens;
 }
 
 /* The device of stage i of pipeline p has memory for what its stages up to that one need at least
@@ -5259,7 +5270,8 @@ static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t
     double bytes = s->always;
     if (limit <= 0) return 1;
     bytes += heti_s_least_stage(s, c, first.begin, first.end, again, tokens);
-    if (i != spot.place) bytes += heti_s_least_stage(s, c, spot.begin, spot.end, again, tokens);
+    if (i != spot.place) /* where stages may recompute as a whole both do it in the same memory */
+        bytes += heti_s_least_stage(s, c, spot.begin, spot.end, again, (known ? again & 2 : again) ? 0 : tokens);
     return !heti_s_hopeless(bytes, limit);
 }
 
@@ -5298,9 +5310,12 @@ static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, i
     const het_profile *p = s->d.profile;
     const heti_s_prefix *a = &s->before[begin], *b = &s->before[end];
     const double tokens = heti_s_tokens(s, c->granules), elements = b->held - a->held;
-    if (recompute > 1) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 2 + 1));
+    const int how = recompute & 3, unit = how == HET_RECOMPUTE_UNIT;
+    double kept = b->kept[unit] - a->kept[unit];
+    if (recompute > 3) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 4 + 1));
+    kept = how == HET_RECOMPUTE_STAGE ? kept + in_flight * heti_s_kind_at(p, begin)->input : kept * in_flight;
     return heti_s_divided(s, c, elements * p->weight_bytes, elements * p->gradient_bytes, elements * p->state_bytes) +
-           tokens * (in_flight * (b->kept[recompute & 1] - a->kept[recompute & 1]) + s->widest) + p->rank_weights +
+           tokens * (kept + s->widest) + p->rank_weights +
            p->rank_gradients + p->rank_workspace;
 }
 
@@ -5335,8 +5350,9 @@ static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64
         int64_t most = s->units - (stages - 1 - i), next;
         if (most <= at) most = heti_s_min(at + 1, s->units);
         next = i >= places && recompute[place] ? at : heti_s_take_units(s, c, device, at, most, 0, in_flight, seconds);
-        for (int32_t way = 1; way < 4; way++) { /* recomputation, one micro-batch on the device, both */
-            const int may = ((way & 1) == 0 || s->d.recompute == HET_YES) && (way < 2 || s->d.store == HET_YES);
+        for (int32_t way = 1; way < 7; way++) { /* recomputation, one micro-batch on the device, both */
+            const int may = way != 3 && ((way & 3) == 0 || s->d.recompute == HET_YES) &&
+                            (way < 4 || s->d.store == HET_YES) && ((way & 2) == 0 || !order->split);
             int64_t more;
             if (!may || next >= most || (i >= places && recompute[place] != way)) continue;
             more = heti_s_take_units(s, c, device, at, most, way, in_flight, seconds);
@@ -6058,7 +6074,9 @@ static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
                   how = heti_s_below(s, 3);
     const int both = s->d.store == HET_YES, again = s->d.recompute == HET_YES && (!both || heti_s_below(s, 2));
     const int32_t from = c->recompute[at],
-                  to = again ? from ^ 1 : !both ? from : (from & 1) + 2 * HETI_T_CAST(int32_t, heti_s_below(s, 4));
+                  to = again && s->order[c->order]->split ? from ^ 1
+                     : again ? from - (from & 3) + ((from & 3) + 1 + HETI_T_CAST(int32_t, heti_s_below(s, 2))) % 3
+                     : !both ? from : (from & 3) + 4 * HETI_T_CAST(int32_t, heti_s_below(s, 4));
     if (to == from) return 0;
     if (how == 0) c->recompute[at] = to;
     for (int64_t i = 0; i < total && how == 1; i++) c->recompute[i] = to;
@@ -6180,14 +6198,14 @@ static double heti_s_least_found(const heti_s_seek *s) {
     return s->found_count > 0 ? s->found[0].seconds : HETI_S_NONE;
 }
 
-/* What a place may do: recompute, store one micro-batch, both. */
+/* What a place may do: recompute by units or as a whole, store one micro-batch, both. */
 static int64_t heti_s_ways(const heti_s_seek *s) {
-    return (s->d.recompute == HET_YES ? 2 : 1) * (s->d.store == HET_YES ? 2 : 1);
+    return (s->d.recompute == HET_YES ? 3 : 1) * (s->d.store == HET_YES ? 2 : 1);
 }
 
 /* Way number i of a place, as heti_s_choice.recompute has it. */
 static int32_t heti_s_place_way(const heti_s_seek *s, uint64_t i) {
-    return HETI_T_CAST(int32_t, s->d.recompute == HET_YES ? i : 2 * i);
+    return HETI_T_CAST(int32_t, s->d.recompute == HET_YES ? i % 3 + i / 3 * 4 : 4 * i);
 }
 
 /* Recomputation, what is stored, and state shares, with a schedule and its limit. Where nothing is
