@@ -197,7 +197,7 @@ int main(int argc, char **argv) {
                          het_node_residual het_node_output het_node_loss het_program_end
                          het_program_forward het_program_backward_input het_program_backward_weight
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
-                         het_model_units
+                         het_unit_local_head het_model_units
        >>optimizer_api   het_adamw het_muon het_optimizer_slots het_learning_rate
        >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_backward
                          het_plan_team
@@ -427,6 +427,10 @@ typedef struct het_model_desc {
     float lora_alpha;         /* r */
     int64_t lora_targets;     /* sum of het_lora: q and v; gpt2, neox, whose files hold q, k, v as
                                  one matrix: all three */
+    int64_t local_loss;       /* 0: none. Behind every so many layers but the last ones stands a
+                                 local head (het_unit_local_head): each group of layers is trained
+                                 by the loss of its own head alone, and no gradient goes from group
+                                 to group (arXiv 2012.03837) */
     uint32_t end_canary;      /* must be 0 */
 } het_model_desc;
 
@@ -953,8 +957,8 @@ typedef struct het_parameter_desc {
     het_init init;
     float init_std;         /* HET_INIT_NORMAL; of HET_INIT_UNIFORM the bound: values from -init_std to init_std */
     int32_t decay;          /* weight decay applies */
-    int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are
-                               frozen, and no part of saved weights */
+    int32_t adapter;        /* a factor of het_model_desc.lora_rank, or of a local head: trained where
+                               all others are frozen, and no part of saved weights */
     int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
     /* What a team by columns divides of it: 1: rows, 2: columns, 3: both; 0: nothing */
     int32_t divide;
@@ -1101,9 +1105,14 @@ typedef struct het_unit_info {
     het_keep input_keep;                    /* how long the input streams are needed: CALL (forward
                                                only), INPUT or WEIGHT */
     size_t workspace;                       /* bytes, scratch inside one call */
-    int32_t is_loss;                        /* 1: the last unit; writes no stream, makes loss, d_in
-                                               and all its parameters' gradients in backward_input;
-                                               its backward_weight is never called */
+    int32_t is_loss;                        /* 1: makes a loss, d_in and all its parameters' gradients
+                                               in backward_input; its backward_weight is never called.
+                                               So does the last unit, which writes no stream. Another
+                                               one passes its input streams on as they are, all of
+                                               them: out[] is in[], and they count in `out`. It is a
+                                               cut: no gradient comes back to it, d_out is NULL, its
+                                               loss is added up but not reported, and outside training
+                                               its backward_input is not called */
     double flops_forward, flops_input, flops_weight; /* a token, without the attention over context */
     het_program *program;                   /* in: room for one, which lives as long as the unit is called */
     const het_team_limits *team;            /* in: NULL: the rank is alone */
@@ -1129,7 +1138,8 @@ typedef struct het_unit_call {
     int64_t rows;                           /* view->row_end - view->row_begin */
     float *in[HETRAIN_MAX_STREAMS];         /* at the slice's first row */
     float *out[HETRAIN_MAX_STREAMS];        /* forward (=); may be in[] where the unit passes a stream on */
-    float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may overwrite them */
+    float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may
+                                               overwrite them. NULL at a cut */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
     float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where only weight_bf16 has it */
@@ -1138,7 +1148,7 @@ typedef struct het_unit_call {
     const float *cosine, *sine;             /* rotary tables [T][rotary / 2] */
     void *workspace;
     size_t workspace_size;
-    het_sum *loss;                          /* device: sum of weight * -log p */
+    het_sum *loss;                          /* device: sum of weight * -log p; of a cut one that nobody reads */
     float *row_loss;                        /* [rows] or NULL */
     float *logits;                          /* evaluation: the head writes [rows wanted][V] here, or NULL */
     int64_t logits_from;                    /* first row of the slice whose logits are wanted */
@@ -1192,9 +1202,10 @@ HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, 
 HETRAIN_API int het_node_residual(het_program *p, int x, int y);
 /* The unit's next output stream. Threads: any. */
 HETRAIN_API void het_node_output(het_program *p, int x);
-/* The softmax cross-entropy of x [n][V] with the targets: the model's last unit, without outputs.
-   It runs in backward_input alone, one granule at a time, so that no more logits exist at once.
-   Threads: any. */
+/* The softmax cross-entropy of x [n][V] with the targets: of the model's last unit, without
+   outputs, or of a cut, whose input streams are then its outputs, in their order. It runs in
+   backward_input alone, one granule at a time, so that no more logits exist at once. Threads:
+   any. */
 HETRAIN_API void het_node_loss(het_program *p, int x);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_program_end(het_program *p);
 
@@ -1208,9 +1219,13 @@ HETRAIN_API const het_unit_iface *het_unit_embed(void);
 HETRAIN_API const het_unit_iface *het_unit_attention(void);
 HETRAIN_API const het_unit_iface *het_unit_mlp(void);
 HETRAIN_API const het_unit_iface *het_unit_head(void);
+/* A head of its own, norm and untied matrix, behind a layer: a cut. Its parameters are
+   "local_head.#.norm" and "local_head.#", '#' the layer. */
+HETRAIN_API const het_unit_iface *het_unit_local_head(void);
 
-/* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units, written to units[0 ..
-   capacity). `model` must be completed and outlive the units. Threads: any. */
+/* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units and with local_loss
+   (L - 1) / local_loss local heads, rounded down; written to units[0 .. capacity), NULL: only
+   counted. `model` must be completed and outlive the units. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units,
                                                           int64_t capacity, int64_t *count, het_error *error);
 
@@ -4075,7 +4090,7 @@ static const heti_field heti_fields[] = {
     HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0), HETI_SIZE(rotary_original),
     HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0, 0.999, 1),
     HETI_MODEL(HETI_INTEGER, lora_rank, 0, 65536, 1), HETI_REAL(lora_alpha, 1e-6, 1e9, 1),
-    HETI_MODEL(HETI_INTEGER, lora_targets, 0, HET_LORA_ALL, 1)
+    HETI_MODEL(HETI_INTEGER, lora_targets, 0, HET_LORA_ALL, 1), HETI_MODEL(HETI_INTEGER, local_loss, 0, 65536, 1)
 };
 #undef HETI_MODEL
 #undef HETI_SIZE
@@ -4283,13 +4298,19 @@ HETI_UNUSED static void heti_rotary_frequencies(const het_model_desc *m, float *
     }
 }
 
+/* How many local heads a model has. */
+static int64_t heti_local_heads(const het_model_desc *m) {
+    return m->local_loss > 0 ? (m->layers - 1) / m->local_loss : 0;
+}
+
 /* An upper bound of the parameters, all sizes in 1 .. 2^31 - 1: L (2 D (H + K) E + 3 D F) + (2 V +
-   T) D must stay below 2^48, the largest size a safetensors header may name, and must fit into
-   size_t. Doubles are exact below 2^53. */
+   T) D, and (V + 2) D a local head, must stay below 2^48, the largest size a safetensors header may
+   name, and must fit into size_t. Doubles are exact below 2^53. */
 static int heti_model_fits(const het_model_desc *m) {
     const double heads = HETI_CAST(double, m->heads + m->kv_heads) * HETI_CAST(double, m->head_size);
     const double layer = 2.0 * heads + 3.0 * HETI_CAST(double, m->mlp_width);
-    const double ends = HETI_CAST(double, 2 * m->vocab + m->context);
+    const double ends = HETI_CAST(double, 2 * m->vocab + m->context) +
+        HETI_CAST(double, heti_local_heads(m)) * HETI_CAST(double, m->vocab + 2);
     const double all = (HETI_CAST(double, m->layers) * layer + ends) * HETI_CAST(double, m->width);
     return all < 281474976710656.0 && all <= HETI_CAST(double, SIZE_MAX);
 }
@@ -4708,20 +4729,21 @@ HETRAIN_API int het_node_residual(het_program *p, int x, int y) {
     return heti_new_value(p, n, heti_width(p, y));
 }
 
-/* What is a stream already goes out as a copy. */
+/* What is a stream already goes out as a copy; behind a loss only streams do, as they are. */
 HETRAIN_API void het_node_output(het_program *p, int x) {
     het_unit_info *info = p->info;
     heti_require(p, x >= 0 && x < p->values && info->out_streams < HETRAIN_MAX_STREAMS);
-    if (p->result == HET_OK && (p->value[x].in >= 0 || p->value[x].out >= 0))
+    heti_require(p, p->logits < 0 || (p->result == HET_OK && p->value[x].in == info->out_streams));
+    if (p->result == HET_OK && p->logits < 0 && (p->value[x].in >= 0 || p->value[x].out >= 0))
         x = heti_new_value(p, heti_new_node(p, HET_NODE_COPY, 1, x, -1, -1), p->value[x].width);
     if (p->result != HET_OK) return;
-    p->value[x].out = HETI_CAST(int32_t, info->out_streams);
+    if (p->logits < 0) p->value[x].out = HETI_CAST(int32_t, info->out_streams);
     info->out_width[info->out_streams++] = p->value[x].width;
 }
 
 HETRAIN_API void het_node_loss(het_program *p, int x) {
     (void)heti_new_node(p, HET_NODE_LOSS, 1, x, -1, -1);
-    heti_require(p, p->logits < 0 && heti_width(p, x) == p->unit->model->vocab);
+    heti_require(p, p->logits < 0 && p->info->out_streams == 0 && heti_width(p, x) == p->unit->model->vocab);
     p->logits = x;
     p->info->is_loss = 1;
 }
@@ -5056,7 +5078,8 @@ static void heti_check_program(het_program *p) {
         streams += p->value[i].in >= 0;
         heti_require(p, p->value[i].uses > 0 || p->value[i].out >= 0);
     }
-    heti_require(p, streams == p->info->in_streams && (p->logits < 0 || p->info->out_streams == 0));
+    heti_require(p, streams == p->info->in_streams &&
+                 (p->logits < 0 || p->info->out_streams == 0 || p->info->out_streams == streams));
     for (int i = 0; p->result == HET_OK && i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         for (int j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++)
@@ -6118,15 +6141,27 @@ static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info) {
     return het_program_end(p);
 }
 
-/* ---- head: loss = cross-entropy(norm(x) W^T), W [V][D], the embedding's where they are tied ---- */
+/* ---- head: loss = cross-entropy(norm(x) W^T), W [V][D], the embedding's where they are tied ----
+   A local head has both to itself, and passes x on. */
+
+static het_result heti_describe_head(const het_unit *unit, het_unit_info *info, int local) {
+    const het_model_desc *m = unit->model;
+    const char *norm = local ? "local_head.#.norm" : heti_role_name(m, HETI_ROLE_FINAL_NORM),
+               *name = local ? "local_head.#" : heti_role_name(m, heti_yes(m->tied) ? HETI_ROLE_EMBED : HETI_ROLE_HEAD);
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, m->width);
+    het_node_loss(p, het_node_linear(p, het_node_norm(p, x, norm), name, m->vocab, m->init_std));
+    if (local) het_node_output(p, x);
+    for (int64_t i = 0; i < info->parameters; i++) info->parameter[i].adapter = local;
+    return het_program_end(p);
+}
 
 static het_result heti_head_describe(const het_unit *unit, het_unit_info *info) {
-    const het_model_desc *m = unit->model;
-    const char *name = heti_role_name(m, heti_yes(m->tied) ? HETI_ROLE_EMBED : HETI_ROLE_HEAD);
-    het_program *p = het_program_begin(unit, info);
-    const int h = heti_layer_norm(p, het_node_input(p, 0, m->width), HETI_ROLE_FINAL_NORM);
-    het_node_loss(p, het_node_linear(p, h, name, m->vocab, m->init_std));
-    return het_program_end(p);
+    return heti_describe_head(unit, info, 0);
+}
+
+static het_result heti_local_head_describe(const het_unit *unit, het_unit_info *info) {
+    return heti_describe_head(unit, info, 1);
 }
 
 /* ---- the chain ---- */
@@ -6137,19 +6172,27 @@ static const het_unit_iface heti_unit_embed = HETI_PROGRAM("embed", heti_embed_d
 static const het_unit_iface heti_unit_attention = HETI_PROGRAM("attention", heti_attention_describe);
 static const het_unit_iface heti_unit_mlp = HETI_PROGRAM("mlp", heti_mlp_describe);
 static const het_unit_iface heti_unit_head = HETI_PROGRAM("head", heti_head_describe);
+static const het_unit_iface heti_unit_local_head = HETI_PROGRAM("local_head", heti_local_head_describe);
 
 HETRAIN_API const het_unit_iface *het_unit_embed(void) { return &heti_unit_embed; }
 HETRAIN_API const het_unit_iface *het_unit_attention(void) { return &heti_unit_attention; }
 HETRAIN_API const het_unit_iface *het_unit_mlp(void) { return &heti_unit_mlp; }
 HETRAIN_API const het_unit_iface *het_unit_head(void) { return &heti_unit_head; }
+HETRAIN_API const het_unit_iface *het_unit_local_head(void) { return &heti_unit_local_head; }
 
+static int64_t heti_unit_count(const het_model_desc *m) { return 2 * m->layers + 2 + heti_local_heads(m); }
+
+/* Behind embed come groups of local_loss layers, each but the last with its head. */
 static het_unit heti_model_unit(const het_model_desc *model, int64_t index) {
+    const int64_t every = model->local_loss > 0 ? heti_min(model->local_loss, model->layers) : model->layers,
+                  group = (index - 1) / (2 * every + 1), within = (index - 1) % (2 * every + 1);
     het_unit unit;
     memset(&unit, 0, sizeof unit);
-    unit.iface = index == 0 ? &heti_unit_embed : index == 2 * model->layers + 1 ? &heti_unit_head : index % 2 ?
-                 &heti_unit_attention : &heti_unit_mlp;
+    unit.iface = index == 0 ? &heti_unit_embed : index + 1 == heti_unit_count(model) ? &heti_unit_head :
+                 within == 2 * every ? &heti_unit_local_head : within % 2 ? &heti_unit_mlp : &heti_unit_attention;
     unit.model = model;
-    unit.layer = index == 0 ? 0 : (index - 1) / 2;
+    unit.layer = index == 0 ? 0 : unit.iface == &heti_unit_head ? model->layers :
+                 group * every + heti_min(within / 2, every - 1);
     return unit;
 }
 
@@ -6162,11 +6205,11 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
         return heti_fail(error, HET_ERR_INVALID,
                          "het_model_units: layers is %d; complete the model with het_model_complete first",
                          model->layers);
-    needed = 2 * model->layers + 2;
-    if (capacity < needed)
+    needed = heti_unit_count(model);
+    if (units && capacity < needed)
         return heti_fail(error, HET_ERR_LIMIT, "het_model_units: room for %d units, the model has %d", capacity,
                          needed);
-    for (int64_t u = 0; u < needed; u++) units[u] = heti_model_unit(model, u);
+    for (int64_t u = 0; u < needed && units; u++) units[u] = heti_model_unit(model, u);
     *count = needed;
     return HET_OK;
 }
@@ -7749,7 +7792,7 @@ static void heti_complete_last(heti_lists *l, int64_t rank) {
     for (int64_t i = 0; i < l->rank[rank].length; i++) {
         if (list[i].kind != HET_ACTION_B && list[i].kind != HET_ACTION_W &&
             (list[i].kind != HET_ACTION_F || het_plan_backward(l->plan, heti_lists_stage(l, &list[i])))) continue;
-        for (end = i + 1; end < l->rank[rank].length && (list[end].kind == HET_ACTION_SEND_F ||
+        for (end = i + 1 + (list[i].overlap != 0); end < l->rank[rank].length && (list[end].kind == HET_ACTION_SEND_F ||
              list[end].kind == HET_ACTION_SEND_B); end++) {}
         l->stage[heti_lists_stage(l, &list[i])].last = end;
     }
@@ -8692,7 +8735,7 @@ typedef struct heti_part {
     int32_t *empty;                      /* host: [parameters] 1: nothing is in its sum yet */
     double *grid;
     het_step_scalars *scalars;
-    het_sum *loss, *squares;
+    het_sum *loss, *squares;             /* squares: until VERDICT the losses of cuts, which nobody reads */
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
     char *kept;                          /* what is there once for all micro-batches */
     size_t shared_bytes, slot_bytes, batch_slot_bytes, kept_bytes;
@@ -10158,7 +10201,7 @@ static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->desc = *desc;
     ctx->desc.host.allocator = ctx->counter.inner;
     ctx->world.transport = desc->layout.transport;
-    ctx->chain.unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
+    ctx->chain.unit_count = desc->units ? desc->unit_count : heti_unit_count(&desc->model);
     ctx->slots = desc->inference == HET_YES ? 0 : het_optimizer_slots(&desc->optimizer);
     ctx->share.max_granule_tokens = heti_longest_granule(desc);
     ctx->share.limits = desc->limits;
@@ -10424,14 +10467,22 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     return HET_OK;
 }
 
+/* A unit's output streams are its input streams. */
+static int heti_passes_on(const het_unit_info *info) {
+    int64_t s = 0;
+    while (s < info->in_streams && s < info->out_streams && info->in_width[s] == info->out_width[s]) s++;
+    return s > 0 && s == info->in_streams && s == info->out_streams;
+}
+
 static het_result heti_build_chain(het_ctx *ctx) {
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_described_unit *unit = &ctx->chain.unit[u];
         for (int64_t p = 0; p < unit->info.parameters; p++)
             HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
-        if ((u == ctx->chain.unit_count - 1) != (unit->info.is_loss != 0))
-            return heti_fail(&ctx->error, HET_ERR_INVALID,
-                             "unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
+        if (u == ctx->chain.unit_count - 1 ? !unit->info.is_loss || unit->info.out_streams > 0 :
+            unit->info.is_loss && !heti_passes_on(&unit->info))
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain makes the loss "
+                             "and writes no stream; another one with a loss passes its input streams on", u,
                              unit->unit.iface->name);
     }
     return HET_OK;
@@ -11850,11 +11901,20 @@ static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const
     }
 }
 
+/* The unit that has written what comes into unit i of a stage: cuts pass it on. NULL: none of the
+   stage. */
+static const heti_placed *heti_writer(const heti_stage *stage, int64_t i) {
+    while (i > 0 && stage->unit[i - 1].info.is_loss) i--;
+    return i > 0 ? &stage->unit[i - 1] : NULL;
+}
+
 /* Streams of a stage's unit. When nothing is kept, two buffers take turns. */
 static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *arena) {
     heti_part *part = r->part;
     heti_arena *slot = &arena[HETI_REGION_SLICE], *between = &arena[stage->apart ? HETI_REGION_SHARED : HETI_REGION_SLICE];
     heti_placed *unit = &stage->unit[i];
+    const heti_placed *before = r->ctx->desc.inference == HET_YES ? heti_writer(stage, i) : NULL,
+                      *other = before ? heti_writer(stage, before - stage->unit) : NULL;
     for (int64_t s = 0; s < unit->info.in_streams; s++) {
         unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
         if (i == 0)
@@ -11862,10 +11922,9 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
     }
     for (int64_t s = 0; s < unit->info.out_streams; s++) {
-        const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
         const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
-        unit->out_offset[s] = reuse ? other->out_offset[s] : between->used;
-        if (!reuse)
+        unit->out_offset[s] = unit->info.is_loss ? unit->in_offset[s] : reuse ? other->out_offset[s] : between->used;
+        if (!reuse && !unit->info.is_loss)
             (void)heti_reserve(between, part->limits.rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
         part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
     }
@@ -13124,7 +13183,8 @@ static int heti_adds_gradients(const het_ctx *ctx, int32_t pass, int64_t unit) {
 static int heti_uses_weights(const het_ctx *ctx, int32_t pass, int64_t unit) {
     const het_described_unit *u = &ctx->chain.unit[unit];
     const int program = u->unit.iface->forward == het_program_forward;
-    if (pass == HET_ACTION_F) return program && u->info.is_loss && heti_trains(ctx) ? 0 : 2;
+    if (pass == HET_ACTION_F)
+        return program && u->info.is_loss && (heti_trains(ctx) || u->info.out_streams > 0) ? 0 : 2;
     if (pass == HET_ACTION_W) return u->info.is_loss ? 0 : program && u->program.factors == 0 ? 1 : 2;
     return 2;
 }
@@ -14045,7 +14105,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     heti_part *part = r->part;
     const heti_placed *placed = &stage->unit[index - stage->unit_begin];
     const het_described_unit *unit = &r->ctx->chain.unit[index];
-    char *between = stage->apart ? part->shared : slot->memory;
+    char *from = stage->apart && heti_writer(stage, index - stage->unit_begin) ? part->shared : slot->memory,
+         *to = placed->info.is_loss ? from : stage->apart ? part->shared : slot->memory;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
     c->info = &placed->info;
@@ -14058,9 +14119,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->training = heti_trains(r->ctx);
     c->team = heti_call_team(r);
     c->rows = view->row_end - view->row_begin;
-    for (int64_t i = 0; i < placed->info.in_streams; i++)
-        c->in[i] = heti_at(index == stage->unit_begin ? slot->memory : between, placed->in_offset[i]);
-    for (int64_t i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(between, placed->out_offset[i]);
+    for (int64_t i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(from, placed->in_offset[i]);
+    for (int64_t i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(to, placed->out_offset[i]);
     for (int64_t i = 0; i < placed->info.tensors; i++) {
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
@@ -14082,7 +14142,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->sine = part->sine;
     c->workspace = part->shared + placed->workspace;
     c->workspace_size = part->shared_bytes - placed->workspace;
-    c->loss = part->loss;
+    c->loss = index + 1 < r->ctx->chain.unit_count ? part->squares : part->loss;
 }
 
 /* The thread that this is: a rank's, or the caller's. */
@@ -14289,7 +14349,8 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
             c.logits = r->part->logits;
             c.logits_from = c.rows - 1;
         }
-        if (!c.training && c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        if (!c.training && c.info->is_loss && c.info->out_streams == 0)
+            HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         HETI_TRY(heti_close_weights(r, work->action, HET_ACTION_F, u));
     }
     return HET_OK;
@@ -14360,7 +14421,8 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss && !inputs) continue;
-        for (int64_t s = 0; s < c.info->out_streams && inputs; s++) c.d_out[s] = r->part->gradient_stream[now][s];
+        for (int64_t s = 0; s < c.info->out_streams && inputs && !c.info->is_loss; s++)
+            c.d_out[s] = r->part->gradient_stream[now][s];
         now = 1 - now;
         for (int64_t s = 0; s < c.info->in_streams && inputs; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         HETI_TRY(heti_open_weights(r, a, a->kind, u));
@@ -15339,6 +15401,7 @@ static het_result heti_run_job(heti_rank *r) {
     r->slept_for = heti_thread_time();
     HETI_TRY(heti_set_scalars(r));
     HETI_TRY(heti_clear(r, part->loss, sizeof *part->loss));
+    HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
     if (trains) HETI_TRY(heti_begin_sums(r));
     if (trains) heti_order_rings(r);
     heti_begin_updates(r);

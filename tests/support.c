@@ -548,8 +548,10 @@ void support_draw_recompute(het_plan *plan, uint64_t *seed)
 
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)
 {
+    int64_t units;
     het_plan_free(run->plan);
-    run->plan = support_plan_for(text, schedule, 2 * run->desc.model.layers + 2, run->desc.layout.device_count, slices, run->desc.model.kv_heads);
+    EXPECT_OK(het_model_units(&run->desc.model, NULL, 0, &units, NULL));
+    run->plan = support_plan_for(text, schedule, units, run->desc.layout.device_count, slices, run->desc.model.kv_heads);
     run->desc.layout.plan = run->plan;
 }
 

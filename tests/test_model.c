@@ -817,7 +817,7 @@ static void refused_program(het_program *p, int which, int x, const het_model_de
                                                  het_node_linear(p, x, "c", m->heads * RELATIONS + 1, 1), relation); break;
     case NO_RELATIONS: biased(p, x, m, NULL); return;
     case FAR_RELATION: biased(p, x, m, beyond); return;
-    case LOSS_AND_OUTPUT: het_node_loss(p, het_node_linear(p, x, "a", m->vocab, 1)); break;
+    case LOSS_AND_OUTPUT: het_node_loss(p, x = het_node_linear(p, x, "a", m->vocab, 1)); break;
     case OTHER_LOGITS: het_node_loss(p, het_node_linear(p, x, "a", m->vocab + 1, 1)); return;
     case FOUR_MATRICES: het_node_linears(p, x, 4, four, y); break;
     default: return; /* no output, and the stream is not read */

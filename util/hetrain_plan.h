@@ -4728,7 +4728,7 @@ static het_result heti_p_timed_search(heti_p_sim *s) {
         stage->room = (limit * HETI_T_CAST(double, chunks) - HETI_T_CAST(double, behind)) *
             HETI_T_CAST(double, s->slices);
         for (int64_t r = at[g].rank; r < s->ranks; r++)
-            t->list->start[r + 1] += 3 * s->stage[g].micro_batches * s->slices;
+            t->list->start[r + 1] += (s->stage[g].backward ? 3 : 1) * s->stage[g].micro_batches * s->slices;
     }
     for (int n = -1; n < HETI_P_TIMED_RULES; n++) { /* at first to measure */
         HETI_T_TRY(heti_p_timed_run(t, n < 0 ? 0 : n, &shorter));
