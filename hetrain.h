@@ -212,7 +212,7 @@ int main(int argc, char **argv) {
                          het_parameter_count het_parameter_get_info het_parameter_read
                          het_parameter_write het_get_status het_restore_begin het_restore_end
                          het_get_loss_history het_fail het_hash het_verify het_set_base het_get_base
-                         het_xxh64 het_describe het_description_free
+                         het_xxh64 het_describe het_description_free het_plan_cuts
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch
                          het_data_held_out het_data_tokens
        >>train_api       het_train het_sample het_reader_open het_reader_close het_save_file
@@ -1397,7 +1397,8 @@ struct het_plan {
     uint8_t *keeper;                  /* [ranks] or NULL; 1: a rank without stages owns its state_share of
                                          every block and updates it: a CPU beside a card (ZeRO-Offload,
                                          arXiv 2101.06840), a parameter server */
-    uint8_t *cut;                     /* [units] or NULL; het_cut of each, all 0: het_create finds them */
+    uint8_t *cut;                     /* [units] or NULL; het_cut of each, which follows from the model: het_create
+                                         fills it, or refuses another one than all 0 */
     char schedule[32];                /* a name that `make` knows */
     /* The compute lists of that name (hetrain_plan.h: het_schedule_make). NULL: the schedule has no
        name; a rank with one stage does 1F1B, one with several all forwards before all backwards. */
@@ -2078,6 +2079,9 @@ typedef struct het_description {
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_describe(const het_desc *desc, het_description **description,
                                                        het_error *error);
 HETRAIN_API void het_description_free(het_description *description);   /* NULL is fine. Threads: any. */
+/* Fills plan->cut as the model of *desc has it. het_create does so for its own copy, before the
+   lists are made; lists that are made or read beside it need it done first. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_cuts(const het_desc *desc, het_plan *plan, het_error *error);
 
 /* ---- >>data_api: token sources and sampling -------------------------------------------------- */
 typedef enum het_data_format { HET_DATA_AUTO = 0 /* by the header; else bytes */, HET_DATA_BYTES = 1,
@@ -10693,23 +10697,42 @@ static het_result heti_take_plan(het_ctx *ctx) {
     return HET_OK;
 }
 
-/* The plan's cuts as the model has them. */
+/* What is described of a chain. */
+static void heti_describe_to(het_ctx *ctx, het_description *d) {
+    d->ctx = ctx;
+    d->desc = ctx->desc;
+    d->units = ctx->chain.unit_count;
+    d->blocks = ctx->chain.block_count;
+    d->uses = ctx->chain.use_count;
+    d->unit = ctx->chain.unit;
+    d->block = ctx->chain.block;
+    d->use = ctx->chain.use;
+}
+
+/* The cut of unit u. *backs: whether a unit between the cut before it and u has a backward pass. */
+static het_cut heti_cut_at(const het_description *d, int64_t u, int *backs) {
+    const int last = u + 1 == d->units, loss = d->unit[u].info.is_loss;
+    for (int64_t b = 0; b < d->blocks && !*backs; b++)
+        for (int64_t i = 0; i < d->block[b].uses && !d->block[b].frozen; i++)
+            *backs |= d->use[d->block[b].first_use + i] == u;
+    if (!*backs && !last) return HET_CUT_NONE;
+    if (loss) *backs = 0;
+    return loss && !last ? HET_CUT_BEHIND : HET_CUT_NOWHERE;
+}
+
+/* The plan's cuts as the model has them; for inference, which has no backward pass, as they are. */
 static het_result heti_take_cuts(het_ctx *ctx) {
-    const heti_chain *chain = &ctx->chain;
     uint8_t *cut = ctx->share.plan->cut;
     int given = 0, backs = 0;
-    for (int64_t u = 0; u < chain->unit_count; u++) given |= cut[u];
-    for (int64_t u = 0; u < chain->unit_count && ctx->desc.inference != HET_YES; u++) {
-        const het_described_unit *unit = &chain->unit[u];
-        const int last = u + 1 == chain->unit_count;
-        het_cut own;
-        for (int64_t p = 0; p < unit->info.parameters; p++) backs |= !chain->parameter[unit->parameter[p]].frozen;
-        own = !backs && !last ? HET_CUT_NONE : unit->info.is_loss && !last ? HET_CUT_BEHIND : HET_CUT_NOWHERE;
+    heti_describe_to(ctx, &ctx->description);
+    for (int64_t u = 0; u < ctx->chain.unit_count; u++) given |= cut[u];
+    for (int64_t u = 0; u < ctx->chain.unit_count && ctx->desc.inference != HET_YES; u++) {
+        const het_cut own = heti_cut_at(&ctx->description, u, &backs);
         if (given && cut[u] != own)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: unit %d (%s): the plan's cut is %d, the model's %d",
-                             ctx->call, u, unit->unit.iface->name, HETI_CAST(int64_t, cut[u]), HETI_CAST(int64_t, own));
+                             ctx->call, u, ctx->chain.unit[u].unit.iface->name, HETI_CAST(int64_t, cut[u]),
+                             HETI_CAST(int64_t, own));
         cut[u] = HETI_CAST(uint8_t, own);
-        if (unit->info.is_loss) backs = 0;
     }
     return HET_OK;
 }
@@ -12686,7 +12709,6 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
 }
 
 HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
-    het_description *d;
     het_ctx *ctx;
     het_desc one;
     if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
@@ -12700,17 +12722,24 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     one.layout.schedule = NULL;
     one.emulate.link_count = 0;
     HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, &ctx, error));
-    d = &ctx->description;
-    d->ctx = ctx;
-    d->desc = ctx->desc;
-    d->units = ctx->chain.unit_count;
-    d->blocks = ctx->chain.block_count;
-    d->uses = ctx->chain.use_count;
-    d->unit = ctx->chain.unit;
-    d->block = ctx->chain.block;
-    d->use = ctx->chain.use;
-    *description = d;
+    heti_describe_to(ctx, &ctx->description);
+    *description = &ctx->description;
     return HET_OK;
+}
+
+HETRAIN_API het_result het_plan_cuts(const het_desc *desc, het_plan *plan, het_error *error) {
+    het_description *d;
+    het_result result = HET_OK;
+    int backs = 0;
+    if (!plan || !plan->cut) return heti_fail(error, HET_ERR_INVALID, "het_plan_cuts: the plan or its cut is NULL");
+    HETI_TRY(het_describe(desc, &d, error));
+    if (plan->units != d->units)
+        result = heti_fail(error, HET_ERR_INVALID, "het_plan_cuts: the plan is for %d units, the model has %d",
+                           plan->units, d->units);
+    for (int64_t u = 0; u < d->units && result == HET_OK; u++)
+        plan->cut[u] = HETI_CAST(uint8_t, heti_cut_at(d, u, &backs));
+    het_description_free(d);
+    return result;
 }
 
 HETRAIN_API void het_description_free(het_description *description) {

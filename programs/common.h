@@ -100,7 +100,7 @@ static inline void tell_options(char *text, size_t capacity) {
         { "het_desc.limits.max_slices", "--slices" },
         { "het_desc.limits.max_micro_batches", "--micro-batches" }, { "het_desc.layout.shard", "--shard" },
         { "reduce = exact", "--reduce exact" },
-        { "het_desc.model.lora_rank", "--lora" }, { "its memory_limit of", "its limit (--devices .../SIZE) of" }, { "het_desc.", "" }
+        { "het_desc.model.lora_rank", "--lora" }, { "local_loss is", "--local-loss is" }, { "its memory_limit of", "its limit (--devices .../SIZE) of" }, { "het_desc.", "" }
     };
     size_t i, length;
     char *at;
@@ -168,6 +168,12 @@ static inline int program_end(int status) {
     const int before = ferror(stdout), bad = fflush(stdout) != 0;
     if (status != 0 || (!before && !bad)) return status;
     return fail(FAILED, "standard output: %s", bad ? strerror(errno) : "not all of it could be written");
+}
+
+/* How many units a completed model's chain has. */
+static inline int64_t model_units(const het_model_desc *model) {
+    int64_t count = 0;
+    return het_model_units(model, NULL, 0, &count, NULL) == HET_OK ? count : 0;
 }
 
 /* Exit status of a result: 2 where the user's arguments or files are at fault. */

@@ -53,7 +53,7 @@ static inline void experts_hide(char *text) {
 
 /* Units of the description, whose devices are known. */
 static inline int experts_start(experts_model *m, het_desc *desc) {
-    const int64_t units = 2 * desc->model.layers + 2;
+    const int64_t units = model_units(&desc->model);
     het_error error = { HET_OK, "" };
     if (m->settings.experts == 0) return 0;
     if ((m->units = (het_unit *)calloc((size_t)units, sizeof *m->units)) == NULL) return fail(FAILED, "out of memory");

@@ -229,11 +229,12 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     size_t length;
     const int file = schedule != NULL && ends_with(schedule, ".csv");
     char *read = NULL;
+    het_desc like;
     int status;
     const char *text = plan_text(option_name, plan != NULL ? plan : "dp", &read, &length, &status);
     if (text == NULL) return status;
     memset(&desc, 0, sizeof desc);
-    desc.units = 2 * model->layers + 2, desc.ranks = ranks, desc.slices = slices, desc.store = store, desc.heads = model->kv_heads;
+    desc.units = model_units(model), desc.ranks = ranks, desc.slices = slices, desc.store = store, desc.heads = model->kv_heads;
     desc.schedule = file ? NULL : schedule;
     result = het_plan_read(&desc, text, length, &l->plan, &error);
     free(read);
@@ -245,6 +246,10 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     for (int64_t i = 0; i < l->plan->stages && whole; i++) l->plan->stage[i].recompute = HET_RECOMPUTE_STAGE;
     if (plan != NULL && !file && schedule != NULL) snprintf(l->plan->schedule, sizeof l->plan->schedule, "%s", schedule);
     if (!file) return 0;
+    memset(&like, 0, sizeof like);
+    like.model = *model;
+    result = het_plan_cuts(&like, l->plan, &error);
+    if (result != HET_OK) return fail(status_of(result), "--schedule %s: %s", schedule, error.text);
     read = read_small_file(schedule, &length);
     if (read == NULL) return fail(BAD_INPUT, "--schedule %s: %s", schedule, strerror(errno));
     result = het_schedule_read(l->plan, read, length, NULL, &l->schedule, &error);

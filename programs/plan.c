@@ -935,7 +935,9 @@ static int price_step(settings *s, problem *p, const unsigned char *given) {
 }
 
 static int price_read(settings *s, problem *p, const unsigned char *given, het_profile **profile) {
+    het_error error;
     int status = price_model(s, p, profile);
+    if (status == 0 && p->plan != NULL && het_profile_cuts(*profile, p->plan, &error) != HET_OK) status = fail(BAD_INPUT, "--plan: %s", error.text);
     if (status == 0) status = price_step(s, p, given);
     if (status == 0 && s->simulate == NULL) s->simulate = p->plan->schedule;
     return status;

@@ -87,9 +87,9 @@ static inline int profile_check(const char *option_name, const char *path, const
         return fail(BAD_INPUT, "%s %s: was measured with --dtype %s, this is %s", option_name, path, types[profile->dtype], types[desc->dtype]);
     if (desc->reduce != 0 && desc->reduce != profile->reduce)
         return fail(BAD_INPUT, "%s %s: was measured with --reduce %s, this is %s", option_name, path, sums[profile->reduce], sums[desc->reduce]);
-    if (profile->units != 2 * desc->model.layers + 2)
+    if (profile->units != model_units(&desc->model))
         return fail(BAD_INPUT, "%s %s: is of %lld units (model \"%s\"); --model %s has %lld", option_name, path, (long long)profile->units,
-                    profile->model, model, 2 * (long long)desc->model.layers + 2);
+                    profile->model, model, (long long)model_units(&desc->model));
     if (profile->granule == 0) return 0;
     like.layout.devices = NULL, like.layout.device_count = 0; /* bytes are the same on all */
     like.dtype = profile->dtype, like.reduce = profile->reduce;

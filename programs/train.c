@@ -44,7 +44,7 @@ typedef struct settings {
     int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet,
             on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
-    int64_t updates, staleness, lora, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
+    int64_t updates, staleness, lora, local_loss, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
     double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, feedback, outer_lr, outer_momentum;
     uint64_t seed;
 } settings;
@@ -93,6 +93,8 @@ static const option options[] = {
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     OPTION_TITLE("Low-rank factors (LoRA)"),
+    { "--local-loss", "K", OPTION_INTEGER, AT(local_loss), 0, 65536,
+      "a head of its own behind every K layers trains them, and no gradient goes further back; 0: the model's alone" },
     { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
     { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
     { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
@@ -205,7 +207,8 @@ static int option_is_saved(const option *o) {
 static int option_is_fixed(const settings *s, const option *o) {
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
-        "--clip --optimizer --matrix-lr --momentum --feedback --seed --granule --dtype --reduce --experts --lora --lora-alpha --lora-target --weights --spike");
+        "--clip --optimizer --matrix-lr --momentum --feedback --seed --granule --dtype --reduce --experts --local-loss --lora --lora-alpha --lora-target "
+        "--weights --spike");
 }
 
 static int is_automatic(const settings *s) { return s->plan != NULL && strcmp(s->plan, "auto") == 0; }
@@ -419,6 +422,8 @@ static int configure_model(job *j) {
         return fail(BAD_INPUT, "--dropout %g: the saved run has %g, and another value changes what is trained; --force-resume allows it",
                     s->dropout, (double)j->desc.model.dropout);
     j->desc.model.dropout = (float)s->dropout;
+    if (s->local_loss == 0) s->local_loss = j->desc.model.local_loss;
+    j->desc.model.local_loss = s->local_loss;
     if (s->length == 0) s->length = j->desc.model.context;
     if (s->length > j->desc.model.context)
         return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)j->desc.model.context);
@@ -740,7 +745,7 @@ static int spread_plan(job *j, int64_t *granules) {
     for (int64_t p = 1; p < j->processes && status == 0; p++)
         if (j->process == 0 || j->process == p) status = move_bytes(j, j->process == 0 ? p : -1, 0, granules, sizeof *granules);
     if (status == 0) status = spread_text(j, &g);
-    desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;
+    desc.units = model_units(&j->desc.model), desc.ranks = j->ranks.world;
     if (status == 0 && j->process > 0 && het_plan_read(&desc, g.text, g.length, &j->ranks.plan, &error) != HET_OK)
         status = fail(FAILED, "%s", error.text);
     free(g.text);
@@ -1026,7 +1031,7 @@ static void write_options(FILE *file, const job *j, int all, const char *separat
 static char *model_json(const job *j, size_t *length) {
     het_model_desc model = het_get_desc(j->ctx)->model;
     char *text = NULL;
-    model.lora_rank = model.lora_targets = 0, model.lora_alpha = 0;
+    model.lora_rank = model.lora_targets = model.local_loss = 0, model.lora_alpha = 0;
     if (het_model_to_json(&model, NULL, 0, length) != HET_ERR_LIMIT) return NULL;
     text = (char *)malloc(*length + 1);
     if (text != NULL && het_model_to_json(&model, text, *length + 1, length) != HET_OK) {
@@ -1781,7 +1786,7 @@ static int adapt(job *j) {
         status = fail(FAILED, "out of memory");
     if (status == 0 && d.length > 0 && het_broadcast(j->ctx, 0, g.text, (size_t)d.length) != HET_OK)
         status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
-    desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;
+    desc.units = model_units(&j->desc.model), desc.ranks = j->ranks.world;
     if (status == 0 && d.length == 0 && d.why[0] != 0 && j->process == 0) tell_kept(j, d.why);
     if (status == 0 && d.length > 0) {
         j->ranks.plan = NULL;

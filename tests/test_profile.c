@@ -128,6 +128,7 @@ static int64_t check_shape(const shape *s)
     desc.optimizer.feedback = s->feedback;
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
     plan = read_plan(s, profile->units);
+    EXPECT_OK(het_profile_cuts(profile, plan, &error));
     desc.layout.plan = plan;
     schedule = complete_lists(profile, plan, s->micro_batches);
     EXPECT_OK(het_schedule_needs(plan, schedule, 0, plan->ranks, 0, NULL, needs, &error));

@@ -2058,7 +2058,8 @@ HETRAIN_API het_result het_model_to_config(const het_model_desc *model, het_elem
     if (t.length >= sizeof plain) return HET_ERR_LIMIT;
     if (het_model_from_json(plain, t.length, &back, NULL) != HET_OK) read = NULL;
     for (int64_t n = 0; het_model_get(&m, n, &s); n++)
-        foreign |= strcmp(s.name, "dropout") != 0 && heti_f_setting_lost(&m, read, n);
+        foreign |= strcmp(s.name, "dropout") != 0 && strcmp(s.name, "local_loss") != 0 &&
+            heti_f_setting_lost(&m, read, n);
     t = heti_t_text_in(text, capacity);
     heti_f_text_config(&t, &m, foreign ? "hetrain_" : "", element, base, base_length);
     for (int64_t n = 0; het_model_get(&m, n, &s); n++) {
@@ -2076,11 +2077,11 @@ HETRAIN_API het_result het_model_to_json(const het_model_desc *model, char *text
     return het_model_to_config(model, HET_ELEMENT_F32, NULL, 0, text, capacity, length);
 }
 
-/* The same of the model's own weights: factors have files of their own. */
+/* The same of the model's own weights: factors have files of their own, local heads are state. */
 static het_result heti_f_own_config(const het_ctx *ctx, het_element element, const char *base, size_t base_length,
                                     char *text, size_t capacity, size_t *length) {
     het_model_desc model = het_get_desc(ctx)->model;
-    model.lora_rank = model.lora_targets = 0;
+    model.lora_rank = model.lora_targets = model.local_loss = 0;
     model.lora_alpha = 0.0f;
     return het_model_to_config(&model, element, base, base_length, text, capacity, length);
 }
@@ -2506,7 +2507,7 @@ static void heti_f_stored_join(const het_ctx *ctx, heti_f_stored *s, const heti_
 }
 
 /* Fills *s with tensor number i of those that start at parameter p, and returns how many do; 0: p
-   is the k or v of an earlier one, or an adapter's factor. */
+   is the k or v of an earlier one, an adapter's factor or a local head's. */
 static int64_t heti_f_stored_at(const het_ctx *ctx, int64_t p, int64_t i, heti_f_stored *s) {
     const het_model_desc *model = &het_get_desc(ctx)->model;
     const het_parameter_info own = heti_f_parameter(ctx, p);
@@ -2514,7 +2515,7 @@ static int64_t heti_f_stored_at(const het_ctx *ctx, int64_t p, int64_t i, heti_f
     const int64_t stack = heti_f_stack(own.name, &at, &end);
     heti_f_stored joint;
     const int third = heti_f_third(ctx, p, &joint);
-    if (third > 0 || own.adapter) return 0; /* factors are no part of the model's own weights */
+    if (third > 0 || own.adapter) return 0; /* they are no part of the model's own weights */
     heti_f_stored_plain(&own, p, s);
     s->transposed = heti_f_is_conv1d(ctx, &own);
     if (third == 0) {
@@ -2742,6 +2743,11 @@ typedef struct heti_f_inventory {
     int64_t floats;
 } heti_f_inventory;
 
+static int heti_f_is_factor(const het_parameter_info *p) {
+    const size_t length = strlen(p->name);
+    return heti_f_ends_with(p->name, length, ".lora_A.weight") || heti_f_ends_with(p->name, length, ".lora_B.weight");
+}
+
 static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all,
                                         het_error *error) {
     const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
@@ -2753,6 +2759,8 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
         for (int64_t i = 0; i < tensors; i++) (void)heti_f_stored_at(ctx, p, i, &all->stored[all->count++]);
         if (contents == HETI_F_FACTORS)
             all->count += 2 * HETI_T_CAST(size_t, heti_f_factors_at(ctx, p, &all->stored[all->count]));
+        if (contents == HETI_F_STATE && own.adapter && !heti_f_is_factor(&own)) /* a local head's weights */
+            heti_f_stored_plain(&own, p, &all->stored[all->count++]);
         for (int slot = 0; slot < slots && contents == HETI_F_STATE && !own.frozen; slot++) {
             const char *of = slot < optimizer->slots ? optimizer->slot_name[slot] : "feedback";
             heti_f_stored *s = &all->stored[all->count++];
@@ -2770,7 +2778,7 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
 
 static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, const het_allocator *a,
                                         heti_f_inventory *all, het_error *error) {
-    const int slots = contents == HETI_F_STATE ? het_optimizer_slots(&het_get_desc(ctx)->optimizer) : 1;
+    const int slots = contents == HETI_F_STATE ? het_optimizer_slots(&het_get_desc(ctx)->optimizer) + 1 : 1;
     memset(all, 0, sizeof *all);
     all->allocator = a;
     all->capacity = HETI_T_CAST(size_t, contents == HETI_F_WEIGHTS ? het_tensor_count(ctx) :

@@ -43,6 +43,7 @@
    FUNCTIONS
        >>profile_api     het_profile_describe het_profile_free het_profile_stage het_profile_memory
                          het_profile_measure het_profile_read het_profile_write het_profile_merge
+                         het_profile_cuts
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
                          het_cluster_place het_hardware_read het_hardware_price het_hardware_profile
                          het_profile_costs het_plan_costs_free het_simulate_costs het_team_divide
@@ -156,6 +157,7 @@ typedef struct het_profile {
     int32_t *unit;                    /* [units] the kind of each unit of the chain */
     het_block_profile *block;         /* [blocks] in the order of the schedule's blocks */
     int64_t *use;                     /* [uses] */
+    uint8_t *cut;                     /* [units] het_cut of each: from the above, in no file */
     het_device_profile *device;       /* [devices] */
     het_link_profile *link;           /* [links] */
     double weight_bytes, gradient_bytes, state_bytes; /* of an element: 4, 8 (exact) or 4, 8 (AdamW) */
@@ -176,6 +178,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_describe(const het_desc *d
                                                                const het_allocator *allocator, het_profile **profile,
                                                                het_error *error);
 HETRAIN_API void het_profile_free(het_profile *profile);               /* NULL is fine. Threads: any. */
+/* Fills plan->cut, as het_plan_cuts does, before lists are made. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_cuts(const het_profile *profile, het_plan *plan,
+                                                           het_error *error);
 
 /* The largest micro-batch there will be. */
 typedef struct het_shape {
@@ -1058,6 +1063,7 @@ static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     p->unit = HETI_S_ROOM(int32_t, p->units);
     p->block = HETI_S_ROOM(het_block_profile, p->blocks);
     p->use = HETI_S_ROOM(int64_t, p->uses);
+    p->cut = HETI_S_ROOM(uint8_t, p->units);
     p->device = HETI_S_ROOM(het_device_profile, p->devices);
     p->link = HETI_S_ROOM(het_link_profile, p->links);
     for (int64_t i = 0; i < p->devices; i++) {
@@ -1090,6 +1096,28 @@ static het_result heti_s_profile_like(const het_profile *from, int64_t devices, 
     HETI_T_COPY((*profile)->unit, from->unit, from->units);
     HETI_T_COPY((*profile)->block, from->block, from->blocks);
     HETI_T_COPY((*profile)->use, from->use, from->uses);
+    HETI_T_COPY((*profile)->cut, from->cut, from->units);
+    return HET_OK;
+}
+
+/* As hetrain.h finds it: behind a loss that is not the last unit's, and where nothing was trained
+   since. */
+static void heti_s_find_cuts(het_profile *p) {
+    int backs = 0;
+    for (int64_t u = 0; u < p->units; u++) {
+        const int last = u + 1 == p->units, loss = p->kind[p->unit[u]].loss;
+        for (int64_t b = 0; b < p->blocks; b++)
+            for (int64_t i = 0; i < p->block[b].uses && !p->block[b].frozen; i++)
+                backs |= p->use[p->block[b].first_use + i] == u;
+        p->cut[u] = !backs && !last ? HET_CUT_NONE : loss && !last ? HET_CUT_BEHIND : HET_CUT_NOWHERE;
+        if (loss) backs = 0;
+    }
+}
+
+HETRAIN_API het_result het_profile_cuts(const het_profile *profile, het_plan *plan, het_error *error) {
+    if (profile == NULL || plan == NULL || plan->cut == NULL || plan->units != profile->units)
+        return HETI_S_BAD(error, "het_profile_cuts: a pointer is NULL, or the plan is for other units");
+    HETI_T_COPY(plan->cut, profile->cut, plan->units);
     return HET_OK;
 }
 
@@ -1148,6 +1176,7 @@ static het_result heti_s_fill_profile(const het_description *d, const het_descri
         heti_s_fill_elements(d, b, &to->block[b]);
     }
     HETI_T_COPY(to->use, d->use, d->uses);
+    heti_s_find_cuts(to);
     return HET_OK;
 }
 
@@ -1225,7 +1254,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
             carry_gradient = keep[HET_KEEP_MICRO_BATCH_GRADIENT];
             space = heti_s_larger(0, space + 2 * (1 - r->columns) * (k->half_workspace - space));
         }
-        *(apart ? &made : &m.slot) += rows * k->output;
+        *(apart ? &made : &m.slot) += k->loss ? 0 : rows * k->output; /* a cut passes its input on */
         if (u == stage->unit_begin) m.slot += rows * k->input;
         *(whole ? &made : again ? &call : &m.slot) += input;
         *(apart ? &made : again && !split ? &call : &m.slot) += weight;
@@ -1695,30 +1724,29 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
     to->divided += from->divided;
 }
 
-/* Units before this one have no backward pass: nothing there is trained. */
-static int64_t heti_s_first_trained(const het_profile *p) {
-    int64_t first = p->units - 1;
-    for (int64_t b = 0; b < p->blocks; b++)
-        if (!p->block[b].frozen && p->use[p->block[b].first_use] < first) first = p->use[p->block[b].first_use];
-    return first;
+/* Whether some of units [begin, end) have a backward pass. */
+static int heti_s_backs(const het_profile *profile, int64_t begin, int64_t end) {
+    while (begin < end && profile->cut[begin] == HET_CUT_NONE) begin++;
+    return begin < end;
 }
 
 /* Adds units [begin, end) to a stage, `slowness` times slower than these times. Where it recomputes as
    a whole, those without a backward pass do as well, if there are others. */
 static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute,
                              const het_unit_time *times, double slowness, het_stage_cost *to) {
-    const int64_t first = heti_s_first_trained(profile);
+    const int whole = recompute == HET_RECOMPUTE_STAGE && heti_s_backs(profile, begin, end);
     for (int64_t u = begin; u < end; u++) {
+        const int idle = profile->cut[u] == HET_CUT_NONE; /* it has no backward pass */
         const het_unit_time *time = &times[profile->unit[u]];
         const het_unit_kind *kind = heti_s_kind_at(profile, u);
-        for (int what = 0; what < (u < first ? HETI_S_FORWARD + 1 : HETI_S_STAGE_CALLS); what++)
+        for (int what = 0; what < (idle ? HETI_S_FORWARD + 1 : HETI_S_STAGE_CALLS); what++)
             heti_s_add_curve(heti_s_stage_curve_of(to, what), heti_s_curve(time, what), slowness);
         to->keep_gradient += kind->keep_gradient;
         to->attentions += kind->attentions;
         to->query += kind->query;
         to->key += kind->key;
         heti_s_add_moves(&to->columns, &kind->moves, time, slowness);
-        if (!recompute || kind->loss || (u < first && (recompute != HET_RECOMPUTE_STAGE || end <= first))) continue;
+        if (!recompute || kind->loss || (idle && !whole)) continue;
         heti_s_add_curve(&to->backward, time->recompute, slowness);
         heti_s_add_curve(&to->input, time->recompute, slowness);
     }
@@ -1727,8 +1755,9 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
 /* Backward time of units [0, end), as het_stage_cost.chain. */
 static double heti_s_chain(const het_profile *p, int64_t end) {
     double sum = 0;
-    for (int64_t u = heti_s_first_trained(p); u < end && p->devices > 0; u++) {
+    for (int64_t u = 0; u < end && p->devices > 0; u++) {
         const het_unit_time *t = &p->device[0].alone[p->unit[u]];
+        if (p->cut[u] == HET_CUT_NONE) continue;
         sum += t->backward.token > 0 ? t->backward.token : t->input.token + t->weight.token;
     }
     return sum;
@@ -1772,18 +1801,20 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
     const het_stage *stage = &c->plan->stage[g];
     const heti_s_held *held = &c->held.held[rank];
     const double own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
+    const int whole = stage->recompute == HET_RECOMPUTE_STAGE &&
+                      heti_s_backs(c->profile, stage->unit_begin, stage->unit_end);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
             const double part = held->of[k] > 0 ? held->away[k] / held->of[k] : 0,
                          bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || heti_s_kind_at(c->profile, u)->loss; /* its F is part of B */
-            const double times = idle || stage->recompute != HET_RECOMPUTE_STAGE ? 1 : 2; /* in B, and I or W */
+            const double times = heti_s_real((c->profile->cut[u] != HET_CUT_NONE) + (whole && !idle)); /* in B, I or W */
             if (u == stage->unit_begin) first[k] += seconds;
             to->beside[HET_ACTION_F] += idle ? 0 : seconds;
+            to->forward.base += idle ? 0 : bytes * own[k];
             to->beside[HET_ACTION_B] += times * seconds;
             to->beside[k == 0 ? HET_ACTION_I : HET_ACTION_W] += times * seconds;
-            to->forward.base += idle ? 0 : bytes * own[k];
             to->backward.base += times * bytes * own[k];
             *(k == 0 ? &to->input.base : &to->weight.base) += times * bytes * own[k];
         }
@@ -2656,7 +2687,10 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     r.error = error;
     r.call = "het_profile_read";
     result = heti_s_read_all(&r, text, length, &own, profile);
-    if (result == HET_OK) return HET_OK;
+    if (result == HET_OK) {
+        heti_s_find_cuts(*profile);
+        return HET_OK;
+    }
     het_profile_free(*profile);
     *profile = NULL;
     return result;
@@ -6617,7 +6651,7 @@ static het_result heti_s_seek_known(heti_s_seek *s) {
    ranks are at work (het_simulate_costs). */
 static void heti_s_seek_sums(heti_s_seek *s) {
     const het_profile *p = s->d.profile;
-    const int64_t first = heti_s_first_trained(p), most = s->d.most_granules;
+    const int64_t most = s->d.most_granules;
     for (int64_t k = 0; k < s->kinds; k++) {
         const het_device_profile *times = s->kind[k].times;
         for (int what = 0; what < 2 * HETI_S_CALLS; what++) {
@@ -6627,7 +6661,7 @@ static void heti_s_seek_sums(heti_s_seek *s) {
                 const het_cost one = heti_s_curve(&heti_s_unit_times(s, times)[p->unit[u]], curve);
                 const het_cost alone = least ? heti_s_curve(&times->alone[p->unit[u]], curve) : one;
                 const int never = (curve == HETI_S_AGAIN && heti_s_kind_at(p, u)->loss) ||
-                    (curve != HETI_S_FORWARD && u < first);
+                    (curve != HETI_S_FORWARD && p->cut[u] == HET_CUT_NONE);
                 const double part = never ? 0 : 1 / s->kind[k].speed;
                 sum[u + 1].base = sum[u].base + part * heti_s_smaller(one.base, alone.base);
                 sum[u + 1].token = sum[u].token + part * heti_s_smaller(one.token, alone.token);
@@ -6665,7 +6699,7 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
     }
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(p, u);
-        const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
+        const double always = (k->loss ? 0 : k->output) + k->carry, more = k->keep_input + k->keep_weight;
         const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
         heti_s_prefix *from = &s->before[u], *to = &s->before[u + 1];
         s->largest = heti_s_larger(s->largest, to->held);
@@ -6771,6 +6805,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
 static het_result heti_s_seek_start(heti_s_seek *s) {
     HETI_T_TRY(heti_s_arrays(&s->arena, heti_s_seek_cut, s, &s->allocator, "het_plan_search", s->error));
     s->plan.make = s->alone.make = het_schedule_make;
+    s->plan.cut = s->alone.cut = s->d.profile->cut;
     s->plan.units = s->units;
     s->plan.ranks = s->ranks;
     s->plan.slices = 1;
@@ -6798,6 +6833,7 @@ static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *al
     if (from->members > 0) HETI_T_COPY(to->member, from->member, from->members);
     if (from->near != NULL) HETI_T_COPY(to->near, from->near, from->ranks);
     if (from->keeper != NULL) HETI_T_COPY(to->keeper, from->keeper, from->ranks);
+    if (from->cut != NULL) HETI_T_COPY(to->cut, from->cut, from->units);
     *plan = to;
     return HET_OK;
 }
@@ -7316,6 +7352,7 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
     HETI_T_COPY(to->stage, from->stage, from->stages);
     HETI_T_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
     HETI_T_COPY(to->share, from->share, from->pipelines);
+    HETI_T_COPY(to->cut, s->d.profile->cut, to->units);
     to->slice_share[0] = 1;
     for (g = 0; g < to->stages; g++) to->stage[g].rank = f->device[f->first[from->stage[g].rank]];
     for (to->members = t = 0; t < f->teams; t++) {
