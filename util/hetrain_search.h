@@ -157,7 +157,7 @@ typedef struct het_profile {
     int32_t *unit;                    /* [units] the kind of each unit of the chain */
     het_block_profile *block;         /* [blocks] in the order of the schedule's blocks */
     int64_t *use;                     /* [uses] */
-    uint8_t *cut;                     /* [units] het_cut of each: from the above, in no file */
+    uint8_t *cut;                     /* [units] het_cut of each: from the above, in no file; NULL: there are none */
     het_device_profile *device;       /* [devices] */
     het_link_profile *link;           /* [links] */
     double weight_bytes, gradient_bytes, state_bytes; /* of an element: 4, 8 (exact) or 4, 8 (AdamW) */
@@ -1096,7 +1096,7 @@ static het_result heti_s_profile_like(const het_profile *from, int64_t devices, 
     HETI_T_COPY((*profile)->unit, from->unit, from->units);
     HETI_T_COPY((*profile)->block, from->block, from->blocks);
     HETI_T_COPY((*profile)->use, from->use, from->uses);
-    HETI_T_COPY((*profile)->cut, from->cut, from->units);
+    if (from->cut != NULL) HETI_T_COPY((*profile)->cut, from->cut, from->units);
     return HET_OK;
 }
 
@@ -1114,10 +1114,14 @@ static void heti_s_find_cuts(het_profile *p) {
     }
 }
 
+/* Whether a unit has no backward pass. */
+static int heti_s_is_idle(const het_profile *p, int64_t u) { return p->cut != NULL && p->cut[u] == HET_CUT_NONE; }
+
 HETRAIN_API het_result het_profile_cuts(const het_profile *profile, het_plan *plan, het_error *error) {
     if (profile == NULL || plan == NULL || plan->cut == NULL || plan->units != profile->units)
         return HETI_S_BAD(error, "het_profile_cuts: a pointer is NULL, or the plan is for other units");
-    HETI_T_COPY(plan->cut, profile->cut, plan->units);
+    HETI_T_CLEAR(plan->cut, plan->units);
+    if (profile->cut != NULL) HETI_T_COPY(plan->cut, profile->cut, plan->units);
     return HET_OK;
 }
 
@@ -1726,7 +1730,7 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
 
 /* Whether some of units [begin, end) have a backward pass. */
 static int heti_s_backs(const het_profile *profile, int64_t begin, int64_t end) {
-    while (begin < end && profile->cut[begin] == HET_CUT_NONE) begin++;
+    while (begin < end && heti_s_is_idle(profile, begin)) begin++;
     return begin < end;
 }
 
@@ -1736,7 +1740,7 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
                              const het_unit_time *times, double slowness, het_stage_cost *to) {
     const int whole = recompute == HET_RECOMPUTE_STAGE && heti_s_backs(profile, begin, end);
     for (int64_t u = begin; u < end; u++) {
-        const int idle = profile->cut[u] == HET_CUT_NONE; /* it has no backward pass */
+        const int idle = heti_s_is_idle(profile, u);
         const het_unit_time *time = &times[profile->unit[u]];
         const het_unit_kind *kind = heti_s_kind_at(profile, u);
         for (int what = 0; what < (idle ? HETI_S_FORWARD + 1 : HETI_S_STAGE_CALLS); what++)
@@ -1757,7 +1761,7 @@ static double heti_s_chain(const het_profile *p, int64_t end) {
     double sum = 0;
     for (int64_t u = 0; u < end && p->devices > 0; u++) {
         const het_unit_time *t = &p->device[0].alone[p->unit[u]];
-        if (p->cut[u] == HET_CUT_NONE) continue;
+        if (heti_s_is_idle(p, u)) continue;
         sum += t->backward.token > 0 ? t->backward.token : t->input.token + t->weight.token;
     }
     return sum;
@@ -1809,7 +1813,7 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
                          bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             const int idle = k == 1 || heti_s_kind_at(c->profile, u)->loss; /* its F is part of B */
-            const double times = heti_s_real((c->profile->cut[u] != HET_CUT_NONE) + (whole && !idle)); /* in B, I or W */
+            const double times = heti_s_real(!heti_s_is_idle(c->profile, u) + (whole && !idle)); /* in B, I or W */
             if (u == stage->unit_begin) first[k] += seconds;
             to->beside[HET_ACTION_F] += idle ? 0 : seconds;
             to->forward.base += idle ? 0 : bytes * own[k];
@@ -6661,7 +6665,7 @@ static void heti_s_seek_sums(heti_s_seek *s) {
                 const het_cost one = heti_s_curve(&heti_s_unit_times(s, times)[p->unit[u]], curve);
                 const het_cost alone = least ? heti_s_curve(&times->alone[p->unit[u]], curve) : one;
                 const int never = (curve == HETI_S_AGAIN && heti_s_kind_at(p, u)->loss) ||
-                    (curve != HETI_S_FORWARD && p->cut[u] == HET_CUT_NONE);
+                    (curve != HETI_S_FORWARD && heti_s_is_idle(p, u));
                 const double part = never ? 0 : 1 / s->kind[k].speed;
                 sum[u + 1].base = sum[u].base + part * heti_s_smaller(one.base, alone.base);
                 sum[u + 1].token = sum[u].token + part * heti_s_smaller(one.token, alone.token);
@@ -7352,7 +7356,7 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
     HETI_T_COPY(to->stage, from->stage, from->stages);
     HETI_T_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
     HETI_T_COPY(to->share, from->share, from->pipelines);
-    HETI_T_COPY(to->cut, s->d.profile->cut, to->units);
+    if (s->d.profile->cut != NULL) HETI_T_COPY(to->cut, s->d.profile->cut, to->units);
     to->slice_share[0] = 1;
     for (g = 0; g < to->stages; g++) to->stage[g].rank = f->device[f->first[from->stage[g].rank]];
     for (to->members = t = 0; t < f->teams; t++) {
