@@ -50,8 +50,13 @@ static inline const char *found_shard(const het_plan *plan) {
     return plan->shard == HET_SHARD_WEIGHTS ? "weights" : plan->shard == HET_SHARD_GRADIENTS ? "gradients" : "state";
 }
 
+static inline int found_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
+
 /* ", weights divided", or "" where only the state is. */
 static inline const char *found_divided(const het_plan *plan) {
+    int64_t r;
+    for (r = 1; plan->near != NULL && r < plan->ranks; r++)
+        if (plan->near[r] != plan->near[0]) return ", weights divided among near ranks";
     return plan->shard == HET_SHARD_WEIGHTS ? ", weights divided" : plan->shard == HET_SHARD_GRADIENTS ? ", gradients divided" : "";
 }
 
@@ -82,12 +87,13 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
         const het_rank_time *t = &s->simulation->rank[r];
         char units[128], needs[16], limit[16] = "-", share[32];
         int64_t stage = 0, pipeline = found_units(plan, r, &stage, units, sizeof units);
-        if (pipeline < 0) {
-            printf("%4lld %-16.16s     idle\n", (long long)r, cluster->device[r].name);
-            continue;
-        }
         bytes_text(best->memory[r], needs);
         if (cluster->device[r].memory > 0) bytes_text(cluster->device[r].memory, limit);
+        if (pipeline < 0) {
+            printf("%4lld %-16.16s     %s", (long long)r, cluster->device[r].name, found_keeps(plan, r) ? "" : "idle\n");
+            if (found_keeps(plan, r)) printf("%-64s %9s %9s %5.1f%%\n", "keeper", needs, limit, 100 * found_state(plan, r));
+            continue;
+        }
         snprintf(share, sizeof share, "%.0f of %lld", plan->share[pipeline], (long long)best->micro_batches);
         printf("%4lld %-16.16s %8lld %5lld  %-20s %13s %7.1f %7.1f %9s %9s %5.1f%%\n", (long long)r, cluster->device[r].name, (long long)pipeline,
             (long long)stage, units, share, 100 * t->busy / s->simulation->makespan, 100 * t->idle / s->simulation->makespan, needs, limit,
@@ -123,9 +129,10 @@ static inline void found_json(const het_search *s, const het_cluster *cluster) {
         char units[128];
         int64_t stage = 0, pipeline = found_units(s->found[0].plan, r, &stage, units, sizeof units);
         printf("%s{\"pipeline\":%lld,\"units\":\"%s\",\"micro_batches\":%.0f,"
-            "\"busy\":%.17g,\"idle\":%.17g,\"memory\":%.0f,\"limit\":%.0f,\"state\":%.6g}",
+            "\"busy\":%.17g,\"idle\":%.17g,\"memory\":%.0f,\"limit\":%.0f,\"state\":%.6g,\"keeper\":%s}",
             r > 0 ? "," : "", (long long)pipeline, units, pipeline < 0 ? 0 : s->found[0].plan->share[pipeline], t->busy, t->idle,
-            s->found[0].memory[r], cluster->device[r].memory, found_state(s->found[0].plan, r));
+            s->found[0].memory[r], cluster->device[r].memory, found_state(s->found[0].plan, r),
+            found_keeps(s->found[0].plan, r) ? "true" : "false");
     }
     printf("]}\n");
 }

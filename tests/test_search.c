@@ -134,7 +134,10 @@ static het_schedule *lists_of(const world *w, const het_plan *plan, int64_t gran
     return lists;
 }
 
-/* Sets the plan's shares of the state, 0 even, 1 by speed, 2 by what is left, negative: as they are. 0: there are none, or a device is too small. */
+static int keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
+
+/* Sets the plan's shares of the state, 0 even, 1 by speed, 2 by what is left, 3 keepers alone, negative: as they are. 0: there are none, a keeper has
+   none, or a device is too small. */
 static int fits(const world *w, het_plan *plan, int64_t granules, int state, const het_needs *needs)
 {
     het_memory memory[MOST_DEVICES];
@@ -147,20 +150,22 @@ static int fits(const world *w, het_plan *plan, int64_t granules, int state, con
     shape.sequences = granules;
     shape.granule = w->desc.granule_tokens;
     for (r = 0; r < plan->ranks; r++) {
-        used[r] = 0;
+        used[r] = keeps(plan, r);
         for (i = 0; i < plan->stages; i++) used[r] |= plan->stage[i].rank == r;
         if (state >= 0) plan->state_share[r] = 1;
     }
     EXPECT_OK(het_profile_memory(&w->profile, plan, needs, &shape, memory, &error));
     for (r = 0; r < plan->ranks && state > 0; r++) {
-        const double divided = w->profile.state_bytes + (plan->shard > HET_SHARD_STATE ? w->profile.gradient_bytes : 0) +
-            (plan->shard == HET_SHARD_WEIGHTS ? w->profile.weight_bytes : 0); /* of an owned element */
+        const double divided = w->profile.state_bytes + (plan->shard > HET_SHARD_STATE || keeps(plan, r) ? w->profile.gradient_bytes : 0) +
+            (plan->shard == HET_SHARD_WEIGHTS || keeps(plan, r) ? w->profile.weight_bytes : 0); /* of an owned element */
         double share = w->place[r].memory - ((double)memory[r].device + (double)memory[r].communication -
                                              (double)memory[r].optimizer / w->profile.state_bytes * divided);
         const double element = w->device[w->place[r].profile[4] - '0'].step_element;
         if (!used[r]) continue;
-        if (state == 2 ? w->place[r].memory <= 0 : element <= 0) return 0;
+        if (state == 2 ? w->place[r].memory <= 0 : state == 1 && element <= 0) return 0;
         if (state == 1) share = w->place[r].speed / element;
+        if (state == 3) share = keeps(plan, r);
+        if (keeps(plan, r) && share <= 0) return 0;
         plan->state_share[r] = share > 0 ? share : 0;
         sum += plan->state_share[r];
     }
@@ -220,6 +225,8 @@ typedef struct brute {
     het_stage stage[16];
     int64_t first_stage[9], order[8], begin[9], count[8];
     double share[8], state_share[8], slice_share[1];
+    uint8_t keeper[8];
+    int64_t near[8], keepers;                             /* near: groups */
     int64_t cut[8];                                       /* bits: units after which a stage ends */
     double ring[2][BRUTE_DEVICES];                        /* of the cuts: what a rank's reductions and gathers take at least */
     double sum[BRUTE_DEVICES][CURVES][BRUTE_GRANULES + 1][BRUTE_UNITS + 1]; /* seconds of the units before one */
@@ -274,7 +281,7 @@ static double ring_seconds(const brute *b, int64_t rank, int gather)
                 const int64_t u = w->use[w->block[k].first_use + i];
                 if (b->stage[g].unit_begin <= u && u < b->stage[g].unit_end) held[b->stage[g].rank] = 1;
             }
-        for (r = 0; r < w->cluster.ranks; r++)
+        for (r = 0; r < w->cluster.ranks && b->keepers == 0; r++) /* with keepers there are no rings */
             if (held[r]) member[n++] = r;
         for (i = 0; i < n && n > 1 && held[rank]; i++) {
             const double one = link_seconds(link_between(w, member[i], member[(i + 1) % n]), bytes / (double)n);
@@ -353,7 +360,7 @@ static double brute_bound(const brute *b, int64_t granules, int split)
     for (r = 0; r < w->cluster.ranks; r++) {
         const double element = w->device[w->place[r].profile[4] - '0'].step_element;
         double seconds = l.fill[r] < 1e300 ? l.fill[r] + l.work[r] : 0;
-        if (l.stages[r] == 0) continue;
+        if (l.stages[r] == 0 && !b->keeper[r]) continue;
         if (l.fill[r] < 1e300 && l.stages[r] == 1) seconds += fmax(b->ring[0][r] - l.pass[r], l.tail[r]);
         if (seconds > verdict) verdict = seconds;
         if (b->ring[1][r] > after) after = b->ring[1][r];
@@ -392,6 +399,13 @@ static void brute_stages(brute *b, int64_t groups, int place)
     }
 }
 
+/* What may be divided: nothing but the state, sums, weights, weights among near ranks. */
+static int shards_of(const world *w) {
+    int64_t r;
+    for (r = 1; r < w->cluster.ranks && w->place[r].group == w->place[0].group; r++) {}
+    return w->desc.shard == HET_SHARD_WEIGHTS && r < w->cluster.ranks ? 4 : w->desc.shard > HET_SHARD_STATE ? (int)w->desc.shard : 1;
+}
+
 /* Recomputation, what is stored, and shares of the state. Lists are made but where something is stored: that changes them. */
 static void brute_lists(brute *b, int64_t granules, int split, const het_schedule *lists, const het_needs *needs)
 {
@@ -413,10 +427,12 @@ static void brute_lists(brute *b, int64_t granules, int split, const het_schedul
         bound = brute_bound(b, granules, split);
         if (b->bounded && b->best >= 0 && bound >= b->best) continue;
         if (w->desc.store == HET_YES) lists = stored = lists_of(w, &b->plan, granules, own), needs = own;
-        for (way = 0; way < 3 * (w->desc.shard > HET_SHARD_STATE ? (int)w->desc.shard : 1); way++) {
-            const int state = way % 3;
+        for (way = 0; way < 4 * shards_of(w); way++) {
+            const int state = way % 4;
             double seconds;
-            b->plan.shard = (het_shard)(HET_SHARD_STATE + way / 3);
+            b->plan.shard = way / 4 < 3 ? (het_shard)(HET_SHARD_STATE + way / 4) : HET_SHARD_WEIGHTS;
+            b->plan.near = way / 4 < 3 ? NULL : b->near;
+            if (state == 3 && b->keepers == 0) continue;
             if (state > 0 && w->desc.uneven_state == HET_NO) continue;
             if (!fits(w, &b->plan, granules, state, needs)) continue;
             seconds = step_seconds(w, &b->plan, granules, lists);
@@ -552,7 +568,7 @@ static double brute_force(const world *w, int64_t most, double known, int64_t *c
 {
     brute *b = (brute *)support_alloc(1, sizeof *b);
     double best;
-    int64_t chosen, place;
+    int64_t chosen, kept, place, r;
     memset(b, 0, sizeof *b);
     b->w = w;
     b->bounded = most > 0;
@@ -568,8 +584,16 @@ static double brute_force(const world *w, int64_t most, double known, int64_t *c
     b->plan.slice_share = b->slice_share;
     b->slice_share[0] = 1;
     brute_sums(b);
-    for (place = ANY; place <= V; place++)
-        for (chosen = 1; chosen < (int64_t)1 << w->cluster.ranks; chosen++) brute_orders(b, chosen, 0, bits(chosen), (int)place);
+    b->plan.keeper = b->keeper;
+    for (r = 0; r < w->cluster.ranks; r++) b->near[r] = w->place[r].group;
+    for (kept = 0; kept < (int64_t)1 << w->cluster.ranks; kept++) /* those that keep; none where shares are even */
+        for (place = ANY; place <= V && (kept == 0 || w->desc.uneven_state != HET_NO); place++)
+            for (chosen = 1; chosen < (int64_t)1 << w->cluster.ranks; chosen++) {
+                if ((chosen & kept) != 0) continue;
+                for (r = 0; r < w->cluster.ranks; r++) b->keeper[r] = (uint8_t)(kept >> r & 1);
+                b->keepers = bits(kept);
+                brute_orders(b, chosen, 0, bits(chosen), (int)place);
+            }
     *count = b->judged;
     best = b->best;
     free(b);
@@ -658,8 +682,10 @@ static world *instance(int64_t number, const char *schedules[4])
     return w;
 }
 
-/* The planner finds what is best of all there is, or that there is nothing: then 0. */
-static int compare(world *w, int64_t n, int64_t *judged_all, int64_t *evaluated, het_shard *shard, int64_t *stored)
+enum { STORED, KEPT, NEAR, FOUND };
+
+/* The planner finds what is best of all there is, or that there is nothing: then 0. found: of how many best plans it is true. */
+static int compare(world *w, int64_t n, int64_t *judged_all, int64_t *evaluated, het_shard *shard, int64_t found[FOUND])
 {
     het_search *search = NULL;
     het_error error;
@@ -679,7 +705,11 @@ static int compare(world *w, int64_t n, int64_t *judged_all, int64_t *evaluated,
         assert_true(j.fits && j.seconds <= search->found[0].seconds && j.seconds >= search->found[0].seconds);
         *shard = search->found[0].plan->shard;
         for (i = 0; i < search->found[0].plan->stages && search->found[0].plan->stage[i].store == 0; i++) {}
-        *stored += i < search->found[0].plan->stages;
+        found[STORED] += i < search->found[0].plan->stages;
+        for (i = 0; i < w->cluster.ranks && !keeps(search->found[0].plan, i); i++) {}
+        found[KEPT] += i < w->cluster.ranks;
+        for (i = 0; i < w->cluster.ranks && search->found[0].plan->near[i] == search->found[0].plan->near[0]; i++) {}
+        found[NEAR] += i < w->cluster.ranks;
     }
     if (best < 0 && strstr(error.text, "no schedule asked for") == NULL && strstr(error.text, " more than the ") == NULL)
         fail_msg("instance %d: %s", (int)n, error.text);
@@ -691,19 +721,18 @@ static void same_as_brute_force(void **state)
 {
     const char *rounds = getenv("HETRAIN_TEST_ROUNDS");
     const int64_t instances = rounds != NULL && atoi(rounds) > 60 ? 500 : 60;
-    int64_t n, nothing = 0, judged_all = 0, evaluated = 0, stored = 0;
+    int64_t n, nothing = 0, judged_all = 0, evaluated = 0, found[FOUND] = { 0 };
     (void)state;
     for (n = 0; n < instances; n++) {
         const char *schedules[4];
         world *w = instance(n, schedules);
         het_shard shard;
-        nothing += !compare(w, n, &judged_all, &evaluated, &shard, &stored);
+        nothing += !compare(w, n, &judged_all, &evaluated, &shard, found);
         end(w);
     }
-    assert_true(stored > 0);
-    print_message("%d instances, %d of them stored, %d without a plan that fits; %d plans judged by brute force, %d simulated by the planner\n",
-                  (int)instances,
-        (int)stored, (int)nothing, (int)judged_all, (int)evaluated);
+    assert_true(found[STORED] > 0);
+    print_message("%d instances, %d of them stored, %d with keepers, %d without a plan that fits; %d plans judged by brute force, %d simulated by "
+                  "the planner\n", (int)instances, (int)found[STORED], (int)found[KEPT], (int)nothing, (int)judged_all, (int)evaluated);
 }
 
 /* The largest micro-batch, and the most micro-batches of one granule, that two devices with this cap take by gpipe. */
@@ -757,7 +786,7 @@ static void a_cap_takes_twice_as_much(void **state)
    wherever brute force finds one, of all there is to divide, cuts and recomputation. */
 static void what_is_divided_makes_it_fit(void **state)
 {
-    int64_t n, i, count[HET_SHARD_WEIGHTS + 1] = { 0 }, judged_all = 0, evaluated = 0, stored = 0;
+    int64_t n, i, count[HET_SHARD_WEIGHTS + 1] = { 0 }, judged_all = 0, evaluated = 0, found[FOUND] = { 0 };
     (void)state;
     for (n = 0; n < 400; n++) {
         const char *schedules[4];
@@ -774,14 +803,16 @@ static void what_is_divided_makes_it_fit(void **state)
             w->desc.shard = n % 3 == 0 ? HET_SHARD_GRADIENTS : HET_SHARD_WEIGHTS;
             w->desc.recompute = HET_YES;
             w->desc.granules = w->cluster.ranks; /* a pipeline would hardly be filled */
-            (void)compare(w, n, &judged_all, &evaluated, &shard, &stored);
+            (void)compare(w, n, &judged_all, &evaluated, &shard, found);
             count[shard]++;
         }
         end(w);
     }
-    print_message("state %d, gradients %d, weights %d, nothing fits %d; %d plans judged by brute force, %d simulated by the planner\n",
-        (int)count[1], (int)count[2], (int)count[3], (int)count[0], (int)judged_all, (int)evaluated);
+    print_message("state %d, gradients %d, weights %d, keepers %d, nothing fits %d; %d plans judged by brute force, %d simulated "
+                  "by the planner\n", (int)count[1], (int)count[2], (int)count[3], (int)found[KEPT], (int)count[0],
+        (int)judged_all, (int)evaluated);
     for (i = 0; i <= HET_SHARD_WEIGHTS; i++) assert_true(count[i] > 0);
+    assert_true(found[KEPT] > 0);
 }
 
 /* ---- what is found of what there is ---- */
@@ -1021,6 +1052,72 @@ static void slow_links_get_the_cut(void **state)
     end(w);
 }
 
+/* Nodes of devices with slow links between them; what goes from stage to stage is more than the weights, so that the chain is not cut. */
+static world *nodes(int64_t units, int64_t devices, int64_t of, double bandwidth)
+{
+    static const char *const gpipe[] = { "gpipe" };
+    world *w = make(units, devices);
+    int64_t i;
+    for (i = 0; i < units; i++) {
+        w->block[i].elements = 1000000;
+        if (i + 1 < units) w->kind[i].output = w->kind[i + 1].input = 1e7;
+    }
+    w->cluster.groups = 1 + (devices + of - 1) / of;
+    w->group[0].latency = 1e-4;
+    w->group[0].bandwidth = bandwidth;
+    for (i = 1; i < w->cluster.groups; i++) w->group[i].parent = 0, w->group[i].bandwidth = 1e11;
+    for (i = 0; i < devices; i++) w->place[i].group = 1 + i / of;
+    w->desc.granules = devices;
+    w->desc.shard = HET_SHARD_WEIGHTS;
+    w->desc.recompute = w->desc.uneven_state = HET_NO;
+    w->desc.schedules = gpipe;
+    w->desc.schedule_count = 1;
+    return w;
+}
+
+/* Weights cross the slow link once a step where near ranks hold all of them: four devices, as brute force has it; eight that hold neither all weights
+   nor can wait for all of them in every call. */
+static void near_sets_lie_inside_nodes(void **state)
+{
+    int64_t judged_all = 0, evaluated = 0, found[FOUND] = { 0 }, i;
+    het_shard shard;
+    world *w = nodes(4, 4, 2, 2.5e6);
+    het_search *search;
+    (void)state;
+    (void)compare(w, 0, &judged_all, &evaluated, &shard, found);
+    assert_true(found[NEAR] == 1 && shard == HET_SHARD_WEIGHTS);
+    end(w);
+    w = nodes(12, 8, 4, 2.5e6);
+    search = find(w);
+    assert_int_equal(search->found[0].plan->shard, HET_SHARD_WEIGHTS);
+    for (i = 0; i < 8; i++) assert_int_equal(search->found[0].plan->near[i] == search->found[0].plan->near[0], i < 4);
+    het_search_free(search);
+    end(w);
+}
+
+/* A slow device that has no room for the chain, beside one that has none for all of the optimizer's state, or whose own update takes long. */
+static void a_keeper_where_a_stage_is_worth_less(void **state)
+{
+    int64_t judged_all = 0, evaluated = 0, found[FOUND] = { 0 }, i, u;
+    het_shard shard;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        world *w = nodes(4, 2, 2, 0);
+        for (u = 0; u < 3; u++) w->kind[u].output = w->kind[u + 1].input = 4;
+        w->desc.uneven_state = HET_YES;
+        w->profile.devices = 2;
+        memcpy(w->time[1], w->time[0], sizeof w->time[0]);
+        strcpy(w->place[1].profile, "type1");
+        w->place[1].speed = 0.01;
+        w->place[1].memory = i == 0 ? 45e6 : 60e6;
+        if (i == 0) w->place[0].memory = 76e6;
+        else w->device[0].step_element = 1e-4;
+        (void)compare(w, i, &judged_all, &evaluated, &shard, found);
+        assert_int_equal(found[KEPT], i + 1);
+        end(w);
+    }
+}
+
 static void what_does_not_fit_is_named(void **state)
 {
     world *w = make(4, 2);
@@ -1157,7 +1254,7 @@ static void budgets_end_it(void **state)
     w->desc.evaluations = 40;
     short_one = find(w);
     assert_int_equal(short_one->stopped, 1);
-    assert_true(short_one->evaluations <= 40);
+    assert_true(short_one->evaluations <= 2 * 40); /* without keepers, and with them */
     w->desc.evaluations = 4000;
     w->desc.clock = ticks;
     w->desc.user = &now;
@@ -1272,6 +1369,7 @@ int main(void)
         cmocka_unit_test(crosses_what_does_not_fit),
         cmocka_unit_test(shares_follow_speeds),      cmocka_unit_test(memory_forces_a_pipeline),
         cmocka_unit_test(slow_links_get_the_cut),    cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
         cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),

@@ -432,7 +432,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    Looks for the plan whose simulated step is shortest and that fits into every device's memory.
    Rank r is device r of the cluster. A plan of the space that is searched has
    * pipelines: some of the devices in groups, each in some order, numbered by their lowest device;
-     the others stay idle. A device has one stage; under interleaved, zb-v, v-half, v-min and
+     the others stay idle, or keep state (het_plan.keeper; where sums are exact and uneven_state is
+     not no). A device has one stage; under interleaved, zb-v, v-half, v-min and
      dualpipev two, placed as the schedule wants it, and some pipeline has two devices at least. The
      chain may be cut between any two units
    * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is
@@ -447,12 +448,15 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
      pairs, fours and so on, up to 4 devices in every way there is, each team by context, by heads
      or by columns, with the shares of het_team_divide; over fused devices the search below is done
-     again. A plan with teams is only returned where it is better than the best without
-   * state shares, of all devices at work: 1 each; the speed of the device's optimizer, where all
-     need time for it; or the bytes that its memory limit leaves beside everything else, where all
-     have a limit
-   * what is divided beside the state: nothing, sums of gradients, or weights as well
-     (het_search_desc.shard), the same in all of a plan
+     again, with keepers and near sets where nothing else fits. A plan with teams is only returned where it is better than the best without
+   * state shares, of all devices at work and keepers: 1 each; the speed of the device's optimizer,
+     where all need time for it; the bytes that its memory limit leaves beside everything else,
+     where all have a limit; or 1 of keepers alone
+   * what is divided beside the state: nothing, sums of gradients, weights as well
+     (het_search_desc.shard), or weights so that the devices of each innermost group hold all of
+     them (het_plan.near); the same in all of a plan
+   Plans with keepers or near sets are looked for when the search among all others is over, from
+   what it found on, with as many evaluations again: so they never make the result worse.
    The search begins with pipelines made along the groups of the cluster and chains cut by bisection
    of the slowest stage's time, and improves them by moves (a unit, a device, two devices, a
    micro-batch, granules, schedule, recompute, state) that may lose a little at first. A move is
@@ -489,7 +493,7 @@ typedef struct het_search_desc {
     het_choice together;              /* units at the times measured with all ranks at work: yes */
     het_choice teams;                 /* devices may be fused to teams: yes. They get as many
                                          evaluations again, and three tenths of the seconds */
-    double seconds;                   /* of the search, by `clock`: no limit */
+    double seconds;                   /* of the search, by `clock`: no limit. Keepers and near sets get a quarter */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
     int64_t evaluations;              /* plans simulated at most, ten moves that are only estimated
@@ -4615,7 +4619,10 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
              cluster's groups and are improved by moves.
    ============================================================================================== */
 
-enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, HETI_S_STATES = 3 };
+/* KEPT: all of it lies with keepers. The last shard: weights are held by near sets, the cluster's
+   innermost groups */
+enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, HETI_S_STATE_KEPT = 3, HETI_S_STATES = 3,
+       HETI_S_SHARD_NEAR = HET_SHARD_WEIGHTS + 1 };
 #define HETI_S_MOST_SCHEDULES 16
 #define HETI_S_NONE 1e300   /* seconds of what does not exist */
 /* seconds of a choice that does not fit into memory: this times 1 + the bytes that are missing */
@@ -4685,11 +4692,10 @@ static const het_schedule_kind *heti_s_order_at(int64_t i) {
 }
 
 /* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1];
-   its stage s ends before unit end[chunks first[p] + s]. */
+   its stage s ends before unit end[chunks first[p] + s]. Behind the last one's come the keepers. */
 typedef struct heti_s_choice {
-    int64_t pipelines, granules, order, limit; /* order: of heti_s_seek.order; limit: 0 none */
-    int32_t state;                    /* HETI_S_STATE_ */
-    het_shard shard;
+    int64_t pipelines, keepers, granules, order, limit; /* order: of heti_s_seek.order; limit: 0 none */
+    int32_t state, shard;             /* HETI_S_STATE_; het_shard or HETI_S_SHARD_NEAR */
     double seconds;                   /* simulated */
     const het_plan *team;             /* a plan with teams, of which pipelines, devices in no order, counts
                                          and granules are known here; NULL: none */
@@ -4754,7 +4760,9 @@ typedef struct heti_s_seek {
     heti_s_prefix *before;            /* [units + 1] of the units before each */
     double largest;                   /* elements of the largest unit */
     int tied;                         /* some block has several units */
-    het_shard begin_shard;            /* of what is begun with */
+    int32_t begin_shard;              /* of what is begun with */
+    int64_t *near;                    /* [ranks] innermost groups */
+    int apart, wide, searched;        /* there are several; there may be keepers and near sets; all else was searched */
     double trained;                   /* parameters that are not frozen */
     double always;                    /* bytes of every rank that has a stage, at least */
     het_blocks blocks;
@@ -4780,7 +4788,7 @@ typedef struct heti_s_seek {
     heti_s_memo *memo;                /* [HETI_S_MEMOS] pipelines that were simulated alone */
     het_plan alone;                   /* one pipeline, its devices as ranks 0, 1, ... */
     het_stage_cost *alone_stage;      /* [2 ranks] */
-    int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 8] */
+    int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 11] */
     het_link_cost *alone_link;        /* [ranks][ranks], where the cluster has a matrix */
     double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
     int32_t ignore_memory, climbing;
@@ -4797,7 +4805,7 @@ typedef struct heti_s_seek {
     int64_t found_count;
     heti_s_times *least_time;         /* [HETI_S_TIMES] */
     heti_s_known *known;              /* [HETI_S_KNOWN] what moves came to */
-    int64_t evaluations, skipped, moves;
+    int64_t evaluations, skipped, moves, budget; /* budget: evaluations at most, by now */
     int64_t until;                    /* what is under way ends at so many evaluations, ten moves counting as one, */
     double until_seconds;             /* or at this time of the clock */
     int32_t exhaustive, stopped;
@@ -4823,6 +4831,16 @@ static int64_t heti_s_below(heti_s_seek *s, int64_t n) {
 }
 
 static int64_t heti_s_places(const heti_s_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
+/* Devices at work, and keepers. */
+static int64_t heti_s_used(const heti_s_choice *c) { return c->first[c->pipelines] + c->keepers; }
+/* Most values of `state` and `shard`. */
+static int32_t heti_s_most_shard(const heti_s_seek *s) {
+    return s->wide && s->apart && s->d.shard == HET_SHARD_WEIGHTS ? HETI_S_SHARD_NEAR : HETI_T_CAST(int32_t, s->d.shard);
+}
+static int32_t heti_s_states(const heti_s_seek *s, int64_t keepers) {
+    return s->d.uneven_state == HET_YES ? HETI_S_STATES + (keepers > 0) : 1;
+}
+static int heti_s_may_keep(const heti_s_seek *s) { return s->wide && s->d.uneven_state == HET_YES; }
 static int64_t heti_s_longest(const heti_s_choice *c) {
     int64_t longest = 0;
     for (int64_t p = 0; p < c->pipelines; p++) longest = heti_s_max(longest, heti_s_places(c, p));
@@ -4923,7 +4941,7 @@ static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const he
     memcpy(to, from, offsetof(heti_s_choice, first));
     HETI_T_COPY(to->first, from->first, from->pipelines + 1);
     HETI_T_COPY(to->count, from->count, from->pipelines);
-    HETI_T_COPY(to->device, from->device, places);
+    HETI_T_COPY(to->device, from->device, heti_s_used(from));
     HETI_T_COPY(to->end, from->end, heti_s_chunks(s, from) * places);
     HETI_T_COPY(to->recompute, from->recompute, places);
 }
@@ -4935,7 +4953,8 @@ static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
     const int64_t chunks = heti_s_chunks(s, c), total = c->first[c->pipelines];
     int64_t p, i, left = heti_s_micro_batches(s, c->granules);
     if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
-    if (c->pipelines == 1 && !s->tied) c->shard = HET_SHARD_STATE; /* there is nothing to divide */
+    if (c->state == HETI_S_STATE_KEPT && c->keepers == 0) return 0;
+    if (c->pipelines == 1 && c->keepers == 0 && !s->tied) c->shard = HET_SHARD_STATE; /* there is nothing to divide */
     for (p = 0; p < c->pipelines; p++) {
         const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
         if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
@@ -4988,7 +5007,10 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     int64_t g = 0;
     *plan = c->team != NULL ? *c->team : s->own;
     if (c->team != NULL) return;
-    plan->shard = c->shard;
+    plan->shard = HETI_T_CAST(het_shard, heti_s_min(c->shard, HET_SHARD_WEIGHTS));
+    plan->near = c->shard == HETI_S_SHARD_NEAR ? s->near : NULL;
+    HETI_T_CLEAR(plan->keeper, s->ranks);
+    for (int64_t i = 0; i < c->keepers; i++) plan->keeper[c->device[c->first[c->pipelines] + i]] = 1;
     plan->pipelines = c->pipelines;
     for (int64_t p = 0; p < c->pipelines; p++) {
         plan->first_stage[p] = g;
@@ -5011,14 +5033,16 @@ static void heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c, he
     shape->granule = s->d.granule_tokens / s->pieces;
 }
 
-/* State by speed of the optimizer, or by what is left beside everything else. 0: not possible. */
+/* State by speed of the optimizer, by what is left beside everything else, or with keepers. 0: not
+   possible. */
 static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
-    const double divided = (s->plan.shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
-                           (s->plan.shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
     double sum = 0;
-    for (int64_t i = 0; i < c->first[c->pipelines] && c->state != HETI_S_STATE_EVEN; i++) {
+    for (int64_t i = 0; i < heti_s_used(c) && c->state != HETI_S_STATE_EVEN; i++) {
         const int64_t r = c->device[i];
+        const int keeps = i >= c->first[c->pipelines];
+        const double divided = (keeps || s->plan.shard >= HET_SHARD_GRADIENTS ? p->gradient_bytes : 0) +
+                               (keeps || s->plan.shard == HET_SHARD_WEIGHTS ? p->weight_bytes : 0);
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
         const double element = s->kind[s->kind_of[r]].times->step_element;
@@ -5026,8 +5050,10 @@ static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
         const double rest = heti_s_limited(m) - HETI_T_CAST(double, m->optimizer) *
                      (1 + (p->state_bytes > 0 ? divided / p->state_bytes : 0));
         const double share = c->state == HETI_S_STATE_SPEED ? element > 0 ? device->speed / element : 0 :
-                     device->memory - rest;
-        if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : !(device->memory > 0)) return 0;
+                     c->state == HETI_S_STATE_KEPT ? keeps : device->memory - rest;
+        if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : c->state == HETI_S_STATE_MEMORY && !(device->memory > 0))
+            return 0;
+        if (keeps && !(share > 0)) return 0;
         s->plan.state_share[r] = share > 0 ? share : 0;
         sum += s->plan.state_share[r];
     }
@@ -5070,7 +5096,7 @@ static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c) {
     het_shape shape;
     heti_s_choice_shape(s, c, &shape);
     HETI_T_CLEAR(s->used, s->ranks);
-    for (int64_t i = 0; i < c->first[c->pipelines]; i++) s->used[c->device[i]] = 1;
+    for (int64_t i = 0; i < heti_s_used(c); i++) s->used[c->device[i]] = 1;
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
     s->impossible = !heti_s_state_shares(s, c);
     if (c->state == HETI_S_STATE_EVEN || s->impossible) return HET_OK;
@@ -5082,16 +5108,17 @@ static int heti_s_shares_help(const heti_s_seek *s) {
     for (int64_t r = 0; r < s->ranks; r++) {
         const double limit = s->d.cluster->device[r].memory;
         const het_memory *m = &s->memory[r];
+        const int keeps = heti_s_keeps(&s->plan, r);
         if (limit > 0 && s->used[r] && heti_s_limited(m) - HETI_T_CAST(double, m->optimizer +
-            (s->plan.shard >= HET_SHARD_GRADIENTS ? m->gradients : 0) +
-            (s->plan.shard == HET_SHARD_WEIGHTS ? m->weights : 0)) > limit) return 0;
+            (keeps || s->plan.shard >= HET_SHARD_GRADIENTS ? m->gradients : 0) +
+            (keeps || s->plan.shard == HET_SHARD_WEIGHTS ? m->weights : 0)) > limit) return 0;
     }
     return 1;
 }
 
 static void heti_s_note_missing(heti_s_seek *s) {
     int64_t begin = s->units, end = 0;
-    if (s->missing >= s->least_missing) return;
+    if (s->missing >= s->least_missing || heti_s_keeps(&s->plan, s->missing_rank)) return;
     for (int64_t g = 0; g < s->plan.stages; g++)
         if (s->plan.stage[g].rank == s->missing_rank) {
             begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
@@ -5180,14 +5207,14 @@ static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_
 
 /* Rings of the blocks of each rank at least: s->ring gets those of reductions, the most of a rank's
    gathers comes back. The largest part is no less than an even one. 0 where processes are members,
-   which exchange in two levels. */
+   which exchange in two levels, and with keepers, to whom all goes straight. */
 static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *p = s->d.profile;
     double most = 0, *gathers = s->pipeline_time;
     int64_t n;
     for (int64_t i = 0; i < s->ranks; i++) s->ring[i] = gathers[i] = 0;
     for (int64_t i = 0; i < s->d.cluster->groups; i++)
-        if (s->d.cluster->group[i].process) return 0;
+        if (s->d.cluster->group[i].process || c->keepers > 0) return 0;
     for (int64_t b = 0; b < p->blocks; b++) {
         double reduce = 0, gather = 0, elements = heti_s_real(p->block[b].elements);
         if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
@@ -5199,7 +5226,7 @@ static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
         }
         for (int64_t i = 0; i < n; i++) { /* what is divided leaves before, or comes in the next step */
             s->ring[s->scratch[i]] += c->shard >= HET_SHARD_GRADIENTS ? 0 : reduce;
-            gathers[s->scratch[i]] += c->shard == HET_SHARD_WEIGHTS ? 0 : gather;
+            gathers[s->scratch[i]] += c->shard >= HET_SHARD_WEIGHTS ? 0 : gather;
         }
     }
     for (int64_t i = 0; i < s->ranks; i++) most = heti_s_larger(most, gathers[i]);
@@ -5266,7 +5293,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
 
 /* Behind the verdict, gathers and steps; s->ring gets the reductions before it. */
 static double heti_s_bound_after(heti_s_seek *s, const heti_s_choice *c) {
-    return heti_s_larger(heti_s_bound_rings(s, c), heti_s_bound_step(s, c->device, c->first[c->pipelines]));
+    return heti_s_larger(heti_s_bound_rings(s, c), heti_s_bound_step(s, c->device, heti_s_used(c)));
 }
 
 /* No simulation of the choice takes less. known 0: of no schedule with its placement, with or
@@ -5289,10 +5316,10 @@ static int heti_s_hopeless(double bound, double best) { return bound > best * (1
 static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
                                  int recompute, double tokens) {
     const heti_s_prefix *a = &s->before[begin], *b = &s->before[end];
-    const double weights = s->d.profile->weight_bytes, part = c->shard == HET_SHARD_WEIGHTS ? 0 :
+    const double weights = s->d.profile->weight_bytes, part = c->shard >= HET_SHARD_WEIGHTS ? 0 :
                  c->shard == HET_SHARD_GRADIENTS ? weights / (weights + s->d.profile->gradient_bytes) : 1;
-    const double alone = c->pipelines == 1 ? b->single - a->single : 0,
-                 state = c->pipelines == 1 ? b->owned - a->owned : 0;
+    const int only = c->pipelines == 1 && c->keepers == 0;
+    const double alone = only ? b->single - a->single : 0, state = only ? b->owned - a->owned : 0;
     return alone + part * (b->least_held - a->least_held - alone) + state +
            (b->kept[(recompute & 3) == HET_RECOMPUTE_UNIT] - a->kept[(recompute & 3) == HET_RECOMPUTE_UNIT]) * tokens;
 }
@@ -5334,12 +5361,16 @@ static double heti_s_in_flight(const heti_s_seek *s, const heti_s_choice *c, int
     return heti_s_smaller(n, all);
 }
 
-/* About these bytes of weights, sums and state, divided among as many as there are pipelines. */
+/* About these bytes of weights, sums and state, divided among as many as there are pipelines and
+   keepers. */
 static double heti_s_divided(const heti_s_seek *s, const heti_s_choice *c, double weights, double sums, double state) {
-    const double n = heti_s_real(c->pipelines), buffers = n > 1 ? 2 * s->largest : 0;
-    if (c->shard >= HET_SHARD_GRADIENTS) sums = sums / n + buffers * s->d.profile->gradient_bytes;
-    if (c->shard == HET_SHARD_WEIGHTS) weights = weights / n + buffers * s->d.profile->weight_bytes;
-    return weights + sums + state / n;
+    const double n = heti_s_real(c->pipelines + c->keepers), buffers = n > 1 ? 2 * s->largest : 0,
+                 own = c->state == HETI_S_STATE_KEPT ? 0 : 1 / n;
+    if (c->shard >= HET_SHARD_GRADIENTS) sums = sums * own + buffers * s->d.profile->gradient_bytes;
+    if (c->shard >= HET_SHARD_WEIGHTS)
+        weights = heti_s_smaller(weights, weights * (c->shard == HETI_S_SHARD_NEAR ? own + 2 / n : own)) +
+                  buffers * s->d.profile->weight_bytes;
+    return weights + sums + state * own;
 }
 
 /* About the bytes of a stage. */
@@ -5459,7 +5490,7 @@ static int heti_s_as_before(heti_s_seek *s, heti_s_choice *c, int64_t p, int64_t
 
 /* Leaves out pipelines that do not fit and, where a device has one stage, devices without units. */
 static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
-    const int64_t chunks = heti_s_chunks(s, c);
+    const int64_t chunks = heti_s_chunks(s, c), *keeper = &c->device[c->first[c->pipelines]];
     int64_t at = 0, pipelines = 0, begin = 0;
     for (int64_t p = 0; p < c->pipelines; p++) {
         const int64_t from = begin, until = c->first[p + 1];
@@ -5477,6 +5508,7 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
         c->first[++pipelines] = at;
     }
     c->pipelines = pipelines;
+    memmove(&c->device[at], keeper, HETI_T_CAST(size_t, c->keepers) * sizeof *keeper);
 }
 
 /* The plan of one pipeline alone, its costs, and a key of both. */
@@ -5489,6 +5521,7 @@ static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     s->alone_key[n++] = c->limit;
     s->alone_key[n++] = c->granules;
     s->alone_key[n++] = places;
+    s->alone_key[n++] = c->keepers * HETI_S_STATE_KEPT + c->state;
     s->alone_key[n++] = c->state == HETI_S_STATE_EVEN || c->shard > HET_SHARD_STATE ? c->pipelines : 0;
     s->alone_key[n++] = c->shard;
     for (int64_t i = 0; i < stages; i++) {
@@ -5658,17 +5691,21 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     const het_profile *profile = s->d.profile;
     const double bytes = (c->shard >= HET_SHARD_GRADIENTS ? 0 : profile->reduce_bytes) +
                          (c->shard == HET_SHARD_WEIGHTS ? 0 : profile->gather_bytes);
+    const double holders = heti_s_real(c->pipelines + c->keepers),
+                 own = c->state == HETI_S_STATE_KEPT ? 0 : 1 / holders,
+                 kept = c->keepers > 0 ? (1 - heti_s_real(c->pipelines) * own) / heti_s_real(c->keepers) : 0;
     double most = 0;
     int64_t i;
     for (int64_t r = 0; r < s->ranks; r++) s->ring[r] = 0;
     for (int64_t p = 0; p < c->pipelines; p++) s->scratch[p] = 0;
     for (int64_t u = 0; u < s->units; u++) {
-        const double elements = s->before[u + 1].held - s->before[u].held, holders = heti_s_real(c->pipelines);
+        const double elements = s->before[u + 1].held - s->before[u].held;
         double latency = 0, slowness = 0, seconds;
         int64_t before = -1;
-        for (int64_t p = 0; p < c->pipelines; p++) {
-            while (c->end[chunks * c->first[p] + s->scratch[p]] <= u) s->scratch[p]++;
-            i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
+        for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
+            const int keeps = p >= c->pipelines;
+            while (!keeps && c->end[chunks * c->first[p] + s->scratch[p]] <= u) s->scratch[p]++;
+            i = keeps ? c->device[c->first[c->pipelines] + p - c->pipelines] : heti_s_spot_of(s, c, p, s->scratch[p]).device;
             if (before >= 0) {
                 const het_link_cost link = heti_s_link_of(s, before, i);
                 latency = heti_s_larger(latency, link.latency);
@@ -5677,13 +5714,17 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
             before = i;
         }
         seconds = (holders - 1) * (2 * latency + slowness * elements * bytes / holders);
-        for (int64_t p = 0; p < c->pipelines; p++) {
-            i = heti_s_spot_of(s, c, p, s->scratch[p]).device;
-            s->ring[i] += seconds + elements / holders * s->kind[s->kind_of[i]].times->step_element /
-                s->d.cluster->device[i].speed;
+        if (c->keepers > 0) /* straight, what the busier of a worker and a keeper has under way */
+            seconds = 2 * latency + slowness * elements * bytes *
+                      heti_s_larger(1 - own, kept * heti_s_real(c->pipelines));
+        for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
+            i = p < c->pipelines ? heti_s_spot_of(s, c, p, s->scratch[p]).device :
+                c->device[c->first[c->pipelines] + p - c->pipelines];
+            s->ring[i] += seconds + elements * (p < c->pipelines ? own : kept) *
+                s->kind[s->kind_of[i]].times->step_element / s->d.cluster->device[i].speed;
         }
     }
-    for (i = 0; i < c->first[c->pipelines]; i++) most = heti_s_larger(most, s->ring[c->device[i]]);
+    for (i = 0; i < heti_s_used(c); i++) most = heti_s_larger(most, s->ring[c->device[i]]);
     return most;
 }
 
@@ -5749,6 +5790,9 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
         at += n;
         to->first[++p] = at;
     }
+    for (int64_t i = 1; i < to->keepers; i++) /* ascending */
+        for (int64_t k = at + i; k > at && to->device[k - 1] > to->device[k]; k--)
+            heti_s_exchange(&to->device[k - 1], &to->device[k]);
     heti_s_choice_copy(s, c, to);
 }
 
@@ -5756,7 +5800,7 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
 
 static int heti_s_same_form(const heti_s_choice *a, const heti_s_choice *b) {
     return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] && a->order == b->order &&
-        (a->team == NULL) == (b->team == NULL);
+        a->keepers == b->keepers && (a->team == NULL) == (b->team == NULL);
 }
 
 /* Keeps a copy of a choice that was judged, where it is among the best. */
@@ -5787,10 +5831,10 @@ static int heti_s_is_over(heti_s_seek *s) {
 
 /* Gives what follows `part` of the evaluations and of the time that are left. 0: there are none. */
 static int heti_s_give(heti_s_seek *s, double part) {
-    s->until = s->d.evaluations;
+    s->until = s->budget;
     s->until_seconds = s->started + s->d.seconds;
     if (heti_s_is_over(s)) return 0;
-    s->until -= HETI_T_CAST(int64_t, (1 - part) * heti_s_real(s->d.evaluations - heti_s_spent(s)));
+    s->until -= HETI_T_CAST(int64_t, (1 - part) * heti_s_real(s->budget - heti_s_spent(s)));
     if (heti_s_has_clock(s)) s->until_seconds -= (1 - part) * (s->until_seconds - s->d.clock(s->d.user));
     return 1;
 }
@@ -5807,11 +5851,11 @@ static int heti_s_try(heti_s_seek *s, heti_s_choice *c) {
 
 static uint64_t heti_s_choice_key(const heti_s_seek *s, const heti_s_choice *c) {
     const size_t n = HETI_T_CAST(size_t, c->first[c->pipelines]), p = HETI_T_CAST(size_t, c->pipelines);
-    const int64_t head[6] = { c->pipelines, c->granules, c->order, c->limit, c->state, c->shard };
+    const int64_t head[7] = { c->pipelines, c->granules, c->order, c->limit, c->state, c->shard, c->keepers };
     uint64_t key = het_xxh64(head, sizeof head, 0);
     key = het_xxh64(c->first, (p + 1) * sizeof *c->first, key);
     key = het_xxh64(c->count, p * sizeof *c->count, key);
-    key = het_xxh64(c->device, n * sizeof *c->device, key);
+    key = het_xxh64(c->device, HETI_T_CAST(size_t, heti_s_used(c)) * sizeof *c->device, key);
     key = het_xxh64(c->end, HETI_T_CAST(size_t, heti_s_chunks(s, c)) * n * sizeof *c->end, key);
     return het_xxh64(c->recompute, n * sizeof *c->recompute, key) | 1u;
 }
@@ -5846,7 +5890,7 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
         if (s->taken[device]) list[at++] = device;
     }
     HETI_T_CLEAR(s->taken, s->ranks);
-    at = 0;
+    at = c->keepers = 0;
     c->pipelines = pipelines;
     c->first[0] = 0;
     for (int64_t p = 0; p < pipelines; p++) {
@@ -5860,11 +5904,14 @@ static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, in
     }
 }
 
-/* A snake over a short last row may name a device twice: 1 if all are different. */
-static int heti_s_all_different(heti_s_seek *s, const heti_s_choice *c) {
+/* A snake over a short last row may name a device twice: 1 if all are different. keep: those that
+   are in no pipeline become keepers. */
+static int heti_s_all_different(heti_s_seek *s, heti_s_choice *c, int keep) {
     HETI_T_CLEAR(s->used, s->ranks);
     for (int64_t i = 0; i < c->first[c->pipelines]; i++)
         if (s->used[c->device[i]]++) return 0;
+    for (int64_t r = 0; r < s->ranks && keep; r++)
+        if (!s->used[r]) c->device[c->first[c->pipelines] + c->keepers++] = r;
     return 1;
 }
 
@@ -5936,13 +5983,13 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
             if ((length == 1 || length >= devices) && (way & 1)) continue;
             c->order = order;
             c->limit = 0;
-            c->state = HETI_S_STATE_EVEN;
+            c->state = s->wide ? HETI_S_STATE_KEPT : HETI_S_STATE_EVEN;
             c->shard = s->begin_shard;
             c->seconds = HETI_S_NONE;
             heti_s_arrange(s, c, devices, length, way);
             HETI_T_CLEAR(c->end, 2 * s->ranks);
             HETI_T_CLEAR(c->recompute, s->ranks);
-            if (heti_s_all_different(s, c) && !heti_s_begin(s, c)) return 0;
+            if (heti_s_all_different(s, c, s->wide) && !heti_s_begin(s, c)) return 0;
         }
     return 1;
 }
@@ -5951,7 +5998,7 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
 static void heti_s_beginnings(heti_s_seek *s) {
     int64_t order, devices;
     int fewer;
-    for (fewer = 0, devices = s->ranks; fewer < 4 && devices > 0; fewer++, devices = heti_s_fewer(s, devices))
+    for (fewer = 0, devices = s->ranks - s->wide; fewer < 4 && devices > 0; fewer++, devices = heti_s_fewer(s, devices))
         for (int place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
             for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
             if (order < s->orders && !heti_s_beginnings_of(s, order, devices)) return;
@@ -5996,7 +6043,7 @@ static int64_t heti_s_pipeline_of(const heti_s_choice *c, int64_t place) {
 
 /* Devices change places; those of other pipelines get other cuts. */
 static int heti_s_move_swap(heti_s_seek *s, heti_s_choice *c) {
-    const int64_t total = c->first[c->pipelines], i = heti_s_below(s, total), j = heti_s_below(s, total);
+    const int64_t total = heti_s_used(c), i = heti_s_below(s, total), j = heti_s_below(s, total);
     if (i == j || (s->kind_of[c->device[i]] == s->kind_of[c->device[j]] && s->d.cluster->link == NULL &&
                    s->d.cluster->device[c->device[i]].group == s->d.cluster->device[c->device[j]].group))
         return 0;
@@ -6005,10 +6052,13 @@ static int heti_s_move_swap(heti_s_seek *s, heti_s_choice *c) {
     return heti_s_refit(s, c);
 }
 
-/* Takes the device at a place out of its pipeline. */
+/* Takes the device at a place out of its pipeline, or a keeper. */
 static void heti_s_take_out(heti_s_choice *c, int64_t place) {
-    const int64_t p = heti_s_pipeline_of(c, place), total = c->first[c->pipelines];
+    const int keeps = place >= c->first[c->pipelines];
+    const int64_t p = keeps ? 0 : heti_s_pipeline_of(c, place), total = heti_s_used(c);
     for (int64_t i = place; i + 1 < total; i++) c->device[i] = c->device[i + 1];
+    c->keepers -= keeps;
+    if (keeps) return;
     for (int64_t q = p + 1; q <= c->pipelines; q++) c->first[q]--;
     if (c->first[p] < c->first[p + 1]) return;
     for (int64_t q = p + 1; q < c->pipelines; q++) c->first[q] = c->first[q + 1];
@@ -6016,20 +6066,27 @@ static void heti_s_take_out(heti_s_choice *c, int64_t place) {
 }
 
 static void heti_s_put_in(heti_s_choice *c, int64_t p, int64_t place, int64_t device) {
-    for (int64_t i = c->first[c->pipelines]; i > place; i--) c->device[i] = c->device[i - 1];
+    for (int64_t i = heti_s_used(c); i > place; i--) c->device[i] = c->device[i - 1];
     c->device[place] = device;
     for (int64_t q = p + 1; q <= c->pipelines; q++) c->first[q]++;
 }
 
-/* A device at work, or an idle one, goes to another pipeline, to one of its own, or out. */
+/* A device at work, an idle one or a keeper goes to another pipeline, to one of its own, or out,
+   where it may keep. */
 static int heti_s_move_device(heti_s_seek *s, heti_s_choice *c) {
-    const int64_t total = c->first[c->pipelines], what = heti_s_below(s, s->ranks), kind = heti_s_below(s, 8);
+    const int64_t total = heti_s_used(c), what = heti_s_below(s, s->ranks), kind = heti_s_below(s, 8);
     int64_t i, place = 0, p;
     for (i = 0; i < total && c->device[i] != what; i++) {}
     if (i < total) {
-        if (total == 1) return 0;
+        if (c->first[c->pipelines] == 1 && c->device[0] == what) return 0;
         heti_s_take_out(c, i);
     }
+    if (heti_s_may_keep(s) && heti_s_below(s, 3) == 0) {
+        c->device[c->first[c->pipelines] + c->keepers++] = what;
+        if (heti_s_below(s, 2) == 0) c->state = HETI_S_STATE_KEPT;
+        return heti_s_refit(s, c);
+    }
+    if (c->keepers == 0 && c->state == HETI_S_STATE_KEPT) c->state = HETI_S_STATE_EVEN;
     if (i < total && kind == 0) return heti_s_refit(s, c);
     if (kind <= 2) {
         c->first[c->pipelines + 1] = c->first[c->pipelines];
@@ -6051,8 +6108,9 @@ static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
     int64_t q;
     if (heti_s_below(s, 4) == 0) { /* of each device another length */
         const int64_t length = 1 + heti_s_below(s, heti_s_min(s->units, s->ranks));
+        const int keep = c->keepers > 0;
         heti_s_arrange(s, c, heti_s_below(s, 2) == 0 ? s->ranks : total, length, HETI_T_CAST(int, heti_s_below(s, 4)));
-        return heti_s_all_different(s, c) && heti_s_refit(s, c);
+        return heti_s_all_different(s, c, keep) && heti_s_refit(s, c);
     }
     if (n > 1 && heti_s_below(s, 2) == 0) {
         const int64_t at = c->first[p] + 1 + heti_s_below(s, n - 1);
@@ -6124,15 +6182,18 @@ static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
     return 1;
 }
 
-static het_shard heti_s_drawn_shard(heti_s_seek *s) {
-    return HETI_T_CAST(het_shard, HET_SHARD_STATE + heti_s_below(s, s->d.shard));
+static int32_t heti_s_drawn_shard(heti_s_seek *s) {
+    return HETI_T_CAST(int32_t, HET_SHARD_STATE + heti_s_below(s, heti_s_most_shard(s)));
+}
+
+static int32_t heti_s_drawn_state(heti_s_seek *s, const heti_s_choice *c) {
+    return HETI_T_CAST(int32_t, heti_s_below(s, heti_s_states(s, c->keepers)));
 }
 
 static int heti_s_move_state(heti_s_seek *s, heti_s_choice *c) {
-    const int32_t before = c->state;
-    const het_shard shard = c->shard;
+    const int32_t before = c->state, shard = c->shard;
     if (s->d.shard > HET_SHARD_STATE && heti_s_below(s, 2)) c->shard = heti_s_drawn_shard(s);
-    else if (s->d.uneven_state == HET_YES) c->state = HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES));
+    else c->state = heti_s_drawn_state(s, c);
     return c->state != before || c->shard != shard;
 }
 
@@ -6216,9 +6277,10 @@ static int heti_s_drawn(heti_s_seek *s) {
     for (int64_t i = 0; i < devices; i++) heti_s_exchange(&c->device[i], &c->device[i + heti_s_below(s, s->ranks - i)]);
     for (j = c->pipelines = c->first[0] = 0; j < devices; c->first[++c->pipelines] = j)
         j = heti_s_min(devices, j + length);
+    c->keepers = heti_s_may_keep(s) ? heti_s_below(s, s->ranks - devices + 1) : 0;
     c->order = heti_s_below(s, s->orders);
     c->limit = s->order[c->order]->limited ? heti_s_below(s, length + 1) : 0;
-    c->state = s->d.uneven_state == HET_YES ? HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES)) : HETI_S_STATE_EVEN;
+    c->state = heti_s_drawn_state(s, c);
     c->shard = heti_s_drawn_shard(s);
     c->granules = heti_s_least_granules(s) + heti_s_below(s, s->d.most_granules - heti_s_least_granules(s) + 1);
     HETI_T_CLEAR(c->end, 2 * s->ranks);
@@ -6250,7 +6312,8 @@ static int32_t heti_s_place_way(const heti_s_seek *s, uint64_t i) {
    stored these alone make the lists. */
 static void heti_s_each_recompute(heti_s_seek *s, double after) {
     heti_s_choice *c = &s->now;
-    const int64_t places = c->first[c->pipelines], states = s->d.uneven_state == HET_YES ? HETI_S_STATES : 1;
+    const int64_t places = c->first[c->pipelines];
+    const int32_t states = heti_s_states(s, c->keepers);
     const uint64_t ways = HETI_T_CAST(uint64_t, heti_s_ways(s));
     het_schedule *lists = NULL;
     uint64_t masks = 1, left;
@@ -6275,7 +6338,7 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
             if (s->result == HET_OK && lists != NULL) s->result = heti_s_choice_needs(s, lists);
             if (s->result != HET_OK || lists == NULL) break;
         }
-        for (c->state = 0; c->state < HETI_T_CAST(int32_t, states) && s->result == HET_OK; c->state++) {
+        for (c->state = 0; c->state < states && s->result == HET_OK; c->state++) {
             s->result = heti_s_judge_lists(s, c, lists, NULL);
             if (s->result != HET_OK) break;
             heti_s_keep(s, c);
@@ -6367,18 +6430,26 @@ static void heti_s_each_member(heti_s_seek *s, int64_t lowest, int64_t chunks) {
     }
 }
 
-/* Devices below `next` are in a pipeline or idle. */
+/* Devices below `next` are in a pipeline, idle, or (taken twice) keepers. */
 static void heti_s_each_device(heti_s_seek *s, int64_t next) {
     heti_s_choice *c = &s->now;
     while (next < s->ranks && s->taken[next]) next++;
     if (next == s->ranks) {
-        if (c->pipelines > 1 || (c->pipelines == 1 && (s->tied || c->shard == HET_SHARD_STATE)))
+        c->keepers = 0;
+        for (int64_t r = 0; r < s->ranks && c->pipelines > 0; r++)
+            if (s->taken[r] > 1) c->device[c->first[c->pipelines] + c->keepers++] = r;
+        if (s->searched && c->keepers == 0 && c->shard <= HETI_T_CAST(int32_t, s->d.shard)) return;
+        if (c->pipelines + c->keepers > 1 || (c->pipelines == 1 && (s->tied || c->shard == HET_SHARD_STATE)))
             heti_s_each_end(s, 0, 0);
         return;
     }
     c->first[c->pipelines + 1] = c->first[c->pipelines];
     heti_s_each_member(s, next, heti_s_chunks(s, c));
     heti_s_each_device(s, next + 1);
+    if (!heti_s_may_keep(s)) return;
+    s->taken[next] = 2;
+    heti_s_each_device(s, next + 1);
+    s->taken[next] = 0;
 }
 
 /* n over k */
@@ -6388,7 +6459,7 @@ static double heti_s_choose(int64_t n, int64_t k) {
     return n < k ? 0 : ways;
 }
 
-/* About how many plans there are. ways[n][p]: of n devices in p pipelines, or idle, each pipeline
+/* About how many plans there are. ways[n][p]: of n devices in p pipelines, idle, or keepers, each pipeline
    begun by the lowest device left: their orders, cuts and recomputations; times the ways to share
    micro-batches among p. */
 static double heti_s_space(const heti_s_seek *s) {
@@ -6400,13 +6471,13 @@ static double heti_s_space(const heti_s_seek *s) {
         double settings = 0; /* schedules, each limit counting, times state shares */
         for (int64_t g = 0; g < s->orders; g++)
             if (s->order[g]->placement == place) settings += s->order[g]->limited ? 1 + heti_s_real(s->ranks) : 1;
-        settings *= (s->d.uneven_state == HET_YES ? heti_s_real(HETI_S_STATES) : 1) * heti_s_real(s->d.shard);
+        settings *= heti_s_real(heti_s_states(s, heti_s_may_keep(s))) * heti_s_real(heti_s_most_shard(s));
         memset(ways, 0, sizeof ways);
         ways[0][0] = 1;
         for (int64_t n = 1; n <= s->ranks; n++)
             for (int64_t p = 0; p <= n; p++) {
                 double each = recompute; /* k devices in k! orders */
-                ways[n][p] = ways[n - 1][p];
+                ways[n][p] = ways[n - 1][p] * (heti_s_may_keep(s) ? 2 : 1);
                 for (int64_t k = 1; p > 0 && k <= n && chunks * k <= s->units; k++, each *= recompute * heti_s_real(k))
                     ways[n][p] += each * heti_s_choose(n - 1, k - 1) * heti_s_choose(s->units - 1, chunks * k - 1) *
                     ways[n - k][p - 1];
@@ -6422,7 +6493,7 @@ static void heti_s_all(heti_s_seek *s) {
     heti_s_choice *c = &s->now;
     int32_t place;
     int64_t order;
-    for (int32_t way = 0; way < 3 * HETI_T_CAST(int32_t, s->d.shard); way++) {
+    for (int32_t way = 0; way < 3 * heti_s_most_shard(s); way++) {
         place = HET_PLACE_ANY + way % 3;
         for (order = 0; order < s->orders && s->order[order]->placement != place; order++) {}
         if (order == s->orders) continue;
@@ -6431,7 +6502,7 @@ static void heti_s_all(heti_s_seek *s) {
         c->order = order;
         c->limit = c->pipelines = c->first[0] = 0;
         c->state = HETI_S_STATE_EVEN;
-        c->shard = HETI_T_CAST(het_shard, HET_SHARD_STATE + way / 3);
+        c->shard = HET_SHARD_STATE + way / 3;
         heti_s_each_device(s, 0);
     }
     if (!heti_s_is_over(s)) s->exhaustive = 1;
@@ -6570,6 +6641,7 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
         return HETI_S_BAD(s->error, "het_plan_search: a profile of %d units, a cluster of %d devices", s->units,
                           s->ranks);
     s->random = d->seed;
+    s->budget = d->evaluations;
     return heti_s_seek_orders(s);
 }
 
@@ -6617,6 +6689,8 @@ static het_result heti_s_seek_kinds(heti_s_seek *s) {
         }
         s->kind_of[r] = k;
         s->kind[k].count++;
+        s->near[r] = c->device[r].group;
+        s->apart |= s->near[r] != s->near[0];
     }
     for (k = 0; k < c->groups; k++) {
         const int64_t parent = c->group[k].parent;
@@ -6760,6 +6834,8 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     const int64_t n = s->ranks;
     s->kind_of = HETI_S_ROOM(int64_t, n);
     s->kind = HETI_S_ROOM(heti_s_device_kind, n);
+    s->near = HETI_S_ROOM(int64_t, n);
+    s->plan.keeper = HETI_S_ROOM(uint8_t, n);
     s->before = HETI_S_ROOM(heti_s_prefix, s->units + 1);
     heti_s_blocks_cut(&s->blocks, arena, s->d.profile);
     s->plan.stage = HETI_S_ROOM(het_stage, 2 * n);
@@ -6787,7 +6863,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->alone_stage = HETI_S_ROOM(het_stage_cost, 2 * n);
     s->alone_group = HETI_S_ROOM(int64_t, n);
     s->alone_link = HETI_S_ROOM(het_link_cost, s->d.cluster->link != NULL ? n * n : 0);
-    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 10);
+    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 11);
     s->by_place = HETI_S_ROOM(int64_t, n);
     s->by_speed = HETI_S_ROOM(int64_t, n);
     s->used = HETI_S_ROOM(int32_t, n);
@@ -7052,13 +7128,14 @@ static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
 /* A small space is gone through after a few climbs, which often is quick; else climbs get most of
    what is left, and the rest goes to going through it once more with what they found, which rules
    out more. */
-static void heti_s_seek_run(heti_s_seek *s) {
+static void heti_s_seek_pass(heti_s_seek *s) {
     const int small = s->d.small > 0 && heti_s_space(s) <= heti_s_real(s->d.small);
-    s->best.seconds = HETI_S_NONE;
+    s->searched = s->exhaustive;
+    s->exhaustive = 0;
     (void)heti_s_give(s, 1);
-    for (int shard = HET_SHARD_STATE; shard <= HETI_T_CAST(int, s->d.shard); shard++) {
+    for (int shard = HET_SHARD_STATE; shard <= heti_s_most_shard(s); shard++) {
         if (s->found_count > 0 || heti_s_is_over(s)) break;
-        s->begin_shard = HETI_T_CAST(het_shard, shard);
+        s->begin_shard = shard;
         heti_s_beginnings(s);
     }
     if (s->found_count == 0 && !heti_s_is_over(s)) {
@@ -7072,6 +7149,25 @@ static void heti_s_seek_run(heti_s_seek *s) {
     if (!s->exhaustive && heti_s_give(s, small ? 0.6 : 1)) heti_s_climbs(s, 1000, small ? s->d.evaluations : 64);
     if (small && !s->exhaustive && heti_s_give(s, 1)) heti_s_all(s);
     (void)heti_s_give(s, 1);
+    s->climbing = 0;
+}
+
+/* Without keepers and near sets, then with them. */
+static void heti_s_seek_run(heti_s_seek *s, int wide) {
+    const double seconds = s->d.seconds;
+    int64_t spent;
+    s->best.seconds = HETI_S_NONE;
+    s->wide = wide && s->ranks > 1 && s->d.profile->reduce != HET_REDUCE_FAST;
+    wide = heti_s_may_keep(s) || heti_s_most_shard(s) > HETI_T_CAST(int32_t, s->d.shard);
+    s->wide = 0;
+    if (wide) s->d.seconds *= 0.75;
+    heti_s_seek_pass(s);
+    s->d.seconds = seconds;
+    spent = heti_s_spent(s);
+    s->wide = wide;
+    s->budget = spent + s->d.evaluations;
+    if (wide && s->result == HET_OK) heti_s_seek_pass(s);
+    s->budget = 2 * s->d.evaluations + heti_s_spent(s) - spent; /* teams' */
 }
 
 /* ---- teams: devices fused to composite ones, over which the same search is done ----
@@ -7361,8 +7457,11 @@ static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, co
     for (g = 0; g < to->stages; g++) to->stage[g].rank = f->device[f->first[from->stage[g].rank]];
     for (to->members = t = 0; t < f->teams; t++) {
         const int64_t count = f->first[t + 1] - f->first[t];
-        for (int64_t i = f->first[t]; i < f->first[t + 1]; i++)
+        for (int64_t i = f->first[t]; i < f->first[t + 1]; i++) {
             to->state_share[f->device[i]] = uneven ? from->state_share[t] / heti_s_real(count) : 1;
+            if (from->keeper != NULL) to->keeper[f->device[i]] = from->keeper[t];
+            if (from->near != NULL) to->near[f->device[i]] = from->near[t];
+        }
         for (g = 0; g < from->stages && from->stage[g].rank != t; g++) {}
         for (int64_t i = f->first[t]; i < f->first[t + 1] && count > 1 && g < from->stages; i++) {
             het_team_member *member = &to->member[to->members++];
@@ -7386,12 +7485,15 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     for (c->order = 0; c->order + 1 < s->orders && strcmp(s->order[c->order]->name, plan->schedule) != 0; c->order++) {}
     c->limit = HETI_T_CAST(int64_t, plan->memory_limit);
     HETI_T_CLEAR(c->first, plan->pipelines + 1);
+    c->keepers = 0;
     for (int64_t p = 0; p < plan->pipelines; p++) c->count[p] = HETI_T_CAST(int64_t, plan->share[p]);
     for (int64_t r = 0; r < s->ranks; r++) {
         const het_team_member *team = het_plan_team(plan, r, &count);
         for (g = 0; g < plan->stages && plan->stage[g].rank != (team != NULL ? team->leader : r); g++) {}
         if (g < plan->stages) c->device[c->first[c->pipelines]++] = r;
     }
+    for (int64_t r = 0; r < s->ranks; r++)
+        if (heti_s_keeps(plan, r)) c->device[c->first[c->pipelines] + c->keepers++] = r;
     s->missing = 0;
     HETI_T_TRY(heti_s_judge(s, c, NULL, NULL));
     *missing = s->missing > 0 ? s->missing / (s->d.cluster->device[s->missing_rank].memory + s->missing) : 0;
@@ -7404,6 +7506,8 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     heti_s_keep(s, c);
     return HET_OK;
 }
+
+static het_result heti_s_search(const het_search_desc *desc, int wide, het_search **search, het_error *error);
 
 /* Searches over these composite devices; with less memory where what was found does not fit. */
 static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
@@ -7427,7 +7531,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         desc.most_granules = 1;
         desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
         if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 8);
-        result = het_plan_search(&desc, &made, &ignored);
+        result = heti_s_search(&desc, s->found_count == 0, &made, &ignored);
         if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
         if (result != HET_OK) return HET_OK;
         s->evaluations += made->evaluations;
@@ -7558,7 +7662,7 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
     for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
-    s->until = 2 * s->d.evaluations;
+    s->until = s->budget;
     s->until_seconds = s->started + s->d.seconds;
     result = heti_s_fuse_all(s, &f);
     heti_s_arrays_free(&arena, &s->allocator);
@@ -7566,7 +7670,8 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     return result;
 }
 
-HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
+/* wide: with keepers and near sets where they are allowed. */
+static het_result heti_s_search(const het_search_desc *desc, int wide, het_search **search, het_error *error) {
     heti_s_seek s;
     het_result result;
     if (search == NULL) return HETI_S_BAD(error, "het_plan_search: search is NULL");
@@ -7588,7 +7693,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
         heti_s_seek_sort(&s);
         s.fuses = heti_s_can_fuse(&s);
         if (s.fuses) s.d.seconds *= 0.7;
-        heti_s_seek_run(&s);
+        heti_s_seek_run(&s, wide);
         s.d.seconds = desc->seconds;
         s.stopped = !s.exhaustive && heti_s_is_over(&s);
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
@@ -7599,6 +7704,10 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     heti_s_arrays_free(&s.curves, &s.allocator);
     heti_s_arrays_free(&s.arena, &s.allocator);
     return result;
+}
+
+HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
+    return heti_s_search(desc, 1, search, error);
 }
 
 /* =================================================================================================
