@@ -624,6 +624,54 @@ static void row_3_11(void **state)
     support_run_end(&run);
 }
 
+/* FinGPT-HPC: the most bytes that training takes, all weights or factors beside a frozen base in f32 and int8, of one shape and batch: what the
+   allocator was asked for, and what the profile says. The narrow layers themselves are examples/low_rank.c. */
+static void row_3_17(void **state)
+{
+    double said[3], taken[3], parameters = 0, off = 0;
+    het_error error = { HET_OK, "" };
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        het_profile *profile = NULL;
+        support_memory counted;
+        het_memory memory, estimate;
+        het_model_desc model;
+        support_run run;
+        het_needs needs;
+        het_shape shape;
+        het_ctx *ctx;
+        memset(&counted, 0, sizeof counted), memset(&needs, 0, sizeof needs), memset(&shape, 0, sizeof shape);
+        counted.fail_at = -1;
+        EXPECT_ERROR(het_model_parse("llama:layers=6,width=256,heads=4,mlp_width=688,vocab=256,context=64", &model, &error), HET_OK, error.text, "");
+        model.lora_rank = i > 0 ? 8 : 0;
+        support_run_start(&run, &model, 1, "64,64|64,64");
+        support_run_ranks(&run, 1);
+        run.desc.limits.max_tokens /= 2, run.desc.limits.max_sequences /= 2;
+        run.desc.weights = i == 2 ? HET_INT8 : HET_F32;
+        EXPECT_ERROR(het_profile_describe(&run.desc, "small", NULL, &profile, &error), HET_OK, error.text, "");
+        support_run_plan(&run, "dp", NULL, 1);
+        needs.slots = needs.batch_slots = 1;
+        shape.tokens = run.desc.limits.max_tokens, shape.sequences = run.desc.limits.max_sequences;
+        EXPECT_OK(het_profile_memory(profile, run.plan, &needs, &shape, &memory, &error));
+        EXPECT_OK(het_memory_estimate(&run.desc, 0, &estimate, &error));
+        said[i] = (double)memory.device;
+        run.desc.host.allocator = support_allocator(&counted);
+        ctx = support_create(&run.desc);
+        if (i == 0) parameters = elements_of(ctx);
+        (void)support_step(ctx, &run.data, 0, "0|1");
+        taken[i] = (double)counted.peak;
+        off = fmax(off, fabs((double)(estimate.device + estimate.host) / taken[i] - 1));
+        het_destroy(ctx);
+        het_profile_free(profile);
+        support_run_end(&run);
+    }
+    met(taken[2] <= 0.4 * taken[0] && said[2] <= 0.4 * said[0] && off < 1e-3,
+        "%.0f parameters, two micro-batches of 128 tokens: %.0f bytes at most to train all, %.0f for factors of rank 8 beside f32, %.0f beside int8, %.1f %% of all "
+        "(estimates within %.2f %%; het_profile_memory of the device: %.0f, %.0f and %.0f, %.1f %%)", parameters, taken[0], taken[1], taken[2],
+        100 * taken[2] / taken[0], 100 * off, said[0], said[1], said[2], 100 * said[2] / said[0]);
+}
+
 /* HexiSeq: a sequence of ten granules, cut 5 : 3 : 2 by context, and 6 : 2 of 8 heads. What by context moves says where it is cut: members begin
    at rows 2,560 and 4,096, and get keys and values of all rows before. */
 static void row_0_3(void **state)
@@ -2156,7 +2204,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_1), cmocka_unit_test(row_0_6), cmocka_unit_test(row_0_13), cmocka_unit_test(row_0_17), cmocka_unit_test(row_0_18),
     cmocka_unit_test(row_1_2), cmocka_unit_test(row_1_7), cmocka_unit_test(row_1_11), cmocka_unit_test(row_3_6),
     cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
-    cmocka_unit_test(row_3_12),
+    cmocka_unit_test(row_3_12), cmocka_unit_test(row_3_17),
 };
 static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
     cmocka_unit_test(row_1_4), cmocka_unit_test(row_1_10),
