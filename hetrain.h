@@ -10283,9 +10283,9 @@ static het_result heti_ask_device(heti_rank *r) {
     linear.u.linear.part[0].w_bf16 = &weight;
     HETI_TRY(heti_need_op(r, desc->model.lora_rank > 0 || muon, heti_blank_op(HET_OP_SCALE, 0),
                           muon ? "het_desc.optimizer, Muon" : "het_desc.model.lora_rank", "scale"));
-    HETI_TRY(heti_need_op(r, desc->weights == HET_BF16, linear, "het_desc.weights = HET_BF16", "part[0].w_bf16"));
+    HETI_TRY(heti_need_op(r, desc->weights == HET_BF16, linear, "het_desc.weights is bf16", "part[0].w_bf16"));
     HETI_TRY(heti_need_op(r, desc->weights == HET_INT8, heti_blank_op(HET_OP_EXPAND, 0),
-                          "het_desc.weights = HET_INT8", "expand"));
+                          "het_desc.weights is int8", "expand"));
     HETI_TRY(heti_need_op(r, muon, heti_blank_op(HET_OP_MUON_MOMENTUM, 0), "het_desc.optimizer, Muon", "muon"));
     HETI_TRY(heti_need_op(r, trains && desc->optimizer.feedback > 0.0f, heti_blank_op(HET_OP_FEEDBACK, 0),
                           "het_desc.optimizer.feedback", "feedback"));
