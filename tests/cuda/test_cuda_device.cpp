@@ -31,6 +31,7 @@ static void compare(het_family family, het_dtype dtype, het_reduce reduce, int32
     support_run run;
     stand_in(1);
     start(&run, family, dtype, reduce);
+    run.desc.optimizer.feedback = reduce == HET_REDUCE_FAST ? 1.0f : 0.0f; /* with either */
     const trained cpu = train(&run, LAYOUT);
     run.device[0].iface = het_cuda_device_with(options);
     const trained cuda = train(&run, LAYOUT);
@@ -287,6 +288,7 @@ static void graphs_change_no_bits(void **)
     support_run run;
     stand_in(1);
     start_layers(&run, HET_GPT2, HET_F32, HET_REDUCE_EXACT, 1);
+    run.desc.optimizer.feedback = 1.0f;
     run.desc.guard.skip_bad_steps = HET_YES;
     expect_graphs_without_a_trace(&run);
     support_run_end(&run);
@@ -468,6 +470,7 @@ static void weights_rounded_once(void **)
         run.desc.dtype = HET_BF16;
         run.desc.reduce = t.reduce;
         run.desc.layout.shard = t.shard;
+        run.desc.optimizer.feedback = t.rank > 0 ? 1.0f : 0.0f; /* weights change behind AdamW too */
         if (t.updates > 1) run.desc.optimizer.clip = -1.0f;
         else run.desc.guard.skip_bad_steps = HET_YES;
         support_run_ranks(&run, static_cast<int64_t>(strlen(t.kinds)));
