@@ -6169,10 +6169,11 @@ static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
     const int64_t total = c->first[c->pipelines], at = heti_s_below(s, total), p = heti_s_pipeline_of(c, at),
                   how = heti_s_below(s, 3);
     const int both = s->d.store == HET_YES, again = s->d.recompute == HET_YES && (!both || heti_s_below(s, 2));
-    const int32_t from = c->recompute[at],
-                  to = again && s->order[c->order]->split ? from ^ 1
-                     : again ? from - (from & 3) + ((from & 3) + 1 + HETI_T_CAST(int32_t, heti_s_below(s, 2))) % 3
-                     : !both ? from : (from & 3) + 4 * HETI_T_CAST(int32_t, heti_s_below(s, 4));
+    const int32_t from = c->recompute[at], way = from & 3;
+    const int whole = again && !s->order[c->order]->split && heti_s_below(s, 4) == 0;
+    const int32_t to = whole ? from - way + (way == HET_RECOMPUTE_STAGE ? HET_RECOMPUTE_UNIT : HET_RECOMPUTE_STAGE)
+                     : again ? from - way + (way == HET_RECOMPUTE_NONE)
+                     : !both ? from : way + 4 * HETI_T_CAST(int32_t, heti_s_below(s, 4));
     if (to == from) return 0;
     if (how == 0) c->recompute[at] = to;
     for (int64_t i = 0; i < total && how == 1; i++) c->recompute[i] = to;
@@ -6298,14 +6299,16 @@ static double heti_s_least_found(const heti_s_seek *s) {
     return s->found_count > 0 ? s->found[0].seconds : HETI_S_NONE;
 }
 
-/* What a place may do: recompute by units or as a whole, store one micro-batch, both. */
-static int64_t heti_s_ways(const heti_s_seek *s) {
-    return (s->d.recompute == HET_YES ? 3 : 1) * (s->d.store == HET_YES ? 2 : 1);
+/* What a place may do: recompute by units or, where B is whole, as a whole, store one micro-batch,
+   both. */
+static int64_t heti_s_ways(const heti_s_seek *s, int split) {
+    return (s->d.recompute == HET_NO ? 1 : split ? 2 : 3) * (s->d.store == HET_YES ? 2 : 1);
 }
 
 /* Way number i of a place, as heti_s_choice.recompute has it. */
 static int32_t heti_s_place_way(const heti_s_seek *s, uint64_t i) {
-    return HETI_T_CAST(int32_t, s->d.recompute == HET_YES ? i % 3 + i / 3 * 4 : 4 * i);
+    const uint64_t ways = s->d.recompute == HET_NO ? 1 : s->order[s->now.order]->split ? 2 : 3;
+    return HETI_T_CAST(int32_t, i % ways + i / ways * 4);
 }
 
 /* Recomputation, what is stored, and state shares, with a schedule and its limit. Where nothing is
@@ -6314,7 +6317,7 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
     heti_s_choice *c = &s->now;
     const int64_t places = c->first[c->pipelines];
     const int32_t states = heti_s_states(s, c->keepers);
-    const uint64_t ways = HETI_T_CAST(uint64_t, heti_s_ways(s));
+    const uint64_t ways = HETI_T_CAST(uint64_t, heti_s_ways(s, s->order[c->order]->split));
     het_schedule *lists = NULL;
     uint64_t masks = 1, left;
     int64_t i;
@@ -6464,13 +6467,15 @@ static double heti_s_choose(int64_t n, int64_t k) {
    micro-batches among p. */
 static double heti_s_space(const heti_s_seek *s) {
     double total = 0, ways[9][9];
-    const double recompute = heti_s_real(heti_s_ways(s));
     if (s->ranks > 8) return HETI_S_NONE;
-    for (int32_t place = HET_PLACE_ANY; place <= HET_PLACE_V; place++) {
+    for (int32_t kind = 2 * HET_PLACE_ANY; kind <= 2 * HET_PLACE_V + 1; kind++) {
+        const int32_t place = kind / 2, split = kind % 2;
+        const double recompute = heti_s_real(heti_s_ways(s, split));
         const int64_t chunks = place == HET_PLACE_ANY ? 1 : 2;
         double settings = 0; /* schedules, each limit counting, times state shares */
         for (int64_t g = 0; g < s->orders; g++)
-            if (s->order[g]->placement == place) settings += s->order[g]->limited ? 1 + heti_s_real(s->ranks) : 1;
+            if (s->order[g]->placement == place && (s->order[g]->split != 0) == split)
+                settings += s->order[g]->limited ? 1 + heti_s_real(s->ranks) : 1;
         settings *= heti_s_real(heti_s_states(s, heti_s_may_keep(s))) * heti_s_real(heti_s_most_shard(s));
         memset(ways, 0, sizeof ways);
         ways[0][0] = 1;
