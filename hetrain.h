@@ -14442,17 +14442,14 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     int now = 0;
     if (heti_recomputes_whole(r->ctx, a)) HETI_TRY(heti_forward(r, work));
     for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
-        const int adds = heti_adds_gradients(r->ctx, a->kind, u);
-        if (r->ctx->share.plan->cut[u] == HET_CUT_NONE) {
-            now = 1 - now;
-            continue;
-        }
+        const int adds = heti_adds_gradients(r->ctx, a->kind, u), from = now;
+        now = 1 - now;
+        if (r->ctx->share.plan->cut[u] == HET_CUT_NONE) continue;
         HETI_TRY(heti_poll(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss && !inputs) continue;
         for (int64_t s = 0; s < c.info->out_streams && inputs && !c.info->is_loss; s++)
-            c.d_out[s] = r->part->gradient_stream[now][s];
-        now = 1 - now;
+            c.d_out[s] = r->part->gradient_stream[from][s];
         for (int64_t s = 0; s < c.info->in_streams && inputs; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         HETI_TRY(heti_open_weights(r, a, a->kind, u));
         if (inputs && !stage->whole && stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));

@@ -103,6 +103,34 @@ static void frozen_layers_have_only_forwards(void **state)
     support_run_end(&run);
 }
 
+/* A group of layers that is frozen with its head, between others that are trained: no backward pass between two cuts, inside a stage whose
+   gradient goes to the one before, and in stages of its own. */
+static int frozen_middle(void *user, const char *name)
+{
+    (void)user;
+    return strstr(name, ".1.") != NULL;
+}
+
+static void frozen_between_cuts(void **state)
+{
+    static const layout layouts[] = {
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,2]},{\"rank\":1,\"units\":[2,8]},{\"rank\":2,\"units\":[8,10]}]}]}", "1f1b", 3, 1 },
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":1,\"units\":[4,6]},{\"rank\":0,\"units\":[6,7]},"
+          "{\"rank\":1,\"units\":[7,10]}]}]}", "zb-h1", 2, 2 },
+        { "pp", "interleaved", 5, 1 }, { "pp", "zb-v", 5, 1 }, { "pp", "gpipe", 3, 1 }, { "pp", "timed", 4, 1 },
+    };
+    const het_model_desc model = local_model(HET_LLAMA, 3, 1);
+    support_result base;
+    support_run run;
+    size_t k;
+    (void)state;
+    support_run_start(&run, &model, STEPS, "17|5,0,9|48|30,2");
+    run.desc.frozen = frozen_middle;
+    base = support_train(&run, "01|23");
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "0|1|2|3");
+    support_run_end(&run);
+}
+
 /* ---- gradients: those of a group's own loss ---- */
 
 /* The first `layers` layers with the head behind them as a model of its own, with the weights of `from`. */
@@ -663,6 +691,7 @@ int main(void)
         cmocka_unit_test(chains),
         cmocka_unit_test(layouts_do_not_show),
         cmocka_unit_test(frozen_layers_have_only_forwards),
+        cmocka_unit_test(frozen_between_cuts),
         cmocka_unit_test(gradients_are_of_the_own_loss),
         cmocka_unit_test(only_activations_cross),
         cmocka_unit_test(nobody_waits_behind_cuts),
