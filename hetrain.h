@@ -14432,8 +14432,9 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
 }
 
 /* The units of a stage last to first over one slice: recompute, I, and in B W as well; or W alone.
-   Where the stage recomputes as a whole all units' forwards come before. The gradient of a boundary lives in one of two buffers that take turns; that of the stage's
-   output is in the first of them. */
+   Where the stage recomputes as a whole all units' forwards come before. The gradient of a boundary
+   lives in one of two buffers that take turns; that of the stage's output is in the first of
+   them. */
 static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     const het_action *a = work->action;

@@ -52,6 +52,7 @@ done
 refuses '--step:|did you mean --steps?|--help' train --data text --step 3
 refuses '--learning-rate=1|no such option;' train --data text --learning-rate=1
 refuses '--recompte|did you mean --recompute?' train --data text --recompte
+refuses '--recompute|not one of no|unit|stage' train --data text --recompute stages
 refuses '--schedule-lr cosin|did you mean cosine?' train --data text --schedule-lr cosin
 refuses '--dtype fp16|not one of f32|bf16' train --data text --dtype fp16
 refuses '--temprature|did you mean --temperature?' generate --temprature 1
@@ -211,6 +212,8 @@ fi
 
 accepts 'the same run again, on other threads, in slices' train --data text --steps 20 --hash --quiet --devices cpu:3 --slices 2 --backward split --recompute "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+accepts 'the same run, whole stages recomputed' train --data text --steps 20 --hash --quiet --devices cpu:2 --recompute stage --save-plan whole.json "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ] && grep -q '"recompute": "stage"' whole.json; echo $?)" 'has the same hash and says so' "$first" "$(cat out)"
 accepts 'the same run on two ranks in a pipeline' train --data text --steps 20 --hash --quiet --devices cpu:all,cpu:2@0.9 --plan pp --schedule zb-h1 --links 0-1:1us \
     --save-plan plan.json --trace trace.json --timeline timeline.svg "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"

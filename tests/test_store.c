@@ -208,6 +208,8 @@ static void wrong_lists_are_named(void **state)
     }
     plan->stage[0].store = -1;
     EXPECT_ERROR(het_plan_check(plan, "here", &error), HET_ERR_INVALID, error.text, "here: pipeline 0, stage 0: store is -1");
+    plan->stage[0].recompute = 3;
+    EXPECT_ERROR(het_plan_check(plan, "here", &error), HET_ERR_INVALID, error.text, "here: pipeline 0, stage 0: recompute is 3");
     het_plan_free(plan);
 }
 
