@@ -551,6 +551,10 @@ typedef struct het_norm_args {
     void *workspace;
 } het_norm_args;
 
+/* Elements of a weight that is kept as int8: w = scale q, which is exact. */
+#define HETRAIN_INT8_BLOCK 64
+typedef struct het_int8_block { float scale; int8_t q[HETRAIN_INT8_BLOCK]; } het_int8_block;
+
 /* y_p = x W_p^T + b_p for up to 3 matrices that share x. backward_input: dx = sum over p of dy_p
    W_p, one chain over the rows of W_0, then W_1, ...; backward_weight: dW_p += dy_p^T x, db_p +=
    sum of dy_p, one term a granule. */
@@ -565,6 +569,7 @@ typedef struct het_linear_part {
     const float *dy;      /* backward [rows][out] */
     int64_t pitch;        /* elements from row to row of y, or of dy; 0: out */
     const het_gradient *dw, *dbias; /* backward_weight (+=); dbias NULL: no bias */
+    const het_int8_block *w_int8; /* w where that and w_bf16 are NULL: the blocks of the matrix */
 } het_linear_part;
 typedef struct het_linear_args {
     const het_view *view;    /* granules; may be NULL for forward and backward_input */
@@ -650,7 +655,8 @@ typedef struct het_embedding_args {
     const het_view *view;
     int64_t rows, width, vocab, context;
     const float *table, *positions; /* [V][D], [T][D] */
-    const uint16_t *table_bf16;     /* where table is NULL: in its place */
+    const uint16_t *table_bf16;     /* where table is NULL: in its place, or */
+    const het_int8_block *table_int8;
     float *y;                       /* (=) [rows][D] */
     const float *dy;
     const het_gradient *dtable, *dpositions; /* dpositions NULL: none */
@@ -776,11 +782,8 @@ typedef struct het_elements_args {
 } het_elements_args;
 
 /* y = the weights that are kept as int8 (het_desc.weights). The elements of a matrix, numbered row by
-   row, form blocks of 64 from its start: float scale, int8 q[64]; w = scale q, which is exact. A row
-   of y is `width` elements from number first + row step on, and of `from` the blocks that have some
+   row, form blocks of 64 from its start. A row of y is `width` elements from number first + row step on, and of `from` the blocks that have some
    of them. A matrix that is there whole is one row. */
-#define HETRAIN_INT8_BLOCK 64
-typedef struct het_int8_block { float scale; int8_t q[HETRAIN_INT8_BLOCK]; } het_int8_block;
 typedef struct het_expand_args {
     int64_t rows, width, first, step;
     int64_t blocks;                  /* from row to row of `from` */
@@ -905,6 +908,7 @@ typedef struct het_device_iface {
          muon_*                          Muon is refused
          part[0].w_bf16 in place of w    het_desc.weights = HET_BF16 is refused
          expand                          het_desc.weights = HET_INT8 is refused
+         part[0].w_int8 in place of w    all weights of int8 are expanded before each call that uses them
          linear_activation_*             the two ops are run one after the other
          linear_forward with part[0].add what it adds is an op of its own
          norm_backward                   so are its two halves; their workspace serves it
@@ -959,7 +963,8 @@ typedef struct het_parameter_desc {
     int32_t decay;          /* weight decay applies */
     int32_t adapter;        /* a factor of het_model_desc.lora_rank, or of a local head: trained where
                                all others are frozen, and no part of saved weights */
-    int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
+    int32_t bf16, int8;     /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16,
+                               weight_int8 */
     /* What a team by columns divides of it: 1: rows, 2: columns, 3: both; 0: nothing */
     int32_t divide;
     int32_t by_heads;       /* 1: as key/value heads are divided; 0: by share, */
@@ -1142,8 +1147,9 @@ typedef struct het_unit_call {
                                                overwrite them. NULL at a cut */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
-    float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where only weight_bf16 has it */
+    float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where only weight_bf16 or weight_int8 has it */
     const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS]; /* or beside it: rounded, for products */
+    const het_int8_block *weight_int8[HETRAIN_MAX_UNIT_PARAMETERS]; /* where weight and weight_bf16 are NULL */
     het_gradient gradient[HETRAIN_MAX_UNIT_PARAMETERS];
     const float *cosine, *sine;             /* rotary tables [T][rotary / 2] */
     void *workspace;
@@ -1848,7 +1854,8 @@ typedef struct het_desc {
                                          of these values give. bf16: half the bytes. int8: 64
                                          elements and one scale, their largest magnitude / 127 cut to
                                          16 bits, in 68 bytes (arXiv 2110.02861, 2305.14314), all
-                                         but factors; a unit's are expanded before each of its calls */
+                                         but factors; what a unit, a device or a team by columns
+                                         cannot take so is expanded before each call */
     het_reduce reduce;                /* exact */
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
     /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one
@@ -2004,6 +2011,7 @@ typedef struct het_parameter_info {
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
     int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
     het_dtype type;                   /* in memory: het_desc.weights */
+    int32_t expanded;                 /* 1: int8, and the first rank's calls make floats of it even where it is whole */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);           /* Threads: owner. */
 /* Threads: owner. */
@@ -3060,6 +3068,13 @@ static HETI_UNUSED uint16_t heti_bf16_of(float value) {
 }
 static HETI_INLINE float heti_bf16_value(uint16_t x) { return heti_bits_float(HETI_CAST(uint32_t, x) << 16); }
 
+/* Element i of a matrix of int8. */
+static HETI_INLINE float heti_int8_value(const het_int8_block *block, int64_t i) {
+    const uint64_t at = HETI_CAST(uint64_t, i);
+    block += at / HETRAIN_INT8_BLOCK;
+    return block->scale * HETI_CAST(float, block->q[at % HETRAIN_INT8_BLOCK]);
+}
+
 /* x = mantissa 2^e with the mantissa in [2/3, 4/3), for normal x > 0. Returns e. */
 static HETI_UNUSED float heti_splitf(float x, float *mantissa) {
     uint32_t bits = heti_float_bits(x), from_third = bits - HETI_TWO_THIRDS;
@@ -3364,7 +3379,8 @@ static void heti_ref_norm_backward_weight(const het_norm_args *a) {
 
 /* W[i], which may be kept as bf16. */
 static float heti_ref_weight(const het_linear_part *p, int64_t i, het_dtype compute) {
-    const float w = p->w != NULL ? p->w[i] : heti_bf16_value(p->w_bf16[i]);
+    const float w = p->w != NULL ? p->w[i] : p->w_bf16 != NULL ? heti_bf16_value(p->w_bf16[i])
+                                                               : heti_int8_value(p->w_int8, i);
     return heti_ref_operand(w, compute);
 }
 
@@ -3607,8 +3623,9 @@ static void heti_ref_embedding_forward(const het_embedding_args *a) {
         const int64_t token = a->view->token[a->view->row_begin + r],
                       position = a->view->position[a->view->row_begin + r];
         for (int64_t i = 0; i < a->width; i++) {
-            float y = a->table != NULL ? a->table[token * a->width + i]
-                                       : heti_bf16_value(a->table_bf16[token * a->width + i]);
+            const int64_t at = token * a->width + i;
+            float y = a->table != NULL ? a->table[at] : a->table_bf16 != NULL ? heti_bf16_value(a->table_bf16[at])
+                                                                              : heti_int8_value(a->table_int8, at);
             if (a->positions != NULL) y += a->positions[position * a->width + i];
             a->y[r * a->width + i] = y;
         }
@@ -4577,7 +4594,7 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
     to->columns = columns;
     to->init = init;
     to->init_std = HETI_CAST(float, std);
-    to->decay = to->bf16 = columns > 1;
+    to->decay = to->bf16 = to->int8 = columns > 1;
     return HETI_CAST(int, info->parameters++);
 }
 
@@ -4611,7 +4628,7 @@ HETRAIN_API int het_node_embedding(het_program *p, const char *table, const char
     n->weight[0] = heti_new_parameter(p, table, ".weight", m->vocab, m->width, HET_INIT_NORMAL, std);
     if (positions)
         n->weight[1] = heti_new_parameter(p, positions, ".weight", m->context, m->width, HET_INIT_NORMAL, std);
-    if (n->weight[1] >= 0) p->info->parameter[n->weight[1]].bf16 = 0; /* they are few */
+    if (n->weight[1] >= 0) p->info->parameter[n->weight[1]].bf16 = p->info->parameter[n->weight[1]].int8 = 0; /* few */
     return heti_new_value(p, n, m->width);
 }
 
@@ -4826,6 +4843,7 @@ static void heti_fill_embedding(const het_unit_call *c, const het_node *n, const
     a->context = m->context;
     a->table = c->weight[n->weight[0]];
     a->table_bf16 = c->weight_bf16[n->weight[0]];
+    a->table_int8 = c->weight_int8[n->weight[0]];
     a->dtable = &c->gradient[n->weight[0]];
     a->positions = n->weight[1] < 0 ? NULL : c->weight[n->weight[1]];
     a->dpositions = n->weight[1] < 0 ? NULL : &c->gradient[n->weight[1]];
@@ -4879,6 +4897,7 @@ static void heti_fill_linear(const het_unit_call *c, const het_node *n, const he
         part->out = c->info->program->value[n->y[i]].own;
         part->w = c->weight[n->weight[i]];
         part->w_bf16 = c->weight_bf16[n->weight[i]];
+        part->w_int8 = c->weight_int8[n->weight[i]];
         part->dw = &c->gradient[n->weight[i]];
         part->bias = n->bias[i] < 0 ? NULL : c->weight[n->bias[i]];
         part->bias_bf16 = n->bias[i] < 0 ? NULL : c->weight_bf16[n->bias[i]];
@@ -8760,6 +8779,7 @@ typedef struct heti_rank {
     het_device_desc desc;
     het_device device;
     int32_t takes_beta, takes_final;     /* of gradients whose products write them */
+    int32_t takes_int8;                  /* weights of products */
     int32_t together;                    /* parameters that its device squares or updates by one op, at most */
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
@@ -10277,6 +10297,7 @@ static het_result heti_ask_device(heti_rank *r) {
     const het_desc *desc = &r->ctx->desc;
     const int trains = r->ctx->slots > 0, muon = trains && desc->optimizer.iface == het_muon();
     const uint16_t weight = 0;
+    const het_int8_block block = { 0.0f, { 0 } };
     het_op linear = heti_blank_op(HET_OP_LINEAR_FORWARD, 0), update = heti_blank_op(HET_OP_ADAMW, 0),
            squares = heti_blank_op(HET_OP_SUM_SQUARES, 0);
     linear.u.linear.parts = 1;
@@ -10295,6 +10316,9 @@ static het_result heti_ask_device(heti_rank *r) {
                   heti_supports(&r->device, squares) ? HETI_TOGETHER : 1;
     r->takes_beta = !r->desc.iface->queues && heti_takes_gradients(r, 0);
     r->takes_final = r->takes_beta && heti_takes_gradients(r, 1);
+    linear.u.linear.part[0].w_bf16 = NULL;
+    linear.u.linear.part[0].w_int8 = &block;
+    r->takes_int8 = heti_supports(&r->device, linear);
     return HET_OK;
 }
 
@@ -10450,6 +10474,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
             memcmp(to->desc.grid, p->grid, sizeof p->grid) != 0) to->desc.divide = -1;
         to->uses++;
         if (!p->bf16 && to->type == HET_BF16) to->type = HET_F32;
+        to->desc.int8 = to->desc.int8 && p->int8;
         to->hidden = to->hidden && hidden;
         to->rounded |= p->rounded;
         return HET_OK;
@@ -11531,6 +11556,11 @@ static int64_t heti_flow_place(const het_ctx *ctx, heti_flow_kind kind, int64_t 
     return sum;
 }
 
+/* Whether a call makes floats of a parameter's weight. */
+static int heti_expands(const heti_rank *r, const heti_parameter *p) {
+    return p->type == HET_INT8 && !(p->desc.int8 && r->takes_int8 && !heti_is_boxed(r->ctx, r->rank, p->block));
+}
+
 /* Where the weight of a unit's parameter number i begins among those that a call expands, in floats;
    with i = -1, how many they are together. */
 static int64_t heti_expanded_place(const heti_rank *r, int64_t unit, int64_t i) {
@@ -11539,7 +11569,7 @@ static int64_t heti_expanded_place(const heti_rank *r, int64_t unit, int64_t i) 
     for (int64_t k = 0; k < u->info.parameters && k != i; k++) {
         const heti_parameter *p = &r->ctx->chain.parameter[u->parameter[k]];
         const het_box box = heti_box_of(r->ctx, r->rank, &p->desc);
-        if (p->type == HET_INT8)
+        if (heti_expands(r, p))
             sum += heti_ceil_div((box.row_end - box.row_begin) * (box.column_end - box.column_begin), 16) * 16;
     }
     return sum;
@@ -13591,7 +13621,7 @@ static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t p
         const heti_parameter *p = &r->ctx->chain.parameter[u->parameter[i]];
         const het_box box = heti_box_of(r->ctx, r->rank, &p->desc);
         het_expand_args expand;
-        if (p->type != HET_INT8) continue;
+        if (!heti_expands(r, p)) continue;
         expand = heti_expansion(p, &box, heti_call_weight(r, unit, i, 0),
                                 r->part->expanded + heti_expanded_place(r, unit, i));
         HETI_TRY(heti_rank_op(r, HETI_OP(EXPAND, &expand), "expand"));
@@ -14161,7 +14191,9 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
         float *weight = heti_call_weight(r, index, i, slot->batch_slot ? slot->batch_slot->version : 0);
         if (p->type == HET_BF16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
-        else c->weight[i] = p->type == HET_INT8 ? part->expanded + heti_expanded_place(r, index, i) : weight;
+        else if (heti_expands(r, p)) c->weight[i] = part->expanded + heti_expanded_place(r, index, i);
+        else if (p->type == HET_INT8) c->weight_int8[i] = HETI_CAST(const het_int8_block *, HETI_CAST(void *, weight));
+        else c->weight[i] = weight;
         if (part->rounded_at[unit->parameter[i]] != HETI_NOWHERE)
             c->weight_bf16[i] = part->rounded + part->rounded_at[unit->parameter[i]];
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
@@ -15971,6 +16003,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     info->exponent = p->exponent;
     info->adapter = p->desc.adapter;
     info->type = p->type;
+    info->expanded = p->type == HET_INT8 && !(p->desc.int8 && ctx->rank[0].takes_int8);
     return HET_OK;
 }
 

@@ -295,18 +295,20 @@ static het_result heti_pool_create(const het_allocator *allocator, int32_t threa
    are rows of A or columns of B. */
 typedef struct heti_operand {
     const float *data;
-    const uint16_t *bf16; /* in place of data, which is NULL then */
-    int64_t line_stride, k_stride;
+    const uint16_t *bf16; /* in place of data, which is NULL then; or a matrix of int8, from element `at` on */
+    const het_int8_block *int8;
+    int64_t at, line_stride, k_stride;
 } heti_operand;
 
 static HETI_UNUSED heti_operand heti_make_operand(const float *data, int64_t line_stride, int64_t k_stride) {
-    const heti_operand operand = { data, NULL, line_stride, k_stride };
+    const heti_operand operand = { data, NULL, NULL, 0, line_stride, k_stride };
     return operand;
 }
 
 static HETI_UNUSED void heti_move_operand(heti_operand *operand, int64_t lines, int64_t k) {
     const int64_t by = lines * operand->line_stride + k * operand->k_stride;
-    if (operand->bf16 != NULL) operand->bf16 += by;
+    if (operand->int8 != NULL) operand->at += by;
+    else if (operand->bf16 != NULL) operand->bf16 += by;
     else operand->data += by;
 }
 
@@ -359,7 +361,7 @@ static HETI_UNUSED heti_walk heti_no_walk(void) { return heti_walk_over(NULL, 0,
 
 static HETI_UNUSED heti_walk heti_block_walk(const heti_block *block, int64_t turns) {
     const heti_operand *from = &block->from;
-    if (from->data == NULL) return heti_no_walk(); /* weights in bf16 are not fetched */
+    if (from->data == NULL) return heti_no_walk(); /* narrow weights are not fetched */
     if (from->k_stride == 1)
         return heti_walk_over(from->data, 4 * from->line_stride, 4 * block->k, block->lines, turns);
     return heti_walk_over(from->data, 4 * from->k_stride, 4 * block->lines, block->k, turns);
@@ -1293,9 +1295,9 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p) {
     if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
 }
 
-/* Some lines and k of an operand in bf16 as floats in `to`, which has room for most_lines x
+/* Some lines and k of an operand in bf16 or int8 as floats in `to`, which has room for most_lines x
    most_k. */
-HETI_IN void HETI_K(unfold_bf16)(int64_t lines, int64_t k, int64_t most_lines, int64_t most_k, heti_operand *part,
+HETI_IN void HETI_K(unfold)(int64_t lines, int64_t k, int64_t most_lines, int64_t most_k, heti_operand *part,
                                  float *to) {
     const int by_line = part->k_stride == 1;
     const int64_t rows = by_line ? lines : k, columns = by_line ? k : lines,
@@ -1303,9 +1305,11 @@ HETI_IN void HETI_K(unfold_bf16)(int64_t lines, int64_t k, int64_t most_lines, i
     const int64_t pitch = by_line ? most_k : most_lines;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
-            to[r * pitch + c] = heti_bf16_value(part->bf16[r * stride + c]);
+            to[r * pitch + c] = part->int8 != NULL ? heti_int8_value(part->int8, part->at + r * stride + c)
+                                                   : heti_bf16_value(part->bf16[r * stride + c]);
     part->data = to;
     part->bf16 = NULL;
+    part->int8 = NULL;
     part->line_stride = by_line ? pitch : 1;
     part->k_stride = by_line ? 1 : pitch;
 }
@@ -1363,7 +1367,7 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
         const int64_t count = heti_min(heti_min(16, tile - i), lines - i);
         heti_operand part = *from;
         heti_move_operand(&part, i, 0);
-        if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, k, 16, 32, &part, wide);
+        if (part.data == NULL) HETI_K(unfold)(count, k, 16, 32, &part, wide);
         if (from->k_stride == 1) HETI_K(pair_lines)(&part, count, k, tile - i, to + i, tile);
         else HETI_K(pair_columns)(&part, count, k, tile - i, to + i, tile);
     }
@@ -1378,7 +1382,7 @@ HETI_FN void HETI_K(pack_floats)(int64_t tile, int64_t lines, int64_t k, const h
                                  float *to) {
     float wide[16 * HETI_TILE_COLUMNS];
     heti_operand part = *from;
-    if (part.bf16 != NULL) HETI_K(unfold_bf16)(lines, k, HETI_TILE_COLUMNS, 16, &part, wide);
+    if (part.data == NULL) HETI_K(unfold)(lines, k, HETI_TILE_COLUMNS, 16, &part, wide);
     if (tile == HETI_TILE_M) HETI_K(gather)(HETI_TILE_M, lines, k, &part, to);
     else HETI_K(gather)(HETI_TILE_N, lines, k, &part, to);
     if (bf16) HETI_K(round_bf16)(k * tile, to);
@@ -2285,7 +2289,8 @@ HETI_FN void HETI_K(embedding_forward)(const void *args, int64_t begin, int64_t 
             float wide[16];
             HETI_V y;
             for (int64_t i = 0; a->table == NULL && i < 16; i++)
-                wide[i] = i < left ? heti_bf16_value(a->table_bf16[token + j + i]) : 0.0f;
+                wide[i] = i >= left ? 0.0f : a->table_bf16 != NULL ? heti_bf16_value(a->table_bf16[token + j + i])
+                                                                   : heti_int8_value(a->table_int8, token + j + i);
             y = HETI_K(get)(a->table != NULL ? a->table + token + j : wide, left);
             HETI_K(put)(a->y + r * a->width + j, position != NULL ? HETI_ADD(y, HETI_K(get)(position + j, left)) : y,
                         left);
@@ -2990,7 +2995,7 @@ static het_result heti_cpu_linear(heti_cpu *cpu, const het_linear_args *a, int f
         const het_linear_part *part = &a->part[p];
         heti_operand *weight = forward ? &job.weight[p][0] : &job.weight[0][p];
         *weight = heti_make_operand(part->w, forward ? a->in : 1, forward ? 1 : a->in);
-        if (part->w == NULL) weight->bf16 = part->w_bf16;
+        if (part->w == NULL) weight->bf16 = part->w_bf16, weight->int8 = part->w_bf16 == NULL ? part->w_int8 : NULL;
         if (forward) {
             job.output[p].c = part->y;
             job.output[p].bias = part->bias;

@@ -3362,7 +3362,8 @@ static int32_t hetc_supports(void *self, const het_op *op) {
     if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
         return (op->bf16 & HET_BF16_X) != 0 && (op->bf16 & HET_BF16_Y) == 0;
     if (op->kind == HET_OP_LINEAR_FORWARD)
-        return (part->w != nullptr || part->w_bf16 == nullptr) && !(op->u.linear.continues && timed);
+        return (part->w != nullptr || (part->w_bf16 == nullptr && part->w_int8 == nullptr)) &&
+               !(op->u.linear.continues && timed);
     return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
 }
 

@@ -122,7 +122,8 @@ typedef struct het_block_profile {
     int32_t frozen;
     double by_heads, by_share;        /* elements that a team by columns divides as heads, by share */
     double weights;                   /* bytes of its weights; 0: weight_bytes each */
-    double expanded;                  /* of them kept as int8: elements that a call of its units expands */
+    double int8, expanded;            /* elements kept as int8, which calls expand in teams by columns; that they
+                                         always do */
 } het_block_profile;
 
 /* `recompute`: what B or I take longer where the unit is recomputed. */
@@ -1143,7 +1144,8 @@ static void heti_s_fill_elements(const het_description *d, int64_t b, het_block_
         if (het_parameter_get_info(d->ctx, unit->parameter[i], &info) != HET_OK ||
             info.uses != d->block[b].uses || info.frozen != d->block[b].frozen)
             continue;
-        if (info.type == HET_INT8) to->expanded += heti_s_real((info.count + 15) / 16 * 16);
+        if (info.type == HET_INT8) to->int8 += heti_s_real((info.count + 15) / 16 * 16);
+        if (info.expanded) to->expanded += heti_s_real((info.count + 15) / 16 * 16);
         if (p->divide != 0) *(p->by_heads ? &to->by_heads : &to->by_share) += heti_s_real(info.count);
     }
 }
@@ -1563,9 +1565,9 @@ static void heti_s_hold_pieces(const heti_s_holding *h) {
 static void heti_s_hold_expanded(heti_s_holding *h, const het_stage *stage, int64_t rank) {
     HETI_T_CLEAR(h->unit[2], h->plan->units);
     for (const het_block_profile *b = h->profile->block; b < h->profile->block + h->profile->blocks; b++) {
-        const double box = b->expanded > 0 ? heti_s_box(h, rank, b) : 0;
-        for (int64_t i = b->first_use; i < b->first_use + b->uses && b->expanded > 0; i++)
-            h->unit[2][h->profile->use[i]] += 4 * b->expanded * (box >= 0 ? box / heti_s_real(b->elements) : 1);
+        const double box = b->int8 > 0 ? heti_s_box(h, rank, b) : 0;
+        for (int64_t i = b->first_use; i < b->first_use + b->uses && b->int8 > 0; i++)
+            h->unit[2][h->profile->use[i]] += 4 * (box >= 0 ? b->int8 * box / heti_s_real(b->elements) : b->expanded);
     }
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) heti_s_most(&h->held[rank].expanded, h->unit[2][u]);
 }
@@ -2376,7 +2378,7 @@ static const heti_s_key heti_s_block_keys[] = {
     { "units", heti_s_read_uses, offsetof(het_block_profile, uses), 0, NULL, 0 },
     HETI_S_KEY(het_block_profile, frozen, heti_s_read_truth), HETI_S_NUMBER(het_block_profile, by_heads),
     HETI_S_NUMBER(het_block_profile, by_share), HETI_S_NUMBER(het_block_profile, weights),
-    HETI_S_NUMBER(het_block_profile, expanded), HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_block_profile, int8), HETI_S_NUMBER(het_block_profile, expanded), HETI_S_LAST_KEY
 };
 
 static const heti_s_key heti_s_device_keys[] = {
