@@ -81,6 +81,9 @@ done
 does 'with weights in bf16' evaluate --init t --data text --json --weights bf16
 near 'nearly the same loss' "$(number loss)" "$loss" 1e-2
 report "$([ "$(number loss)" != "$loss" ]; echo $?)" 'but not the same'
+does 'with weights in int8' evaluate --init t --data text --json --weights int8
+near 'nearly the same loss' "$(number loss)" "$loss" 2e-2
+report "$([ "$(number loss)" != "$loss" ]; echo $?)" 'but not the same'
 does 'windows that overlap' evaluate --init t --data text --json --stride 5
 near 'predict as many tokens' "$(number tokens)" "$tokens" 0
 does 'short windows' evaluate --init t --data text --json --length 4
@@ -135,6 +138,12 @@ does 'a run of factors that is stopped' "${lora[@]}" --out l4 --checkpoint-every
 rm -r l4/*.safetensors l4/step-00000008
 does 'and resumed on two ranks' train --resume l4 --quiet --devices cpu:1,cpu:1 --plan pp --hash
 same 'has the same hash' hash out
+does 'factors beside a base of int8' "${lora[@]}" --out l6 --weights int8 --checkpoint-every 4
+mv out hash8
+report "$(cmp -s hash hash8; echo $((1 - $?)))" 'have other bits'
+rm -r l6/*.safetensors l6/step-00000008
+does 'and resumed on two ranks that divide it' train --resume l6 --quiet --devices cpu:1,cpu:1 --plan dp --shard weights --hash
+same 'has the same hash' hash8 out
 does 'one more step with nothing learned' train --data text --init t --init-adapter l --steps 1 --lr 1e-12 --out l5 "${run[@]}"
 does 'evaluation with the adapter' evaluate --init t --adapter l --data text --json
 adapted=$(number loss)
