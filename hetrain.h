@@ -14980,28 +14980,36 @@ static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
     return g;
 }
 
+/* The next parts that the rank's device takes by one op, and their gradients; returns how many. */
+static int heti_next_together(const heti_rank *r, int64_t b, heti_owned *o, heti_owned *own, het_gradient *g) {
+    int n = 0;
+    for (; n < r->together && heti_next_owned(r, b, o); n++) {
+        own[n] = *o;
+        g[n] = heti_owned_gradient(r, o);
+    }
+    return n;
+}
+
 /* Squared norm of the rank's own parts. */
 static het_result heti_square(heti_rank *r, const heti_work *work) {
     heti_part *part = r->part;
+    heti_owned o, own[HETI_TOGETHER];
     het_gradient g[HETI_TOGETHER];
     het_sum_squares_args list[HETI_TOGETHER];
-    int n = 0;
     (void)work;
     HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
-        heti_owned o;
-        if (!heti_is_trained(r, b)) continue;
-        for (o.parameter = -1; heti_next_owned(r, b, &o);) {
-            const het_sum_squares_args a = { &g[n], o.count, part->squares, part->shared, NULL };
-            g[n] = heti_owned_gradient(r, &o);
-            list[n] = a;
-            if (n > 0) list[n - 1].next = &list[n];
-            if (++n < r->together) continue;
+        o.parameter = -1;
+        for (int n = 0; heti_is_trained(r, b) && (n = heti_next_together(r, b, &o, own, g)) > 0;) {
+            for (int i = 0; i < n; i++) {
+                const het_sum_squares_args a = { &g[i], own[i].count, part->squares, part->shared,
+                                                 i + 1 < n ? &list[i + 1] : NULL };
+                list[i] = a;
+            }
             HETI_TRY(heti_rank_op(r, HETI_OP(SUM_SQUARES, &list[0]), "gradient norm"));
-            n = 0;
         }
     }
-    return n > 0 ? heti_rank_op(r, HETI_OP(SUM_SQUARES, &list[0]), "gradient norm") : HET_OK;
+    return HET_OK;
 }
 
 /* Loss, squares and maxima of all ranks together, in every rank's device memory, and when blocks
@@ -15105,25 +15113,19 @@ static het_result heti_feed_back(heti_rank *r, const het_optimizer_call *call, i
 /* The rank's parts of the block that is the action's stage. */
 static het_result heti_update(heti_rank *r, const heti_work *work) {
     const het_optimizer_iface *optimizer = r->ctx->desc.optimizer.iface;
+    heti_owned o, own[HETI_TOGETHER];
     het_gradient g[HETI_TOGETHER];
     het_optimizer_call list[HETI_TOGETHER];
-    heti_owned o;
-    int n = 0, more;
     o.parameter = -1;
-    do {
-        more = heti_next_owned(r, work->action->stage, &o);
-        if (n == r->together || (!more && n > 0)) {
-            HETI_TRY(heti_feed_back(r, list, n, 1));
-            HETI_DEVICE(r, optimizer->update(&list[0]), optimizer->name);
-            HETI_TRY(heti_feed_back(r, list, n, 0));
-            n = 0;
+    for (int n; (n = heti_next_together(r, work->action->stage, &o, own, g)) > 0;) {
+        for (int i = 0; i < n; i++) {
+            list[i] = heti_owned_call(r, &own[i], &g[i]);
+            list[i].next = i + 1 < n ? &list[i + 1] : NULL;
         }
-        if (!more) continue;
-        g[n] = heti_owned_gradient(r, &o);
-        list[n] = heti_owned_call(r, &o, &g[n]);
-        if (n > 0) list[n - 1].next = &list[n];
-        n++;
-    } while (more);
+        HETI_TRY(heti_feed_back(r, list, n, 1));
+        HETI_DEVICE(r, optimizer->update(&list[0]), optimizer->name);
+        HETI_TRY(heti_feed_back(r, list, n, 0));
+    }
     return HET_OK;
 }
 

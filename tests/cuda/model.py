@@ -154,7 +154,7 @@ def main():
         ("activations rounded a layer", rounded, 15, 0, 0),
         ("weights rounded a layer", weights, 12, 0, 0),
         ("bytes an element, to update", update[0], 36, 38, 38),
-        ("kernels that update a layer", update[2], 32, 3, 3),
+        ("kernels that update a layer", update[2], 32, 4, 4),
     ]
     if not check:
         print("counted, one layer of GPT-2".ljust(44) + "%10s %10s %10s" % ("now", "before", "goal"))
