@@ -10,7 +10,8 @@
        #include "hetrain.h"                the other files include it without.
    Link with -lm -lpthread. Copy hetrain_cpu.h beside this file: it is included by itself, with
    inner loops for AVX2, AVX-512 and NEON in any build, cc -O2 included, that are chosen at run
-   time. Without it het_cpu_device() is het_reference_device(), 90 times slower; the log says so.
+   time. Without it het_cpu_device() is het_reference_device(), 30 to 100 times slower; the log says
+   so.
 
    A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes
    model.safetensors by hetrain_files.h. (examples/minimal.c)
@@ -49,10 +50,10 @@ int main(int argc, char **argv) {
    ---- end program ----
 
    WHAT IT DOES NOT DO
-   Devices are CPUs, and whatever a device table of one's own drives. No tokenizer (hetrain_files.h
-   has one): text is trained as bytes, other vocabularies come as token files. No attention other
-   than causal or bidirectional softmax attention; no encoder-decoder (a unit table can add it,
-   >>unit_api, as hetrain_experts.h adds experts).
+   Devices are CPUs, and whatever a device table of one's own drives. No tokenizer
+   (hetrain_tokenizer.h is one): text is trained as bytes, other vocabularies come as token files.
+   No attention other than causal or bidirectional softmax attention; no encoder-decoder (a unit
+   table can add it, >>unit_api, as hetrain_experts.h adds experts).
    The ranks stay as they are for the life of a context, and one that fails ends it: the state file
    is what survives. No fp16, no quantised weights, no optimizers but AdamW and Muon (a table can
    add one).
@@ -978,7 +979,7 @@ typedef struct het_parameter_desc {
                                the sum need not wait for others */
 } het_parameter_desc;
 
-/* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
+/* How long the engine keeps a unit's tensor (rows of one slice unless ..._MICRO_BATCH...). */
 typedef enum het_keep {
     HET_KEEP_CALL = 0,      /* scratch inside one call, never carried over */
     HET_KEEP_INPUT = 1,     /* from forward until backward_input */
@@ -1146,7 +1147,7 @@ typedef struct het_unit_call {
     float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may
                                                overwrite them. NULL at a cut */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
-    float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
+    float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; those of a micro-batch at its row 0 */
     float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where only weight_bf16 or weight_int8 has it */
     const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS]; /* or beside it: rounded, for products */
     const het_int8_block *weight_int8[HETRAIN_MAX_UNIT_PARAMETERS]; /* where weight and weight_bf16 are NULL */

@@ -133,16 +133,16 @@ int main(int argc, char **argv) {
     static char text[1 << 17], *line[LINES];
     static run scaled = { 65536, 0, { 0 }, 0, 0 }, plain = { 1, 0, { 0 }, 0, 0 };
     FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");
-    const size_t size = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
     int64_t lines = 0;
     int other;
     char *at;
-    if (file != NULL) fclose(file);
+    if (file == NULL || fread(text, 1, sizeof text - 1, file) == 0) return fprintf(stderr, "buckets: there is no such file, or it is empty\n"), 2;
+    fclose(file);
     for (at = strtok(text, "\n"); at != NULL && lines < LINES; at = strtok(NULL, "\n")) line[lines++] = at;
     padded[1] = fill(line, lines, 0), padded[0] = fill(line, lines, 1);
     printf("%d lines in %d micro-batches of up to %d tokens; padding would take %d tokens, %d in the file's order\n", (int)lines, (int)batch_count,
            BUDGET, (int)padded[0], (int)padded[1]);
-    if (size == 0 || batch_count == 0 || train(&scaled, 0, -1, 1) != HET_OK || train(&plain, 0, -1, 0) != HET_OK) return 1;
+    if (batch_count == 0 || train(&scaled, 0, -1, 1) != HET_OK || train(&plain, 0, -1, 0) != HET_OK) return 1;
     other = kill_and_resume(&scaled);
     printf("loss %.4f to %.4f, weights %016llx, without a scale %016llx; %d losses differ behind the kill\n", scaled.loss[0], scaled.loss[STEPS - 1],
            (unsigned long long)scaled.hash, (unsigned long long)plain.hash, other);

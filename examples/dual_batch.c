@@ -76,7 +76,7 @@ static het_result train(const half halves[2], int cyclic, int64_t ranks, int tel
 
 int main(int argc, char **argv) {
     static const half dual[2] = { { 6, 1.0f }, { 2, 1.5f } }, equal[2] = { { 4, 1.0f }, { 4, 1.0f } }, plain[2] = { { 8, 1.0f }, { 0, 1.0f } };
-    het_error error = { HET_OK, "no file of bytes" };
+    het_error error = { HET_OK, "there is no such file, or it is too short" };
     het_result result = HET_ERR_IO;
     uint64_t hash[3] = { 0, 0, 0 };
     double loss[3];

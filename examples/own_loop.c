@@ -1,5 +1,5 @@
 /* The step loop without het_train: own packing of sequences of unequal length, own evaluation, early stop, save and load.
-     own_loop [FILE]      every line of FILE (default: this file) is one sequence
+     own_loop [FILE [WEIGHTS]]   every line of FILE (default: this file) is one sequence; WEIGHTS: own_loop.safetensors
    Each micro-batch holds as many whole lines as fit, one behind the other, with no padding. The loss is the mean over target bytes of the
    whole step, however they are spread over the micro-batches. */
 #define HETRAIN_IMPLEMENTATION
@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
     packed *p = (packed *)calloc(MICRO_BATCHES, sizeof *p);
     text training = { NULL, 0, 0 }, held_back;
     het_desc desc;
-    het_error error = { HET_OK, "" };
+    het_error error = { HET_OK, "there is no such file, or it is empty" };
     het_ctx *ctx = NULL;
     het_result result = HET_ERR_IO;
     memset(&desc, 0, sizeof desc);

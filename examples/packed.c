@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
     het_plan_desc plan_desc;
     het_costs costs;
     het_desc desc;
-    het_error error = { HET_OK, "no file with documents" };
+    het_error error = { HET_OK, "there is no such file, or it has no documents" };
     het_result result = HET_ERR_IO;
     uint64_t hash[3] = { 1, 2, 3 };
     FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");

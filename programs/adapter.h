@@ -26,15 +26,18 @@ static inline int adapter_load(const char *option_name, const char *directory, h
     het_error error = { HET_OK, "" };
     het_reader reader;
     het_result result;
+    const char *why;
     if (!path_join(path, sizeof path, directory, "adapter_model.safetensors")) return fail(BAD_INPUT, "%s: path too long", option_name);
     result = het_reader_open(path, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, error.text);
+    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, behind_name(error.text, path));
     if (any_base) het_set_base(ctx, 0);
     result = het_adapter_load(ctx, &reader, &error);
     het_set_base(ctx, fingerprint);
     het_reader_close(&reader);
-    if (result == HET_ERR_INVALID) return fail(BAD_INPUT, "%s %s: %s, from %s; --any-base allows it", option_name, path, error.text, base);
-    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s%s", option_name, path, error.text, not_finite(result, error.text));
+    if (result == HET_OK) return 0;
+    why = behind_name(error.text, path);
+    if (result == HET_ERR_INVALID) return fail(BAD_INPUT, "%s %s: %s, from %s; --any-base allows it", option_name, path, why, base);
+    return fail(status_of(result), "%s %s: %s%s", option_name, path, why, not_finite(result, why));
 }
 
 /* The adapter_config.json of a model, to be freed; NULL: out of memory. */

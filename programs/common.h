@@ -75,7 +75,7 @@ static inline const char *did_you_mean(near_word best, char *to, size_t capacity
     return to;
 }
 
-/* Of the words of a list that stand between characters of `between`. */
+/* Of the words of a list that stand between characters of `between`; none, if that is what was written. */
 static inline near_word nearest_word(const char *text, size_t size, const char *list, const char *between) {
     near_word best = { NULL, 0, 0 };
     while (*list != 0) {
@@ -83,6 +83,7 @@ static inline near_word nearest_word(const char *text, size_t size, const char *
         word_nearer(&best, text, size, list, length);
         list += length + (list[length] != 0);
     }
+    if (best.word != NULL && best.length == size && memcmp(best.word, text, size) == 0) best.word = NULL;
     return best;
 }
 
@@ -100,6 +101,8 @@ static inline void tell_options(char *text, size_t capacity) {
         { "het_desc.limits.max_slices", "--slices" },
         { "het_desc.limits.max_micro_batches", "--micro-batches" }, { "het_desc.layout.shard", "--shard" },
         { "reduce = exact", "--reduce exact" },
+        { "clip must be negative, spike and skip_bad_steps off", "it wants --clip 0, no --spike and --on-bad-step stop" },
+        { "the plan's `updates` is", "--updates is" },
         { "het_desc.model.lora_rank", "--lora" }, { "local_loss is", "--local-loss is" }, { "its memory_limit of", "its limit (--devices .../SIZE) of" }, { "het_desc.", "" }
     };
     size_t i, length;
@@ -404,7 +407,7 @@ static inline int options_parse(const char *summary, const option *table, int co
         takes = table[i].kind != OPTION_FLAG;
         alone = table[i].kind == OPTION_MAYBE || table[i].kind == OPTION_CHOICE ? strchr(table[i].value, '=') : NULL;
         if (equals != NULL) value = equals + 1;
-        else if (alone != NULL && (at + 1 == argc || argv[at + 1][0] == '-')) value = alone + 1;
+        else if (alone != NULL && (at + 1 == argc || (argv[at + 1][0] == '-' && !isdigit((unsigned char)argv[at + 1][1])))) value = alone + 1;
         else if (takes && at + 1 < argc) value = argv[++at];
         if (takes && value == NULL) return fail(BAD_INPUT, "%s: needs a value (%s)", name, table[i].value);
         if (table[i].kind == OPTION_FLAG && value != NULL) return fail(BAD_INPUT, "%s: takes no value", name);
@@ -530,6 +533,12 @@ static inline const char *plan_text(const char *option_name, const char *spec, c
     return *read;
 }
 
+/* The library's words without the name of the file, which the program has said. */
+static inline const char *behind_name(const char *text, const char *name) {
+    const size_t length = strlen(name);
+    return strncmp(text, name, length) == 0 && strncmp(text + length, ": ", 2) == 0 ? text + length + 2 : text;
+}
+
 /* A model against the shapes of its weights, a file or a directory, before memory is taken for it. */
 static inline int model_fits(const char *option_name, const char *path, const het_model_desc *model) {
     het_reader reader;
@@ -537,11 +546,11 @@ static inline int model_fits(const char *option_name, const char *path, const he
     het_error error = { HET_OK, "" };
     const int directory = is_directory(path);
     het_result result = directory ? het_folder_open(path, NULL, &folder, &error) : het_reader_open(path, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, error.text);
+    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, behind_name(error.text, path));
     result = directory ? het_model_fits_folder(model, &folder, NULL, &error) : het_model_fits(model, &reader, NULL, &error);
     if (directory) het_folder_close(&folder);
     else het_reader_close(&reader);
-    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, behind_name(error.text, path));
 }
 
 /* The plan `spec` was not read. */
@@ -578,7 +587,7 @@ static inline int load_weights(het_ctx *ctx, const char *option_name, const char
     het_folder folder;
     het_error error = { HET_OK, "" };
     het_result result = is_directory(path) ? het_folder_open(path, NULL, &folder, &error) : het_reader_open(path, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, error.text);
+    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, behind_name(error.text, path));
     result = is_directory(path) ? het_load_folder(ctx, &folder) : het_load_weights(ctx, &reader);
     if (is_directory(path)) het_folder_close(&folder);
     else het_reader_close(&reader);

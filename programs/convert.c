@@ -76,13 +76,15 @@ static int write_directory(converting *c) {
     const het_folder folder = filled_open(&filled, c->set.out);
     het_save_desc desc;
     het_result result;
+    char why[128];
     memset(&desc, 0, sizeof desc);
     desc.element = c->element;
     desc.shard_bytes = (uint64_t)c->set.shard;
     desc.base = c->kept.config, desc.base_length = c->kept.config_length;
     if (c->set.overwrite) folder_clear(c->set.out, 0);
     result = het_save_folder(c->model.ctx, &folder, &desc);
-    return result == HET_OK ? save_tokenizer(c) : fail(result == HET_ERR_IO ? FAILED : status_of(result), "--out: %s", het_last_error(c->model.ctx));
+    if (result == HET_OK) return save_tokenizer(c);
+    return fail(result == HET_ERR_IO ? FAILED : status_of(result), "--out: %s%s", het_last_error(c->model.ctx), filled_why(&filled, why, sizeof why));
 }
 
 static int run(converting *c, int argc, char **argv) {

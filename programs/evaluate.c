@@ -243,7 +243,7 @@ static int configure(evaluation *e) {
     settings *s = &e->set;
     het_desc *d = &e->model.desc;
     int status;
-    if ((s->data != NULL) == (s->choices != NULL)) return fail(BAD_INPUT, "--data or --choices: one of them is needed; --help lists the options");
+    if ((s->data != NULL) == (s->choices != NULL)) return fail(BAD_INPUT, "--data or --choices: one of them, and not both; --help lists the options");
     status = s->data != NULL ? options_idle(options, OPTIONS, e->given, "--questions", "without --choices")
                              : options_idle(options, OPTIONS, e->given, "--length --stride --sequences", "with --choices");
     if (status != 0) return status;

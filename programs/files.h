@@ -127,10 +127,16 @@ static inline het_writer target_writer(const write_target *t) {
     return writer;
 }
 
+/* Why a file took no more, asked with one byte more: errno, or -1. */
+static inline int file_refusal(FILE *file) {
+    clearerr(file);
+    return fputc('\n', file) == EOF || fflush(file) != 0 ? errno : -1;
+}
+
 /* keep 0 drops what was written. 0, errno, or -1: it cannot be written, and why is known no more. */
 static inline int target_finish(write_target *t, int keep) {
     const int beside = t->temporary[0] != 0;
-    int bad = ferror(t->file) ? -1 : 0;
+    int bad = ferror(t->file) ? file_refusal(t->file) : 0;
     if (fflush(t->file) != 0 || (bad == 0 && beside && fsync(fileno(t->file)) != 0)) bad = errno;
     if (fclose(t->file) != 0 && bad == 0) bad = errno;
     t->file = NULL;
@@ -156,7 +162,7 @@ static inline int target_end(write_target *t, het_result result, const char *why
 }
 
 /* A directory to be filled by the library, one file after the other: a het_folder's create and finish. */
-typedef struct filled_folder { const char *path; char file[1024]; write_target target; } filled_folder;
+typedef struct filled_folder { const char *path; char file[1024]; int bad; write_target target; } filled_folder; /* bad: as of target_finish */
 
 static inline het_result filled_fail(const filled_folder *f, int bad, het_error *error) {
     char text[1200];
@@ -174,9 +180,17 @@ static inline het_result filled_create(void *user, const char *name, het_writer 
 
 static inline het_result filled_finish(void *user, het_writer *writer, int keep, het_error *error) {
     filled_folder *f = (filled_folder *)user;
-    const int bad = target_finish(&f->target, keep);
+    int bad;
+    if (ferror(f->target.file)) f->bad = file_refusal(f->target.file);
+    bad = target_finish(&f->target, keep);
     (void)writer;
     return bad == 0 ? HET_OK : filled_fail(f, bad, error);
+}
+
+/* Why writing failed, to stand behind the library's words. */
+static inline const char *filled_why(const filled_folder *f, char *to, size_t capacity) {
+    snprintf(to, capacity, f->bad > 0 ? ": %s" : "%s", f->bad > 0 ? strerror(f->bad) : "");
+    return to;
 }
 
 /* Nothing is read there. */

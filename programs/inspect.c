@@ -112,7 +112,7 @@ static int inspect_file(const settings *s, const char *path, int first) {
     het_safetensors *file = NULL;
     het_error error = { HET_OK, "" };
     het_result result = het_reader_open(path, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+    if (result != HET_OK) return access(path, R_OK) != 0 ? fail(BAD_INPUT, "%s: %s", path, strerror(errno)) : fail(BAD_INPUT, "%s", error.text);
     result = het_safetensors_read(&reader, MOST_TENSORS, NULL, &file, &error);
     if (result == HET_OK) {
         if (s->json) printf("%s\n", first ? "" : ",");
@@ -153,8 +153,8 @@ static int inspect_config(const settings *s, int fits) {
     int status;
     if (!path_join(path, sizeof path, s->path, "config.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
     if (access(path, F_OK) != 0) return 0;
-    status = model_from_spec("config.json", path, &model);
-    if (status == 0 && fits) return model_fits("config.json", s->path, &model);
+    status = model_from_spec("model", path, &model);
+    if (status == 0 && fits) return model_fits("model", s->path, &model);
     if (status != 0 || het_model_format(&model, text, sizeof text, &length) != HET_OK) return status;
     if (s->json) printf("\"model\":\"%s\",", text);
     else printf("model %s\n", text);

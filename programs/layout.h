@@ -323,14 +323,17 @@ static inline void layout_feeding(const het_plan *plan, int64_t micro_batches, i
 static inline void layout_warn(const het_plan *plan, int64_t formed, int64_t micro_batches, int64_t sequences, const char *why) {
     unsigned char idle[LAYOUT_RANKS], poor[LAYOUT_RANKS], never[LAYOUT_RANKS], unused[LAYOUT_RANKS];
     char ranks[200], pipelines[200], feeding[160];
-    int64_t idles, poors = 0;
+    int64_t idles, poors = 0, left;
+    const char *unplanned;
     if (layout_idle(plan, formed, idle, poor) == 0) return;
+    left = layout_idle(plan, 65536, never, unused);
     idles = layout_list(idle, plan->ranks, ranks, sizeof ranks);
     poors = layout_list(poor, plan->pipelines, pipelines, sizeof pipelines);
-    if (why == NULL) layout_feeding(plan, micro_batches, sequences, layout_idle(plan, 65536, never, unused), feeding, sizeof feeding);
+    if (why == NULL) layout_feeding(plan, micro_batches, sequences, left, feeding, sizeof feeding);
+    unplanned = memcmp(idle, never, (size_t)plan->ranks) != 0 ? NULL : idles > 1 ? "the plan has none for them" : "the plan has none for it";
     if (idles > 0)
         fail(0, "warning: rank%s %s of %lld get%s no micro-batch: the step has %lld; %s", idles > 1 ? "s" : "", ranks, (long long)plan->ranks,
-             idles > 1 ? "" : "s", (long long)formed, why != NULL ? why : feeding);
+             idles > 1 ? "" : "s", (long long)formed, unplanned != NULL ? unplanned : why != NULL ? why : feeding);
     if (poors > 0)
         fail(0, "warning: pipeline%s %s ha%s fewer micro-batches than stages, whose ranks wait for each other: the step has %lld; %s",
              poors > 1 ? "s" : "", pipelines, poors > 1 ? "ve" : "s", (long long)formed, why != NULL ? why : feeding);

@@ -241,6 +241,9 @@ static int read_plan(const settings *s, problem *p, int named) {
     free(read);
     if (result != HET_OK && (s->plan == NULL || strstr(error.text, "unknown schedule") != NULL))
         return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+    if (result != HET_OK && s->units == 0 && strstr(error.text, "unit") != NULL)
+        return fail(status_of(result), "--plan %s: %s; the model has %lld units, or as many as --units says", spec, error.text,
+                    (long long)desc.units);
     if (result != HET_OK) return plan_refused("--plan", spec, result, &error);
     if (s->slices > 1 && p->plan->slices != s->slices)
         return fail(BAD_INPUT, "--slices %lld: %s has %lld", (long long)s->slices, s->plan, (long long)p->plan->slices);

@@ -157,7 +157,10 @@ static int train(const settings *s) {
     }
     het_tokenizer_get_info(tokenizer, &info);
     het_tokenizer_free(tokenizer);
-    if (status == 0) printf("%s: %lld ids, %lld merges\n", s->tokenizer, (long long)info.vocab, (long long)info.merges);
+    if (status != 0) return status;
+    printf("%s: %lld ids, %lld merges", s->tokenizer, (long long)info.vocab, (long long)info.merges);
+    if (info.vocab < s->train) printf("; the text has no more pairs, so there are no %lld ids", (long long)s->train);
+    printf("\n");
     return status;
 }
 

@@ -1236,8 +1236,6 @@ static int configure_options(job *j, int argc, char **argv) {
     if (s->min_lr < 0) s->min_lr = s->lr / 10;
     if (s->min_lr > s->lr && (j->saved == NULL || s->force_resume)) return fail(BAD_INPUT, "--min-lr %g: above --lr %g", s->min_lr, s->lr);
     if (s->data == NULL) return fail(BAD_INPUT, "--data: missing; --help lists the options");
-    if (s->export_to != NULL && (!is_directory(s->export_to) || access(s->export_to, W_OK) != 0))
-        return fail(BAD_INPUT, "--export %s: %s", s->export_to, is_directory(s->export_to) ? strerror(errno) : "is no directory");
     if (s->steps == 0 && s->save_profile == NULL) return fail(BAD_INPUT, "--steps 0: only with --save-profile");
     if (s->checkpoint_every > 0 && j->out[0] == 0) return fail(BAD_INPUT, "--checkpoint-every: needs --out DIR");
     return (status = check_out(j)) != 0 ? status : -1;
@@ -1263,7 +1261,9 @@ static int check_idle_options(const job *j) {
         { s->steps == 0, "--out --export --log --trace --timeline --hash --save-plan --checkpoint-every --replan --slow --adapt --resume --verify "
           "--evaluate-every --evaluate-batches", "with --steps 0, which only measures a profile" },
         { s->steps == 0 && !automatic, "--plan --schedule", "with --steps 0, which only measures a profile" },
-        { j->ranks.world == 1, "--links", "with one rank" },
+        { j->ranks.world == 1, "--links --adapt", "with one rank" },
+        { s->optimizer == 1, "--matrix-lr --momentum", "without --optimizer muon" },
+        { s->islands == 0, "--outer-lr --outer-momentum --island-fragments --island-bits", "without --islands" },
         { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
         { !automatic && s->adapt <= 0, timed ? "--plan-seconds" : "--profile --plan-seconds", "without --plan auto or --adapt" },
         { automatic || (!timed && (s->schedule == NULL || strcmp(s->schedule, "greedy") != 0)), "--memory-limit",
@@ -1517,7 +1517,11 @@ static void show_progress(job *j, const het_step_info *info, double validation_l
     if (j->step_seconds > 0) count_text(speed, sizeof speed, rate);
     else snprintf(speed, sizeof speed, "-"); /* the plan has just changed */
     if (isfinite(validation_loss)) snprintf(validation, sizeof validation, "%.4f", validation_loss);
-    if (j->peak > 0 && j->step_seconds > 0) snprintf(share, sizeof share, "  %2.0f %% of peak", 1e-7 * flops_per_token(j) * rate / j->peak);
+    if (j->peak > 0 && j->step_seconds > 0) {
+        const double percent = 1e-7 * flops_per_token(j) * rate / j->peak;
+        if (percent <= 100) snprintf(share, sizeof share, "  %2.0f %% of peak", percent);
+        else snprintf(share, sizeof share, "   - %% of peak"); /* it was measured beside other programs */
+    }
     snprintf(line, sizeof line, "step %5lld/%lld  loss %.4f  validation %s  %7s tokens/s%s  %lld:%02lld left", (long long)done, (long long)s->steps,
              info->loss, validation, speed, share, (long long)(left + 0.5) / 60, (long long)(left + 0.5) % 60);
     if (j->terminal) printf(j->colour ? "\r\033[36m%-100s\033[0m" : "\r%-100s", line);
@@ -1946,13 +1950,14 @@ static int export_weights(job *j) {
     het_save_desc desc;
     het_allocator memory;
     het_result result;
+    char why[128];
     memset(&desc, 0, sizeof desc);
     desc.element = elements[j->set.save_dtype - 1];
     memory.alloc = export_alloc, memory.free = export_free, memory.user = j;
     desc.allocator = &memory, desc.base = j->files.config, desc.base_length = j->files.config_length;
     if (j->set.overwrite && j->export_folder.lock[0] != 0) folder_clear(j->set.export_to, 0);
     result = het_save_folder(j->ctx, j->process == 0 ? &folder : NULL, &desc);
-    if (result != HET_OK) return fail(FAILED, "--export: %s", het_last_error(j->ctx));
+    if (result != HET_OK) return fail(FAILED, "--export: %s%s", het_last_error(j->ctx), filled_why(&filled, why, sizeof why));
     return j->process == 0 ? copy_tokenizer(j, "--export", j->set.export_to) : 0;
 }
 

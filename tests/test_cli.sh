@@ -237,6 +237,14 @@ accepts 'the same run beside a link that becomes slow' train --data text --steps
     --slow 8:1-0:2ms:1G,15:0-1:0 "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 refuses '--slow|2:0-1:5ms|no such link' train --data text --devices cpu:1,cpu:1 --slow 2:0-1:5ms "${tiny[@]}"
+refuses '--adapt: has no effect with one rank' train --data text --devices cpu:1 --adapt "${tiny[@]}"
+refuses '--adapt -1: not a number' train --data text --devices cpu:1,cpu:1 --adapt -1 "${tiny[@]}"
+refuses '--momentum|without --optimizer muon' train --data text --momentum 0.9 "${tiny[@]}"
+refuses '--outer-lr|without --islands' train --data text --outer-lr 0.5 "${tiny[@]}"
+refuses '--clip 0, no --spike and --on-bad-step stop' train --data text --updates 2 --micro-batches 4 --clip 1 "${tiny[@]}"
+refuses '--plan pp: too many stages: 8 for 4 units' train --data text --schedule zb-v --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp "${tiny[@]}"
+report "$(! grep -q 'did you mean' err; echo $?)" 'and does not propose what was said' "$(cat err)"
+refuses '2bw|--updates is 1' train --data text --schedule 2bw --micro-batches 4 "${tiny[@]}"
 refuses '--adapt-shares|without --adapt' train --data text --devices cpu:1,cpu:1 --adapt-shares "${tiny[@]}"
 for loaders in 0 5; do
     accepts "the same run with $loaders threads that read ahead" train --data text --steps 20 --hash --quiet --devices cpu:1 --loaders $loaders --log loaded.jsonl "${tiny[@]}"
@@ -306,7 +314,7 @@ warns 'pipeline 0 has fewer micro-batches than stages|--micro-batches 3 feeds al
 warns 'pipelines 0 to 1 have fewer|the step has 2|--micro-batches 4 --sequences 4' --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xpp2 --micro-batches 2
 warns '' --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xpp2 --micro-batches 4
 printf '{"pipelines":[{"stages":[{"rank":1,"units":[0,6]}]}]}' > second.json
-warns 'rank 0 of 2 gets no micro-batch' --devices cpu:1,cpu:1 --plan second.json
+warns 'rank 0 of 2 gets no micro-batch|the plan has none for it' --devices cpu:1,cpu:1 --plan second.json
 printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,6]}]}],"keepers":[1],"state_shares":[0,1]}' > kept.json
 warns '' --devices cpu:1,cpu:1 --plan kept.json
 warns '--granule 1 or more --micro-batches' --devices cpu:1,cpu:1 --plan auto --plan-seconds 0.1

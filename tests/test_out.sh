@@ -103,7 +103,7 @@ in_place() {
     report "$([ "$(wc -c < piped)" -gt $(($(wc -c < read) / 2)) ]; echo $?)" "$name writes into a pipe" "$(cat err)" "$(wc -c piped read)"
     "$@" "$dev/null" > out 2> err < "$dev/null"
     report "$([ $? = 0 ] && [ -c "$dev/null" ]; echo $?)" "$name leaves "$dev/null" a device" "$(cat err)"
-    refusal "$dev/full: cannot be written" "$@" "$dev/full"
+    refusal "$dev/full: cannot be written: No space left on device" "$@" "$dev/full"
     report "$([ -z "$bad" ] && [ -c "$dev/full" ]; echo $?)" "$name says that /dev/full takes nothing" "$bad" "$line"
     refusal "nowhere/x|No such file" "$@" nowhere/x
     report "$([ -z "$bad" ]; echo $?)" "$name refuses a directory that is not there" "$bad" "$line"
@@ -157,10 +157,10 @@ fails 'a merge that does not fit' '--out merged2/model.safetensors: cannot be wr
 holds 'leaves no directory' "$(ls -d merged2 2> /dev/null)" ''
 fails 'nor the ones above it' 'cannot be written' short 4 "$programs/merge" --init run --adapter adapter --out above/merged3 > out
 holds 'that it made' "$(ls -d above 2> /dev/null)" ''
-fails 'a conversion that does not fit' '--out' short 4 "$programs/convert" --init run --out converted1 > out
+fails 'a conversion that does not fit' 'failed: File too large' short 4 "$programs/convert" --init run --out converted1 > out
 holds 'leaves no directory' "$(ls -d converted1 2> /dev/null)" ''
 echo old > kept.gguf
-fails 'a file that does not fit' '--gguf kept.gguf: cannot be written' short 4 "$programs/convert" --init run --gguf kept.gguf > out
+fails 'a file that does not fit' '--gguf kept.gguf: cannot be written: File too large' short 4 "$programs/convert" --init run --gguf kept.gguf > out
 holds 'stays what it was' "$(cat kept.gguf; find . -name '*.tmp')" old
 
 # ---- the log ----
@@ -299,6 +299,7 @@ done
 report "$([ -c "$dev/null" ]; echo $?)" 'the device is one' "$(ls -l "$dev")"
 mkdir hf
 does 'weights for transformers' train "${run[@]}" --steps 1 --export hf
+refuses '--export text: not a directory' train "${run[@]}" --steps 1 --export text
 refuses '--export hf: holds|--overwrite' train "${run[@]}" --steps 1 --export hf
 does 'and new ones in their place' train "${run[@]}" --steps 1 --export hf --overwrite
 does 'a directory with other files' train "${run[@]}" --steps 1 --out directory_of_text --trace t.json

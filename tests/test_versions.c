@@ -640,7 +640,7 @@ static void what_several_updates_refuse(void **state)
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "1048576 updates");
     run.plan->updates = run.plan->staleness = 0;
     snprintf(run.plan->schedule, sizeof run.plan->schedule, "2bw");
-    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "2bw|`updates` is 0");
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "2bw|`updates` is 1");
     support_run_end(&run);
     { /* two updates late where the plan allows one */
         static const char late[] = "0F0,0B0,0F1,0B1/1,0F2,0B2/2";

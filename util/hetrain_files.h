@@ -51,9 +51,8 @@
 
    FUNCTIONS
        >>safetensors_api het_element_name het_element_bits het_safetensors_read het_safetensors_make
-       het_safetensors_write
-                         het_safetensors_free het_safetensors_find het_safetensors_value
-                         het_safetensors_get het_safetensors_put
+                         het_safetensors_write het_safetensors_free het_safetensors_find
+                         het_safetensors_value het_safetensors_get het_safetensors_put
        >>folder_api      het_folder_is_name het_folder_open het_folder_close
        >>weights_api     het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write
                          het_save_weights het_save_state het_load_weights het_load_state
@@ -963,7 +962,7 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     HETI_T_TRY(heti_f_read(from, 0, bytes, sizeof bytes, error));
     size = heti_f_little(bytes, 8);
     if (size > HETI_F_HEADER_LIMIT || size > from->size - 8)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u",
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u: the file is cut, or of another format",
                            heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 :
                            HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
     h.size = HETI_T_CAST(size_t, size);

@@ -1134,7 +1134,7 @@ static het_result heti_p_versions(const het_plan *plan, het_schedule *s, const h
     void *left;
     if (rule->late != 0 && plan->updates < 2)
         return heti_t_fail(error, HET_ERR_INVALID, "het_schedule_make: %s updates weights several times a step; the "
-                           "plan's `updates` is %d", plan->schedule, plan->updates);
+                           "plan's `updates` is %d", plan->schedule, heti_p_max(plan->updates, 1));
     if (plan->updates < 2) return HET_OK;
     for (int64_t i = 0; i < plan->stages && rule->late == -3; i++)
         if (plan->updates % plan->pipelines != 0 || plan->stage[i].updates % plan->pipelines != 0)
