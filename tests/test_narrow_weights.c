@@ -337,7 +337,7 @@ static void devices_that_take_only_floats_refuse(void **state)
     run.desc.weights = HET_BF16;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "weights|bf16|plain");
     run.desc.weights = HET_INT8;
-    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "weights|INT8|plain|expand");
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "weights|int8|plain|expand");
     run.desc.weights = HET_F32;
     run.desc.dtype = HET_INT8;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "dtype|3");
