@@ -73,6 +73,9 @@ int main(int argc, char **argv) {
      (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I for inputs
      and W for weights) of a stage, messages, then REDUCE, VERDICT, STEP, GATHER. It is made for
      max_micro_batches; a step with fewer leaves out the actions of those that are not there.
+   * A cut is a boundary between units that no gradient crosses (het_cut): behind a unit with a loss
+     of its own (het_model_desc.local_loss), and where nothing before it is trained. No gradient is
+     sent over it; a stage without a backward pass has only F.
    * A block is the parameters that the same units use. Its holders are the ranks with one of those
      units, and keepers. REDUCE sums its gradient, each holder owning a part by the plan's
      state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
@@ -1860,7 +1863,7 @@ typedef struct het_desc {
     het_reduce reduce;                /* exact */
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
     /* Nonzero: this parameter is not trained; NULL: all are. Units before the first trained one
-       have no backward pass, and no hook sees one. */
+       (het_cut) have no backward pass, and no hook sees one. */
     int (*frozen)(void *user, const char *parameter);
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
     het_limits limits;

@@ -218,7 +218,8 @@ HETRAIN_API void het_folder_close(het_folder *folder);                /* Threads
    Weights lie in files under the names, shapes and layouts of Hugging Face: GPT-2's matrices
    transposed (Conv1D) with q, k and v side by side, NeoX's q, k and v head by head; Llama's and
    Qwen's as they are, q and k in the order of transformers' rotary positions. State holds the
-   optimizer's slots, "<parameter>/<slot>", and in the metadata step, seed, granule, exponents of
+   optimizer's slots, "<parameter>/<slot>", the weights of local heads, which are no part of the
+   model's (het_model_desc.local_loss), and in the metadata step, seed, granule, exponents of
    the exact sums, recent steps (het_loss_history) and options: what decides the bits of the next
    step. Weights and state loaded into a context of the same description continue bit for bit, on
    any plan. Errors are the context's: het_last_error. With several processes all make the same

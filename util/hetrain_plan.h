@@ -117,7 +117,8 @@ typedef struct het_plan_desc {
    are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
    members' key/value heads, without it each member is a group, or, by columns, all are one and have
    heads by share; "split" is "rows" or "columns". "step" is het_plan_step, four
-   numbers from 1 to 2^31; it is written where it is known.
+   numbers from 1 to 2^31; it is written where it is known. het_plan.cut is in no file: it follows
+   from the model (het_plan_cuts).
    Or a shorthand, which must use all ranks:
    dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave.
                          Units are cut by number, the first stages get those left over; embed and
@@ -228,6 +229,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      that leave behind their calls need no REDUCE, weights that come before theirs no GATHER, but
      between near sets.
    * VERDICT waits for every REDUCE and every rank that has a stage.
+   * No message goes back over a cut (het_plan.cut), and B and I wait for none; a stage without a
+     backward pass keeps nothing behind its F.
    * PUT and TAKE move what the slice keeps over the rank's link to its host, one after the other.
      They take the rank's own time or, with het_rank_cost.beside, run beside what it computes: then
      what needs a TAKE waits for it, and an F for the PUT before the last one.
