@@ -177,8 +177,8 @@ HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
    v-min, greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices),
    sliced-1f1b, pipedream, 2bw, xpipe, hogbatch. All take slices, whose backwards run last to
    first, and stages with `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K
-   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. Of
-   plan->updates U, micro-batch m of n joins update m U / n and uses a version plan->staleness
+   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links, with stages
+   behind r counted up to a cut. Of plan->updates U, micro-batch m of n joins update m U / n and uses a version plan->staleness
    updates older: in several pipelines these are the virtual workers of HetPipe (arXiv 2005.14038)
    and staleness is its clock distance D. pipedream, 2bw and xpipe are 1f1b's lists; staleness 0:
    in 2bw gradients are late by one update, in pipedream F takes the newest version that its rank
