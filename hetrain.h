@@ -756,13 +756,13 @@ typedef struct het_muon_args {
 } het_muon_args;
 
 /* Before an update (begins 1) and after it (>>optimizer_api, feedback), one element at a time.
-   Before: w = w + e; e = w. After: x = w + factor (w - e); e = w - x; w = x. Does nothing unless
-   the verdict is ACCEPT. */
+   Before: w = w + e; e = w. After: u = e - w; x = w - factor u - change (u - last), the last term
+   where there is `last`; e = w - x; w = x; last = u. Does nothing unless the verdict is ACCEPT. */
 typedef struct het_feedback_args {
     const het_step_scalars *scalars;
     int64_t count;
-    float *w, *e;
-    float factor;
+    float *w, *e, *last;             /* last: or NULL */
+    float factor, change;
     int32_t begins;
 } het_feedback_args;
 
@@ -1283,16 +1283,19 @@ HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
    matrix's own products: 5 r / tokens of these where r = c. Threads: any. */
 HETRAIN_API const het_optimizer_iface *het_muon(void);
 
-/* Feedback, het_optimizer_desc.feedback = f above 0, goes around any optimizer's update. U_t is what
-   it would subtract, rate and decay in it. Where gradients are one update late, U_(t-1) was
-   applied in the place of U_t, which is there only now: the error is made good in this update,
+/* Feedback goes around any optimizer's update where het_optimizer_desc.feedback = f or
+   feedback_change = c is above 0. U_t is what the optimizer would subtract, rate and decay in it.
+   Where gradients are one update late, U_(t-1) was applied in the place of U_t, which is there only
+   now. With f = 1 this update makes the error good:
        w = w - (U_t + f (U_t - U_(t-1))),   U_(-1) = 0.
-   The sum telescopes to w = z - f U_t: z is the optimizer's own trajectory, and what it decays; w,
-   which gradients are made with, lies f of its last update ahead. So f = D has a gradient that is D
-   late made about where it is applied: XPipe's prediction (1911.04610), of any optimizer. Our own
-   reading of the error feedback in arXiv 2606.30634. The slot behind the optimizer's is z - w.
-   Weights that are read, saved or evaluated are w, which meets z as the rate falls. With feedback
-   nothing is predicted (xpipe). */
+   The sum telescopes to w = z - f U_t: z is the optimizer's own trajectory, which it updates and
+   decays; w, which gradients are made with, lies f of its last update ahead, where z is expected
+   when they come. So f = D for gradients D late: XPipe's prediction (1911.04610), of any optimizer.
+   With c it also turns as the updates do: w = z - f U_t - c (U_t - U_(t-1)), a parabola where c = D
+   (D + 1) / 2. Our own reading of the error feedback in arXiv 2606.30634.
+   Slots behind the optimizer's: z - w ("feedback"), with c also U_t ("update"). Weights that are
+   read, saved and evaluated are w, which meets z as the rate falls. With feedback nothing else is
+   predicted (xpipe). */
 
 typedef enum het_lr_schedule {
     HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4
@@ -1311,10 +1314,10 @@ typedef struct het_optimizer_desc {
     float clip;                       /* 1.0: global norm; negative: none */
     float matrix_rate;                /* learning_rate; of Muon's matrices, on the same schedule */
     float momentum;                   /* 0.95; Muon's */
-    float feedback;                   /* 0: off; f above, the updates that gradients are late by */
+    float feedback, feedback_change;  /* 0, 0: off; f and c above */
 } het_optimizer_desc;
 
-/* The optimizer's state slots, and one more where there is feedback. Threads: any. */
+/* The optimizer's state slots, and those of feedback. Threads: any. */
 HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc);
 
 /* Learning rate of a step counted from 0. Threads: any. */
@@ -3775,12 +3778,16 @@ static HETI_INLINE void heti_muon_rows(const het_muon_args *a, int update, int64
         }
 }
 
-/* The weights of a plain trajectory go in, those with the last update once more, or `factor` times
-   more, come out. w - x is exact where neither is twice the other (Sterbenz), and so is x + e. */
+/* w - x is exact where neither is twice the other (Sterbenz), and so is x + e: the optimizer's own
+   trajectory comes back. */
 static void heti_ref_feedback(const het_feedback_args *a) {
     for (int64_t i = 0; i < a->count && a->scalars->verdict == HET_VERDICT_ACCEPT; i++) {
-        const float plain = a->begins ? a->w[i] + a->e[i] : a->w[i];
-        a->w[i] = a->begins ? plain : fmaf(a->factor, plain - a->e[i], plain);
+        const float plain = a->begins ? a->w[i] + a->e[i] : a->w[i], u = a->e[i] - plain;
+        a->w[i] = a->begins ? plain : fmaf(-a->factor, u, plain);
+        if (!a->begins && a->last != NULL) {
+            a->w[i] = fmaf(-a->change, u - a->last[i], a->w[i]);
+            a->last[i] = u;
+        }
         a->e[i] = a->begins ? plain : plain - a->w[i];
     }
 }
@@ -4475,6 +4482,7 @@ static const heti_field heti_desc_fields[] = {
     HETI_DESC(HETI_FLOAT, optimizer.matrix_rate, 0, 0, HETI_FLOAT_MOST, 1), /* 0: learning_rate */
     HETI_DESC(HETI_FLOAT, optimizer.momentum, 0.95, 0, 0.99999994, 1),
     HETI_DESC(HETI_FLOAT, optimizer.feedback, 0, 0, 1000, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.feedback_change, 0, 0, 1000, 1),
     HETI_DESC(HETI_INTEGER, optimizer.warmup_steps, 0, 0, 1e18, 1),
     HETI_DESC(HETI_INTEGER, optimizer.total_steps, 1000, 1, 1e18, 1),
     HETI_DESC(HETI_ENUM, optimizer.schedule, HET_LR_COSINE, HET_LR_COSINE, HET_LR_WSD, 1)
@@ -9027,10 +9035,13 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
 }
 
 HETRAIN_API int32_t het_optimizer_slots(const het_optimizer_desc *desc) {
-    return (desc->iface ? desc->iface : het_adamw())->slots + (desc->feedback > 0.0f);
+    return (desc->iface ? desc->iface : het_adamw())->slots +
+           (desc->feedback_change > 0.0f ? 2 : desc->feedback > 0.0f);
 }
 
 #define HETI_TOGETHER 16 /* parameters that are squared or updated by one op, at most */
+
+static int heti_feeds_back(const het_optimizer_desc *d) { return d->feedback > 0.0f || d->feedback_change > 0.0f; }
 
 static het_result heti_adamw_update(const het_optimizer_call *call) {
     const het_optimizer_desc *d = call->desc;
@@ -10312,7 +10323,7 @@ static het_result heti_ask_device(heti_rank *r) {
     HETI_TRY(heti_need_op(r, desc->weights == HET_INT8, heti_blank_op(HET_OP_EXPAND, 0),
                           "het_desc.weights is int8", "expand"));
     HETI_TRY(heti_need_op(r, muon, heti_blank_op(HET_OP_MUON_MOMENTUM, 0), "het_desc.optimizer, Muon", "muon"));
-    HETI_TRY(heti_need_op(r, trains && desc->optimizer.feedback > 0.0f, heti_blank_op(HET_OP_FEEDBACK, 0),
+    HETI_TRY(heti_need_op(r, trains && heti_feeds_back(&desc->optimizer), heti_blank_op(HET_OP_FEEDBACK, 0),
                           "het_desc.optimizer.feedback", "feedback"));
     update.u.adamw.next = &update.u.adamw;
     squares.u.sum_squares.next = &squares.u.sum_squares;
@@ -11766,10 +11777,10 @@ static het_result heti_count_needs(heti_rank *r) {
     /* one more where the next F begins while a PUT runs; het_infer keeps one of each stage */
     part->versions = ctx->share.updates > 1 ? needs.versions : 1;
     part->predicts = ctx->share.updates > 1 && needs.predicts;
-    if (part->predicts && (!ctx->desc.optimizer.iface->predict || ctx->desc.optimizer.feedback > 0.0f))
+    if (part->predicts && (!ctx->desc.optimizer.iface->predict || heti_feeds_back(&ctx->desc.optimizer)))
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d uses weights before they are made, and "
                          "optimizer %s predicts none%s", ctx->call, r->rank, ctx->desc.optimizer.iface->name,
-                         ctx->desc.optimizer.feedback > 0.0f ? " with feedback" : "");
+                         heti_feeds_back(&ctx->desc.optimizer) ? " with feedback" : "");
     part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
@@ -15067,7 +15078,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
 /* Whether a block's update leaves them as fresh as they were. */
 static int heti_rounds_update(const heti_rank *r, int64_t b) {
     const het_optimizer_desc *d = &r->ctx->desc.optimizer;
-    return r->ctx->share.owners[b].holders == 1 && d->iface == het_adamw() && !(d->feedback > 0.0f);
+    return r->ctx->share.owners[b].holders == 1 && d->iface == het_adamw() && !heti_feeds_back(d);
 }
 
 static het_result heti_round_weights(heti_rank *r) {
@@ -15105,10 +15116,12 @@ static het_optimizer_call heti_owned_call(const heti_rank *r, const heti_owned *
 
 /* Before the optimizer's updates (begins) and after them. */
 static het_result heti_feed_back(heti_rank *r, const het_optimizer_call *call, int count, int begins) {
-    const float factor = r->ctx->desc.optimizer.feedback;
-    for (int i = 0; i < count && factor > 0.0f; i++) {
-        const het_feedback_args a = { call[i].scalars, call[i].count, call[i].weight,
-                                      call[i].state[r->ctx->slots - 1], factor, begins };
+    const het_optimizer_desc *d = &r->ctx->desc.optimizer;
+    for (int i = 0; i < count && heti_feeds_back(d); i++) {
+        float *const *slot = &call[i].state[d->iface->slots];
+        const het_feedback_args a = { call[i].scalars, call[i].count, call[i].weight, slot[0],
+                                      d->feedback_change > 0.0f ? slot[1] : NULL, d->feedback, d->feedback_change,
+                                      begins };
         if (call[i].gradient->sum) HETI_TRY(heti_rank_op(r, HETI_OP(FEEDBACK, &a), "feedback"));
     }
     return HET_OK;

@@ -2517,12 +2517,16 @@ HETI_FN void HETI_K(muon_update)(const void *args, int64_t begin, int64_t end, v
 /* As the reference device has it. */
 HETI_FN void HETI_K(feedback)(const void *args, int64_t begin, int64_t end, void *partial) {
     const het_feedback_args *a = HETI_CAST(const het_feedback_args *, args);
-    const HETI_V factor = HETI_SET(a->factor);
+    const HETI_V factor = HETI_SET(a->factor), change = HETI_SET(a->change);
     (void)partial;
     for (int64_t i = begin; i < end && a->scalars->verdict == HET_VERDICT_ACCEPT; i += 16) {
         HETI_V e = HETI_K(get)(a->e + i, end - i), plain = HETI_K(get)(a->w + i, end - i);
         if (a->begins) plain = HETI_ADD(plain, e);
-        HETI_V w = a->begins ? plain : HETI_FMA(factor, HETI_SUB(plain, e), plain);
+        HETI_V u = HETI_SUB(e, plain), w = a->begins ? plain : HETI_FNMA(factor, u, plain);
+        if (!a->begins && a->last != NULL) {
+            w = HETI_FNMA(change, HETI_SUB(u, HETI_K(get)(a->last + i, end - i)), w);
+            HETI_K(put)(a->last + i, u, end - i);
+        }
         HETI_K(put)(a->w + i, w, end - i);
         HETI_K(put)(a->e + i, a->begins ? plain : HETI_SUB(plain, w), end - i);
     }

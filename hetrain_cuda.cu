@@ -1496,18 +1496,23 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
 template <int V> HETC_KERNEL hetc_feedback_kernel(het_feedback_args a) {
     const int64_t i = hetc_index() * V;
     if (i >= a.count || a.scalars->verdict != HET_VERDICT_ACCEPT) return;
+    const int changes = !a.begins && a.last != NULL;
     hetc_pack<float, V> w = hetc_get<V>(a.w + i), e = hetc_get<V>(a.e + i);
+    hetc_pack<float, V> last = changes ? hetc_get<V>(a.last + i) : e;
     for (int j = 0; j < V; j++) {
-        const float plain = a.begins ? w.v[j] + e.v[j] : w.v[j];
-        w.v[j] = a.begins ? plain : fmaf(a.factor, plain - e.v[j], plain);
+        const float plain = a.begins ? w.v[j] + e.v[j] : w.v[j], u = e.v[j] - plain;
+        w.v[j] = a.begins ? plain : fmaf(-a.factor, u, plain);
+        if (changes) w.v[j] = fmaf(-a.change, u - last.v[j], w.v[j]);
+        last.v[j] = u;
         e.v[j] = a.begins ? plain : plain - w.v[j];
     }
+    if (changes) hetc_put(a.last + i, last);
     hetc_put(a.w + i, w);
     hetc_put(a.e + i, e);
 }
 
 static het_result hetc_feedback(void *self, het_queue *queue, const het_feedback_args *a) {
-    const int packs = hetc_packs(a->count, a->w, a->e);
+    const int packs = hetc_packs(a->count, a->w, a->e, a->last);
     void (*const feedback)(het_feedback_args) = packs ? hetc_feedback_kernel<4> : hetc_feedback_kernel<1>;
     return HETC_LAUNCH(self, queue, feedback, hetc_spread(a->count, packs), HETC_THREADS, 0, *a);
 }

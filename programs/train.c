@@ -45,7 +45,7 @@ typedef struct settings {
             on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t updates, staleness, lora, local_loss, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
-    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, feedback, outer_lr, outer_momentum;
+    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, feedback, feedback_change, outer_lr, outer_momentum;
     uint64_t seed;
 } settings;
 
@@ -81,6 +81,8 @@ static const option options[] = {
     { "--momentum", "X", OPTION_REAL, AT(momentum), 0, 0.999999, "muon's running mean of gradients keeps this share of itself" },
     { "--feedback", "X", OPTION_REAL, AT(feedback), 0, 1000,
       "for gradients that are X updates late: each update also makes good X times what the last one was wrong by; 0: off" },
+    { "--feedback-change", "X", OPTION_REAL, AT(feedback_change), 0, 1000,
+      "and X times what changed from update to update (needs another float a weight); 0: off" },
     { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "decay of matrices; 0: none" },
     { "--beta1", "X", OPTION_REAL, AT(beta1), 0, 0.999999, "AdamW's running mean of gradients keeps this share of itself" },
     { "--beta2", "X", OPTION_REAL, AT(beta2), 0, 0.999999, "the same of the squares of gradients" },
@@ -207,7 +209,7 @@ static int option_is_saved(const option *o) {
 static int option_is_fixed(const settings *s, const option *o) {
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
-        "--clip --optimizer --matrix-lr --momentum --feedback --seed --granule --dtype --reduce --experts --local-loss --lora --lora-alpha --lora-target "
+        "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --reduce --experts --local-loss --lora --lora-alpha --lora-target "
         "--weights --spike");
 }
 
@@ -975,7 +977,7 @@ static int configure_context(job *j) {
     d->optimizer.beta1 = s->beta1 > 0 ? (float)s->beta1 : 1e-30f, d->optimizer.beta2 = s->beta2 > 0 ? (float)s->beta2 : 1e-30f; /* 0: the default */
     d->optimizer.epsilon = (float)s->epsilon, d->optimizer.iface = s->optimizer == 2 ? het_muon() : het_adamw();
     d->optimizer.matrix_rate = (float)s->matrix_lr, d->optimizer.momentum = s->momentum > 0 ? (float)s->momentum : 1e-30f;
-    d->optimizer.feedback = (float)s->feedback;
+    d->optimizer.feedback = (float)s->feedback, d->optimizer.feedback_change = (float)s->feedback_change;
     d->weights = (het_dtype)s->weights, d->guard.nonfinite = s->nonfinite ? HET_YES : HET_NO;
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->host.logger.log = on_log, d->host.logger.user = j;

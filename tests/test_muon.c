@@ -249,7 +249,8 @@ static void one_hash_with_feedback(void **state)
         start(&run, &model);
         run.desc.optimizer.iface = optimizers[o];
         other = support_train(&run, SUPPORT_TOGETHER);
-        run.desc.optimizer.feedback = 1.0f;
+        run.desc.optimizer.feedback = o == 0 ? 1.0f : 0.0f;
+        run.desc.optimizer.feedback_change = 0.5f;
         base[o] = support_train(&run, SUPPORT_TOGETHER);
         assert_true(base[o].weights != other.weights);
         support_run_ranks(&run, 1);
@@ -292,7 +293,7 @@ static void memory_is_as_estimated(void **state)
     het_ctx *ctx;
     (void)state;
     start(&run, &model);
-    run.desc.optimizer.feedback = 1.0f;
+    run.desc.optimizer.feedback = run.desc.optimizer.feedback_change = 1.0f;
     support_run_ranks(&run, 3);
     support_run_plan(&run, uneven, NULL, 1);
     for (r = 0; r < 3; r++) EXPECT_OK(het_memory_estimate(&run.desc, r, &told[r], &error));
@@ -336,7 +337,7 @@ static void resumes_on_another_layout(void **state)
     int step;
     (void)state;
     start(&run, &model);
-    run.desc.optimizer.feedback = 1.0f;
+    run.desc.optimizer.feedback = run.desc.optimizer.feedback_change = 1.0f;
     ctx = support_create(&run.desc);
     for (step = 0; step < 2; step++) (void)support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
     save(ctx, &weights, &moments);
@@ -464,7 +465,8 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(feedback_matches_double), cmocka_unit_test(one_hash), cmocka_unit_test(one_hash_with_feedback),
+        cmocka_unit_test(gpt2_matches_double), cmocka_unit_test(llama_matches_double), cmocka_unit_test(feedback_matches_double),
+        cmocka_unit_test(one_hash), cmocka_unit_test(one_hash_with_feedback),
         cmocka_unit_test(memory_is_as_estimated), cmocka_unit_test(resumes_on_another_layout), cmocka_unit_test(bad_steps_change_nothing),
         cmocka_unit_test(refused)
     };

@@ -1879,7 +1879,8 @@ static uint64_t feedback_check(rig *r, int shape)
     int64_t n = counts[shape], i, t;
     het_step_scalars scalars = scalars_of(0, 0);
     float *w = support_floats(n, 1.0, 1), *e = support_floats(n, 0.0, 2), *plain = support_floats(n, 1.0, 1), *before = support_floats(n, 0, 0);
-    het_feedback_args a = { &scalars, n, w, e, shape % 2 == 0 ? 1.0f : 0.5f, 1 };
+    float *last = support_floats(n, 0.0, 2), *same = support_floats(n, 0.0, 2);
+    het_feedback_args a = { &scalars, n, w, e, shape % 3 > 0 ? last : NULL, shape % 2 == 0 ? 1.0f : 0.5f, shape % 3 > 0 ? 0.7f : 0.0f, 1 };
     uint64_t hash;
     for (i = 0; i < n; i++) w[i] = plain[i] += plain[i] < 0 ? -1.0f : 1.0f;
     for (t = 0; t < 3; t++) {
@@ -1887,6 +1888,7 @@ static uint64_t feedback_check(rig *r, int shape)
         memcpy(before, w, (size_t)n * sizeof *w);
         for (a.begins = 0; a.begins < 2; a.begins++) OP(r, HET_OP_FEEDBACK, &a);
         assert_memory_equal(w, before, (size_t)n * sizeof *w);
+        assert_memory_equal(last, same, (size_t)n * sizeof *w);
         scalars.verdict = HET_VERDICT_ACCEPT;
         a.begins = 1;
         OP(r, HET_OP_FEEDBACK, &a);
@@ -1898,11 +1900,16 @@ static uint64_t feedback_check(rig *r, int shape)
         a.begins = 0;
         OP(r, HET_OP_FEEDBACK, &a);
         for (i = 0; i < n; i++) {
-            const double wanted = (double)plain[i] + (double)a.factor * ((double)plain[i] - (double)before[i]);
-            assert_true(fabs((double)w[i] - wanted) <= 1.2e-7 * fabs(wanted) && w[i] + e[i] == plain[i]);
+            const double u = (double)before[i] - (double)plain[i];
+            const double wanted = (double)plain[i] - (double)a.factor * u - (double)a.change * (u - (double)same[i]);
+            assert_true(fabs((double)w[i] - wanted) <= 1.8e-7 * fabs(wanted) && w[i] + e[i] == plain[i]);
+            if (a.last != NULL) same[i] = last[i];
+            assert_true(a.last == NULL || (double)last[i] == u);
         }
     }
-    hash = hash_floats(hash_floats(0, w, n), e, n);
+    hash = hash_floats(hash_floats(hash_floats(0, w, n), e, n), last, n);
+    free(last);
+    free(same);
     free(w);
     free(e);
     free(plain);

@@ -125,7 +125,7 @@ static int64_t check_shape(const shape *s)
     desc.reduce = s->reduce;
     desc.weights = s->weights;
     if (s->updates > 1) desc.optimizer.clip = -1.0f;
-    desc.optimizer.feedback = s->feedback;
+    desc.optimizer.feedback = desc.optimizer.feedback_change = s->feedback;
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
     plan = read_plan(s, profile->units);
     EXPECT_OK(het_profile_cuts(profile, plan, &error));

@@ -47,10 +47,10 @@ static void layouts_do_not_show(void **state)
             snprintf(what, sizeof what, "%s %s of %d ranks, %d updates", cases[i].l.plan, cases[i].l.schedule, (int)cases[i].l.ranks,
                      (int)cases[i].updates);
             run_start(&one, &alone, &model, cases[i].updates, cases[i].staleness > 0 ? cases[i].staleness : cases[i].l.schedule[0] == '2');
-            one.desc.optimizer.feedback = (float)f;
+            one.desc.optimizer.feedback = one.desc.optimizer.feedback_change = (float)f;
             base = support_train(&one, cases[i].order);
             run_start(&run, &cases[i].l, &model, cases[i].updates, cases[i].staleness);
-            run.desc.optimizer.feedback = (float)f;
+            run.desc.optimizer.feedback = run.desc.optimizer.feedback_change = (float)f;
             support_draw_recompute(run.plan, &seed);
             support_train_same(&base, &run, "0|1|2|3", what);
             support_run_end(&run);
@@ -92,23 +92,25 @@ static void parameter_servers(void **state)
 /* ---- against a loop of het_gradients: the definition ---- */
 
 #define MOST 8
-typedef struct loop { het_ctx *ctx; int64_t parameters, count[64]; float *weight[MOST + 1][64]; double *m[64], *v[64], *e[64]; } loop;
+typedef struct loop { het_ctx *ctx; int64_t parameters, count[64]; float *weight[MOST + 1][64]; double *m[64], *v[64], *e[64], *last[64]; } loop;
 
 /* AdamW in doubles: version newest + 1 of a parameter, by its gradient, update t of all, counted from 1. With feedback the weights lie e behind
-   those that are updated, which is the update before times `feedback`. */
+   those that are updated: the update before times `feedback`, and what it was more than the one before it times `feedback_change`. */
 static void loop_adamw(loop *l, int64_t p, const float *g, int newest, int64_t t)
 {
     const het_optimizer_desc *o = &het_get_desc(l->ctx)->optimizer;
     const double b1 = (double)o->beta1, b2 = (double)o->beta2;
-    double update;
+    double update, ahead;
     int64_t i;
     for (i = 0; i < l->count[p]; i++) {
         l->m[p][i] = b1 * l->m[p][i] + (1 - b1) * (double)g[i];
         l->v[p][i] = b2 * l->v[p][i] + (1 - b2) * (double)g[i] * (double)g[i];
         update = (double)o->learning_rate * (l->m[p][i] / (1 - pow(b1, (double)t))) /
                  (sqrt(l->v[p][i] / (1 - pow(b2, (double)t))) + (double)o->epsilon);
-        l->weight[newest + 1][p][i] = (float)((double)l->weight[newest][p][i] - (update + (double)o->feedback * update - l->e[p][i]));
-        l->e[p][i] = (double)o->feedback * update;
+        ahead = (double)o->feedback * update + (double)o->feedback_change * (update - l->last[p][i]);
+        l->weight[newest + 1][p][i] = (float)((double)l->weight[newest][p][i] - (update + ahead - l->e[p][i]));
+        l->e[p][i] = ahead;
+        l->last[p][i] = update;
     }
 }
 
@@ -145,6 +147,7 @@ static void loop_start(loop *l, const support_run *run)
         l->m[p] = calloc((size_t)l->count[p], sizeof(double));
         l->v[p] = calloc((size_t)l->count[p], sizeof(double));
         l->e[p] = calloc((size_t)l->count[p], sizeof(double));
+        l->last[p] = calloc((size_t)l->count[p], sizeof(double));
         EXPECT_OK(het_parameter_read(l->ctx, p, HET_WEIGHT, l->weight[0][p]));
     }
 }
@@ -158,7 +161,7 @@ static int loop_differs(loop *l, het_ctx *ctx, int64_t updates)
         float *w = support_alloc((size_t)l->count[p], sizeof *w);
         EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, w));
         for (i = 0; i < l->count[p]; i++) {
-            worst += fabs((double)w[i] - (double)l->weight[updates][p][i]) > 1e-6 * (1 + (double)het_get_desc(ctx)->optimizer.feedback);
+            worst += fabs((double)w[i] - (double)l->weight[updates][p][i]) > 1e-6 * (1 + 2 * (double)het_get_desc(ctx)->optimizer.feedback);
             l->weight[0][p][i] = l->weight[updates][p][i];
         }
         free(w);
@@ -174,6 +177,7 @@ static void loop_end(loop *l)
         free(l->m[p]);
         free(l->v[p]);
         free(l->e[p]);
+        free(l->last[p]);
     }
     het_destroy(l->ctx);
 }
@@ -205,6 +209,7 @@ static void a_loop_of_gradients(void **state)
             if (late > 1) run.plan->updates = 4, snprintf(run.plan->schedule, sizeof run.plan->schedule, "1f1b");
             plain_adamw(&run);
             run.desc.optimizer.feedback = ranks == 1 ? 0.0f : late == 0 ? 0.5f : (float)late;
+            run.desc.optimizer.feedback_change = ranks == 1 || late == 2 ? 0.0f : 0.5f;
             ctx = support_create(&run.desc);
             loop_start(&ref, &run);
             for (step = 0; step < 2; step++) {

@@ -2762,7 +2762,8 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
         if (contents == HETI_F_STATE && own.adapter && !heti_f_is_factor(&own)) /* a local head's weights */
             heti_f_stored_plain(&own, p, &all->stored[all->count++]);
         for (int slot = 0; slot < slots && contents == HETI_F_STATE && !own.frozen; slot++) {
-            const char *of = slot < optimizer->slots ? optimizer->slot_name[slot] : "feedback";
+            const char *of = slot < optimizer->slots ? optimizer->slot_name[slot] :
+                             slot == optimizer->slots ? "feedback" : "update";
             heti_f_stored *s = &all->stored[all->count++];
             heti_t_text name;
             heti_f_stored_plain(&own, p, s);
@@ -2896,7 +2897,8 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta(t, "weights", heti_f_dtypes[d->weights]);
     heti_f_text_meta(t, "reduce", heti_f_reduces[d->reduce]);
     heti_f_text_meta(t, "schedule", heti_f_schedules[a->schedule]);
-    heti_f_text_meta(t, "optimizer", "%s%s", a->iface->name, a->feedback > 0 ? " with feedback" : "");
+    heti_f_text_meta(t, "optimizer", "%s%s", a->iface->name,
+                     het_optimizer_slots(a) > a->iface->slots ? " with feedback" : "");
     heti_f_text_meta(t, "parameters", "%d", heti_f_table_hash(ctx));
     heti_f_text_meta_float(t, "learning_rate", a->learning_rate);
     heti_f_text_meta_float(t, "minimum_rate", a->minimum_rate);
@@ -2907,7 +2909,8 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta_float(t, "clip", a->clip);
     if (a->iface == het_muon()) heti_f_text_meta_float(t, "matrix_rate", a->matrix_rate);
     if (a->iface == het_muon()) heti_f_text_meta_float(t, "momentum", a->momentum);
-    if (a->feedback > 0) heti_f_text_meta_float(t, "feedback", a->feedback);
+    if (het_optimizer_slots(a) > a->iface->slots) heti_f_text_meta_float(t, "feedback", a->feedback);
+    if (a->feedback_change > 0) heti_f_text_meta_float(t, "feedback_change", a->feedback_change);
     heti_f_text_meta_float(t, "spike", HETI_T_CAST(float, d->guard.spike));
     t->result = het_model_complete(&model, NULL);
     if (t->result != HET_OK) return;

@@ -795,11 +795,13 @@ static void adamw(void **)
         same_bits("adamw m", m2.data, m.data, a.count);
         same_bits("adamw v", v2.data, v.data, a.count);
         for (int32_t begins = 1; begins >= 0; begins--) { /* m: what lay in the weights */
-            const het_feedback_args f = { scalars.data, a.count, w.data, m.data, 0.7f, begins };
-            const het_feedback_args f2 = { scalars.data, a.count, w2.data, m2.data, 0.7f, begins };
+            float *const last = seed % 2 > 0 ? v.data : nullptr, *const last2 = seed % 2 > 0 ? v2.data : nullptr;
+            const het_feedback_args f = { scalars.data, a.count, w.data, m.data, last, 0.7f, 0.4f, begins };
+            const het_feedback_args f2 = { scalars.data, a.count, w2.data, m2.data, last2, 0.7f, 0.4f, begins };
             run_both(HET_OP_FEEDBACK, f, f2);
             same_bits("feedback w", w2.data, w.data, a.count);
             same_bits("feedback e", m2.data, m.data, a.count);
+            same_bits("feedback last", v2.data, v.data, a.count);
         }
     }
 }
