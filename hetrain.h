@@ -1422,6 +1422,10 @@ struct het_plan {
     int64_t updates;                  /* of weights in a step (>>schedule_api); 0: 1 */
     int64_t staleness;                /* the most updates that a gradient may join late; 0: lists are not
                                          judged, and het_schedule_make makes none late */
+    int64_t slice_tokens;             /* micro-batches of fewer than slices x so many tokens have fewer slices with
+                                         rows, the last ones of the list, each of about so many or more; what the
+                                         lists say of the others is left out (InfiniPipe). 0: all
+                                         are cut alike */
     het_plan_step step;               /* nothing is computed from it: who forms micro-batches may follow it */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
@@ -6511,6 +6515,8 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
     if (plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0)
         return heti_fail(error, HET_ERR_INVALID, "%s: %d updates of weights in a step, at most %d late; at most %d "
                          "updates, and not negative", where, plan->updates, plan->staleness, HETI_MOST_UPDATES);
+    if (plan->slice_tokens < 0)
+        return heti_fail(error, HET_ERR_INVALID, "%s: slices of %d tokens", where, plan->slice_tokens);
     if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
     return HET_OK;
@@ -11438,16 +11444,23 @@ static het_result heti_check_chains(heti_rank *r) {
                      r->device.iface->name);
 }
 
-/* How much of a micro-batch the largest slice can hold. */
+/* How much of a micro-batch the largest slice can hold: of one with rows in the last n alone, which
+   has fewer than (n + 1) slice_tokens, too. */
 static int64_t heti_slice_rows(const het_ctx *ctx) {
-    const int64_t most = ctx->desc.limits.max_tokens;
+    const het_plan *plan = ctx->share.plan;
+    int64_t most = ctx->desc.limits.max_tokens, rows = 0;
     double total = 0.0, largest = 0.0;
-    for (int64_t k = 0; k < ctx->share.plan->slices; k++) {
-        total += ctx->share.plan->slice_share[k];
-        if (ctx->share.plan->slice_share[k] > largest) largest = ctx->share.plan->slice_share[k];
+    if (plan->slices == 1) return most;
+    for (int64_t n = 1; n <= plan->slices; n++) {
+        const double share = plan->slice_share[plan->slices - n], few = HETI_CAST(double, plan->slice_tokens) *
+                             HETI_CAST(double, n + 1);
+        total += share;
+        if (share > largest) largest = share;
+        if (n < plan->slices && plan->slice_tokens == 0) continue;
+        rows = heti_max(rows, heti_share_rows(ctx, n == plan->slices || few > HETI_CAST(double, most) ? most
+                                                                       : HETI_CAST(int64_t, few), largest / total));
     }
-    if (ctx->share.plan->slices == 1) return most;
-    return heti_share_rows(ctx, most, largest / total);
+    return rows;
 }
 
 /* The rank's place in its team, and how many rows of a slice it can have. */
@@ -12601,6 +12614,7 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
         const int64_t whole = plan->stage[s].recompute == HET_RECOMPUTE_STAGE; /* others need not know of units */
         HETI_HASH(&whole, 1);
     }
+    HETI_HASH(&plan->slice_tokens, 1);
     HETI_HASH(plan->member, plan->members);
     HETI_HASH(&plan->shard, 1);
     if (heti_has_near(plan)) HETI_HASH(plan->near, plan->ranks);
@@ -13028,18 +13042,21 @@ static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t b
     }
 }
 
-/* Cuts micro-batch m of the job into granules and these into slices. */
+/* Cuts micro-batch m of the job into granules and these into slices; the last ones, where it has few
+   tokens. */
 static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     const het_plan *plan = ctx->share.plan;
     heti_border *cut = ctx->share.cut + m * heti_borders(plan);
-    int64_t *start = ctx->share.granule_start, granules, i;
+    int64_t *start = ctx->share.granule_start, granules, first = 0, i;
     double before = 0.0, total = 0.0;
     HETI_TRY(heti_batch_granules(ctx, &ctx->task.batches[m], start, &granules));
     HETI_TRY(heti_check_longest(ctx, m, start, granules));
-    for (i = 0; i < plan->slices; i++) total += plan->slice_share[i];
+    if (plan->slice_tokens > 0)
+        first = heti_min(plan->slices - 1, heti_max(0, plan->slices - start[granules] / plan->slice_tokens));
+    for (i = first; i < plan->slices; i++) total += plan->slice_share[i];
     for (i = 0; i < plan->slices; i++) {
         cut[i] = heti_cut(start, 0, granules, before, total);
-        before += plan->slice_share[i];
+        if (i >= first) before += plan->slice_share[i];
     }
     cut[i].granule = granules;
     cut[i].row = start[granules];
@@ -13130,10 +13147,24 @@ static int heti_goes_forward(const het_action *a) {
     return a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
 }
 
-/* Whether the present job runs an action: those of micro-batches that are not there are left out,
-   by everybody. */
+/* How many of a micro-batch's slices have rows, and the last one that has. */
+static int64_t heti_slices_with_rows(const het_ctx *ctx, const het_action *a, int64_t *last) {
+    const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(ctx->share.plan);
+    int64_t count = 0;
+    for (int64_t k = 0; k < ctx->share.plan->slices; k++)
+        if (cut[k + 1].row > cut[k].row) { count++; *last = k; }
+    return count;
+}
+
+/* Whether the present job runs an action: those of micro-batches that are not there, and of slices
+   without rows, are left out, by everybody. */
 static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
-    if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
+    const int computes = a->kind <= HET_ACTION_RECV_B;
+    if (computes && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
+    if (computes && ctx->share.plan->slices > 1 && ctx->task.job != HETI_JOB_INFER) {
+        const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(ctx->share.plan) + a->slice;
+        if (cut[1].row == cut[0].row) return 0;
+    }
     if (ctx->task.job == HETI_JOB_STEP) return 1;
     if (ctx->task.job == HETI_JOB_GRADIENTS && a->kind == HET_ACTION_REDUCE && ctx->share.updates > 1) {
         const het_action *next = a + 1; /* only the list's last one of the block */
@@ -14096,20 +14127,22 @@ static het_result heti_await_moved(heti_rank *r, heti_slot *slot) {
 }
 
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
-   slice. */
+   slice that has rows. */
 static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, heti_slot **slot) {
-    heti_batch_slot *batch_slot =
-        a->slice ? heti_find_batch_slot(r, stage, a->micro_batch) : heti_find_batch_slot(r, -1, 0);
+    heti_batch_slot *batch_slot = a->slice ? heti_find_batch_slot(r, stage, a->micro_batch) : NULL;
+    const int loads = !batch_slot;
+    int64_t last = 0;
+    if (loads) batch_slot = heti_find_batch_slot(r, -1, 0);
     *slot = heti_find_slot(r->part->slot, r->part->slot_count, -1, 0, 0);
     if (!batch_slot || !*slot)
         return heti_rank_fail(r, HET_ERR_STATE, "no place for the activations of micro-batch %d, slice %d",
                               HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
-    if (a->slice == 0) {
+    if (loads) {
         HETI_TRY(heti_load_batch(r, batch_slot, &r->ctx->task.batches[heti_batch_of(r->ctx, a)], 0));
         batch_slot->stage = stage;
         batch_slot->micro_batch = a->micro_batch;
         batch_slot->version = a->version;
-        batch_slot->slices = r->ctx->share.plan->slices;
+        batch_slot->slices = r->ctx->share.plan->slices > 1 ? heti_slices_with_rows(r->ctx, a, &last) : 1;
     }
     (*slot)->stage = stage;
     (*slot)->micro_batch = a->micro_batch;
@@ -14487,7 +14520,9 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const het_action *a = work->action;
     const int inputs = a->kind != HET_ACTION_W, weights = a->kind != HET_ACTION_I;
     het_unit_call c;
+    int64_t last = 0;
     int now = 0;
+    if (r->ctx->share.plan->slices > 1) (void)heti_slices_with_rows(r->ctx, a, &last);
     if (heti_recomputes_whole(r->ctx, a)) HETI_TRY(heti_forward(r, work));
     for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         const int adds = heti_adds_gradients(r->ctx, a->kind, u), from = now;
@@ -14501,7 +14536,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         for (int64_t s = 0; s < c.info->in_streams && inputs; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         HETI_TRY(heti_open_weights(r, a, a->kind, u));
         if (inputs && !stage->whole && stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
-        if (inputs && a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_kept(r, &c));
+        if (inputs && a->slice == last) HETI_TRY(heti_clear_kept(r, &c));
         if (adds) HETI_TRY(heti_open_gradients(r, u));
         c.joined = inputs && weights;
         if (inputs) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);

@@ -93,6 +93,7 @@ static void same_plans(const het_plan *a, const het_plan *b)
     assert_int_equal(a->pipelines, b->pipelines);
     assert_int_equal(a->stages, b->stages);
     assert_int_equal(a->slices, b->slices);
+    assert_true(a->slice_tokens == b->slice_tokens);
     assert_string_equal(a->schedule, b->schedule);
     same_doubles(&a->memory_limit, &b->memory_limit, 1);
     assert_memory_equal(&a->step, &b->step, sizeof a->step);
@@ -1096,6 +1097,7 @@ static het_plan *random_plan(uint64_t *seed)
     snprintf(text + n, sizeof text - n, "]}");
     plan = read_plan(&desc, text);
     for (u = 0; u < plan->slices; u++) plan->slice_share[u] = (double)(1 + support_below(seed, 3));
+    plan->slice_tokens = 100 * (plan->slices - 1);
     return plan;
 }
 
@@ -1402,7 +1404,7 @@ static void damaged(void **state)
     static const char *const plans[] = {
         "{\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},"
         "{\"stages\":[{\"rank\":1,"
-        "\"units\":[0,8]}]}],\"state_shares\":[1,0.5],\"slices\":[3,1],\"schedule\":\"gpipe\",\"memory_limit\":3.5,"
+        "\"units\":[0,8]}]}],\"state_shares\":[1,0.5],\"slices\":[3,1],\"slice_tokens\":64,\"schedule\":\"gpipe\",\"memory_limit\":3.5,"
         "\"step\":{\"granules\":32,\"sequences\":2,\"length\":128,\"micro_batch\":3}}",
         "dp2xpp1", "pp:0-3|4-7", "E t*1 | (t)*2 L", "dp1xpp:0|1-7", "E(t)*2|tL",
     };

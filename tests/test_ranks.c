@@ -123,6 +123,7 @@ static void one_layout(int round)
     if (text[0] != '{' && ranks > 1) run.plan->state_share[support_below(&seed, ranks)] = 3.0;
     for (i = 0; i < run.plan->stages; i++) run.plan->stage[i].store = (int32_t)support_below(&seed, 3);
     if (round % 3) support_draw_recompute(run.plan, &seed);
+    if (round % 2) run.plan->slice_tokens = 1 + support_below(&seed, 40);
     snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, shard %d, store %d in the first stage, %s", round, s->schedule,
              (int)ranks,
              (int)slices, (int)run.desc.layout.backward, (int)run.desc.layout.shard,
@@ -131,11 +132,53 @@ static void one_layout(int round)
     support_run_end(&run);
 }
 
+/* A long sequence in slices and packed short ones in one piece, in one step: the bits of one rank, and nothing at all is done for slices without
+   rows. 1,100 tokens are three pieces for four slices, 600 are two for two. */
+static void short_micro_batches_are_not_cut(void **state)
+{
+    static const char *const schedules[] = { "1f1b", "sliced-1f1b", "terapipe", "zb-h1" };
+    static const char *const layout = "0|1|2|3";
+    static const int with_rows[4][4] = { { 1, 1, 0, 1 }, { 0, 0, 0, 1 }, { 0, 0, 1, 1 }, { 0, 0, 0, 1 } };
+    uint64_t seed = 5;
+    het_model_desc model = support_deep_model(HET_LLAMA);
+    support_result base;
+    support_run run;
+    int s, m;
+    (void)state;
+    model.context = 1200;
+    support_run_start(&run, &model, 2, "1100|30,30,30,38|600|7,5");
+    base = support_train(&run, layout);
+    for (s = 0; s < 8; s++) {
+        int slices[4][4] = { { 0 } };
+        het_timeline t;
+        het_ctx *ctx;
+        int64_t i, r;
+        char what[64];
+        support_run_ranks(&run, 3);
+        support_run_plan(&run, "pp", schedules[s % 4], 4);
+        run.plan->slice_tokens = 256;
+        if (s >= 4) support_draw_recompute(run.plan, &seed), run.plan->stage[1].store = 1;
+        snprintf(what, sizeof what, "%s in 4 slices of at least 256", schedules[s % 4]);
+        support_train_same(&base, &run, layout, what);
+        ctx = support_create(&run.desc);
+        (void)support_step(ctx, &run.data, 1, layout);
+        for (r = 0; r < 3; r++) {
+            het_get_timeline(ctx, r, &t);
+            for (i = 0; i < t.records; i++)
+                if (t.record[i].action.kind < HET_ACTION_REDUCE) slices[t.record[i].action.micro_batch][t.record[i].action.slice]++;
+        }
+        for (m = 0; m < 4; m++)
+            for (i = 0; i < 4; i++) assert_true((slices[m][i] > 0) == with_rows[m][i]);
+        het_destroy(ctx);
+    }
+    support_run_end(&run);
+}
+
 /* Where nothing makes lists of a name the engine has its own: 1F1B on ranks of one stage, else all forwards before all backwards. */
 static void plans_without_a_name_have_lists(void **state)
 {
     static const struct { const char *text, *schedule; int64_t ranks, slices, first_backward; } cases[] = {
-        { "pp", "1f1b", 4, 1, 1 }, { "pp", "1f1b", 3, 2, 2 }, { "pp", "interleaved", 2, 1, 12 }, { "pp", "zb-v", 2, 2, 24 }, { "dp", NULL, 2, 1, 1 }
+        { "pp", "1f1b", 4, 1, 1 }, { "pp", "1f1b", 3, 2, 2 }, { "pp", "interleaved", 2, 1, 12 }, { "pp", "zb-v", 2, 2, 12 }, { "dp", NULL, 2, 1, 1 }
     };
     size_t i;
     (void)state;
@@ -887,7 +930,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_has_the_same_bits),
-        cmocka_unit_test(plans_without_a_name_have_lists),
+        cmocka_unit_test(short_micro_batches_are_not_cut), cmocka_unit_test(plans_without_a_name_have_lists),
         cmocka_unit_test(large_blocks_travel_in_chunks),
         cmocka_unit_test(ranks_without_work_add_nothing),
         cmocka_unit_test(sums_are_made_at_once_where_they_can),

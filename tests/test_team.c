@@ -23,6 +23,9 @@
     "{\"rank\":0,\"units\":[0,5]}," \
     "{\"rank\":1,\"units\":[5,13]},{\"rank\":3,\"units\":[13,18]}]},{\"share\":1,\"stages\":[{\"rank\":4,\"units\":[0,18]}]}]}"
 
+/* One stage, recomputed as a whole. */
+#define WHOLE "{\"teams\":[{\"ranks\":[0,1],\"shares\":[2,3]}],\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,8],\"recompute\":\"stage\"}]}]}"
+
 /* A pipeline by columns beside one of a single rank. */
 #define BESIDE "{\"teams\":[{\"ranks\":[1,2],\"split\":\"columns\",\"shares\":[1,2]}],\"state_shares\":[3,1,2],\"pipelines\":[{\"stages\":[" \
     "{\"rank\":0,\"units\":[0,8]}]},{\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"rank\":1,\"units\":[3,8]}]}]}"
@@ -60,6 +63,7 @@ static void teams_have_the_bits_of_one_rank(void **state)
     (void)state;
     for (i = 0; i < sizeof families / sizeof families[0]; i++) {
         const het_model_desc model = team_model(families[i], 48);
+        const layout whole = { WHOLE, "gpipe", 2, 1 };
         const layout mixed = { families[i] == HET_GPT2 || families[i] == HET_QWEN3 ? MIXED_5 : MIXED_2, NULL, 3, 1 };
         support_result base;
         support_run run;
@@ -67,6 +71,7 @@ static void teams_have_the_bits_of_one_rank(void **state)
         base = support_train(&run, "012|345");
         for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "012|345");
         check_layout(&base, &run, &mixed, "012345");
+        check_layout(&base, &run, &whole, "01|23|45");
         support_run_end(&run);
     }
 }

@@ -111,7 +111,7 @@ typedef struct het_plan_desc {
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
               {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
     "shard": "state", "gradients" or "weights", "near": [0, 0, 1, 1], "keepers": [4],
-    "updates": 4, "staleness": 1,
+    "updates": 4, "staleness": 1, "slice_tokens": 512,
     "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
    "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
    are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
@@ -1529,12 +1529,13 @@ static het_result heti_p_plans_team(heti_p_plans *r) {
 
 static het_result heti_p_plans_json(heti_p_plans *r) {
     static const char *const heti_p_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit",
-                                            "step", "teams", "near", "keepers", "shard", "updates", "staleness" };
+                                            "step", "teams", "near", "keepers", "shard", "updates", "staleness",
+                                            "slice_tokens" };
     unsigned seen = 0;
     het_result result;
     int found;
     r->json = het_json_start(r->text, r->length);
-    while ((found = heti_p_plans_key(r, heti_p_keys, 12, &seen, &result)) >= 0) {
+    while ((found = heti_p_plans_key(r, heti_p_keys, 13, &seen, &result)) >= 0) {
         if (found == 1) HETI_T_TRY(heti_p_plans_state(r));
         else if (found == 2) HETI_T_TRY(heti_p_plans_slices(r));
         else if (found == 3) HETI_T_TRY(heti_p_plans_name(r));
@@ -1544,6 +1545,7 @@ static het_result heti_p_plans_json(heti_p_plans *r) {
         else if (found == 9) HETI_T_TRY(heti_p_plans_shard(r));
         else if (found == 10) het_json_integer(&r->json, &r->count.updates); /* het_plan_check knows the range */
         else if (found == 11) het_json_integer(&r->json, &r->count.staleness);
+        else if (found == 12) het_json_integer(&r->json, &r->count.slice_tokens);
         else {
             het_json_enter(&r->json, HET_JSON_ARRAY);
             while (het_json_next(&r->json, NULL, 0, NULL))
@@ -2013,6 +2015,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
     heti_t_put(&out, "\n  ]");
     heti_p_plans_put_reals(&out, "state_shares", plan->state_share, plan->ranks);
     heti_p_plans_put_reals(&out, "slices", plan->slice_share, plan->slices);
+    if (plan->slice_tokens > 0) heti_t_format(&out, ",\n  \"slice_tokens\": %d", plan->slice_tokens);
     heti_p_plans_put_teams(&out, plan);
     heti_p_plans_put_shard(&out, plan);
     heti_t_format(&out, ",\n  \"memory_limit\": %n", plan->memory_limit);

@@ -1478,13 +1478,17 @@ static double heti_s_share_rows(const het_shape *shape, double rows, double shar
 
 /* Rows of the largest slice. */
 static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
-    double total = 0, largest = 0;
-    if (plan->slices == 1) return heti_s_real(shape->tokens);
-    for (int64_t k = 0; k < plan->slices; k++) {
-        total += plan->slice_share[k];
-        heti_s_most(&largest, plan->slice_share[k]);
+    const double all = heti_s_real(shape->tokens);
+    double total = 0, largest = 0, rows = 0;
+    if (plan->slices == 1) return all;
+    for (int64_t n = 1; n <= plan->slices; n++) { /* of micro-batches with rows in the last n alone */
+        const double few = heti_s_real(plan->slice_tokens) * heti_s_real(n + 1);
+        total += plan->slice_share[plan->slices - n];
+        heti_s_most(&largest, plan->slice_share[plan->slices - n]);
+        if (n < plan->slices && plan->slice_tokens == 0) continue;
+        heti_s_most(&rows, heti_s_share_rows(shape, n == plan->slices ? all : heti_s_smaller(all, few), largest / total));
     }
-    return heti_s_share_rows(shape, heti_s_real(shape->tokens), largest / total);
+    return rows;
 }
 
 /* Shares in a member's team: of all, of the groups before its own, and of that; whose members and
