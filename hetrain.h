@@ -785,9 +785,10 @@ typedef struct het_elements_args {
     const het_sum *squares;          /* device, or NULL */
 } het_elements_args;
 
-/* y = the weights that are kept as int8 (het_desc.weights). The elements of a matrix, numbered row by
-   row, form blocks of 64 from its start. A row of y is `width` elements from number first + row step on, and of `from` the blocks that have some
-   of them. A matrix that is there whole is one row. */
+/* y = the weights that are kept as int8 (het_desc.weights). The elements of a matrix, numbered row
+   by row, form blocks of 64 from its start. A row of y is `width` elements from number first + row
+   step on, and of `from` the blocks that have some of them. A matrix that is there whole is one
+   row. */
 typedef struct het_expand_args {
     int64_t rows, width, first, step;
     int64_t blocks;                  /* from row to row of `from` */
@@ -9297,7 +9298,10 @@ static void heti_int8_of(const float *from, int64_t count, het_int8_block *to) {
 }
 
 #define HETI_NARROW 2048 /* values a time between float and another type */
-typedef union heti_narrow { uint16_t half[HETI_NARROW]; het_int8_block block[HETI_NARROW / HETRAIN_INT8_BLOCK]; } heti_narrow;
+typedef union heti_narrow {
+    uint16_t half[HETI_NARROW];
+    het_int8_block block[HETI_NARROW / HETRAIN_INT8_BLOCK];
+} heti_narrow;
 
 /* The first `count` values of a weight from `from` or, where it is NULL, to `to`. */
 static void heti_convert(het_dtype type, heti_narrow *narrow, int64_t count, const float *from, float *to) {
