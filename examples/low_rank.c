@@ -144,7 +144,7 @@ int main(int argc, char **argv) {
     if (!good) return 1;
     printf("whole matrices:    %lld parameters, loss %.4f -> %.4f\n", (long long)whole.parameters, whole.first, whole.last);
     printf("products of rank %d: %lld parameters, loss %.4f -> %.4f\n", RANK, (long long)narrow.parameters, narrow.first, narrow.last);
-    printf("gradients of the narrow matrices are within %.2f %% of finite differences; weights of two ranks, as a pipeline and as a team "
+    printf("gradients of the narrow matrices are within %.2f %% of finite differences, and weights of two ranks, as a pipeline and as a team "
            "that divides sequences, are %s\n", 100 * apart, pp.hash == narrow.hash && cp.hash == narrow.hash ? "bit-equal" : "NOT equal");
     return apart > 0 && apart < 0.01 && pp.hash == narrow.hash && cp.hash == narrow.hash && narrow.last < narrow.first - 1 ? 0 : 1;
 }
