@@ -499,6 +499,8 @@ typedef struct het_search_desc {
     void *user;
     int64_t evaluations;              /* plans simulated at most, ten moves that are only estimated
                                          count as one: 20000 */
+    int64_t trials;                   /* 0: none. Else plans are judged by a bound, and of those that it
+                                         promises most so many are simulated: at most 64 */
     int64_t small;                    /* a space of at most so many plans is searched completely:
                                          1000000000; negative: never */
     int64_t most_found;               /* plans returned at most: 5 */
@@ -4786,7 +4788,7 @@ typedef struct heti_s_seek {
     int fuses, whole;                 /* teams are looked for; whole: by heads alone */
     int64_t pieces;                   /* granules of the engine's rule in one of the search's: 512 tokens of
                                          a longer sequence */
-    het_plan *fused[64];              /* plans with teams that were better than all before */
+    het_plan *fused[65];              /* plans with teams that are among the best, and one more */
     int64_t fused_count;
     int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
     int32_t *used, *taken, *fits;     /* [ranks] */
@@ -4800,6 +4802,8 @@ typedef struct heti_s_seek {
     int32_t ignore_memory, climbing;
     int32_t one_order;                /* moves keep the schedule */
     int32_t plain;                    /* plans are simulated whole, so no pipeline is alone */
+    int32_t guessing;                 /* nothing is simulated before trials */
+    double guess;                     /* of a plan with teams: what was guessed over composite devices */
     double least_guess;               /* the shortest estimate of beginnings that fit */
     int32_t impossible;               /* the choice that was judged last is no plan */
     double missing;                   /* bytes, of the choice that was judged last; 0: it fits */
@@ -5122,6 +5126,8 @@ static int heti_s_shares_help(const heti_s_seek *s) {
     return 1;
 }
 
+static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c);
+
 static void heti_s_note_missing(heti_s_seek *s) {
     int64_t begin = s->units, end = 0;
     if (s->missing >= s->least_missing || heti_s_keeps(&s->plan, s->missing_rank)) return;
@@ -5154,6 +5160,10 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
     if (s->missing > 0) {
         heti_s_note_missing(s);
         c->seconds = HETI_S_MISFIT * (1 + s->missing);
+        return HET_OK;
+    }
+    if (s->guessing) {
+        c->seconds = heti_s_guess(s, c);
         return HET_OK;
     }
     HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
@@ -5690,10 +5700,30 @@ static void heti_s_share(heti_s_seek *s, heti_s_choice *c) {
     }
 }
 
+/* The slowest link between holders of a unit that follow each other; `bandwidth` is 1 over it.
+   s->scratch: the stage of each pipeline that has the unit, or one before it. */
+static het_link_cost heti_s_unit_link(heti_s_seek *s, const heti_s_choice *c, int64_t unit) {
+    const int64_t chunks = heti_s_chunks(s, c);
+    het_link_cost slowest = { 0, 0 };
+    int64_t before = -1;
+    for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
+        const int keeps = p >= c->pipelines;
+        while (!keeps && c->end[chunks * c->first[p] + s->scratch[p]] <= unit) s->scratch[p]++;
+        const int64_t i = keeps ? c->device[c->first[c->pipelines] + p - c->pipelines] :
+                          heti_s_spot_of(s, c, p, s->scratch[p]).device;
+        if (before >= 0) {
+            const het_link_cost link = heti_s_link_of(s, before, i);
+            slowest.latency = heti_s_larger(slowest.latency, link.latency);
+            slowest.bandwidth = heti_s_larger(slowest.bandwidth, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
+        }
+        before = i;
+    }
+    return slowest;
+}
+
 /* About the seconds of reductions, updates and gathers of the busiest device: as rings that do not
    disturb each other. */
 static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
-    const int64_t chunks = heti_s_chunks(s, c);
     const het_profile *profile = s->d.profile;
     const double bytes = (c->shard >= HET_SHARD_GRADIENTS ? 0 : profile->reduce_bytes) +
                          (c->shard == HET_SHARD_WEIGHTS ? 0 : profile->gather_bytes);
@@ -5706,22 +5736,10 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t p = 0; p < c->pipelines; p++) s->scratch[p] = 0;
     for (int64_t u = 0; u < s->units; u++) {
         const double elements = s->before[u + 1].held - s->before[u].held;
-        double latency = 0, slowness = 0, seconds;
-        int64_t before = -1;
-        for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
-            const int keeps = p >= c->pipelines;
-            while (!keeps && c->end[chunks * c->first[p] + s->scratch[p]] <= u) s->scratch[p]++;
-            i = keeps ? c->device[c->first[c->pipelines] + p - c->pipelines] : heti_s_spot_of(s, c, p, s->scratch[p]).device;
-            if (before >= 0) {
-                const het_link_cost link = heti_s_link_of(s, before, i);
-                latency = heti_s_larger(latency, link.latency);
-                slowness = heti_s_larger(slowness, link.bandwidth > 0 ? 1 / link.bandwidth : 0);
-            }
-            before = i;
-        }
-        seconds = (holders - 1) * (2 * latency + slowness * elements * bytes / holders);
+        const het_link_cost link = heti_s_unit_link(s, c, u);
+        double seconds = (holders - 1) * (2 * link.latency + link.bandwidth * elements * bytes / holders);
         if (c->keepers > 0) /* straight, what the busier of a worker and a keeper has under way */
-            seconds = 2 * latency + slowness * elements * bytes *
+            seconds = 2 * link.latency + link.bandwidth * elements * bytes *
                       heti_s_larger(1 - own, kept * heti_s_real(c->pipelines));
         for (int64_t p = 0; p < c->pipelines + c->keepers; p++) {
             i = p < c->pipelines ? heti_s_spot_of(s, c, p, s->scratch[p]).device :
@@ -5740,8 +5758,10 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
 static double heti_s_estimate(heti_s_seek *s, const heti_s_choice *c) {
     double slowest = 0, rates = 0, work = heti_s_real(heti_s_micro_batches(s, c->granules));
     for (int64_t p = 0; p < c->pipelines; p++) {
-        slowest = heti_s_larger(slowest, heti_s_pipeline_seconds(s, c, p, c->count[p]));
+        if (!s->plain) slowest = heti_s_larger(slowest, heti_s_pipeline_seconds(s, c, p, c->count[p]));
         heti_s_pace(s, c, p);
+        if (s->plain)
+            slowest = heti_s_larger(slowest, s->pipeline_fill[p] + heti_s_real(c->count[p]) * s->pipeline_time[p]);
         if (!(s->pipeline_time[p] > 0) || s->pipeline_fill[p] >= HETI_S_MISFIT) continue;
         rates += 1 / s->pipeline_time[p];
         work += s->pipeline_fill[p] / s->pipeline_time[p];
@@ -5802,11 +5822,83 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
     heti_s_choice_copy(s, c, to);
 }
 
+/* About what weights that come and sums that leave make forward and backward of a stage longer. */
+static double heti_s_guess_moves(heti_s_seek *s, const heti_s_choice *c, const heti_s_spot *spot, double both) {
+    const het_profile *profile = s->d.profile;
+    const double others = 1 - 1 / heti_s_real(c->pipelines),
+                 forward = heti_s_stage_seconds(s, spot->kind, HETI_S_FORWARD, spot->begin, spot->end, c->granules);
+    double fetch = 0, leave = 0;
+    if (c->pipelines == 1 || c->shard < HET_SHARD_GRADIENTS) return 0;
+    HETI_T_CLEAR(s->scratch, c->pipelines);
+    for (int64_t u = spot->begin; u < spot->end; u++) {
+        const het_link_cost link = heti_s_unit_link(s, c, u);
+        const double elements = (s->before[u + 1].held - s->before[u].held) * others * link.bandwidth;
+        if (c->shard == HET_SHARD_WEIGHTS) fetch += link.latency + elements * profile->weight_bytes;
+        leave += link.latency + elements * profile->reduce_bytes;
+    }
+    return heti_s_larger(0, fetch - forward) + heti_s_larger(0, fetch + leave - (both - forward));
+}
+
+/* About what a pipeline takes, in closed form: a micro-batch's way forward and back, and for each
+   further one what the busiest device has to do, W of which fills what others wait. With two stages a
+   device half of the way is filled. *work: seconds of all its devices; *alone: what part of them the
+   busiest takes with nothing beside it. */
+static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, double *work, double *alone) {
+    const int64_t stages = heti_s_stages(s, c, p), micro_batches = heti_s_micro_batches(s, c->granules);
+    const int64_t rest = s->d.granules - (micro_batches - 1) * c->granules, split = s->order[c->order]->split;
+    const double last = p == s->last_counted ? 1 - heti_s_real(rest) / heti_s_real(c->granules) : 0,
+                 count = heti_s_real(c->count[p]) - last, size = count < 1 ? count : 1;
+    double path = 0, most = 0, behind = 0, all = 0;
+    int64_t kind = 0;
+    for (int64_t i = 0; i < heti_s_places(c, p); i++) s->lower[i].work = 0;
+    for (int64_t i = 0; i < stages; i++) {
+        const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
+        double both = heti_s_both(s, spot.kind, HETI_T_CAST(int, split), c->recompute[spot.at], spot.begin, spot.end,
+                                  c->granules);
+        both += heti_s_guess_moves(s, c, &spot, both);
+        const double w = split ? heti_s_seconds(s, spot.kind, HETI_S_WEIGHT, spot.begin, spot.end, c->granules) : 0;
+        if (i == 0) behind = w;
+        path += both - w;
+        all += both;
+        s->lower[spot.place].work += both;
+        if (s->lower[spot.place].work > most) most = s->lower[spot.place].work, kind = spot.kind;
+        if (i + 1 == stages) continue;
+        path += heti_s_message(s, spot.device, heti_s_spot_of(s, c, p, i + 1).device, spot.end - 1, c->granules) +
+                heti_s_message(s, heti_s_spot_of(s, c, p, i + 1).device, spot.device, spot.end - 1, c->granules);
+    }
+    path = (path + behind) * size;
+    *work += all * count;
+    *alone = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_FORWARD, 0, s->units, c->granules) /
+             (heti_s_seconds(s, kind, HETI_S_FORWARD, 0, s->units, c->granules) + 1e-300);
+    if (stages > heti_s_places(c, p)) return heti_s_larger(path, count * most + (path - most * size) / 2);
+    return path + (count - size) * most;
+}
+
+/* Without simulating it: what bounds say, and what the slowest pipeline, reductions and updates take
+   about. */
+static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c) {
+    double after, bound, slowest = 0, work = 0, ratio = 1;
+    if (c->team != NULL) return s->guess;
+    after = heti_s_bound_after(s, c);
+    bound = heti_s_bound_of(s, c, 1, after);
+    for (int64_t p = 0; p < c->pipelines; p++) {
+        double alone, seconds;
+        if (c->count[p] == 0) continue;
+        seconds = heti_s_guess_pipeline(s, c, p, &work, &alone);
+        if (seconds > slowest) slowest = seconds, ratio = alone;
+    }
+    slowest *= ratio + (1 - ratio) * work / (slowest * heti_s_real(s->ranks) + 1e-300); /* as het_simulate_costs */
+    return heti_s_larger(bound, slowest + after + 0.5 * heti_s_larger(0, heti_s_update(s, c) - after));
+}
+
 /* ---- the best of each form ---- */
 
-static int heti_s_same_form(const heti_s_choice *a, const heti_s_choice *b) {
-    return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] && a->order == b->order &&
-        a->keepers == b->keepers && (a->team == NULL) == (b->team == NULL);
+static int heti_s_same_form(const heti_s_seek *s, const heti_s_choice *a, const heti_s_choice *b) {
+    if (s->guessing && (a->granules != b->granules || a->shard != b->shard ||
+                        (a->team != NULL && b->team != NULL && (a->team->members != b->team->members ||
+                         a->team->member->columns != b->team->member->columns)))) return 0;
+    return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] &&
+        (a->order == b->order || (s->guessing && !heti_s_unequal(a->seconds, b->seconds))) && a->keepers == b->keepers && (a->team == NULL) == (b->team == NULL);
 }
 
 /* Keeps a copy of a choice that was judged, where it is among the best. */
@@ -5814,7 +5906,7 @@ static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
     heti_s_choice last;
     int64_t i, at;
     if (c->seconds >= HETI_S_MISFIT) return;
-    for (i = 0; i < s->found_count && !heti_s_same_form(&s->found[i], c); i++) {}
+    for (i = 0; i < s->found_count && !heti_s_same_form(s, &s->found[i], c); i++) {}
     if (i < s->found_count && s->found[i].seconds <= c->seconds) return;
     if (i == s->found_count) {
         if (s->found_count < s->d.most_found) s->found_count++;
@@ -6263,14 +6355,14 @@ static int heti_s_accept_simulated(heti_s_seek *s, double slack) {
    nothing. Ends after `most` moves. */
 static void heti_s_climb(heti_s_seek *s, int64_t most, double worse, int simulate) {
     double estimate = simulate ? 0 : heti_s_estimate(s, &s->now), least = estimate * (1 - 1e-9);
-    s->plain = simulate;
+    s->plain = simulate || s->guessing;
     for (int64_t moves = 0; moves < most && !heti_s_is_over(s); moves++) {
         const double left = 1 - heti_s_real(moves) / heti_s_real(most), slack = 1 + worse * left * left;
         if (!heti_s_moved(s)) continue;
         if (simulate ? heti_s_accept_simulated(s, slack) : heti_s_accept(s, slack, &estimate, &least))
             heti_s_choice_copy(s, &s->now, &s->next);
     }
-    s->plain = 0;
+    s->plain = s->guessing;
 }
 
 /* Some devices in some order, in pipelines of some length, with settings that are drawn, as s->now.
@@ -6301,8 +6393,10 @@ static int heti_s_drawn(heti_s_seek *s) {
 
 static void heti_s_each_device(heti_s_seek *s, int64_t next);
 
+/* What is more than that is not of interest. */
 static double heti_s_least_found(const heti_s_seek *s) {
-    return s->found_count > 0 ? s->found[0].seconds : HETI_S_NONE;
+    const int64_t i = s->guessing ? s->d.most_found - 1 : 0;
+    return s->found_count > i ? s->found[i].seconds : HETI_S_NONE;
 }
 
 /* What a place may do: recompute by units or, where B is whole, as a whole, store one micro-batch,
@@ -6644,6 +6738,8 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
     if (d->shard < HET_SHARD_STATE || d->shard > HET_SHARD_WEIGHTS)
         return HETI_S_BAD(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
     if (d->evaluations < 1) d->evaluations = 20000;
+    s->guessing = s->plain = d->trials != 0;
+    if (d->trials > 0) d->most_found = d->trials = heti_s_min(d->trials, 64);
     if (d->small == 0) d->small = 1000000000;
     d->most_found = d->most_found < 1 ? 5 : heti_s_min(d->most_found, 64);
     s->units = d->profile->units;
@@ -6999,7 +7095,7 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
         found->granules = c->granules;
         found->seconds = c->seconds;
         for (int64_t r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
-        result = heti_s_explain(s, c, lists, found);
+        if (!s->guessing) result = heti_s_explain(s, c, lists, found);
     }
     if (result == HET_OK) result = heti_s_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
     het_schedule_free(lists);
@@ -7127,7 +7223,7 @@ static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
         int simulate;
         s->one_order = (turn & 1) && s->ranks <= 16;
         if (!heti_s_climb_from(s, turn / 2, s->one_order)) return;
-        simulate = turn % 4 != 0 && heti_s_is_quick(s, &s->now);
+        simulate = s->guessing || (turn % 4 != 0 && heti_s_is_quick(s, &s->now));
         /* they cost more */
         heti_s_climb(s, simulate ? moves / 4 : moves, 0.02 * (1 + heti_s_real(idle % 8)), simulate);
         if (++turn % 4 == 0 && moves < 4000) moves += moves / 2;
@@ -7177,7 +7273,7 @@ static void heti_s_seek_run(heti_s_seek *s, int wide) {
     spent = heti_s_spent(s);
     s->wide = wide;
     s->budget = spent + s->d.evaluations;
-    if (wide && s->result == HET_OK) heti_s_seek_pass(s);
+    if (wide && s->result == HET_OK && (!s->guessing || s->found_count == 0)) heti_s_seek_pass(s);
     s->budget = 2 * s->d.evaluations + heti_s_spent(s) - spent; /* teams' */
 }
 
@@ -7506,15 +7602,17 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     for (int64_t r = 0; r < s->ranks; r++)
         if (heti_s_keeps(plan, r)) c->device[c->first[c->pipelines] + c->keepers++] = r;
     s->missing = 0;
+    c->shard = plan->shard;
     HETI_T_TRY(heti_s_judge(s, c, NULL, NULL));
     *missing = s->missing > 0 ? s->missing / (s->d.cluster->device[s->missing_rank].memory + s->missing) : 0;
-    if (c->seconds >= HETI_S_MISFIT || s->fused_count == 64 ||
-        (s->found_count > 0 && c->seconds >= s->found[0].seconds * (1 - 1e-9))) {
-        het_plan_free(plan);
-        return HET_OK;
-    }
     s->fused[s->fused_count++] = plan;
-    heti_s_keep(s, c);
+    if (c->seconds < heti_s_least_found(s) * (1 - 1e-9)) heti_s_keep(s, c);
+    for (int64_t k = s->fused_count - 1; k >= 0; k--) { /* those that are not, or no more, among the best */
+        for (g = 0; g < s->found_count && s->found[g].team != s->fused[k]; g++) {}
+        if (g < s->found_count) continue;
+        het_plan_free(s->fused[k]);
+        s->fused[k] = s->fused[--s->fused_count];
+    }
     return HET_OK;
 }
 
@@ -7540,6 +7638,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         desc.granule_sequences = f->granules * s->d.granule_sequences;
         desc.granule_pairs = heti_s_real(f->granules) * s->d.granule_pairs;
         desc.most_granules = 1;
+        desc.trials = s->guessing ? -1 : 0;
         desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
         if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 8);
         result = heti_s_search(&desc, s->found_count == 0, &made, &ignored);
@@ -7549,6 +7648,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         for (int64_t i = 0; i < made->found_count && result == HET_OK; i++) {
             het_plan *plan;
             result = heti_s_unfuse(s, f, made->found[i].plan, &plan);
+            s->guess = made->found[i].seconds;
             if (result == HET_OK) result = heti_s_judge_fused(s, plan, f->granules, &missing);
             least = heti_s_smaller(least, missing);
         }
@@ -7681,6 +7781,56 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     return result;
 }
 
+/* Of moves from the best plan that was tried the one that a guess promises most, as s->best. 0: there
+   is none that was not tried. */
+static int heti_s_promises(heti_s_seek *s) {
+    s->best.seconds = HETI_S_MISFIT;
+    for (int64_t i = 0; i < 200 && s->result == HET_OK; i++) {
+        heti_s_choice_copy(s, &s->now, &s->found[0]);
+        if (!heti_s_moved(s)) continue;
+        heti_s_canonical(s, &s->next);
+        const uint64_t key = heti_s_choice_key(s, &s->next);
+        if (s->known[key / 2 % HETI_S_KNOWN].key == key) continue;
+        s->result = heti_s_judge(s, &s->next, NULL, NULL);
+        if (s->next.seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, &s->next);
+    }
+    return s->result == HET_OK && s->best.seconds < HETI_S_MISFIT;
+}
+
+/* Simulates, and counts as one trial. */
+static het_result heti_s_trial(heti_s_seek *s, heti_s_choice *c, int64_t *trials) {
+    const uint64_t key = heti_s_choice_key(s, c);
+    het_result result;
+    s->guessing = 0;
+    result = heti_s_judge(s, c, NULL, NULL);
+    s->guessing = 1;
+    s->known[key / 2 % HETI_S_KNOWN].key = key;
+    ++*trials;
+    return result;
+}
+
+/* Two thirds of the trials go to what guesses promise most, in order, the others to what lies beside
+   the best of them. */
+static het_result heti_s_trials(heti_s_seek *s, int64_t most_found) {
+    int64_t trials = 0, i, k;
+    HETI_T_CLEAR(s->known, HETI_S_KNOWN);
+    s->found_count = heti_s_min(s->found_count, (2 * s->d.trials + 2) / 3);
+    for (i = 0; i < s->found_count; i++) {
+        heti_s_choice c = s->found[i];
+        HETI_T_TRY(heti_s_trial(s, &c, &trials));
+        for (k = i; k > 0 && s->found[k - 1].seconds > c.seconds; k--) s->found[k] = s->found[k - 1];
+        s->found[k] = c;
+    }
+    while (trials < s->d.trials && s->found_count > 0 && s->found[0].team == NULL && heti_s_promises(s)) {
+        HETI_T_TRY(heti_s_trial(s, &s->best, &trials));
+        heti_s_keep(s, &s->best);
+    }
+    s->guessing = s->plain = 0;
+    s->evaluations = trials;
+    s->found_count = heti_s_min(s->found_count, most_found);
+    return s->result;
+}
+
 /* wide: with keepers and near sets where they are allowed. */
 static het_result heti_s_search(const het_search_desc *desc, int wide, het_search **search, het_error *error) {
     heti_s_seek s;
@@ -7708,6 +7858,7 @@ static het_result heti_s_search(const het_search_desc *desc, int wide, het_searc
         s.d.seconds = desc->seconds;
         s.stopped = !s.exhaustive && heti_s_is_over(&s);
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
+        if (s.d.trials > 0 && s.result == HET_OK) s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
         result = s.result != HET_OK ? s.result : s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s,
             search);
     }
