@@ -1574,6 +1574,136 @@ static void row_3_5(void **state)
     price_end(&p);
 }
 
+/* Bytes of the rank that needs most, for micro-batches of `each` sequences. */
+static double most_bytes(priced *p, const char *text, het_shard shard, int64_t micro_batches, int64_t each, int64_t length)
+{
+    het_plan *plan = support_plan_for(text, "1f1b", p->profile.units, p->cluster->ranks, 1, 8);
+    int64_t counts[8], r;
+    het_schedule *lists = NULL;
+    het_needs needs[8];
+    het_memory memory[8];
+    het_shape shape = { each * length, each, length < 512 ? length : 512 };
+    het_error error;
+    double most = 0;
+    plan->shard = shard;
+    het_plan_micro_batches(plan, micro_batches, counts);
+    EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &lists, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_schedule_needs(plan, lists, 0, plan->ranks, 0, NULL, needs, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_profile_memory(&p->profile, plan, needs, &shape, memory, &error), HET_OK, error.text, "");
+    for (r = 0; r < plan->ranks; r++) most = fmax(most, (double)memory[r].device + (double)memory[r].communication);
+    het_schedule_free(lists);
+    het_plan_free(plan);
+    return most;
+}
+
+/* The best of all layouts of a grid: columns, stages, sequences of a micro-batch and what is divided; of 8 devices with this cap. */
+static double best_of_grid(priced *p, int64_t sequences, int64_t length, double cap, int *layouts, int *refused)
+{
+    int64_t columns, stages, each, shard;
+    double best = -1;
+    for (columns = 1; columns <= 8; columns *= 2)
+        for (stages = 1; columns * stages <= 8 && stages <= p->profile.units; stages *= 2)
+            for (each = 1; each <= sequences; each *= 2)
+                for (shard = HET_SHARD_STATE; shard <= (columns > 1 ? HET_SHARD_GRADIENTS : HET_SHARD_WEIGHTS); shard++) {
+                    char text[64];
+                    double seconds;
+                    snprintf(text, sizeof text, columns > 1 ? "dp%dxpp%dxtp%d" : "dp%dxpp%d", (int)(8 / columns / stages), (int)stages, (int)columns);
+                    ++*layouts;
+                    if (most_bytes(p, text, (het_shard)shard, sequences / each, each, length) > cap) { ++*refused; continue; }
+                    seconds = seconds_of(p, text, (het_shard)shard, sequences / each, (double)length, (double)each);
+                    if (best < 0 || seconds < best) best = seconds;
+                }
+    return best;
+}
+
+/* A plan of 8 ranks on processors, two steps of a small model with as many units, against one rank: the largest difference of gradients. */
+static double trained_apart(het_plan *plan, int64_t layers, int64_t micro_batches)
+{
+    support_run run;
+    support_batch built[16];
+    het_batch list[16];
+    het_model_desc model;
+    het_ctx *ctx, *one;
+    het_error error;
+    char text[128];
+    double worst;
+    int64_t i;
+    snprintf(text, sizeof text, "llama:layers=%d,width=128,heads=8,kv_heads=8,context=64,vocab=61", (int)layers);
+    EXPECT_ERROR(het_model_parse(text, &model, &error), HET_OK, error.text, "");
+    support_run_start(&run, &model, 1, "64");
+    run.desc.granule = 8;
+    for (i = 0; i < micro_batches; i++) {
+        support_batch_start(&built[i]);
+        support_batch_sequence(&built[i], 64, model.vocab, i, (uint64_t)i);
+        list[i] = built[i].batch;
+    }
+    run.desc.limits.max_tokens = 64, run.desc.limits.max_sequences = 1, run.desc.limits.max_micro_batches = micro_batches;
+    support_run_ranks(&run, 1);
+    run.desc.layout.plan = NULL;
+    one = support_create(&run.desc);
+    support_run_ranks(&run, 8);
+    run.desc.layout.plan = plan;
+    ctx = support_create(&run.desc);
+    support_expect(het_gradients(ctx, list, micro_batches, NULL), HET_OK, het_last_error(ctx), "", "het_gradients", __LINE__);
+    support_expect(het_gradients(one, list, micro_batches, NULL), HET_OK, het_last_error(one), "", "het_gradients", __LINE__);
+    worst = worst_difference(one, ctx, HET_GRADIENT);
+    het_destroy(ctx), het_destroy(one);
+    for (i = 0; i < micro_batches; i++) support_batch_end(&built[i]);
+    run.desc.layout.plan = NULL;
+    support_run_end(&run);
+    return worst;
+}
+
+/* Frontier: 8 cards with drawn models, links and caps; 30 plans are simulated of all that there are. */
+static void row_3_1(void **state)
+{
+    static const char *const schedules[] = { "1f1b" };
+    const int instances = support_environment("HETRAIN_TEST_TRIALS", 12);
+    int n, within = 0, with_plan = 0, layouts = 0, refused = 0, over = 0;
+    uint64_t seed = 31;
+    double worst = 0, apart = 0;
+    int64_t most = 0, i;
+    (void)state;
+    for (n = 0; n < instances; n++) {
+        const int64_t layers = 2 + 2 * support_below(&seed, 3), width = 512 << support_below(&seed, 3), length = 256 << support_below(&seed, 3),
+                      sequences = 8 << support_below(&seed, 2);
+        het_search *search = NULL;
+        het_search_desc desc;
+        het_error error;
+        char model[160];
+        double best, cap;
+        priced p;
+        snprintf(model, sizeof model, "llama:layers=%d,width=%d,heads=8,kv_heads=8,vocab=1024,context=%d", (int)layers, (int)width, (int)length);
+        price(&p, model, 1, "\"name\":\"all\",\"link\":{\"latency\":1e-5,\"bandwidth\":2.5e10}");
+        p.cluster->group[1].bandwidth = 1e10 * pow(30, 0.5 * (support_uniform(&seed) + 1));
+        cap = most_bytes(&p, "dp8", HET_SHARD_STATE, sequences, 1, length) * (0.25 + 0.5 * (support_uniform(&seed) + 1));
+        for (i = 0; i < 8; i++) p.cluster->device[i].memory = cap;
+        best = best_of_grid(&p, sequences, length, cap, &layouts, &refused);
+        memset(&desc, 0, sizeof desc);
+        desc.profile = &p.profile, desc.cluster = p.cluster, desc.granules = sequences, desc.granule_tokens = length, desc.granule_sequences = 1;
+        desc.schedules = schedules, desc.schedule_count = 1, desc.shard = HET_SHARD_WEIGHTS, desc.trials = 30, desc.evaluations = 1000;
+        if (het_plan_search(&desc, &search, &error) == HET_OK) {
+            het_found *found = &search->found[0];
+            with_plan++;
+            within += best < 0 || found->seconds <= 1.05 * best;
+            if (best > 0) worst = fmax(worst, found->seconds / best);
+            most = search->evaluations > most ? search->evaluations : most;
+            for (i = 0; i < 8; i++) over += found->memory[i] > cap;
+            if (getenv("HETRAIN_TEST_VERBOSE") != NULL)
+                print_message("%s, %d sequences: %.3f of the grid's best, %d pipelines, %d members, shard %d, %d trials\n", model, (int)sequences,
+                    found->seconds / best, (int)found->plan->pipelines, (int)found->plan->members, (int)found->plan->shard, (int)search->evaluations);
+            if (apart <= 0) apart = trained_apart(found->plan, layers, found->micro_batches);
+        } else if (best >= 0) print_message("instance %d: %s\n", n, error.text);
+        else within++, with_plan++; /* nothing fits, and so it says */
+        het_search_free(search);
+        price_end(&p);
+    }
+    met(within == instances && over == 0 && most <= 30 && apart < 1e-5,
+        "%d of %d drawn instances within 1.05 of the best of all layouts of a grid of columns, stages, micro-batches and division (%d, %d over their "
+        "cap), worst %.3f, in at most %d trials; %d ranks of chosen plans over their cap; the first one's gradients differ from one rank's by %.0e",
+        within, instances, layouts, refused, worst, (int)most, over, apart);
+}
+
 /* Activations of 4 micro-batches at once, as a hardware file says and as a context takes them. mode: 0 none is recomputed, 1 attention, 2 all. */
 static double predicted_activations(const het_profile *p, const het_desc *desc, int mode)
 {
@@ -2373,7 +2503,7 @@ static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_un
     cmocka_unit_test(row_2_14),
     cmocka_unit_test(row_3_21),
     cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13),
-    cmocka_unit_test(row_2_19), cmocka_unit_test(row_3_5), cmocka_unit_test(row_2_5),
+    cmocka_unit_test(row_2_19), cmocka_unit_test(row_3_1), cmocka_unit_test(row_3_5), cmocka_unit_test(row_2_5),
     cmocka_unit_test(row_2_2) };
 
 int main(int argc, char **argv)

@@ -5615,7 +5615,8 @@ static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p
     costs.groups = s->d.cluster->groups;
     costs.rank_group = s->alone_group;
     costs.link = s->d.cluster->link != NULL ? s->alone_link : NULL;
-    if (result == HET_OK && fits)
+    if (result == HET_OK && fits && s->guessing) seconds = 0; /* it fits: that is all that is asked */
+    else if (result == HET_OK && fits)
         result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
     if (simulation != NULL) seconds = heti_s_makespan(simulation);
     if (result == HET_ERR_OOM) s->result = heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
@@ -5758,7 +5759,8 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
 static double heti_s_estimate(heti_s_seek *s, const heti_s_choice *c) {
     double slowest = 0, rates = 0, work = heti_s_real(heti_s_micro_batches(s, c->granules));
     for (int64_t p = 0; p < c->pipelines; p++) {
-        if (!s->plain) slowest = heti_s_larger(slowest, heti_s_pipeline_seconds(s, c, p, c->count[p]));
+        if (!s->plain || s->guessing)
+            slowest = heti_s_larger(slowest, heti_s_pipeline_seconds(s, c, p, c->count[p]));
         heti_s_pace(s, c, p);
         if (s->plain)
             slowest = heti_s_larger(slowest, s->pipeline_fill[p] + heti_s_real(c->count[p]) * s->pipeline_time[p]);
