@@ -5,7 +5,6 @@
 #ifndef GRID_UNIT_H
 #define GRID_UNIT_H
 #include "hetrain.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -42,10 +41,11 @@ static het_op grid_product(const grid_call *w, het_op_kind kind, int64_t first, 
     const het_unit_call *c = w->c;
     const int64_t in = w->width / w->g->b, out = w->width / w->g->c;
     float *x = c->tensor[GRID_X] + first * in, *dy = c->tensor[GRID_DY] + first * out, *chain = c->tensor[GRID_CHAIN];
-    const het_linear_part part = { out, c->weight[0], NULL, NULL, chain + first * out, NULL, dy, 0, &c->gradient[0], NULL };
-    const het_linear_args args = { &w->view, c->compute, rows, in, 1, { part, part, part }, x, chain + first * in, continues, c->workspace };
     het_op op = grid_op(kind);
-    op.u.linear = args;
+    het_linear_args *a = &op.u.linear;
+    a->view = &w->view, a->compute = c->compute, a->rows = rows, a->in = in, a->x = x, a->dx = chain + first * in, a->continues = continues;
+    a->parts = 1, a->part->out = out, a->part->w = c->weight[0], a->part->dy = dy, a->part->y = chain + first * out, a->part->dw = c->gradient;
+    a->workspace = c->workspace;
     return op;
 }
 

@@ -292,15 +292,16 @@ static inline int lock_try(out_folder *f, const char *option_name) {
 /* The directory, with those above it, and its lock. */
 static inline int folder_open(out_folder *f, const char *option_name, const char *path) {
     size_t i;
-    int turn, status = -1;
+    int turn, bad, status = -1;
     memset(f, 0, sizeof *f);
     if (strlen(path) >= sizeof f->path - 64) return fail(BAD_INPUT, "%s: path too long", option_name);
     for (i = 1; i <= strlen(path); i++) {
         if (path[i] != '/' && path[i] != 0) continue;
         snprintf(f->path, sizeof f->path, "%.*s", (int)i, path);
-        if (mkdir(f->path, 0777) == 0) f->made = f->made == 0 ? i : f->made;
-        else if (errno != EEXIST && !is_directory(f->path))
-            return fail(BAD_INPUT, "%s %s: cannot make %s: %s", option_name, path, f->path, strerror(errno));
+        bad = mkdir(f->path, 0777) == 0 ? 0 : errno;
+        if (bad == 0) f->made = f->made == 0 ? i : f->made;
+        else if (bad != EEXIST && !is_directory(f->path)) /* which changes errno */
+            return fail(BAD_INPUT, "%s %s: cannot make %s: %s", option_name, path, f->path, strerror(bad));
     }
     if (!is_directory(path)) return fail(BAD_INPUT, "%s %s: not a directory", option_name, path);
     snprintf(f->lock, sizeof f->lock, "%s/hetrain.lock", path);

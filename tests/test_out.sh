@@ -299,6 +299,10 @@ done
 report "$([ -c "$dev/null" ]; echo $?)" 'the device is one' "$(ls -l "$dev")"
 mkdir hf
 does 'weights for transformers' train "${run[@]}" --steps 1 --export hf
+if [ -d /sys ] && [ ! -e /sys/none ]; then
+    refuses '--out /sys/none/run: cannot make /sys/none: ' train "${run[@]}" --steps 1 --out /sys/none/run
+    report "$([[ $line != *'No such file'* ]]; echo $?)" 'for the reason that there is' "$line"
+fi
 refuses '--export text: not a directory' train "${run[@]}" --steps 1 --export text
 refuses '--export hf: holds|--overwrite' train "${run[@]}" --steps 1 --export hf
 does 'and new ones in their place' train "${run[@]}" --steps 1 --export hf --overwrite

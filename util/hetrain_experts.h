@@ -261,7 +261,7 @@ static void heti_x_part(const heti_x_call *w, het_linear_args *a, int p, int64_t
     const float *weight = w->c->weight[p];
     const uint16_t *bf16 = w->c->weight_bf16[p];
     const het_linear_part part = { out, weight != NULL ? weight + offset : NULL, bf16 != NULL ? bf16 + offset : NULL,
-                                   NULL, NULL, y, NULL, dy, 0, dw, NULL };
+                                   NULL, NULL, y, NULL, dy, 0, dw, NULL, NULL };
     *dw = w->c->gradient[p];
     if (dw->sum != NULL) dw->sum = HETI_T_CAST(char *, dw->sum) + offset * (dw->exact && !dw->final ? 8 : 4);
     a->part[a->parts++] = part;
