@@ -173,7 +173,7 @@ static int predict_lay_out(const predictor *p, prediction *c) {
     int64_t i;
     int status;
     predict_plan_text(c, 2 * p->model[c->model].layers + 2, text, sizeof text);
-    status = layout_plan(&c->ranks, "--plan", text, predict_schedules[c->schedule], &p->model[c->model], c->ranks.devices, 1, 0);
+    status = layout_plan(&c->ranks, "--plan", text, predict_schedules[c->schedule], &p->model[c->model], c->ranks.devices, 1, 0, 0);
     if (status != 0) return status;
     for (i = 0; i < c->ranks.devices && shares[0] > 0; i++) c->ranks.plan->share[i] = c->ranks.plan->state_share[i] = shares[i];
     for (i = 0; i + 1 < c->ranks.devices && c->link > 0; i++, c->links++) {
@@ -190,7 +190,7 @@ static int predict_lay_out_whole(const predictor *p, prediction *c) {
     if (c->ranks.links > PREDICT_LINKS) return fail(FAILED, "%s: %lld links", c->text, (long long)c->ranks.links);
     c->links = c->ranks.links;
     for (i = 0; i < c->links; i++) c->emulated[i] = c->ranks.link[i];
-    return layout_plan(&c->ranks, "--plan", c->whole->plan, c->whole->schedule, &p->model[0], c->ranks.devices, 1, 0);
+    return layout_plan(&c->ranks, "--plan", c->whole->plan, c->whole->schedule, &p->model[0], c->ranks.devices, 1, 0, 0);
 }
 
 static int predict_configure(predictor *p, prediction *c) {
