@@ -41,6 +41,9 @@ static void layouts_do_not_show(void **state)
         { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,4]},{\"rank\":2,\"units\":[4,10],\"recompute\":true}]}]}",
           "zb-h1", 3, 1 },
         { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5],\"store\":1},{\"rank\":1,\"units\":[5,10]}]}]}", "gpipe", 2, 1 },
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5],\"recompute\":\"stage\"},{\"rank\":1,\"units\":[5,10],\"recompute\":\"stage\"}]}]}",
+          "gpipe", 2, 2 },
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,10],\"recompute\":\"stage\"}]}]}", "1f1b", 1, 1 },
         { "pp2xcp2", "1f1b", 4, 1 }, { "hp2", NULL, 2, 1 }, { "pp2xtp2", "1f1b", 4, 1 },
     };
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_NEOX };
