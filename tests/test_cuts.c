@@ -33,15 +33,20 @@ static void check_layout(const support_result *base, support_run *run, const lay
 static void layouts_do_not_show(void **state)
 {
     static const layout layouts[] = {
-        { "pp", "1f1b", 2, 1 }, { "pp", "1f1b", 4, 2 }, { "pp", "gpipe", 3, 1 }, { "pp", "zb-h1", 3, 2 }, { "pp", "zb-v", 4, 1 }, { "pp", "v-half", 3, 1 },
-        { "pp", "v-min", 2, 1 }, { "pp", "dualpipev", 3, 1 }, { "pp", "interleaved", 3, 1 }, { "pp", "bidirectional", 2, 1 }, { "pp", "greedy", 4, 1 },
+        { "pp", "1f1b", 2, 1 }, { "pp", "1f1b", 4, 2 }, { "pp", "gpipe", 3, 1 }, { "pp", "zb-h1", 3, 2 }, { "pp", "zb-v", 4, 1 },
+        { "pp", "v-half", 3, 1 },
+        { "pp", "v-min", 2, 1 }, { "pp", "dualpipev", 3, 1 }, { "pp", "interleaved", 3, 1 }, { "pp", "bidirectional", 2, 1 },
+        { "pp", "greedy", 4, 1 },
         { "pp", "timed", 3, 1 }, { "pp", "terapipe", 2, 3 }, { "pp", "sliced-1f1b", 3, 2 }, { "dp2xpp2", "1f1b", 4, 1 }, { "dp", NULL, 2, 1 },
-        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,4],\"recompute\":true},{\"rank\":1,\"units\":[4,7]},{\"rank\":2,\"units\":[7,10]}]}]}",
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,4],\"recompute\":true},{\"rank\":1,\"units\":[4,7]},"
+          "{\"rank\":2,\"units\":[7,10]}]}]}",
           "1f1b", 3, 1 },
-        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,4]},{\"rank\":2,\"units\":[4,10],\"recompute\":true}]}]}",
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,4]},"
+          "{\"rank\":2,\"units\":[4,10],\"recompute\":true}]}]}",
           "zb-h1", 3, 1 },
         { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5],\"store\":1},{\"rank\":1,\"units\":[5,10]}]}]}", "gpipe", 2, 1 },
-        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5],\"recompute\":\"stage\"},{\"rank\":1,\"units\":[5,10],\"recompute\":\"stage\"}]}]}",
+        { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,5],\"recompute\":\"stage\"},"
+          "{\"rank\":1,\"units\":[5,10],\"recompute\":\"stage\"}]}]}",
           "gpipe", 2, 2 },
         { "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,10],\"recompute\":\"stage\"}]}]}", "1f1b", 1, 1 },
         { "pp2xcp2", "1f1b", 4, 1 }, { "hp2", NULL, 2, 1 }, { "pp2xtp2", "1f1b", 4, 1 },
@@ -91,7 +96,8 @@ static void frozen_layers_have_only_forwards(void **state)
     static const layout layouts[] = {
         { frozen_stages, "1f1b", 4, 1 }, { frozen_stages, "gpipe", 4, 2 }, { frozen_stages, "zb-h1", 4, 1 }, { frozen_stages, "greedy", 4, 1 },
         { frozen_stages, "timed", 4, 1 }, { "pp", "interleaved", 2, 1 }, { "pp", "zb-v", 4, 1 }, { "pp", "v-half", 2, 1 }, { "pp", "v-min", 3, 2 },
-        { "pp", "dualpipev", 4, 1 }, { "pp", "dualpipev", 2, 1 }, { "pp", "bidirectional", 4, 1 }, { "pp2xcp2", "1f1b", 4, 1 }, { "dp2xpp2", "1f1b", 4, 1 },
+        { "pp", "dualpipev", 4, 1 }, { "pp", "dualpipev", 2, 1 }, { "pp", "bidirectional", 4, 1 }, { "pp2xcp2", "1f1b", 4, 1 },
+        { "dp2xpp2", "1f1b", 4, 1 },
     };
     support_result base;
     support_run run;
@@ -491,7 +497,8 @@ static void files_and_inference(void **state)
    rank that updates behind every micro-batch, and as four steps of one micro-batch each. */
 static void several_updates(void **state)
 {
-    static const layout layouts[] = { { cut_stages, "1f1b", 3, 1 }, { cut_stages, "pipedream", 3, 1 }, { "pp", "1f1b", 2, 1 }, { cut_stages, "2bw", 3, 1 },
+    static const layout layouts[] = { { cut_stages, "1f1b", 3, 1 }, { cut_stages, "pipedream", 3, 1 }, { "pp", "1f1b", 2, 1 },
+                                      { cut_stages, "2bw", 3, 1 },
                                       { frozen_stages, "1f1b", 4, 1 }, { frozen_stages, "pipedream", 4, 1 } };
     size_t k;
     (void)state;
@@ -634,7 +641,8 @@ static void refusals(void **state)
     run.plan->cut[8] = 3;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "unit 8 cannot be cut in way 3");
     memset(run.plan->cut, 0, 10);
-    EXPECT_OK(het_schedule_make(run.plan, run.desc.limits.max_micro_batches == 1 ? one : &run.desc.limits.max_micro_batches, NULL, &schedule, &error));
+    EXPECT_OK(het_schedule_make(run.plan, run.desc.limits.max_micro_batches == 1 ? one : &run.desc.limits.max_micro_batches, NULL, &schedule,
+            &error));
     run.desc.layout.schedule = schedule; /* made without cuts: its order is another, but right */
     EXPECT_OK(het_create(&run.desc, &ctx, &error));
     het_destroy(ctx);

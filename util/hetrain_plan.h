@@ -173,19 +173,19 @@ typedef struct het_schedule_kind {
 
 /* The schedules there are; NULL behind the last. Threads: any. */
 HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
-/* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half,
-   v-min, greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices),
-   sliced-1f1b, pipedream, 2bw, xpipe, hogbatch. All take slices, whose backwards run last to
-   first, and stages with `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K
-   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links, with stages
-   behind r counted up to a cut. Of plan->updates U, micro-batch m of n joins update m U / n and uses a version plan->staleness
-   updates older: in several pipelines these are the virtual workers of HetPipe (arXiv 2005.14038)
-   and staleness is its clock distance D. pipedream, 2bw and xpipe are 1f1b's lists; staleness 0:
-   in 2bw gradients are late by one update, in pipedream F takes the newest version that its rank
-   has made, in xpipe a prediction of the one that its gradient joins. In hogbatch, 1f1b's lists
-   too, pipelines update in turn, each from its own micro-batches alone, late by what the others
-   did meanwhile: P - 1 of P pipelines. A stage with `updates` of its own counts those. counts:
-   [pipelines]. Threads: any. */
+/* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
+   greedy, timed, bidirectional, bitpipe, dualpipev, terapipe (gpipe over slices), sliced-1f1b,
+   pipedream, 2bw, xpipe, hogbatch. All take slices, whose backwards run last to first, and stages
+   with `store` get PUT and TAKE; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on rank
+   r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links, with stages behind r counted up to
+   a cut. Of plan->updates U, micro-batch m of n joins update m U / n and uses a version
+   plan->staleness updates older: in several pipelines these are the virtual workers of HetPipe
+   (arXiv 2005.14038) and staleness is its clock distance D. pipedream, 2bw and xpipe are 1f1b's
+   lists; staleness 0: in 2bw gradients are late by one update, in pipedream F takes the newest
+   version that its rank has made, in xpipe a prediction of the one that its gradient joins. In
+   hogbatch, 1f1b's lists too, pipelines update in turn, each from its own micro-batches alone, late
+   by what the others did meanwhile: P - 1 of P pipelines. A stage with `updates` of its own counts
+   those. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
@@ -4606,7 +4606,8 @@ static double heti_p_timed_there(const heti_p_timed *t, int64_t g, int k) {
     const heti_p_stage *stage = &t->sim.stage[g];
     const int64_t n = s->begun[k], whole = n - n % t->sim.slices + t->sim.slices;
     double there = 0;
-    if (n == stage->micro_batches * t->sim.slices || (k > 0 && !stage->backward) || (k == 2 && n == s->begun[1]) || (k == 1 && s->begun[0] < whole) ||
+    if (n == stage->micro_batches * t->sim.slices || (k > 0 && !stage->backward) || (k == 2 && n == s->begun[1]) ||
+        (k == 1 && s->begun[0] < whole) ||
         (k == 0 && s->begun[0] - s->begun[1] >= s->open))
         return HETI_P_NEVER; /* of a micro-batch all forwards come before the first I */
     if (k == 0 && stage->before >= 0) there = t->sim.cell[stage->cell + n].input;
