@@ -125,7 +125,7 @@ static het_result grid_describe(const het_unit *unit, het_unit_info *info) {
     const int64_t d = info->in_width[0], most = g->b > g->c ? g->b : g->c, least = g->b + g->c - most;
     const het_tensor_desc tensor[GRID_TENSORS] = { { "x", d / g->b, HET_KEEP_WEIGHT, 1 }, { "dy", d / g->c, HET_KEEP_GRADIENT, 1 },
                                                    { "chain", d / least, HET_KEEP_CALL, 1 } };
-    const het_parameter_desc weight = { "", d, d, HET_INIT_NORMAL, 0.05f, 1, 0, 0, 3, 0, 0, { (int32_t)g->c, (int32_t)g->b, (int32_t)g->b, 1 }, 1 };
+    het_parameter_desc weight = { "", d, d, HET_INIT_NORMAL, 0.05f, 1, 0, 0, 0, 3, 0, 0, { (int32_t)g->c, (int32_t)g->b, (int32_t)g->b, 1 }, 0, 1 };
     het_unit_call c;
     grid_call w;
     float room = 0; /* workspaces depend on no address */
