@@ -1426,7 +1426,7 @@ struct het_plan {
     int64_t slice_tokens;             /* micro-batches of fewer than slices x so many tokens have fewer slices with
                                          rows, the last ones of the list, each of about so many or more; what the
                                          lists say of the others is left out (InfiniPipe). 0: all
-                                         are cut alike */
+                                         are cut alike, as the simulator takes them in any case */
     het_plan_step step;               /* nothing is computed from it: who forms micro-batches may follow it */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
