@@ -15,7 +15,7 @@
 typedef struct settings {
     const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *hardware,
         *devices, *schedules, *out;
-    int64_t sequences, tokens, granule, alone, seed;
+    int64_t sequences, tokens, granule, alone, seed, trials;
     int64_t ranks, micro_batches, chunks, slices, updates, staleness, units, heads, unit, complete, dark, json, dtype, ops;
     double memory_limit, seconds;
     double token_operations, pair_operations, peak; /* with --hardware: of a step's token and pair, of all devices a second */
@@ -63,6 +63,7 @@ static const option options[] = {
     { "--schedules", "A,B,...", OPTION_TEXT, AT(schedules), 0, 0, "without --simulate: the schedules to choose from" },
     { "--seconds", "X", OPTION_REAL, AT(seconds), 0.01, 1e6, "without --simulate: how long to look for a plan" },
     { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "without --simulate: of the search" },
+    { "--trials", "N", OPTION_INTEGER, AT(trials), 1, 64, "without --simulate: only so many plans are simulated, those that a closed form promises most" },
     { "--out", "FILE.json", OPTION_TEXT, AT(out), 0, 0, "without --simulate: the best plan, for train --plan" },
     OPTION_TITLE("What is told"),
     { "--ops", NULL, OPTION_FLAG, AT(ops), 0, 0, "with --hardware, first: every op of a micro-batch on every device, bound by operations or bytes" },
@@ -1007,7 +1008,7 @@ static int search_plan(settings *s, problem *p, const unsigned char *given, cons
         if (p->cluster->device[r].memory > 0) /* where memory is capped activations may wait on the host, and weights be divided */
             desc.store = HET_YES, desc.shard = HET_SHARD_WEIGHTS;
     desc.together = s->alone ? HET_NO : HET_YES;
-    desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000;
+    desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000, desc.trials = s->trials;
     desc.seed = (uint64_t)s->seed;
     result = het_plan_search(&desc, &search, &error);
     if (result != HET_OK && strstr(error.text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error.text);

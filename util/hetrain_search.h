@@ -499,8 +499,10 @@ typedef struct het_search_desc {
     void *user;
     int64_t evaluations;              /* plans simulated at most, ten moves that are only estimated
                                          count as one: 20000 */
-    int64_t trials;                   /* 0: none. Else plans are judged by a bound, and of those that it
-                                         promises most so many are simulated: at most 64 */
+    int64_t trials;                   /* 0: none. Else plans are judged in closed form, over-large ones are
+                                         refused, and so many of those that promise most are simulated,
+                                         at most 64; what units take in a team is simulated beside. No
+                                         keepers or near sets unless nothing else fits */
     int64_t small;                    /* a space of at most so many plans is searched completely:
                                          1000000000; negative: never */
     int64_t most_found;               /* plans returned at most: 5 */
@@ -5130,12 +5132,13 @@ static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c);
 
 static void heti_s_note_missing(heti_s_seek *s) {
     int64_t begin = s->units, end = 0;
-    if (s->missing >= s->least_missing || heti_s_keeps(&s->plan, s->missing_rank)) return;
+    if (s->missing >= s->least_missing) return;
     for (int64_t g = 0; g < s->plan.stages; g++)
         if (s->plan.stage[g].rank == s->missing_rank) {
             begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
             end = heti_s_max(end, s->plan.stage[g].unit_end);
         }
+    if (end == 0) return; /* a keeper, or a member that does not lead */
     s->least_missing = s->missing;
     s->least_missing_rank = s->missing_rank;
     s->least_missing_begin = begin;
@@ -7225,7 +7228,7 @@ static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
         int simulate;
         s->one_order = (turn & 1) && s->ranks <= 16;
         if (!heti_s_climb_from(s, turn / 2, s->one_order)) return;
-        simulate = s->guessing || (turn % 4 != 0 && heti_s_is_quick(s, &s->now));
+        simulate = turn % 4 != 0 && heti_s_is_quick(s, &s->now);
         /* they cost more */
         heti_s_climb(s, simulate ? moves / 4 : moves, 0.02 * (1 + heti_s_real(idle % 8)), simulate);
         if (++turn % 4 == 0 && moves < 4000) moves += moves / 2;
