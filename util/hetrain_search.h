@@ -449,7 +449,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
      pairs, fours and so on, up to 4 devices in every way there is, each team by context, by heads
      or by columns, with the shares of het_team_divide; over fused devices the search below is done
-     again, with keepers and near sets where nothing else fits. A plan with teams is only returned where it is better than the best without
+     again, with keepers and near sets where nothing else fits. A plan with teams is only
+     returned where it is better than the best without
    * state shares, of all devices at work and keepers: 1 each; the speed of the device's optimizer,
      where all need time for it; the bytes that its memory limit leaves beside everything else,
      where all have a limit; or 1 of keepers alone
@@ -4847,7 +4848,8 @@ static int64_t heti_s_places(const heti_s_choice *c, int64_t p) { return c->firs
 static int64_t heti_s_used(const heti_s_choice *c) { return c->first[c->pipelines] + c->keepers; }
 /* Most values of `state` and `shard`. */
 static int32_t heti_s_most_shard(const heti_s_seek *s) {
-    return s->wide && s->apart && s->d.shard == HET_SHARD_WEIGHTS ? HETI_S_SHARD_NEAR : HETI_T_CAST(int32_t, s->d.shard);
+    if (s->wide && s->apart && s->d.shard == HET_SHARD_WEIGHTS) return HETI_S_SHARD_NEAR;
+    return HETI_T_CAST(int32_t, s->d.shard);
 }
 static int32_t heti_s_states(const heti_s_seek *s, int64_t keepers) {
     return s->d.uneven_state == HET_YES ? HETI_S_STATES + (keepers > 0) : 1;
@@ -5903,7 +5905,8 @@ static int heti_s_same_form(const heti_s_seek *s, const heti_s_choice *a, const 
                         (a->team != NULL && b->team != NULL && (a->team->members != b->team->members ||
                          a->team->member->columns != b->team->member->columns)))) return 0;
     return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] &&
-        (a->order == b->order || (s->guessing && !heti_s_unequal(a->seconds, b->seconds))) && a->keepers == b->keepers && (a->team == NULL) == (b->team == NULL);
+        (a->order == b->order || (s->guessing && !heti_s_unequal(a->seconds, b->seconds))) &&
+        a->keepers == b->keepers && (a->team == NULL) == (b->team == NULL);
 }
 
 /* Keeps a copy of a choice that was judged, where it is among the best. */
@@ -7863,7 +7866,8 @@ static het_result heti_s_search(const het_search_desc *desc, int wide, het_searc
         s.d.seconds = desc->seconds;
         s.stopped = !s.exhaustive && heti_s_is_over(&s);
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
-        if (s.d.trials > 0 && s.result == HET_OK) s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
+        if (s.d.trials > 0 && s.result == HET_OK)
+            s.result = heti_s_trials(&s, desc->most_found > 0 ? desc->most_found : 5);
         result = s.result != HET_OK ? s.result : s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s,
             search);
     }
