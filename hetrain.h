@@ -11996,7 +11996,8 @@ static const heti_placed *heti_writer(const heti_stage *stage, int64_t i) {
 /* Streams of a stage's unit. When nothing is kept, two buffers take turns. */
 static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *arena) {
     heti_part *part = r->part;
-    heti_arena *slot = &arena[HETI_REGION_SLICE], *between = &arena[stage->apart ? HETI_REGION_SHARED : HETI_REGION_SLICE];
+    heti_arena *slot = &arena[HETI_REGION_SLICE],
+               *between = &arena[stage->apart ? HETI_REGION_SHARED : HETI_REGION_SLICE];
     heti_placed *unit = &stage->unit[i];
     const heti_placed *before = r->ctx->desc.inference == HET_YES ? heti_writer(stage, i) : NULL,
                       *other = before ? heti_writer(stage, before - stage->unit) : NULL;
@@ -13337,7 +13338,8 @@ static int heti_next_call(const het_ctx *ctx, heti_flow_kind kind, int64_t drive
             const int more = p->unit >= 0 && p->pass != s->action[p->action].kind; /* it was recomputed */
             const het_action *a;
             const het_stage *stage;
-            if (!more) for (p->action++; p->action < end && !heti_takes_part(ctx, &s->action[p->action]); p->action++) {}
+            if (!more)
+                for (p->action++; p->action < end && !heti_takes_part(ctx, &s->action[p->action]); p->action++) {}
             if (p->action >= end) return 0;
             p->unit = -1;
             a = &s->action[p->action];

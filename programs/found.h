@@ -5,8 +5,8 @@
 #include "common.h"
 #include "hetrain_search.h"
 
-/* "0-4, 9r, 11s2" of a rank's stages, r where they are recomputed unit by unit, R as a whole, s2 where all but 2 micro-batches wait on the host, "0-4, 40% of rows" of a
-   team's member.
+/* "0-4, 9r, 11s2" of a rank's stages, r where they are recomputed unit by unit, R as a whole, s2 where all but 2 micro-batches wait on the host,
+   "0-4, 40% of rows" of a team's member.
    Returns the rank's pipeline, and its first stage within it; -1: it is idle. */
 static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *stage_number, char *to, size_t capacity) {
     int64_t g, pipeline = -1, count, i;

@@ -187,7 +187,8 @@ static void settings_default(settings *s) {
     s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->outer_lr = 0.7, s->outer_momentum = 0.9, s->island_fragments = 1;
     s->optimizer = 1, s->momentum = 0.95, s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
-    s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED, s->recompute = 1 + HET_RECOMPUTE_NONE;
+    s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
+    s->recompute = 1 + HET_RECOMPUTE_NONE;
 }
 
 /* The option is one of "--a --b ...". */

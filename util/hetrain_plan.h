@@ -1285,7 +1285,8 @@ static het_result heti_p_plans_units(heti_p_plans *r, het_stage *stage) {
 /* What the description says about a stage's recomputation. */
 static int32_t heti_p_plans_recompute(const heti_p_plans *r, const het_stage *stage) {
     const int last = stage->unit_end == r->desc.units;
-    return HETI_T_CAST(int32_t, last && r->desc.recompute == HET_RECOMPUTE_UNIT ? HET_RECOMPUTE_NONE : r->desc.recompute);
+    return HETI_T_CAST(int32_t, last && r->desc.recompute == HET_RECOMPUTE_UNIT ? HET_RECOMPUTE_NONE
+                                                                                : r->desc.recompute);
 }
 
 /* true, false or "stage". */
