@@ -333,7 +333,7 @@ static inline void layout_warn(const het_plan *plan, int64_t formed, int64_t mic
     unplanned = memcmp(idle, never, (size_t)plan->ranks) != 0 ? NULL : idles > 1 ? "the plan has none for them" : "the plan has none for it";
     if (idles > 0)
         fail(0, "warning: rank%s %s of %lld get%s no micro-batch: the step has %lld; %s", idles > 1 ? "s" : "", ranks, (long long)plan->ranks,
-             idles > 1 ? "" : "s", (long long)formed, unplanned != NULL ? unplanned : why != NULL ? why : feeding);
+             idles > 1 ? "" : "s", (long long)formed, why != NULL ? why : unplanned != NULL ? unplanned : feeding);
     if (poors > 0)
         fail(0, "warning: pipeline%s %s ha%s fewer micro-batches than stages, whose ranks wait for each other: the step has %lld; %s",
              poors > 1 ? "s" : "", pipelines, poors > 1 ? "ve" : "s", (long long)formed, why != NULL ? why : feeding);
