@@ -55,8 +55,8 @@ int main(int argc, char **argv) {
    No attention other than causal or bidirectional softmax attention; no encoder-decoder (a unit
    table can add it, >>unit_api, as hetrain_experts.h adds experts).
    The ranks stay as they are for the life of a context, and one that fails ends it: the state file
-   is what survives. No fp16, no quantised weights, no optimizers but AdamW and Muon (a table can
-   add one).
+   is what survives. No fp16, int8 for frozen weights alone, no optimizers but AdamW and Muon (a
+   table can add one).
    No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -1215,9 +1215,10 @@ HETRAIN_API int het_node_residual(het_program *p, int x, int y);
 HETRAIN_API void het_node_output(het_program *p, int x);
 /* The softmax cross-entropy of x [n][V] with the targets: of the model's last unit, without
    outputs, or of a cut, whose input streams are then its outputs, in their order. It runs in
-   backward_input alone, one granule at a time, so that no more logits exist at once. Threads:
-   any. */
+   backward_input alone, one granule at a time, so that no more logits exist at once.
+   Threads: any. */
 HETRAIN_API void het_node_loss(het_program *p, int x);
+/* The unit is described. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_program_end(het_program *p);
 
 /* The other calls of a unit that is a program. Threads: any. */
@@ -1231,7 +1232,7 @@ HETRAIN_API const het_unit_iface *het_unit_attention(void);
 HETRAIN_API const het_unit_iface *het_unit_mlp(void);
 HETRAIN_API const het_unit_iface *het_unit_head(void);
 /* A head of its own, norm and untied matrix, behind a layer: a cut. Its parameters are
-   "local_head.#.norm" and "local_head.#", '#' the layer. */
+   "local_head.#.norm" and "local_head.#", '#' the layer. Threads: any. */
 HETRAIN_API const het_unit_iface *het_unit_local_head(void);
 
 /* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units and with local_loss
@@ -1256,7 +1257,8 @@ typedef struct het_optimizer_call {
     int32_t hidden;                   /* 1: a matrix of products, and not of the unit with the loss */
     het_dtype compute;                /* of products */
     void *workspace;                  /* of the bytes that the table's `workspace` named */
-    /* what only het_adamw() gets: het_adamw_args.w_bf16, and calls to be done with this one, or NULL */
+    /* what only het_adamw() gets: het_adamw_args.w_bf16, and calls to be done with this one, or
+       NULL */
     uint16_t *weight_bf16;
     const struct het_optimizer_call *next;
 } het_optimizer_call;
@@ -1441,8 +1443,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_new(const het_plan *shape, co
    with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_check(const het_plan *plan, const char *where, het_error *error);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
-/* Backward of plan->stage[stage]: 2: its gradient goes to the stage before; 1: it ends in the stage,
-   the first one or behind a cut; 0: the stage has only forward actions. Threads: any. */
+/* Backward of plan->stage[stage]: 2: its gradient goes to the stage before; 1: it ends in the
+   stage, the first one or behind a cut; 0: the stage has only forward actions. Threads: any. */
 HETRAIN_API int het_plan_backward(const het_plan *plan, int64_t stage);
 /* The members of a rank's team, the leader first. NULL: it is alone, *count is 1. Threads: any. */
 HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count);
@@ -1564,9 +1566,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *
                                                                 const het_allocator *allocator, het_schedule **schedule,
                                                                 het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the
-   right rank, after what it needs (no B where het_plan_backward is 0, and no SEND_B or RECV_B across
-   a cut); sends and receives pair up; every holder of a block has its
-   REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; a PUT finds its
+   right rank, after what it needs (no B where het_plan_backward is 0, and no SEND_B or RECV_B
+   across a cut); sends and receives pair up; every holder of a block has its REDUCE (after the last
+   use), STEP and GATHER, in orders that agree on all ranks; a PUT finds its
    slice on the device and a TAKE on the host, and B, I and W find it on the device; nothing waits
    for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations
    kept on the device at once in micro-batches of the rank's stages of a pipeline, from F until B or
@@ -1738,8 +1740,8 @@ typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 /* Called at every unit boundary, after a unit's forward with its output streams and after its
    backward_input with the gradients of its input streams. May read or change them (device memory,
    rows x width floats). Anything but HET_OK ends the step. Called by several ranks at once; the
-   members of a team each have rows of their own (het_host.hook_whole). Where a stage recomputes as a
-   whole, its units' forwards come twice, and must be changed in the same way: */
+   members of a team each have rows of their own (het_host.hook_whole). Where a stage recomputes as
+   a whole, its units' forwards come twice, and must be changed in the same way: */
 typedef struct het_hook_info {
     het_direction direction;
     int32_t again;                    /* 1: a forward that is recomputed */
@@ -6383,10 +6385,12 @@ static int64_t heti_team_rank(const het_plan *plan, int64_t leader, int64_t memb
 
 HETRAIN_API int het_plan_backward(const het_plan *plan, int64_t stage) {
     const het_stage *s = &plan->stage[stage];
+    const int first = stage == plan->first_stage[s->pipeline];
     int64_t u = s->unit_end - 1;
-    while (plan->cut && u >= s->unit_begin && plan->cut[u] == HET_CUT_NONE) u--;
+    if (!plan->cut) return first ? 1 : 2;
+    while (u >= s->unit_begin && plan->cut[u] == HET_CUT_NONE) u--;
     if (u < s->unit_begin) return 0;
-    return stage == plan->first_stage[s->pipeline] || (plan->cut && plan->cut[s->unit_begin - 1]) ? 1 : 2;
+    return first || plan->cut[s->unit_begin - 1] ? 1 : 2;
 }
 
 /* Whether a stage gets a gradient from the one behind it. */
@@ -8515,8 +8519,8 @@ typedef struct heti_placed {
     het_unit_info info;                       /* described with the rank's device */
     heti_region region[HETRAIN_MAX_UNIT_TENSORS];
     size_t offset[HETRAIN_MAX_UNIT_TENSORS];  /* bytes from the region's start */
-    /* of the input and output streams, bytes from the start of the slice's slot or, where it is `apart`, of
-       the shared region: but for the input of its first unit */
+    /* of the input and output streams, bytes from the start of the slice's slot or, where the stage
+       is `apart`, of the shared region: but for what comes into the stage */
     size_t in_offset[HETRAIN_MAX_STREAMS], out_offset[HETRAIN_MAX_STREAMS];
     size_t end;                               /* of its part of the slot */
     size_t workspace;                         /* begins here in the shared region, behind its tensors there */
@@ -10314,7 +10318,8 @@ static int32_t heti_takes_gradients(const heti_rank *r, int32_t final) {
 /* An op without which the description is refused: where `asked`. */
 static het_result heti_need_op(heti_rank *r, int asked, het_op op, const char *field, const char *name) {
     if (!asked || heti_supports(&r->device, op)) return HET_OK;
-    return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "%s: device %s has no `%s`", field, r->desc.iface->name, name);
+    return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "%s: device %s has no `%s`", field, r->desc.iface->name,
+                     name);
 }
 
 /* What a device may lack. */
@@ -11593,8 +11598,8 @@ static int heti_expands(const heti_rank *r, const heti_parameter *p) {
     return p->type == HET_INT8 && !(p->desc.int8 && r->takes_int8 && !heti_is_boxed(r->ctx, r->rank, p->block));
 }
 
-/* Where the weight of a unit's parameter number i begins among those that a call expands, in floats;
-   with i = -1, how many they are together. */
+/* Where the weight of a unit's parameter number i begins among those that a call expands, in
+   floats; with i = -1, how many they are together. */
 static int64_t heti_expanded_place(const heti_rank *r, int64_t unit, int64_t i) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
     int64_t sum = 0;
@@ -11924,7 +11929,8 @@ static void heti_layout_rounded(heti_rank *r) {
     for (int vectors = 0; rounds && vectors < 2; vectors++)
         for (int64_t i = 0; i < ctx->chain.parameter_count; i++) {
             const heti_parameter *p = &ctx->chain.parameter[i];
-            if (!p->rounded || p->type != HET_F32 || (p->desc.columns == 1) != vectors || !heti_has_copy(r, i)) continue;
+            if (!p->rounded || p->type != HET_F32 || (p->desc.columns == 1) != vectors || !heti_has_copy(r, i))
+                continue;
             part->rounded_at[i] = part->rounded_elements;
             part->rounded_elements += heti_ceil_div(p->count, 8) * 8; /* begins at 16 bytes */
         }
@@ -11962,8 +11968,8 @@ static void heti_layout_blocks(heti_rank *r) {
 /* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the
    backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
    so what is carried along a sequence stays with the micro-batch. Without slices a stage that
-   recomputes all has keys and values of its own, where het_infer finds them as well; but what a team
-   has exchanged is not exchanged again. */
+   recomputes all has keys and values of its own, where het_infer finds them as well; but what a
+   team has exchanged is not exchanged again. */
 static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
     const het_ctx *ctx = r->ctx;
     const int fused = stage->fused, sliced = ctx->share.plan->slices > 1;
@@ -13047,8 +13053,8 @@ static void heti_cut_teams(const het_plan *plan, const int64_t *start, int64_t b
     }
 }
 
-/* Cuts micro-batch m of the job into granules and these into slices; the last ones, where it has few
-   tokens. */
+/* Cuts micro-batch m of the job into granules and these into slices; the last ones, where it has
+   few tokens. */
 static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     const het_plan *plan = ctx->share.plan;
     heti_border *cut = ctx->share.cut + m * heti_borders(plan);

@@ -154,7 +154,7 @@ static int inspect_config(const settings *s, int fits) {
     if (!path_join(path, sizeof path, s->path, "config.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
     if (access(path, F_OK) != 0) return 0;
     status = model_from_spec("model", path, &model);
-    if (status == 0 && fits) return model_fits("model", s->path, &model);
+    if (status == 0 && fits) return model_fits("config.json", s->path, &model);
     if (status != 0 || het_model_format(&model, text, sizeof text, &length) != HET_OK) return status;
     if (s->json) printf("\"model\":\"%s\",", text);
     else printf("model %s\n", text);

@@ -23,7 +23,8 @@ typedef struct loaded_options {
     { "--adapter", "DIR", OPTION_TEXT, LOADED_AT(field, adapter), 0, 0, "low-rank factors on top of the weights (PEFT's two files)" }, \
     { "--any-base", NULL, OPTION_FLAG, LOADED_AT(field, any_base), 0, 0, "also factors that were trained on other weights" }, \
     { "--tokenizer", "FILE", OPTION_TEXT, LOADED_AT(field, tokenizer), 0, 0, "by default the tokenizer.json beside the weights, else bytes" }, \
-    { "--weights", "f32|bf16|int8", OPTION_CHOICE, LOADED_AT(field, weights), 0, 0, "type of the matrices in memory; bf16: half the bytes; int8: a quarter, in blocks" }, \
+    { "--weights", "f32|bf16|int8", OPTION_CHOICE, LOADED_AT(field, weights), 0, 0, \
+        "type of the matrices in memory; bf16: half the bytes; int8: a quarter, in blocks" }, \
     { "--allow-nonfinite", NULL, OPTION_FLAG, LOADED_AT(field, nonfinite), 0, 0, "also weights that hold nan or inf" }, \
     OPTION_TITLE("Devices"), \
     { "--devices", "LIST", OPTION_TEXT, LOADED_AT(field, devices), 0, 0, "a rank each: cpu:N,...: threads; default: one, all processors" }, \

@@ -45,7 +45,8 @@ typedef struct settings {
             on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
     int64_t updates, staleness, lora, local_loss, any_base, insecure_world, optimizer, islands, island_fragments, island_bits;
-    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, feedback, feedback_change, outer_lr, outer_momentum;
+    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike, matrix_lr, momentum, feedback,
+        feedback_change, outer_lr, outer_momentum;
     uint64_t seed;
 } settings;
 
@@ -100,7 +101,8 @@ static const option options[] = {
     { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
     { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
     { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
-    { "--weights", "f32|bf16|int8", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes; int8: a quarter, in blocks" },
+    { "--weights", "f32|bf16|int8", OPTION_CHOICE, AT(weights), 0, 0,
+        "type in memory of what --lora freezes; bf16: half the bytes; int8: a quarter, in blocks" },
     { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), FOUND, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
     { "--any-base", NULL, OPTION_FLAG, AT(any_base), 0, 0, "also factors that were trained on other weights than --init's" },
     OPTION_TITLE("Devices and processes"),
@@ -210,8 +212,8 @@ static int option_is_saved(const option *o) {
 static int option_is_fixed(const settings *s, const option *o) {
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     return option_is_among(o, "--micro-batches --sequences --length --lr --min-lr --warmup --schedule-lr --weight-decay --beta1 --beta2 --epsilon "
-        "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --reduce --experts --local-loss --lora --lora-alpha --lora-target "
-        "--weights --spike");
+        "--clip --optimizer --matrix-lr --momentum --feedback --feedback-change --seed --granule --dtype --reduce --experts --local-loss "
+        "--lora --lora-alpha --lora-target --weights --spike");
 }
 
 static int is_automatic(const settings *s) { return s->plan != NULL && strcmp(s->plan, "auto") == 0; }

@@ -138,11 +138,11 @@ does 'a run of factors that is stopped' "${lora[@]}" --out l4 --checkpoint-every
 rm -r l4/*.safetensors l4/step-00000008
 does 'and resumed on two ranks' train --resume l4 --quiet --devices cpu:1,cpu:1 --plan pp --hash
 same 'has the same hash' hash out
-does 'factors beside a base of int8' "${lora[@]}" --out l6 --weights int8 --checkpoint-every 4
+does 'factors beside a base of int8' "${lora[@]}" --out l7 --weights int8 --checkpoint-every 4
 mv out hash8
 report "$(cmp -s hash hash8; echo $((1 - $?)))" 'have other bits'
-rm -r l6/*.safetensors l6/step-00000008
-does 'and resumed on two ranks that divide it' train --resume l6 --quiet --devices cpu:1,cpu:1 --plan dp --shard weights --hash
+rm -r l7/*.safetensors l7/step-00000008
+does 'and resumed on two ranks that divide it' train --resume l7 --quiet --devices cpu:1,cpu:1 --plan dp --shard weights --hash
 same 'has the same hash' hash8 out
 does 'one more step with nothing learned' train --data text --init t --init-adapter l --steps 1 --lr 1e-12 --out l5 "${run[@]}"
 does 'evaluation with the adapter' evaluate --init t --adapter l --data text --json

@@ -1082,7 +1082,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
-        cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_frozen_weights_agree), cmocka_unit_test(bytes_of_several_updates_agree),
+        cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_frozen_weights_agree),
+        cmocka_unit_test(bytes_of_several_updates_agree),
         cmocka_unit_test(flows_of_a_plan),
         cmocka_unit_test(bytes_of_mixed_ranks_suffice),
         cmocka_unit_test(units_that_say_what_they_take),

@@ -963,7 +963,8 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     HETI_T_TRY(heti_f_read(from, 0, bytes, sizeof bytes, error));
     size = heti_f_little(bytes, 8);
     if (size > HETI_F_HEADER_LIMIT || size > from->size - 8)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u: the file is cut, or of another format",
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u: the file is cut, or of "
+                           "another format",
                            heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 :
                            HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
     h.size = HETI_T_CAST(size_t, size);
@@ -2916,6 +2917,7 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     if (t->result != HET_OK) return;
     heti_f_text_meta(t, "model.family", heti_f_family_of(&model)->name);
     for (int i = 0; het_model_get(&model, i, &s); i++) {
+        if (model.local_loss == 0 && strcmp(s.name, "local_loss") == 0) continue; /* older states have none */
         heti_t_format(t, "model.%s", s.name);
         heti_t_char(t, 0);
         heti_t_setting_text(t, &s);

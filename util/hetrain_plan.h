@@ -1081,7 +1081,8 @@ static int64_t heti_p_gear(const het_plan *plan, const het_stage *stage) {
     return own > 0 ? own : plan->updates;
 }
 
-/* The update that an action's gradient joins, of `gear`; -1: its stage makes another number, or none. */
+/* The update that an action's gradient joins, of `gear`; -1: its stage makes another number, or
+   none. */
 static int64_t heti_p_update_of(const het_plan *plan, const het_schedule *s, const het_action *a, int64_t gear) {
     const int64_t turns = heti_p_rule_find(plan->schedule)->late == -3 ? plan->pipelines : 1;
     const int64_t stage = plan->first_stage[a->pipeline] + a->stage;

@@ -214,7 +214,8 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    where I and W come apart in some of a rank's stages, for `stored` where not all of them store,
    for slots where devices with and without `beside` are mixed, for weights where `rounded_bytes`
    is not 0, and for gradients where het_desc.limits.max_micro_batches is 1: they may take less,
-   and lie where activations were (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
+   and lie where activations were (het_gradient.final). Allocates a table from profile->allocator
+   and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
                                                              het_memory *memory, het_error *error);
@@ -1139,8 +1140,8 @@ HETRAIN_API void het_profile_free(het_profile *profile) {
     if (profile != NULL) heti_s_give_back(&profile->allocator, profile, profile->size);
 }
 
-/* Elements of a block that teams by columns divide, and that are expanded: those of its first unit's
-   parameters with as many uses. */
+/* Elements of a block that teams by columns divide, and that are expanded: those of its first
+   unit's parameters with as many uses. */
 static void heti_s_fill_elements(const het_description *d, int64_t b, het_block_profile *to) {
     const het_described_unit *unit = &d->unit[d->use[d->block[b].first_use]];
     for (int64_t i = 0; i < unit->info.parameters; i++) {
@@ -1321,8 +1322,8 @@ static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b);
 static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b);
 
 /* What is worked on beside: a block's holders; of each unit, bytes of blocks whose weights are
-   fetched, whose sums leave at once, and that a call expands; [ranks][words] bits: who exchanges pieces with whom, and
-   of one block. */
+   fetched, whose sums leave at once, and that a call expands; [ranks][words] bits: who exchanges
+   pieces with whom, and of one block. */
 typedef struct heti_s_holding {
     const het_profile *profile;
     const het_plan *plan;
@@ -1491,7 +1492,8 @@ static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
         total += plan->slice_share[plan->slices - n];
         heti_s_most(&largest, plan->slice_share[plan->slices - n]);
         if (n < plan->slices && plan->slice_tokens == 0) continue;
-        heti_s_most(&rows, heti_s_share_rows(shape, n == plan->slices ? all : heti_s_smaller(all, few), largest / total));
+        heti_s_most(&rows, heti_s_share_rows(shape, n == plan->slices ? all : heti_s_smaller(all, few),
+                                             largest / total));
     }
     return rows;
 }
@@ -1749,8 +1751,8 @@ static int heti_s_backs(const het_profile *profile, int64_t begin, int64_t end) 
     return begin < end;
 }
 
-/* Adds units [begin, end) to a stage, `slowness` times slower than these times. Where it recomputes as
-   a whole, those without a backward pass do as well, if there are others. */
+/* Adds units [begin, end) to a stage, `slowness` times slower than these times. Where it recomputes
+   as a whole, those without a backward pass do as well, if there are others. */
 static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute,
                              const het_unit_time *times, double slowness, het_stage_cost *to) {
     const int whole = recompute == HET_RECOMPUTE_STAGE && heti_s_backs(profile, begin, end);
@@ -5847,9 +5849,9 @@ static double heti_s_guess_moves(heti_s_seek *s, const heti_s_choice *c, const h
 }
 
 /* About what a pipeline takes, in closed form: a micro-batch's way forward and back, and for each
-   further one what the busiest device has to do, W of which fills what others wait. With two stages a
-   device half of the way is filled. *work: seconds of all its devices; *alone: what part of them the
-   busiest takes with nothing beside it. */
+   further one what the busiest device has to do, W of which fills what others wait. With two stages
+   a device half of the way is filled. *work: seconds of all its devices; *alone: what part of them
+   the busiest takes with nothing beside it. */
 static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, double *work, double *alone) {
     const int64_t stages = heti_s_stages(s, c, p), micro_batches = heti_s_micro_batches(s, c->granules);
     const int64_t rest = s->d.granules - (micro_batches - 1) * c->granules, split = s->order[c->order]->split;
@@ -5881,8 +5883,8 @@ static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
     return path + (count - size) * most;
 }
 
-/* Without simulating it: what bounds say, and what the slowest pipeline, reductions and updates take
-   about. */
+/* Without simulating it: what bounds say, and what the slowest pipeline, reductions and updates
+   take about. */
 static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c) {
     double after, bound, slowest = 0, work = 0, ratio = 1;
     if (c->team != NULL) return s->guess;
@@ -6570,9 +6572,9 @@ static double heti_s_choose(int64_t n, int64_t k) {
     return n < k ? 0 : ways;
 }
 
-/* About how many plans there are. ways[n][p]: of n devices in p pipelines, idle, or keepers, each pipeline
-   begun by the lowest device left: their orders, cuts and recomputations; times the ways to share
-   micro-batches among p. */
+/* About how many plans there are. ways[n][p]: of n devices in p pipelines, idle, or keepers, each
+   pipeline begun by the lowest device left: their orders, cuts and recomputations; times the ways
+   to share micro-batches among p. */
 static double heti_s_space(const heti_s_seek *s) {
     double total = 0, ways[9][9];
     if (s->ranks > 8) return HETI_S_NONE;
@@ -7610,7 +7612,7 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     for (int64_t r = 0; r < s->ranks; r++)
         if (heti_s_keeps(plan, r)) c->device[c->first[c->pipelines] + c->keepers++] = r;
     s->missing = 0;
-    c->shard = plan->shard;
+    c->shard = HETI_T_CAST(int32_t, plan->shard);
     HETI_T_TRY(heti_s_judge(s, c, NULL, NULL));
     *missing = s->missing > 0 ? s->missing / (s->d.cluster->device[s->missing_rank].memory + s->missing) : 0;
     s->fused[s->fused_count++] = plan;
