@@ -13626,8 +13626,8 @@ static het_result heti_add_own(heti_rank *r, double *sum, const double *term, in
     return HET_OK;
 }
 
-/* The rank's own part of what flows because of an action, of a pass's call of a unit: terms and sums of
-   what it owns itself, weights that it holds itself. What lies where it belongs stays. */
+/* The rank's own part of what flows because of an action, of a pass's call of a unit: terms and
+   sums of what it owns itself, weights that it holds itself. What lies where it belongs stays. */
 static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_action *a, int32_t pass, int64_t unit) {
     const char *what = kind == HETI_FLOW_WEIGHTS ? "copy of weights" : "copy of new weights";
     heti_flow_piece p = heti_before_pieces(a - r->ctx->share.schedule->action);

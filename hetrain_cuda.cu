@@ -781,8 +781,8 @@ HETC_DEVICE float hetc_gelu_gate(float x, float *slope) {
 /* Phi(x) = (1 + erf(x / sqrt 2)) / 2 */
 HETC_DEVICE float hetc_normal_cdf(float x) { return fmaf(0.5f, erff(x * 0.70710678118654752f), 0.5f); }
 
-/* f(i, j) for the packs of V elements of y that are the thread's: i of y, j of a and b. A thread has
-   one or, where a and b lie side by side, those of a warp's row. */
+/* f(i, j) for the packs of V elements of y that are the thread's: i of y, j of a and b. A thread
+   has one or, where a and b lie side by side, those of a warp's row. */
 template <int V, class F> HETC_DEVICE void hetc_activation_each(const het_activation_args &args, F f) {
     if (args.pitch == 0) {
         const int64_t i = hetc_index() * V;
@@ -2060,8 +2060,8 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
     }
 }
 
-/* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's 16 keys,
-   columns queries. statistic: [3][STEP]; seen: the queries of the lane's two keys. */
+/* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's 16
+   keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's two keys. */
 template <class E, int P, int STEP>
 HETC_DEVICE void hetc_keys_step(hetc_accumulator<P> &dk, hetc_accumulator<P> &dv, E *keys, E *values, E *q, E *d_o,
                                 const float *statistic, float factor, int at, const hetc_run (&seen)[2]) {

@@ -668,8 +668,8 @@ static void row_3_17(void **state)
     }
     met(taken[2] <= 0.4 * taken[0] && said[2] <= 0.4 * said[0] && off < 1e-3,
         "%.0f parameters, two micro-batches of 128 tokens: %.0f bytes at most to train all, %.0f for factors of rank 8 beside f32, %.0f beside int8, "
-        "%.1f %% of all (estimates within %.2f %%; het_profile_memory of the device: %.0f, %.0f and %.0f, %.1f %%)", parameters, taken[0], taken[1], taken[2],
-        100 * taken[2] / taken[0], 100 * off, said[0], said[1], said[2], 100 * said[2] / said[0]);
+        "%.1f %% of all (estimates within %.2f %%; het_profile_memory of the device: %.0f, %.0f and %.0f, %.1f %%)", parameters, taken[0], taken[1],
+        taken[2], 100 * taken[2] / taken[0], 100 * off, said[0], said[1], said[2], 100 * said[2] / said[0]);
 }
 
 /* HexiSeq: a sequence of ten granules, cut 5 : 3 : 2 by context, and 6 : 2 of 8 heads. What by context moves says where it is cut: members begin

@@ -7791,8 +7791,8 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     return result;
 }
 
-/* Of moves from the best plan that was tried the one that a guess promises most, as s->best. 0: there
-   is none that was not tried. */
+/* Of moves from the best plan that was tried the one that a guess promises most, as s->best. 0:
+   there is none that was not tried. */
 static int heti_s_promises(heti_s_seek *s) {
     s->best.seconds = HETI_S_MISFIT;
     for (int64_t i = 0; i < 200 && s->result == HET_OK; i++) {
@@ -7819,8 +7819,8 @@ static het_result heti_s_trial(heti_s_seek *s, heti_s_choice *c, int64_t *trials
     return result;
 }
 
-/* Two thirds of the trials go to what guesses promise most, in order, the others to what lies beside
-   the best of them. */
+/* Two thirds of the trials go to what guesses promise most, in order, the others to what lies
+   beside the best of them. */
 static het_result heti_s_trials(heti_s_seek *s, int64_t most_found) {
     int64_t trials = 0, i, k;
     HETI_T_CLEAR(s->known, HETI_S_KNOWN);
