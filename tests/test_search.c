@@ -779,7 +779,7 @@ static void a_cap_takes_twice_as_much(void **state)
         (int)keeps[1], (int)again[0] * 4, (int)again[1], (int)stores[0] * 4, (int)stores[1]);
     assert_true(keeps[0] > 0 && stores[0] >= 2 * keeps[0] && stores[1] >= 2 * keeps[1]);
     assert_true(stores[0] > again[0] && stores[1] >= again[1]);
-    assert_true(again[1] >= 4 * keeps[1]); /* as a whole: unit by unit it is half as much */
+    assert_true(again[0] >= 11 && again[1] >= 60); /* as a whole: unit by unit 9 and 52 */
     end(w);
 }
 
