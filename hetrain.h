@@ -1218,7 +1218,8 @@ HETRAIN_API void het_node_output(het_program *p, int x);
    backward_input alone, one granule at a time, so that no more logits exist at once.
    Threads: any. */
 HETRAIN_API void het_node_loss(het_program *p, int x);
-/* The unit is described. Threads: any. */
+/* Nothing follows: derives the rest of het_unit_info from the nodes. Fails if some node was refused.
+   Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_program_end(het_program *p);
 
 /* The other calls of a unit that is a program. Threads: any. */
@@ -1425,10 +1426,10 @@ struct het_plan {
     int64_t updates;                  /* of weights in a step (>>schedule_api); 0: 1 */
     int64_t staleness;                /* the most updates that a gradient may join late; 0: lists are not
                                          judged, and het_schedule_make makes none late */
-    int64_t slice_tokens;             /* micro-batches of fewer than slices x so many tokens have fewer slices with
-                                         rows, the last ones of the list, each of about so many or more; what the
-                                         lists say of the others is left out (InfiniPipe). 0: all
-                                         are cut alike, as the simulator takes them in any case */
+    int64_t slice_tokens;             /* micro-batches of fewer than slices x so many tokens have rows in their
+                                         last slices alone, each of about so many tokens or more; what the lists
+                                         say of the others is left out (InfiniPipe). The simulator cuts all alike.
+                                         0: so does the context */
     het_plan_step step;               /* nothing is computed from it: who forms micro-batches may follow it */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
@@ -10752,37 +10753,24 @@ static het_result heti_take_plan(het_ctx *ctx) {
     return HET_OK;
 }
 
-/* What is described of a chain. */
-static void heti_describe_to(het_ctx *ctx, het_description *d) {
-    d->ctx = ctx;
-    d->desc = ctx->desc;
-    d->units = ctx->chain.unit_count;
-    d->blocks = ctx->chain.block_count;
-    d->uses = ctx->chain.use_count;
-    d->unit = ctx->chain.unit;
-    d->block = ctx->chain.block;
-    d->use = ctx->chain.use;
-}
-
 /* The cut of unit u. *backs: whether a unit between the cut before it and u has a backward pass. */
-static het_cut heti_cut_at(const het_description *d, int64_t u, int *backs) {
-    const int last = u + 1 == d->units, loss = d->unit[u].info.is_loss;
-    for (int64_t b = 0; b < d->blocks && !*backs; b++)
-        for (int64_t i = 0; i < d->block[b].uses && !d->block[b].frozen; i++)
-            *backs |= d->use[d->block[b].first_use + i] == u;
+static het_cut heti_cut_at(const het_ctx *ctx, int64_t u, int *backs) {
+    const het_unit_info *info = &ctx->chain.unit[u].info;
+    const int last = u + 1 == ctx->chain.unit_count;
+    for (int64_t p = 0; p < info->parameters; p++)
+        *backs |= !ctx->chain.parameter[ctx->chain.unit[u].parameter[p]].frozen;
     if (!*backs && !last) return HET_CUT_NONE;
-    if (loss) *backs = 0;
-    return loss && !last ? HET_CUT_BEHIND : HET_CUT_NOWHERE;
+    if (info->is_loss) *backs = 0;
+    return info->is_loss && !last ? HET_CUT_BEHIND : HET_CUT_NOWHERE;
 }
 
 /* The plan's cuts as the model has them; for inference, which has no backward pass, as they are. */
 static het_result heti_take_cuts(het_ctx *ctx) {
     uint8_t *cut = ctx->share.plan->cut;
     int given = 0, backs = 0;
-    heti_describe_to(ctx, &ctx->description);
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) given |= cut[u];
     for (int64_t u = 0; u < ctx->chain.unit_count && ctx->desc.inference != HET_YES; u++) {
-        const het_cut own = heti_cut_at(&ctx->description, u, &backs);
+        const het_cut own = heti_cut_at(ctx, u, &backs);
         if (given && cut[u] != own)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: unit %d (%s): the plan's cut is %d, the model's %d",
                              ctx->call, u, ctx->chain.unit[u].unit.iface->name, HETI_CAST(int64_t, cut[u]),
@@ -12779,6 +12767,7 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
 }
 
 HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
+    het_description *d;
     het_ctx *ctx;
     het_desc one;
     if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
@@ -12792,8 +12781,16 @@ HETRAIN_API het_result het_describe(const het_desc *desc, het_description **desc
     one.layout.schedule = NULL;
     one.emulate.link_count = 0;
     HETI_TRY(heti_new(&one, HETI_TO_DESCRIBE, &ctx, error));
-    heti_describe_to(ctx, &ctx->description);
-    *description = &ctx->description;
+    d = &ctx->description;
+    d->ctx = ctx;
+    d->desc = ctx->desc;
+    d->units = ctx->chain.unit_count;
+    d->blocks = ctx->chain.block_count;
+    d->uses = ctx->chain.use_count;
+    d->unit = ctx->chain.unit;
+    d->block = ctx->chain.block;
+    d->use = ctx->chain.use;
+    *description = d;
     return HET_OK;
 }
 
@@ -12807,7 +12804,7 @@ HETRAIN_API het_result het_plan_cuts(const het_desc *desc, het_plan *plan, het_e
         result = heti_fail(error, HET_ERR_INVALID, "het_plan_cuts: the plan is for %d units, the model has %d",
                            plan->units, d->units);
     for (int64_t u = 0; u < d->units && result == HET_OK; u++)
-        plan->cut[u] = HETI_CAST(uint8_t, heti_cut_at(d, u, &backs));
+        plan->cut[u] = HETI_CAST(uint8_t, heti_cut_at(d->ctx, u, &backs));
     het_description_free(d);
     return result;
 }
