@@ -1,4 +1,5 @@
 #include "support.h"
+#include "hetrain_files.h"
 #include "hetrain_plan.h"
 
 /* ---- numbers ---- */
@@ -682,4 +683,25 @@ void support_train_same(const support_result *base, const support_run *run, cons
 {
     const support_result other = support_train(run, layout);
     if (!support_same(base, &other, what)) fail_msg("%s: other bits", what);
+}
+
+void support_layout_same(const support_result *base, support_run *run, const support_layout *l, const char *blocks)
+{
+    char what[400];
+    support_run_ranks(run, l->ranks);
+    support_run_plan(run, l->plan, l->schedule, l->slices);
+    snprintf(what, sizeof what, "%s, %s, %d slices, family %d, local_loss %d, %s", l->plan, l->schedule ? l->schedule : "", (int)l->slices,
+             (int)run->desc.model.family, (int)run->desc.model.local_loss, blocks);
+    support_train_same(base, run, blocks, what);
+}
+
+void support_save(het_ctx *ctx, support_buffer *weights, support_buffer *state)
+{
+    het_writer to;
+    support_buffer_start(weights);
+    support_buffer_start(state);
+    to = support_writer(weights);
+    EXPECT_OK(het_save_weights(ctx, &to));
+    to = support_writer(state);
+    EXPECT_OK(het_save_state(ctx, &to));
 }

@@ -173,5 +173,11 @@ support_result support_train(const support_run *run, const char *layout);
 int support_same(const support_result *a, const support_result *b, const char *what);
 /* Fails unless support_train gives the bits of `base`. */
 void support_train_same(const support_result *base, const support_run *run, const char *layout, const char *what);
+/* A plan in the short form, its schedule, ranks and slices. */
+typedef struct support_layout { const char *plan, *schedule; int64_t ranks, slices; } support_layout;
+/* The same of the run in this layout, its samples in `blocks`. */
+void support_layout_same(const support_result *base, support_run *run, const support_layout *l, const char *blocks);
+/* A context's weights and its state in buffers, which begin here. */
+void support_save(het_ctx *ctx, support_buffer *weights, support_buffer *state);
 
 #endif

@@ -134,16 +134,10 @@ static void a_resumed_run_skips_the_same_steps(void **state)
     whole = told(&run, LAYOUT_TOGETHER);
     for (stop = 20; stop < TRAINED; stop += 25) { /* before there is anything to judge by, and after */
         het_ctx *ctx = support_create(&run.desc), *other;
-        het_writer to;
         het_reader from;
         memset(&s, 0, sizeof s);
         go(ctx, &run, 0, stop, LAYOUT_TOGETHER, &s);
-        support_buffer_start(&weights);
-        support_buffer_start(&saved);
-        to = support_writer(&weights);
-        EXPECT_OK(het_save_weights(ctx, &to));
-        to = support_writer(&saved);
-        EXPECT_OK(het_save_state(ctx, &to));
+        support_save(ctx, &weights, &saved);
         het_destroy(ctx);
         support_run_ranks(&run, 2);
         other = support_create(&run.desc);

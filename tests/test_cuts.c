@@ -7,7 +7,7 @@
 
 #define STEPS 3
 
-typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
+typedef support_layout layout;
 
 static het_model_desc local_model(het_family family, int64_t layers, int64_t every)
 {
@@ -15,16 +15,6 @@ static het_model_desc local_model(het_family family, int64_t layers, int64_t eve
     model.layers = layers;
     model.local_loss = every;
     return model;
-}
-
-static void check_layout(const support_result *base, support_run *run, const layout *l, const char *blocks)
-{
-    char what[400];
-    support_run_ranks(run, l->ranks);
-    support_run_plan(run, l->plan, l->schedule, l->slices);
-    snprintf(what, sizeof what, "%s, %s, %d slices, family %d, local_loss %d, %s", l->plan, l->schedule ? l->schedule : "", (int)l->slices,
-             (int)run->desc.model.family, (int)run->desc.model.local_loss, blocks);
-    support_train_same(base, run, blocks, what);
 }
 
 /* ---- bits ---- */
@@ -64,7 +54,7 @@ static void layouts_do_not_show(void **state)
         for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
             run.desc.layout.shard = (het_shard)(1 + k % 3);
             if (strstr(layouts[k].plan, "tp") != NULL) run.desc.layout.shard = HET_SHARD_STATE;
-            check_layout(&base, &run, &layouts[k], k % 2 ? "0|1|2|3" : "01|2|3");
+            support_layout_same(&base, &run, &layouts[k], k % 2 ? "0|1|2|3" : "01|2|3");
         }
         support_run_end(&run);
     }
@@ -107,7 +97,7 @@ static void frozen_layers_have_only_forwards(void **state)
     base = support_train(&run, "01|23");
     for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
         run.desc.layout.shard = (het_shard)(1 + k % 3);
-        check_layout(&base, &run, &layouts[k], "0|1|2|3");
+        support_layout_same(&base, &run, &layouts[k], "0|1|2|3");
     }
     support_run_end(&run);
 }
@@ -136,7 +126,7 @@ static void frozen_between_cuts(void **state)
     support_run_start(&run, &model, STEPS, "17|5,0,9|48|30,2");
     run.desc.frozen = frozen_middle;
     base = support_train(&run, "01|23");
-    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "0|1|2|3");
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) support_layout_same(&base, &run, &layouts[k], "0|1|2|3");
     support_run_end(&run);
 }
 

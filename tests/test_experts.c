@@ -636,7 +636,7 @@ static void moe_start(moe_run *m, het_family family, int kind, int steps, const 
     EXPECT_ERROR(het_experts_units(&m->run.desc, &m->experts, m->units, 8, &error), HET_OK, error.text, "");
 }
 
-typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
+typedef support_layout layout;
 
 static void layouts_do_not_show(void **state)
 {

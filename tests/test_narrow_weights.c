@@ -258,7 +258,6 @@ static void files_carry(het_dtype type, const char *names)
     support_run run;
     support_buffer weights, saved;
     het_replan_desc another;
-    het_writer to;
     het_reader from;
     het_ctx *ctx, *other;
     het_plan *pp;
@@ -276,12 +275,7 @@ static void files_carry(het_dtype type, const char *names)
     another.plan = pp;
     EXPECT_OK(het_replan(ctx, &another));
     assert_true(support_hash(ctx) == hash);
-    support_buffer_start(&weights);
-    support_buffer_start(&saved);
-    to = support_writer(&weights);
-    EXPECT_OK(het_save_weights(ctx, &to));
-    to = support_writer(&saved);
-    EXPECT_OK(het_save_state(ctx, &to));
+    support_save(ctx, &weights, &saved);
     (void)support_step(ctx, &run.data, 1, SUPPORT_APART);
     support_run_ranks(&run, 1);
     other = support_create(&run.desc);

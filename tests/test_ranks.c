@@ -461,7 +461,6 @@ static void reading_and_saving_know_no_layout(void **state)
     het_step_info x, y;
     support_buffer weights, slots;
     het_reader from;
-    het_writer to;
     float logits[2][700];
     int32_t token[9] = { 1, 5, 7, 2, 9, 11, 3, 0, 4 };
     size_t row;
@@ -510,12 +509,7 @@ static void reading_and_saving_know_no_layout(void **state)
     het_destroy(c);
     het_plan_free(chunks);
     /* what four ranks saved, one continues, and the other way round */
-    support_buffer_start(&weights);
-    support_buffer_start(&slots);
-    to = support_writer(&weights);
-    EXPECT_OK(het_save_weights(b, &to));
-    to = support_writer(&slots);
-    EXPECT_OK(het_save_state(b, &to));
+    support_save(b, &weights, &slots);
     het_destroy(a);
     a = support_create(&one);
     from = support_reader(&weights);

@@ -167,14 +167,8 @@ static void replans_and_files_do_not_show(void **state)
     other = support_create(&run.desc);
     {
         support_buffer weights, slots;
-        het_writer to;
         het_reader from;
-        support_buffer_start(&weights);
-        support_buffer_start(&slots);
-        to = support_writer(&weights);
-        EXPECT_OK(het_save_weights(ctx, &to));
-        to = support_writer(&slots);
-        EXPECT_OK(het_save_state(ctx, &to));
+        support_save(ctx, &weights, &slots);
         from = support_reader(&weights);
         EXPECT_OK(het_load_weights(other, &from));
         from = support_reader(&slots);

@@ -20,7 +20,7 @@ static void store_all(het_plan *plan, int32_t store)
 
 /* ---- lists ---- */
 
-typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
+typedef support_layout layout;
 
 /* Every name, and every placement that one needs. */
 static const layout layouts[] = {

@@ -902,16 +902,42 @@ static void row_3_15(void **state)
         "none for embedding and head; loss, norm and weights of one rank", ROWS, (int)sums[0], (int)sums[1]);
 }
 
+/* One step: seconds from the first to the last compute action of the first ranks, what these take together, and what ranks compute nothing;
+   of each stage and kind the shortest action so far, or NULL. */
+typedef struct step_times { double span, busy, idle; } step_times;
+static step_times step_of(het_ctx *ctx, const support_run *run, const char *layout, int64_t ranks, double shortest[4][4])
+{
+    double begin = 1e30, end = 0;
+    step_times times = { 0, 0, 0 };
+    int64_t r, i;
+    (void)support_step(ctx, &run->data, 0, layout);
+    for (r = 0; r < ranks; r++) {
+        het_timeline t;
+        het_get_timeline(ctx, r, &t);
+        for (i = 0; i < t.records; i++) {
+            const het_record *a = &t.record[i];
+            if (a->action.kind > HET_ACTION_W) continue;
+            begin = fmin(begin, a->start), end = fmax(end, a->end), times.busy += a->end - a->start;
+            if (shortest != NULL) {
+                double *least = &shortest[a->action.stage][a->action.kind & 3];
+                *least = fmin(*least, a->end - a->start);
+            }
+        }
+    }
+    times.span = end - begin, times.idle = (double)ranks * times.span - times.busy;
+    return times;
+}
+
 /* Megatron-LM on clusters: columns x pipeline x data = 2 x 2 x 2, interleaved; and how long two chunks a rank leave a pipeline idle, in a step that
    ran: two ranks at a quarter of their speed, so that they do not wait for cores. */
 static void row_2_19(void **state)
 {
     static const char *const layout = "0|1|2|3|4|5|6|7";
-    double bubble = 1, busy, idle;
+    double bubble = 1, idle;
     support_result base;
     support_run run;
     het_ctx *ctx;
-    int64_t r, i;
+    int64_t r;
     int step, same;
     (void)state;
     start(&run, HET_LLAMA, 2, SUPPORT_SHORT, 1);
@@ -928,18 +954,8 @@ static void row_2_19(void **state)
     support_run_plan(&run, "pp", "interleaved", 1);
     ctx = support_create(&run.desc);
     for (step = 0; step < 6; step++) {
-        double begin = 1e30, end = 0, sum = 0;
-        (void)support_step(ctx, &run.data, 0, layout);
-        for (r = 0; r < 2; r++) {
-            het_timeline t;
-            het_get_timeline(ctx, r, &t);
-            for (i = 0; i < t.records; i++) {
-                if (t.record[i].action.kind > HET_ACTION_W) continue;
-                begin = fmin(begin, t.record[i].start), end = fmax(end, t.record[i].end);
-                sum += (t.record[i].end - t.record[i].start) / 2;
-            }
-        }
-        busy = sum, idle = (end - begin - busy) / busy;
+        const step_times t = step_of(ctx, &run, layout, 2, NULL);
+        idle = 2 * t.span / t.busy - 1;
         if (step > 0) bubble = fmin(bubble, idle);
     }
     same = bubble > 1.0 / 16 - 0.05 && bubble < 1.0 / 16 + 0.05;
@@ -1040,21 +1056,10 @@ static double measured_bubble(support_run *run, const char *layout)
 {
     het_ctx *ctx = support_create(&run->desc);
     double least = 1;
-    int64_t r, i;
     int step;
     for (step = 0; step < 5; step++) {
-        double begin = 1e30, end = 0, busy = 0;
-        (void)support_step(ctx, &run->data, 0, layout);
-        for (r = 0; r < 4; r++) {
-            het_timeline t;
-            het_get_timeline(ctx, r, &t);
-            for (i = 0; i < t.records; i++) {
-                if (t.record[i].action.kind > HET_ACTION_W) continue;
-                begin = fmin(begin, t.record[i].start), end = fmax(end, t.record[i].end);
-                busy += t.record[i].end - t.record[i].start;
-            }
-        }
-        least = fmin(least, 1 - busy / (4 * (end - begin)));
+        const step_times t = step_of(ctx, run, layout, 4, NULL);
+        least = fmin(least, 1 - t.busy / (4 * t.span));
     }
     het_destroy(ctx);
     return least;
@@ -1908,18 +1913,7 @@ static double least_span(support_run *run, int64_t ranks)
     het_ctx *ctx = support_create(&run->desc);
     double least = 1e30;
     int step;
-    int64_t r, i;
-    for (step = 0; step < 6; step++) {
-        double begin = 1e30, end = 0;
-        (void)support_step(ctx, &run->data, 0, "0|1|2|3|4|5|6|7");
-        for (r = 0; r < ranks; r++) {
-            het_timeline t;
-            het_get_timeline(ctx, r, &t);
-            for (i = 0; i < t.records; i++)
-                if (t.record[i].action.kind <= HET_ACTION_W) begin = fmin(begin, t.record[i].start), end = fmax(end, t.record[i].end);
-        }
-        least = fmin(least, end - begin);
-    }
+    for (step = 0; step < 6; step++) least = fmin(least, step_of(ctx, run, "0|1|2|3|4|5|6|7", ranks, NULL).span);
     het_destroy(ctx);
     return least;
 }
@@ -2006,30 +2000,6 @@ static int of_the_encoder(void *user, const char *parameter)
     return strstr(parameter, "embed") != NULL || (layer != NULL && atoi(layer + 7) < 4);
 }
 
-/* One step of two ranks: seconds from the first action to the last, and those in which ranks compute nothing; of each stage and kind the shortest
-   action so far. */
-typedef struct step_times { double span, idle; } step_times;
-static step_times step_of(het_ctx *ctx, const support_run *run, const char *layout, double shortest[4][4])
-{
-    double begin = 1e30, end = 0, busy = 0;
-    step_times times;
-    int64_t r, i;
-    (void)support_step(ctx, &run->data, 0, layout);
-    for (r = 0; r < BACKBONE_RANKS; r++) {
-        het_timeline t;
-        het_get_timeline(ctx, r, &t);
-        for (i = 0; i < t.records; i++) {
-            const het_record *a = &t.record[i];
-            double *least = &shortest[a->action.stage][a->action.kind & 3];
-            if (a->action.kind > HET_ACTION_W) continue;
-            begin = fmin(begin, a->start), end = fmax(end, a->end), busy += a->end - a->start;
-            *least = fmin(*least, a->end - a->start);
-        }
-    }
-    times.span = end - begin, times.idle = BACKBONE_RANKS * times.span - busy;
-    return times;
-}
-
 /* Costs that were measured. */
 static void costs_of(het_costs *costs, het_stage_cost cost[4], double shortest[4][4])
 {
@@ -2062,7 +2032,7 @@ static double idle_of(support_run *run, const het_schedule *schedule, double sho
     run->desc.layout.schedule = schedule;
     ctx = support_create(&run->desc);
     for (step = 0; step < 16; step++) shortest[step / 4][step % 4] = 1e30;
-    for (step = 0; step < 6; step++) best = fmin(best, step_of(ctx, run, "0|1|2|3|4|5|6|7", shortest).idle);
+    for (step = 0; step < 6; step++) best = fmin(best, step_of(ctx, run, "0|1|2|3|4|5|6|7", BACKBONE_RANKS, shortest).idle);
     *weights = support_hash(ctx);
     het_destroy(ctx);
     return best;
@@ -2193,7 +2163,7 @@ static void row_1_4(void **state)
     memset(&replan, 0, sizeof replan);
     for (i = 0; i < 32; i++) shortest[i / 16][i / 4 % 4][i % 4] = 1e30;
     for (k = 0; k < 2; k++) { /* whole backward passes, then split ones */
-        for (i = 0; i < 12; i++) (void)step_of(ctx, &run, layout[i % 2], shortest[i % 2]);
+        for (i = 0; i < 12; i++) (void)step_of(ctx, &run, layout[i % 2], BACKBONE_RANKS, shortest[i % 2]);
         snprintf(run.plan->schedule, sizeof run.plan->schedule, "zb-h1");
         replan.plan = run.plan;
         if (k == 0) EXPECT_OK(het_replan(ctx, &replan));
@@ -2223,7 +2193,7 @@ static void row_1_4(void **state)
         het_ctx *alone;
         run.desc.layout.schedule = timed[v];
         alone = support_create(&run.desc);
-        for (i = 0; i < 6; i++) measured[v] = fmin(measured[v], step_of(alone, &run, layout[v], shortest[v]).span);
+        for (i = 0; i < 6; i++) measured[v] = fmin(measured[v], step_of(alone, &run, layout[v], BACKBONE_RANKS, shortest[v]).span);
         het_destroy(alone);
     }
     run.desc.layout.schedule = NULL;

@@ -30,23 +30,13 @@
 #define BESIDE "{\"teams\":[{\"ranks\":[1,2],\"split\":\"columns\",\"shares\":[1,2]}],\"state_shares\":[3,1,2],\"pipelines\":[{\"stages\":[" \
     "{\"rank\":0,\"units\":[0,8]}]},{\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"rank\":1,\"units\":[3,8]}]}]}"
 
-typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
+typedef support_layout layout;
 
 static het_model_desc team_model(het_family family, int64_t context)
 {
     het_model_desc model = support_deep_model(family);
     model.context = context;
     return model;
-}
-
-static void check_layout(const support_result *base, support_run *run, const layout *l, const char *blocks)
-{
-    char what[400];
-    support_run_ranks(run, l->ranks);
-    support_run_plan(run, l->plan, l->schedule, l->slices);
-    snprintf(what, sizeof what, "%s, %s, %d slices, family %d, %s", l->plan, l->schedule ? l->schedule : "", (int)l->slices,
-             (int)run->desc.model.family, blocks);
-    support_train_same(base, run, blocks, what);
 }
 
 /* ---- the matrix ---- */
@@ -69,9 +59,9 @@ static void teams_have_the_bits_of_one_rank(void **state)
         support_run run;
         support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
         base = support_train(&run, "012|345");
-        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "012|345");
-        check_layout(&base, &run, &mixed, "012345");
-        check_layout(&base, &run, &whole, "01|23|45");
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) support_layout_same(&base, &run, &layouts[k], "012|345");
+        support_layout_same(&base, &run, &mixed, "012345");
+        support_layout_same(&base, &run, &whole, "01|23|45");
         support_run_end(&run);
     }
 }
@@ -95,7 +85,7 @@ static void columns_have_the_bits_of_one_rank(void **state)
         for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
             if (layouts[k].ranks == 5 && model.kv_heads < 5) continue;
             run.desc.layout.shard = k % 2 ? HET_SHARD_GRADIENTS : HET_SHARD_STATE;
-            check_layout(&base, &run, &layouts[k], "012|345");
+            support_layout_same(&base, &run, &layouts[k], "012|345");
         }
         support_run_end(&run);
     }
@@ -119,7 +109,7 @@ static void columns_under_muon_and_keepers(void **state)
         base = support_train(&run, "012|345");
         for (k = 0; k < 3; k++) {
             const layout l = { plans[k], NULL, k == 0 ? 2 : 3, 1 };
-            check_layout(&base, &run, &l, "012|345");
+            support_layout_same(&base, &run, &l, "012|345");
         }
         support_run_end(&run);
     }
@@ -142,7 +132,7 @@ static void long_sequences_straddle_cuts(void **state)
         support_run_start(&run, &model, 2, SUPPORT_LONG);
         run.desc.dtype = kind == 2 ? HET_BF16 : HET_F32;
         base = support_train(&run, "01|2");
-        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], k % 2 ? "012" : "01|2");
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) support_layout_same(&base, &run, &layouts[k], k % 2 ? "012" : "01|2");
         support_run_end(&run);
     }
 }
@@ -159,7 +149,7 @@ static void members_keep_all_rows_before_theirs(void **state)
     model.context = 2560;
     support_run_start(&run, &model, 2, "2560");
     base = support_train(&run, "0");
-    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "0");
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) support_layout_same(&base, &run, &layouts[k], "0");
     support_run_end(&run);
 }
 
@@ -173,8 +163,8 @@ static void layouts_of_the_literature(void **state)
     model.layers = 8;
     support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
     base = support_train(&run, SUPPORT_APART);
-    check_layout(&base, &run, &flashflex, SUPPORT_APART);
-    check_layout(&base, &run, &flashflex, "01|2345");
+    support_layout_same(&base, &run, &flashflex, SUPPORT_APART);
+    support_layout_same(&base, &run, &flashflex, "01|2345");
     support_run_end(&run);
 }
 
@@ -277,7 +267,7 @@ static void whole_activations_are_shown_to_hooks(void **state)
     base = support_train(&run, "012|345");
     for (far = 0; far < 2; far++) {
         if (far) support_run_mixed(&run, 0, &seed);
-        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) check_layout(&base, &run, &layouts[k], "012|345");
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) support_layout_same(&base, &run, &layouts[k], "012|345");
     }
     support_run_end(&run);
 }

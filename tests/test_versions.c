@@ -6,7 +6,7 @@
 
 #define STEPS 3
 
-typedef struct layout { const char *plan, *schedule; int64_t ranks, slices; } layout;
+typedef support_layout layout;
 
 static void run_start(support_run *run, const layout *l, const het_model_desc *model, int64_t updates, int64_t staleness)
 {
