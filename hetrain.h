@@ -1218,7 +1218,7 @@ HETRAIN_API void het_node_output(het_program *p, int x);
    backward_input alone, one granule at a time, so that no more logits exist at once.
    Threads: any. */
 HETRAIN_API void het_node_loss(het_program *p, int x);
-/* Nothing follows: derives the rest of het_unit_info from the nodes. Fails if some node was refused.
+/* Nothing follows: derives the rest of het_unit_info from the nodes. Fails if one was refused.
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_program_end(het_program *p);
 
