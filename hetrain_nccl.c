@@ -25,10 +25,12 @@
    waits there for an event of its queue, and an event behind it tells `test` that it has run; what
    is given to the queue later has to wait for `test`. An op given while another is still being
    issued waits its turn. `joined` says 1 after a first exchange among all members: connections that
-   NCCL makes when they are first used are made there. Uneven ranges are one ncclReduce or
+   NCCL makes when they are first used are made there, in groups of up to 8,192 members. Ranges of
+   one size are one ncclReduceScatter or ncclAllGather; uneven ones are one ncclReduce or
    ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd: NCCL runs them as one. A float
    is summed in the order of NCCL's ring, which is the same each time in one group on the same
-   machines.
+   machines. Streams of groups have the highest priority, so that a block of a product that ends
+   makes room for a message before another block of the product.
 
    SIDE BY SIDE   The groups of a card have ops under way at the same time, in an order that is not
    the same on all cards. NCCL allows this as long as all their kernels find room on the card at
@@ -139,7 +141,7 @@ extern "C" {
 #endif
 
 #define HETI_NCCL_HOST 96           /* bytes of a host's text at most */
-#define HETI_NCCL_SCRATCH 256       /* bytes a card of what the first exchange of a group moves; stays 0 */
+#define HETI_NCCL_SCRATCH 65536     /* bytes a card of what the first exchange of a group moves; stays 0 */
 #define HETI_NCCL_TEXT sizeof(HETI_CAST(const het_error *, NULL)->text)
 #define HETI_NCCL_MAGIC 0x6c63636eu /* "nccl" */
 
@@ -153,16 +155,14 @@ typedef struct heti_nccl_id {
 typedef char heti_nccl_id_fits[sizeof(heti_nccl_id) <= HETRAIN_COMMUNICATOR_ID ? 1 : -1];
 
 typedef enum heti_nccl_kind {
-    /* the first exchange */
-    HETI_NCCL_REDUCE_SCATTER = 0, HETI_NCCL_ALL_GATHER = 1, HETI_NCCL_SEND = 2, HETI_NCCL_RECEIVE = 3,
-        HETI_NCCL_FIRST = 4
+    HETI_NCCL_REDUCE_SCATTER, HETI_NCCL_ALL_GATHER, HETI_NCCL_SEND, HETI_NCCL_RECEIVE, HETI_NCCL_FIRST /* exchange */
 } heti_nccl_kind;
 
 typedef struct heti_nccl_op {
     heti_nccl_kind kind;
     het_communicator_element element;
     char *data;
-    int64_t peer;             /* of send and receive */
+    int peer;                 /* of send and receive */
     size_t bytes;             /* the same */
     int64_t *start;           /* [members + 1] */
     cudaEvent_t ready, ran;   /* on the queue, before the op; on the group's stream, behind it */
@@ -171,8 +171,7 @@ typedef struct heti_nccl_op {
 /* JOINING: the communicator is being made; FIRST: the first exchange is under way; CLOSING: left,
    ncclCommFinalize is at work. */
 typedef enum heti_nccl_stage {
-    HETI_NCCL_JOINING = 0, HETI_NCCL_FIRST_EXCHANGE = 1, HETI_NCCL_JOINED = 2, HETI_NCCL_ABORTED = 3,
-        HETI_NCCL_CLOSING = 4
+    HETI_NCCL_JOINING, HETI_NCCL_FIRST_EXCHANGE, HETI_NCCL_JOINED, HETI_NCCL_ABORTED, HETI_NCCL_CLOSING
 } heti_nccl_stage;
 
 /* A card's memory for first exchanges. */
@@ -270,27 +269,23 @@ static const char *heti_nccl_code(ncclResult_t code) {
         "unknown ncclResult_t";
 }
 
-static const char *heti_nccl_base_name(const char *file) {
-    const char *slash = strrchr(file, '/');
-    return slash != NULL ? slash + 1 : file;
-}
-
 /* What the network or a process elsewhere did is the transport's fault, all else the device's. */
 static het_result heti_nccl_result(ncclResult_t code) {
     return code == ncclRemoteError || code == ncclSystemError ? HET_ERR_TRANSPORT : HET_ERR_DEVICE;
 }
 
 static het_result heti_nccl_failed(heti_nccl_group *g, ncclResult_t code, const char *call, int line) {
-    return heti_nccl_say(g, heti_nccl_result(code), "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d",
+    return heti_nccl_say(g, heti_nccl_result(code),
+                         "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), hetrain_nccl.c:%d",
                          HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
-                         call, heti_nccl_code(code), ncclGetErrorString(code), heti_nccl_base_name(__FILE__), line);
+                         call, heti_nccl_code(code), ncclGetErrorString(code), line);
 }
 
 static het_result heti_nccl_cuda_failed(heti_nccl_group *g, cudaError_t code, const char *call, int line) {
     (void)cudaGetLastError(); /* it is told here */
-    return heti_nccl_say(g, HET_ERR_DEVICE, "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d",
+    return heti_nccl_say(g, HET_ERR_DEVICE, "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), hetrain_nccl.c:%d",
                          HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
-                         call, cudaGetErrorName(code), cudaGetErrorString(code), heti_nccl_base_name(__FILE__), line);
+                         call, cudaGetErrorName(code), cudaGetErrorString(code), line);
 }
 
 /* HETI_NCCL_CUDA(g, cudaFree, (pointer)): passes an error on, with the call's name. */
@@ -349,10 +344,26 @@ static void heti_nccl_note(heti_nccl_issue *issue, ncclResult_t code, const char
 }
 #define HETI_NCCL_NOTE(issue, call, arguments) heti_nccl_note((issue), call arguments, #call, __LINE__)
 
+/* Ranges [m count, (m + 1) count) of `all`, one a member, are reduced to the members, or come from
+   them. */
+static void heti_nccl_even(const heti_nccl_group *g, heti_nccl_kind kind, char *all, size_t count,
+                           het_communicator_element element, heti_nccl_issue *issue) {
+    char *own = all + HETI_CAST(size_t, g->member) * count * heti_nccl_element_bytes(element);
+    const ncclDataType_t type = heti_nccl_type(element);
+    if (kind == HETI_NCCL_ALL_GATHER) HETI_NCCL_NOTE(issue, ncclAllGather, (own, all, count, type, g->comm, g->stream));
+    else HETI_NCCL_NOTE(issue, ncclReduceScatter, (all, own, count, type, ncclSum, g->comm, g->stream));
+}
+
 /* Range m is reduced to member m, or comes from it. */
 static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, heti_nccl_issue *issue) {
-    const size_t bytes = heti_nccl_element_bytes(op->element);
+    const size_t bytes = heti_nccl_element_bytes(op->element), own = HETI_CAST(size_t, op->start[1] - op->start[0]);
     const ncclDataType_t type = heti_nccl_type(op->element);
+    int even = own > 0;
+    for (int64_t m = 1; m < g->members; m++) even &= HETI_CAST(size_t, op->start[m + 1] - op->start[m]) == own;
+    if (even) {
+        heti_nccl_even(g, op->kind, op->data + HETI_CAST(size_t, op->start[0]) * bytes, own, op->element, issue);
+        return;
+    }
     for (int m = 0; m < HETI_CAST(int, g->members) && issue->code == ncclSuccess; m++) {
         const size_t count = HETI_CAST(size_t, op->start[m + 1] - op->start[m]);
         char *data = op->data + HETI_CAST(size_t, op->start[m]) * bytes;
@@ -363,10 +374,13 @@ static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, h
     }
 }
 
-/* The ring of all members, and what two of them have for messages. The memory is 0 and stays so. */
+/* What all members have for sums, and two of them for messages. The memory is 0 and stays so. */
 static void heti_nccl_first(const heti_nccl_group *g, heti_nccl_issue *issue) {
     char *data = HETI_CAST(char *, g->scratch);
     HETI_NCCL_NOTE(issue, ncclReduce, (data, data, 1, ncclInt64, ncclSum, 0, g->comm, g->stream));
+    for (int kind = HETI_NCCL_REDUCE_SCATTER; kind <= HETI_NCCL_ALL_GATHER && 8 * g->members <= HETI_NCCL_SCRATCH; kind++)
+        if (issue->code == ncclSuccess)
+            heti_nccl_even(g, HETI_CAST(heti_nccl_kind, kind), data, 1, HET_COMMUNICATOR_I64, issue);
     if (g->members != 2 || issue->code != ncclSuccess) return;
     HETI_NCCL_NOTE(issue, ncclSend, (data + 64, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
     if (issue->code == ncclSuccess)
@@ -391,11 +405,9 @@ static het_result heti_nccl_issue_op(heti_nccl_group *g) {
     if (issue.code != ncclSuccess) return heti_nccl_failed(g, issue.code, issue.call, issue.line);
     if (op->kind == HETI_NCCL_FIRST) heti_nccl_first(g, &issue);
     else if (op->kind == HETI_NCCL_SEND)
-        HETI_NCCL_NOTE(&issue, ncclSend, (op->data, op->bytes, ncclUint8, HETI_CAST(int, op->peer), g->comm,
-                                          g->stream));
+        HETI_NCCL_NOTE(&issue, ncclSend, (op->data, op->bytes, ncclUint8, op->peer, g->comm, g->stream));
     else if (op->kind == HETI_NCCL_RECEIVE)
-        HETI_NCCL_NOTE(&issue, ncclRecv, (op->data, op->bytes, ncclUint8, HETI_CAST(int, op->peer), g->comm,
-                                          g->stream));
+        HETI_NCCL_NOTE(&issue, ncclRecv, (op->data, op->bytes, ncclUint8, op->peer, g->comm, g->stream));
     else heti_nccl_ranges(g, op, &issue);
     end = ncclGroupEnd();
     heti_nccl_note(&issue, end, "ncclGroupEnd", __LINE__);
@@ -516,7 +528,7 @@ static het_result heti_nccl_message(het_communicator *group, het_queue *queue, h
                              HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, peer),
                              HETI_CAST(long long, g->members));
     HETI_NCCL_TRY(heti_nccl_take(g, queue, kind, data, &op));
-    op->peer = peer;
+    op->peer = HETI_CAST(int, peer);
     op->bytes = bytes;
     return heti_nccl_give(g);
 }
@@ -685,8 +697,10 @@ static het_result heti_nccl_begin(heti_nccl *n, heti_nccl_group *g, const heti_n
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclResult_t code;
     het_result result;
+    int least, first;
     HETI_NCCL_CUDA(g, cudaSetDevice, (g->ordinal));
-    HETI_NCCL_CUDA(g, cudaStreamCreateWithFlags, (&g->stream, cudaStreamNonBlocking));
+    HETI_NCCL_CUDA(g, cudaDeviceGetStreamPriorityRange, (&least, &first));
+    HETI_NCCL_CUDA(g, cudaStreamCreateWithPriority, (&g->stream, cudaStreamNonBlocking, first));
     for (int64_t i = 0; i < g->ops; i++) {
         HETI_NCCL_CUDA(g, cudaEventCreateWithFlags, (&g->op[i].ready, cudaEventDisableTiming));
         HETI_NCCL_CUDA(g, cudaEventCreateWithFlags, (&g->op[i].ran, cudaEventDisableTiming));
@@ -790,9 +804,8 @@ static het_result heti_nccl_place(void *self, const het_device *device, char *te
     code = cudaDeviceGetPCIBusId(bus, HETI_CAST(int, sizeof bus), ordinal);
     if (code != cudaSuccess) {
         (void)cudaGetLastError();
-        return heti_nccl_tell(n, HET_ERR_DEVICE, "nccl, cuda:%d, cudaDeviceGetPCIBusId: %s (%s), %s:%d", ordinal,
-                              cudaGetErrorName(code), cudaGetErrorString(code), heti_nccl_base_name(__FILE__),
-                              __LINE__);
+        return heti_nccl_tell(n, HET_ERR_DEVICE, "nccl, cuda:%d, cudaDeviceGetPCIBusId: %s (%s), hetrain_nccl.c:%d",
+                              ordinal, cudaGetErrorName(code), cudaGetErrorString(code), __LINE__);
     }
     length = snprintf(text, capacity, "%s %s", n->host, bus);
     if (length > 0 && HETI_CAST(size_t, length) < capacity) return HET_OK;
@@ -810,8 +823,8 @@ static het_result heti_nccl_identity(void *self, void *id) {
     made.version = n->version;
     code = ncclGetUniqueId(&made.unique);
     if (code != ncclSuccess)
-        return heti_nccl_tell(n, heti_nccl_result(code), "nccl, ncclGetUniqueId: %s (%s), %s:%d", heti_nccl_code(code),
-                              ncclGetErrorString(code), heti_nccl_base_name(__FILE__), __LINE__);
+        return heti_nccl_tell(n, heti_nccl_result(code), "nccl, ncclGetUniqueId: %s (%s), hetrain_nccl.c:%d",
+                              heti_nccl_code(code), ncclGetErrorString(code), __LINE__);
     memcpy(id, &made, sizeof made);
     return HET_OK;
 }
@@ -824,10 +837,8 @@ static const char *heti_nccl_last_error(void *self, het_communicator *group) {
 
 static const het_communicator_iface heti_nccl_iface = {
     HETRAIN_COMMUNICATOR_VERSION, "nccl", sizeof(heti_nccl_id), heti_nccl_place, heti_nccl_identity, heti_nccl_join,
-        heti_nccl_joined,
-    heti_nccl_reduce_scatter, heti_nccl_all_gather, heti_nccl_send, heti_nccl_receive, heti_nccl_test, heti_nccl_abort,
-    heti_nccl_leave,
-    heti_nccl_last_error
+    heti_nccl_joined, heti_nccl_reduce_scatter, heti_nccl_all_gather, heti_nccl_send, heti_nccl_receive,
+    heti_nccl_test, heti_nccl_abort, heti_nccl_leave, heti_nccl_last_error
 };
 
 static het_result heti_nccl_seconds(double *seconds, double standard, const char *name, het_error *error) {
@@ -881,8 +892,8 @@ static het_result heti_nccl_check_version(int32_t *version, het_error *error) {
     int found = 0;
     const ncclResult_t code = ncclGetVersion(&found);
     if (code != ncclSuccess)
-        return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: ncclGetVersion: %s (%s), %s:%d",
-                              heti_nccl_code(code), ncclGetErrorString(code), heti_nccl_base_name(__FILE__), __LINE__);
+        return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: ncclGetVersion: %s (%s), hetrain_nccl.c:%d",
+                              heti_nccl_code(code), ncclGetErrorString(code), __LINE__);
     *version = found;
     if (found >= NCCL_VERSION_CODE) return HET_OK;
     heti_nccl_version_text(NCCL_VERSION_CODE, header, sizeof header);

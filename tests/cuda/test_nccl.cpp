@@ -229,8 +229,17 @@ static int64_t value_at(size_t m, size_t i) { return static_cast<int64_t>((i * 7
     support_expect(got, (code), (r)->text.c_str(), (words), #call, __LINE__); } while (0)
 #define RIG_OK(r, call) RIG_EXPECT(r, call, HET_OK, "")
 
-/* A reduce-scatter and, given at once behind it, an all-gather: everybody has every sum. */
-static void check_sums(size_t members, const std::vector<int64_t> &start, het_communicator_element element)
+static int64_t exchanges(void)
+{
+#ifdef HETC_EMULATED
+    return standin_counted().exchanges;
+#else
+    return 1;
+#endif
+}
+
+/* A reduce-scatter and, given at once behind it, an all-gather: everybody has every sum. Returns how often cards met. */
+static int64_t check_sums(size_t members, const std::vector<int64_t> &start, het_communicator_element element)
 {
     const size_t count = static_cast<size_t>(start[members]) + 5, bytes = count * bytes_of(element), first = static_cast<size_t>(start[0]);
     rig r;
@@ -238,6 +247,7 @@ static void check_sums(size_t members, const std::vector<int64_t> &start, het_co
     assert_true(bytes <= RIG_BYTES);
     stand_in(static_cast<int>(members));
     RIG_OK(&r, rig_start(&r, members));
+    const int64_t before = exchanges();
     for (size_t m = 0; m < members; m++) {
         const het_device *d = &r.ends[m].device;
         for (size_t i = 0; i < count; i++) set_number(host.data(), i, element, value_at(m, i));
@@ -265,8 +275,10 @@ static void check_sums(size_t members, const std::vector<int64_t> &start, het_co
                          expected);
         }
     }
+    const int64_t met = exchanges() - before;
     EXPECT_OK(rig_end(&r, 0));
     stand_down();
+    return met;
 }
 
 static void sums_of_uneven_ranges(void **)
@@ -279,6 +291,22 @@ static void sums_of_uneven_ranges(void **)
         if (cards() >= 4) check_sums(4, { 2, 2, 100, 1000, 1001 }, element);
     }
     check_sums(2, { 4, 4, 4 }, HET_COMMUNICATOR_F32);
+}
+
+/* Ranges of one size are one meeting an op, others one for each range that is not empty. */
+static void sums_of_even_ranges(void **)
+{
+    const het_communicator_element elements[3] = { HET_COMMUNICATOR_F32, HET_COMMUNICATOR_F64, HET_COMMUNICATOR_I64 };
+    for (const het_communicator_element element : elements) {
+        const int64_t met = check_sums(2, { 0, 500, 1000 }, element);
+        assert_int_equal(check_sums(2, { 3, 4, 5 }, element), met);
+        assert_int_equal(check_sums(2, { 0, 501, 1000 }, element), 2 * met);
+        if (cards() >= 3) assert_int_equal(check_sums(3, { 1, 344, 687, 1030 }, element), met);
+        if (cards() >= 4) assert_int_equal(check_sums(4, { 2, 252, 502, 752, 1002 }, element), met);
+#ifdef HETC_EMULATED
+        assert_int_equal(met, 2);
+#endif
+    }
 }
 
 /* Several under way each way, as many as the group was joined for. */
@@ -563,15 +591,6 @@ static void close_groups(support_run *run)
     EXPECT_ERROR(het_nccl_close(&run->desc.layout.communicators, &error), HET_OK, error.text, "");
 }
 
-static int64_t exchanges(void)
-{
-#ifdef HETC_EMULATED
-    return standin_counted().exchanges;
-#else
-    return 1;
-#endif
-}
-
 /* Trains on the CPU alone, then in a layout of ranks whose cards are in groups: a letter a rank, c a CPU, else the card. With exact sums the groups
    change no bit: the same ranks that go through the host end with the same. */
 static void compare_groups(het_family family, het_dtype dtype, het_reduce reduce, const char *kinds, const char *plan, const char *schedule,
@@ -807,7 +826,7 @@ static void an_error_from_elsewhere(void **)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_uneven_ranges), cmocka_unit_test(messages_keep_their_order), cmocka_unit_test(other_devices_have_no_place),
+        cmocka_unit_test(sums_of_uneven_ranges), cmocka_unit_test(sums_of_even_ranges), cmocka_unit_test(messages_keep_their_order), cmocka_unit_test(other_devices_have_no_place),
         cmocka_unit_test(impossible_ops), cmocka_unit_test(cards_share_the_batch), cmocka_unit_test(cards_share_the_batch_unevenly),
         cmocka_unit_test(cards_share_the_layers),
         cmocka_unit_test(cards_share_both), cmocka_unit_test(cards_and_cpus_share_the_batch), cmocka_unit_test(cards_and_cpus_share_the_layers),

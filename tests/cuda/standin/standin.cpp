@@ -335,16 +335,39 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t strea
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+static cudaError_t new_stream(cudaStream_t *stream)
 {
-    guard g(gpu.lock);
-    CALL(cudaErrorMemoryAllocation);
     NOT_CAPTURING();
     *stream = new CUstream_st();
     (*stream)->device = current_device;
     gpu.streams.push_back(*stream);
     gpu.count.live++;
     return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    return new_stream(stream);
+}
+
+/* As of a card: -5 goes first. */
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int priority)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    CHECK(priority == -5, "a stream of a group that does not go first");
+    return new_stream(stream);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)

@@ -4,7 +4,7 @@
 namespace standin_nccl {
 
 enum { NCCL_POLLS = 3 }; /* so often a call is found in progress */
-enum meeting_kind { MEETING_REDUCE, MEETING_BROADCAST, MEETING_MESSAGE };
+enum meeting_kind { MEETING_REDUCE, MEETING_BROADCAST, MEETING_REDUCE_SCATTER, MEETING_ALL_GATHER, MEETING_MESSAGE };
 
 /* What one member brings to a meeting. `at`: its piece is the stream's work number `at`; valid once issued. */
 struct party { const void *from; void *to; CUstream_st *stream; uint64_t at; int called, issued, arrived; };
@@ -68,15 +68,30 @@ namespace standin_nccl {
 
 size_t nccl_bytes(ncclDataType_t type) { return type == ncclUint8 ? 1 : type == ncclFloat32 ? 4 : 8; }
 
-template <class T> void sum_up(const meeting &at)
+/* Elements [first, first + count) of all parties for one of them. */
+template <class T> void sum_for(const meeting &at, size_t root, size_t first)
 {
-    const size_t ranks = at.party_of.size(), root = static_cast<size_t>(at.root);
+    const size_t ranks = at.party_of.size();
     std::vector<T> sum(at.count);
     for (size_t step = 1; step <= ranks; step++) { /* a ring's order: the root is last */
-        const T *from = static_cast<const T *>(at.party_of[(root + step) % ranks].from);
+        const T *from = static_cast<const T *>(at.party_of[(root + step) % ranks].from) + first;
         for (size_t i = 0; i < at.count; i++) sum[i] = step == 1 ? from[i] : sum[i] + from[i];
     }
     memcpy(at.party_of[root].to, sum.data(), at.count * sizeof(T));
+}
+
+template <class T> void sum_up(const meeting &at)
+{
+    if (at.kind == MEETING_REDUCE) sum_for<T>(at, static_cast<size_t>(at.root), 0);
+    else
+        for (size_t r = 0; r < at.party_of.size(); r++) sum_for<T>(at, r, r * at.count);
+}
+
+void gather(const meeting &at)
+{
+    const size_t bytes = at.count * nccl_bytes(at.type);
+    for (const party &one : at.party_of)
+        for (size_t r = 0; r < at.party_of.size(); r++) memmove(static_cast<char *>(one.to) + r * bytes, at.party_of[r].from, bytes);
 }
 
 /* All streams have come to it. */
@@ -86,9 +101,9 @@ void hold(meeting &at)
     at.held = 1;
     gpu.count.exchanges++;
     if (gpu.skip) return;
-    if (at.kind == MEETING_REDUCE && at.type == ncclFloat32) sum_up<float>(at);
-    else if (at.kind == MEETING_REDUCE && at.type == ncclFloat64) sum_up<double>(at);
-    else if (at.kind == MEETING_REDUCE) sum_up<int64_t>(at);
+    if (at.kind == MEETING_ALL_GATHER) gather(at);
+    else if (at.kind == MEETING_REDUCE || at.kind == MEETING_REDUCE_SCATTER)
+        at.type == ncclFloat32 ? sum_up<float>(at) : at.type == ncclFloat64 ? sum_up<double>(at) : sum_up<int64_t>(at);
     else
         for (const party &one : at.party_of)
             if (one.called && one.to != nullptr) memmove(one.to, from, at.count * nccl_bytes(at.type));
@@ -172,13 +187,15 @@ ncclResult_t appoint(const char *name, meeting_kind kind, const void *from, void
     const int ranks = c.ranks, key = kind != MEETING_MESSAGE ? 0 : from != nullptr ? comm->rank * ranks + peer : peer * ranks + comm->rank;
     std::shared_ptr<meeting> &at = kind != MEETING_MESSAGE ? c.collective[comm->collectives++]
                                                            : c.message[std::make_pair(key, comm->messages[key]++)];
-    const size_t bytes = count * nccl_bytes(type);
+    const size_t bytes = count * nccl_bytes(type), many = static_cast<size_t>(ranks);
     called one;
     NCCL_CHECK(comm->call == COMM_IDLE, "a communicator was used while a call was in progress");
     NCCL_CHECK(stream != nullptr && is_open(stream) && stream->device == comm->device, "NCCL: a stream of another device");
     NCCL_CHECK(root >= 0 && root < ranks && peer >= 0 && peer < ranks, "NCCL: no such rank");
-    NCCL_CHECK(from == nullptr || inside(gpu.memory, from, bytes, comm->device), "NCCL: data is not in the device's memory");
-    NCCL_CHECK(to == nullptr || inside(gpu.memory, to, bytes, comm->device), "NCCL: data goes to what is not the device's memory");
+    NCCL_CHECK(from == nullptr || inside(gpu.memory, from, kind == MEETING_REDUCE_SCATTER ? many * bytes : bytes, comm->device),
+               "NCCL: data is not in the device's memory");
+    NCCL_CHECK(to == nullptr || inside(gpu.memory, to, kind == MEETING_ALL_GATHER ? many * bytes : bytes, comm->device),
+               "NCCL: data goes to what is not the device's memory");
     NCCL_CHECK(group.empty() || (group[0].comm == comm && group[0].stream == stream), "NCCL: one communicator and stream a group are played here");
     if (at == nullptr) {
         at = std::make_shared<meeting>();
@@ -363,6 +380,25 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
     NCCL_OP();
     return single(appoint("ncclBroadcast: members disagree", MEETING_BROADCAST, comm->rank == root ? from : nullptr, to, count, type, root, root,
                           comm, stream));
+}
+
+/* In place only: each member's part lies where it is of the whole. */
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    NCCL_OP();
+    NCCL_CHECK(op == ncclSum && type != ncclUint8, "ncclReduceScatter: only sums of float, double and int64 are played");
+    NCCL_CHECK(to == static_cast<const char *>(from) + static_cast<size_t>(comm->rank) * count * nccl_bytes(type),
+               "ncclReduceScatter: only in place");
+    return single(appoint("ncclReduceScatter: members disagree", MEETING_REDUCE_SCATTER, from, to, count, type, 0, 0, comm, stream));
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    NCCL_OP();
+    NCCL_CHECK(from == static_cast<char *>(to) + static_cast<size_t>(comm->rank) * count * nccl_bytes(type), "ncclAllGather: only in place");
+    return single(appoint("ncclAllGather: members disagree", MEETING_ALL_GATHER, from, to, count, type, 0, 0, comm, stream));
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
