@@ -1145,6 +1145,8 @@ typedef struct het_unit_call {
     int32_t training;                       /* 0: evaluation (no dropout, no gradient) */
     int32_t again;                          /* 1: a forward that is recomputed */
     int32_t joined;                         /* 1: backward_weight follows at once: backward_input may do some of it */
+    int32_t unread;                         /* 1: nobody reads d_in, it may stay unwritten: the unit before is a cut,
+                                               or has no backward pass, and there is no hook */
     int64_t rows;                           /* view->row_end - view->row_begin */
     float *in[HETRAIN_MAX_STREAMS];         /* at the slice's first row */
     float *out[HETRAIN_MAX_STREAMS];        /* forward (=); may be in[] where the unit passes a stream on */
@@ -5926,7 +5928,7 @@ static het_result heti_forward_nodes(const het_unit_call *c) {
    op, which writes the gradient of x, adds what waits as it writes. */
 typedef struct heti_pending {
     float *waiting[HETRAIN_MAX_VALUES];
-    int written[HETRAIN_MAX_VALUES];
+    int written[HETRAIN_MAX_VALUES], wanted[HETRAIN_MAX_VALUES];
 } heti_pending;
 
 /* The gradient is read now, or leaves the unit. */
@@ -5948,34 +5950,50 @@ static int heti_trains_node(const het_unit_call *c, const het_node *n) {
     return 0;
 }
 
+/* Whose gradients anybody takes: input streams', unless they are unread, and those of what is made
+   from such or by trained parameters. Of the first layer with factors behind frozen ones no product
+   has a dx, for instance. */
+static void heti_find_wanted(const het_unit_call *c, int *wanted) {
+    const het_program *p = c->info->program;
+    for (int i = 0; i < p->values; i++) wanted[i] = p->value[i].in >= 0 && !c->unread;
+    for (int i = 0; i < p->nodes; i++) {
+        const het_node *n = &p->node[i];
+        int any = heti_trains_node(c, n);
+        for (int j = 0; j < n->inputs; j++) any |= wanted[n->x[j]];
+        for (int j = 0; j < n->outputs; j++) wanted[n->y[j]] |= any;
+    }
+}
+
 /* Whether both halves of a norm's way back are one op, which backward_input runs. op: either. */
-static int heti_joined_norm(const het_unit_call *c, const het_node *n, het_op op) {
+static int heti_joined_norm(const het_unit_call *c, const het_node *n, const int *wanted, het_op op) {
     op.kind = HET_OP_NORM_BACKWARD;
-    return c->joined && (n->kind == HET_NODE_NORM || n->kind == HET_NODE_HEAD_NORM) && heti_trains_node(c, n) &&
-           heti_supports(c->device, op);
+    return c->joined && (n->kind == HET_NODE_NORM || n->kind == HET_NODE_HEAD_NORM) && wanted[n->x[0]] &&
+           heti_trains_node(c, n) && heti_supports(c->device, op);
 }
 
 /* Writes the gradients of a node's inputs, or adds to them where others have written them: then the
    op writes to scratch, one input behind the other. Inputs behind heti_writes(n) get the result's
-   gradient as it is, without an op. */
+   gradient as it is, without an op. Nothing is done where nobody takes any of them. */
 static het_result heti_node_backward(const het_unit_call *c, const het_node *n, heti_pending *flow) {
     const het_program *p = c->info->program;
     float *dx[4] = { NULL }, *next = p->scratch < 0 ? NULL : c->tensor[p->scratch];
     het_op op;
-    int i, adds[4] = { 0 };
+    int i, adds[4] = { 0 }, wanted = 0;
+    if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_A) HETI_TRY(heti_unit_scale(c, n, HETI_GRADIENT));
+    for (i = 0; i < n->inputs; i++) wanted |= flow->wanted[n->x[i]];
+    if (!wanted) return HET_OK;
     for (i = 0; i < heti_writes(n); i++) {
         adds[i] = flow->written[n->x[i]];
         dx[i] = adds[i] ? next : heti_rows_of(c, n->x[i], HETI_GRADIENT);
         if (adds[i]) next += heti_value_floats(c, n->x[i]);
         flow->written[n->x[i]] = 1;
     }
-    if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_A) HETI_TRY(heti_unit_scale(c, n, HETI_GRADIENT));
     if (heti_node_op(c, n, HETI_BACKWARD_INPUT, dx, &op)) {
         if (n->kind == HET_NODE_NORM && !adds[0]) { /* it adds what waits as it writes */
             op.u.norm.residual = flow->waiting[n->x[0]];
             flow->waiting[n->x[0]] = NULL;
         }
-        if (heti_joined_norm(c, n, op)) op.kind = HET_OP_NORM_BACKWARD;
+        if (heti_joined_norm(c, n, flow->wanted, op)) op.kind = HET_OP_NORM_BACKWARD;
         HETI_TRY(heti_node_run(c, n, &op));
     }
     for (i = 0; i < heti_writes(n); i++)
@@ -5984,6 +6002,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
                                     heti_value_floats(c, n->x[i])));
     for (; n->outputs > 0 && i < n->inputs; i++) { /* the gradient of the result is that of the input */
         float **waiting = &flow->waiting[n->x[i]], *gradient = heti_rows_of(c, n->y[0], HETI_GRADIENT);
+        if (!flow->wanted[n->x[i]]) continue;
         if (*waiting) HETI_TRY(heti_unit_move(c, 1, gradient, *waiting, c->rows * p->value[n->x[i]].width));
         *waiting = gradient;
     }
@@ -5995,6 +6014,7 @@ static het_result heti_backward_nodes(const het_unit_call *c) {
     heti_pending flow;
     het_op op;
     memset(&flow, 0, sizeof flow);
+    heti_find_wanted(c, flow.wanted);
     for (int i = 0; i < p->values; i++) {
         const het_value *v = &p->value[i];
         if (v->out < 0) continue;
@@ -6005,7 +6025,7 @@ static het_result heti_backward_nodes(const het_unit_call *c) {
     for (int i = p->nodes - 1; i >= 0; i--) {
         const het_node *n = &p->node[i];
         for (int j = 0; j < n->outputs; j++) HETI_TRY(heti_settle(c, &flow, n->y[j]));
-        if (i > 0 && heti_fused_op(c, n - 1, n, HETI_BACKWARD_INPUT, &op)) {
+        if (i > 0 && heti_fused_op(c, n - 1, n, HETI_BACKWARD_INPUT, &op) && flow.wanted[n->x[0]]) {
             HETI_TRY(heti_unit_run(c, &op));
             flow.written[p->node[--i].x[0]] = 1;
         } else HETI_TRY(heti_node_backward(c, n, &flow));
@@ -6028,13 +6048,14 @@ static het_result heti_make_again(const het_unit_call *c, int value, int *made) 
 
 HETRAIN_API het_result het_program_backward_weight(const het_unit_call *c) {
     const het_program *p = c->info->program;
-    int made[HETRAIN_MAX_NODES] = { 0 }, i;
+    int made[HETRAIN_MAX_NODES] = { 0 }, wanted[HETRAIN_MAX_VALUES], i;
+    heti_find_wanted(c, wanted);
     for (i = p->nodes - 1; i >= 0; i--) {
         const het_node *n = &p->node[i];
         het_op op;
         if (!heti_trains_node(c, n)) continue;
         (void)heti_node_op(c, n, HETI_BACKWARD_WEIGHT, NULL, &op);
-        if (heti_joined_norm(c, n, op)) continue;
+        if (heti_joined_norm(c, n, wanted, op)) continue;
         if (n->inputs > 0 && heti_spreads(p, n) < 1) HETI_TRY(heti_make_again(c, n->x[0], made));
         HETI_TRY(heti_node_run(c, n, &op));
     }
@@ -14548,6 +14569,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         if (inputs && a->slice == last) HETI_TRY(heti_clear_kept(r, &c));
         if (adds) HETI_TRY(heti_open_gradients(r, u));
         c.joined = inputs && weights;
+        c.unread = u > 0 && r->ctx->share.plan->cut[u - 1] != HET_CUT_NOWHERE && !r->ctx->desc.host.hook;
         if (inputs) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         if (weights && !c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_close_weights(r, a, a->kind, u));

@@ -310,6 +310,84 @@ static void only_activations_cross(void **state)
     }
 }
 
+/* ---- input gradients that nobody takes ---- */
+
+/* Operations of products' dx, elements of norms' dx. */
+static double products, norms;
+
+static het_result counted_run(void *self, het_queue *queue, const het_op *op)
+{
+    const het_linear_args *l = &op->u.linear;
+    int64_t i;
+    for (i = 0; op->kind == HET_OP_LINEAR_BACKWARD_INPUT && i < l->parts; i++) products += 2.0 * (double)(l->rows * l->in * l->part[i].out);
+    if (op->kind == HET_OP_NORM_BACKWARD || op->kind == HET_OP_NORM_BACKWARD_INPUT) norms += (double)(op->u.norm.rows * op->u.norm.width);
+    return het_cpu_device()->run(self, queue, op);
+}
+
+static het_result sees(void *user, const het_hook_info *info)
+{
+    (void)user, (void)info;
+    return HET_OK;
+}
+
+/* What the second step has of them, with a hook, which takes all, less without. */
+static void count_unread(support_run *run, double less[2])
+{
+    int hooked;
+    for (hooked = 0; hooked < 2; hooked++) {
+        het_ctx *ctx;
+        double times;
+        run->desc.host.hook = hooked ? sees : NULL;
+        ctx = support_create(&run->desc);
+        (void)support_step(ctx, &run->data, 0, "01|23");
+        products = norms = 0.0;
+        times = 1 + support_step(ctx, &run->data, 1, "01|23").repeated;
+        less[0] = products / times - (hooked ? less[0] : 0.0), less[1] = norms / times - (hooked ? less[1] : 0.0);
+        het_destroy(ctx);
+    }
+}
+
+/* Behind the embedding that factors leave frozen: the first layer's dx of q, k and v and of their factors' A, and the norm's. Behind a local head
+   and behind frozen layers: the norm's alone, since products' dx trains the norm. */
+static void unread_gradients_are_not_made(void **state)
+{
+    static const struct { layout l; const char *blocks; } layouts[] = {
+        { { "pp", "1f1b", 2, 1 }, "0|1|2|3" }, { { "pp", "zb-h1", 3, 2 }, "01|23" }, { { "pp2xcp2", "1f1b", 4, 1 }, "01|23" },
+        { { "tp2", NULL, 2, 1 }, "0|1|2|3" }
+    };
+    const het_device_iface *cpu = het_cpu_device();
+    int which;
+    size_t k;
+    (void)state;
+    for (which = 0; which < 4; which++) { /* factors; local losses; frozen layers; the same in bf16 */
+        het_model_desc model = local_model(which == 1 ? HET_NEOX : HET_LLAMA, 3, which == 1);
+        het_device_iface counts = *cpu;
+        support_result base;
+        support_run run;
+        double less[2], tokens, width;
+        if (which == 0) model.lora_rank = 2;
+        if (which < 2) support_run_start(&run, &model, STEPS, "17|5,0,9|48|30,2");
+        else frozen_start(&run);
+        if (which == 3) run.desc.dtype = HET_BF16;
+        counts.run = counted_run;
+        run.device[0].iface = &counts;
+        support_run_ranks(&run, 1);
+        tokens = (double)run.data.tokens, width = (double)run.desc.model.width;
+        count_unread(&run, less);
+        assert_true(fabs(less[1] - tokens * width * (which == 1 ? 2 : 1)) < 0.5);
+        assert_true(fabs(less[0] - (which > 0 ? 0.0 : 2 * tokens * width * (double)((model.heads + 2 * model.kv_heads) * model.head_size + 4))) <
+                    0.5);
+        run.desc.host.hook = sees;
+        base = support_train(&run, "01|23");
+        run.desc.host.hook = NULL;
+        support_train_same(&base, &run, "01|23", "without a hook");
+        run.device[0].iface = NULL;
+        for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++)
+            if (which != 3 && !(which == 0 && k == 3)) support_layout_same(&base, &run, &layouts[k].l, layouts[k].blocks); /* no factors in columns */
+        support_run_end(&run);
+    }
+}
+
 /* ---- nobody idle after the fill ---- */
 
 /* 1F1B with a cut at every border: B follows its own F at once, one micro-batch is kept, and P ranks are done after 3 M + P - 1 instead of
@@ -695,6 +773,7 @@ int main(void)
         cmocka_unit_test(frozen_between_cuts),
         cmocka_unit_test(gradients_are_of_the_own_loss),
         cmocka_unit_test(only_activations_cross),
+        cmocka_unit_test(unread_gradients_are_not_made),
         cmocka_unit_test(nobody_waits_behind_cuts),
         cmocka_unit_test(estimates_are_peaks),
         cmocka_unit_test(files_and_inference),
