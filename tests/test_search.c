@@ -20,6 +20,7 @@ typedef struct world {
     int32_t unit[MOST_UNITS];
     het_block_profile block[MOST_UNITS];
     int64_t use[MOST_UNITS + 1];
+    uint8_t cut[MOST_UNITS];          /* profile.cut, where find_cuts has set it */
     het_device_profile device[8];
     het_unit_time time[8][MOST_UNITS], alone[8][MOST_UNITS]; /* beside others at work; with nothing beside, where the two differ */
     het_cluster_device place[MOST_DEVICES];
@@ -82,6 +83,20 @@ static world *make(int64_t units, int64_t devices)
     w->desc.granule_tokens = 1;
     w->desc.allocator = w->profile.allocator;
     return w;
+}
+
+/* Losses of their own in the chain, and what is frozen in front of the first loss or behind another: where no gradient goes. */
+static void find_cuts(world *w)
+{
+    int64_t u, b, i;
+    int trained = 0;
+    for (u = 0; u < w->profile.units; u++) {
+        for (b = 0; b < w->profile.blocks; b++)
+            for (i = 0; i < w->block[b].uses; i++) trained |= !w->block[b].frozen && w->use[w->block[b].first_use + i] == u;
+        w->cut[u] = (uint8_t)(u + 1 == w->profile.units ? HET_CUT_NOWHERE : !trained ? HET_CUT_NONE : w->kind[u].loss ? HET_CUT_BEHIND : HET_CUT_NOWHERE);
+        if (w->kind[u].loss) trained = 0;
+    }
+    w->profile.cut = w->cut;
 }
 
 static void end(world *w)
@@ -253,7 +268,8 @@ static void brute_sums(brute *b)
                 for (what = 0; what < CURVES; what++) {
                     const double tokens = (double)(g * w->desc.granule_tokens), n = (double)w->desc.granule_tokens;
                     const double seconds = curve_seconds(curve[what], tokens, 0.5 * (double)g * n * (n + 1)) / w->place[r].speed;
-                    b->sum[r][what][g][u + 1] = b->sum[r][what][g][u] + (what == AGAIN && w->kind[u].loss ? 0 : seconds);
+                    const int never = (what == AGAIN && w->kind[u].loss) || (what != F && w->cut[u] == HET_CUT_NONE);
+                    b->sum[r][what][g][u + 1] = b->sum[r][what][g][u] + (never ? 0 : seconds);
                 }
             }
 }
@@ -282,7 +298,7 @@ static double ring_seconds(const brute *b, int64_t rank, int gather)
                 if (b->stage[g].unit_begin <= u && u < b->stage[g].unit_end) held[b->stage[g].rank] = 1;
             }
         for (r = 0; r < w->cluster.ranks && b->keepers == 0; r++) /* with keepers there are no rings */
-            if (held[r]) member[n++] = r;
+            if (held[r] && !w->block[k].frozen) member[n++] = r;
         for (i = 0; i < n && n > 1 && held[rank]; i++) {
             const double one = link_seconds(link_between(w, member[i], member[(i + 1) % n]), bytes / (double)n);
             if (one > slowest) slowest = one;
@@ -339,6 +355,7 @@ static void brute_bound_pipeline(const brute *b, int64_t p, int64_t last, int64_
             reach += link_seconds(link_between(w, r, b->stage[g + 1].rank), bytes);
             back += link_seconds(link_between(w, b->stage[g + 1].rank, r), bytes);
         }
+        if (w->cut[stage->unit_end - 1] != HET_CUT_NOWHERE) back = 0; /* nothing comes back over it */
     }
 }
 
@@ -367,7 +384,7 @@ static double brute_bound(const brute *b, int64_t granules, int split)
         if (element > 0) speed += w->place[r].speed / element;
         else free_steps = 1;
     }
-    for (k = 0; k < w->profile.blocks; k++) elements += (double)w->block[k].elements;
+    for (k = 0; k < w->profile.blocks; k++) elements += w->block[k].frozen ? 0 : (double)w->block[k].elements;
     if (!free_steps && elements / speed > after) after = elements / speed;
     return (verdict + after) * (1 - 1e-9);
 }
@@ -582,6 +599,7 @@ static double brute_force(const world *w, int64_t most, double known, int64_t *c
     b->plan.share = b->share;
     b->plan.state_share = b->state_share;
     b->plan.slice_share = b->slice_share;
+    b->plan.cut = w->profile.cut;
     b->slice_share[0] = 1;
     brute_sums(b);
     b->plan.keeper = b->keeper;
@@ -733,6 +751,30 @@ static void same_as_brute_force(void **state)
     assert_true(found[STORED] > 0);
     print_message("%d instances, %d of them stored, %d with keepers, %d without a plan that fits; %d plans judged by brute force, %d simulated by "
                   "the planner\n", (int)instances, (int)found[STORED], (int)found[KEPT], (int)nothing, (int)judged_all, (int)evaluated);
+}
+
+/* Local losses, frozen units in front, both, and frozen units behind a local loss: what is done behind a cut waits for nobody there. */
+static void cuts_as_brute_force(void **state)
+{
+    const int64_t rounds = support_environment("HETRAIN_TEST_ROUNDS", 60), instances = rounds > 60 ? 500 : 60;
+    int64_t n, u, judged_all = 0, evaluated = 0, found[FOUND] = { 0 }, compared = 0, crossed = 0;
+    (void)state;
+    for (n = 0; n < instances; n++) {
+        const char *schedules[4];
+        world *w = instance(n, schedules);
+        const int64_t units = w->profile.units, at = 1 + n % (units - 2), frozen = n % 4 == 0 ? 0 : 1 + n / 4 % at;
+        het_shard shard;
+        if (n % 4 != 1) w->kind[at].loss = 1, w->kind[at].input = w->kind[at].output = w->kind[at - 1].output;
+        if (n % 4 != 1 && at + 1 < units) w->kind[at + 1].input = w->kind[at].output;
+        for (u = 0; u < frozen; u++) w->block[n % 4 == 3 ? (at + 1 + u < w->profile.blocks - 1 ? at + 1 + u : 0) : u].frozen = 1;
+        find_cuts(w);
+        for (u = 0; u + 1 < units; u++) crossed += w->cut[u] == HET_CUT_BEHIND;
+        compared += compare(w, n, &judged_all, &evaluated, &shard, found);
+        end(w);
+    }
+    assert_true(compared > instances / 2 && crossed > instances / 4);
+    print_message("%d instances with cuts, %d fit; %d plans judged by brute force, %d simulated by the planner\n", (int)instances, (int)compared,
+                  (int)judged_all, (int)evaluated);
 }
 
 /* The largest micro-batch, and the most micro-batches of one granule, that two devices with this cap take by gpipe. */
@@ -1365,7 +1407,7 @@ static void bounds_hold_beside_idle_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_brute_force), cmocka_unit_test(what_is_divided_makes_it_fit),
+        cmocka_unit_test(same_as_brute_force),      cmocka_unit_test(cuts_as_brute_force), cmocka_unit_test(what_is_divided_makes_it_fit),
         cmocka_unit_test(a_cap_takes_twice_as_much),       cmocka_unit_test(near_exhaustive_search),
         cmocka_unit_test(crosses_what_does_not_fit),
         cmocka_unit_test(shares_follow_speeds),      cmocka_unit_test(memory_forces_a_pipeline),

@@ -1127,6 +1127,8 @@ static void heti_s_find_cuts(het_profile *p) {
 
 /* Whether a unit has no backward pass. */
 static int heti_s_is_idle(const het_profile *p, int64_t u) { return p->cut != NULL && p->cut[u] == HET_CUT_NONE; }
+/* Whether no gradient comes back over the boundary behind it. */
+static int heti_s_is_cut(const het_profile *p, int64_t u) { return p->cut != NULL && p->cut[u] != HET_CUT_NOWHERE; }
 
 HETRAIN_API het_result het_profile_cuts(const het_profile *profile, het_plan *plan, het_error *error) {
     if (profile == NULL || plan == NULL || plan->cut == NULL || plan->units != profile->units)
@@ -5264,7 +5266,7 @@ static double heti_s_back(const heti_s_seek *s, double whole, double apart) {
 /* One pipeline: what its ranks compute before the verdict, and the times before a rank's first
    action and behind its last one. known 0: of no schedule with its placement, with or without
    recomputation. A message leaves behind what made it, and a rank's last action
-   that is not a W is a backward, after which the stages before have theirs. */
+   that is not a W is a backward, after which the stages before, up to a cut, have theirs. */
 static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int known) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p), first = c->first[p];
     const int last = p == s->last_counted;
@@ -5301,6 +5303,7 @@ static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
             const int64_t next = heti_s_spot_of(s, c, p, i + 1).device;
             reach += f + heti_s_message(s, spot.device, next, spot.end - 1, small);
             back += in + r + heti_s_message(s, next, spot.device, spot.end - 1, small);
+            if (heti_s_is_cut(s->d.profile, spot.end - 1)) back = 0;
         }
     }
     for (int64_t i = 0; i < places; i++) {
@@ -5848,16 +5851,16 @@ static double heti_s_guess_moves(heti_s_seek *s, const heti_s_choice *c, const h
     return heti_s_larger(0, fetch - forward) + heti_s_larger(0, fetch + leave - (both - forward));
 }
 
-/* About what a pipeline takes, in closed form: a micro-batch's way forward and back, and for each
-   further one what the busiest device has to do, W of which fills what others wait. With two stages
-   a device half of the way is filled. *work: seconds of all its devices; *alone: what part of them
+/* About what a pipeline takes, in closed form: a micro-batch's way forward, and back up to a cut, and
+   for each further one what the busiest device has to do, W of which fills what others wait. With
+   two stages a device half of the way is filled. *work: seconds of all its devices; *alone: what part of them
    the busiest takes with nothing beside it. */
 static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, double *work, double *alone) {
     const int64_t stages = heti_s_stages(s, c, p), micro_batches = heti_s_micro_batches(s, c->granules);
     const int64_t rest = s->d.granules - (micro_batches - 1) * c->granules, split = s->order[c->order]->split;
     const double last = p == s->last_counted ? 1 - heti_s_real(rest) / heti_s_real(c->granules) : 0,
                  count = heti_s_real(c->count[p]) - last, size = count < 1 ? count : 1;
-    double path = 0, most = 0, behind = 0, all = 0;
+    double forward = 0, path = 0, longest = 0, most = 0, behind = 0, all = 0;
     int64_t kind = 0;
     for (int64_t i = 0; i < heti_s_places(c, p); i++) s->lower[i].work = 0;
     for (int64_t i = 0; i < stages; i++) {
@@ -5868,14 +5871,19 @@ static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int6
         const double w = split ? heti_s_seconds(s, spot.kind, HETI_S_WEIGHT, spot.begin, spot.end, c->granules) : 0;
         if (i == 0) behind = w;
         path += both - w;
+        longest = heti_s_larger(longest, path);
+        forward += heti_s_seconds(s, spot.kind, HETI_S_FORWARD, spot.begin, spot.end, c->granules);
         all += both;
         s->lower[spot.place].work += both;
         if (s->lower[spot.place].work > most) most = s->lower[spot.place].work, kind = spot.kind;
         if (i + 1 == stages) continue;
-        path += heti_s_message(s, spot.device, heti_s_spot_of(s, c, p, i + 1).device, spot.end - 1, c->granules) +
-                heti_s_message(s, heti_s_spot_of(s, c, p, i + 1).device, spot.device, spot.end - 1, c->granules);
+        const int64_t next = heti_s_spot_of(s, c, p, i + 1).device;
+        forward += heti_s_message(s, spot.device, next, spot.end - 1, c->granules);
+        path += heti_s_message(s, spot.device, next, spot.end - 1, c->granules) +
+                heti_s_message(s, next, spot.device, spot.end - 1, c->granules);
+        if (heti_s_is_cut(s->d.profile, spot.end - 1)) path = forward;
     }
-    path = (path + behind) * size;
+    path = (longest + behind) * size;
     *work += all * count;
     *alone = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_FORWARD, 0, s->units, c->granules) /
              (heti_s_seconds(s, kind, HETI_S_FORWARD, 0, s->units, c->granules) + 1e-300);
@@ -6625,13 +6633,14 @@ static void heti_s_all(heti_s_seek *s) {
 
 /* ---- the lower bound ---- */
 
-/* F and the shorter of the backwards that there are; `weight` 0: of their parts before W. */
-static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, int64_t granules, int weight) {
+/* F and the shorter of the backwards that there are; `back` 1: of their parts before W; 0: F. */
+static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, int64_t granules, int back) {
     double t[HETI_S_CALLS];
     for (int call = 0; call < HETI_S_CALLS; call++)
         t[call] = heti_s_seconds(s, kind, HETI_S_LEAST + call, u, u + 1, granules);
+    if (back == 0) return t[HETI_S_FORWARD];
     return t[HETI_S_FORWARD] +
-           heti_s_back(s, t[HETI_S_BACKWARD], t[HETI_S_INPUT] + (weight ? t[HETI_S_WEIGHT] : 0));
+           heti_s_back(s, t[HETI_S_BACKWARD], t[HETI_S_INPUT] + (back > 1 ? t[HETI_S_WEIGHT] : 0));
 }
 
 /* Every granule passes through every unit on some device. For weights z of the kinds that add up to
@@ -6652,7 +6661,7 @@ static double heti_s_bound_work(heti_s_seek *s) {
             double least = HETI_S_NONE;
             heti_s_device_kind *chosen = kind;
             for (k = 0; k < s->kinds; k++) {
-                const double one = heti_s_least_both(s, k, u, most, 1) / heti_s_real(most);
+                const double one = heti_s_least_both(s, k, u, most, 2) / heti_s_real(most);
                 if (kind[k].weight * one >= least) continue;
                 least = kind[k].weight * one;
                 chosen = &kind[k];
@@ -6668,16 +6677,21 @@ static double heti_s_bound_work(heti_s_seek *s) {
     return best;
 }
 
-/* The smallest full micro-batch passes forward and back through every unit. */
+/* The smallest full micro-batch passes forward through every unit, and back through those behind
+   the cut before it. */
 static double heti_s_bound_chain(const heti_s_seek *s) {
     const int64_t g = heti_s_least_granules(s);
-    double sum = 0;
+    double forward = 0, sum = 0, most = 0;
     for (int64_t u = 0; u < s->units; u++) {
-        double least = HETI_S_NONE;
-        for (int64_t k = 0; k < s->kinds; k++) least = heti_s_smaller(least, heti_s_least_both(s, k, u, g, 0));
-        sum += least;
+        double least[2] = { HETI_S_NONE, HETI_S_NONE };
+        for (int64_t k = 0; k < s->kinds; k++)
+            for (int back = 0; back < 2; back++)
+                least[back] = heti_s_smaller(least[back], heti_s_least_both(s, k, u, g, back));
+        sum = (u > 0 && heti_s_is_cut(s->d.profile, u - 1) ? forward : sum) + least[1];
+        forward += least[0];
+        most = heti_s_larger(most, sum);
     }
-    return sum;
+    return most;
 }
 
 /* ---- what was asked for ---- */
