@@ -242,7 +242,7 @@ typedef struct source {
 typedef struct grown_text { char *text; size_t length, capacity; } grown_text;
 
 /* What a checkpoint keeps beside weights and state: the options, and where in which data the run is; and what lies beside the weights. */
-typedef struct saved_options { het_pair pair[OPTIONS + 5]; int64_t pairs; char text[OPTIONS + 3][64], directory[PATH_SIZE]; } saved_options;
+typedef struct saved_options { het_pair pair[OPTIONS + 6]; int64_t pairs; char text[OPTIONS + 3][64], directory[PATH_SIZE]; } saved_options;
 typedef struct saved_beside { het_beside file[2 + KEPT_FILES]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
 
 typedef struct job {
@@ -262,6 +262,7 @@ typedef struct job {
     char out[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE], found[3][PATH_SIZE];
     int64_t resumed_step;
     uint64_t data_fingerprint, validation_fingerprint;
+    char versions[128];             /* the updates of a step, and a fingerprint of what joins them */
     const char *program;            /* as it was started */
     het_desc desc;
     layout ranks;
@@ -940,10 +941,61 @@ static void limit_micro_batches(const job *j, het_limits *limits, int64_t most) 
     limits->max_micro_batches = (j->feed.items + most - 1) / most;
 }
 
-/* Several updates a step; a plan's file may have its own. Nothing clips then. */
+/* Several updates a step; a plan's file may have its own. Nothing clips then. What 2bw means is saved as a number, which other plans can follow. */
 static void configure_updates(job *j, het_plan *plan) {
+    if (j->set.updates > 1 && j->set.staleness == 0) j->set.staleness = strcmp(plan->schedule, "2bw") == 0;
     if (j->set.updates > 1) plan->updates = j->set.updates, plan->staleness = j->set.staleness;
     if (plan->updates > 1 && !j->typed[option_find(options, OPTIONS, "--clip", 6)]) j->desc.optimizer.clip = -1.0f;
+}
+
+/* Of every unit and micro-batch the version that F uses, the update that its gradient joins and, where F comes before its version is there, so that
+   it is predicted, the version that there is. In no order: nothing else decides what is trained. to_come: [plan->stages]. */
+static uint64_t hash_versions(const het_plan *plan, const het_schedule *lists, int64_t *to_come) {
+    uint64_t hash = 0;
+    for (int64_t i = 0; i < plan->stages; i++) to_come[i] = INT32_MAX; /* the first update that waits for later actions of the stage */
+    for (int64_t i = lists->start[lists->ranks] - 1; i >= 0; i--) {
+        const het_action *a = &lists->action[i];
+        const int64_t stage = a->kind > HET_ACTION_W ? 0 : plan->first_stage[a->pipeline] + a->stage;
+        int64_t key[5] = { 0, a->micro_batch, a->kind == HET_ACTION_F, a->version, 0 };
+        if (a->kind != HET_ACTION_F && a->kind != HET_ACTION_B && a->kind != HET_ACTION_W) continue;
+        if (a->kind == HET_ACTION_F && to_come[stage] < a->version) key[4] = a->version - to_come[stage];
+        else if (a->kind != HET_ACTION_F && a->version < to_come[stage]) to_come[stage] = a->version;
+        for (int64_t p = 0; p < a->pipeline; p++) key[1] += lists->micro_batches[p];
+        for (key[0] = plan->stage[stage].unit_begin; key[0] < plan->stage[stage].unit_end && a->slice == 0; key[0]++)
+            hash += het_xxh64(key, sizeof key, 0);
+    }
+    return hash;
+}
+
+static const char *hash_in(const char *versions) { return strrchr(versions, '(') != NULL ? strrchr(versions, '(') : ""; }
+
+/* With several updates a step plan and schedule decide what is trained: a resumed run must have what it had. */
+static int check_versions(job *j) {
+    const het_plan *plan = j->ranks.plan;
+    const het_schedule *lists = j->ranks.schedule;
+    const char *saved = j->saved != NULL ? het_checkpoint_option(j->saved, "versions") : NULL;
+    int64_t *numbers = NULL; /* of pipelines, then of stages */
+    het_schedule *made = NULL;
+    het_error error = { HET_OK, "" };
+    het_result result = HET_OK;
+    snprintf(j->versions, sizeof j->versions, "1 update a step");
+    if (plan != NULL && plan->updates > 1) {
+        if ((numbers = (int64_t *)calloc((size_t)plan->stages, sizeof *numbers)) == NULL) return fail(FAILED, "out of memory");
+        het_plan_micro_batches(plan, j->feed.micro_batches, numbers);
+        if (lists == NULL) result = het_schedule_make(plan, numbers, NULL, &made, &error);
+        if (result == HET_OK)
+            snprintf(j->versions, sizeof j->versions, "%lld updates a step by %s, staleness %lld (%016llx)", (long long)plan->updates,
+                     made != NULL ? plan->schedule : "lists of its own", (long long)plan->staleness,
+                     (unsigned long long)hash_versions(plan, made != NULL ? made : lists, numbers));
+        free(numbers);
+        het_schedule_free(made);
+        if (result != HET_OK) return fail(status_of(result), "%s", error.text);
+    }
+    if (j->saved == NULL || j->set.force_resume) return 0;
+    if (saved == NULL) saved = "1 update a step";
+    if (strcmp(hash_in(saved), hash_in(j->versions)) == 0) return 0;
+    return fail(BAD_INPUT, "--updates, --staleness, --schedule, --plan: the saved run has %s, this one %s, which changes what is trained; "
+                "--force-resume allows it", saved, j->versions);
 }
 
 static int configure_context(job *j) {
@@ -986,7 +1038,7 @@ static int configure_context(job *j) {
     d->host.logger.log = on_log, d->host.logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if (j->ranks.plan != NULL) configure_updates(j, j->ranks.plan);
-    if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
+    if ((status = configure_plan(j)) != 0 || s->steps == 0 || (status = check_versions(j)) != 0) return status;
     if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
     if ((status = check_changes(j)) != 0 || (status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
@@ -1068,6 +1120,7 @@ static void collect_options(const job *j, saved_options *o) {
     saved_option(o, "data_hash", text);
     text = o->text[OPTIONS + 2];
     snprintf(text, sizeof o->text[0], "%lld", (long long)(step * a_step));
+    if (strchr(j->versions, '(') != NULL) saved_option(o, "versions", j->versions);
     saved_option(o, "data_position", text); /* windows drawn: the order is a function of seed and step */
     if (j->set.lora > 0 && j->weights[0] != 0) saved_option(o, "base", j->weights);
     if (getcwd(o->directory, sizeof o->directory) != NULL) saved_option(o, "directory", o->directory); /* which paths start from */

@@ -93,7 +93,8 @@ static void find_cuts(world *w)
     for (u = 0; u < w->profile.units; u++) {
         for (b = 0; b < w->profile.blocks; b++)
             for (i = 0; i < w->block[b].uses; i++) trained |= !w->block[b].frozen && w->use[w->block[b].first_use + i] == u;
-        w->cut[u] = (uint8_t)(u + 1 == w->profile.units ? HET_CUT_NOWHERE : !trained ? HET_CUT_NONE : w->kind[u].loss ? HET_CUT_BEHIND : HET_CUT_NOWHERE);
+        w->cut[u] = HET_CUT_NOWHERE;
+        if (u + 1 < w->profile.units && (!trained || w->kind[u].loss)) w->cut[u] = trained ? HET_CUT_BEHIND : HET_CUT_NONE;
         if (w->kind[u].loss) trained = 0;
     }
     w->profile.cut = w->cut;

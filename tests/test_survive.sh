@@ -214,6 +214,25 @@ refuses '--beta2 0.99|0.95|--force-resume' --resume drop --steps 6 --beta2 0.99
 refuses '--epsilon 1e-06|1e-08|--force-resume' --resume drop --steps 6 --epsilon 1e-6
 refuses '--min-lr 0.0001|5e-06|--force-resume' --resume drop --steps 6 --min-lr 1e-4
 
+# ---- several updates a step: plan and schedule decide what is trained. Any that gives the same versions goes on, others are refused ----
+late=(--data text --model gpt2:layers=1,width=16,heads=1,context=16 --sequences 4 --micro-batches 4 --granule 1 --schedule-lr constant --evaluate-every 0 --quiet)
+"$program" "${late[@]}" --devices cpu:1,cpu:1 --plan pp --schedule 2bw --updates 4 --steps 4 --checkpoint-every 2 --out late --hash > whole.out 2>&1
+for way in '' '--devices cpu:1,cpu:1 --plan pp --schedule 2bw' '--devices cpu:1,cpu:1 --plan pp:0-0|1-3 --schedule 1f1b'; do
+    # shellcheck disable=SC2086
+    "$program" --resume late/step-00000002 --out again --overwrite $way --quiet --hash > on.out 2>&1
+    report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" "2bw resumed with ${way:-nothing}: the same bits" "$(cat on.out)"
+done
+refuses '--updates|4 updates a step by 2bw, staleness 1|2 updates a step by 1f1b|--force-resume' --resume late --steps 6 --updates 2
+refuses '4 updates a step by 2bw, staleness 1|this one 4 updates a step by 1f1b, staleness 2' --resume late --steps 6 --staleness 2
+refuses 'this one 1 update a step' --resume late --steps 6 --updates 1
+refuses 'this one 4 updates a step by pipedream' --resume late --steps 6 --devices cpu:1,cpu:1 --plan pp --schedule pipedream --staleness 0
+refuses 'this one 4 updates a step by hogbatch' --resume late --steps 6 --devices cpu:1,cpu:1 --plan dp --schedule hogbatch
+refuses 'the saved run has 1 update a step, this one 2 updates' --resume good --steps 10 --updates 2
+"$program" --resume late --steps 6 --updates 2 --force-resume --hash > out.txt 2>&1
+report "$([ -n "$(hash_of out.txt)" ]; echo $?)" 'forced: goes on with other updates' "$(tail -n 3 out.txt)"
+"$program" "${late[@]}" --devices cpu:1,cpu:1 --plan dp --updates 2 --staleness 1 --steps 2 --out dealt > out.txt 2>&1
+refuses '2 updates a step by 1f1b, staleness 1' --resume dealt --steps 4 # of one rank other micro-batches join each
+
 # ---- fingerprints: every byte of the data, and the weights below factors ----
 cat hetrain.h hetrain.h | head -c 700000 > wide
 cat wide wide wide wide wide wide wide > large

@@ -496,6 +496,8 @@ static void the_rest_of_a_context(void **state)
         EXPECT_OK(het_load_weights(loaded, &reader));
         reader = support_reader(&file[1]);
         EXPECT_OK(het_load_state(loaded, &reader));
+        reader = support_reader(&file[1]);
+        EXPECT_ERROR(het_load_state(plain, &reader), HET_ERR_INVALID, het_last_error(plain), "optimizer|2 updates a step|in the context");
     }
     support_group_start(&group, &run.data, 1, "0|1|2|3");
     EXPECT_OK(het_gradients(ctx, group.batch, 4, &info[0]));

@@ -2898,8 +2898,12 @@ static void heti_f_text_options(heti_t_text *t, const het_ctx *ctx) {
     heti_f_text_meta(t, "weights", heti_f_dtypes[d->weights]);
     heti_f_text_meta(t, "reduce", heti_f_reduces[d->reduce]);
     heti_f_text_meta(t, "schedule", heti_f_schedules[a->schedule]);
-    heti_f_text_meta(t, "optimizer", "%s%s", a->iface->name,
-                     het_optimizer_slots(a) > a->iface->slots ? " with feedback" : "");
+    heti_t_put(t, "optimizer");
+    heti_t_char(t, 0);
+    heti_t_format(t, "%s%s", a->iface->name, het_optimizer_slots(a) > a->iface->slots ? " with feedback" : "");
+    if (d->layout.plan != NULL && d->layout.plan->updates > 1)
+        heti_t_format(t, ", %d updates a step", d->layout.plan->updates);
+    heti_t_char(t, 0);
     heti_f_text_meta(t, "parameters", "%d", heti_f_table_hash(ctx));
     heti_f_text_meta_float(t, "learning_rate", a->learning_rate);
     heti_f_text_meta_float(t, "minimum_rate", a->minimum_rate);
