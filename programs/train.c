@@ -30,6 +30,7 @@
 #include "kept.h"
 #include "launch.h"
 #include "loader.h"
+#include "power.h"
 #include "stop.h"
 #include "text.h"
 
@@ -37,7 +38,7 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *tokenizer, *experts, *lora_target, *init_adapter, *export_to, *world, *world_secret;
+    const char *replan, *slow, *profile, *tokenizer, *experts, *lora_target, *init_adapter, *export_to, *world, *world_secret, *power;
     int64_t save_dtype;
     double adapt, plan_seconds, memory_limit;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
@@ -172,6 +173,8 @@ static const option options[] = {
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
     { "--log", "FILE", OPTION_TEXT, AT(log), OWN, 0, "JSON lines; default: DIR/log.jsonl" },
+    { "--power", "ROOT", OPTION_TEXT, AT(power), FOUND, 0,
+      "logs watts, tokens a joule and MHz of every step, as Linux says them in its files below ROOT: /; --adapt takes the clocks" },
     { "--trace", "FILE", OPTION_TEXT, AT(trace), FOUND, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
     { "--timeline", "FILE", OPTION_TEXT, AT(timeline), FOUND, 0, "writes the last step as a picture (SVG)" },
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
@@ -204,7 +207,7 @@ static int option_is_among(const option *o, const char *names) {
 static int option_is_saved(const option *o) {
     return o->kind < OPTION_GROUP && !option_is_among(o, "--model --dropout --init --out --resume --hash --quiet --plan --schedule --memory-limit "
         "--links --devices --save-plan --save-profile --trace --timeline --replan --slow --profile --plan-seconds --adapt --adapt-shares "
-        "--tokenizer --init-adapter --any-base --export --save-dtype --force-resume --overwrite --loaders --scaling --world --world-secret "
+        "--tokenizer --init-adapter --any-base --export --save-dtype --power --force-resume --overwrite --loaders --scaling --world --world-secret "
         "--insecure-world --islands --outer-lr --outer-momentum --island-fragments --island-bits");
 }
 
@@ -259,6 +262,8 @@ typedef struct job {
     void *export_memory;            /* what --export needs in the end, held until then */
     size_t export_bytes, export_used;
     stopper stop;
+    power_meter meter;              /* --power */
+    double joules, clock[LAYOUT_RANKS], mhz[LAYOUT_RANKS]; /* of the last step; of ranks and processes, 0: not known */
     char out[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE], found[3][PATH_SIZE];
     int64_t resumed_step;
     uint64_t data_fingerprint, validation_fingerprint;
@@ -1317,7 +1322,7 @@ static int check_idle_options(const job *j) {
     const int automatic = is_automatic(s), timed = s->schedule != NULL && strcmp(s->schedule, "timed") == 0;
     const struct { int idle; const char *names, *because; } rule[] = {
         { s->steps == 0, "--out --export --log --trace --timeline --hash --save-plan --checkpoint-every --replan --slow --adapt --resume --verify "
-          "--evaluate-every --evaluate-batches", "with --steps 0, which only measures a profile" },
+          "--evaluate-every --evaluate-batches --power", "with --steps 0, which only measures a profile" },
         { s->steps == 0 && !automatic, "--plan --schedule", "with --steps 0, which only measures a profile" },
         { j->ranks.world == 1, "--links --adapt", "with one rank" },
         { s->optimizer == 1, "--matrix-lr --momentum", "without --optimizer muon" },
@@ -1332,6 +1337,7 @@ static int check_idle_options(const job *j) {
         { automatic, "--recompute --store --slices", "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
+        { j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },
         { s->experts != NULL, "--profile --save-profile --adapt", "with --experts: profiles know no experts" },
         { s->lora == 0, "--weights", "without --lora: weights that are trained are f32" },
     };
@@ -1403,6 +1409,17 @@ static void log_configuration(job *j) {
     free(model);
 }
 
+/* What all machines took for the step, and a clock for each process. */
+static void log_power(const job *j, int64_t tokens, double seconds) {
+    if (isfinite(j->joules)) {
+        log_number(j->log, "watts", j->joules / seconds);
+        log_number(j->log, "tokens_per_joule", (double)tokens / j->joules);
+    }
+    for (int64_t p = 0; p < j->processes; p++)
+        fprintf(j->log, j->mhz[p] > 0 ? "%s%.1f" : "%snull", p > 0 ? "," : ",\"mhz\":[", j->mhz[p]);
+    fprintf(j->log, "]");
+}
+
 /* waited: seconds of the step's in which its data were not there yet. */
 static void log_step(job *j, const het_step_info *info, double seconds, double waited) {
     double step = (double)info->step + 1;
@@ -1417,6 +1434,7 @@ static void log_step(job *j, const het_step_info *info, double seconds, double w
     log_number(j->log, "tokens_per_s", (double)info->tokens / seconds);
     log_number(j->log, "data_wait_share", waited / seconds);
     log_number(j->log, "peak_share", j->peak > 0 ? 1e-9 * flops_per_token(j) * (double)info->tokens / seconds / j->peak : (double)NAN);
+    if (j->set.power != NULL) log_power(j, info->tokens, seconds);
     fprintf(j->log, "%s}\n", info->skipped ? ",\"skipped\":true" : "");
     fflush(j->log);
 }
@@ -1740,6 +1758,7 @@ static int start_adapting(job *j) {
     if (j->set.adapt <= 0 || j->process > 0) return 0;
     memset(&desc, 0, sizeof desc);
     desc.search = &j->planner->search, desc.change = j->set.adapt, desc.only_shares = j->set.adapt_shares ? HET_YES : HET_NO;
+    desc.frequency = j->clock;
     if (j->adapt == NULL) result = het_adapt_create(&desc, &j->adapt, &error);
     if (result == HET_OK) result = het_adapt_start(j->adapt, het_get_desc(j->ctx)->layout.plan, j->feed.most, &error);
     return result == HET_OK ? 0 : fail(BAD_INPUT, "--adapt: %s", error.text);
@@ -1905,12 +1924,44 @@ static int evaluate(job *j, double *loss) {
     return 0;
 }
 
+static int open_meter(job *j) {
+    het_error error = { HET_OK, "" };
+    const het_result result = power_open(&j->meter, j->set.power, j->threads, &error);
+    if (result != HET_OK) return fail(status_of(result), "--power %s: %s", j->set.power, error.text);
+    if (j->meter.why[0] != 0) fail(0, "warning: --power %s: no watts and no tokens_per_joule: %s", j->set.power, j->meter.why);
+    return 0;
+}
+
+/* --power behind a step: what every process reads, for all. A machine's joules are told by the first of its processes. Cards are not read: where
+   there is one, joules and its clock are not known. */
+static int read_power(job *j) {
+    struct { double joules, mhz; uint64_t machine; } own, of[LAYOUT_RANKS];
+    int64_t p, k;
+    memset(&own, 0, sizeof own);
+    if (j->set.power == NULL) return 0;
+    own.joules = j->cards > 0 ? (double)NAN : power_joules(&j->meter), own.mhz = power_mhz(&j->meter), own.machine = j->meter.machine;
+    for (p = 0, j->joules = 0; p < j->processes; p++) {
+        of[p] = own;
+        if (het_broadcast(j->ctx, p, &of[p], sizeof of[p]) != HET_OK) return fail(FAILED, "--power: %s", het_last_error(j->ctx));
+        for (k = 0; k < p && (of[k].machine != of[p].machine || of[k].machine == 0); k++) {}
+        if (k == p) j->joules += of[p].joules;
+        j->mhz[p] = of[p].mhz;
+    }
+    for (k = 0; k < j->ranks.world; k++) {
+        const het_device_iface *iface = j->ranks.all[k].iface;
+        j->clock[k] = iface == NULL || iface->host_memory ? j->mhz[j->ranks.process_of[k]] : 0;
+    }
+    return 0;
+}
+
 static int one_step(job *j, het_step_info *info) {
     het_error error = { HET_OK, "" };
     het_result result;
     het_batch all;
     int64_t step = het_get_step(j->ctx), count;
     double start = seconds_now(), seconds, waited;
+    int status;
+    (void)power_joules(&j->meter); /* what was between steps does not count */
     result = loader_take(&j->loader, step, &all, &error);
     waited = seconds_now() - start;
     if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
@@ -1928,8 +1979,8 @@ static int one_step(job *j, het_step_info *info) {
     seconds = seconds_now() - start;
     if (j->step_seconds <= 0 || step <= j->resumed_step + 1) j->step_seconds = seconds; /* the first step is measured twice: not typical */
     else j->step_seconds += 0.05 * (seconds - j->step_seconds);
-    log_step(j, info, seconds, waited);
-    return 0;
+    if ((status = read_power(j)) == 0) log_step(j, info, seconds, waited);
+    return status;
 }
 
 /* A signal to any process stops all of them before the same step: process 0 decides. */
@@ -2044,7 +2095,7 @@ static void print_launch(const job *j) {
 static void print_way_on(const job *j) {
     static const char *const names[] = { "--world", "--world-secret", "--insecure-world", "--devices", "--links", "--slow", "--plan", "--schedule",
                                         "--memory-limit", "--replan", "--adapt", "--adapt-shares", "--profile",
-                                         "--plan-seconds", "--export", "--save-dtype" };
+                                         "--plan-seconds", "--export", "--save-dtype", "--power" };
     const char *world = j->set.world, *launcher = j->launch.launcher;
     char buffer[64];
     print_launch(j);
@@ -2184,6 +2235,7 @@ static int run(job *j, int argc, char **argv) {
     if ((status = agree(j, collect_terms)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0) return status;
     if (s->resume != NULL && (status = resume(j)) != 0) return status;
     if (s->islands > 0 && (status = join_islands(j)) != 0) return status;
+    if (s->power != NULL && (status = open_meter(j)) != 0) return status;
     if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 384, 1536);
     j->terminal = isatty(STDOUT_FILENO);

@@ -306,6 +306,92 @@ static void what_helps_nobody_changes_nothing(void **state)
     end(&w);
 }
 
+/* ---- clocks that ranks report ---- */
+
+/* A rank of a pipeline that says that its clock is half of what it was has another stage behind two steps, not four; what its times say later is not
+   counted a second time. The unit of a clock does not matter, and one that comes and goes changes nothing. */
+static void a_lower_clock_is_believed_at_once(void **state)
+{
+    double clock[2] = { 2400, 3e9 };
+    world w;
+    het_plan *plan;
+    het_adapt_desc desc;
+    het_adapt *adapt = NULL;
+    het_advice *advice;
+    het_error error;
+    int64_t i, units = 0;
+    int steps;
+    (void)state;
+    start(&w, 2);
+    for (i = 0; i < UNITS; i++) w.block[i].elements = 1000000;
+    w.place[0].memory = w.place[1].memory = 4.3e6 * 20; /* as above */
+    memcpy(w.true_place, w.place, sizeof w.place);
+    plan = plan_of(&w, "pp", "1f1b");
+    memset(&desc, 0, sizeof desc);
+    desc.search = &w.search, desc.allocator = w.profile.allocator, desc.frequency = clock;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_adapt_start(adapt, plan, 1, &error), HET_OK, error.text, "");
+    for (i = 0; i < 12; i++) {
+        w.true_place[1].speed = i % 2 == 0 ? 0.5 : 1;
+        clock[1] = 3e9 * w.true_place[1].speed;
+        assert_null(one_step(&w, adapt, plan, 1, 0));
+    }
+    w.true_place[1].speed = 0.25, clock[1] = 0.75e9;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_int_equal(steps, 2);
+    assert_true(fabs(het_adapt_cluster(adapt)->device[1].speed - 0.25) < 1e-9);
+    assert_true(fabs(het_adapt_cluster(adapt)->device[0].speed - 1) < 1e-9);
+    assert_non_null(advice->plan);
+    for (i = 0; i < advice->plan->stages; i++)
+        if (advice->plan->stage[i].rank == 1) units += advice->plan->stage[i].unit_end - advice->plan->stage[i].unit_begin;
+    assert_true(units <= 2 && advice->after < 0.7 * advice->before);
+    EXPECT_OK(het_adapt_start(adapt, advice->plan, advice->granules, &error));
+    assert_null(steps_until(&w, adapt, advice->plan, advice->granules, 12, &steps));
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* A clock that says what the times do not: they are believed in the end. One of 0 says nothing, and the last one that was said stays. */
+static void times_overrule_a_clock(void **state)
+{
+    double clock[2] = { 1000, 0 };
+    world w;
+    het_plan *plan;
+    het_adapt_desc desc;
+    het_adapt *adapt = NULL;
+    het_advice *advice;
+    het_error error;
+    int steps;
+    (void)state;
+    start(&w, 2);
+    plan = plan_of(&w, "dp", "1f1b");
+    memset(&desc, 0, sizeof desc);
+    desc.search = &w.search, desc.allocator = w.profile.allocator, desc.frequency = clock;
+    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
+    EXPECT_OK(het_adapt_start(adapt, plan, 1, &error));
+    assert_null(steps_until(&w, adapt, plan, 1, 6, &steps));
+    clock[1] = 700; /* the first that this rank says: what it was before is not known */
+    assert_null(steps_until(&w, adapt, plan, 1, 6, &steps));
+    clock[0] = 500;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_int_equal(steps, 2);
+    assert_non_null(strstr(advice->text, "rank 0: speed 1 is now 0.5"));
+    het_advice_free(advice);
+    clock[0] = clock[1] = 0;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_non_null(strstr(advice->text, "rank 0: speed 0.5 is now 1"));
+    assert_null(strstr(advice->text, "rank 1"));
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
 /* ---- links ---- */
 
 /* The link between the pairs becomes slow: seen through messages that were waited for, whatever the clocks of the other pair say; the pipeline does
@@ -476,10 +562,14 @@ static void bad_input_is_named(void **state)
     het_timeline timeline;
     het_record record[1];
     het_error error;
+    const double wrong[4] = { -1, 1e-10, 1e19, (double)NAN };
+    double clock[2] = { 1, 1 };
+    int i;
     (void)state;
     start(&w, 2);
     plan = plan_of(&w, "dp", "1f1b");
     memset(&desc, 0, sizeof desc);
+    desc.frequency = clock;
     desc.allocator = w.profile.allocator;
     EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "NULL");
     EXPECT_ERROR(het_adapt_create(NULL, &adapt, &error), HET_ERR_INVALID, error.text, "NULL");
@@ -514,6 +604,11 @@ static void bad_input_is_named(void **state)
     memset(record, 0, sizeof record);
     timeline.ranks = 2, timeline.records = 1, timeline.record = record;
     EXPECT_OK(het_adapt_observe(adapt, &timeline, &error));
+    for (i = 0; i < 4; i++) {
+        clock[1] = wrong[i];
+        EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "rank 1 reports a clock");
+    }
+    clock[1] = 1;
     record[0].rank = 2;
     EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "record 0|rank 2");
     record[0].rank = 0, record[0].action.micro_batch = 4;
@@ -582,6 +677,8 @@ int main(void)
         cmocka_unit_test(a_slow_rank_gets_a_smaller_share),
         cmocka_unit_test(a_slow_stage_gets_fewer_units),
         cmocka_unit_test(what_helps_nobody_changes_nothing),
+        cmocka_unit_test(a_lower_clock_is_believed_at_once),
+        cmocka_unit_test(times_overrule_a_clock),
         cmocka_unit_test(a_slow_link_is_seen),
         cmocka_unit_test(a_narrow_link_is_seen),
         cmocka_unit_test(a_slow_link_is_seen_by_reductions),

@@ -239,6 +239,22 @@ report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash'
 refuses '--slow|2:0-1:5ms|no such link' train --data text --devices cpu:1,cpu:1 --slow 2:0-1:5ms "${tiny[@]}"
 refuses '--adapt: has no effect with one rank' train --data text --devices cpu:1 --adapt "${tiny[@]}"
 refuses '--adapt -1: not a number' train --data text --devices cpu:1,cpu:1 --adapt -1 "${tiny[@]}"
+# ---- advice ----
+refuses '--scaling|2= comes twice' advise --scaling 1=1:4,2=0.9:4,2=0.8:4 --cut 2=1.4
+# ---- power and clocks ----
+mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc
+printf 'package-0\n' > meter/sys/class/powercap/intel-rapl:0/name
+printf '1000000\n' > meter/sys/class/powercap/intel-rapl:0/energy_uj
+printf 'cpu MHz\t\t: 2400.125\ncpu MHz\t\t: 1800\n' > meter/proc/cpuinfo
+accepts 'the same run that reads energy and clocks' train --data text --steps 20 --hash --quiet --devices cpu:1 --power meter --log meter.jsonl "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ] && [ "$(grep -c '"watts":0,"tokens_per_joule":null,"mhz":\[2400.1\]' meter.jsonl)" = 20 ]; echo $?)" 'has the same hash, and logs them' "$(tail -n 1 meter.jsonl)"
+report "$([ "$(cat meter/sys/class/powercap/intel-rapl:0/energy_uj)" = 1000000 ]; echo $?)" 'and leaves the counter alone'
+rm -r meter/sys
+accepts 'the same run where there are clocks alone' train --data text --steps 2 --quiet --devices cpu:2 --power meter --log meter.jsonl "${tiny[@]}"
+report "$(grep -q 'no watts.*intel-rapl' err && ! grep -q 'watts\|joule' meter.jsonl && grep -q '"mhz":\[2100.1\]' meter.jsonl; echo $?)" 'says so, and logs the mean of two' "$(cat err)" "$(tail -n 1 meter.jsonl)"
+refuses '--power directory|intel-rapl|No such file|cpuinfo' train --data text --power directory --log meter.jsonl "${tiny[@]}"
+refuses '--power: has no effect without --out, --log or --adapt' train --data text --power meter "${tiny[@]}"
+
 refuses '--momentum|without --optimizer muon' train --data text --momentum 0.9 "${tiny[@]}"
 refuses '--outer-lr|without --islands' train --data text --outer-lr 0.5 "${tiny[@]}"
 refuses '--clip 0, no --spike and --on-bad-step stop' train --data text --updates 2 --micro-batches 4 --clip 1 "${tiny[@]}"

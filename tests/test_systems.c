@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "programs/loader.h"
+#include "programs/power.h"
 #include "hetrain_plan.h"
 #include "hetrain_search.h"
 
@@ -272,6 +273,137 @@ static void row_0_19(void **state)
     het_profile_free(profile);
     het_cluster_free(cluster);
     for (i = 0; i < OMNI; i++) support_batch_end(&o.batch[i]);
+    support_run_end(&run);
+}
+
+/* Power and clocks: two ranks in a pipeline, whose clocks are read from files; from step 7 on rank 1 does half and its clock says so, or says
+   nothing. Returns behind how many steps the advice came; units: of rank 1, before and after; ms: the least of the slow steps and of those behind. */
+enum { CLOCKED = 16 };
+typedef struct clocked { het_profile *profile; support_batch batch[CLOCKED]; het_batch list[CLOCKED]; int64_t units[2]; double ms[2]; } clocked;
+
+static void write_clock(const char *folder, int mhz)
+{
+    char path[100];
+    FILE *to;
+    (void)mkdir(folder, 0700);
+    snprintf(path, sizeof path, "%s/proc", folder);
+    (void)mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/proc/cpuinfo", folder);
+    if ((to = fopen(path, "wb")) == NULL) fail_msg("%s cannot be written", path);
+    fprintf(to, "cpu MHz\t\t: %d.000\n", mhz);
+    fclose(to);
+}
+
+static int64_t units_of(const het_plan *plan, int64_t rank)
+{
+    int64_t i, units = 0;
+    for (i = 0; i < plan->stages; i++)
+        if (plan->stage[i].rank == rank) units += plan->stage[i].unit_end - plan->stage[i].unit_begin;
+    return units;
+}
+
+static int steps_until_moved(clocked *c, const support_run *run, const het_search_desc *search, int reports)
+{
+    static const char *const folder[2] = { "build/test_systems.3.8.0", "build/test_systems.3.8.1" };
+    double clock[2] = { 0, 0 };
+    power_meter meter[2];
+    het_adapt_desc desc;
+    het_adapt *adapt;
+    het_error error;
+    het_ctx *ctx = support_create(&run->desc);
+    int step, r, moved = 0;
+    c->ms[0] = c->ms[1] = 1e9;
+    memset(&desc, 0, sizeof desc);
+    desc.search = search, desc.change = 0.3, desc.frequency = reports ? clock : NULL;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_adapt_start(adapt, run->plan, 1, &error), HET_OK, error.text, "");
+    for (r = 0; r < 2; r++) {
+        write_clock(folder[r], 2400);
+        EXPECT_ERROR(power_open(&meter[r], folder[r], 1, &error), HET_OK, error.text, "");
+    }
+    for (step = 1; step <= 20 && (moved == 0 || step < moved + 9); step++) {
+        het_record *all = support_alloc(4000, sizeof *all);
+        het_advice *advice = NULL;
+        het_timeline t;
+        int64_t i, count = 0;
+        double begin = now(NULL);
+        if (step == 7) {
+            EXPECT_OK(het_set_speed(ctx, 1, run->device[1].speed / 2));
+            write_clock(folder[1], 1200);
+        }
+        support_expect(het_step(ctx, c->list, CLOCKED, NULL), HET_OK, het_last_error(ctx), "", "het_step", __LINE__);
+        if (step >= 7) c->ms[moved > 0] = fmin(c->ms[moved > 0], 1e3 * (now(NULL) - begin));
+        for (r = 0; r < 2; r++) {
+            het_get_timeline(ctx, r, &t);
+            for (i = 0; i < t.records; i++) all[count++] = t.record[i];
+            clock[r] = power_mhz(&meter[r]);
+        }
+        t.record = all, t.records = count;
+        EXPECT_ERROR(het_adapt_observe(adapt, &t, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_adapt_advise(adapt, &advice, &error), HET_OK, error.text, "");
+        free(all);
+        if (advice != NULL && advice->plan != NULL) {
+            het_replan_desc to;
+            memset(&to, 0, sizeof to);
+            to.plan = advice->plan;
+            if (step < 7) c->units[0] = units_of(advice->plan, 1);
+            else if (moved == 0) c->units[1] = units_of(advice->plan, 1), moved = step;
+            EXPECT_ERROR(het_replan(ctx, &to), HET_OK, het_last_error(ctx), "");
+            EXPECT_ERROR(het_adapt_start(adapt, advice->plan, 1, &error), HET_OK, error.text, "");
+        }
+        het_advice_free(advice);
+    }
+    het_adapt_destroy(adapt);
+    het_destroy(ctx);
+    return moved - 6;
+}
+
+static void row_3_8(void **state)
+{
+    static const char *const names[] = { "1f1b" };
+    const het_link link = { 0, 1, 1e-3, 5e6 };
+    support_run run;
+    het_measure_desc measure;
+    het_cluster *cluster = NULL;
+    het_search_desc search;
+    het_error error;
+    clocked c, late;
+    int64_t i;
+    int steps, without;
+    (void)state;
+    memset(&c, 0, sizeof c);
+    memset(&measure, 0, sizeof measure);
+    memset(&search, 0, sizeof search);
+    start(&run, HET_LLAMA, 1, "40", 2);
+    run.desc.model.width = 96, run.desc.model.heads = run.desc.model.kv_heads = 4, run.desc.model.head_size = 24, run.desc.model.mlp_width = 256;
+    run.desc.limits.max_micro_batches = CLOCKED;
+    run.desc.emulate.links = &link, run.desc.emulate.link_count = 1;
+    for (i = 0; i < 2; i++) run.device[i].speed = 0.12;
+    for (i = 0; i < CLOCKED; i++) {
+        support_batch_start(&c.batch[i]);
+        support_batch_sequence(&c.batch[i], 40, run.desc.model.vocab, i, (uint64_t)i);
+        c.list[i] = c.batch[i].batch;
+    }
+    support_run_plan(&run, "pp", "1f1b", 1);
+    measure.desc = &run.desc, measure.seconds = 1, measure.length = 40, measure.now = now;
+    EXPECT_ERROR(het_profile_measure(&measure, &c.profile, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_cluster_flat(2, NULL, link.latency, link.bandwidth, NULL, &cluster, &error), HET_OK, error.text, "");
+    for (i = 0; i < 2; i++) {
+        snprintf(cluster->device[i].profile, sizeof cluster->device[i].profile, "%s", c.profile->device[0].name);
+        cluster->device[i].speed = 0.12;
+    }
+    search.profile = c.profile, search.cluster = cluster, search.schedules = names, search.schedule_count = 1;
+    search.granules = CLOCKED, search.granule_tokens = 40, search.evaluations = 400, search.most_granules = 1;
+    c.units[0] = units_of(run.plan, 1);
+    late = c;
+    steps = steps_until_moved(&c, &run, &search, 1);
+    without = steps_until_moved(&late, &run, &search, 0);
+    met(steps == 2 && c.units[1] < c.units[0] && late.units[1] < late.units[0] && without > steps && c.ms[1] < c.ms[0],
+        "rank 1 of a pipeline does half and its clock is read as 1200 MHz, 2400 before: behind %d steps its stage of %d units becomes one of %d, and "
+        "steps of %.0f ms take %.0f; behind %d steps where its times alone tell", steps, (int)c.units[0], (int)c.units[1], c.ms[0], c.ms[1], without);
+    het_profile_free(c.profile);
+    het_cluster_free(cluster);
+    for (i = 0; i < CLOCKED; i++) support_batch_end(&c.batch[i]);
     support_run_end(&run);
 }
 
@@ -2471,7 +2603,7 @@ static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_un
     cmocka_unit_test(row_1_4), cmocka_unit_test(row_1_10),
     cmocka_unit_test(row_1_5), cmocka_unit_test(row_1_19),
     cmocka_unit_test(row_2_14),
-    cmocka_unit_test(row_3_21),
+    cmocka_unit_test(row_3_21), cmocka_unit_test(row_3_8),
     cmocka_unit_test(row_0_8), cmocka_unit_test(row_0_19), cmocka_unit_test(row_1_18), cmocka_unit_test(row_2_13),
     cmocka_unit_test(row_2_19), cmocka_unit_test(row_3_1), cmocka_unit_test(row_3_5), cmocka_unit_test(row_2_5),
     cmocka_unit_test(row_2_2) };

@@ -555,7 +555,8 @@ HETRAIN_API void het_search_free(het_search *search);                  /* NULL i
    in use. Where a device, or a link that a pipeline or a reduction crosses, became slower or faster
    for a few steps, the planner is asked again with what is known now: first for other shares of the
    pipelines alone, which is taken where it is as good; else for another plan. het_replan
-   (hetrain.h) goes over to it. */
+   (hetrain.h) goes over to it. A rank's times are taken as cycles of the clock that it reports, if
+   it reports one: a new clock is believed at once, and its times need not tell it first. */
 
 /* Simulates the step of a plan: desc says for what, of its fields for searching none is looked at.
    granules: of a micro-batch. timeline: HET_YES keeps records. desc->allocator makes the result,
@@ -575,6 +576,8 @@ typedef struct het_adapt_desc {
                                          than half of which must be there: 5, at most 64 */
     int64_t steps;                    /* a change must be seen in so many steps, one behind the other: 2 */
     het_choice only_shares;           /* yes: the stages stay, only the pipelines' shares change (OmniLearn): no */
+    const double *frequency;          /* [ranks] of the caller, who may write there between steps: the
+                                         clock of each rank, in any unit; 0, NULL: it reports none */
     het_allocator allocator;
     uint32_t end_canary;
 } het_adapt_desc;
@@ -7899,9 +7902,9 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
 
 /* =================================================================================================
    >>adapt  Measured against predicted times, and what follows. A rank's slowness is the time its F,
-            B, I and W took over what the profile says of them at speed 1; a boundary's delay is the
-            shortest time of its messages, less what the cluster's link says. Both are medians over
-            steps.
+            B, I and W took, times its clock, over what the profile says of them at speed 1; its
+            speed is its present clock over that. A boundary's delay is the shortest time of its
+            messages, less what the cluster's link says. Slowness and delay are medians over steps.
    ============================================================================================== */
 
 /* ---- prediction: a plan's lists, costs and sizes of micro-batches ---- */
@@ -8006,7 +8009,8 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
 
 /* What the last steps said of a rank or of a group's link. */
 typedef struct heti_s_watched {
-    double past[HETI_S_WINDOW];       /* slowness; or seconds more than nominal */
+    double past[HETI_S_WINDOW];       /* slowness in cycles; or seconds more than nominal */
+    double first, clock;              /* of a rank: as it first reported; the present one over that */
     double bytes;                     /* of a group: of the message that said so */
     double seen;                      /* of a group: in the present step; HETI_S_NONE: nothing */
     int64_t steps, lasting;           /* observed; with a change, one behind the other */
@@ -8029,6 +8033,7 @@ struct het_adapt {
     het_search_desc search;           /* its cluster is the believed one below */
     het_cluster believed, nominal;    /* nominal: links as given, all speeds 1 */
     double change, gain, step_seconds;
+    const double *frequency;
     int64_t window, steps;
     heti_s_watched *rank, *link;      /* [ranks], [groups] */
     het_plan *plan;                   /* in use */
@@ -8113,7 +8118,8 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     heti_s_adapt_cluster(&a->believed, cluster);
     heti_s_adapt_cluster(&a->nominal, cluster);
     a->search.cluster = &a->believed;
-    for (int64_t r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = 1;
+    for (int64_t r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = a->rank[r].clock = 1;
+    a->frequency = desc->frequency;
     a->change = desc->change > 0 ? desc->change : 0.2;
     a->gain = desc->gain > 0 ? desc->gain : 0.05;
     a->window = desc->window > 0 ? desc->window : 5;
@@ -8315,6 +8321,20 @@ static void heti_s_observe_links(het_adapt *a) {
         if (a->link[g].seen < HETI_S_NONE) a->link[g].past[a->link[g].steps++ % a->window] = a->link[g].seen;
 }
 
+static het_result heti_s_observe_clocks(het_adapt *a, het_error *error) {
+    for (int64_t r = 0; a->frequency != NULL && r < a->believed.ranks; r++) {
+        const double now = a->frequency[r];
+        heti_s_watched *w = &a->rank[r];
+        if (now > 0 ? !(now >= 1e-9 && now <= 1e18) : !(now >= 0))
+            return HETI_S_BAD(error, "het_adapt_observe: rank %d reports a clock of %g; 0, or from 1e-9 to 1e18", r,
+                              now);
+        if (!(now > 0)) continue;
+        if (!(w->first > 0)) w->first = now;
+        w->clock = now / w->first;
+    }
+    return HET_OK;
+}
+
 HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error) {
     char action[80];
     int64_t next;
@@ -8325,9 +8345,11 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
             return HETI_S_BAD(error, "het_adapt_observe: record %d, %s of rank %d, is not of the plan in use", i,
                               heti_t_action_text(action, &timeline->record[i].action),
                               HETI_T_CAST(int64_t, timeline->record[i].rank));
+    HETI_T_TRY(heti_s_observe_clocks(adapt, error));
     adapt->step_seconds = heti_t_timeline_end(timeline);
     for (int64_t i = 0; i < timeline->records; i = next) {
         const int32_t rank = timeline->record[i].rank;
+        heti_s_watched *w = &adapt->rank[rank];
         double measured = 0, expected = 0;
         for (next = i; next < timeline->records && timeline->record[next].rank == rank; next++) {
             const het_record *r = &timeline->record[next];
@@ -8338,8 +8360,7 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
             measured += r->end - r->start - r->exchange;
             expected += seconds;
         }
-        if (expected > 0 && measured > 0)
-            adapt->rank[rank].past[adapt->rank[rank].steps++ % adapt->window] = measured / expected;
+        if (expected > 0 && measured > 0) w->past[w->steps++ % adapt->window] = w->clock * measured / expected;
     }
     heti_s_observe_receives(adapt, timeline);
     heti_s_observe_sends(adapt, timeline);
@@ -8358,9 +8379,9 @@ static double heti_s_watched_median(const heti_s_watched *w, int64_t window) {
     return heti_s_median(sorted, count);
 }
 
-/* The speed that a rank's last steps say. */
+/* The speed that a rank's last steps say, at its present clock. */
 static double heti_s_rank_speed(const het_adapt *a, int64_t r) {
-    return 1 / heti_s_watched_median(&a->rank[r], a->window);
+    return a->rank[r].clock / heti_s_watched_median(&a->rank[r], a->window);
 }
 
 /* The link that a group's last steps say: another bandwidth where the message's time was mostly

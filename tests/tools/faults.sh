@@ -36,7 +36,7 @@ awk -v work="$work" -v wanted="$wanted" -v processor=" $(grep -m1 '^flags' /proc
 
 # Writes the headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
 apply() {
-    local header found=0 files='hetrain*.h util/*.h programs/choices.h programs/llmc.h'
+    local header found=0 files='hetrain*.h util/*.h programs/choices.h programs/llmc.h programs/power.h'
     mkdir -p "$1/util" "$1/programs"
     [ "$(cat "$1/suite")" = test_tcp ] && files='util/hetrain_tcp.c hetrain.h'
     for header in $files; do
@@ -59,7 +59,7 @@ record_of() {
     *) source="tests/$suite.c tests/support.c tests/*.h" ;;
     esac
     # shellcheck disable=SC2086
-    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h util/*.h programs/choices.h programs/llmc.h $source; "$CC" --version; } | cksum | tr ' ' -)"
+    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h util/*.h programs/choices.h programs/llmc.h programs/power.h $source; "$CC" --version; } | cksum | tr ' ' -)"
 }
 
 # Runs the program $1 with its output in $2 until its first failing test. Fails when a test fails or the program ends badly.
@@ -93,7 +93,7 @@ try() {
     fi
     case $suite in
     golden*) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" -I"$d/util" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
-    test_inside | test_choices | test_llmc) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
+    test_inside | test_choices | test_llmc | test_power) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
     test_experts | test_outer | test_tcp) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
         && $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$d/implementation.o" \
             -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
