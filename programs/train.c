@@ -1337,7 +1337,7 @@ static int check_idle_options(const job *j) {
         { automatic, "--recompute --store --slices", "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
-        { j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },
+        { j->process == 0 && j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },
         { s->experts != NULL, "--profile --save-profile --adapt", "with --experts: profiles know no experts" },
         { s->lora == 0, "--weights", "without --lora: weights that are trained are f32" },
     };

@@ -53,6 +53,14 @@ same 2 --devices cpu:1 --plan hp:1,2
 same 2 --devices cpu:1 --plan tp:2,1
 same 2 --devices cpu:1 --replan '2:tp2,5:pp,7:tp2'
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xtp2 --shard gradients
+# energy and clocks: of one machine once, a clock for each process
+mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc/sys/kernel/random
+printf 'package-0\n' > meter/sys/class/powercap/intel-rapl:0/name
+printf '5\n' > meter/sys/class/powercap/intel-rapl:0/energy_uj
+printf 'cpu MHz\t\t: 1500\n' > meter/proc/cpuinfo
+printf 'abcd-ef\n' > meter/proc/sys/kernel/random/boot_id
+same 2 --devices cpu:1 --plan pp --power meter --log power.jsonl
+report "$([ "$(grep -c '"watts":0,"tokens_per_joule":null,"mhz":\[1500.0,1500.0\]' power.jsonl)" = 8 ]; echo $?)" 'a clock for each process' "$(tail -n 1 power.jsonl)"
 # several updates a step: bits of their own, of one rank as of two processes, and of pipelines that share micro-batches, which are others
 once=$hash often=(--updates 3 --staleness 1)
 hash=$("$program" "${run[@]}" --steps 8 --devices cpu:1 "${often[@]}" | grep '^weights')
