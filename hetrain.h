@@ -2242,6 +2242,7 @@ int madvise(void *address, size_t size, int advice);
 #endif
 #endif
 #ifndef HETRAIN_NO_STDIO
+#include <errno.h>
 #include <stdio.h>
 #endif
 #ifndef HETRAIN_NO_THREADS
@@ -17232,6 +17233,9 @@ static int heti_file_write(void *user, const void *from, size_t size) {
     return size > 0 && fwrite(from, 1, size, HETI_CAST(FILE *, user)) != size;
 }
 
+/* ": No such file or directory", where the system says why: two texts. */
+#define HETI_FILE_WHY errno != 0 ? ": " : "", errno != 0 ? strerror(errno) : ""
+
 /* reader->user is the FILE, so nothing is allocated. */
 HETRAIN_API het_result het_reader_open(const char *path, het_reader *reader, het_error *error) {
     FILE *file;
@@ -17240,14 +17244,16 @@ HETRAIN_API het_result het_reader_open(const char *path, het_reader *reader, het
     if (path == NULL || reader == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_reader_open: path or reader is NULL");
     memset(reader, 0, sizeof *reader);
+    errno = 0;
     file = fopen(path, "rb");
-    if (file == NULL) return heti_fail(error, HET_ERR_IO, "%s: cannot be opened", path);
+    if (file == NULL) return heti_fail(error, HET_ERR_IO, "%s: cannot be opened%s%s", path, HETI_FILE_WHY);
     /* directories open, but do not read; pipes read, but do not seek */
     if ((fread(&byte, 1, 1, file) == 1 || !ferror(file)) && heti_file_seek(file, 0, SEEK_END) == 0)
         size = heti_file_tell(file);
     if (size < 0) {
+        (void)heti_fail(error, HET_ERR_IO, "%s: is not a file that can be read at any place%s%s", path, HETI_FILE_WHY);
         (void)fclose(file);
-        return heti_fail(error, HET_ERR_IO, "%s: is not a file that can be read at any place", path);
+        return HET_ERR_IO;
     }
     reader->read = heti_file_read;
     reader->user = file;
@@ -17264,7 +17270,7 @@ HETRAIN_API void het_reader_close(het_reader *reader) {
 
 /* Errors of the file itself; what `save` reports is in the context already. */
 static het_result heti_file_fail(het_ctx *ctx, const char *what, const char *path) {
-    (void)heti_fail(&ctx->error, HET_ERR_IO, "het_save_file: cannot %s %s", what, path);
+    (void)heti_fail(&ctx->error, HET_ERR_IO, "het_save_file: cannot %s %s%s%s", what, path, HETI_FILE_WHY);
     heti_tell(ctx, HET_LOG_ERROR, HET_ERR_IO);
     return HET_ERR_IO;
 }
@@ -17287,6 +17293,7 @@ HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path,
     if (path == NULL || save == NULL)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "het_save_file: %s is NULL", path == NULL ? "path" : "save");
     length = strlen(path);
+    errno = 0;
     if (length > sizeof temporary - sizeof ".tmp")
         return heti_file_fail(ctx, "use a path of more than 4091 bytes:", path);
     memcpy(temporary, path, length);

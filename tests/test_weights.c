@@ -346,6 +346,8 @@ static void misuse(void **state)
     (void)state;
     memset(&desc, 0, sizeof desc);
     EXPECT_ERROR(het_load_folder(ctx, &table), HET_ERR_IO, het_last_error(ctx), "model.safetensors|nor is there an index");
+    EXPECT_ERROR(het_model_fits_folder(&het_get_desc(ctx)->model, &table, NULL, &error), HET_ERR_IO, error.text,
+                 "model.safetensors: cannot be opened; nor is there an index");
     EXPECT_ERROR(het_load_folder(ctx, NULL), HET_ERR_INVALID, het_last_error(ctx), "NULL");
     EXPECT_ERROR(het_model_from_folder(&table, &model, &error), HET_ERR_IO, error.text, "config.json");
     broken.close = NULL;

@@ -3677,27 +3677,35 @@ static het_result heti_f_load_index(heti_f_index *x) {
     return heti_f_load_tables(&x->saved, HETI_F_WEIGHTS);
 }
 
+/* Opens the one file (*one 1), or finds that there is an index. */
+static het_result heti_f_folder_weights(const het_folder *folder, het_reader *from, int *one, het_error *error) {
+    het_error first = { HET_OK, "" };
+    const het_result result = folder->open(folder->user, heti_f_one_file, from, &first);
+    *one = result == HET_OK;
+    if (*one) return HET_OK;
+    if (result != HET_ERR_IO || folder->open(folder->user, heti_f_index_file, from, error) != HET_OK)
+        return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ?
+                           "; nor is there an index of shards" : "");
+    folder->close(folder->user, from);
+    return HET_OK;
+}
+
 static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het_error *error) {
     heti_f_index x;
     het_reader from;
-    het_error first = { HET_OK, "" };
     het_result result;
+    int one;
     HETI_T_TRY(heti_f_folder_check(folder, "het_load_folder", error));
-    result = folder->open(folder->user, heti_f_one_file, &from, &first);
-    if (result == HET_OK) {
+    HETI_T_TRY(heti_f_folder_weights(folder, &from, &one, error));
+    if (one) {
         result = heti_f_load(ctx, "het_load_folder", HETI_F_WEIGHTS, &from, 0, error);
         folder->close(folder->user, &from);
         return result;
     }
-    if (result == HET_ERR_IO && folder->open(folder->user, heti_f_index_file, &from, error) == HET_OK) {
-        folder->close(folder->user, &from);
-        result = heti_f_index_start(&x, ctx, folder, heti_f_own(ctx), error);
-        if (result == HET_OK) result = heti_f_load_index(&x);
-        heti_f_index_close(&x);
-        return result;
-    }
-    return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ? "; nor is there an index of shards" :
-                       "");
+    result = heti_f_index_start(&x, ctx, folder, heti_f_own(ctx), error);
+    if (result == HET_OK) result = heti_f_load_index(&x);
+    heti_f_index_close(&x);
+    return result;
 }
 
 HETRAIN_API het_result het_load_folder(het_ctx *ctx, const het_folder *folder) {
@@ -3849,9 +3857,11 @@ HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const 
                                              const het_allocator *allocator, het_error *error) {
     heti_f_sizing s;
     het_reader from;
+    int one;
     HETI_T_TRY(heti_f_folder_check(folder, "het_model_fits_folder", error));
     HETI_T_TRY(heti_f_sizing_start(&s, model, error));
-    if (folder->open(folder->user, heti_f_one_file, &from, NULL) == HET_OK) {
+    HETI_T_TRY(heti_f_folder_weights(folder, &from, &one, error));
+    if (one) {
         const het_result result = heti_f_sizing_file(&s, &from, allocator);
         folder->close(folder->user, &from);
         HETI_T_TRY(result);
