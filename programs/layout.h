@@ -257,6 +257,19 @@ static inline int layout_plan(layout *l, const char *option_name, const char *pl
     return result == HET_OK ? 0 : fail(status_of(result), "--schedule %s: %s", schedule, error.text);
 }
 
+/* Lists of a file against the plan, when it is complete, and a step's micro-batches. */
+static inline int layout_check_lists(const layout *l, const char *schedule, int64_t micro_batches) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    int64_t q, count = 0;
+    if (l->schedule == NULL) return 0;
+    for (q = 0; q < l->schedule->pipelines; q++) count += l->schedule->micro_batches[q];
+    if (count != micro_batches)
+        return fail(BAD_INPUT, "--schedule %s: lists of %lld micro-batches; a step has %lld", schedule, (long long)count, (long long)micro_batches);
+    result = het_schedule_check(l->plan, NULL, l->schedule, NULL, &error);
+    return result == HET_OK ? 0 : fail(status_of(result), "--schedule %s: %s", schedule, error.text);
+}
+
 /* Which of `count` are marked, for people: "3", "1 to 7", "0, 2 to 5". Returns how many. */
 static inline int64_t layout_list(const unsigned char *marked, int64_t count, char *to, size_t capacity) {
     int64_t i, end, found = 0;

@@ -104,6 +104,7 @@ static inline int loaded_create(loaded *l, const loaded_options *o) {
         l->desc.layout.plan = l->ranks.plan, l->desc.layout.schedule = l->ranks.schedule;
     }
     if (l->desc.limits.max_micro_batches == 0) l->desc.limits.max_micro_batches = l->ranks.world > 1 ? 4 * l->ranks.world : 1;
+    if ((status = layout_check_lists(&l->ranks, o->schedule, l->desc.limits.max_micro_batches)) != 0) return status;
     l->desc.inference = HET_YES;
     l->desc.weights = (het_dtype)o->weights, l->desc.guard.nonfinite = o->nonfinite ? HET_YES : HET_NO;
     result = het_create(&l->desc, &l->ctx, &error);

@@ -1043,6 +1043,7 @@ static int configure_context(job *j) {
     d->host.logger.log = on_log, d->host.logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if (j->ranks.plan != NULL) configure_updates(j, j->ranks.plan);
+    if ((status = layout_check_lists(&j->ranks, s->schedule, j->feed.micro_batches)) != 0) return status;
     if ((status = configure_plan(j)) != 0 || s->steps == 0 || (status = check_versions(j)) != 0) return status;
     if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
     if ((status = check_changes(j)) != 0 || (status = open_groups(j)) != 0) return status;
