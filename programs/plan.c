@@ -26,15 +26,15 @@ static const option options[] = {
     OPTION_TITLE("The plan and its schedule"),
     { "--simulate", "NAME|FILE.csv", OPTION_TEXT, AT(simulate), 0, 0,
         "gpipe, 1f1b, interleaved, zb-h1, zb-v, ...; timed: the shortest that is found for the costs; or lists of actions, a line a rank" },
-    { "--ranks", "N", OPTION_INTEGER, AT(ranks), 1, 4096, "ranks" },
-    { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step" },
+    { "--ranks", "N", OPTION_INTEGER, AT(ranks), 1, 4096, "ranks; default: as many as --plan FILE or --cluster names" },
+    { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step; default: those of --plan FILE" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
     { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
     { "--updates", "N", OPTION_INTEGER, AT(updates), 1, 65536, "of the weights in a step, for --simulate" },
     { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535, "with --updates: by how many of them gradients are late" },
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
       "dp, pp, dp2xpp4, ... or a plan as JSON; alone: simulated as it is, with its schedule and micro-batches" },
-    { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
+    { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: as many as FILE names, or enough" },
     { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy, timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
     { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
@@ -223,8 +223,32 @@ static int read_lists(const settings *s, problem *p) {
 
 /* ---- a plan and a schedule by name ---- */
 
-static int read_plan(const settings *s, problem *p, int named) {
-    het_plan_desc desc;
+/* A plan's file says no numbers of ranks and units: as many as it names. key: whose value is at the cursor. */
+static void count_named(het_json *j, const char *key, het_plan_desc *to) {
+    char name[32];
+    int64_t value = 0, count = 0;
+    switch (het_json_peek(j)) {
+    case HET_JSON_OBJECT:
+        het_json_enter(j, HET_JSON_OBJECT);
+        while (het_json_next(j, name, sizeof name, NULL)) count_named(j, name, to);
+        break;
+    case HET_JSON_ARRAY:
+        het_json_enter(j, HET_JSON_ARRAY);
+        for (; het_json_next(j, NULL, 0, NULL); count++) count_named(j, key, to);
+        if ((strcmp(key, "state_shares") == 0 || strcmp(key, "near") == 0) && count > to->ranks) to->ranks = count;
+        break;
+    case HET_JSON_NUMBER:
+        if (strcmp(key, "units") != 0 && strcmp(key, "rank") != 0 && strcmp(key, "ranks") != 0 && strcmp(key, "keepers") != 0) het_json_skip(j);
+        else if (het_json_integer(j, &value) && key[0] == 'u' && value > to->units) to->units = value;
+        else if (key[0] != 'u' && value >= to->ranks && value < 1000000) to->ranks = value + 1;
+        break;
+    default: het_json_skip(j);
+    }
+}
+
+/* Gets the step's micro-batches from the plan's file where no option says how many. */
+static int read_plan(settings *s, problem *p, int named) {
+    het_plan_desc desc, from;
     het_error error = { HET_OK, "" };
     het_result result;
     const char *spec = s->plan != NULL ? s->plan : "pp", *text;
@@ -239,6 +263,18 @@ static int read_plan(const settings *s, problem *p, int named) {
     desc.units = s->units > 0 ? s->units : s->ranks * 2 * (s->chunks > 0 ? s->chunks : 2);
     desc.schedule = named ? s->simulate : NULL;
     if ((text = plan_text("--plan", spec, &read, &length, &status)) == NULL) return status;
+    memset(&from, 0, sizeof from);
+    if (text[strspn(text, " \t\r\n")] == '{') {
+        het_json j = het_json_start(text, length);
+        count_named(&j, "", &from);
+    }
+    if (s->ranks == 0) desc.ranks = from.ranks;
+    if (s->units == 0 && from.units > 0) desc.units = from.units;
+    if (desc.ranks == 0 || desc.ranks > 4096) {
+        free(read);
+        return desc.ranks == 0 ? fail(BAD_INPUT, "--ranks: how many? (%s needs it)", spec)
+                               : fail(BAD_INPUT, "--plan %s: %lld ranks, more than 4096", spec, (long long)desc.ranks);
+    }
     result = het_plan_read(&desc, text, length, &p->plan, &error);
     free(read);
     if (result != HET_OK && (s->plan == NULL || strstr(error.text, "unknown schedule") != NULL))
@@ -250,18 +286,33 @@ static int read_plan(const settings *s, problem *p, int named) {
     if (s->slices > 1 && p->plan->slices != s->slices)
         return fail(BAD_INPUT, "--slices %lld: %s has %lld", (long long)s->slices, s->plan, (long long)p->plan->slices);
     if (s->memory_limit > 0) p->plan->memory_limit = s->memory_limit;
+    if (s->micro_batches == 0 && s->profile == NULL && p->plan->step.granules > 0)
+        s->micro_batches = (p->plan->step.granules + p->plan->step.micro_batch - 1) / p->plan->step.micro_batch;
     update_often(s, p);
     if (named && strlen(s->simulate) < sizeof p->plan->schedule) strcpy(p->plan->schedule, s->simulate);
     return 0;
 }
 
+/* Forward and backward passes of a step that are simulated at most: some seconds and 1.2 GB; "timed" tries many lists of them. */
+#define MOST_PASSES 2e7
+#define MOST_TIMED 2e5
+
 static int make_lists(const settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_result result;
     int64_t *counts = ROOM(int64_t, p->plan->pipelines);
+    const double most = strcmp(p->plan->schedule, "timed") == 0 ? MOST_TIMED : MOST_PASSES;
+    double passes = 0;
     if (counts == NULL) return fail(FAILED, "out of memory");
     p->micro_batches = s->micro_batches;
     het_plan_micro_batches(p->plan, s->micro_batches, counts);
+    for (int64_t g = 0; g < p->plan->stages; g++)
+        passes += 2 * (double)counts[p->plan->stage[g].pipeline] * (double)p->plan->slices;
+    if (passes > most) {
+        free(counts);
+        return fail(BAD_INPUT, "--micro-batches %lld: on %lld stages %.0f forward and backward passes; at most %.0f are simulated",
+                    (long long)s->micro_batches, (long long)p->plan->stages, passes, most);
+    }
     result = het_schedule_make(p->plan, counts, NULL, &p->schedule, &error);
     free(counts);
     return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", p->plan->schedule, error.text);
@@ -314,6 +365,7 @@ static int cost_from_spec(const settings *s, problem *p) {
         const char *item = at;
         int key = 0;
         while (key < KEYS && (strlen(keys[key]) != length || memcmp(keys[key], at, length) != 0)) key++;
+        if (key < KEYS && given[key]) return fail(BAD_INPUT, "--cost %s: %s= comes twice", s->cost, keys[key]);
         if (key == KEYS || at[length] != '=')
             return fail(BAD_INPUT, "--cost %s: %.*s: not F=, B=, W=, link=, bandwidth=, bytes=, activation=, reduce=, gather=, step=", s->cost,
                 (int)strcspn(at, ","),
@@ -598,10 +650,9 @@ static int simulate(settings *s, problem *p) {
     het_result result;
     status = read_cluster(s, p);
     if (status != 0) return status;
-    if (!lists && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--simulate %s needs it)", s->simulate);
-    if (!lists && s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
-    if (lists && s->plan != NULL && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--plan %s needs it)", s->plan);
     if (!lists || s->plan != NULL) status = read_plan(s, p, !lists);
+    if (status == 0 && !lists && s->micro_batches == 0)
+        return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
     if (status == 0) status = lists ? read_lists(s, p) : make_lists(s, p);
     if (status == 0) status = read_costs(s, p);
     if (status == 0 && !lists) status = time_lists(p, &p->costs);

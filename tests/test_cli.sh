@@ -114,6 +114,11 @@ printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,3]},{"rank":0,"units":[4,6
 refuses '--plan|gap.json|pipeline 0|unit 3' train --data text --plan gap.json "${tiny[@]}"
 printf '0F0,0X1\n' > bad.csv
 refuses '--schedule|bad.csv|line 1|0X1' train --data text --schedule bad.csv "${tiny[@]}"
+for bad in '0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1|deadlock' '0F0,0F1,0B0,0B1\n1F0,1B0,1F1|1B1 is missing' '0F0,0F1,0B0,1B1\n1F0,1B0,1F1,0B1|1B1|on rank 1' \
+    '0F0,0B0\n1F0,1B0|lists of 1 micro-batches; a step has 2'; do
+    printf "${bad%%|*}\n" > bad.csv
+    refuses "--schedule bad.csv: |${bad#*|}" train --data text --devices cpu:1,cpu:1 --plan pp --micro-batches 2 --schedule bad.csv "${tiny[@]}"
+done
 refuses '--schedule|none.csv|No such file' train --data text --schedule none.csv "${tiny[@]}"
 refuses '--save-plan|nowhere/plan' train --data text --save-plan nowhere/plan "${tiny[@]}"
 refuses '--trace|nowhere/t.json' train --data text --trace nowhere/t.json "${tiny[@]}"

@@ -367,4 +367,24 @@ refuses '--dark|--svg' --simulate 1f1b "${base[@]}" --dark
 refuses '--sequences|--micro-batches' --profile tokens.json --devices fast,slow --plan step.json --sequences 2
 refuses '--slices 2|step.json|1' --profile tokens.json --devices fast,slow --plan step.json --slices 2
 
+# ---- a plan's file says how many ranks, units and micro-batches there are ----
+cat > named.json <<'PLAN'
+{"pipelines": [{"stages": [{"rank": 0, "units": [0, 3]}, {"rank": 2, "units": [3, 5]}]}], "keepers": [3],
+ "step": {"granules": 7, "sequences": 1, "length": 8, "micro_batch": 2}}
+PLAN
+gives '{"makespan":25,"span":25,' --plan named.json --simulate 1f1b --cost F=2,B=3
+gives '{"makespan":25,"span":25,' --plan named.json --simulate 1f1b --cost F=2,B=3 --ranks 4 --units 5 --micro-batches 4
+gives '{"makespan":30,"span":30,' --plan named.json --simulate 1f1b --cost F=2,B=3 --micro-batches 5
+refuses '--plan named.json|3 ranks' --plan named.json --simulate 1f1b --cost F=2,B=3 --ranks 3
+sed 's/"keepers": .3/"keepers": [4999/' named.json > many.json
+refuses '--plan many.json: 5000 ranks, more than 4096' --plan many.json --simulate 1f1b --cost F=2,B=3
+sed 's/, *$/,/; s/"step.*}}/"slices": 1}/' named.json > stepless.json
+refuses '--micro-batches: how many?' --plan stepless.json --simulate 1f1b --cost F=2,B=3
+refuses '--ranks: how many?|dp' --plan dp --simulate 1f1b --cost F=2,B=3 --micro-batches 2
+printf '{"pipelines": [{"stages": [{"rank": 0, "units": [0, 3' > cut.json
+refuses '--plan cut.json|byte' --plan cut.json --simulate 1f1b --cost F=2,B=3 --ranks 1
+# ---- more than can be waited for ----
+refuses '--micro-batches 65536|4000 stages|524288000|20000000' --simulate 1f1b --ranks 4000 --micro-batches 65536 --cost F=1,B=2
+refuses '--micro-batches 5000|1000000|200000' --simulate timed --ranks 100 --micro-batches 5000 --cost F=1,B=1,W=1
+refuses '--cost F=1,B=2,F=3|F= comes twice' --simulate 1f1b --ranks 2 --micro-batches 2 --cost F=1,B=2,F=3
 finish
