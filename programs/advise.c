@@ -54,6 +54,8 @@ static int advise_cut(const settings *s) {
             !(devices[count] >= 1) ||
             !(efficiency[count] > 0) || !(epochs[count] > 0) || (at[end] != 0 && at[end] != ','))
             return fail(BAD_INPUT, "--scaling %s: %s: expected N=EFFICIENCY:EPOCHS, at most %d", s->scaling, at, (int)MOST);
+        for (i = 0; i < count; i++)
+            if (fabs(devices[i] - devices[count]) < 1e-9) return fail(BAD_INPUT, "--scaling %s: %g= comes twice", s->scaling, devices[i]);
         at += end + (at[end] == ',');
     }
     if (!s->json) printf("devices  data parallel  %g parts each\n", parts);
@@ -192,6 +194,8 @@ static int advise_workers(advice *a) {
                     100 * one / seconds / (double)workers, seconds / busy - 1, servers);
     }
     if (a->set->json) printf("]}\n");
+    else printf("\nR        what a step takes beside the computing of its busiest worker, over that computing\n"
+                "servers  for the parameters, so that they take no longer than a step's computing (0: the link is not known)\n");
     return 0;
 }
 

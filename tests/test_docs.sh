@@ -29,6 +29,13 @@ report "$([ -z "$missing" ]; echo $?)" 'README links to every page of docs/' "$m
 missing=$(for file in hetrain*.* util/*; do grep -q "^| \`$file\` |" README.md || echo "$file"; done)
 report "$([ -z "$missing" ]; echo $?)" 'README says of every file of the engine when to copy it' "$missing"
 
+missing=$(for file in examples/*.c examples/*.cpp programs/*.c; do
+    name=${file#programs/}
+    [ "$name" = "$file" ] || name=build/${name%.c}
+    grep -q "^| \`$name\` |" docs/programs.md || echo "$name"
+done)
+report "$([ -z "$missing" ]; echo $?)" 'docs/programs.md says what every program and example is for' "$missing"
+
 long=$(awk '/^```/ { code = !code } !code && !/^\|/ && !/^!\[/ && length($0) > 100 { print FILENAME ":" FNR }' "${pages[@]}")
 report "$([ -z "$long" ]; echo $?)" 'lines of prose have at most 100 columns' "$long"
 
