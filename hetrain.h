@@ -10402,12 +10402,11 @@ static het_result heti_open_device(heti_rank *r) {
     result = r->device.iface->create(&config, &r->device.self);
     if (result != HET_OK) {
         r->device.self = NULL;
-        if (why.text[0])
-            return heti_fail(&ctx->error, result, "device %d could not be created: %s", r->local, why.text);
         return heti_fail(&ctx->error, result,
-                         "device %s:%d with %d threads and instruction set %d could not be created",
-                         r->device.iface->name, HETI_CAST(int64_t, config.ordinal), HETI_CAST(int64_t, config.threads),
-                         HETI_CAST(int64_t, config.isa));
+                         "rank %d, device %s:%d with %d threads and instruction set %d could not be created%s%s",
+                         r->rank, r->device.iface->name, HETI_CAST(int64_t, config.ordinal),
+                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa),
+                         why.text[0] ? ": " : "", why.text);
     }
     HETI_TRY(heti_ask_device(r));
     return heti_open_queue(r);
@@ -12523,8 +12522,9 @@ static het_result heti_open_memory(heti_rank *r) {
     part->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, part->sizes.device));
     if (!part->memory) {
         const char *text = r->device.iface->last_error(r->device.self);
-        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %b%s%s", r->device.iface->name,
-                         HETI_CAST(uint64_t, part->sizes.device), text && text[0] ? ": " : "", text ? text : "");
+        return heti_fail(&r->error, HET_ERR_OOM, "rank %d, device %s: no memory for %b%s%s", r->rank,
+                         r->device.iface->name, HETI_CAST(uint64_t, part->sizes.device), text && text[0] ? ": " : "",
+                         text ? text : "");
     }
     HETI_TRY(heti_layout(r, part->memory));
     for (int64_t s = 0; s < r->ctx->slots; s++)

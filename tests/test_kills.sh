@@ -13,7 +13,9 @@ head -c 30000 hetrain.h > "$work/text"
 cd "$work" || exit 2
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
 run=(--data text --model gpt2:layers=2,width=16,heads=1,context=16 --sequences 4 --micro-batches 3 --granule 1 --schedule-lr constant --evaluate-every 0 --quiet)
-layouts=('--plan dp' '--plan pp' '--plan pp --schedule zb-h1' '--plan dp --shard-gradients' '--plan dp --shard weights' '--plan pp:0-1|2-3|4-5 --schedule gpipe')
+layouts=('--plan dp' '--plan pp' '--plan pp --schedule zb-h1' '--plan dp --shard-gradients' '--plan dp --shard weights' '--plan pp:0-1|2-3|4-5 --schedule gpipe'
+    '--plan {"pipelines":[{"stages":[{"rank":0,"units":[0,6]}]},{"stages":[{"rank":1,"units":[0,6]}]}],"keepers":[2],"state_shares":[0,1,2]} --shard weights'
+    '--plan pp --schedule gpipe --store 1')
 first=${HETRAIN_TEST_FIRST_ROUND:-0}
 rounds=${HETRAIN_TEST_KILLS:-1}
 

@@ -186,10 +186,15 @@ static void trains_alike(het_family family, int form, het_dtype type, uint64_t *
         assert_true(narrow.saved - saved < expanded(&run.desc) && narrow.saved - expanded(&run.desc) == wide.memory - narrow.memory);
         run.device[0].iface = NULL;
     }
-    for (i = 0; i < 4; i++) { /* parts of a matrix, by columns too */
+    for (i = 0; i < 4; i++) { /* parts of a matrix, by columns too; slices, recomputation, activations on the host */
+        int64_t s;
         support_run_ranks(&run, i < 2 ? 3 : 2);
         support_run_mixed(&run, 1, seed);
-        support_run_plan(&run, plans[i], "1f1b", 1);
+        support_run_plan(&run, plans[i], i % 2 && form % 2 ? "zb-h1" : "1f1b", i < 2 ? 1 + (form + i) % 3 : 1);
+        for (s = 0; s < run.plan->stages; s++) {
+            run.plan->stage[s].recompute = (int32_t)(form + s) % 3;
+            run.plan->stage[s].store = form / 2;
+        }
         run.desc.layout.shard = i < 2 ? (het_shard)(form % 4) : HET_SHARD_DEFAULT;
         other = train(&run, SUPPORT_APART, type, 1);
         same(&wide, &other);

@@ -1162,6 +1162,42 @@ static void a_keeper_where_a_stage_is_worth_less(void **state)
     }
 }
 
+/* What is frozen has neither sums nor state, and in int8 68 bytes for 64 elements: so units are cut from the beginning, and errors say so. Two
+   devices of 44 MB, the faster of which would have more than fits of the chain's 64. */
+static void frozen_weights_count_as_they_lie(void **state)
+{
+    static const char *const only[] = { "1f1b" };
+    world *w = make(8, 2);
+    het_search *search = NULL;
+    het_error error;
+    int64_t i;
+    (void)state;
+    for (i = 0; i < 8; i++) {
+        w->block[i].elements = 10000000;
+        w->block[i].weights = 10625000;
+        w->block[i].frozen = i > 0 && i < 7;
+    }
+    w->block[0].elements = w->block[7].elements = 1000;
+    w->block[0].weights = w->block[7].weights = 0;
+    w->place[1].speed = 0.3;
+    w->place[0].memory = w->place[1].memory = 44e6;
+    w->desc.recompute = w->desc.uneven_state = HET_NO;
+    w->desc.schedules = only;
+    w->desc.schedule_count = 1;
+    w->desc.small = -1;
+    w->desc.evaluations = 4;
+    search = find(w);
+    assert_true(search->found[0].plan->stages == 2 && search->found[0].plan->pipelines == 1);
+    het_search_free(search);
+    search = NULL;
+    w->block[3].elements = 60000000;
+    w->block[3].weights = 63750000;
+    EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_LIMIT, error.text,
+        "unit 3 (unit3) needs at least 63.7|19.75 MB more than|the 44 MB");
+    assert_null(search);
+    end(w);
+}
+
 static void what_does_not_fit_is_named(void **state)
 {
     world *w = make(4, 2);
@@ -1413,6 +1449,7 @@ int main(void)
         cmocka_unit_test(crosses_what_does_not_fit),
         cmocka_unit_test(shares_follow_speeds),      cmocka_unit_test(memory_forces_a_pipeline),
         cmocka_unit_test(slow_links_get_the_cut),    cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(frozen_weights_count_as_they_lie),
         cmocka_unit_test(near_sets_lie_inside_nodes), cmocka_unit_test(a_keeper_where_a_stage_is_worth_less),
         cmocka_unit_test(bounds_hold_beside_idle_ranks),
         cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(refusals),

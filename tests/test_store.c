@@ -547,6 +547,7 @@ typedef struct tape {
     pthread_mutex_t lock;
     het_ctx *ctx;
     int scribbles;  /* what is read is not what was written */
+    int slow;       /* a call of rank 0 takes a second */
 } tape;
 
 static het_result tape_move(void *user, int64_t rank, int64_t place, size_t offset, const void *from, void *to, size_t size)
@@ -554,6 +555,7 @@ static het_result tape_move(void *user, int64_t rank, int64_t place, size_t offs
     tape *t = user;
     const long at = (long)((size_t)(rank * 32 + place) * t->room + offset);
     het_result result = HET_OK;
+    if (t->slow && rank == 0) (void)sleep(1);
     pthread_mutex_lock(&t->lock);
     if (t->calls++ == t->fail_at) result = HET_ERR_IO;
     else if (fseek(t->file, at, SEEK_SET) != 0) result = HET_ERR_IO;
@@ -693,6 +695,32 @@ static void a_store_that_fails_is_named(void **state)
         }
 }
 
+/* A call that does not come back in time: the other rank names the one that it waits for. */
+static void a_store_that_stalls_is_named(void **state)
+{
+    const het_model_desc model = support_deep_model(HET_LLAMA);
+    support_group group;
+    support_run run;
+    het_ctx *ctx;
+    tape t;
+    (void)state;
+    support_run_start(&run, &model, 2, SUPPORT_SHORT);
+    run.desc.layout.stall_deadline = 0.3;
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "pp", "gpipe", 1);
+    run.plan->stage[0].store = 1;
+    tape_start(&t, &run);
+    ctx = support_create(&run.desc);
+    (void)support_step(ctx, &run.data, 0, SUPPORT_APART);
+    t.slow = 1;
+    support_group_start(&group, &run.data, 1, SUPPORT_APART);
+    EXPECT_ERROR(het_step(ctx, group.batch, group.count, NULL), HET_ERR_TRANSPORT, het_last_error(ctx), "rank 1, step 2|of rank 0|stall deadline is 0.3");
+    support_group_end(&group);
+    het_destroy(ctx);
+    fclose(t.file);
+    support_run_end(&run);
+}
+
 static void half_a_store_is_refused(void **state)
 {
     het_desc desc;
@@ -799,6 +827,7 @@ int main(void)
         cmocka_unit_test(activations_may_lie_on_disk),
         cmocka_unit_test(what_is_read_is_used),
         cmocka_unit_test(a_store_that_fails_is_named),
+        cmocka_unit_test(a_store_that_stalls_is_named),
         cmocka_unit_test(half_a_store_is_refused),
         cmocka_unit_test(allocations_that_fail_leave_nothing),
         cmocka_unit_test(replanning_and_evaluating),

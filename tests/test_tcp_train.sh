@@ -72,6 +72,11 @@ same 3 --devices cpu:1 --plan "$served" "${often[@]}"
 moe=(--model llama:layers=3,width=32,heads=4,context=16 --experts 4,2)
 hash=$("$program" "${run[@]}" --steps 8 --devices cpu:1 "${moe[@]}" | grep '^weights')
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan tp4 "${moe[@]}"
+# frozen weights of int8: parts of them, slices, stages recomputed as a whole, activations on the host
+narrow=(--lora 2 --weights int8)
+hash=$("$program" "${run[@]}" --steps 8 --devices cpu:1 "${narrow[@]}" | grep '^weights')
+same 3 --devices cpu:1 --plan dp --shard weights --slices 2 --recompute stage "${narrow[@]}"
+same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan "$keeper" --shard weights --store 1 "${narrow[@]}"
 hash=$once
 same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5
 same 2 --devices cpu:1 --plan auto --plan-seconds 1 --adapt --slow 4:1@0.3

@@ -644,6 +644,7 @@ typedef struct fusion_brute {
     het_stage stage[4];
     int64_t first_stage[3];
     double share[2], state_share[4], slice_share[1], best, best_divided;
+    uint8_t keeper[4];
     het_team_member member[4];
     int64_t teams, first[5], device[4], g, judged;
 } fusion_brute;
@@ -653,6 +654,21 @@ static void fusion_judge(fusion_brute *b)
     const double seconds = seconds_of(b->w, &b->plan, b->g);
     b->judged++;
     if (seconds < b->best) b->best = seconds;
+}
+
+/* The other device keeps the state with the team's members, or all of it. */
+static void fusion_keeper(fusion_brute *b, int64_t keeper)
+{
+    int64_t r;
+    int all;
+    b->plan.keeper = b->keeper;
+    b->keeper[keeper] = 1;
+    for (all = 0; all < 2; all++) {
+        for (r = 0; r < b->plan.ranks; r++) b->state_share[r] = !all || r == keeper;
+        fusion_judge(b);
+    }
+    for (r = 0; r < b->plan.ranks; r++) b->state_share[r] = 1;
+    b->keeper[keeper] = 0;
 }
 
 /* Teams as they are now: one alone, both beside each other, one behind the other, cut anywhere. */
@@ -669,6 +685,7 @@ static void fusion_plans(fusion_brute *b)
         b->stage[0].unit_end = UNITS;
         fusion_judge(b);
         if (b->teams == 1) continue;
+        if (b->w->desc.uneven_state == HET_YES && a == 0) fusion_keeper(b, b->device[b->first[1]]);
         b->plan.stages = b->first_stage[1] = 2;
         b->stage[1].pipeline = 0;
         b->stage[1].rank = b->device[b->first[1 - a]];
@@ -724,10 +741,10 @@ static void fusion_try(fusion_brute *b, int64_t mask)
         b->member[i].rank = b->device[i];
         b->member[i].leader = b->device[0];
     }
-    for (b->g = 1; b->g <= b->w->desc.granules; b->g++) {
+    for (b->g = b->w->desc.most_micro_batches == 1 ? b->w->desc.granules : 1; b->g <= b->w->desc.granules; b->g++) {
         fusion_shares(b, 0, b->g, -1, 0);
         fusion_shares(b, 0, b->g, HEADS, 0);
-        if (b->w->kind[1].moves.gathers[0] > 0) fusion_shares(b, 0, 8, HEADS, 1); /* columns are cut finer than rows */
+        if (b->w->kind[1].moves.gathers[0] > 0) fusion_shares(b, 0, b->w->desc.uneven_state == HET_YES ? 64 : 8, HEADS, 1); /* finer than rows */
     }
 }
 
@@ -799,6 +816,80 @@ static void best_fusion(void **state)
     print_message("%d of 48 instances with teams, %d by columns; %d as good as brute force among %lld plans, at worst %.4f times it\n", with_teams,
         with_columns, exact, (long long)judged, worst);
     assert_true(with_teams > 8 && with_columns > 4 && exact == 48);
+}
+
+/* One micro-batch, two devices whose update takes long, and a slow one that needs no time for it: the planner finds a team beside a keeper, by
+   columns or by rows, as brute force does. */
+static void a_team_beside_a_keeper(void **state)
+{
+    int i, kept = 0, exact = 0;
+    uint64_t seed = 5;
+    int64_t judged = 0;
+    double worst = 1;
+    (void)state;
+    for (i = 0; i < 16; i++) {
+        world *w = (world *)support_alloc(1, sizeof *w);
+        het_search *search, *without;
+        double least;
+        int64_t u;
+        world_make(w, 3, 64, 0.05 * (double)support_below(&seed, 3));
+        if (i % 2) world_columns(w);
+        w->desc.granules = i % 2 ? 1 : 4, w->desc.granule_tokens = i % 2 ? 64 : 16;
+        w->desc.most_micro_batches = 1;
+        w->desc.uneven_state = HET_YES;
+        w->profile.devices = 2;
+        w->device[1] = w->device[0];
+        snprintf(w->device[1].name, sizeof w->device[1].name, "type1");
+        snprintf(w->place[2].profile, sizeof w->place[2].profile, "type1");
+        for (u = 0; u < UNITS; u++) w->block[u].elements = 1000;
+        w->device[0].step_element = 0.02 * (double)(1 + support_below(&seed, 4));
+        w->place[0].speed = 1 + (double)support_below(&seed, 2);
+        w->place[2].speed = 0.02;
+        w->group[0].bandwidth = 1e4 * (double)(1 + support_below(&seed, 9));
+        least = fusion_brute_force(w, &judged);
+        search = search_of(w, HET_YES);
+        without = search_of(w, HET_NO);
+        if (without->found[0].seconds < least) least = without->found[0].seconds;
+        if (search->found[0].seconds > worst * least) worst = search->found[0].seconds / least;
+        exact += near_to(search->found[0].seconds, least);
+        if (search->found[0].seconds < least * (1 - 1e-9)) fail_msg("instance %d: %.9g, brute force %.9g", i, search->found[0].seconds, least);
+        NEARLY(seconds_of(w, search->found[0].plan, search->found[0].granules), search->found[0].seconds);
+        kept += search->found[0].plan->members == 2 && search->found[0].plan->keeper[2] != 0;
+        het_search_free(search);
+        het_search_free(without);
+        free(w);
+    }
+    print_message("%d of 16 instances with a team and a keeper; %d as good as brute force among %lld plans, at worst %.4f times it\n", kept, exact,
+        (long long)judged, worst);
+    assert_true(kept > 8 && exact >= 8 && worst < 1.01); /* by rows all; shares of columns leave out what is exchanged */
+}
+
+/* Of five devices four work as a team, or as two, and the last keeps the state. */
+static void the_best_teams_get_a_keeper(void **state)
+{
+    world *w = (world *)support_alloc(1, sizeof *w);
+    het_search *search, *without;
+    int64_t u;
+    (void)state;
+    world_make(w, 5, 64, 0.05);
+    w->desc.most_micro_batches = 1;
+    w->desc.uneven_state = HET_YES;
+    w->profile.devices = 2;
+    w->device[1] = w->device[0];
+    snprintf(w->device[1].name, sizeof w->device[1].name, "type1");
+    snprintf(w->place[4].profile, sizeof w->place[4].profile, "type1");
+    for (u = 0; u < UNITS; u++) w->block[u].elements = 1000;
+    w->device[0].step_element = 0.1;
+    w->place[4].speed = 0.02;
+    w->group[0].bandwidth = 1e5;
+    search = search_of(w, HET_YES);
+    without = search_of(w, HET_NO);
+    assert_true(search->found[0].plan->members == 4 && search->found[0].plan->keeper[4] != 0);
+    assert_true(search->found[0].seconds < 0.8 * without->found[0].seconds);
+    NEARLY(seconds_of(w, search->found[0].plan, search->found[0].granules), search->found[0].seconds);
+    het_search_free(search);
+    het_search_free(without);
+    free(w);
 }
 
 /* One sequence of 4,096 tokens: nothing to deal to pipelines, but 8 granules of 512 for a team; on 2 devices, and on 8. */
@@ -1455,7 +1546,8 @@ int main(void)
         cmocka_unit_test(by_heads), cmocka_unit_test(by_columns), cmocka_unit_test(by_both), cmocka_unit_test(unequal_members),
         cmocka_unit_test(between_teams), cmocka_unit_test(updates_of_members), cmocka_unit_test(wavefront), cmocka_unit_test(pictures_show_members),
         cmocka_unit_test(shares_are_the_best_there_are), cmocka_unit_test(shares_of_many_are_good), cmocka_unit_test(shares_refuse),
-        cmocka_unit_test(best_fusion), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
+        cmocka_unit_test(best_fusion), cmocka_unit_test(a_team_beside_a_keeper),
+        cmocka_unit_test(the_best_teams_get_a_keeper), cmocka_unit_test(one_long_sequence), cmocka_unit_test(teams_stay_in_their_nodes),
         cmocka_unit_test(columns_never_cross_slow_links), cmocka_unit_test(mixed_teams_beat_equal_ones),
         cmocka_unit_test(mixed_teams_are_the_best_of_few), cmocka_unit_test(mixed_teams_of_many),
         cmocka_unit_test(teams_where_memory_is_short), cmocka_unit_test(columns_where_rows_cannot_be_cut),

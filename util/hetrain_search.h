@@ -450,8 +450,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
      pairs, fours and so on, up to 4 devices in every way there is, each team by context, by heads
      or by columns, with the shares of het_team_divide; over fused devices the search below is done
-     again, with keepers and near sets where nothing else fits. A plan with teams is only
-     returned where it is better than the best without
+     again, with keepers and near sets; beyond 4 devices with these only for the best teams, and
+     where nothing else fits. A plan with teams is only returned where it is better than the best
+     without
    * state shares, of all devices at work and keepers: 1 each; the speed of the device's optimizer,
      where all need time for it; the bytes that its memory limit leaves beside everything else,
      where all have a limit; or 1 of keepers alone
@@ -4756,7 +4757,8 @@ typedef struct heti_s_lower {
 
 /* Of several units together. */
 typedef struct heti_s_prefix {
-    double held, kept[2];             /* parameters; bytes kept a token, without and with recompute, unit by unit */
+    double weights, trained;          /* bytes of weights, elements that are not frozen */
+    double kept[2];                   /* bytes kept a token, without and with recompute, unit by unit */
     double least_held, owned, single; /* bytes: of blocks by their first unit; of the state of those that
                                          no other unit has; least_held of these alone */
 } heti_s_prefix;
@@ -4776,7 +4778,7 @@ typedef struct heti_s_seek {
 
     /* units */
     heti_s_prefix *before;            /* [units + 1] of the units before each */
-    double largest;                   /* elements of the largest unit */
+    double largest[2];                /* bytes of weights, of sums of the unit with the most */
     int tied;                         /* some block has several units */
     int32_t begin_shard;              /* of what is begun with */
     int64_t *near;                    /* [ranks] innermost groups */
@@ -5393,12 +5395,12 @@ static double heti_s_in_flight(const heti_s_seek *s, const heti_s_choice *c, int
 /* About these bytes of weights, sums and state, divided among as many as there are pipelines and
    keepers. */
 static double heti_s_divided(const heti_s_seek *s, const heti_s_choice *c, double weights, double sums, double state) {
-    const double n = heti_s_real(c->pipelines + c->keepers), buffers = n > 1 ? 2 * s->largest : 0,
+    const double n = heti_s_real(c->pipelines + c->keepers), buffers = n > 1 ? 2 : 0,
                  own = c->state == HETI_S_STATE_KEPT ? 0 : 1 / n;
-    if (c->shard >= HET_SHARD_GRADIENTS) sums = sums * own + buffers * s->d.profile->gradient_bytes;
+    if (c->shard >= HET_SHARD_GRADIENTS) sums = sums * own + buffers * s->largest[1];
     if (c->shard >= HET_SHARD_WEIGHTS)
         weights = heti_s_smaller(weights, weights * (c->shard == HETI_S_SHARD_NEAR ? own + 2 / n : own)) +
-                  buffers * s->d.profile->weight_bytes;
+                  buffers * s->largest[0];
     return weights + sums + state * own;
 }
 
@@ -5407,12 +5409,12 @@ static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, i
                                  int recompute, double in_flight) {
     const het_profile *p = s->d.profile;
     const heti_s_prefix *a = &s->before[begin], *b = &s->before[end];
-    const double tokens = heti_s_tokens(s, c->granules), elements = b->held - a->held;
+    const double tokens = heti_s_tokens(s, c->granules), trained = b->trained - a->trained;
     const int how = recompute & 3, unit = how == HET_RECOMPUTE_UNIT;
     double kept = b->kept[unit] - a->kept[unit];
     if (recompute > 3) in_flight = heti_s_smaller(in_flight, heti_s_real(recompute / 4 + 1));
     kept = how == HET_RECOMPUTE_STAGE ? kept + in_flight * heti_s_kind_at(p, begin)->input : kept * in_flight;
-    return heti_s_divided(s, c, elements * p->weight_bytes, elements * p->gradient_bytes, elements * p->state_bytes) +
+    return heti_s_divided(s, c, b->weights - a->weights, trained * p->gradient_bytes, trained * p->state_bytes) +
            tokens * (kept + s->widest) + p->rank_weights +
            p->rank_gradients + p->rank_workspace;
 }
@@ -5749,7 +5751,7 @@ static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
     for (int64_t r = 0; r < s->ranks; r++) s->ring[r] = 0;
     for (int64_t p = 0; p < c->pipelines; p++) s->scratch[p] = 0;
     for (int64_t u = 0; u < s->units; u++) {
-        const double elements = s->before[u + 1].held - s->before[u].held;
+        const double elements = s->before[u + 1].trained - s->before[u].trained;
         const het_link_cost link = heti_s_unit_link(s, c, u);
         double seconds = (holders - 1) * (2 * link.latency + link.bandwidth * elements * bytes / holders);
         if (c->keepers > 0) /* straight, what the busier of a worker and a keeper has under way */
@@ -5847,9 +5849,9 @@ static double heti_s_guess_moves(heti_s_seek *s, const heti_s_choice *c, const h
     HETI_T_CLEAR(s->scratch, c->pipelines);
     for (int64_t u = spot->begin; u < spot->end; u++) {
         const het_link_cost link = heti_s_unit_link(s, c, u);
-        const double elements = (s->before[u + 1].held - s->before[u].held) * others * link.bandwidth;
-        if (c->shard == HET_SHARD_WEIGHTS) fetch += link.latency + elements * profile->weight_bytes;
-        leave += link.latency + elements * profile->reduce_bytes;
+        const heti_s_prefix *a = &s->before[u], *b = &s->before[u + 1];
+        if (c->shard == HET_SHARD_WEIGHTS) fetch += link.latency + (b->weights - a->weights) * others * link.bandwidth;
+        leave += link.latency + (b->trained - a->trained) * others * link.bandwidth * profile->reduce_bytes;
     }
     return heti_s_larger(0, fetch - forward) + heti_s_larger(0, fetch + leave - (both - forward));
 }
@@ -6901,21 +6903,27 @@ static void heti_s_seek_bytes(heti_s_seek *s) {
     for (int64_t b = 0; b < p->blocks; b++) {
         const het_block_profile *block = &p->block[b];
         const int64_t first = p->use[block->first_use] + 1;
-        const double elements = heti_s_real(block->elements), trained = block->frozen ? 0 : elements;
+        const double weights = heti_s_weights(p, block), trained = block->frozen ? 0 : heti_s_real(block->elements);
+        const double bytes = weights + trained * p->gradient_bytes;
         s->trained += trained;
-        const double bytes = heti_s_weights(p, block) + trained * p->gradient_bytes;
         s->before[first].least_held += bytes;
         if (block->uses == 1) s->before[first].owned += trained * p->state_bytes, s->before[first].single += bytes;
         s->tied |= block->uses > 1;
-        for (int64_t i = 0; i < block->uses; i++) s->before[p->use[block->first_use + i] + 1].held += elements;
+        for (int64_t i = 0; i < block->uses; i++) {
+            heti_s_prefix *unit = &s->before[p->use[block->first_use + i] + 1];
+            unit->weights += weights;
+            unit->trained += trained;
+        }
     }
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(p, u);
         const double always = (k->loss ? 0 : k->output) + k->carry, more = k->keep_input + k->keep_weight;
         const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
         heti_s_prefix *from = &s->before[u], *to = &s->before[u + 1];
-        s->largest = heti_s_larger(s->largest, to->held);
-        to->held += from->held;
+        heti_s_most(&s->largest[0], to->weights);
+        heti_s_most(&s->largest[1], to->trained * p->gradient_bytes);
+        to->weights += from->weights;
+        to->trained += from->trained;
         to->least_held += from->least_held;
         to->owned += from->owned;
         to->single += from->single;
@@ -7188,9 +7196,9 @@ static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
     const het_profile *p = s->d.profile;
     const double tokens = heti_s_tokens(s, heti_s_least_granules(s));
     const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
-    const double held = s->before[unit + 1].held - s->before[unit].held;
-    return held * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.scratch + 3 * m.stream +
-           p->rank_weights + p->rank_gradients + p->rank_workspace;
+    const heti_s_prefix *a = &s->before[unit], *b = &s->before[unit + 1];
+    return b->weights - a->weights + (b->trained - a->trained) * p->gradient_bytes + m.slot + m.carry + m.scratch +
+           3 * m.stream + p->rank_weights + p->rank_gradients + p->rank_workspace;
 }
 
 /* Nothing fits: the unit that cannot lie anywhere, or the plan that lacks least. */
@@ -7311,8 +7319,7 @@ static void heti_s_seek_run(heti_s_seek *s, int wide) {
 typedef struct heti_s_fusion {
     int64_t teams, granules;          /* granules of a micro-batch */
     int64_t *first, *device;          /* team t has device[first[t]] .. device[first[t + 1] - 1] */
-    int64_t ways;                     /* digit t, to the base of 3: team t is by context, heads or columns */
-    int alike;                        /* there are many: digit 0 says it of all */
+    int64_t *way;                     /* [teams] HETI_S_BY_ */
     het_team_member *member;          /* [ranks] as device: shares; ranks and leaders are filled in later */
     double heads, attentions;         /* key/value heads; attentions of the chain */
     int columns;                      /* teams may be by columns */
@@ -7330,6 +7337,7 @@ static void heti_s_fusion_cut(void *self, heti_t_arena *arena) {
     const int64_t n = f->cluster.ranks; /* of the devices themselves, as yet */
     f->first = HETI_S_ROOM(int64_t, n + 1);
     f->device = HETI_S_ROOM(int64_t, n);
+    f->way = HETI_S_ROOM(int64_t, n);
     f->member = HETI_S_ROOM(het_team_member, n);
     f->profile.device = HETI_S_ROOM(het_device_profile, n);
     f->cluster.device = HETI_S_ROOM(het_cluster_device, n);
@@ -7358,12 +7366,6 @@ static heti_s_amount heti_s_granules(const heti_s_seek *s, int64_t granules) {
     const double n = heti_s_real(granules);
     const heti_s_amount size = { n * s->granule.tokens, n * s->granule.pairs, n * s->granule.sequences };
     return size;
-}
-
-static int64_t heti_s_team_way(const heti_s_fusion *f, int64_t team) {
-    int64_t ways = f->ways;
-    for (team = f->alike ? 0 : team; team > 0; team--) ways /= HETI_S_TEAM_WAYS;
-    return ways % HETI_S_TEAM_WAYS;
 }
 
 /* Units of a device by themselves, without an action's own time; again: and recomputed. */
@@ -7480,13 +7482,13 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     desc.member = f->cost;
     desc.members = count;
     desc.granules = f->granules * s->pieces;
-    if (heti_s_team_way(f, team) == HETI_S_BY_COLUMNS) desc.granules = HETI_S_COLUMN_PARTS;
+    if (f->way[team] == HETI_S_BY_COLUMNS) desc.granules = HETI_S_COLUMN_PARTS;
     desc.tokens = size.tokens;
     desc.pairs = size.pairs;
     desc.sequences = size.sequences;
-    if (heti_s_team_way(f, team) != HETI_S_BY_CONTEXT) desc.heads = HETI_T_CAST(int64_t, f->heads);
+    if (f->way[team] != HETI_S_BY_CONTEXT) desc.heads = HETI_T_CAST(int64_t, f->heads);
     HETI_T_TRY(het_team_divide(&desc, f->member + first, NULL, s->error));
-    for (int64_t i = 0; i < count; i++) f->member[first + i].columns = heti_s_team_way(f, team) == HETI_S_BY_COLUMNS;
+    for (int64_t i = 0; i < count; i++) f->member[first + i].columns = f->way[team] == HETI_S_BY_COLUMNS;
     return HET_OK;
 }
 
@@ -7494,7 +7496,7 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
 static int heti_s_fused_alike(const heti_s_seek *s, const heti_s_fusion *f, int64_t a, int64_t b) {
     const int64_t *one = f->device + f->first[a], *other = f->device + f->first[b];
     const int64_t count = f->first[a + 1] - f->first[a];
-    if (f->first[b + 1] - f->first[b] != count || heti_s_team_way(f, a) != heti_s_team_way(f, b)) return 0;
+    if (f->first[b + 1] - f->first[b] != count || f->way[a] != f->way[b]) return 0;
     for (int64_t i = 0; i < count; i++) {
         const het_link_cost x = heti_s_link_of(s, one[0], one[i]), y = heti_s_link_of(s, other[0], other[i]);
         if (s->kind_of[one[i]] != s->kind_of[other[i]] || heti_s_unequal(x.latency, y.latency) ||
@@ -7523,7 +7525,7 @@ static het_result heti_s_fused_device(heti_s_seek *s, heti_s_fusion *f, int64_t 
         heti_s_most(&to->action, from->action / speed);
         heti_s_most(&to->beside, from->beside);
     }
-    to->step_element = 1 / steps;
+    to->step_element = steps < HETI_S_NONE ? 1 / steps : 0;
     to->alone = to->together = time;
     heti_t_format(&name, "team %d", team);
     for (int64_t u = s->units - 1; u >= 0; u--) time[s->d.profile->unit[u]].forward.base = -1; /* not known yet */
@@ -7645,11 +7647,20 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
 
 static het_result heti_s_search(const het_search_desc *desc, int wide, het_search **search, het_error *error);
 
-/* Searches over these composite devices; with less memory where what was found does not fit. */
-static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
+/* The most that these teams divide: by columns they have their part of the weights. */
+static het_shard heti_s_fused_shard(const heti_s_seek *s, const heti_s_fusion *f) {
+    for (int64_t t = 0; t < f->teams && s->d.shard == HET_SHARD_WEIGHTS; t++)
+        if (f->way[t] == HETI_S_BY_COLUMNS) return HET_SHARD_GRADIENTS;
+    return s->d.shard;
+}
+
+/* Searches over these composite devices; with less memory where what was found does not fit. wide:
+   with keepers and near sets, as where nothing was found. */
+static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f, int wide) {
     const int64_t micro_batches = (s->d.granules + f->granules - 1) / f->granules;
     het_search_desc desc = s->d;
     if (f->granules < 1 || f->granules > s->d.most_granules || micro_batches > s->d.most_micro_batches) return HET_OK;
+    desc.shard = heti_s_fused_shard(s, f);
     f->memory = 1;
     for (int round = 0; round < 4 && !heti_s_is_over(s); round++) {
         het_search *made = NULL;
@@ -7668,7 +7679,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         desc.trials = s->guessing ? -1 : 0;
         desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
         if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 8);
-        result = heti_s_search(&desc, s->found_count == 0, &made, &ignored);
+        result = heti_s_search(&desc, wide || s->found_count == 0, &made, &ignored);
         if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
         if (result != HET_OK) return HET_OK;
         s->evaluations += made->evaluations;
@@ -7687,39 +7698,57 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     return HET_OK;
 }
 
-/* Whether these teams can be so; *columns: some are by columns. */
-static int heti_s_can_fuse_so(const heti_s_seek *s, const heti_s_fusion *f, int *columns) {
-    *columns = 0;
+/* Ways of teams by number: a digit each, to the base of 3, or the same for all. 0: they cannot be
+   so. */
+static int heti_s_take_ways(const heti_s_seek *s, const heti_s_fusion *f, int64_t ways, int alike) {
     for (int64_t t = 0; t < f->teams; t++) {
-        const int64_t size = f->first[t + 1] - f->first[t], way = heti_s_team_way(f, t);
-        if (size == 1 && way != HETI_S_BY_CONTEXT && !f->alike) return 0; /* it is no team, and no way is another */
-        if (size > 1 && (way == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads)) return 0;
-        *columns |= size > 1 && way == HETI_S_BY_COLUMNS;
+        const int64_t size = f->first[t + 1] - f->first[t];
+        f->way[t] = size > 1 ? ways % HETI_S_TEAM_WAYS : HETI_S_BY_CONTEXT;
+        if (size == 1) continue;
+        if (!alike) ways /= HETI_S_TEAM_WAYS;
+        if (f->way[t] == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads) return 0;
+        if (f->way[t] == HETI_S_BY_COLUMNS && !f->columns) return 0;
     }
-    return !*columns || f->columns;
+    return 1;
 }
 
 /* These teams with all sizes of micro-batches, in all ways. */
 static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
-    const het_shard shard = s->d.shard;
-    int64_t most = 1, ways = 1;
-    int columns;
-    for (int64_t t = 0; t < f->teams; t++) most = heti_s_max(most, f->first[t + 1] - f->first[t]);
+    const int alike = f->teams > (s->ranks <= 4 ? 4 : 2);
+    int64_t most = 1, ways = alike ? HETI_S_TEAM_WAYS : 1;
+    for (int64_t t = 0; t < f->teams; t++) {
+        most = heti_s_max(most, f->first[t + 1] - f->first[t]);
+        if (f->first[t + 1] - f->first[t] > 1 && !alike) ways *= HETI_S_TEAM_WAYS;
+    }
     if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
-    f->alike = f->teams > (s->ranks <= 4 ? 4 : 2);
-    for (int64_t t = 0; t < (f->alike ? 1 : f->teams); t++) ways *= HETI_S_TEAM_WAYS;
     for (int64_t g = s->ranks <= 4 || f->columns ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
-        for (f->ways = 0; f->ways < ways; f->ways++) {
-            het_result result = HET_OK;
-            if (!heti_s_can_fuse_so(s, f, &columns) || heti_s_is_over(s)) continue;
+        for (int64_t way = 0; way < ways; way++) {
+            if (!heti_s_take_ways(s, f, way, alike) || heti_s_is_over(s)) continue;
             f->granules = g;
-            if (columns && shard == HET_SHARD_WEIGHTS) s->d.shard = HET_SHARD_GRADIENTS; /* they are divided already */
-            result = heti_s_fuse_try(s, f);
-            s->d.shard = shard;
-            HETI_T_TRY(result);
+            HETI_T_TRY(heti_s_fuse_try(s, f, s->ranks <= 4));
         }
     return HET_OK;
+}
+
+/* The teams of the best plan that has any once more, with keepers and near sets, where these were
+   left out. */
+static het_result heti_s_fuse_again(heti_s_seek *s, heti_s_fusion *f) {
+    int64_t i = 0, count;
+    while (i < s->found_count && s->found[i].team == NULL) i++;
+    if (i == s->found_count || s->ranks <= 4) return HET_OK;
+    f->granules = s->found[i].granules;
+    f->teams = 0;
+    for (int64_t r = 0; r < s->ranks; r++) {
+        const het_team_member *team = het_plan_team(s->found[i].team, r, &count);
+        int64_t *end = &f->first[f->teams + 1];
+        if (team != NULL && team->leader != r) continue;
+        f->way[f->teams++] = team == NULL || team[count - 1].group > 0 ? HETI_S_BY_CONTEXT
+                           : team->columns ? HETI_S_BY_COLUMNS : HETI_S_BY_HEADS;
+        for (*end = end[-1]; *end < end[-1] + count; ++*end)
+            f->device[*end] = team != NULL ? team[*end - end[-1]].rank : r;
+    }
+    return heti_s_fuse_try(s, f, 1);
 }
 
 /* Every way to put up to 4 devices into teams: device i into team in[i], new or an earlier one. */
@@ -7800,11 +7829,11 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
     for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
-    s->until = s->budget;
-    s->until_seconds = s->started + s->d.seconds;
+    (void)heti_s_give(s, 0.9);
     result = heti_s_fuse_all(s, &f);
-    heti_s_arrays_free(&arena, &s->allocator);
     (void)heti_s_give(s, 1);
+    if (result == HET_OK) result = heti_s_fuse_again(s, &f);
+    heti_s_arrays_free(&arena, &s->allocator);
     return result;
 }
 
@@ -9834,17 +9863,14 @@ static het_result heti_s_teams_way(heti_s_teams *t) {
 
 /* In all ways: by context with the shares of one long sequence, of all granules, of short ones. */
 static het_result heti_s_teams_ways(heti_s_teams *t) {
-    int columns;
-    t->f.alike = 1;
     for (int way = 0; way < (t->f.first[1] > 1 ? HETI_S_TEAM_WAYS + 2 : 1); way++) {
         const heti_s_amount *a = way == HETI_S_TEAM_WAYS ? &t->all : &t->amount[t->row[0]];
         t->s.granule = *a;
         t->s.granule.tokens = heti_s_larger(1, a->tokens);
         t->s.granule.sequences = way > HETI_S_TEAM_WAYS ? heti_s_real(t->s.pieces) :
                                  heti_s_larger(1, heti_s_sequences(a, 1));
-        t->f.ways = way < HETI_S_TEAM_WAYS ? way : HETI_S_BY_CONTEXT;
-        if (!heti_s_can_fuse_so(&t->s, &t->f, &columns)) continue;
-        t->from.shard = columns && t->s.d.shard == HET_SHARD_WEIGHTS ? HET_SHARD_GRADIENTS : t->s.d.shard;
+        if (!heti_s_take_ways(&t->s, &t->f, way < HETI_S_TEAM_WAYS ? way : HETI_S_BY_CONTEXT, 1)) continue;
+        t->from.shard = heti_s_fused_shard(&t->s, &t->f);
         HETI_T_TRY(heti_s_teams_way(t));
     }
     return HET_OK;
