@@ -73,7 +73,8 @@ moe=(--model llama:layers=3,width=32,heads=4,context=16 --experts 4,2)
 hash=$("$program" "${run[@]}" --steps 8 --devices cpu:1 "${moe[@]}" | grep '^weights')
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan tp4 "${moe[@]}"
 # frozen weights of int8: parts of them, slices, stages recomputed as a whole, activations on the host
-narrow=(--lora 2 --weights int8)
+"$program" "${run[@]}" --steps 1 --devices cpu:1 --out base > out
+narrow=(--init base --lora 2 --weights int8 --granule 1)
 hash=$("$program" "${run[@]}" --steps 8 --devices cpu:1 "${narrow[@]}" | grep '^weights')
 same 3 --devices cpu:1 --plan dp --shard weights --slices 2 --recompute stage "${narrow[@]}"
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan "$keeper" --shard weights --store 1 "${narrow[@]}"
