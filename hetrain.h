@@ -551,6 +551,7 @@ typedef struct het_norm_args {
     const float *dy;                 /* backward [rows][width] */
     const float *residual;           /* backward_input: dx = residual + gradient, or NULL. [rows][width] */
     float *dx;                       /* backward_input (=) [rows][width]; may be dy or residual */
+    uint16_t *dx_bf16;               /* backward_input (=) dx rounded to bf16 as well, or NULL */
     const het_gradient *dgain, *dbias; /* backward_weight (+=) */
     void *workspace;
 } het_norm_args;
@@ -682,11 +683,11 @@ typedef struct het_dropout_args {
 
 /* Softmax cross-entropy of rows of logits. loss += sum of weight * -log p[target]; with `gradient`
    the logits become (p - onehot) weight * inverse_weight in place (rows whose target is -1 become
-   0); as bf16 (HET_BF16_DX) each row begins where it began, and is 0 from V to its pitch. */
+   0). Both are bf16 or neither is; each row of bf16 becomes 0 from V to its pitch. */
 typedef struct het_cross_entropy_args {
     const het_step_scalars *scalars; /* device */
     int64_t rows, vocab;
-    int64_t pitch;                   /* floats from row to row of the logits; 0: V */
+    int64_t pitch;                   /* elements from row to row of the logits; 0: V */
     float *logits;                   /* [rows][V], in place */
     const int32_t *target;           /* [rows] at the first row of logits */
     const float *weight;             /* [rows] likewise */
@@ -917,6 +918,7 @@ typedef struct het_device_iface {
          linear_activation_*             the two ops are run one after the other
          linear_forward with part[0].add what it adds is an op of its own
          norm_backward                   so are its two halves; their workspace serves it
+         norm_backward_* with dx_bf16    gradients of streams are rounded by ops of their own
          attention_* with a pitch        q, k and v of bf16 lie apart (with it: rotary_* as well)
          activation_* with a pitch       so do gate and up
          normal                          the first weights are drawn by het_cpu_device()
@@ -1091,6 +1093,8 @@ typedef struct het_program {
     het_value value[HETRAIN_MAX_VALUES];
     int32_t scratch;              /* tensor in which a gradient waits to be added to another; -1: none */
     int32_t logits;               /* of a loss unit; -1: it is none */
+    int32_t gives;                /* 1: its way back can round the gradient of its only input stream as well */
+    int32_t takes;                /* the value whose gradient is that of its only output stream, rounded; -1: none */
     het_result result;            /* of the functions below; these two are theirs alone: */
     const het_unit *unit;
     struct het_unit_info *info;
@@ -1102,8 +1106,8 @@ typedef struct het_unit_info {
     int64_t max_tokens, max_granule_tokens, max_sequences; /* in */
     het_dtype compute;                      /* in */
     int64_t slices;                         /* in: of a micro-batch */
-    het_dtype values;                       /* of a program's values and their gradients but for streams and
-                                               logits: bf16 where compute is and the device takes them */
+    het_dtype values;                       /* of a program's values and their gradients but for streams: bf16
+                                               where compute is and the device takes them */
     int64_t loss_rows;                      /* of a loss unit: rows it takes at a time, whole granules */
     const het_device *device;               /* in: for its workspace; NULL while only parameters are asked for */
     int64_t in_streams, in_width[HETRAIN_MAX_STREAMS]; /* in: what the unit before gives */
@@ -1153,6 +1157,7 @@ typedef struct het_unit_call {
     float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may
                                                overwrite them. NULL at a cut */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
+    uint16_t *d_out_bf16, *d_in_bf16;       /* the same of stream 0, rounded; NULL: nobody has done it, or wants it */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; those of a micro-batch at its row 0 */
     float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where only weight_bf16 or weight_int8 has it */
     const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS]; /* or beside it: rounded, for products */
@@ -4797,20 +4802,16 @@ HETRAIN_API void het_node_loss(het_program *p, int x) {
 enum { HETI_FORWARD, HETI_BACKWARD_INPUT, HETI_BACKWARD_WEIGHT };
 enum { HETI_VALUE, HETI_GRADIENT };
 
-/* Whether a value (or its gradient) is bf16: where the unit's values are, all but streams and
-   logits. */
+/* Whether a value (or its gradient) is bf16: where the unit's values are, all but streams. */
 static int heti_is_bf16(const het_unit_info *info, int value, int which) {
     const het_value *home = &info->program->value[info->program->value[value].home[which]];
-    if (info->values != HET_BF16 || home->in >= 0 || home->out >= 0) return 0;
-    return which == HETI_GRADIENT || value != info->program->logits;
+    return info->values == HET_BF16 && home->in < 0 && home->out < 0;
 }
 
-/* Floats of memory from row to row of a value. Rows of logits whose gradient is bf16 begin at 256
-   bytes. */
+/* Floats of memory from row to row of a value. */
 static int64_t heti_row_floats(const het_unit_info *info, int value, int which) {
     const het_value *home = &info->program->value[info->program->value[value].home[which]];
     const int64_t width = home->pitch > 0 ? home->pitch : info->program->value[value].own;
-    if (info->values == HET_BF16 && value == info->program->logits) return (width + 63) / 64 * 64;
     return heti_is_bf16(info, value, which) ? width / 2 : width;
 }
 
@@ -4838,6 +4839,8 @@ static float *heti_tensor_of(const het_unit_call *c, const het_value *v, int whi
 static float *heti_rows_of(const het_unit_call *c, int value, int which) {
     const het_value *home = &c->info->program->value[c->info->program->value[value].home[which]];
     float *tensor = heti_tensor_of(c, home, which);
+    if (which == HETI_GRADIENT && c->d_out_bf16 && value == c->info->program->takes)
+        return HETI_CAST(float *, HETI_CAST(void *, c->d_out_bf16));
     if (tensor && home->keep[which] >= HET_KEEP_MICRO_BATCH)
         return tensor + heti_view_of(c, value)->row_begin * heti_row_floats(c->info, value, which);
     if (tensor && home->factor > 0) return tensor + home->factor * c->rows * home->width;
@@ -4898,8 +4901,8 @@ static void heti_fill_norm(const het_unit_call *c, const het_node *n, const heti
     a->workspace = c->workspace;
 }
 
-/* Elements from row to row of a value that lies beside others, and of its gradient; 0: it does
-   not. */
+/* Elements from row to row of a value that lies beside others or is logits of bf16, and of its
+   gradient; 0: it is as wide as it is. */
 static int64_t heti_pitch(const het_unit_call *c, int value) {
     const het_program *p = c->info->program;
     return p->value[p->value[value].home[HETI_VALUE]].pitch;
@@ -4927,9 +4930,10 @@ static void heti_fill_linear(const het_unit_call *c, const het_node *n, const he
         part->dbias = n->bias[i] < 0 ? NULL : &c->gradient[n->bias[i]];
         part->y = r->y[i];
         part->dy = r->dy[i];
-        if (n->y[i] == c->info->program->logits && c->info->values == HET_BF16 && !c->logits)
-            part->pitch = heti_row_floats(c->info, n->y[i], HETI_VALUE) * (r->forward ? 1 : 2);
-        else part->pitch = heti_pitch(c, n->y[i]);
+        part->pitch = heti_pitch(c, n->y[i]);
+        if (n->y[i] != c->info->program->logits || !c->logits) continue;
+        part->pitch = 0; /* they are wanted themselves, as floats */
+        op->bf16 &= ~HET_BF16_Y;
     }
 }
 
@@ -5023,7 +5027,7 @@ static void heti_fill_loss(const het_unit_call *c, const het_node *n, const heti
     a->rows = r->count;
     a->vocab = c->unit->model->vocab;
     a->logits = r->x[0];
-    a->pitch = heti_row_floats(c->info, n->x[0], HETI_VALUE);
+    a->pitch = heti_pitch(c, n->x[0]);
     a->target = r->view->target ? r->view->target + r->view->row_begin : NULL;
     a->weight = r->view->weight ? r->view->weight + r->view->row_begin : NULL;
     a->gradient = c->training;
@@ -5480,15 +5484,32 @@ static int heti_takes_bf16(const het_program *p) {
 /* Types of the values, and how many rows of logits the device takes at a time. */
 static void heti_choose_types(het_program *p) {
     het_unit_info *info = p->info;
-    het_op op = heti_blank_op(HET_OP_CROSS_ENTROPY, HET_BF16_DX);
+    het_op op = heti_blank_op(HET_OP_CROSS_ENTROPY, HET_BF16_X | HET_BF16_DX);
     info->loss_rows = info->max_granule_tokens;
     info->values = HET_BF16;
     if (!heti_takes_bf16(p)) info->values = HET_F32;
     if (info->values != HET_BF16 || p->logits < 0) return;
+    p->value[p->logits].pitch = (heti_width(p, p->logits) + 127) / 128 * 128; /* rows begin at 256 bytes */
     op.u.cross_entropy.vocab = heti_width(p, p->logits);
     op.u.cross_entropy.rows = info->max_tokens;
     while (op.u.cross_entropy.rows > info->loss_rows && !heti_supports(info->device, op)) op.u.cross_entropy.rows /= 2;
     info->loss_rows = heti_max(info->loss_rows, op.u.cross_entropy.rows);
+}
+
+/* A unit that begins with the norm of its only stream and adds nothing else to that stream's gradient
+   but what waits can round it, for one that ends with a sum into its only stream. */
+static void heti_find_rounded(het_program *p) {
+    const het_unit_info *info = p->info;
+    const het_node *first = &p->node[0], *last = &p->node[p->nodes - 1];
+    het_op op = heti_blank_op(HET_OP_NORM_BACKWARD_INPUT, heti_node_bf16(info, first, HETI_BACKWARD_INPUT));
+    op.u.norm.dx_bf16 = HETI_CAST(uint16_t *, HETI_CAST(void *, p)); /* any address */
+    p->takes = -1;
+    if (info->values != HET_BF16) return;
+    p->gives = first->kind == HET_NODE_NORM && info->in_streams == 1 && heti_supports(info->device, op) &&
+        (p->value[first->x[0]].uses == 1 || last->x[1] == first->x[0]);
+    if (last->kind == HET_NODE_RESIDUAL && info->out_streams == 1 && p->value[last->y[0]].out == 0 &&
+        heti_is_bf16(info, last->x[0], HETI_GRADIENT) && !(p->unit->model->dropout > 0.0f))
+        p->takes = last->x[0];
 }
 
 /* The largest workspace of the program's ops over `rows` rows. */
@@ -5539,6 +5560,7 @@ HETRAIN_API het_result het_program_end(het_program *p) {
     heti_divide_columns(p);
     heti_find_homes(p);
     heti_choose_types(p);
+    heti_find_rounded(p);
     heti_find_beside(p);
     heti_find_keeps(p);
     heti_new_tensors(p, HETI_VALUE);
@@ -5989,10 +6011,11 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
         if (adds[i]) next += heti_value_floats(c, n->x[i]);
         flow->written[n->x[i]] = 1;
     }
-    if (heti_node_op(c, n, HETI_BACKWARD_INPUT, dx, &op)) {
+    if (!(c->d_out_bf16 && n->x[0] == p->takes) && heti_node_op(c, n, HETI_BACKWARD_INPUT, dx, &op)) {
         if (n->kind == HET_NODE_NORM && !adds[0]) { /* it adds what waits as it writes */
             op.u.norm.residual = flow->waiting[n->x[0]];
             flow->waiting[n->x[0]] = NULL;
+            op.u.norm.dx_bf16 = n == p->node ? c->d_in_bf16 : NULL;
         }
         if (heti_joined_norm(c, n, flow->wanted, op)) op.kind = HET_OP_NORM_BACKWARD;
         HETI_TRY(heti_node_run(c, n, &op));
@@ -6087,6 +6110,7 @@ static het_result heti_loss_rows(const het_unit_call *c, int64_t begin, int64_t 
         own.in[i] += first * c->info->in_width[i];
         if (c->d_in[i]) own.d_in[i] += first * c->info->in_width[i];
     }
+    if (c->d_in_bf16) own.d_in_bf16 += first * c->info->in_width[0];
     for (int64_t i = 0; i < c->info->parameters && g > c->view->granule_begin; i++)
         own.gradient[i].beta = 1; /* the first granules have written */
     HETI_TRY(heti_forward_nodes(&own));
@@ -14543,15 +14567,26 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
     return HET_OK;
 }
 
+/* Whether unit u rounds the gradient that it gives for the unit below, whose forward does not run in
+   between, nor a hook that may change it. */
+static int heti_rounds_gradient(const heti_rank *r, const heti_stage *stage, int64_t u) {
+    const heti_placed *at = &stage->unit[u - stage->unit_begin];
+    return u > stage->unit_begin && r->ctx->share.plan->cut[u - 1] == HET_CUT_NOWHERE && !r->ctx->desc.host.hook &&
+        at->info.values == HET_BF16 && at->info.program->gives && at[-1].info.values == HET_BF16 &&
+        at[-1].info.program->takes >= 0 && !at[-1].recompute;
+}
+
 /* The units of a stage last to first over one slice: recompute, I, and in B W as well; or W alone.
    Where the stage recomputes as a whole all units' forwards come before. The gradient of a boundary
    lives in one of two buffers that take turns; that of the stage's output is in the first of
-   them. */
+   them. Rounded, it lies in the halves of the stream that only recomputing fills. */
 static het_result heti_backward(heti_rank *r, const heti_work *work) {
     const heti_stage *stage = work->stage;
     const het_action *a = work->action;
     const int inputs = a->kind != HET_ACTION_W, weights = a->kind != HET_ACTION_I;
     het_unit_call c;
+    const int64_t half = r->part->limits.rows * r->part->stream_width[0];
+    uint16_t *rounded = NULL;
     int64_t last = 0;
     int now = 0;
     if (r->ctx->share.plan->slices > 1) (void)heti_slices_with_rows(r->ctx, a, &last);
@@ -14572,6 +14607,10 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         if (adds) HETI_TRY(heti_open_gradients(r, u));
         c.joined = inputs && weights;
         c.unread = u > 0 && r->ctx->share.plan->cut[u - 1] != HET_CUT_NOWHERE && !r->ctx->desc.host.hook;
+        c.d_out_bf16 = rounded;
+        rounded = c.joined && heti_rounds_gradient(r, stage, u) ?
+            HETI_CAST(uint16_t *, HETI_CAST(void *, r->part->spare_stream[0])) + now * half : NULL;
+        c.d_in_bf16 = rounded;
         if (inputs) HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         if (weights && !c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_close_weights(r, a, a->kind, u));

@@ -501,6 +501,7 @@ HETC_DEVICE void hetc_norm_dx(const het_norm_args &a, int64_t row, int64_t j, co
         sum->v[i] += d.v[i];
     }
     hetc_save(hetc_as<X>(a.dx) + at, dx);
+    if (a.dx_bf16 != NULL) hetc_save(a.dx_bf16 + at, dx);
 }
 
 template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
@@ -1098,17 +1099,15 @@ HETC_DEVICE void hetc_softmax_add(hetc_softmax *s, float x) {
     s->sum += hetc_softmax_scale(x, s->maximum);
 }
 
-/* The block's part of a row of `count` floats at any address: f(index, x) for each element, in
+/* The block's part of a row of `count` elements at any address: f(index, x) for them as floats, in
    packs of 4 behind the first aligned one. */
-template <class F> HETC_DEVICE void hetc_row_each(float *row, int64_t count, F f) {
-    const int64_t unaligned = (int64_t)((0 - (reinterpret_cast<uintptr_t>(row) >> 2)) & 3),
+template <class T, class F> HETC_DEVICE void hetc_row_each(const T *row, int64_t count, F f) {
+    const int64_t unaligned = (int64_t)((0 - reinterpret_cast<uintptr_t>(row) / sizeof(T)) & 3),
                   head = unaligned < count ? unaligned : count;
     const int64_t packs = (count - head) / 4, tail = head + 4 * packs;
-    if (threadIdx.x < head) f((int64_t)threadIdx.x, row + threadIdx.x, hetc_get<1>(row + threadIdx.x));
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x)
-        f(head + 4 * i, row + head + 4 * i, hetc_get<4>(row + head + 4 * i));
-    if (tail + threadIdx.x < count)
-        f(tail + threadIdx.x, row + tail + threadIdx.x, hetc_get<1>(row + tail + threadIdx.x));
+    if (threadIdx.x < head) f((int64_t)threadIdx.x, hetc_load<1>(row + threadIdx.x));
+    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) f(head + 4 * i, hetc_load<4>(row + head + 4 * i));
+    if (tail + threadIdx.x < count) f(tail + threadIdx.x, hetc_load<1>(row + tail + threadIdx.x));
 }
 
 /* What the gradient of a row is made by; target -1: the row has none. */
@@ -1120,59 +1119,36 @@ HETC_DEVICE float hetc_softmax_gradient(const hetc_softmax_writer &w, float x, i
     return w.target < 0 ? 0.0f : (index == w.target ? p - 1.0f : p) * w.scale;
 }
 
-/* The gradient as bf16 over the logits it is made of, which begin at 16 bytes: what a turn writes
-   ends in front of what later ones read, unless the logits are `kept`. */
-HETC_DEVICE void hetc_softmax_round(float *row, const float *kept, int64_t vocab, int64_t pitch,
-                                    const hetc_softmax_writer &writer) {
-    uint16_t *to = reinterpret_cast<uint16_t *>(row);
-    for (int64_t begin = 0; begin < pitch; begin += 4 * blockDim.x) {
-        const int64_t at = begin + 4 * threadIdx.x;
-        hetc_pack<float, 4> y = { { 0.0f, 0.0f, 0.0f, 0.0f } };
-        if (at < pitch) {
-            const hetc_pack<float, 4> x = hetc_get<4>((kept != NULL ? kept : row) + at);
-            for (int i = 0; i < 4; i++)
-                if (at + i < vocab) y.v[i] = hetc_softmax_gradient(writer, x.v[i], at + i);
-        }
-        if (kept == NULL) __syncthreads();
-        if (at < pitch) hetc_save(to + at, y);
-    }
-}
-
-/* The gradient of a row, of floats in their place. */
-template <class E> HETC_DEVICE void hetc_softmax_write(float *row, const float *kept, const het_cross_entropy_args &a,
+/* The gradient of a row whose logits are at `from`: there, or kept. Of bf16 all but the vocabulary is
+   0. */
+template <class T> HETC_DEVICE void hetc_softmax_write(T *row, const T *from, const het_cross_entropy_args &a,
                                                        const hetc_softmax_writer &writer) {
-    if (sizeof(E) == 2) hetc_softmax_round(row, kept, a.vocab, a.pitch, writer);
-    else hetc_row_each(row, a.vocab, [&writer](int64_t index, float *at, auto x) {
+    hetc_row_each(from, a.vocab, [row, &writer](int64_t index, auto x) {
+        T *const to = row + index;
         for (float &one : x.v) one = hetc_softmax_gradient(writer, one, index++);
-        hetc_put(at, x);
+        hetc_save(to, x);
     });
+    for (int64_t i = a.vocab + threadIdx.x; sizeof(T) == 2 && i < a.pitch; i += blockDim.x) row[i] = 0;
 }
 
-/* KEPT: shared memory has room for float[pitch]. */
-template <class E, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
+/* T: of the logits and of their gradient. KEPT: shared memory has room for T[vocab]. */
+template <class T, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
     enum { WARPS = KEPT ? HETC_LONG_THREADS / HETC_WARP : HETC_WARPS };
     HETC_SHARED_BYTES(bytes);
     HETC_SHARED(hetc_softmax, part, WARPS);
-    float *const kept = KEPT ? reinterpret_cast<float *>(bytes) : NULL;
-    const int64_t row = blockIdx.x, target = a.target[row];
-    float *x = a.logits + row * a.pitch;
+    const int64_t target = a.target[blockIdx.x];
+    T *const row = hetc_as<T>(a.logits) + blockIdx.x * a.pitch, *const kept = reinterpret_cast<T *>(bytes);
     hetc_softmax s = { -INFINITY, 0.0f };
     if (target < 0) {
-        if (a.gradient) hetc_softmax_write<E>(x, NULL, a, { 0.0f, 0.0f, 0.0f, -1 });
-        if (threadIdx.x == 0 && a.row_loss != NULL) a.row_loss[row] = 0.0f;
+        if (a.gradient) hetc_softmax_write(row, row, a, { 0.0f, 0.0f, 0.0f, -1 });
+        if (threadIdx.x == 0 && a.row_loss != NULL) a.row_loss[blockIdx.x] = 0.0f;
         return;
     }
-    const float logit = x[target], weight = a.weight[row];
-    for (int64_t at = 4 * threadIdx.x; KEPT && at < a.vocab; at += 4 * HETC_LONG_THREADS) {
-        const hetc_pack<float, 4> y = hetc_get<4>(x + at);
-        hetc_put(kept + at, y); /* its own, which it reads again */
-        for (int i = 0; i < 4; i++)
-            if (at + i < a.vocab) hetc_softmax_add(&s, y.v[i]);
-    }
-    if (!KEPT)
-        hetc_row_each(x, a.vocab, [&s](int64_t, float *, const auto &y) {
-            for (const float one : y.v) hetc_softmax_add(&s, one);
-        });
+    const float logit = hetc_load<1>(row + target).v[0], weight = a.weight[blockIdx.x];
+    hetc_row_each(row, a.vocab, [&s, kept](int64_t index, const auto &x) {
+        if (KEPT) hetc_save(kept + index, x); /* its own, which it reads again */
+        for (const float one : x.v) hetc_softmax_add(&s, one);
+    });
     for (int step = HETC_WARP / 2; step > 0; step /= 2) {
         const float m = __shfl_xor_sync(HETC_ALL, s.maximum, step), l = __shfl_xor_sync(HETC_ALL, s.sum, step);
         s = hetc_softmax_join(s, { m, l });
@@ -1184,16 +1160,16 @@ template <class E, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_en
     if (threadIdx.x == 0) {
         const double loss = log((double)s.sum) + (double)s.maximum - (double)logit;
         hetc_sum_add(a.loss->limb, (double)weight * loss);
-        if (a.row_loss != NULL) a.row_loss[row] = (float)loss;
+        if (a.row_loss != NULL) a.row_loss[blockIdx.x] = (float)loss;
     }
     if (!a.gradient) return;
     const hetc_softmax_writer writer = { s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight, target };
-    hetc_softmax_write<E>(x, kept, a, writer);
+    hetc_softmax_write<T>(row, KEPT ? kept : row, a, writer);
 }
 
 /* Bytes of shared memory for a row; 0: it is read twice. */
 static size_t hetc_kept_row(void *self, const het_cross_entropy_args *a, int32_t bf16) {
-    const size_t bytes = (size_t)a->pitch * sizeof(float);
+    const size_t bytes = (size_t)a->vocab * sizeof(uint16_t);
     return bf16 && a->gradient && a->vocab >= HETC_LONG_ROW && bytes + 1024 <= hetc_shared_limit(self) ? bytes : 0;
 }
 
@@ -1535,9 +1511,10 @@ static het_result hetc_feedback(void *self, het_queue *queue, const het_feedback
    used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring
    rows lie in different banks.
 
-   A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2),
-   column 8 n + 2 (lane % 4) + e % 2, which is the layout of mma m16n8k16 and m16n8k8; the float
-   kind does the same sums by fma, so that all three are one source. tf32 operands have 10 bits of
+   A warp has M times 16 rows of the block: what it loads of the right operand serves all of them.
+   An accumulator x[n][m][e] of its lane is row 16 m + lane / 4 + 8 (e / 2), column 8 n + 2 (lane %
+   4) + e % 2, which is the layout of mma m16n8k16 and m16n8k8; the float kind does the same sums by
+   fma, so that all three are one source. tf32 operands have 10 bits of
    fraction, those of the second product (weights, dS) as well; sums, exponentials and statistics
    are float.
    ---------------------------------------------------------------------------------------------- */
@@ -1680,50 +1657,73 @@ HETC_DEVICE void hetc_tile_convert(E *tile, int rows, const float *from, int64_t
 
 /* ---- products of a warp ---- */
 
-/* 16 rows by N columns, as a warp holds them */
-template <int N> using hetc_accumulator = float[(size_t)N / 8][4];
+/* 16 M rows by N columns, as a warp holds them */
+template <int N, int M> using hetc_accumulator = float[(size_t)N / 8][(size_t)M][4];
 
-/* Rows [row, row + 16) of a tile as the left operand. */
-template <class E, int P> struct hetc_left;
+/* Rows [row, row + 16 M) of a tile as the left operand, of bf16 kept in registers where HELD. */
+template <class E, int P, int M, bool HELD> struct hetc_left;
 
-template <int P> struct hetc_left<uint16_t, P> {
-    uint32_t a[(size_t)P / 16][4];
-    __device__ __forceinline__ void load(uint16_t *tile, int row) {
-        const int lane = hetc_lane();
+template <int P, int M> struct hetc_left<uint16_t, P, M, false> {
+    uint16_t *tile;
+    __device__ __forceinline__ void load(uint16_t *tile_, int row) {
+        tile = hetc_chunk<uint16_t, P>(tile_, row + hetc_lane() % 16, hetc_lane() / 16);
+    }
+    __device__ __forceinline__ void get(uint32_t (&a)[(size_t)M][4], int k) const {
         HETC_UNROLL
-        for (int k = 0; k < P / 16; k++)
-            hetc_ldmatrix<false>(a[k], hetc_chunk<uint16_t, P>(tile, row + lane % 16, 2 * k + lane / 16));
+        for (int m = 0; m < M; m++) hetc_ldmatrix<false>(a[m], hetc_chunk<uint16_t, P>(tile, 16 * m, 2 * k));
     }
 };
-template <int P> struct hetc_left<hetc_tf32, P> { /* in registers they would be twice those of bf16 */
-    hetc_tf32 *tile;
+template <int P, int M> struct hetc_left<uint16_t, P, M, true> {
+    uint32_t a[(size_t)P / 16][(size_t)M][4];
+    __device__ __forceinline__ void load(uint16_t *tile, int row) {
+        hetc_left<uint16_t, P, M, false> from;
+        from.load(tile, row);
+        HETC_UNROLL
+        for (int k = 0; k < P / 16; k++) from.get(a[k], k);
+    }
+    __device__ __forceinline__ void get(uint32_t (&to)[(size_t)M][4], int k) const {
+        HETC_UNROLL
+        for (int m = 0; m < M; m++)
+            for (int i = 0; i < 4; i++) to[m][i] = a[k][m][i];
+    }
+};
+/* in registers they would be twice those of bf16 */
+template <int P, bool HELD> struct hetc_left<hetc_tf32, P, 1, HELD> {
+    hetc_tf32 *tile = nullptr;
     __device__ __forceinline__ void load(hetc_tf32 *tile_, int row) { tile = tile_ + (row + hetc_lane() % 16) *
                                                                      hetc_tile<hetc_tf32, P>::PITCH; }
 };
-template <int P> struct hetc_left<float, P> {
-    float *tile;
-    int row;
+template <int P, bool HELD> struct hetc_left<float, P, 1, HELD> {
+    float *tile = nullptr;
+    int row = 0;
     __device__ __forceinline__ void load(float *tile_, int row_) { tile = tile_; row = row_ + hetc_lane() / 4; }
 };
 
-/* s += left right^T: 16 rows by N rows of the tile `right`. */
-template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<uint16_t, P> &left,
-                                                     uint16_t *right) {
+/* s += left right^T: the warp's rows by N rows of the tile `right`. */
+template <int P, int N, int M, bool HELD>
+HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<uint16_t, P, M, HELD> &left, uint16_t *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, column = lane / 8 % 2;
     HETC_UNROLL
-    for (int k = 0; k < P / 16; k++)
+    for (int k = 0; k < P / 16; k++) {
+        uint32_t a[(size_t)M][4];
+        left.get(a, k);
         HETC_UNROLL
         for (int n = 0; n < N / 16; n++) {
             uint32_t b[4];
             hetc_ldmatrix<false>(b, hetc_chunk<uint16_t, P>(right, 16 * n + row, 2 * k + column));
-            hetc_mma(s[2 * n], left.a[k], b[0], b[1]);
-            hetc_mma(s[2 * n + 1], left.a[k], b[2], b[3]);
+            HETC_UNROLL
+            for (int m = 0; m < M; m++) {
+                hetc_mma(s[2 * n][m], a[m], b[0], b[1]);
+                hetc_mma(s[2 * n + 1][m], a[m], b[2], b[3]);
+            }
         }
+    }
 }
 
 /* Four tf32 are the 16 bytes of a row of ldmatrix: a lane gets element lane % 4 of row lane / 4. */
-template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<hetc_tf32, P> &left,
-                                                     hetc_tf32 *right) {
+template <int P, int N, int M, bool HELD>
+HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<hetc_tf32, P, M, HELD> &left,
+                             hetc_tf32 *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
     HETC_ROLLED
     for (int k = 0; k < P / 8; k++) {
@@ -1733,8 +1733,8 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
         for (int n = 0; n < N / 16; n++) {
             uint32_t b[4];
             hetc_ldmatrix<false>(b, hetc_chunk<hetc_tf32, P>(right, 16 * n + row, 2 * k + chunk));
-            hetc_mma_tf32(s[2 * n], a, b[0], b[1]);
-            hetc_mma_tf32(s[2 * n + 1], a, b[2], b[3]);
+            hetc_mma_tf32(s[2 * n][0], a, b[0], b[1]);
+            hetc_mma_tf32(s[2 * n + 1][0], a, b[2], b[3]);
         }
     }
 }
@@ -1748,8 +1748,8 @@ HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pac
     return s;
 }
 
-template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<float, P> &left,
-                                                     float *right) {
+template <int P, int N, int M, bool HELD>
+HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<float, P, M, HELD> &left, float *right) {
     const int column = hetc_lane() % 4 * 2;
     HETC_ROLLED
     for (int k = 0; k < P / 4; k++) {
@@ -1760,8 +1760,8 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
             HETC_UNROLL
             for (int i = 0; i < 2; i++) {
                 const hetc_pack<float, 4> b = hetc_quad<P>(right, 8 * n + column + i, k);
-                s[n][i] = hetc_dot(s[n][i], low, b);
-                s[n][2 + i] = hetc_dot(s[n][2 + i], high, b);
+                s[n][0][i] = hetc_dot(s[n][0][i], low, b);
+                s[n][0][2 + i] = hetc_dot(s[n][0][2 + i], high, b);
             }
     }
 }
@@ -1774,57 +1774,65 @@ HETC_DEVICE void hetc_keep_order() {
 #endif
 }
 
-/* x += w right: 16 rows by P columns, w 16 x N, right N rows of a tile. bf16: w is rounded to
+/* x += w right: the warp's rows by P columns, w by N, right N rows of a tile. bf16: w is rounded to
    it. */
-template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w,
-                                                  uint16_t *right) {
+template <int P, int N, int M>
+HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, uint16_t *right) {
     const int lane = hetc_lane();
     HETC_UNROLL
     for (int k = 0; k < N / 16; k++) {
-        const uint32_t a[4] = { hetc_bf16_pair(w[2 * k][0], w[2 * k][1]), hetc_bf16_pair(w[2 * k][2], w[2 * k][3]),
-                                hetc_bf16_pair(w[2 * k + 1][0], w[2 * k + 1][1]), hetc_bf16_pair(w[2 * k + 1][2],
-                                    w[2 * k + 1][3]) };
+        uint32_t a[(size_t)M][4];
+        HETC_UNROLL
+        for (int m = 0; m < M; m++)
+            for (int i = 0; i < 4; i++) {
+                const float *pair = &w[2 * k + i / 2][m][2 * (i % 2)];
+                a[m][i] = hetc_bf16_pair(pair[0], pair[1]);
+            }
         HETC_UNROLL
         for (int n = 0; n < P / 16; n++) {
             uint32_t b[4];
             hetc_ldmatrix<true>(b, hetc_chunk<uint16_t, P>(right, 16 * k + lane % 16, 2 * n + lane / 16));
-            hetc_mma(x[2 * n], a, b[0], b[1]);
-            hetc_mma(x[2 * n + 1], a, b[2], b[3]);
+            HETC_UNROLL
+            for (int m = 0; m < M; m++) {
+                hetc_mma(x[2 * n][m], a[m], b[0], b[1]);
+                hetc_mma(x[2 * n + 1][m], a[m], b[2], b[3]);
+            }
         }
     }
 }
 
 /* tf32: columns 2 t and 2 t + 1 of w, which lane t of four holds, are the product's columns t and t
    + 4; the rows of `right` are taken likewise. */
-template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w,
-                                                  hetc_tf32 *right) {
+template <int P, int N, int M>
+HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, hetc_tf32 *right) {
     const int lane = hetc_lane();
     HETC_UNROLL
     for (int k = 0; k < N / 8; k++) {
-        const uint32_t a[4] = { hetc_tf32_bits(w[k][0]), hetc_tf32_bits(w[k][2]), hetc_tf32_bits(w[k][1]),
-                               hetc_tf32_bits(w[k][3]) };
+        const uint32_t a[4] = { hetc_tf32_bits(w[k][0][0]), hetc_tf32_bits(w[k][0][2]), hetc_tf32_bits(w[k][0][1]),
+                               hetc_tf32_bits(w[k][0][3]) };
         const hetc_tf32 *const even = right + (8 * k + lane % 4 * 2) * hetc_tile<hetc_tf32, P>::PITCH + lane / 4;
         const hetc_tf32 *const odd = even + hetc_tile<hetc_tf32, P>::PITCH;
         hetc_keep_order();
         HETC_UNROLL
-        for (int n = 0; n < P / 8; n++) hetc_mma_tf32(x[n], a, even[8 * n].bits, odd[8 * n].bits);
+        for (int n = 0; n < P / 8; n++) hetc_mma_tf32(x[n][0], a, even[8 * n].bits, odd[8 * n].bits);
     }
 }
 
-template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, float *right) {
+template <int P, int N, int M>
+HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, float *right) {
     const int lane = hetc_lane(), column = lane % 4 * 2;
     HETC_UNROLL
     for (int k = 0; k < N; k++) { /* row k of the tile; its weights lie with lane (k % 8) / 2 of each four */
-        const float low = __shfl_sync(HETC_ALL, w[k / 8][k % 2], lane / 4 * 4 + k % 8 / 2);
-        const float high = __shfl_sync(HETC_ALL, w[k / 8][2 + k % 2], lane / 4 * 4 + k % 8 / 2);
+        const float low = __shfl_sync(HETC_ALL, w[k / 8][0][k % 2], lane / 4 * 4 + k % 8 / 2);
+        const float high = __shfl_sync(HETC_ALL, w[k / 8][0][2 + k % 2], lane / 4 * 4 + k % 8 / 2);
         hetc_keep_order();
         HETC_UNROLL
         for (int n = 0; n < P / 8; n++) {
             const hetc_pack<float, 2> b = hetc_get<2>(hetc_chunk<float, P>(right, k, 2 * n + column / 4) + column % 4);
             HETC_UNROLL
             for (int i = 0; i < 2; i++) {
-                x[n][i] = fmaf(low, b.v[i], x[n][i]);
-                x[n][2 + i] = fmaf(high, b.v[i], x[n][2 + i]);
+                x[n][0][i] = fmaf(low, b.v[i], x[n][0][i]);
+                x[n][0][2 + i] = fmaf(high, b.v[i], x[n][0][2 + i]);
             }
         }
     }
@@ -1841,15 +1849,15 @@ template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift, floa
 
 /* Row lane / 4 + 8 r of a warp's accumulators into memory, from element `at` of `array` on: columns
    of a head of `size`, times `scale`. bf16: as that; else add: on what is there. */
-template <int P>
-HETC_DEVICE void hetc_rows_put(float *array, int64_t at, bool bf16, const hetc_accumulator<P> &x, int r, int size,
+template <int P, int M>
+HETC_DEVICE void hetc_rows_put(float *array, int64_t at, bool bf16, const hetc_accumulator<P, M> &x, int r, int size,
                                float scale, bool add) {
     float *const to = array + at;
     const bool pairs = size % 2 == 0 && (reinterpret_cast<uintptr_t>(to) & 7) == 0;
     HETC_UNROLL
     for (int n = 0; n < P / 8; n++) {
         const int c = 8 * n + hetc_lane() % 4 * 2;
-        hetc_pack<float, 2> pair = { { x[n][2 * r] * scale, x[n][2 * r + 1] * scale } };
+        hetc_pack<float, 2> pair = { { x[n][r / 2][r % 2 * 2] * scale, x[n][r / 2][r % 2 * 2 + 1] * scale } };
         if (bf16) { /* size is even */
             if (c < size) hetc_save(hetc_as<uint16_t>(array) + at + c, pair);
         } else if (pairs && c < size) {
@@ -1878,13 +1886,15 @@ HETC_DEVICE float hetc_row_max(float x) {
 /* ---- forward: o = exp(S - m) v / l with the maximum m so far; a new one scales what there is ---- */
 
 /* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the
-   lane's two rows. */
-template <class E, int P, int N>
-HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, float factor, int from, const hetc_run (&seen)[2],
-                                   float (&m)[2], float (&l)[2], hetc_accumulator<P> &o) {
+   lane's 2 M rows. */
+template <class E, int P, int N, int M>
+HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N, M> &s, float factor, int from,
+                                   const hetc_run (&seen)[(size_t)M * 2], float (&m)[(size_t)M * 2],
+                                   float (&l)[(size_t)M * 2], hetc_accumulator<P, M> &o) {
     const int column = from + hetc_lane() % 4 * 2;
     HETC_UNROLL
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 * M; r++) {
+        const int low = r % 2 * 2, high = low + 2;
         float top = m[r], sum = 0.0f;
         if (from < seen[r].first || from + N > seen[r].last) {
             HETC_UNROLL
@@ -1892,52 +1902,55 @@ HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, float factor, int fro
                 HETC_UNROLL
                 for (int i = 0; i < 2; i++) {
                     const int key = column + 8 * n + i;
-                    if (key < seen[r].first || key >= seen[r].last) s[n][2 * r + i] = -INFINITY;
+                    if (key < seen[r].first || key >= seen[r].last) s[n][r / 2][low + i] = -INFINITY;
                 }
         }
         HETC_UNROLL
-        for (int n = 0; n < N / 8; n++) top = fmaxf(top, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
+        for (int n = 0; n < N / 8; n++) top = fmaxf(top, fmaxf(s[n][r / 2][low], s[n][r / 2][low + 1]));
         top = hetc_row_max(top);
         const float shift = hetc_shift<E>(top, factor), rescale = hetc_exp_shifted<E>(m[r], shift, factor);
         m[r] = top;
         HETC_UNROLL
         for (int n = 0; n < N / 8; n++)
             HETC_UNROLL
-            for (int i = 2 * r; i < 2 * r + 2; i++) {
-                s[n][i] = hetc_exp_shifted<E>(s[n][i], shift, factor);
-                sum += s[n][i];
+            for (int i = low; i < high; i++) {
+                s[n][r / 2][i] = hetc_exp_shifted<E>(s[n][r / 2][i], shift, factor);
+                sum += s[n][r / 2][i];
             }
         l[r] = l[r] * rescale + sum;
         HETC_UNROLL
         for (int n = 0; n < P / 8; n++)
             HETC_UNROLL
-            for (int i = 2 * r; i < 2 * r + 2; i++) o[n][i] *= rescale;
+            for (int i = low; i < high; i++) o[n][r / 2][i] *= rescale;
     }
 }
 
-template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attention_forward_kernel(hetc_attention<E> t) {
+template <class E, int P, int ROWS, int STEP, int M>
+static __global__ void __launch_bounds__(2 * ROWS / M, P == 64 ? 2 : 1)
+hetc_attention_forward_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
-    enum { PITCH = hetc_tile<E, P>::PITCH };
+    enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
     E *const queries = reinterpret_cast<E *>(bytes), *const keys = queries + ROWS * PITCH,
         *const values = keys + 2 * STEP * PITCH;
     /* the longest first */
-    const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
+    const int head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
     const int key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
-    hetc_accumulator<P> o = {};
-    float m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
-    hetc_run seen[2];
-    hetc_left<E, P> left;
+    hetc_accumulator<P, M> o = {};
+    float m[(size_t)M * 2], l[(size_t)M * 2];
+    hetc_run seen[(size_t)M * 2];
+    hetc_left<E, P, M, true> left;
     HETC_UNROLL
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
+        m[r] = -INFINITY;
+        l[r] = 0.0f;
         seen[r] = { 0, 0 };
         if (row < t.rows) seen[r] = hetc_keys_of(t, row);
     }
-    hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys, values, t, key_head, first);
+    hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
     if (t.q != NULL)
-        hetc_tile_fetch<E, P, ROWS, 2 * ROWS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.line);
+        hetc_tile_fetch<E, P, ROWS, THREADS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.line);
     hetc_copy_commit();
     if (t.q == NULL)
         hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
@@ -1948,16 +1961,16 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         if (from == first) left.load(queries, own);
         if (from + STEP < last) {
             const int other = buffer ^ STEP * PITCH;
-            hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys + other, values + other, t, key_head, from + STEP);
+            hetc_keys_fetch<E, P, STEP, THREADS>(keys + other, values + other, t, key_head, from + STEP);
             hetc_copy_commit();
         }
-        hetc_accumulator<STEP> s = {};
+        hetc_accumulator<STEP, M> s = {};
         hetc_scores<P, STEP>(s, left, keys + buffer);
-        hetc_softmax_step<E, P, STEP>(s, t.factor, from, seen, m, l, o);
-        hetc_mix<P, STEP>(o, s, values + buffer);
+        hetc_softmax_step<E, P, STEP, M>(s, t.factor, from, seen, m, l, o);
+        hetc_mix<P, STEP, M>(o, s, values + buffer);
     }
     HETC_UNROLL
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
         const float sum = hetc_row_sum(l[r]);
         if (row >= t.rows) continue;
@@ -1966,7 +1979,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
             t.a.maximum[at] = m[r] * t.scale;
             t.a.sum[at] = sum;
         }
-        hetc_rows_put<P>(t.a.o, at * t.a.head_size, t.bf16, o, r, (int)t.a.head_size, 1.0f / sum, false);
+        hetc_rows_put<P, M>(t.a.o, at * t.a.head_size, t.bf16, o, r, (int)t.a.head_size, 1.0f / sum, false);
     }
 }
 
@@ -1989,21 +2002,22 @@ template <class E, class T> HETC_KERNEL hetc_statistics_kernel(hetc_attention<E>
 }
 
 /* dq = scale dS k */
-template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel(hetc_attention<E> t) {
+template <class E, int P, int ROWS, int STEP, int M>
+static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
-    enum { PITCH = hetc_tile<E, P>::PITCH };
+    enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
     E *const queries = reinterpret_cast<E *>(bytes), *const outputs = queries + ROWS * PITCH,
         *const keys = outputs + ROWS * PITCH;
     E *const values = keys + 2 * STEP * PITCH;
-    const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
+    const int head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
     const int key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
-    hetc_accumulator<P> dq = {};
-    float shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
-    hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
+    hetc_accumulator<P, M> dq = {};
+    hetc_left<E, P, M, (M > 1)> held;
+    float shift[(size_t)M * 2] = {}, inverse[(size_t)M * 2] = {}, delta[(size_t)M * 2] = {};
+    hetc_run seen[(size_t)M * 2] = {};
     HETC_UNROLL
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
         const float *statistic = t.statistic + (int64_t)head * t.rows + row;
         if (row >= t.rows) continue;
@@ -2012,40 +2026,41 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
         inverse[r] = statistic[t.a.heads * t.rows];
         delta[r] = statistic[2 * t.a.heads * t.rows];
     }
-    hetc_queries_fetch<E, P, ROWS, 2 * ROWS>(queries, outputs, t, head, begin);
-    hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys, values, t, key_head, first);
+    hetc_queries_fetch<E, P, ROWS, THREADS>(queries, outputs, t, head, begin);
+    hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
     hetc_copy_commit();
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
         hetc_copy_wait();
         __syncthreads();
         if (from + STEP < last) {
             const int other = buffer ^ STEP * PITCH;
-            hetc_keys_fetch<E, P, STEP, 2 * ROWS>(keys + other, values + other, t, key_head, from + STEP);
+            hetc_keys_fetch<E, P, STEP, THREADS>(keys + other, values + other, t, key_head, from + STEP);
             hetc_copy_commit();
         }
-        hetc_left<E, P> left;
-        hetc_accumulator<STEP> s = {};
-        left.load(queries, own);
-        hetc_scores<P, STEP>(s, left, keys + buffer);
-        hetc_accumulator<STEP> dp = {};
+        hetc_left<E, P, M, false> left;
+        hetc_accumulator<STEP, M> s = {};
+        if (from == first) held.load(queries, own);
+        hetc_scores<P, STEP>(s, held, keys + buffer);
+        hetc_accumulator<STEP, M> dp = {};
         left.load(outputs, own);
         hetc_scores<P, STEP>(dp, left, values + buffer);
         HETC_UNROLL
         for (int n = 0; n < STEP / 8; n++)
             HETC_UNROLL
-            for (int e = 0; e < 4; e++) {
+            for (int e = 0; e < 4 * M; e++) {
                 const int r = e / 2, key = from + 8 * n + hetc_lane() % 4 * 2 + e % 2;
                 const bool sees = key >= seen[r].first && key < seen[r].last;
-                s[n][e] = !sees ? 0.0f : hetc_exp_shifted<E>(s[n][e], shift[r], t.factor) * inverse[r] *
-                    (dp[n][e] - delta[r]);
+                float &x = s[n][e / 4][e % 4];
+                x = !sees ? 0.0f : hetc_exp_shifted<E>(x, shift[r], t.factor) * inverse[r] *
+                    (dp[n][e / 4][e % 4] - delta[r]);
             }
-        hetc_mix<P, STEP>(dq, s, keys + buffer);
+        hetc_mix<P, STEP, M>(dq, s, keys + buffer);
     }
     HETC_UNROLL
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
         if (row < t.rows)
-            hetc_rows_put<P>(t.a.dq, (int64_t)row * t.dq_row + head * t.a.head_size, t.bf16, dq, r,
+            hetc_rows_put<P, M>(t.a.dq, (int64_t)row * t.dq_row + head * t.a.head_size, t.bf16, dq, r,
                              (int)t.a.head_size, t.a.scale, false);
     }
 }
@@ -2060,49 +2075,54 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
     }
 }
 
-/* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's 16
-   keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's two keys. */
-template <class E, int P, int STEP>
-HETC_DEVICE void hetc_keys_step(hetc_accumulator<P> &dk, hetc_accumulator<P> &dv, E *keys, E *values, E *q, E *d_o,
-                                const float *statistic, float factor, int at, const hetc_run (&seen)[2]) {
-    hetc_left<E, P> left;
-    hetc_accumulator<STEP> p = {};
-    left.load(keys, 16 * hetc_warp());
+/* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's
+   16 M keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's keys. */
+template <class E, int P, int STEP, int M>
+HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, M> &dv, E *keys, E *values, E *q,
+                                E *d_o, const float *statistic, float factor, int at,
+                                const hetc_run (&seen)[(size_t)M * 2]) {
+    hetc_left<E, P, M, false> left;
+    hetc_accumulator<STEP, M> p = {};
+    left.load(keys, 16 * M * hetc_warp());
     hetc_scores<P, STEP>(p, left, q);
-    hetc_accumulator<STEP> ds = {};
-    left.load(values, 16 * hetc_warp());
+    hetc_accumulator<STEP, M> ds = {};
+    left.load(values, 16 * M * hetc_warp());
     hetc_scores<P, STEP>(ds, left, d_o);
     HETC_UNROLL
-    for (int n = 0; n < STEP / 8; n++)
+    for (int n = 0; n < STEP / 8; n++) {
+        const int column = 8 * n + hetc_lane() % 4 * 2;
+        hetc_pack<float, 2> of[3]; /* of the two queries, for all of the lane's keys */
+        for (int i = 0; i < 3; i++) of[i] = hetc_get<2>(statistic + i * STEP + column);
         HETC_UNROLL
-        for (int e = 0; e < 4; e++) {
-            const int column = 8 * n + hetc_lane() % 4 * 2 + e % 2, query = at + column;
+        for (int e = 0; e < 4 * M; e++) {
+            const int query = at + column + e % 2;
             const bool sees = query >= seen[e / 2].first && query < seen[e / 2].last;
-            p[n][e] = !sees ? 0.0f : hetc_exp_shifted<E>(p[n][e], statistic[column], factor) *
-                statistic[STEP + column];
-            ds[n][e] = sees ? p[n][e] * (ds[n][e] - statistic[2 * STEP + column]) : 0.0f;
+            float &x = p[n][e / 4][e % 4], &dx = ds[n][e / 4][e % 4];
+            x = !sees ? 0.0f : hetc_exp_shifted<E>(x, of[0].v[e % 2], factor) * of[1].v[e % 2];
+            dx = sees ? x * (dx - of[2].v[e % 2]) : 0.0f;
         }
-    hetc_mix<P, STEP>(dv, p, d_o);
-    hetc_mix<P, STEP>(dk, ds, q);
+    }
+    hetc_mix<P, STEP, M>(dv, p, d_o);
+    hetc_mix<P, STEP, M>(dk, ds, q);
 }
 
 /* The gradients of keys and values: the heads of the group one after the other. */
-template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
+template <class E, int P, int ROWS, int STEP, int M>
+static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
-    enum { PITCH = hetc_tile<E, P>::PITCH };
+    enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
         *const queries = values + ROWS * PITCH;
     E *const outputs = queries + 2 * STEP * PITCH;
     float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][3][STEP] */
-    const int kv_head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)blockIdx.x * ROWS,
+    const int kv_head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)blockIdx.x * ROWS,
               group = (int)(t.a.heads / t.a.kv_heads);
     const int first = hetc_queries_of(t, begin).first,
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
-    hetc_accumulator<P> dk = {}, dv = {};
-    hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
+    hetc_accumulator<P, M> dk = {}, dv = {};
+    hetc_run seen[(size_t)M * 2] = {};
     HETC_UNROLL
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 * M; r++) {
         const int key = begin + own + hetc_lane() / 4 + 8 * r;
         if (key < t.keys) seen[r] = hetc_queries_of(t, key);
     }
@@ -2110,7 +2130,7 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
        `at` on */
     int head = kv_head * group, next = first, at = first, to = 0, used = 0;
     const int end = last > first ? head + group : head;
-    if (head < end) hetc_keys_fetch<E, P, ROWS, 2 * ROWS>(keys, values, t, kv_head * t.line, begin);
+    if (head < end) hetc_keys_fetch<E, P, ROWS, THREADS>(keys, values, t, kv_head * t.line, begin);
     HETC_ROLLED
     for (int open = head < end; open || used; to ^= 1) {
         if (used) {
@@ -2119,7 +2139,7 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
         }
         const int fetched = next;
         if (open) {
-            hetc_queries_fetch<E, P, STEP, 2 * ROWS>(queries + to * STEP * PITCH, outputs + to * STEP * PITCH, t, head,
+            hetc_queries_fetch<E, P, STEP, THREADS>(queries + to * STEP * PITCH, outputs + to * STEP * PITCH, t, head,
                                                      next);
             hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, next, head);
             hetc_copy_commit();
@@ -2128,7 +2148,7 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
         }
         if (used) {
             const int from = (to ^ 1) * STEP;
-            hetc_keys_step<E, P, STEP>(dk, dv, keys, values, queries + from * PITCH, outputs + from * PITCH,
+            hetc_keys_step<E, P, STEP, M>(dk, dv, keys, values, queries + from * PITCH, outputs + from * PITCH,
                                        statistics + 3 * from, t.factor, at, seen);
         }
         at = fetched;
@@ -2136,12 +2156,12 @@ static __global__ void __launch_bounds__(2 * ROWS, 1) hetc_attention_keys_kernel
         open = head < end;
     }
     HETC_UNROLL
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 * M; r++) {
         const int key = begin + own + hetc_lane() / 4 + 8 * r, size = (int)t.a.head_size;
         const int64_t to_key = (int64_t)(t.key_begin + key) * t.dk_row + kv_head * size;
         if (key >= t.keys || (last <= first && !t.bf16)) continue;
-        hetc_rows_put<P>(t.a.dk, to_key, t.bf16, dk, r, size, t.scale, true);
-        hetc_rows_put<P>(t.a.dv, to_key, t.bf16, dv, r, size, 1.0f, true);
+        hetc_rows_put<P, M>(t.a.dk, to_key, t.bf16, dk, r, size, t.scale, true);
+        hetc_rows_put<P, M>(t.a.dv, to_key, t.bf16, dv, r, size, 1.0f, true);
     }
 }
 
@@ -2171,12 +2191,13 @@ static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const flo
                        scale);
 }
 
-/* Rows of the forward, rows of the backward's two kernels, and the steps of all: what registers
-   (accumulators grow with P) and 99 KiB of shared memory take. */
+/* Rows of the forward, rows of the backward's two kernels, the steps of both, and a warp's rows by
+   16: what registers (accumulators grow with P) and 99 KiB of shared memory take. */
 template <class E, int P> struct hetc_tiles {
     enum { BF16 = sizeof(E) == 2, NARROW = P == 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
-    enum { FORWARD = BF16 ? 128 : 64, BACKWARD = BF16 || (TF32 && NARROW) ? 64 : 32 };
-    enum { STEP = BF16 ? (NARROW ? 64 : 32) : TF32 && NARROW ? 32 : 16 };
+    enum { M = BF16 && NARROW ? 2 : 1 };
+    enum { FORWARD = BF16 ? 128 : 64, BACKWARD = BF16 || (TF32 && NARROW) ? 64 * M : 32 };
+    enum { STEP = BF16 ? 32 * M : TF32 && NARROW ? 32 : 16, BACKWARD_STEP = STEP / M };
 };
 
 /* First key that a query of the slice sees. */
@@ -2249,19 +2270,21 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.key_begin = (int)key_begin;
     t.bf16 = bf16 != 0;
     HETC_TRY((hetc_attention_operands<E, P>(self, queue, backward, &t)));
+    const unsigned threads = 2 * (backward ? tiles::BACKWARD : tiles::FORWARD) / tiles::M;
     if (!backward)
-        return HETC_LAUNCH(self, queue, (hetc_attention_forward_kernel<E, P, tiles::FORWARD, tiles::STEP>),
-                           hetc_grid(hetc_ceil_div(rows, tiles::FORWARD), a->heads), 2 * tiles::FORWARD,
+        return HETC_LAUNCH(self, queue, (hetc_attention_forward_kernel<E, P, tiles::FORWARD, tiles::STEP, tiles::M>),
+                           hetc_grid(hetc_ceil_div(rows, tiles::FORWARD), a->heads), threads,
                            (tiles::FORWARD + 4 * tiles::STEP) * row_bytes, t);
     void (*const statistics)(hetc_attention<E>) = bf16 ? hetc_statistics_kernel<E, uint16_t> :
                                                   hetc_statistics_kernel<E, float>;
-    const size_t shared = (2 * tiles::BACKWARD + 4 * tiles::STEP) * row_bytes;
+    enum { ROWS = tiles::BACKWARD, STEP = tiles::BACKWARD_STEP };
+    const size_t shared = (2 * ROWS + 4 * STEP) * row_bytes;
     HETC_TRY(HETC_LAUNCH(self, queue, statistics, hetc_warps(rows, a->heads), HETC_THREADS, 0, t));
-    HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, tiles::BACKWARD, tiles::STEP>),
-                         hetc_grid(hetc_ceil_div(rows, tiles::BACKWARD), a->heads), 2 * tiles::BACKWARD, shared, t));
-    return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, tiles::BACKWARD, tiles::STEP>),
-                       hetc_grid(hetc_ceil_div(keys, tiles::BACKWARD), a->kv_heads), 2 * tiles::BACKWARD,
-                       shared + 6 * tiles::STEP * sizeof(float), t);
+    HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, ROWS, STEP, tiles::M>),
+                         hetc_grid(hetc_ceil_div(rows, ROWS), a->heads), threads, shared, t));
+    return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, ROWS, STEP, tiles::M>),
+                       hetc_grid(hetc_ceil_div(keys, ROWS), a->kv_heads), threads, shared + 6 * STEP * sizeof(float),
+                       t);
 }
 
 /* The P of a head: what the kernels are made for. */
@@ -2756,7 +2779,7 @@ typedef struct hetc_product_key {
     int64_t m, n, k, lda, ldb, ldd;
     int32_t transpose_a, transpose_b; /* cublasOperation_t */
     int32_t bf16, bf16_d, bias;       /* of a and b; of d, aux and bias. bias: its alignment, 0: none */
-    int32_t align_a, align_b, align_d; /* bytes: the largest power of two that divides it, 64 at most */
+    int32_t align_a, align_b, align_d; /* bytes: the largest power of two that divides it, 256 at most */
     int32_t tail;                     /* hetc_tail */
     int32_t used;
 } hetc_product_key;
@@ -2799,7 +2822,7 @@ static void hetc_close_products(hetc_device *device) {
 
 static int32_t hetc_alignment(const void *pointer) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
-    return static_cast<int32_t>(address % 64 == 0 ? 64 : address & (~address + 1));
+    return static_cast<int32_t>(address % 256 == 0 ? 256 : address & (~address + 1));
 }
 
 /* The candidates for a product whose descriptors are there and that the library can run, best first
@@ -3347,8 +3370,8 @@ static het_result hetc_create_with(const het_device_config *config, int32_t opti
 
 static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 
-/* Floats of logits at a time: 1 GiB. */
-#define HETC_LOGITS (INT64_C(1) << 28)
+/* Logits of bf16 at a time: 1 GiB. */
+#define HETC_LOGITS (INT64_C(1) << 29)
 
 /* Weights are floats, sums are added to, the first weights come from the host; what is added to a
    product of bf16 is floats. Heads in bf16 are whole chunks of 16 bytes. Attention has no bias. */
@@ -3361,7 +3384,8 @@ static int32_t hetc_supports(void *self, const het_op *op) {
                (!op->bf16 || (op->u.attention.head_size % 8 == 0 && op->u.attention.head_size <= 128));
     if (op->bf16 && (op->kind == HET_OP_EMBEDDING_FORWARD || op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT)) return 0;
     if (op->bf16 && op->kind == HET_OP_CROSS_ENTROPY)
-        return op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 64);
+        return op->bf16 == (HET_BF16_X | HET_BF16_DX) &&
+               op->u.cross_entropy.rows <= HETC_LOGITS / (op->u.cross_entropy.vocab + 128);
     if (op->kind == HET_OP_NORM_BACKWARD) /* heads are too narrow for a block */
         return (op->bf16 & HET_BF16_DY) != 0 && op->u.norm.rows_per_token == 1 && op->u.norm.width <= 8192;
     if (op->kind == HET_OP_LINEAR_FORWARD && part->add != nullptr)
@@ -3478,7 +3502,7 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
     case HET_OP_NORM_BACKWARD_WEIGHT: hetc_elements_work(w, op->u.norm.rows, op->u.norm.width, x + dy); break;
     case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD: /* at once: slots, there and back */
         hetc_elements_work(w, op->u.norm.rows, op->u.norm.width, x + dy + dx +
-                           (op->u.norm.residual != nullptr ? 4.0 : 0.0) +
+                           (op->u.norm.residual != nullptr ? 4.0 : 0.0) + (op->u.norm.dx_bf16 != nullptr ? 2.0 : 0.0) +
                            (kind == HET_OP_NORM_BACKWARD ? 16.0 / HETC_NORM_CHUNK : 0.0)); break;
     case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT: case HET_OP_LINEAR_BACKWARD_WEIGHT:
         hetc_linear_work(op, &op->u.linear, kind, w); break;
@@ -3502,8 +3526,8 @@ static void hetc_op_work(hetc_device *device, const het_op *op, hetc_work *w) {
         hetc_elements_work(w, op->u.dropout.rows, op->u.dropout.width, x + y +
                            (kind == HET_OP_DROPOUT_FORWARD && op->u.dropout.a != nullptr ? 4.0 : 0.0)); break;
     case HET_OP_CROSS_ENTROPY: /* read twice, or kept, and written once */
-        hetc_elements_work(w, op->u.cross_entropy.rows, op->u.cross_entropy.vocab, !op->u.cross_entropy.gradient ? 4.0 :
-                           dx + (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? 4.0 : 8.0)); break;
+        hetc_elements_work(w, op->u.cross_entropy.rows, op->u.cross_entropy.vocab, !op->u.cross_entropy.gradient ? x :
+                           dx + (hetc_kept_row(device, &op->u.cross_entropy, op->bf16) > 0 ? x : 2.0 * x)); break;
     case HET_OP_SUM_SQUARES:
         for (const het_sum_squares_args *a = &op->u.sum_squares; a != nullptr; a = a->next)
             hetc_elements_work(w, w->shape[0] + a->count, 0, 4.0);

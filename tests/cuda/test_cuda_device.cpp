@@ -378,6 +378,41 @@ static void hooks_keep_graphs_away(void **)
     stand_down();
 }
 
+/* A norm's way back rounds its gradient for the unit below; a hook may change what goes from unit to unit: then, and where units recompute or
+   gradients of weights come later, each unit rounds its own. The same bits, so many kernels fewer: one a unit and micro-batch. */
+static void gradients_rounded_on_the_way(void **)
+{
+    static const struct { het_family family; int recompute, deferred; int64_t fewer; } tries[] = {
+        { HET_GPT2, 0, 0, 24 }, { HET_LLAMA, 0, 0, 24 }, { HET_NEOX, 0, 0, 6 }, { HET_GPT2, 1, 0, 0 }, { HET_GPT2, 0, 1, 0 }
+    };
+    for (const auto &t : tries) {
+        int64_t seen = 0, ran[2];
+        trained end[2];
+        for (int hook = 0; hook < 2; hook++) {
+            het_model_desc model = support_model(t.family);
+            support_run run;
+            stand_in(1);
+            model.mlp_width = 56;
+            if (t.family == HET_LLAMA) model.head_size = 8;
+            support_run_start(&run, &model, 3, BLOCKS);
+            run.desc.dtype = HET_BF16;
+            run.desc.reduce = HET_REDUCE_FAST;
+            support_run_ranks(&run, 1);
+            run.device[0].iface = het_cuda_device_with(HET_CUDA_EAGER);
+            if (t.recompute) run.desc.layout.recompute = HET_YES;
+            if (t.deferred) run.desc.layout.backward = HET_BACKWARD_DEFERRED;
+            run.desc.host.hook = hook ? look_on : nullptr;
+            run.desc.host.user = &seen;
+            end[hook] = train(&run, LAYOUT);
+            ran[hook] = standin_counted().ran;
+            support_run_end(&run);
+            stand_down();
+        }
+        expect_equal(end[0], end[1]);
+        assert_int_equal(ran[1] - ran[0], t.fewer);
+    }
+}
+
 /* Another shape every few steps, more of them than there are places: graphs go as they come, and the training is the same. */
 static trained change_shapes(int32_t options, int64_t *live)
 {
@@ -1342,6 +1377,7 @@ int main(void)
 #ifdef HETC_EMULATED
         cmocka_unit_test(weights_rounded_once), cmocka_unit_test(matrices_apart_are_products_apart),
         cmocka_unit_test(work_is_kept_once), cmocka_unit_test(hooks_keep_graphs_away), cmocka_unit_test(more_shapes_than_graphs),
+        cmocka_unit_test(gradients_rounded_on_the_way),
         cmocka_unit_test(what_a_graph_cannot_hold),
         cmocka_unit_test(every_call_fails_in_turn), cmocka_unit_test(calls_fail_among_two_ranks), cmocka_unit_test(a_card_that_hangs),
         cmocka_unit_test(cards_that_are_not_there),

@@ -287,8 +287,10 @@ static void sums_of_uneven_ranges(void **)
     for (const het_communicator_element element : elements) {
         check_sums(2, { 0, 700, 1000 }, element);
         check_sums(2, { 3, 3, 64 }, element);
+        check_sums(2, { 3, 503, 1003 }, element); /* even */
         if (cards() >= 3) check_sums(3, { 0, 1, 1, 1029 }, element);
         if (cards() >= 4) check_sums(4, { 2, 2, 100, 1000, 1001 }, element);
+        if (cards() >= 4) check_sums(4, { 0, 33, 66, 99, 132 }, element);
     }
     check_sums(2, { 4, 4, 4 }, HET_COMMUNICATOR_F32);
 }
