@@ -12067,8 +12067,7 @@ static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_plac
         unit->region[t] = region;
         if (region == HETI_REGION_NONE) continue;
         unit->offset[t] = arena[region].used;
-        (void)heti_reserve(&arena[region], region == HETI_REGION_BATCH ? r->ctx->desc.limits.max_tokens
-                           : tensor->keep >= HET_KEEP_MICRO_BATCH ? limits->kept_rows
+        (void)heti_reserve(&arena[region], tensor->keep >= HET_KEEP_MICRO_BATCH ? limits->kept_rows
                            : tensor->group ? limits->group_rows : limits->rows,
                            HETI_CAST(size_t, tensor->width) * sizeof(float));
     }
