@@ -1134,6 +1134,10 @@ typedef struct het_unit_info {
     size_t exchange;                        /* bytes of all pieces that het_team.move sends or gets
                                                at once, those that lie apart or that the host does
                                                not see */
+    /* For planners, in a team by columns, [0] forward, [1] backward: bytes of a token that all members
+       get, and that go to members that work on them and come back. Not of programs. */
+    double gather_bytes[2], exchange_bytes[2];
+    const char *why;                        /* of a describe that fails: in words that stay, or NULL */
 } het_unit_info;
 
 typedef struct het_unit_call {
@@ -4556,7 +4560,9 @@ static int heti_yes(het_choice choice) { return choice == HET_YES; }
 
 /* ---- building a program ---- */
 
-static void heti_require(het_program *p, int condition) {
+/* The first reason stays. */
+static void heti_require(het_program *p, int condition, const char *why) {
+    if (!condition && p->result == HET_OK) p->info->why = why;
     if (!condition) p->result = HET_ERR_INVALID;
 }
 
@@ -4575,10 +4581,10 @@ static het_node *heti_new_node(het_program *p, het_node_kind kind, int inputs, i
     for (int i = 0; i < 3; i++) n->weight[i] = n->bias[i] = -1;
     for (int i = 0; i < 8; i++) n->core[i] = -1;
     for (int i = 0; i < inputs; i++) {
-        heti_require(p, n->x[i] >= 0 && n->x[i] < p->values);
+        heti_require(p, n->x[i] >= 0 && n->x[i] < p->values, "a node reads what is no value");
         if (p->result == HET_OK) p->value[n->x[i]].uses++;
     }
-    heti_require(p, p->nodes < HETRAIN_MAX_NODES);
+    heti_require(p, p->nodes < HETRAIN_MAX_NODES, "more nodes than HETRAIN_MAX_NODES");
     if (p->result == HET_OK) p->nodes++;
     return n;
 }
@@ -4586,7 +4592,8 @@ static het_node *heti_new_node(het_program *p, het_node_kind kind, int inputs, i
 /* A value that node n makes; NULL: an input stream. */
 static int heti_new_value(het_program *p, het_node *n, int64_t width) {
     het_value *v = &p->value[p->values];
-    heti_require(p, p->values < HETRAIN_MAX_VALUES && width > 0);
+    heti_require(p, p->values < HETRAIN_MAX_VALUES, "more values than HETRAIN_MAX_VALUES");
+    heti_require(p, width > 0, "a value of no columns");
     if (p->result != HET_OK) return -1;
     memset(v, 0, sizeof *v);
     v->width = width;
@@ -4607,7 +4614,8 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
     het_unit_info *info = p->info;
     het_parameter_desc *to = &info->parameter[info->parameters];
     heti_text t;
-    heti_require(p, pattern && rows > 0 && info->parameters < HETRAIN_MAX_UNIT_PARAMETERS);
+    heti_require(p, pattern && rows > 0, "a parameter without name or rows");
+    heti_require(p, info->parameters < HETRAIN_MAX_UNIT_PARAMETERS, "more parameters than HETRAIN_MAX_UNIT_PARAMETERS");
     if (p->result != HET_OK) return -1;
     memset(to, 0, sizeof *to);
     t = heti_text_in(to->name, sizeof to->name);
@@ -4616,8 +4624,9 @@ static int heti_new_parameter(het_program *p, const char *pattern, const char *e
         else heti_text_put(&t, pattern, 1);
     }
     heti_text_put(&t, end, strlen(end));
-    for (int64_t i = 0; i < info->parameters; i++) heti_require(p, strcmp(info->parameter[i].name, to->name) != 0);
-    heti_require(p, t.length < sizeof to->name);
+    for (int64_t i = 0; i < info->parameters; i++)
+        heti_require(p, strcmp(info->parameter[i].name, to->name) != 0, "two parameters of one name");
+    heti_require(p, t.length < sizeof to->name, "a parameter's name is too long");
     to->rows = rows;
     to->columns = columns;
     to->init = init;
@@ -4643,7 +4652,8 @@ HETRAIN_API int het_node_input(het_program *p, int stream, int64_t width) {
     int v;
     for (v = 0; v < p->values; v++)
         if (p->value[v].in == stream) return v;
-    heti_require(p, stream >= 0 && stream < p->info->in_streams && p->info->in_width[stream] == width);
+    heti_require(p, stream >= 0 && stream < p->info->in_streams && p->info->in_width[stream] == width,
+                 "an input of another width, or there is no such stream");
     v = heti_new_value(p, NULL, width);
     if (v >= 0) p->value[v].in = stream;
     return v;
@@ -4671,7 +4681,7 @@ HETRAIN_API int het_node_norm(het_program *p, int x, const char *name) {
 HETRAIN_API int het_node_head_norm(het_program *p, int x, const char *name) {
     const int64_t head_size = p->unit->model->head_size;
     het_node *n = heti_new_node(p, HET_NODE_HEAD_NORM, 1, x, -1, -1);
-    heti_require(p, heti_width(p, x) % head_size == 0);
+    heti_require(p, heti_width(p, x) % head_size == 0, "heads that are normed are not whole");
     n->weight[0] = heti_new_vector(p, name, ".weight", head_size, HET_INIT_ONE);
     return heti_new_value(p, n, heti_width(p, x));
 }
@@ -4715,7 +4725,7 @@ static void heti_new_factors(het_program *p, int x, int count, const het_matrix 
 
 HETRAIN_API void het_node_linears(het_program *p, int x, int count, const het_matrix *matrix, int *y) {
     het_node *n = heti_new_node(p, HET_NODE_LINEAR, 1, x, -1, -1);
-    heti_require(p, count <= 3);
+    heti_require(p, count <= 3, "more than 3 matrices in one node");
     for (int i = 0; i < count; i++) {
         const het_matrix *m = &matrix[i];
         const int w = heti_new_parameter(p, m->name, ".weight", m->out, heti_width(p, x), HET_INIT_NORMAL,
@@ -4739,13 +4749,15 @@ HETRAIN_API int het_node_linear(het_program *p, int x, const char *name, int64_t
 
 HETRAIN_API int het_node_rotary(het_program *p, int x) {
     const het_model_desc *m = p->unit->model;
-    heti_require(p, m->position == HET_ROTARY && heti_width(p, x) % m->head_size == 0);
+    heti_require(p, m->position == HET_ROTARY && heti_width(p, x) % m->head_size == 0,
+                 "a rotation of what are no whole heads, or of a model without");
     return heti_new_value(p, heti_new_node(p, HET_NODE_ROTARY, 1, x, -1, -1), heti_width(p, x));
 }
 
 HETRAIN_API int het_node_attention(het_program *p, int q, int k, int v) {
     const int64_t head_size = p->unit->model->head_size, width = heti_width(p, k);
-    heti_require(p, heti_width(p, v) == width && width % head_size == 0 && heti_width(p, q) % width == 0);
+    heti_require(p, heti_width(p, v) == width && width % head_size == 0 && heti_width(p, q) % width == 0,
+                 "queries, keys and values whose widths do not fit together");
     return heti_new_value(p, heti_new_node(p, HET_NODE_ATTENTION, 3, q, k, v), heti_width(p, q));
 }
 
@@ -4753,9 +4765,10 @@ HETRAIN_API int het_node_biased_attention(het_program *p, int q, int k, int v, i
     const int64_t heads = heti_max(1, heti_width(p, q) / p->unit->model->head_size), context = p->unit->model->context;
     const int y = het_node_attention(p, q, k, v);
     het_node *n = y < 0 ? NULL : &p->node[p->value[y].node];
-    heti_require(p, n && bias >= 0 && bias < y && relation && heti_width(p, bias) % heads == 0);
+    heti_require(p, n && bias >= 0 && bias < y && relation && heti_width(p, bias) % heads == 0,
+                 "attention's bias does not fit its heads, or there is no relation");
     for (int64_t i = 0; p->result == HET_OK && i < context * context; i++)
-        heti_require(p, relation[i] >= 0 && relation[i] < heti_width(p, bias) / heads);
+        heti_require(p, relation[i] >= 0 && relation[i] < heti_width(p, bias) / heads, "a relation that bias has not");
     if (p->result != HET_OK) return -1;
     n->x[n->inputs++] = bias;
     n->relation = relation;
@@ -4766,14 +4779,15 @@ HETRAIN_API int het_node_biased_attention(het_program *p, int q, int k, int v, i
 HETRAIN_API int het_node_activation(het_program *p, het_activation kind, int a, int b) {
     const int gated = kind == HET_SWIGLU;
     het_node *n = heti_new_node(p, HET_NODE_ACTIVATION, 1 + gated, a, b, -1);
-    heti_require(p, !gated || heti_width(p, a) == heti_width(p, b));
+    heti_require(p, !gated || heti_width(p, a) == heti_width(p, b), "a gate of another width");
     n->option = HETI_CAST(int32_t, kind);
     return heti_new_value(p, n, heti_width(p, a));
 }
 
 HETRAIN_API int het_node_residual(het_program *p, int x, int y) {
     het_node *n = heti_new_node(p, HET_NODE_RESIDUAL, x < 0 ? 1 : 2, y, x, -1);
-    heti_require(p, p->dropouts < 4 && (x < 0 || heti_width(p, x) == heti_width(p, y)));
+    heti_require(p, p->dropouts < 4, "more than 4 dropouts");
+    heti_require(p, x < 0 || heti_width(p, x) == heti_width(p, y), "a sum of two widths");
     n->option = p->dropouts++;
     return heti_new_value(p, n, heti_width(p, y));
 }
@@ -4781,8 +4795,10 @@ HETRAIN_API int het_node_residual(het_program *p, int x, int y) {
 /* What is a stream already goes out as a copy; behind a loss only streams do, as they are. */
 HETRAIN_API void het_node_output(het_program *p, int x) {
     het_unit_info *info = p->info;
-    heti_require(p, x >= 0 && x < p->values && info->out_streams < HETRAIN_MAX_STREAMS);
-    heti_require(p, p->logits < 0 || (p->result == HET_OK && p->value[x].in == info->out_streams));
+    heti_require(p, x >= 0 && x < p->values && info->out_streams < HETRAIN_MAX_STREAMS,
+                 "an output that is no value, or is one too many");
+    heti_require(p, p->logits < 0 || (p->result == HET_OK && p->value[x].in == info->out_streams),
+                 "outputs behind a loss that are not its inputs");
     if (p->result == HET_OK && p->logits < 0 && (p->value[x].in >= 0 || p->value[x].out >= 0))
         x = heti_new_value(p, heti_new_node(p, HET_NODE_COPY, 1, x, -1, -1), p->value[x].width);
     if (p->result != HET_OK) return;
@@ -4792,7 +4808,8 @@ HETRAIN_API void het_node_output(het_program *p, int x) {
 
 HETRAIN_API void het_node_loss(het_program *p, int x) {
     (void)heti_new_node(p, HET_NODE_LOSS, 1, x, -1, -1);
-    heti_require(p, p->logits < 0 && p->info->out_streams == 0 && heti_width(p, x) == p->unit->model->vocab);
+    heti_require(p, p->logits < 0 && p->info->out_streams == 0 && heti_width(p, x) == p->unit->model->vocab,
+                 "a second loss, one behind outputs, or logits that are not as wide as the vocabulary");
     p->logits = x;
     p->info->is_loss = 1;
 }
@@ -5126,15 +5143,16 @@ static void heti_check_program(het_program *p) {
     int64_t streams = 0;
     for (int i = 0; i < p->values; i++) {
         streams += p->value[i].in >= 0;
-        heti_require(p, p->value[i].uses > 0 || p->value[i].out >= 0);
+        heti_require(p, p->value[i].uses > 0 || p->value[i].out >= 0, "a value that nothing reads");
     }
     heti_require(p, streams == p->info->in_streams &&
-                 (p->logits < 0 || p->info->out_streams == 0 || p->info->out_streams == streams));
+                 (p->logits < 0 || p->info->out_streams == 0 || p->info->out_streams == streams),
+                 "a stream that is not read, or not passed on behind a loss");
     for (int i = 0; p->result == HET_OK && i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         for (int j = 1; n->kind == HET_NODE_ATTENTION && j < 3; j++)
-            heti_require(p, p->logits < 0 && heti_is_inner(&p->value[n->x[j]]));
-        if (n->kind == HET_NODE_LOSS) heti_require(p, heti_is_inner(&p->value[n->x[0]]));
+            heti_require(p, p->logits < 0 && heti_is_inner(&p->value[n->x[j]]), "keys or values that others read");
+        if (n->kind == HET_NODE_LOSS) heti_require(p, heti_is_inner(&p->value[n->x[0]]), "logits that others read");
     }
 }
 
@@ -5285,7 +5303,7 @@ static void heti_divide_columns(het_program *p) {
         v->own = v->width;
         v->divided = team && team->plan ? kind[i] : 0;
         if (!v->divided) continue;
-        heti_require(p, v->width >= team->members);
+        heti_require(p, v->width >= team->members, "fewer columns than the team has members");
         heti_member_columns(team->plan, team->members, team->member, v->divided == 1, 0, v->width, range);
         v->own = range[1] - range[0];
     }
@@ -5353,7 +5371,7 @@ static void heti_find_beside(het_program *p) {
 static int32_t heti_new_tensor(het_program *p, const char *name, int64_t width, het_keep keep, int32_t group) {
     het_unit_info *info = p->info;
     het_tensor_desc *t = &info->tensor[info->tensors];
-    heti_require(p, info->tensors < HETRAIN_MAX_UNIT_TENSORS);
+    heti_require(p, info->tensors < HETRAIN_MAX_UNIT_TENSORS, "more tensors than HETRAIN_MAX_UNIT_TENSORS");
     if (p->result != HET_OK) return -1;
     t->name = name;
     t->width = width;
@@ -5388,19 +5406,24 @@ static void heti_new_core(het_program *p, het_node *n) {
                                       HET_KEEP_CALL }; /* q k v o dq dk dv do */
     const int64_t head_size = p->unit->model->head_size, own = p->info->team->heads * head_size,
                   own_q = heti_width(p, n->x[0]) / heti_width(p, n->x[1]) * own;
-    heti_require(p, own <= heti_width(p, n->x[1]));
+    heti_require(p, own <= heti_width(p, n->x[1]), "fewer heads than the team divides");
     for (int i = 0; i < 8; i++)
         n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, heti_keep[i], 1);
     for (int i = 0; i < 2; i++)
         n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT, 1);
 }
 
-/* A linear node of a team by columns: what it gathers, and where its chain comes by. */
-static void heti_new_chain(het_program *p, het_node *n, int spreads) {
+/* A linear node of a team by columns: what it gathers, and where chains come by, one at a time. */
+static void heti_new_chain(het_program *p, het_node *n, int spreads, int32_t *chain) {
     const int64_t width = heti_width(p, spreads > 0 ? n->x[0] : n->y[0]);
     const het_team_limits *team = p->info->team;
-    n->core[0] = heti_new_tensor(p, "gathered", width, spreads > 0 ? HET_KEEP_WEIGHT : HET_KEEP_GRADIENT, 1);
-    n->core[1] = heti_new_tensor(p, "chain", width, HET_KEEP_CALL, 1);
+    for (const het_node *other = p->node; spreads > 0 && other < n; other++) /* whose x is the same */
+        if (heti_spreads(p, other) > 0 && other->x[0] == n->x[0]) n->core[0] = other->core[0];
+    if (n->core[0] < 0)
+        n->core[0] = heti_new_tensor(p, "gathered", width, spreads > 0 ? HET_KEEP_WEIGHT : HET_KEEP_GRADIENT, 1);
+    if (*chain < 0) *chain = heti_new_tensor(p, "chain", width, HET_KEEP_CALL, 1);
+    else p->info->tensor[*chain].width = heti_max(p->info->tensor[*chain].width, width);
+    n->core[1] = *chain;
     if (p->info->device && p->info->device->iface->host_memory) return;
     p->info->exchange = heti_max_size(p->info->exchange, sizeof(float) * HETI_CAST(size_t, width *
                                       heti_max(team->rows * (team->members - 1), team->group_rows)));
@@ -5426,6 +5449,7 @@ static void heti_find_exchange(het_program *p, const het_node *n) {
    it goes out by, only the first one on the way back needs none. */
 static void heti_new_scratch(het_program *p) {
     int writers[HETRAIN_MAX_VALUES], i, j;
+    int32_t chain = -1;
     int64_t widest = 0;
     for (i = 0; i < p->values; i++) writers[i] = p->value[i].out >= 0;
     for (i = 0; i < p->nodes; i++)
@@ -5441,7 +5465,7 @@ static void heti_new_scratch(het_program *p) {
         else for (j = 2 - heti_rule_of(n)->statistics; j < 2; j++)
             n->statistic[j] = heti_new_tensor(p, "statistic", width, heti_rule_of(n)->inputs,
                                               heti_divided_value(p, n) >= 0);
-        if (spreads) heti_new_chain(p, n, spreads);
+        if (spreads) heti_new_chain(p, n, spreads, &chain);
         if (n->kind == HET_NODE_ATTENTION) heti_find_exchange(p, n);
         for (j = 0; j < heti_writes(n); j++)
             if (writers[n->x[j]] > 1) added += p->value[n->x[j]].own;
@@ -5553,7 +5577,9 @@ HETRAIN_API het_result het_program_end(het_program *p) {
             het_op op = heti_blank_op(heti_rule_of(&p->node[i])->op[way], 0);
             op.u.attention.bias = &p->unit->model->norm_epsilon; /* any address */
             info->teams = 0;
-            if (info->device && !heti_supports(info->device, op)) p->result = HET_ERR_UNSUPPORTED;
+            if (!info->device || heti_supports(info->device, op)) continue;
+            info->why = "the device has no bias of attention";
+            p->result = HET_ERR_UNSUPPORTED;
         }
     if (p->result != HET_OK) return p->result;
     heti_factors_last(p);
@@ -10496,9 +10522,11 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_device *d
                          HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
     result = unit->iface->describe(unit, info);
     if (result != HET_OK)
-        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d "
-                                              "streams of width %d", index, unit->iface->name, info->in_streams,
-                                              info->in_streams ? info->in_width[0] : INT64_C(0));
+        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of "
+                         "width %d%s%s; so far %d parameters, the last %s, and %d tensors", index, unit->iface->name,
+                         info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0), info->why ? ": " : "",
+                         info->why ? info->why : "", info->parameters,
+                         info->parameters > 0 ? info->parameter[info->parameters - 1].name : "none", info->tensors);
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
         info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most "

@@ -936,6 +936,10 @@ static void one_program_a_layer(void **state)
 
 static void programs_that_do_not_fit(void **state)
 {
+    static const char *const why[] = { "more nodes than HETRAIN_MAX_NODES", "nothing reads", "nothing reads",
+        "two parameters of one name|the last a.weight", "name is too long", "two widths|the last a.weight", "keys or values that others read", "no such stream", "normed are not whole",
+        "do not fit together", "bias does not fit", "no relation", "a relation that bias has not", "outputs behind a loss", "logits", "more than 3",
+        "nothing reads|0 parameters, the last none" };
     int which;
     (void)state;
     for (which = TOO_MANY_NODES; which <= NO_NODES; which++) {
@@ -950,6 +954,7 @@ static void programs_that_do_not_fit(void **state)
         desc.units = units;
         desc.unit_count = 6;
         EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "unit 2 (program)|describe failed|1 streams of width 40");
+        EXPECT_ERROR(error.code, HET_ERR_INVALID, error.text, why[which - TOO_MANY_NODES]);
         assert_null(ctx);
     }
 }
@@ -981,7 +986,8 @@ static void scores_with_a_bias_are_refused(void **state)
     desc.layout.device_count = 1;
     without.supports = no_bias;
     device[0].iface = &without;
-    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "unit 2 (program)|describe failed");
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text,
+        "unit 2 (program)|describe failed|the device has no bias of attention");
     device[0].iface = NULL;
     desc.layout.device_count = 2;
     desc.layout.plan = support_plan_for("cp2", NULL, 6, 2, 1, desc.model.kv_heads);

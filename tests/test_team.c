@@ -6,6 +6,7 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include "hetrain_plan.h"
 
@@ -178,6 +179,23 @@ static het_result adapter_describe(const het_unit *unit, het_unit_info *info)
     het_node_output(p, het_node_residual(p, x, het_node_linear(p, narrow, "adapter.#.up", unit->model->width, 0.05f)));
     return het_program_end(p);
 }
+/* Attention whose matrices are products of two narrow ones: each is a chain of its own by columns. */
+static int narrow_of(het_program *p, int x, const char *down, const char *up, int64_t out)
+{
+    return het_node_linear(p, het_node_linear(p, x, down, 12, 0.1f), up, out, 0.1f);
+}
+static het_result narrow_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int64_t q_width = m->heads * m->head_size, k_width = m->kv_heads * m->head_size;
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, m->width), h = het_node_norm(p, x, "narrow.#.norm");
+    const int q = het_node_rotary(p, narrow_of(p, h, "narrow.#.q.down", "narrow.#.q.up", q_width));
+    const int k = het_node_rotary(p, narrow_of(p, h, "narrow.#.k.down", "narrow.#.k.up", k_width));
+    const int o = het_node_attention(p, q, k, narrow_of(p, h, "narrow.#.v.down", "narrow.#.v.up", k_width));
+    het_node_output(p, het_node_residual(p, x, narrow_of(p, o, "narrow.#.o.down", "narrow.#.o.up", m->width)));
+    return het_program_end(p);
+}
 static het_result own_forward(const het_unit_call *call) { return het_program_forward(call); }
 static het_result stranger_describe(const het_unit *unit, het_unit_info *info)
 {
@@ -187,6 +205,8 @@ static het_result stranger_describe(const het_unit *unit, het_unit_info *info)
 }
 static const het_unit_iface adapter = { HETRAIN_UNIT_VERSION, "adapter", adapter_describe, own_forward, het_program_backward_input,
                                         het_program_backward_weight };
+static const het_unit_iface narrow = { HETRAIN_UNIT_VERSION, "narrow attention", narrow_describe, het_program_forward,
+                                       het_program_backward_input, het_program_backward_weight };
 static const het_unit_iface stranger = { HETRAIN_UNIT_VERSION, "stranger", stranger_describe, own_forward, het_program_backward_input,
                                          het_program_backward_weight };
 
@@ -204,8 +224,9 @@ static void programs_of_the_user_s_work_in_any_team(void **state)
     (void)state;
     support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
     EXPECT_ERROR(het_model_units(&run.desc.model, plain, 8, &count, &error), HET_OK, error.text, "");
-    for (i = n = 0; i < count; i++) { /* embed, (attention, mlp, adapter) x 3, head */
+    for (i = n = 0; i < count; i++) { /* embed, (attention, mlp, adapter) x 3, head; the second layer's attention is narrow */
         units[n++] = plain[i];
+        if (i == 3) units[n - 1].iface = &narrow;
         if (i == 0 || i % 2 == 1) continue;
         units[n] = plain[i];
         units[n++].iface = &adapter;
@@ -657,6 +678,89 @@ static void memory_is_what_was_estimated(void **state)
     }
 }
 
+/* ---- the backward pass by context: a wave over layers and members ---- */
+
+/* A device that computes nothing: attention's backward takes a moment, the rest of a layer's four. */
+static const double moment = 0.01;
+static pthread_t who[3];
+static double slept[3];
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static het_result sleeping(void *self, het_queue *queue, const het_op *op)
+{
+    if (op->kind == HET_OP_ATTENTION_BACKWARD || op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT) {
+        const struct timespec t = { 0, (long)(1e9 * moment) };
+        const double start = seconds();
+        int r;
+        nanosleep(&t, NULL);
+        for (r = 0; r < 3; r++)
+            if (pthread_equal(who[r], pthread_self())) slept[r] += seconds() - start;
+    }
+    return het_null_device()->run(self, queue, op);
+}
+
+static het_result meet(void *user, const het_hook_info *info)
+{
+    (void)user;
+    if (info->direction == HET_FORWARD) who[info->rank] = pthread_self(), slept[info->rank] = 0;
+    return HET_OK;
+}
+
+/* Of three members with one granule each the first waits for two attentions of the others in all, not for two a layer. */
+static void backward_by_context_waits_once(void **state)
+{
+    const int64_t start[2] = { 0, 1536 };
+    static int32_t token[1536];
+    het_device_iface table = *het_null_device();
+    het_device_desc device[3];
+    het_timeline timeline;
+    het_error error;
+    het_batch batch;
+    het_desc desc;
+    het_plan *plan;
+    het_ctx *ctx;
+    double most = 0;
+    int64_t r, i;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(device, 0, sizeof device);
+    memset(&batch, 0, sizeof batch);
+    table.run = sleeping;
+    desc.model = team_model(HET_LLAMA, 1536);
+    desc.model.layers = 8;
+    desc.limits.max_tokens = batch.tokens = 1536;
+    desc.limits.max_sequences = batch.sequences = 1;
+    batch.sequence_start = start;
+    batch.token = batch.target = token;
+    for (r = 0; r < 3; r++) device[r].iface = &table;
+    desc.layout.devices = device;
+    desc.layout.device_count = 3;
+    desc.layout.plan = plan = support_plan_for("cp3", NULL, 18, 3, 1, desc.model.kv_heads);
+    desc.host.hook = meet;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_OK, error.text, "");
+    EXPECT_OK(het_step(ctx, &batch, 1, NULL));
+    for (r = 0; r < 3; r++) {
+        het_get_timeline(ctx, r, &timeline);
+        for (i = 0; i < timeline.records; i++) {
+            const het_record *record = &timeline.record[i];
+            const double waited = (record->end - record->start - slept[r]) / moment;
+            if (record->rank != r || record->action.kind != HET_ACTION_B) continue;
+            print_message("member %d waits for %.2f attentions in 8 layers\n", (int)r, waited);
+            assert_true(slept[r] > 8 * 5 * moment);
+            if (waited > most) most = waited;
+        }
+    }
+    assert_true(most > 1 && most < 4); /* two, and what sleeping takes longer; a wait in every layer would be 16 */
+    het_destroy(ctx);
+    het_plan_free(plan);
+}
+
 /* ---- what is refused ---- */
 
 static void refuse_plan(const char *text, int64_t ranks, const char *words)
@@ -878,7 +982,8 @@ int main(void)
         cmocka_unit_test(random_teams_have_the_bits_of_one_rank), cmocka_unit_test(teams_evaluate_and_generate),
         cmocka_unit_test(replans_to_teams_do_not_show), cmocka_unit_test(traffic_is_what_the_formulas_say),
         cmocka_unit_test(memory_is_what_was_estimated),
-        cmocka_unit_test(bad_teams_are_refused), cmocka_unit_test(columns_that_cannot_be_are_refused),
+        cmocka_unit_test(backward_by_context_waits_once), cmocka_unit_test(bad_teams_are_refused),
+        cmocka_unit_test(columns_that_cannot_be_are_refused),
         cmocka_unit_test(members_that_fail_are_named), cmocka_unit_test(teams_are_written_as_they_were_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
