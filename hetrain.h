@@ -1593,6 +1593,7 @@ typedef struct het_needs {
     int64_t slots;                    /* activations of slices on the device, from F until B or W */
     int64_t places;                   /* on the host, from PUT until TAKE */
     int64_t batch_slots;              /* micro-batches of which a slice is in flight or to come */
+    int64_t chains;                   /* those of them whose backward pass has begun */
     int64_t messages;                 /* received, or handed over, and not yet used; 0 of compute lists */
     int32_t split;                    /* I and W come apart in none of its stages: 0, in some: 1, in all: 2 */
     int32_t predicts;                 /* 1: some F may use a version that is not there yet */
@@ -1791,7 +1792,8 @@ typedef struct het_link {
 /* The most that a step holds: memory is planned for it. */
 typedef struct het_limits {
     int64_t max_tokens;               /* of a micro-batch: 4 * context */
-    int64_t max_sequences;            /* of a micro-batch: max_tokens */
+    int64_t max_sequences;            /* of a micro-batch: max_tokens. 1: its granules are of one length,
+                                         so that slices need no room for one more */
     int64_t max_micro_batches;        /* of a step: 8 */
     int64_t max_slices;               /* slices of a micro-batch where there is no plan: 1. Cut
                                          between granules, as evenly as can be; one with fewer
@@ -8402,7 +8404,7 @@ static int heti_follow_knows(const heti_followed *f, const het_action *a) {
 static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards, het_needs *needs, het_error *error) {
     const het_stage *at = f->plan->stage;
     const int complete = f->schedule->complete;
-    int64_t slots = 0, places = 0, batch_slots = 0, messages = 0;
+    int64_t slots = 0, places = 0, batch_slots = 0, chains = 0, messages = 0;
     for (int64_t i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
         const het_action *a = &f->schedule->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
@@ -8436,13 +8438,16 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
             needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
             *left = f->plan->slices;
         }
+        if (backward && a->slice == f->plan->slices - 1) needs->chains = heti_max(needs->chains, ++chains);
         if (complete && gets) messages--;
         if (complete && gives && at[forward ? stage + 1 : stage - 1].rank == rank)
             needs->messages = heti_max(needs->messages, ++messages);
         if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || forwards ||
             (forward && !het_plan_backward(f->plan, stage))) {
             slots--;
-            if (--*left == 0) batch_slots--;
+            if (--*left > 0) continue;
+            batch_slots--;
+            chains -= !forward;
         }
     }
     return HET_OK;
@@ -8582,9 +8587,11 @@ typedef struct heti_owners {
 
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, or in the
    region all units share because it is needed only while one unit, or stage, works; or there is one
-   of it on the rank, for all micro-batches. */
+   of it on the rank, for all micro-batches. Gathered: each slice's rows are with the slice, and all
+   rows in the shared region while the unit works. */
 typedef enum heti_region {
-    HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_SHARED, HETI_REGION_RANK, HETI_REGIONS
+    HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_SHARED, HETI_REGION_RANK,
+    HETI_REGION_GATHERED, HETI_REGIONS
 } heti_region;
 
 /* A unit on a rank, as part of one stage. */
@@ -8596,6 +8603,9 @@ typedef struct heti_placed {
        is `apart`, of the shared region: but for what comes into the stage */
     size_t in_offset[HETRAIN_MAX_STREAMS], out_offset[HETRAIN_MAX_STREAMS];
     size_t end;                               /* of its part of the slot */
+    /* all rows of what is gathered, one tensor behind the other: in the shared region; for het_infer
+       in the memory of the micro-batch */
+    size_t gathered, inferred;
     size_t workspace;                         /* begins here in the shared region, behind its tensors there */
     int32_t recompute;
 } heti_placed;
@@ -8608,6 +8618,7 @@ typedef struct heti_stage {
     int32_t backward, gets;   /* het_plan_backward; whether a gradient comes from behind */
     heti_placed *unit;        /* [unit_end - unit_begin] */
     int32_t fused;            /* every backward of it is B */
+    int32_t gathers;          /* what later slices read is gathered (heti_gathers) */
     int32_t whole, apart;     /* it recomputes as a whole; and nothing between its units is kept */
     het_program *program;     /* [unit_end - unit_begin] the rank's own; NULL: those all ranks share */
 } heti_stage;
@@ -8617,12 +8628,12 @@ typedef struct heti_batch_slot {
     int64_t stage, micro_batch;              /* stage of the rank; -1: free */
     int64_t version;                         /* of the weights that it uses */
     int64_t slices;                          /* in flight, or still to come */
+    int64_t chain;                           /* of heti_part.chain_count: its memory; -1: none yet */
     het_view view;                           /* whole micro-batch */
     int64_t *sequence_start, *granule_start; /* host copies */
     int32_t *device_token, *device_target, *device_position, *device_sequence_of;
     float *device_weight;
     int64_t *device_sequence_start, *device_granule_start, *device_sample_id;
-    char *memory;                            /* device */
 } heti_batch_slot;
 
 /* A (stage, micro-batch, slice) in flight: streams and kept tensors. Also a place on the host. */
@@ -8786,11 +8797,13 @@ typedef struct heti_part {
     heti_arena host;                     /* tables and message buffers */
     het_memory sizes;
     int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
+    int64_t gathering, chain_count;      /* stages that gather; micro-batches that have memory at once */
     heti_stage *stage;
     heti_placed *placed;
     het_program *program;                /* [placed_count], where heti_has_programs */
     heti_batch_slot *batch_slot;
     heti_slot *slot;
+    int64_t *piece;                      /* [slices] number of the slot of each slice of the present micro-batch */
     heti_slot *place;                    /* [place_count] on the host, for activations */
     int64_t place_count, moves;          /* copies to them and back so far */
     size_t place_bytes;                  /* of each */
@@ -8857,6 +8870,7 @@ typedef struct heti_part {
     het_sum *loss, *squares;             /* squares: until VERDICT the losses of cuts, which nobody reads */
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
     char *kept;                          /* what is there once for all micro-batches */
+    char *chains;                        /* [chain_count][batch_slot_bytes] */
     size_t shared_bytes, slot_bytes, batch_slot_bytes, kept_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     float *whole_stream[HETRAIN_MAX_STREAMS];  /* a team's leader's, all rows of a slice (het_host.hook_whole) */
@@ -11436,13 +11450,23 @@ static int heti_has_programs(const heti_rank *r) {
 }
 
 /* The rank's stages from the plan, in its order; with stage NULL only counts. */
+/* Whether what later slices of a micro-batch read, keys and values, lies with the slices: those of a
+   stage are then there for the rows in flight, not for all rows of every micro-batch of which a
+   slice is. A copy brings them together for each call. Not where a slice leaves the device before
+   later ones have come, or ends with its F, nor where a team has rows of others as well. */
+static int heti_gathers(const heti_rank *r, int64_t s) {
+    const het_plan *plan = r->ctx->share.plan;
+    return plan->slices > 1 && r->ctx->desc.inference != HET_YES && r->part->members == 1 &&
+           plan->stage[s].store == 0 && het_plan_backward(plan, s);
+}
+
 static void heti_find_stages(heti_rank *r) {
     heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
     heti_placed *unit = part->placed;
     het_program *program = heti_has_programs(r) ? part->program : NULL;
-    part->stage_count = part->placed_count = 0;
+    part->stage_count = part->placed_count = part->gathering = 0;
     for (int64_t s = 0; s < plan->stages; s++) {
         const het_stage *from = &plan->stage[s];
         const int64_t units = from->unit_end - from->unit_begin;
@@ -11450,6 +11474,7 @@ static void heti_find_stages(heti_rank *r) {
         if (from->rank != leader) continue;
         part->stage_count++;
         part->placed_count += units;
+        part->gathering += heti_gathers(r, s);
         if (!to) continue;
         to->program = program;
         if (program) program += units;
@@ -11462,6 +11487,7 @@ static void heti_find_stages(heti_rank *r) {
         to->backward = het_plan_backward(plan, s);
         to->gets = heti_gets_gradient(plan, s);
         to->fused = 1;
+        to->gathers = heti_gathers(r, s);
         to->unit = unit;
         unit += units;
     }
@@ -11514,6 +11540,15 @@ static het_result heti_check_chains(heti_rank *r) {
                      r->device.iface->name);
 }
 
+/* The same of slices. One sequence has granules of one length, but for its last one: heti_cut_batch
+   then never takes more of them than a share has, rounded up. */
+static int64_t heti_slice_share(const het_ctx *ctx, int64_t rows, double share) {
+    const int64_t granule = ctx->share.max_granule_tokens;
+    if (ctx->desc.limits.max_sequences > 1) return heti_share_rows(ctx, rows, share);
+    share *= HETI_CAST(double, rows) / HETI_CAST(double, granule);
+    return heti_min(rows, (HETI_CAST(int64_t, share - 1e-6) + 1) * granule);
+}
+
 /* How much of a micro-batch the largest slice can hold: of one with rows in the last n alone, which
    has fewer than (n + 1) slice_tokens, too. */
 static int64_t heti_slice_rows(const het_ctx *ctx) {
@@ -11527,8 +11562,8 @@ static int64_t heti_slice_rows(const het_ctx *ctx) {
         total += share;
         if (share > largest) largest = share;
         if (n < plan->slices && plan->slice_tokens == 0) continue;
-        rows = heti_max(rows, heti_share_rows(ctx, n == plan->slices || few > HETI_CAST(double, most) ? most
-                                                                       : HETI_CAST(int64_t, few), largest / total));
+        rows = heti_max(rows, heti_slice_share(ctx, n == plan->slices || few > HETI_CAST(double, most) ? most
+                                                                        : HETI_CAST(int64_t, few), largest / total));
     }
     return rows;
 }
@@ -11867,6 +11902,8 @@ static het_result heti_count_needs(heti_rank *r) {
     part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
+    part->chain_count = part->gathering < part->stage_count ? part->batch_slot_count
+                                                            : heti_max(needs.chains, part->stage_count);
     part->message_count = needs.messages;
     heti_count_messages(r);
     heti_find_ends(r, NULL);
@@ -12028,7 +12065,8 @@ static void heti_layout_blocks(heti_rank *r) {
 
 /* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the
    backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
-   so what is carried along a sequence stays with the micro-batch. Without slices a stage that
+   so what is carried along a sequence stays with the slices or with the micro-batch, of which
+   gradients alone need room from its first backward action on. Without slices a stage that
    recomputes all has keys and values of its own, where het_infer finds them as well; but what a
    team has exchanged is not exchanged again. */
 static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
@@ -12045,8 +12083,8 @@ static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const
     case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     /* also the keys and values that het_infer continues */
     case HET_KEEP_MICRO_BATCH:
-        return sliced ? HETI_REGION_BATCH : stage->apart && r->part->members == 1 ? HETI_REGION_RANK
-                                                                                 : HETI_REGION_SLICE;
+        return sliced ? stage->gathers ? HETI_REGION_GATHERED : HETI_REGION_BATCH
+                      : stage->apart && r->part->members == 1 ? HETI_REGION_RANK : HETI_REGION_SLICE;
     case HET_KEEP_MICRO_BATCH_GRADIENT:
         return sliced ? HETI_REGION_BATCH : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     default: return HETI_REGION_SLICE;
@@ -12083,6 +12121,10 @@ static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i
     }
 }
 
+static size_t heti_tensor_row(const het_tensor_desc *tensor) {
+    return HETI_CAST(size_t, tensor->width) * sizeof(float);
+}
+
 /* Offsets of a unit's tensors: those that last from forward to backward, or all others. */
 static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_placed *unit, int lasts,
                                 heti_arena *arena) {
@@ -12090,14 +12132,17 @@ static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_plac
     for (int64_t t = 0; t < unit->info.tensors; t++) {
         const het_tensor_desc *tensor = &unit->info.tensor[t];
         const heti_region region = heti_place(r, stage, unit, tensor->keep);
+        heti_arena *in;
         if (lasts != (tensor->keep == HET_KEEP_INPUT || tensor->keep == HET_KEEP_WEIGHT ||
                       tensor->keep == HET_KEEP_MICRO_BATCH)) continue;
         unit->region[t] = region;
         if (region == HETI_REGION_NONE) continue;
-        unit->offset[t] = arena[region].used;
-        (void)heti_reserve(&arena[region], tensor->keep >= HET_KEEP_MICRO_BATCH ? limits->kept_rows
-                           : tensor->group ? limits->group_rows : limits->rows,
-                           HETI_CAST(size_t, tensor->width) * sizeof(float));
+        if (region == HETI_REGION_GATHERED) /* as heti_call_prepare has them */
+            (void)heti_reserve(&arena[region], r->ctx->desc.limits.max_tokens, heti_tensor_row(tensor));
+        in = &arena[region == HETI_REGION_GATHERED ? HETI_REGION_SLICE : region];
+        unit->offset[t] = in->used;
+        (void)heti_reserve(in, tensor->keep >= HET_KEEP_MICRO_BATCH && region != HETI_REGION_GATHERED ? limits->kept_rows
+                           : tensor->group ? limits->group_rows : limits->rows, heti_tensor_row(tensor));
     }
 }
 
@@ -12113,9 +12158,13 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
     for (int64_t i = 0; i < stage->unit_end - stage->unit_begin; i++) {
         heti_placed *unit = &stage->unit[i];
         arena[HETI_REGION_SHARED].used = made;
+        unit->inferred = arena[HETI_REGION_GATHERED].used;
         heti_layout_streams(r, stage, i, arena);
         heti_layout_tensors(r, stage, unit, 1, arena);
         if (stage->whole) made = arena[HETI_REGION_SHARED].used;
+        unit->gathered = arena[HETI_REGION_SHARED].used;
+        (void)heti_reserve(&arena[HETI_REGION_SHARED],
+                           HETI_CAST(int64_t, arena[HETI_REGION_GATHERED].used - unit->inferred), 1);
         heti_layout_tensors(r, stage, unit, 0, arena);
         unit->end = arena[HETI_REGION_SLICE].used;
         unit->workspace = arena[HETI_REGION_SHARED].used;
@@ -12123,7 +12172,8 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
         part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
     }
     part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
-    part->batch_slot_bytes = heti_max_size(part->batch_slot_bytes, arena[HETI_REGION_BATCH].used);
+    part->batch_slot_bytes = heti_max_size(part->batch_slot_bytes, heti_max_size(arena[HETI_REGION_BATCH].used,
+                                                                                 arena[HETI_REGION_GATHERED].used));
     part->kept_bytes = arena[HETI_REGION_RANK].used;
     for (int i = 1; i < HETI_REGIONS; i++) arena->overflow |= arena[i].overflow;
     return !arena->overflow;
@@ -12154,8 +12204,8 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
         batch_slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
         batch_slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
         batch_slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-        batch_slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->batch_slot_bytes));
     }
+    part->chains = HETI_CAST(char *, heti_reserve(arena, part->chain_count, part->batch_slot_bytes));
     for (int64_t i = 0; i < part->slot_count; i++)
         part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
 }
@@ -12278,6 +12328,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
+    part->piece = HETI_TAKE(arena, int64_t, part->gathering > 0 ? ctx->share.plan->slices : 0);
     part->place = HETI_TAKE(arena, heti_slot, part->place_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count + 2);
     if (arena->base) part->outgoing = part->message + part->message_count;
@@ -13130,6 +13181,7 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     const het_plan *plan = ctx->share.plan;
     heti_border *cut = ctx->share.cut + m * heti_borders(plan);
     int64_t *start = ctx->share.granule_start, granules, first = 0, i;
+    const int64_t most = heti_slice_rows(ctx);
     double before = 0.0, total = 0.0;
     HETI_TRY(heti_batch_granules(ctx, &ctx->task.batches[m], start, &granules));
     HETI_TRY(heti_check_longest(ctx, m, start, granules));
@@ -13139,9 +13191,16 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     for (i = 0; i < plan->slices; i++) {
         cut[i] = heti_cut(start, 0, granules, before, total);
         if (i >= first) before += plan->slice_share[i];
+        while (i > 0 && cut[i].row - cut[i - 1].row > most && cut[i].granule > cut[i - 1].granule + 1)
+            cut[i].row = start[--cut[i].granule];
     }
     cut[i].granule = granules;
     cut[i].row = start[granules];
+    for (i = 0; i < plan->slices; i++)
+        if (cut[i + 1].row - cut[i].row > most)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: slice %d has %d tokens, the longest planned "
+                             "is %d: with max_sequences 1 that of granules of %d", m, i, cut[i + 1].row - cut[i].row,
+                             most, ctx->share.max_granule_tokens);
     for (i = 0; i < plan->slices; i++)
         heti_cut_teams(plan, start, cut[i].granule, cut[i + 1].granule, cut + plan->slices + 1 + i * plan->members);
     ctx->task.granules += granules;
@@ -14209,6 +14268,24 @@ static het_result heti_await_moved(heti_rank *r, heti_slot *slot) {
     return HET_OK;
 }
 
+/* Memory of a micro-batch that has none yet. */
+static void heti_take_chain(heti_part *part, heti_batch_slot *batch_slot) {
+    for (int64_t i = 0; batch_slot->chain < 0 && i < part->chain_count; i++) {
+        int taken = 0;
+        for (int64_t k = 0; k < part->batch_slot_count; k++)
+            taken |= part->batch_slot[k].stage >= 0 && part->batch_slot[k].chain == i;
+        if (!taken) batch_slot->chain = i;
+    }
+}
+
+/* Where the slices of the action's micro-batch lie. */
+static void heti_find_pieces(heti_rank *r, int64_t stage, const het_action *a) {
+    heti_part *part = r->part;
+    for (int64_t i = 0; i < part->slot_count && part->stage[stage].gathers; i++)
+        if (part->slot[i].stage == stage && part->slot[i].micro_batch == a->micro_batch)
+            part->piece[part->slot[i].slice] = i;
+}
+
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
    slice that has rows. */
 static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, heti_slot **slot) {
@@ -14225,6 +14302,8 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
         batch_slot->stage = stage;
         batch_slot->micro_batch = a->micro_batch;
         batch_slot->version = a->version;
+        batch_slot->chain = -1;
+        if (!r->part->stage[stage].gathers) heti_take_chain(r->part, batch_slot);
         batch_slot->slices = r->ctx->share.plan->slices > 1 ? heti_slices_with_rows(r->ctx, a, &last) : 1;
     }
     (*slot)->stage = stage;
@@ -14237,6 +14316,17 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
 static void heti_close_slot(heti_slot *slot) {
     if (--slot->batch_slot->slices == 0) slot->batch_slot->stage = -1;
     slot->stage = -1;
+}
+
+/* Those of a micro-batch that only goes forward: where later slices read what they keep, behind the
+   last one. */
+static void heti_close_slots(heti_rank *r, int64_t stage, const het_action *a) {
+    int64_t last = 0;
+    (void)heti_slices_with_rows(r->ctx, a, &last);
+    if (r->part->stage[stage].gathers && a->slice < last) return;
+    for (int64_t i = 0; i < r->part->slot_count; i++)
+        if (r->part->slot[i].stage == stage && r->part->slot[i].micro_batch == a->micro_batch)
+            heti_close_slot(&r->part->slot[i]);
 }
 
 static void heti_free_slots(heti_rank *r) {
@@ -14296,7 +14386,9 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     const heti_placed *placed = &stage->unit[index - stage->unit_begin];
     const het_described_unit *unit = &r->ctx->chain.unit[index];
     char *from = stage->apart && heti_writer(stage, index - stage->unit_begin) ? part->shared : slot->memory,
-         *to = placed->info.is_loss ? from : stage->apart ? part->shared : slot->memory;
+         *to = placed->info.is_loss ? from : stage->apart ? part->shared : slot->memory,
+         *batch = part->chains + HETI_CAST(size_t, heti_max(slot->batch_slot->chain, 0)) * part->batch_slot_bytes,
+         *whole = r->ctx->task.job == HETI_JOB_INFER ? batch + placed->inferred : part->shared + placed->gathered;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
     c->info = &placed->info;
@@ -14315,8 +14407,11 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
         c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_RANK ? part->kept :
-                               region == HETI_REGION_BATCH ? slot->batch_slot->memory : slot->memory,
-                               placed->offset[i]);
+                               region == HETI_REGION_BATCH ? batch : slot->memory, placed->offset[i]);
+        if (region != HETI_REGION_GATHERED) continue;
+        c->tensor[i] = heti_at(whole, 0);
+        whole += heti_round_up(HETI_CAST(size_t, r->ctx->desc.limits.max_tokens) *
+                               heti_tensor_row(&placed->info.tensor[i]), HETI_ALIGNMENT);
     }
     for (int64_t i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
@@ -14456,17 +14551,19 @@ typedef het_result (*heti_work_call)(heti_rank *r, const heti_work *work);
 static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t key[2]) {
     const het_action *a = work->action;
     const het_view *v = work->view;
-    int64_t fact[14] = { a->kind, a->stage /* STEP: the block */, a->pipeline, a->slice, heti_trains(r->ctx) };
+    int64_t fact[15] = { a->kind, a->stage /* STEP: the block */, a->pipeline, a->slice, heti_trains(r->ctx) };
     if (v) {
-        const int64_t shape[9] = {
+        const int64_t shape[10] = {
             work->slot - r->part->slot, work->slot->batch_slot - r->part->batch_slot, v->tokens, v->sequences,
-            v->granules, v->row_begin, v->row_end, v->granule_begin, v->granule_end
+            v->granules, v->row_begin, v->row_end, v->granule_begin, v->granule_end, work->slot->batch_slot->chain
         };
-        HETI_COPY(fact + 5, shape, 9);
+        HETI_COPY(fact + 5, shape, 10);
     }
     for (uint64_t i = 0; i < 2; i++) {
         key[i] = het_xxh64(fact, sizeof fact, i + 1);
         if (!v) continue;
+        if (work->stage->gathers)
+            key[i] = het_xxh64(r->part->piece, HETI_CAST(size_t, a->slice + 1) * sizeof(int64_t), key[i]);
         key[i] = het_xxh64(v->host_sequence_start, HETI_CAST(size_t, v->sequences + 1) * sizeof *v->host_sequence_start,
                            key[i]);
         key[i] = het_xxh64(v->host_granule_start, HETI_CAST(size_t, v->granules + 1) * sizeof *v->host_granule_start,
@@ -14525,6 +14622,29 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
     return HET_OK;
 }
 
+/* What a unit's call reads of earlier slices: before it, the rows that its queries see, to row
+   `end`, from the slices into the whole; behind it (stores) the slice's own rows to the slice. */
+static het_result heti_gather(heti_rank *r, const heti_work *work, const het_unit_call *c, int64_t end, int stores) {
+    const het_ctx *ctx = r->ctx;
+    const heti_placed *placed = &work->stage->unit[c->index - work->stage->unit_begin];
+    const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, work->action) * heti_borders(ctx->share.plan);
+    int64_t first = c->view->row_begin;
+    if (!work->stage->gathers || ctx->task.job == HETI_JOB_INFER) return HET_OK;
+    if (!stores) first = c->unit->iface->forward == het_program_forward ? heti_first_key(c, first) : 0;
+    for (int64_t t = 0; t < c->info->tensors; t++)
+        for (int64_t k = 0; placed->region[t] == HETI_REGION_GATHERED && k <= work->action->slice; k++) {
+            const int64_t from = heti_max(first, cut[k].row), to = heti_min(end, cut[k + 1].row);
+            const size_t row = heti_tensor_row(&c->info->tensor[t]);
+            char *whole = HETI_CAST(char *, HETI_CAST(void *, c->tensor[t])) + HETI_CAST(size_t, from) * row, *piece;
+            if (from >= to) continue;
+            piece = r->part->slot[r->part->piece[k]].memory + placed->offset[t] +
+                    HETI_CAST(size_t, from - cut[k].row) * row;
+            HETI_TRY(heti_copy(r, HET_OP_COPY, stores ? piece : whole, stores ? whole : piece,
+                               HETI_CAST(size_t, to - from) * row, "copy of what slices keep"));
+        }
+    return HET_OK;
+}
+
 /* The units of a stage forward over one slice, in B and I once more. Outside training the loss is
    made at once: nothing comes back. */
 static het_result heti_forward(heti_rank *r, const heti_work *work) {
@@ -14535,7 +14655,9 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         c.again = work->action->kind != HET_ACTION_F;
         HETI_TRY(heti_open_weights(r, work->action, HET_ACTION_F, u));
+        HETI_TRY(heti_gather(r, work, &c, c.view->row_begin, 0));
         HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
+        if (!c.again) HETI_TRY(heti_gather(r, work, &c, c.view->row_end, 1));
         HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
         if (r->ctx->task.job == HETI_JOB_INFER) {
             c.logits = r->part->logits;
@@ -14629,6 +14751,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
             c.d_out[s] = r->part->gradient_stream[from][s];
         for (int64_t s = 0; s < c.info->in_streams && inputs; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         HETI_TRY(heti_open_weights(r, a, a->kind, u));
+        if (inputs) HETI_TRY(heti_gather(r, work, &c, c.view->row_end, 0));
         if (inputs && !stage->whole && stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
         if (inputs && a->slice == last) HETI_TRY(heti_clear_kept(r, &c));
         if (adds) HETI_TRY(heti_open_gradients(r, u));
@@ -14985,7 +15108,7 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
     b.granule_start = granule;
     b.token = b.target = task->token;
     HETI_TRY(heti_load_batch(r, batch_slot, &b, task->past));
-    batch_slot->stage = stage;
+    batch_slot->stage = batch_slot->chain = stage;
     *slot = &r->part->slot[stage];
     (*slot)->batch_slot = batch_slot;
     return HET_OK;
@@ -15004,6 +15127,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     het_unit_call c;
     if (ctx->task.job == HETI_JOB_INFER) HETI_TRY(heti_open_inference(r, number, &slot));
     else HETI_TRY(heti_open_slot(r, number, a, &slot));
+    heti_find_pieces(r, number, a);
     view = heti_slice(r, &slot->batch_slot->view, a);
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
     HETI_TRY(heti_receive_rows(r, a, stage, c.in));
@@ -15012,7 +15136,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
     HETI_TRY(heti_hand_over(r, a, stage, c.out));
-    if (ctx->task.job == HETI_JOB_EVALUATE || (heti_trains(ctx) && !stage->backward)) heti_close_slot(slot);
+    if (ctx->task.job == HETI_JOB_EVALUATE || (heti_trains(ctx) && !stage->backward)) heti_close_slots(r, number, a);
     return HET_OK;
 }
 
@@ -15027,6 +15151,8 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
         return heti_rank_fail(r, HET_ERR_STATE, "backward of micro-batch %d, slice %d before its forward",
                               HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     HETI_TRY(heti_await_moved(r, slot));
+    heti_take_chain(part, slot->batch_slot);
+    heti_find_pieces(r, stage - part->stage, a);
     view = heti_slice(r, &slot->batch_slot->view, a);
     if (a->kind != HET_ACTION_W) HETI_TRY(heti_receive_rows(r, a, stage, part->gradient_stream[0]));
     HETI_TRY(heti_do_work(r, &work, heti_backward));

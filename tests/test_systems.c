@@ -1511,6 +1511,59 @@ static void row_1_3(void **state)
     support_run_end(&run);
 }
 
+/* SlimPipe: bytes of the first of four stages, 8 micro-batches in slices, over those of one micro-batch in one piece; sliced training on two stages
+   against one rank. */
+static double stage_bytes(const char *model, int64_t tokens, const char *schedule, int64_t slices, int64_t micro_batches)
+{
+    het_device_desc device[4];
+    het_error error = { HET_OK, "" };
+    het_memory memory;
+    het_plan *plan;
+    het_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memset(device, 0, sizeof device);
+    EXPECT_ERROR(het_model_parse(model, &desc.model, &error), HET_OK, error.text, "");
+    desc.model.context = tokens;
+    desc.layout.devices = device, desc.layout.device_count = 4;
+    desc.limits.max_tokens = tokens, desc.limits.max_sequences = 1, desc.limits.max_micro_batches = micro_batches;
+    desc.layout.plan = plan = support_plan("pp", schedule, 2 * desc.model.layers + 2, 4, slices);
+    EXPECT_ERROR(het_memory_estimate(&desc, 0, &memory, &error), HET_OK, error.text, "");
+    het_plan_free(plan);
+    return (double)(memory.activations + memory.workspace);
+}
+
+static void row_1_15(void **state)
+{
+    static const char *const models[2] = { "gpt2:layers=8,width=64,heads=4,vocab=256", "gpt2:layers=8,width=1024,heads=16,vocab=256" };
+    double least[2] = { 1e30, 1e30 }, most[2] = { 0, 0 }, whole = 1e30; /* K = 32, 64 */
+    het_model_desc model = support_deep_model(HET_LLAMA);
+    support_result base, other;
+    support_run run;
+    int64_t tokens;
+    int m, k;
+    (void)state;
+    for (m = 0; m < 2; m++)
+        for (tokens = 32768; tokens <= 131072; tokens *= 4) {
+            const double one = stage_bytes(models[m], tokens, "1f1b", 1, 1);
+            whole = fmin(whole, stage_bytes(models[m], tokens, "1f1b", 1, 8) / one);
+            for (k = 0; k < 2; k++) {
+                const double bytes = stage_bytes(models[m], tokens, "sliced-1f1b", 32 << k, 8) / one;
+                least[k] = fmin(least[k], bytes), most[k] = fmax(most[k], bytes);
+            }
+        }
+    model.context = 8192;
+    support_run_start(&run, &model, 1, "8192|7000");
+    run.desc.limits.max_tokens = 8192, run.desc.limits.max_sequences = 1;
+    base = support_train(&run, "0|1");
+    support_run_ranks(&run, 2);
+    support_run_plan(&run, "pp", "sliced-1f1b", 16);
+    other = support_train(&run, "0|1");
+    met(support_same(&base, &other, "16 slices") && fmax(most[0], most[1]) <= 1.25 && whole > 3,
+        "bytes of the first of 4 stages, 8 micro-batches, over one micro-batch: %.2f to %.2f in 32 slices, %.2f to %.2f in 64, %.2f in one piece "
+        "(32,768 and 131,072 tokens, widths 64 and 1,024); two stages, 16 slices: one rank's bits", least[0], most[0], least[1], most[1], whole);
+    support_run_end(&run);
+}
+
 /* Arnold: places of ranks in a tree of two racks with two nodes of two, against all orders; and bytes that then cross between racks. */
 static double spread_of(const het_cluster *c, const het_blocks *talk, const double *weight, const int64_t *device)
 {
@@ -2599,7 +2652,7 @@ static const struct CMUnitTest quick[] = {
     cmocka_unit_test(row_0_10), cmocka_unit_test(row_3_11), cmocka_unit_test(row_3_15), cmocka_unit_test(row_3_20),
     cmocka_unit_test(row_3_12), cmocka_unit_test(row_3_17),
 };
-static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3),
+static const struct CMUnitTest others[] = { cmocka_unit_test(row_0_3), cmocka_unit_test(row_1_1), cmocka_unit_test(row_1_3), cmocka_unit_test(row_1_15),
     cmocka_unit_test(row_1_4), cmocka_unit_test(row_1_10),
     cmocka_unit_test(row_1_5), cmocka_unit_test(row_1_19),
     cmocka_unit_test(row_2_14),

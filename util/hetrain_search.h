@@ -92,7 +92,7 @@ typedef struct het_unit_kind {
                                          the call where the unit is recomputed, but keep_weight is
                                          kept where I and W come apart */
     double keep_gradient;             /* kept from I until W; only for the call where B does both */
-    double carry;                     /* kept for the whole micro-batch while one of its slices is in flight */
+    double carry;                     /* kept until I; later slices of the micro-batch read it */
     double carry_gradient;            /* the same, where there are slices or I and W come apart;
                                          else only for the call */
     double workspace, workspace_base; /* scratch inside the device's ops: of one token, and what
@@ -193,7 +193,8 @@ typedef struct het_shape {
    rank needs once, for the largest of its stages. */
 typedef struct het_stage_memory {
     double slot;                      /* for `rows` */
-    double carry;                     /* for `tokens`; 0 where they are not cut into slices */
+    double carry;                     /* of a micro-batch that goes backward, or of one in flight where
+                                         carries are not gathered; for `tokens`, 0 without slices */
     double once;                      /* keys and values of which a rank keeps those of one micro-batch */
     double scratch;                   /* once a rank: the most that a unit's turn takes, tensors for
                                          `rows` and workspace for `tokens` */
@@ -737,12 +738,14 @@ extern "C" {
    shapes are one kind, whatever their parameters are called. Bytes are kept by class (het_keep), so
    that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
        slot = rows (input of the first + sum of output + keep_input [unless recomputed]
-              + keep_weight [unless recomputed and B whole] + carry [unless sliced]
+              + keep_weight [unless recomputed and B whole] + carry
               + keep_gradient [where I and W come apart]
               + carry_gradient [where I and W come apart, unless sliced])
-       carry = tokens (sum of carry + carry_gradient) [sliced]
+       carry = tokens (sum of carry_gradient) [sliced]
    Of a stage that recomputes as a whole output and, but for a team, carry are no part of the slot
-   where B is whole: a rank has room for them once.
+   where B is whole: a rank has room for them once. Sliced, a unit's call has its carry for all
+   tokens; where that is not gathered from the slices (a team, a stage that stores or has no
+   backward pass) carry = tokens (sum of carry + carry_gradient), and a slot has none.
    ============================================================================================== */
 
 enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
@@ -1246,6 +1249,7 @@ static double heti_s_exchange_room(const het_unit_kind *k, const heti_s_rows *r)
                          whole ? 0 : k->query * heti_s_larger(r->own, r->group * part));
 }
 
+/* sliced: 0, 1, or 2 where carries are gathered from the slices. */
 static het_stage_memory heti_s_stage_memory(const het_profile *profile, const het_stage *stage, int split, int sliced,
                                             const heti_s_rows *r, double tokens) {
     const double rows = r->own;
@@ -1281,7 +1285,8 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
         *(whole ? &made : again ? &call : &m.slot) += input;
         *(apart ? &made : again && !split ? &call : &m.slot) += weight;
         *(split ? &m.slot : &call) += gradient;
-        *(sliced ? &m.carry : apart && r->members < 2 ? &m.once : &m.slot) += carry;
+        if (sliced == 2) m.slot += carry / kept * rows, call += carry;
+        else *(sliced ? &m.carry : apart && r->members < 2 ? &m.once : &m.slot) += carry;
         *(sliced ? &m.carry : split ? &m.slot : &call) += carry_gradient;
         m.scratch = heti_s_larger(m.scratch, made + call + space * tokens + k->workspace_base);
         m.stream = heti_s_larger(m.stream, rows * heti_s_larger(k->input, k->output));
@@ -1302,7 +1307,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
     stage.recompute = recompute;
     own.own = own.group = rows;
     own.kept = sliced ? tokens : rows;
-    return heti_s_stage_memory(profile, &stage, split, sliced, &own, tokens);
+    return heti_s_stage_memory(profile, &stage, split, sliced ? 2 : 0, &own, tokens);
 }
 
 /* A rank's sums on their way. */
@@ -1318,6 +1323,7 @@ typedef struct heti_s_held {
        its bandwidth */
     double unit[2], away[2], of[2], latency[2], slowness[2];
     int64_t stages, leader;
+    int whole;                        /* carries of some of its stages are not gathered */
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
     heti_s_rows rows;
 } heti_s_held;
@@ -1469,8 +1475,11 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
    of both kinds. */
 static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, const het_stage *stage, int split,
                               double tokens, heti_s_held *held) {
-    const het_stage_memory m = heti_s_stage_memory(profile, stage, split > 0, plan->slices > 1, &held->rows, tokens);
+    const int gathers = held->rows.members < 2 && stage->store == 0 && het_plan_backward(plan, stage - plan->stage),
+              sliced = plan->slices > 1 ? 1 + gathers : 0;
+    const het_stage_memory m = heti_s_stage_memory(profile, stage, split > 0, sliced, &held->rows, tokens);
     het_stage_memory *most = &held->most;
+    if (sliced == 1) held->whole = 1;
     heti_s_most(&most->slot, m.slot);
     if (stage->store > 0) heti_s_most(&held->stored, m.slot);
     heti_s_most(&most->carry, m.carry);
@@ -1482,10 +1491,21 @@ static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, 
     if (split == 1) heti_s_stage_most(profile, plan, stage, 0, tokens, held);
 }
 
+static int64_t heti_s_granule(const het_shape *shape) {
+    return shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
+}
+
 /* The most rows of a share of `rows`: cuts move to the next granule. */
 static double heti_s_share_rows(const het_shape *shape, double rows, double share) {
-    const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
-    return heti_s_smaller(rows, heti_s_real(HETI_T_CAST(int64_t, rows * share) + 2 + granule));
+    return heti_s_smaller(rows, heti_s_real(HETI_T_CAST(int64_t, rows * share) + 2 + heti_s_granule(shape)));
+}
+
+/* The same of slices: one sequence has granules of one length. */
+static double heti_s_slice_share(const het_shape *shape, double rows, double share) {
+    const int64_t granule = heti_s_granule(shape);
+    if (shape->sequences != 1) return heti_s_share_rows(shape, rows, share);
+    share *= rows / heti_s_real(granule);
+    return heti_s_smaller(rows, heti_s_real((HETI_T_CAST(int64_t, share - 1e-6) + 1) * granule));
 }
 
 /* Rows of the largest slice. */
@@ -1498,8 +1518,8 @@ static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
         total += plan->slice_share[plan->slices - n];
         heti_s_most(&largest, plan->slice_share[plan->slices - n]);
         if (n < plan->slices && plan->slice_tokens == 0) continue;
-        heti_s_most(&rows, heti_s_share_rows(shape, n == plan->slices ? all : heti_s_smaller(all, few),
-                                             largest / total));
+        heti_s_most(&rows, heti_s_slice_share(shape, n == plan->slices ? all : heti_s_smaller(all, few),
+                                              largest / total));
     }
     return rows;
 }
@@ -1655,7 +1675,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         const het_needs *of = &needs[h->leader];
         const double slots = heti_s_larger(heti_s_real(of->slots) + (of->places > 0 ? beside : 0),
                                            heti_s_real(h->stages));
-        const double carries = heti_s_real(heti_s_max(of->batch_slots, h->stages));
+        const double batches = heti_s_real(heti_s_max(of->batch_slots, h->stages)),
+                     carries = h->whole ? batches : heti_s_real(heti_s_max(of->chains, h->stages));
         const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
                      heti_s_real(shape->sequences);
         const double messages = heti_s_real(of->messages + 2 * others) *
@@ -1668,7 +1689,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                                    h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
         to->gradients = heti_s_bytes(h->trained * p->gradient_bytes + 2 * stages->unit[1] + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
-        to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + m->once + 3 * m->stream);
+        to->activations = heti_s_bytes(slots * m->slot + carries * m->carry + batches * (own + 128) + m->once +
+                                       3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
         to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces +
                                          (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
