@@ -8585,12 +8585,13 @@ typedef struct heti_owners {
     int64_t *member;          /* [members + 1] numbers of seats, then `seats` */
 } heti_owners;
 
-/* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, or in the
-   region all units share because it is needed only while one unit, or stage, works; or there is one
-   of it on the rank, for all micro-batches. Gathered: each slice's rows are with the slice, and all
-   rows in the shared region while the unit works. */
+/* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, with this from
+   its first backward action on (chain), or in the region all units share because it is needed only
+   while one unit, or stage, works; or there is one of it on the rank, for all micro-batches.
+   Gathered: each slice's rows are with the slice, and all rows in the shared region while the unit
+   works. */
 typedef enum heti_region {
-    HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_SHARED, HETI_REGION_RANK,
+    HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_CHAIN, HETI_REGION_SHARED, HETI_REGION_RANK,
     HETI_REGION_GATHERED, HETI_REGIONS
 } heti_region;
 
@@ -8604,7 +8605,7 @@ typedef struct heti_placed {
     size_t in_offset[HETRAIN_MAX_STREAMS], out_offset[HETRAIN_MAX_STREAMS];
     size_t end;                               /* of its part of the slot */
     /* all rows of what is gathered, one tensor behind the other: in the shared region; for het_infer
-       in the memory of the micro-batch */
+       where the chains are */
     size_t gathered, inferred;
     size_t workspace;                         /* begins here in the shared region, behind its tensors there */
     int32_t recompute;
@@ -8628,12 +8629,13 @@ typedef struct heti_batch_slot {
     int64_t stage, micro_batch;              /* stage of the rank; -1: free */
     int64_t version;                         /* of the weights that it uses */
     int64_t slices;                          /* in flight, or still to come */
-    int64_t chain;                           /* of heti_part.chain_count: its memory; -1: none yet */
+    int64_t chain;                           /* of heti_part.chain_count; -1: none yet */
     het_view view;                           /* whole micro-batch */
     int64_t *sequence_start, *granule_start; /* host copies */
     int32_t *device_token, *device_target, *device_position, *device_sequence_of;
     float *device_weight;
     int64_t *device_sequence_start, *device_granule_start, *device_sample_id;
+    char *memory;                            /* device */
 } heti_batch_slot;
 
 /* A (stage, micro-batch, slice) in flight: streams and kept tensors. Also a place on the host. */
@@ -8797,7 +8799,8 @@ typedef struct heti_part {
     heti_arena host;                     /* tables and message buffers */
     het_memory sizes;
     int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
-    int64_t gathering, chain_count;      /* stages that gather; micro-batches that have memory at once */
+    int64_t chain_count;                 /* micro-batches that go backward at once */
+    int32_t gathers;                     /* some of its stages may (heti_gathers) */
     heti_stage *stage;
     heti_placed *placed;
     het_program *program;                /* [placed_count], where heti_has_programs */
@@ -8870,8 +8873,8 @@ typedef struct heti_part {
     het_sum *loss, *squares;             /* squares: until VERDICT the losses of cuts, which nobody reads */
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
     char *kept;                          /* what is there once for all micro-batches */
-    char *chains;                        /* [chain_count][batch_slot_bytes] */
-    size_t shared_bytes, slot_bytes, batch_slot_bytes, kept_bytes;
+    char *chains;                        /* [chain_count][chain_bytes] */
+    size_t shared_bytes, slot_bytes, batch_slot_bytes, chain_bytes, kept_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     float *whole_stream[HETRAIN_MAX_STREAMS];  /* a team's leader's, all rows of a slice (het_host.hook_whole) */
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
@@ -11450,14 +11453,13 @@ static int heti_has_programs(const heti_rank *r) {
 }
 
 /* The rank's stages from the plan, in its order; with stage NULL only counts. */
-/* Whether what later slices of a micro-batch read, keys and values, lies with the slices: those of a
-   stage are then there for the rows in flight, not for all rows of every micro-batch of which a
-   slice is. A copy brings them together for each call. Not where a slice leaves the device before
-   later ones have come, or ends with its F, nor where a team has rows of others as well. */
+/* Whether what later slices of a micro-batch read, keys and values, lies with the slices, so that a
+   stage has room for the rows in flight, not for all rows of every micro-batch of which a slice is;
+   a copy then brings them together for each call. Not where a slice leaves the device before later
+   ones have come, or ends with its F, nor where a team has rows of others as well. */
 static int heti_gathers(const heti_rank *r, int64_t s) {
     const het_plan *plan = r->ctx->share.plan;
-    return plan->slices > 1 && r->ctx->desc.inference != HET_YES && r->part->members == 1 &&
-           plan->stage[s].store == 0 && het_plan_backward(plan, s);
+    return r->part->gathers && plan->stage[s].store == 0 && het_plan_backward(plan, s);
 }
 
 static void heti_find_stages(heti_rank *r) {
@@ -11466,7 +11468,7 @@ static void heti_find_stages(heti_rank *r) {
     const int64_t leader = heti_leader(plan, r->rank);
     heti_placed *unit = part->placed;
     het_program *program = heti_has_programs(r) ? part->program : NULL;
-    part->stage_count = part->placed_count = part->gathering = 0;
+    part->stage_count = part->placed_count = 0;
     for (int64_t s = 0; s < plan->stages; s++) {
         const het_stage *from = &plan->stage[s];
         const int64_t units = from->unit_end - from->unit_begin;
@@ -11474,7 +11476,6 @@ static void heti_find_stages(heti_rank *r) {
         if (from->rank != leader) continue;
         part->stage_count++;
         part->placed_count += units;
-        part->gathering += heti_gathers(r, s);
         if (!to) continue;
         to->program = program;
         if (program) program += units;
@@ -11902,8 +11903,10 @@ static het_result heti_count_needs(heti_rank *r) {
     part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
     part->place_count = needs.places;
     part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
-    part->chain_count = part->gathering < part->stage_count ? part->batch_slot_count
-                                                            : heti_max(needs.chains, part->stage_count);
+    part->chain_count = heti_max(needs.chains, part->stage_count);
+    part->gathers = ctx->share.plan->slices > 1 && ctx->desc.inference != HET_YES && part->members == 1 &&
+                    HETI_CAST(double, needs.slots) * HETI_CAST(double, part->limits.rows) <
+                    HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, ctx->desc.limits.max_tokens);
     part->message_count = needs.messages;
     heti_count_messages(r);
     heti_find_ends(r, NULL);
@@ -12065,9 +12068,8 @@ static void heti_layout_blocks(heti_rank *r) {
 
 /* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the
    backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
-   so what is carried along a sequence stays with the slices or with the micro-batch, of which
-   gradients alone need room from its first backward action on. Without slices a stage that
-   recomputes all has keys and values of its own, where het_infer finds them as well; but what a
+   so what is carried along a sequence stays with the slices or the micro-batch. Without slices a
+   stage that    recomputes all has keys and values of its own, where het_infer finds them as well; but what a
    team has exchanged is not exchanged again. */
 static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
     const het_ctx *ctx = r->ctx;
@@ -12086,7 +12088,7 @@ static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const
         return sliced ? stage->gathers ? HETI_REGION_GATHERED : HETI_REGION_BATCH
                       : stage->apart && r->part->members == 1 ? HETI_REGION_RANK : HETI_REGION_SLICE;
     case HET_KEEP_MICRO_BATCH_GRADIENT:
-        return sliced ? HETI_REGION_BATCH : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+        return sliced ? HETI_REGION_CHAIN : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     default: return HETI_REGION_SLICE;
     }
 }
@@ -12132,17 +12134,17 @@ static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_plac
     for (int64_t t = 0; t < unit->info.tensors; t++) {
         const het_tensor_desc *tensor = &unit->info.tensor[t];
         const heti_region region = heti_place(r, stage, unit, tensor->keep);
-        heti_arena *in;
+        const int gathers = region == HETI_REGION_GATHERED;
+        heti_arena *in = &arena[gathers ? HETI_REGION_SLICE : region];
         if (lasts != (tensor->keep == HET_KEEP_INPUT || tensor->keep == HET_KEEP_WEIGHT ||
                       tensor->keep == HET_KEEP_MICRO_BATCH)) continue;
         unit->region[t] = region;
         if (region == HETI_REGION_NONE) continue;
-        if (region == HETI_REGION_GATHERED) /* as heti_call_prepare has them */
-            (void)heti_reserve(&arena[region], r->ctx->desc.limits.max_tokens, heti_tensor_row(tensor));
-        in = &arena[region == HETI_REGION_GATHERED ? HETI_REGION_SLICE : region];
         unit->offset[t] = in->used;
-        (void)heti_reserve(in, tensor->keep >= HET_KEEP_MICRO_BATCH && region != HETI_REGION_GATHERED ? limits->kept_rows
+        (void)heti_reserve(in, tensor->keep >= HET_KEEP_MICRO_BATCH && !gathers ? limits->kept_rows
                            : tensor->group ? limits->group_rows : limits->rows, heti_tensor_row(tensor));
+        if (gathers) /* all rows, as heti_call_prepare has them */
+            (void)heti_reserve(&arena[region], r->ctx->desc.limits.max_tokens, heti_tensor_row(tensor));
     }
 }
 
@@ -12172,8 +12174,9 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
         part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
     }
     part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
-    part->batch_slot_bytes = heti_max_size(part->batch_slot_bytes, heti_max_size(arena[HETI_REGION_BATCH].used,
-                                                                                 arena[HETI_REGION_GATHERED].used));
+    part->batch_slot_bytes = heti_max_size(part->batch_slot_bytes, arena[HETI_REGION_BATCH].used);
+    part->chain_bytes = heti_max_size(part->chain_bytes, heti_max_size(arena[HETI_REGION_CHAIN].used,
+                                                                       arena[HETI_REGION_GATHERED].used));
     part->kept_bytes = arena[HETI_REGION_RANK].used;
     for (int i = 1; i < HETI_REGIONS; i++) arena->overflow |= arena[i].overflow;
     return !arena->overflow;
@@ -12182,7 +12185,7 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
 static int heti_layout_activations(heti_rank *r) {
     heti_part *part = r->part;
     int fits = 1;
-    part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = part->kept_bytes = 0;
+    part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = part->chain_bytes = part->kept_bytes = 0;
     memset(part->stream_width, 0, sizeof part->stream_width);
     for (int64_t s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
@@ -12204,8 +12207,9 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
         batch_slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
         batch_slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
         batch_slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+        batch_slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->batch_slot_bytes));
     }
-    part->chains = HETI_CAST(char *, heti_reserve(arena, part->chain_count, part->batch_slot_bytes));
+    part->chains = HETI_CAST(char *, heti_reserve(arena, part->chain_count, part->chain_bytes));
     for (int64_t i = 0; i < part->slot_count; i++)
         part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
 }
@@ -12328,7 +12332,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
-    part->piece = HETI_TAKE(arena, int64_t, part->gathering > 0 ? ctx->share.plan->slices : 0);
+    part->piece = HETI_TAKE(arena, int64_t, part->gathers ? ctx->share.plan->slices : 0);
     part->place = HETI_TAKE(arena, heti_slot, part->place_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count + 2);
     if (arena->base) part->outgoing = part->message + part->message_count;
@@ -14268,7 +14272,7 @@ static het_result heti_await_moved(heti_rank *r, heti_slot *slot) {
     return HET_OK;
 }
 
-/* Memory of a micro-batch that has none yet. */
+/* Room for the chains of a micro-batch that has none yet. */
 static void heti_take_chain(heti_part *part, heti_batch_slot *batch_slot) {
     for (int64_t i = 0; batch_slot->chain < 0 && i < part->chain_count; i++) {
         int taken = 0;
@@ -14303,7 +14307,6 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
         batch_slot->micro_batch = a->micro_batch;
         batch_slot->version = a->version;
         batch_slot->chain = -1;
-        if (!r->part->stage[stage].gathers) heti_take_chain(r->part, batch_slot);
         batch_slot->slices = r->ctx->share.plan->slices > 1 ? heti_slices_with_rows(r->ctx, a, &last) : 1;
     }
     (*slot)->stage = stage;
@@ -14387,8 +14390,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     const het_described_unit *unit = &r->ctx->chain.unit[index];
     char *from = stage->apart && heti_writer(stage, index - stage->unit_begin) ? part->shared : slot->memory,
          *to = placed->info.is_loss ? from : stage->apart ? part->shared : slot->memory,
-         *batch = part->chains + HETI_CAST(size_t, heti_max(slot->batch_slot->chain, 0)) * part->batch_slot_bytes,
-         *whole = r->ctx->task.job == HETI_JOB_INFER ? batch + placed->inferred : part->shared + placed->gathered;
+         *chain = part->chains + HETI_CAST(size_t, heti_max(slot->batch_slot->chain, 0)) * part->chain_bytes,
+         *whole = r->ctx->task.job == HETI_JOB_INFER ? chain + placed->inferred : part->shared + placed->gathered;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
     c->info = &placed->info;
@@ -14407,7 +14410,9 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
         c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_RANK ? part->kept :
-                               region == HETI_REGION_BATCH ? batch : slot->memory, placed->offset[i]);
+                               region == HETI_REGION_CHAIN ? chain :
+                               region == HETI_REGION_BATCH ? slot->batch_slot->memory : slot->memory,
+                               placed->offset[i]);
         if (region != HETI_REGION_GATHERED) continue;
         c->tensor[i] = heti_at(whole, 0);
         whole += heti_round_up(HETI_CAST(size_t, r->ctx->desc.limits.max_tokens) *

@@ -193,8 +193,8 @@ typedef struct het_shape {
    rank needs once, for the largest of its stages. */
 typedef struct het_stage_memory {
     double slot;                      /* for `rows` */
-    double carry;                     /* of a micro-batch that goes backward, or of one in flight where
-                                         carries are not gathered; for `tokens`, 0 without slices */
+    double carry;                     /* for `tokens`; 0 without slices, and where they are gathered */
+    double chain;                     /* of a micro-batch that goes backward, for `tokens`; 0 without slices */
     double once;                      /* keys and values of which a rank keeps those of one micro-batch */
     double scratch;                   /* once a rank: the most that a unit's turn takes, tensors for
                                          `rows` and workspace for `tokens` */
@@ -738,14 +738,14 @@ extern "C" {
    shapes are one kind, whatever their parameters are called. Bytes are kept by class (het_keep), so
    that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
        slot = rows (input of the first + sum of output + keep_input [unless recomputed]
-              + keep_weight [unless recomputed and B whole] + carry
+              + keep_weight [unless recomputed and B whole] + carry [unless sliced and not gathered]
               + keep_gradient [where I and W come apart]
               + carry_gradient [where I and W come apart, unless sliced])
-       carry = tokens (sum of carry_gradient) [sliced]
+       carry = tokens (sum of carry) [sliced and not gathered]
+       chain = tokens (sum of carry_gradient) [sliced]
    Of a stage that recomputes as a whole output and, but for a team, carry are no part of the slot
-   where B is whole: a rank has room for them once. Sliced, a unit's call has its carry for all
-   tokens; where that is not gathered from the slices (a team, a stage that stores or has no
-   backward pass) carry = tokens (sum of carry + carry_gradient), and a slot has none.
+   where B is whole: a rank has room for them once. A unit's call has its carry for all tokens where
+   that is gathered from the slices (heti_gathers of hetrain.h).
    ============================================================================================== */
 
 enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
@@ -1287,7 +1287,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
         *(split ? &m.slot : &call) += gradient;
         if (sliced == 2) m.slot += carry / kept * rows, call += carry;
         else *(sliced ? &m.carry : apart && r->members < 2 ? &m.once : &m.slot) += carry;
-        *(sliced ? &m.carry : split ? &m.slot : &call) += carry_gradient;
+        *(sliced ? &m.chain : split ? &m.slot : &call) += carry_gradient;
         m.scratch = heti_s_larger(m.scratch, made + call + space * tokens + k->workspace_base);
         m.stream = heti_s_larger(m.stream, rows * heti_s_larger(k->input, k->output));
         if (u == stage->unit_begin) m.message = k->input * rows;
@@ -1323,7 +1323,6 @@ typedef struct heti_s_held {
        its bandwidth */
     double unit[2], away[2], of[2], latency[2], slowness[2];
     int64_t stages, leader;
-    int whole;                        /* carries of some of its stages are not gathered */
     int64_t block;                    /* the last one that counted it among its holders, + 1 */
     heti_s_rows rows;
 } heti_s_held;
@@ -1474,21 +1473,23 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
 /* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
    of both kinds. */
 static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, const het_stage *stage, int split,
-                              double tokens, heti_s_held *held) {
-    const int gathers = held->rows.members < 2 && stage->store == 0 && het_plan_backward(plan, stage - plan->stage),
+                              const het_needs *needs, double tokens, heti_s_held *held) {
+    const int gathers = held->rows.members < 2 && stage->store == 0 && het_plan_backward(plan, stage - plan->stage) &&
+                        needs != NULL && heti_s_real(needs->slots) * held->rows.own <
+                                         heti_s_real(needs->batch_slots) * tokens,
               sliced = plan->slices > 1 ? 1 + gathers : 0;
     const het_stage_memory m = heti_s_stage_memory(profile, stage, split > 0, sliced, &held->rows, tokens);
     het_stage_memory *most = &held->most;
-    if (sliced == 1) held->whole = 1;
     heti_s_most(&most->slot, m.slot);
     if (stage->store > 0) heti_s_most(&held->stored, m.slot);
     heti_s_most(&most->carry, m.carry);
+    heti_s_most(&most->chain, m.chain);
     most->once += m.once;
     heti_s_most(&most->scratch, m.scratch);
     heti_s_most(&most->stream, m.stream);
     heti_s_most(&most->message, m.message);
     heti_s_most(&most->exchange, m.exchange);
-    if (split == 1) heti_s_stage_most(profile, plan, stage, 0, tokens, held);
+    if (split == 1) heti_s_stage_most(profile, plan, stage, 0, needs, tokens, held);
 }
 
 static int64_t heti_s_granule(const het_shape *shape) {
@@ -1629,7 +1630,8 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
         for (int64_t r = 0; r < count; r++) {
             heti_s_held *to = &h->held[team != NULL ? team[r].rank : stage->rank];
-            heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0, tokens, to);
+            heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0,
+                              needs != NULL ? &needs[stage->rank] : NULL, tokens, to);
             heti_s_hold_expanded(h, stage, team != NULL ? team[r].rank : stage->rank);
             to->stages++;
             for (int64_t b = -1; b <= 1; b += 2) {
@@ -1675,8 +1677,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         const het_needs *of = &needs[h->leader];
         const double slots = heti_s_larger(heti_s_real(of->slots) + (of->places > 0 ? beside : 0),
                                            heti_s_real(h->stages));
-        const double batches = heti_s_real(heti_s_max(of->batch_slots, h->stages)),
-                     carries = h->whole ? batches : heti_s_real(heti_s_max(of->chains, h->stages));
+        const double carries = heti_s_real(heti_s_max(of->batch_slots, h->stages)),
+                     chains = heti_s_real(heti_s_max(of->chains, h->stages));
         const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
                      heti_s_real(shape->sequences);
         const double messages = heti_s_real(of->messages + 2 * others) *
@@ -1689,8 +1691,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                                    h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
         to->gradients = heti_s_bytes(h->trained * p->gradient_bytes + 2 * stages->unit[1] + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
-        to->activations = heti_s_bytes(slots * m->slot + carries * m->carry + batches * (own + 128) + m->once +
-                                       3 * m->stream);
+        to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + chains * m->chain +
+                                       m->once + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
         to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces +
                                          (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
