@@ -174,6 +174,65 @@ static void short_micro_batches_are_not_cut(void **state)
     support_run_end(&run);
 }
 
+/* Keys and values that lie with their slices: the bits of one rank in training, evaluation and generation, whatever is split, recomputed or seen. In
+   slices of 512 tokens, which one sequence has, they do; where slices may have a granule more, whole micro-batches of them take less. */
+static void slices_keep_keys_and_values(void **state)
+{
+    static const struct { const char *schedule, *plan; int64_t ranks, slices; } cases[] = {
+        { "sliced-1f1b", "pp", 3, 3 }, { "1f1b", "pp", 3, 3 }, { "zb-h1", "pp", 3, 3 }, { "zb-v", "pp", 2, 3 }, { "interleaved", "pp", 2, 3 },
+        { "sliced-1f1b", "dp2xpp2", 4, 3 }
+    };
+    static const char *const layout = "0|1|2|3|4";
+    static int64_t irregular[5] = { 0, 500, 1012, 1524, 1536 };
+    uint64_t seed = 7;
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        het_model_desc model = support_deep_model(i % 3 == 0 ? HET_GPT2 : i % 3 == 1 ? HET_LLAMA : HET_QWEN3);
+        float logits[2][97];
+        support_group group;
+        support_run run;
+        het_step_info x, y;
+        het_memory memory[2];
+        het_batch batch;
+        het_error error;
+        het_ctx *one, *ctx;
+        model.context = 1536, model.vocab = 97, model.layers = 2;
+        if (i % 2) model.window = 700;
+        support_run_start(&run, &model, 1, "1536|1300|1100|1536|512");
+        run.desc.limits.max_tokens = 1536, run.desc.limits.max_sequences = 1;
+        one = support_create(&run.desc);
+        support_run_ranks(&run, cases[i].ranks);
+        support_run_plan(&run, cases[i].plan, cases[i].schedule, cases[i].slices);
+        if (i % 2) support_draw_recompute(run.plan, &seed);
+        if (i == 4) run.plan->stage[1].store = 1;
+        ctx = support_create(&run.desc);
+        support_group_start(&group, &run.data, 0, layout);
+        EXPECT_OK(het_step(one, group.batch, group.count, NULL));
+        EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+        support_same_state(one, ctx, 0, cases[i].schedule);
+        EXPECT_OK(het_evaluate(one, group.batch, group.count, &x));
+        EXPECT_OK(het_evaluate(ctx, group.batch, group.count, &y));
+        assert_true(x.loss == y.loss && x.tokens == y.tokens);
+        EXPECT_OK(het_infer(one, group.batch[0].token, 709, 0, logits[0]));
+        EXPECT_OK(het_infer(ctx, group.batch[0].token, 700, 0, logits[1]));
+        EXPECT_OK(het_infer(ctx, group.batch[0].token + 700, 9, 700, logits[1]));
+        assert_memory_equal(logits[0], logits[1], sizeof *logits);
+        batch = group.batch[0];
+        batch.granules = 4, batch.granule_start = irregular;
+        support_expect(het_step(ctx, &batch, 1, NULL), HET_ERR_LIMIT, het_last_error(ctx),
+                       "micro-batch 0: slice 2|524 tokens|planned is 512", "het_step", __LINE__);
+        EXPECT_OK(het_memory_estimate(&run.desc, 0, &memory[0], &error));
+        run.desc.limits.max_sequences = 2;
+        EXPECT_OK(het_memory_estimate(&run.desc, 0, &memory[1], &error));
+        if (strcmp(cases[i].schedule, "sliced-1f1b") == 0) assert_true((double)memory[0].activations < 0.7 * (double)memory[1].activations);
+        support_group_end(&group);
+        het_destroy(ctx);
+        het_destroy(one);
+        support_run_end(&run);
+    }
+}
+
 /* Where nothing makes lists of a name the engine has its own: 1F1B on ranks of one stage, else all forwards before all backwards. */
 static void plans_without_a_name_have_lists(void **state)
 {
@@ -924,7 +983,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_has_the_same_bits),
-        cmocka_unit_test(short_micro_batches_are_not_cut), cmocka_unit_test(plans_without_a_name_have_lists),
+        cmocka_unit_test(short_micro_batches_are_not_cut),
+        cmocka_unit_test(slices_keep_keys_and_values), cmocka_unit_test(plans_without_a_name_have_lists),
         cmocka_unit_test(large_blocks_travel_in_chunks),
         cmocka_unit_test(ranks_without_work_add_nothing),
         cmocka_unit_test(sums_are_made_at_once_where_they_can),

@@ -1535,8 +1535,8 @@ static het_memory stage_memory(const char *model, int64_t tokens, const char *sc
 static void row_1_15(void **state)
 {
     static const char *const models[4] = {
-        "llama:layers=16,width=64,heads=4,kv_heads=1,vocab=256", "llama:layers=16,width=1024,heads=16,kv_heads=4,vocab=256",
-        "gpt2:layers=16,width=64,heads=4,vocab=256", "gpt2:layers=16,width=1024,heads=16,vocab=256"
+        "llama:layers=32,width=64,heads=4,kv_heads=1,vocab=256", "llama:layers=32,width=1024,heads=16,kv_heads=4,vocab=256",
+        "gpt2:layers=32,width=64,heads=4,vocab=256", "gpt2:layers=32,width=1024,heads=16,vocab=256"
     };
     double peak[2] = { 0, 0 }, kept[2] = { 0, 0 }, whole = 1e30; /* 4 query heads share keys and values, each has its own */
     het_model_desc model = support_deep_model(HET_LLAMA);
@@ -1557,7 +1557,7 @@ static void row_1_15(void **state)
                 kept[m / 2] = fmax(kept[m / 2], (double)cut.activations / (double)(two.activations - one.activations));
             }
         }
-    model.context = 8192;
+    model.context = 8192, model.layers = 2;
     support_run_start(&run, &model, 1, "8192|7000");
     run.desc.limits.max_tokens = 8192, run.desc.limits.max_sequences = 1;
     base = support_train(&run, "0|1");
