@@ -1370,6 +1370,8 @@ typedef struct het_stage {
     int32_t store;                    /* micro-batches whose activations stay on the device, those of others
                                          wait on the host (het_schedule_store); 0: all stay */
     int32_t updates;                  /* of its weights in a step (Gear Training, arXiv 1806.03925); 0: the plan's */
+    uint64_t keep;                    /* bit i: slice i, of the first 64, keeps all, though others recompute
+                                         (InfiniPipe, arXiv 2509.21275) */
 } het_stage;
 
 /* The step that a plan was made for. Granules here are what stays together: whole sequences, one at
@@ -1439,8 +1441,7 @@ struct het_plan {
                                          judged, and het_schedule_make makes none late */
     int64_t slice_tokens;             /* micro-batches of fewer than slices x so many tokens have rows in their
                                          last slices alone, each of about so many tokens or more; what the lists
-                                         say of the others is left out (InfiniPipe). The simulator cuts all alike.
-                                         0: so does the context */
+                                         say of the others is left out (InfiniPipe). 0: all are cut alike */
     het_plan_step step;               /* nothing is computed from it: who forms micro-batches may follow it */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
@@ -1591,6 +1592,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *pla
 /* What a rank's list of actions needs at most at any time. */
 typedef struct het_needs {
     int64_t slots;                    /* activations of slices on the device, from F until B or W */
+    int64_t lean;                     /* the same of those that recompute where others of their stage keep all;
+                                         not in `slots` */
     int64_t places;                   /* on the host, from PUT until TAKE */
     int64_t batch_slots;              /* micro-batches of which a slice is in flight or to come */
     int64_t chains;                   /* those of them whose backward pass has begun */
@@ -6475,6 +6478,20 @@ static int heti_gets_gradient(const het_plan *plan, int64_t stage) {
 
 static int heti_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
 
+/* What an action's slice recomputes (het_recompute). */
+static int32_t heti_recompute_of(const het_plan *plan, const het_action *a) {
+    const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
+    const int keeps = HETI_CAST(uint32_t, a->slice) < 64 && (stage->keep >> a->slice & 1) != 0;
+    return keeps ? HETI_CAST(int32_t, HET_RECOMPUTE_NONE) : stage->recompute;
+}
+
+/* Whether some slices of a stage recompute and others do not; an action's is one of the former. */
+static int heti_is_mixed(const het_stage *stage) { return stage->keep != 0 && stage->recompute != HET_RECOMPUTE_NONE; }
+static int heti_is_lean(const het_plan *plan, const het_action *a) {
+    return heti_is_mixed(&plan->stage[plan->first_stage[a->pipeline] + a->stage]) &&
+           heti_recompute_of(plan, a) != HET_RECOMPUTE_NONE;
+}
+
 /* ---- shares ---- */
 
 /* What a pipeline should get of `micro_batches`; the sum of shares is total, 0: all alike. */
@@ -6623,6 +6640,9 @@ static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, cons
         if (plan->stage[i].recompute < HET_RECOMPUTE_NONE || plan->stage[i].recompute > HET_RECOMPUTE_STAGE)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: recompute is %d; 0 is none, 1 unit by "
                              "unit, 2 the stage", where, p, number, HETI_CAST(int64_t, plan->stage[i].recompute));
+        if (plan->slices < 64 && plan->stage[i].keep >> plan->slices != 0)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: keep is 0x%x; there are %d slices",
+                             where, p, number, plan->stage[i].keep, plan->slices);
         if (plan->stage[i].store < 0)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: store is %d", where, p, number,
                              HETI_CAST(int64_t, plan->stage[i].store));
@@ -8404,28 +8424,29 @@ static int heti_follow_knows(const heti_followed *f, const het_action *a) {
 static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards, het_needs *needs, het_error *error) {
     const het_stage *at = f->plan->stage;
     const int complete = f->schedule->complete;
-    int64_t slots = 0, places = 0, batch_slots = 0, chains = 0, messages = 0;
+    int64_t slots[2] = { 0, 0 }, *const most[2] = { &needs->slots, &needs->lean };
+    int64_t places = 0, batch_slots = 0, chains = 0, messages = 0;
     for (int64_t i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
         const het_action *a = &f->schedule->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
         int64_t stage, first, last, *left;
-        int gets, gives;
+        int gets, gives, lean;
         if (forwards && !forward && a->kind != HET_ACTION_RECV_F) continue;
         if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
             needs->messages = heti_max(needs->messages, ++messages);
-        if (a->kind == HET_ACTION_PUT) {
-            needs->places = heti_max(needs->places, ++places);
-            slots--;
-        }
-        if (a->kind == HET_ACTION_TAKE) {
-            needs->slots = heti_max(needs->slots, ++slots);
-            places--;
-        }
-        if (a->kind > HET_ACTION_W && (a->kind != HET_ACTION_GATHER || a->stage >= 0)) continue;
+        if (a->kind > HET_ACTION_TAKE && (a->kind != HET_ACTION_GATHER || a->stage >= 0)) continue;
         if (!heti_follow_knows(f, a))
             return heti_fail(error, HET_ERR_INVALID,
                              "het_schedule_needs: rank %d, action %d: no such pipeline, stage or micro-batch", rank,
                              i - f->schedule->start[rank]);
+        lean = heti_is_lean(f->plan, a);
+        if (forward || a->kind == HET_ACTION_TAKE) *most[lean] = heti_max(*most[lean], ++slots[lean]);
+        if (a->kind == HET_ACTION_TAKE) places--;
+        if (a->kind == HET_ACTION_PUT) {
+            needs->places = heti_max(needs->places, ++places);
+            slots[lean]--;
+        }
+        if (a->kind > HET_ACTION_W && a->kind <= HET_ACTION_TAKE) continue;
         first = f->plan->first_stage[a->pipeline];
         last = f->plan->first_stage[a->pipeline + 1] - 1;
         stage = first + a->stage;
@@ -8433,7 +8454,6 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
         gets = forward ? stage > first : backward && heti_gets_gradient(f->plan, stage);
         gives = forward ? stage < last : backward && het_plan_backward(f->plan, stage) == 2;
         if (a->kind == HET_ACTION_I) f->apart[stage] = 1;
-        if (forward) needs->slots = heti_max(needs->slots, ++slots);
         if (forward && a->slice == 0) {
             needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
             *left = f->plan->slices;
@@ -8444,7 +8464,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
             needs->messages = heti_max(needs->messages, ++messages);
         if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || forwards ||
             (forward && !het_plan_backward(f->plan, stage))) {
-            slots--;
+            slots[lean]--;
             if (--*left > 0) continue;
             batch_slots--;
             chains -= !forward;
@@ -8612,9 +8632,12 @@ typedef struct heti_placed {
 } heti_placed;
 
 /* A stage on a rank. Where its neighbours are on the same rank, streams are handed over like
-   messages, without a transfer. */
+   messages, without a transfer. One some of whose slices recompute stands there twice: for those that
+   keep all, and for those that are lean, in slots of their own. */
 typedef struct heti_stage {
     int64_t pipeline, index, unit_begin, unit_end;
+    int64_t number;           /* of the rank's stages, the same for both */
+    int32_t lean;
     int64_t before, after;    /* ranks of the neighbouring stages, which may lead teams; -1: none */
     int32_t backward, gets;   /* het_plan_backward; whether a gradient comes from behind */
     heti_placed *unit;        /* [unit_end - unit_begin] */
@@ -8626,7 +8649,7 @@ typedef struct heti_stage {
 
 /* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
 typedef struct heti_batch_slot {
-    int64_t stage, micro_batch;              /* stage of the rank; -1: free */
+    int64_t stage, micro_batch;              /* heti_stage.number; -1: free */
     int64_t version;                         /* of the weights that it uses */
     int64_t slices;                          /* in flight, or still to come */
     int64_t chain;                           /* of heti_part.chain_count; -1: none yet */
@@ -8799,6 +8822,8 @@ typedef struct heti_part {
     heti_arena host;                     /* tables and message buffers */
     het_memory sizes;
     int64_t stage_count, batch_slot_count, slot_count, message_count, placed_count, actions;
+    int64_t numbers;                     /* planned stages */
+    int64_t lean_count;                  /* the last slots, for lean slices */
     int64_t chain_count;                 /* micro-batches that go backward at once */
     int32_t gathers;                     /* some of its stages may (heti_gathers) */
     heti_stage *stage;
@@ -8874,7 +8899,7 @@ typedef struct heti_part {
     char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
     char *kept;                          /* what is there once for all micro-batches */
     char *chains;                        /* [chain_count][chain_bytes] */
-    size_t shared_bytes, slot_bytes, batch_slot_bytes, chain_bytes, kept_bytes;
+    size_t shared_bytes, slot_bytes, lean_bytes, batch_slot_bytes, chain_bytes, kept_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     float *whole_stream[HETRAIN_MAX_STREAMS];  /* a team's leader's, all rows of a slice (het_host.hook_whole) */
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
@@ -9277,8 +9302,10 @@ HETRAIN_API const het_optimizer_iface *het_muon(void) { return &heti_muon_iface;
 
 static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a) {
     const heti_part *part = r->part;
+    const int lean = heti_is_lean(r->ctx->share.plan, a);
     for (int64_t s = 0; s < part->stage_count; s++)
-        if (part->stage[s].pipeline == a->pipeline && part->stage[s].index == a->stage) return &part->stage[s];
+        if (part->stage[s].pipeline == a->pipeline && part->stage[s].index == a->stage && part->stage[s].lean == lean)
+            return &part->stage[s];
     return NULL;
 }
 
@@ -10758,6 +10785,7 @@ static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     het_plan *to = NULL;
     HETI_TRY(het_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
     HETI_COPY(to->stage, from->stage, from->stages);
+    for (int64_t s = 0; s < from->stages && ctx->desc.inference == HET_YES; s++) to->stage[s].keep = 0;
     HETI_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
     HETI_COPY(to->share, from->share, from->pipelines);
     HETI_COPY(to->state_share, from->state_share, from->ranks);
@@ -11452,35 +11480,41 @@ static int heti_has_programs(const heti_rank *r) {
     return r->part->members > 1 || (r->ctx->desc.dtype == HET_BF16 && r->ctx->world.local_count > 1);
 }
 
-/* The rank's stages from the plan, in its order; with stage NULL only counts. */
 /* Whether what later slices of a micro-batch read, keys and values, lies with the slices, so that a
    stage has room for the rows in flight, not for all rows of every micro-batch of which a slice is;
    a copy then brings them together for each call. Not where a slice leaves the device before later
-   ones have come, or ends with its F, nor where a team has rows of others as well. */
+   ones have come, or ends with its F, or its slots are of two kinds, nor where a team has rows of
+   others as well. */
 static int heti_gathers(const heti_rank *r, int64_t s) {
     const het_plan *plan = r->ctx->share.plan;
-    return r->part->gathers && plan->stage[s].store == 0 && het_plan_backward(plan, s);
+    return r->part->gathers && plan->stage[s].store == 0 && !heti_is_mixed(&plan->stage[s]) &&
+           het_plan_backward(plan, s);
 }
 
+/* The rank's stages from the plan, in its order; with stage NULL only counts. */
 static void heti_find_stages(heti_rank *r) {
     heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
     heti_placed *unit = part->placed;
     het_program *program = heti_has_programs(r) ? part->program : NULL;
-    part->stage_count = part->placed_count = 0;
-    for (int64_t s = 0; s < plan->stages; s++) {
+    part->stage_count = part->placed_count = part->numbers = 0;
+    for (int64_t i = 0; i < 2 * plan->stages; i++) {
+        const int64_t s = i / 2, lean = i % 2;
         const het_stage *from = &plan->stage[s];
         const int64_t units = from->unit_end - from->unit_begin;
         heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
-        if (from->rank != leader) continue;
+        if (from->rank != leader || lean > heti_is_mixed(from)) continue;
         part->stage_count++;
         part->placed_count += units;
+        part->numbers += !lean;
         if (!to) continue;
         to->program = program;
         if (program) program += units;
         to->pipeline = from->pipeline;
         to->index = s - plan->first_stage[from->pipeline];
+        to->number = part->numbers - 1;
+        to->lean = HETI_CAST(int32_t, lean);
         to->unit_begin = from->unit_begin;
         to->unit_end = from->unit_end;
         to->before = s > plan->first_stage[from->pipeline] ? plan->stage[s - 1].rank : -1;
@@ -11505,7 +11539,9 @@ static het_result heti_place_units(heti_rank *r) {
         heti_stage *stage = &part->stage[s];
         const het_stage *planned =
             &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
-        stage->whole = ctx->desc.inference != HET_YES && planned->recompute == HET_RECOMPUTE_STAGE;
+        const int32_t recompute = stage->lean || !heti_is_mixed(planned) ? planned->recompute :
+                                  HETI_CAST(int32_t, HET_RECOMPUTE_NONE);
+        stage->whole = ctx->desc.inference != HET_YES && recompute == HET_RECOMPUTE_STAGE;
         stage->apart = stage->whole && stage->fused;
         for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
@@ -11516,7 +11552,7 @@ static het_result heti_place_units(heti_rank *r) {
                                    &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
-                                  : planned->recompute != 0 || layout->recompute == HET_YES);
+                                  : recompute != 0 || layout->recompute == HET_YES);
             if (stage->whole) unit->recompute = 1;
         }
     }
@@ -11900,10 +11936,11 @@ static het_result heti_count_needs(heti_rank *r) {
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "%s: rank %d uses weights before they are made, and "
                          "optimizer %s predicts none%s", ctx->call, r->rank, ctx->desc.optimizer.iface->name,
                          heti_feeds_back(&ctx->desc.optimizer) ? " with feedback" : "");
-    part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->stage_count);
+    part->lean_count = needs.lean + (needs.lean > 0 && needs.places > 0 && r->queue);
+    part->slot_count = heti_max(needs.slots + (needs.places > 0 && r->queue), part->numbers) + part->lean_count;
     part->place_count = needs.places;
-    part->batch_slot_count = heti_max(needs.batch_slots, part->stage_count);
-    part->chain_count = heti_max(needs.chains, part->stage_count);
+    part->batch_slot_count = heti_max(needs.batch_slots, part->numbers);
+    part->chain_count = heti_max(needs.chains, part->numbers);
     part->gathers = ctx->share.plan->slices > 1 && ctx->desc.inference != HET_YES && part->members == 1 &&
                     HETI_CAST(double, needs.slots) * HETI_CAST(double, part->limits.rows) <
                     HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, ctx->desc.limits.max_tokens);
@@ -12154,7 +12191,7 @@ static void heti_layout_tensors(heti_rank *r, const heti_stage *stage, heti_plac
 static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
     heti_part *part = r->part;
     heti_arena arena[HETI_REGIONS];
-    size_t made = 0;
+    size_t made = 0, *slot = stage->lean ? &part->lean_bytes : &part->slot_bytes;
     memset(arena, 0, sizeof arena);
     arena[HETI_REGION_RANK].used = part->kept_bytes;
     for (int64_t i = 0; i < stage->unit_end - stage->unit_begin; i++) {
@@ -12173,7 +12210,7 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
         (void)heti_reserve(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
         part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
     }
-    part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
+    *slot = heti_max_size(*slot, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
     part->batch_slot_bytes = heti_max_size(part->batch_slot_bytes, arena[HETI_REGION_BATCH].used);
     part->chain_bytes = heti_max_size(part->chain_bytes, heti_max_size(arena[HETI_REGION_CHAIN].used,
                                                                        arena[HETI_REGION_GATHERED].used));
@@ -12185,7 +12222,8 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
 static int heti_layout_activations(heti_rank *r) {
     heti_part *part = r->part;
     int fits = 1;
-    part->shared_bytes = part->slot_bytes = part->batch_slot_bytes = part->chain_bytes = part->kept_bytes = 0;
+    part->shared_bytes = part->slot_bytes = part->lean_bytes = part->batch_slot_bytes = 0;
+    part->chain_bytes = part->kept_bytes = 0;
     memset(part->stream_width, 0, sizeof part->stream_width);
     for (int64_t s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
@@ -12211,7 +12249,8 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
     }
     part->chains = HETI_CAST(char *, heti_reserve(arena, part->chain_count, part->chain_bytes));
     for (int64_t i = 0; i < part->slot_count; i++)
-        part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
+        part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, i < part->slot_count - part->lean_count
+                                                                         ? part->slot_bytes : part->lean_bytes));
 }
 
 /* Positions of the longest sequence there can be. */
@@ -12739,7 +12778,8 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     HETI_HASH(plan->state_share, plan->ranks);
     HETI_HASH(plan->slice_share, plan->slices);
     for (int64_t s = 0; s < plan->stages; s++) {
-        const int64_t whole = plan->stage[s].recompute == HET_RECOMPUTE_STAGE; /* others need not know of units */
+        /* slices that recompute as a whole; others need not know of units */
+        const uint64_t whole = plan->stage[s].recompute == HET_RECOMPUTE_STAGE ? ~plan->stage[s].keep : 0;
         HETI_HASH(&whole, 1);
     }
     HETI_HASH(&plan->slice_tokens, 1);
@@ -13417,9 +13457,8 @@ static int heti_infers(const het_ctx *ctx, int64_t rank) {
 
 /* Whether an action's first pass is F once more: whoever fetches weights knows it of all ranks. */
 static int heti_recomputes_whole(const het_ctx *ctx, const het_action *a) {
-    const het_plan *plan = ctx->share.plan;
-    const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
-    return (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && stage->recompute == HET_RECOMPUTE_STAGE;
+    return (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) &&
+           heti_recompute_of(ctx->share.plan, a) == HET_RECOMPUTE_STAGE;
 }
 
 /* Whether unit `unit` has added its parameters' gradients when a pass's call of it is over. */
@@ -14263,6 +14302,13 @@ static heti_slot *heti_find_slot(heti_slot *slot, int64_t count, int64_t stage, 
     return found;
 }
 
+/* A free slot for a stage's slices; NULL: there is none. */
+static heti_slot *heti_free_slot(heti_part *part, const heti_stage *stage) {
+    const int64_t full = part->slot_count - part->lean_count;
+    return stage->lean ? heti_find_slot(part->slot + full, part->lean_count, -1, 0, 0)
+                       : heti_find_slot(part->slot, full, -1, 0, 0);
+}
+
 /* What is computed from now on comes behind the last copy to or from the slot. */
 static het_result heti_await_moved(heti_rank *r, heti_slot *slot) {
     if (slot->moving > 0 && slot->moved)
@@ -14283,33 +14329,33 @@ static void heti_take_chain(heti_part *part, heti_batch_slot *batch_slot) {
 }
 
 /* Where the slices of the action's micro-batch lie. */
-static void heti_find_pieces(heti_rank *r, int64_t stage, const het_action *a) {
+static void heti_find_pieces(heti_rank *r, const heti_stage *stage, const het_action *a) {
     heti_part *part = r->part;
-    for (int64_t i = 0; i < part->slot_count && part->stage[stage].gathers; i++)
-        if (part->slot[i].stage == stage && part->slot[i].micro_batch == a->micro_batch)
+    for (int64_t i = 0; i < part->slot_count && stage->gathers; i++)
+        if (part->slot[i].stage == stage->number && part->slot[i].micro_batch == a->micro_batch)
             part->piece[part->slot[i].slice] = i;
 }
 
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
    slice that has rows. */
-static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, heti_slot **slot) {
-    heti_batch_slot *batch_slot = a->slice ? heti_find_batch_slot(r, stage, a->micro_batch) : NULL;
+static het_result heti_open_slot(heti_rank *r, const heti_stage *stage, const het_action *a, heti_slot **slot) {
+    heti_batch_slot *batch_slot = a->slice ? heti_find_batch_slot(r, stage->number, a->micro_batch) : NULL;
     const int loads = !batch_slot;
     int64_t last = 0;
     if (loads) batch_slot = heti_find_batch_slot(r, -1, 0);
-    *slot = heti_find_slot(r->part->slot, r->part->slot_count, -1, 0, 0);
+    *slot = heti_free_slot(r->part, stage);
     if (!batch_slot || !*slot)
         return heti_rank_fail(r, HET_ERR_STATE, "no place for the activations of micro-batch %d, slice %d",
                               HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (loads) {
         HETI_TRY(heti_load_batch(r, batch_slot, &r->ctx->task.batches[heti_batch_of(r->ctx, a)], 0));
-        batch_slot->stage = stage;
+        batch_slot->stage = stage->number;
         batch_slot->micro_batch = a->micro_batch;
         batch_slot->version = a->version;
         batch_slot->chain = -1;
         batch_slot->slices = r->ctx->share.plan->slices > 1 ? heti_slices_with_rows(r->ctx, a, &last) : 1;
     }
-    (*slot)->stage = stage;
+    (*slot)->stage = stage->number;
     (*slot)->micro_batch = a->micro_batch;
     (*slot)->slice = a->slice;
     (*slot)->batch_slot = batch_slot;
@@ -14323,12 +14369,12 @@ static void heti_close_slot(heti_slot *slot) {
 
 /* Those of a micro-batch that only goes forward: where later slices read what they keep, behind the
    last one. */
-static void heti_close_slots(heti_rank *r, int64_t stage, const het_action *a) {
+static void heti_close_slots(heti_rank *r, const heti_stage *stage, const het_action *a) {
     int64_t last = 0;
     (void)heti_slices_with_rows(r->ctx, a, &last);
-    if (r->part->stage[stage].gathers && a->slice < last) return;
+    if (stage->gathers && a->slice < last) return;
     for (int64_t i = 0; i < r->part->slot_count; i++)
-        if (r->part->slot[i].stage == stage && r->part->slot[i].micro_batch == a->micro_batch)
+        if (r->part->slot[i].stage == stage->number && r->part->slot[i].micro_batch == a->micro_batch)
             heti_close_slot(&r->part->slot[i]);
 }
 
@@ -15124,15 +15170,14 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
 static het_result heti_predict(heti_rank *r, const het_action *a, const heti_stage *stage);
 
 static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti_stage *stage) {
-    const int64_t number = stage - r->part->stage;
     het_ctx *ctx = r->ctx;
     heti_slot *slot;
     het_view view;
     heti_work work = { a, stage, NULL, &view };
     het_unit_call c;
-    if (ctx->task.job == HETI_JOB_INFER) HETI_TRY(heti_open_inference(r, number, &slot));
-    else HETI_TRY(heti_open_slot(r, number, a, &slot));
-    heti_find_pieces(r, number, a);
+    if (ctx->task.job == HETI_JOB_INFER) HETI_TRY(heti_open_inference(r, stage->number, &slot));
+    else HETI_TRY(heti_open_slot(r, stage, a, &slot));
+    heti_find_pieces(r, stage, a);
     view = heti_slice(r, &slot->batch_slot->view, a);
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
     HETI_TRY(heti_receive_rows(r, a, stage, c.in));
@@ -15141,13 +15186,13 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
     HETI_TRY(heti_hand_over(r, a, stage, c.out));
-    if (ctx->task.job == HETI_JOB_EVALUATE || (heti_trains(ctx) && !stage->backward)) heti_close_slots(r, number, a);
+    if (ctx->task.job == HETI_JOB_EVALUATE || (heti_trains(ctx) && !stage->backward)) heti_close_slots(r, stage, a);
     return HET_OK;
 }
 
 static het_result heti_run_backward(heti_rank *r, const het_action *a, const heti_stage *stage) {
     heti_part *part = r->part;
-    heti_slot *slot = heti_find_slot(part->slot, part->slot_count, stage - part->stage, a->micro_batch, a->slice);
+    heti_slot *slot = heti_find_slot(part->slot, part->slot_count, stage->number, a->micro_batch, a->slice);
     /* the buffer with the gradient of the stage's input (heti_backward) */
     const int64_t last = (stage->unit_end - stage->unit_begin) % 2;
     het_view view;
@@ -15157,7 +15202,7 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
                               HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     HETI_TRY(heti_await_moved(r, slot));
     heti_take_chain(part, slot->batch_slot);
-    heti_find_pieces(r, stage - part->stage, a);
+    heti_find_pieces(r, stage, a);
     view = heti_slice(r, &slot->batch_slot->view, a);
     if (a->kind != HET_ACTION_W) HETI_TRY(heti_receive_rows(r, a, stage, part->gradient_stream[0]));
     HETI_TRY(heti_do_work(r, &work, heti_backward));
@@ -15204,8 +15249,9 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
     heti_part *part = r->part;
     const het_queue_iface *queues = r->device.iface->queues;
     const int takes = a->kind == HET_ACTION_TAKE;
-    const int64_t number = stage - part->stage;
-    heti_slot *slot = heti_find_slot(part->slot, part->slot_count, takes ? -1 : number, a->micro_batch, a->slice),
+    const int64_t number = stage->number;
+    heti_slot *slot = takes ? heti_free_slot(part, stage)
+                            : heti_find_slot(part->slot, part->slot_count, number, a->micro_batch, a->slice),
               *place = heti_find_slot(part->place, part->place_count, takes ? number : -1, a->micro_batch, a->slice),
               *from = takes ? place : slot, *to = takes ? slot : place;
     const het_op_kind kind = takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT;

@@ -41,7 +41,7 @@ typedef struct settings {
     const char *replan, *slow, *profile, *tokenizer, *experts, *lora_target, *init_adapter, *export_to, *world, *world_secret, *power;
     int64_t save_dtype;
     double adapt, plan_seconds, memory_limit;
-    int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
+    int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches, slice_tokens;
     int64_t schedule_lr, dtype, reduce, backward, recompute, store, shard, shard_gradients, keep, force_resume, overwrite, hash, quiet,
             on_bad_step, verify,
             weights, nonfinite, adapt_shares, loaders, scaling;
@@ -133,6 +133,8 @@ static const option options[] = {
     { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9,
       "for --schedule greedy and timed: micro-batches of its layers a rank may keep; 0: no limit" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
+    { "--slice-tokens", "N", OPTION_INTEGER, AT(slice_tokens), 0, 1e9,
+      "with --slices: short micro-batches use only the last ones, of N tokens or more each; 0: all are cut alike" },
     { "--updates", "N", OPTION_INTEGER, AT(updates), 1, 65536,
       "of the weights in a step, without a barrier (docs/planning.md): other bits than with 1, the same in every run; no clipping" },
     { "--staleness", "D", OPTION_INTEGER, AT(staleness), 0, 65535,
@@ -946,8 +948,10 @@ static void limit_micro_batches(const job *j, het_limits *limits, int64_t most) 
     limits->max_micro_batches = (j->feed.items + most - 1) / most;
 }
 
-/* Several updates a step; a plan's file may have its own. Nothing clips then. What 2bw means is saved as a number, which other plans can follow. */
-static void configure_updates(job *j, het_plan *plan) {
+/* Slices of long micro-batches alone, several updates a step; a plan's file may have its own. Several updates are not clipped. What 2bw means is
+   saved as a number, which other plans can follow. */
+static void complete_plan(job *j, het_plan *plan) {
+    if (j->set.slice_tokens > 0) plan->slice_tokens = j->set.slice_tokens;
     if (j->set.updates > 1 && j->set.staleness == 0) j->set.staleness = strcmp(plan->schedule, "2bw") == 0;
     if (j->set.updates > 1) plan->updates = j->set.updates, plan->staleness = j->set.staleness;
     if (plan->updates > 1 && !j->typed[option_find(options, OPTIONS, "--clip", 6)]) j->desc.optimizer.clip = -1.0f;
@@ -1015,7 +1019,7 @@ static int configure_context(job *j) {
     d->layout.transport = j->transport;
     if ((status = experts_start(&j->experts, d)) != 0) return status;
     if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || s->updates > 1 || whole ||
-                       j->ranks.world > 1)) {
+                       s->slice_tokens > 0 || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store, whole);
         if (status != 0) return status;
         if (s->memory_limit > 0) j->ranks.plan->memory_limit = s->memory_limit;
@@ -1042,7 +1046,7 @@ static int configure_context(job *j) {
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->host.logger.log = on_log, d->host.logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
-    if (j->ranks.plan != NULL) configure_updates(j, j->ranks.plan);
+    if (j->ranks.plan != NULL) complete_plan(j, j->ranks.plan);
     if ((status = layout_check_lists(&j->ranks, s->schedule, j->feed.micro_batches)) != 0) return status;
     if ((status = configure_plan(j)) != 0 || s->steps == 0 || (status = check_versions(j)) != 0) return status;
     if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
@@ -1335,7 +1339,9 @@ static int check_idle_options(const job *j) {
         { s->adapt <= 0, "--adapt-shares", "without --adapt" },
         { automatic, "--updates", "with --plan auto, which makes one update a step" },
         { s->updates == 1, "--staleness", "without --updates" },
-        { automatic, "--recompute --store --slices", "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
+        { s->slices == 1 && s->plan == NULL, "--slice-tokens", "without --slices or a plan that has some" },
+        { automatic, "--recompute --store --slices --slice-tokens",
+          "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
         { j->process == 0 && j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },
@@ -1738,7 +1744,7 @@ static int check_changes(job *j) {
         status = layout_plan(other, "--replan", c->spec, lists ? NULL : j->set.schedule, &d.model, j->ranks.world, j->set.slices, j->set.store,
                              j->set.recompute == 1 + HET_RECOMPUTE_STAGE);
         if (status != 0) break;
-        configure_updates(j, other->plan);
+        complete_plan(j, other->plan);
         d.layout.plan = c->plan = other->plan, d.layout.schedule = NULL;
         if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;
         if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;

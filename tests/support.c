@@ -544,7 +544,10 @@ void support_run_ranks(support_run *run, int64_t ranks)
 void support_draw_recompute(het_plan *plan, uint64_t *seed)
 {
     int64_t i;
-    for (i = 0; i < plan->stages; i++) plan->stage[i].recompute = (int32_t)support_below(seed, 3);
+    for (i = 0; i < plan->stages; i++) {
+        plan->stage[i].recompute = (int32_t)support_below(seed, 3);
+        plan->stage[i].keep = support_below(seed, 3) > 0 ? (uint64_t)support_below(seed, (int64_t)1 << plan->slices) : 0;
+    }
 }
 
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)

@@ -142,7 +142,7 @@ typedef struct support_run {
 void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks);
 void support_run_ranks(support_run *run, int64_t ranks);
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices);
-/* Each stage of a plan recomputes nothing, its units, or as a whole. */
+/* Each stage of a plan recomputes nothing, its units, or as a whole, for all of its slices or some. */
 void support_draw_recompute(het_plan *plan, uint64_t *seed);
 /* Each device gets one thread or two, and device `which`, if there is one, is far. */
 void support_run_mixed(support_run *run, int which, uint64_t *seed);

@@ -217,6 +217,8 @@ fi
 
 accepts 'the same run again, on other threads, in slices' train --data text --steps 20 --hash --quiet --devices cpu:3 --slices 2 --backward split --recompute "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+accepts 'the same run, short micro-batches not cut' train --data text --steps 20 --hash --quiet --devices cpu:2 --slices 3 --slice-tokens 20 --save-plan short.json "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ] && grep -q '"slice_tokens": 20' short.json; echo $?)" 'has the same hash and says so' "$first" "$(cat out)"
 accepts 'the same run, whole stages recomputed' train --data text --steps 20 --hash --quiet --devices cpu:2 --recompute stage --save-plan whole.json "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ] && grep -q '"recompute": "stage"' whole.json; echo $?)" 'has the same hash and says so' "$first" "$(cat out)"
 accepts 'the same run on two ranks in a pipeline' train --data text --steps 20 --hash --quiet --devices cpu:all,cpu:2@0.9 --plan pp --schedule zb-h1 --links 0-1:1us \
@@ -414,6 +416,7 @@ refuses '--links|one rank' train --data text --links 0-1:1ms "${tiny[@]}"
 refuses '--profile|--save-profile' train --data text --profile x --save-profile y --plan auto "${tiny[@]}"
 refuses '--profile|--plan auto or --adapt' train --data text --profile x "${tiny[@]}"
 refuses '--plan-seconds|--plan auto' train --data text --plan-seconds 3 "${tiny[@]}"
+refuses '--slice-tokens|without --slices' train --data text --slice-tokens 20 "${tiny[@]}"
 refuses '--recompute|--plan auto' train --data text --recompute --plan auto "${tiny[@]}"
 refuses '--slices|--plan auto' train --data text --slices 2 --plan auto "${tiny[@]}"
 refuses '--slices 2|gap|has 1' train --data text --slices 2 --plan one_gap.json "${tiny[@]}"

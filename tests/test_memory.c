@@ -274,12 +274,48 @@ static void estimates_are_exact(void **state)
         if (i % 5 == i / 5 % 5) { /* each family once or twice, as a whole */
             plan = support_plan("dp", NULL, 2 * f.desc.model.layers + 2, 1, f.desc.limits.max_slices);
             plan->stage[0].recompute = HET_RECOMPUTE_STAGE;
+            if (i % 2) plan->stage[0].keep = 1;
             f.desc.layout.plan = plan;
         }
         check_estimate(&f);
         het_plan_free(plan);
         fixture_end(&f);
     }
+}
+
+/* What a stage's first slices, or its last ones, keep beside what all do: each takes a slot of its own size. */
+static void slices_that_keep_all(void **state)
+{
+    static const struct { int32_t recompute; uint64_t keep; } ways[] = { { HET_RECOMPUTE_NONE, 0 }, { HET_RECOMPUTE_UNIT, 15 },
+        { HET_RECOMPUTE_UNIT, 7 }, { HET_RECOMPUTE_UNIT, 14 }, { HET_RECOMPUTE_UNIT, 8 }, { HET_RECOMPUTE_UNIT, 0 },
+        { HET_RECOMPUTE_STAGE, 7 }, { HET_RECOMPUTE_STAGE, 8 }, { HET_RECOMPUTE_STAGE, 0 } };
+    double taken[sizeof ways / sizeof *ways];
+    size_t i;
+    fixture f;
+    (void)state;
+    fixture_start(&f, HET_LLAMA);
+    f.desc.limits.max_slices = 4;
+    for (i = 0; i < sizeof ways / sizeof *ways; i++) {
+        het_plan *plan = support_plan("dp", "gpipe", 2 * f.desc.model.layers + 2, 1, 4);
+        het_memory memory;
+        het_error error;
+        plan->stage[0].recompute = ways[i].recompute;
+        plan->stage[0].keep = ways[i].keep;
+        f.desc.layout.plan = plan;
+        check_estimate(&f);
+        EXPECT_ERROR(het_memory_estimate(&f.desc, 0, &memory, &error), HET_OK, error.text, "");
+        taken[i] = (double)memory.activations;
+        plan->stage[0].keep = 16;
+        EXPECT_ERROR(het_plan_check(plan, "here", &error), HET_ERR_INVALID, error.text, "here: pipeline 0, stage 0: keep is 0x10; there are 4");
+        het_plan_free(plan);
+    }
+    assert_true(taken[1] == taken[0] && taken[3] == taken[2]);
+    for (i = 0; i < 3; i++) { /* three quarters, a quarter and nothing of what recomputing all saves */
+        const double part = i == 0 ? 0.25 : i == 1 ? 0.75 : 1, saved = taken[0] - taken[i == 0 ? 2 : 3 + i];
+        assert_true(fabs(saved - part * (taken[0] - taken[5])) < 1024);
+    }
+    assert_true(taken[6] < taken[2] && taken[7] < taken[6] && taken[8] < taken[7] && taken[8] < taken[5]);
+    fixture_end(&f);
 }
 
 /* The layouts of a file in words, with what each rank needed when they were written down: a changed figure is to be explained. */
@@ -517,7 +553,7 @@ int main(void)
         cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(outputs_are_null_after_a_failure),
         cmocka_unit_test(steps_do_not_allocate),
-        cmocka_unit_test(estimates_are_exact),
+        cmocka_unit_test(estimates_are_exact), cmocka_unit_test(slices_that_keep_all),
         cmocka_unit_test(layouts_need_what_they_did),
         cmocka_unit_test(estimate_of_large_models),
         cmocka_unit_test(estimates_take_no_memory),

@@ -103,6 +103,7 @@ static void same_plans(const het_plan *a, const het_plan *b)
         assert_int_equal(a->stage[i].unit_begin, b->stage[i].unit_begin);
         assert_int_equal(a->stage[i].unit_end, b->stage[i].unit_end);
         assert_int_equal(a->stage[i].recompute, b->stage[i].recompute);
+        assert_true(a->stage[i].keep == b->stage[i].keep);
     }
     for (i = 0; i <= a->pipelines; i++) assert_int_equal(a->first_stage[i], b->first_stage[i]);
     same_doubles(a->share, b->share, a->pipelines);
@@ -131,7 +132,8 @@ static const char *shape(const het_plan *plan, char *to, size_t capacity)
 static void json(void **state)
 {
     static const char text[] =
-        " {\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":2,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},\n"
+        " {\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":2,\"units\":[0,3],\"recompute\":true,\"keep\":[0,1]},"
+        "{\"units\":[3,8],\"rank\":0}]},\n"
         "{\"stages\":[{\"rank\":3,\"units\":[0,8]}]}],\"state_shares\":[1,0.5,0,2e0],\"slices\":[3,1],"
         "\"schedule\":\"gpipe\",\"step\":{\"micro_batch\":3,\"granules\":32,\"sequences\":2,\"length\":128},\"memory_limit\":3.5} \n";
     het_plan_desc desc = describe(8, 4, NULL);
@@ -148,6 +150,7 @@ static void json(void **state)
     assert_true(plan->share[0] == 0.25 && plan->share[1] == 1.0 && plan->memory_limit == 3.5);
     assert_true(plan->state_share[0] == 1.0 && plan->state_share[1] == 0.5 && plan->state_share[2] == 0.0 && plan->state_share[3] == 2.0);
     assert_true(plan->slice_share[0] == 3.0 && plan->slice_share[1] == 1.0);
+    assert_true(plan->stage[0].keep == 3 && plan->stage[1].keep == 0);
     assert_true(plan->step.granules == 32 && plan->step.sequences == 2 && plan->step.length == 128 && plan->step.micro_batch == 3);
     again = read_plan(&desc, plan_text(plan, &buffer));
     same_plans(plan, again);
@@ -315,6 +318,12 @@ static void plan_errors(void **state)
         { NULL, ONE("{\"rank\":0,\"units\":[0,8,9]}"), HET_ERR_FORMAT, "two integers" },
         { NULL, ONE("{\"rank\":0,\"units\":[0,8.0]}"), HET_ERR_FORMAT, "integer" },
         { NULL, ONE("{\"rank\":4,\"units\":[0,8]}"), HET_ERR_INVALID, "pipeline 0, stage 0|rank 4|there are 4" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"recompute\":true,\"keep\":[0,1]}"), HET_ERR_INVALID,
+          "pipeline 0, stage 0|keep is 0x3|there are 1 slices" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"keep\":[0,64]}"), HET_ERR_INVALID, "keep|slice 64|0 to 63" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"keep\":[-1]}"), HET_ERR_INVALID, "keep|slice -1|0 to 63" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"keep\":2}"), HET_ERR_FORMAT, "byte 56|an array" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,8],\"keep\":[0.5]}"), HET_ERR_FORMAT, "integer" },
         { NULL, ONE("{\"rank\":-1,\"units\":[0,8]}"), HET_ERR_INVALID, "pipeline 0, stage 0|rank -1" },
         { NULL, ONE("{\"rank\":0,\"units\":[0,9]}"), HET_ERR_INVALID, "pipeline 0, stage 0|[0, 9)|chain of 8" },
         { NULL, ONE("{\"rank\":0,\"units\":[-1,8]}"), HET_ERR_INVALID, "pipeline 0, stage 0|[-1, 8)|chain of 8" },
@@ -1098,6 +1107,7 @@ static het_plan *random_plan(uint64_t *seed)
     plan = read_plan(&desc, text);
     for (u = 0; u < plan->slices; u++) plan->slice_share[u] = (double)(1 + support_below(seed, 3));
     plan->slice_tokens = 100 * (plan->slices - 1);
+    support_draw_recompute(plan, seed);
     return plan;
 }
 
@@ -1402,7 +1412,7 @@ static void mutate(uint64_t *seed, char *text, size_t *length, size_t capacity)
 static void damaged(void **state)
 {
     static const char *const plans[] = {
-        "{\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},"
+        "{\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true,\"keep\":[1]},{\"units\":[3,8],\"rank\":0}]},"
         "{\"stages\":[{\"rank\":1,"
         "\"units\":[0,8]}]}],\"state_shares\":[1,0.5],\"slices\":[3,1],\"slice_tokens\":64,\"schedule\":\"gpipe\",\"memory_limit\":3.5,"
         "\"step\":{\"granules\":32,\"sequences\":2,\"length\":128,\"micro_batch\":3}}",

@@ -96,6 +96,7 @@ static het_plan *read_plan(const shape *s, int64_t units)
     for (r = 0; r < s->ranks && s->state[0] > 0 && s->keepers == 0; r++) plan->state_share[r] = s->state[r];
     plan->updates = s->updates;
     if (s->slices > 1 && s->recompute == HET_RECOMPUTE_STAGE) plan->slice_tokens = 300;
+    for (r = 0; r < plan->stages && s->slices > 1; r++) plan->stage[r].keep = (uint64_t)((r * 5 + 1) % (1 << s->slices));
     plan->staleness = s->staleness;
     return s->shard > HET_SHARD_STATE || s->keepers > 0 ? divided_plan(s, plan) : plan;
 }

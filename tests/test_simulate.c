@@ -365,6 +365,25 @@ static made *random_made(uint64_t *seed)
     return m;
 }
 
+/* Micro-batches that have rows in their last slices alone, slices that keep all in stages that recompute. */
+static void random_slices(made *m, uint64_t *seed)
+{
+    int64_t i;
+    m->plan.slice_tokens = support_below(seed, 3);
+    if (m->plan.slices == 3) m->slice_share[0] = 2, m->slice_share[1] = 1; /* sums of 1, 2, 4 */
+    for (i = 0; i < 512; i++) m->tokens[i] = (double)(1 + support_below(seed, 4) + support_below(seed, 4));
+    if (m->plan.slice_tokens > 0) m->costs.tokens = m->tokens;
+    for (i = 0; i < m->plan.stages; i++) {
+        het_stage_cost *c = &m->stage_cost[i];
+        m->stage[i].recompute = (int32_t)support_below(seed, 3);
+        m->stage[i].keep = (uint64_t)support_below(seed, (int64_t)1 << m->plan.slices);
+        c->again.base = (double)support_below(seed, 3);
+        c->again.token = (double)(4 * support_below(seed, 20));
+        c->again.pair = (double)support_below(seed, 3);
+        c->keep_lean = (double)support_below(seed, 9);
+    }
+}
+
 /* ---- the slow simulator: every time is written down as the maximum of what it waits for, and all are computed again until none changes ---- */
 
 typedef struct slow {
@@ -395,11 +414,28 @@ static int64_t micro_batch_of(const made *m, const het_action *a)
     return before + a->micro_batch;
 }
 
+/* The first slice with rows: as many of the last ones have some as there are slice_tokens, but one at least. */
+static int64_t slow_first(const made *m, const het_action *a)
+{
+    int64_t n = m->plan.slice_tokens > 0 ? 1 : m->plan.slices;
+    while (n < m->plan.slices && (double)((n + 1) * m->plan.slice_tokens) <= m->tokens[micro_batch_of(m, a)]) n++;
+    return m->plan.slices - n;
+}
+
+static int slow_is_lean(const made *m, const het_action *a)
+{
+    const het_stage *stage = &m->stage[m->first_stage[a->pipeline] + a->stage];
+    int64_t k;
+    int kept = 0;
+    for (k = 0; k < m->plan.slices; k++) kept += (int)(stage->keep >> k & 1);
+    return stage->recompute != HET_RECOMPUTE_NONE && kept > 0 && !(stage->keep >> a->slice & 1);
+}
+
 static double slow_part(const made *m, const het_action *a, double whole)
 {
     int64_t k;
     double sum = 0;
-    for (k = 0; k < m->plan.slices; k++) sum += m->slice_share[k];
+    for (k = slow_first(m, a); k < m->plan.slices; k++) sum += m->slice_share[k];
     if (m->costs.tokens != NULL) whole *= m->tokens[micro_batch_of(m, a)];
     return m->plan.slices > 1 ? whole * m->slice_share[a->slice] / sum : whole;
 }
@@ -411,8 +447,8 @@ static double slow_pairs(const made *m, const het_action *a, double whole)
     const int64_t n = micro_batch_of(m, a), tokens = 48;
     const int64_t sequences = m->costs.sequences != NULL ? (int64_t)m->sequences[n] : 1;
     int64_t k, q, begin = 0, end, sum = 0, seen = 0, all = 0;
-    for (k = 0; k < m->plan.slices; k++) sum += (int64_t)m->slice_share[k];
-    for (k = 0; k < a->slice; k++) begin += (int64_t)m->slice_share[k];
+    for (k = slow_first(m, a); k < m->plan.slices; k++) sum += (int64_t)m->slice_share[k];
+    for (k = slow_first(m, a); k < a->slice; k++) begin += (int64_t)m->slice_share[k];
     end = begin + (int64_t)m->slice_share[a->slice];
     if (m->plan.slices == 1) return m->pairs[n] * whole;
     for (q = 0; q < tokens * sequences; q++) {
@@ -511,8 +547,11 @@ static double slow_seconds(const made *m, int64_t at)
     double sum = 0, held = 0;
     int64_t i;
     if (a->kind == HET_ACTION_F) return slow_curve(m, a, &c->forward);
-    if (a->kind == HET_ACTION_B) return slow_curve(m, a, &c->backward);
-    if (a->kind == HET_ACTION_I) return slow_curve(m, a, &c->input);
+    if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) {
+        het_cost both = a->kind == HET_ACTION_B ? c->backward : c->input;
+        if (slow_is_lean(m, a)) both.base += c->again.base, both.token += c->again.token, both.pair += c->again.pair;
+        return slow_curve(m, a, &both);
+    }
     if (a->kind == HET_ACTION_W) return slow_curve(m, a, &c->weight);
     if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
         return m->costs.rank != NULL ? m->rank_cost[rank_at(m, at)].ring_byte * slow_moved(m, at) : 0;
@@ -903,16 +942,16 @@ static const het_record *find_record(const het_timeline *t, int64_t rank, const 
 /* The most that a prefix of the list keeps. */
 static double slow_peak(const made *m, int64_t rank, int64_t *where)
 {
-    double peak = 0, sum = 0;
+    double peak = 0;
     int64_t i, j, k, g;
     *where = -1;
-    for (k = 0; k < m->plan.slices; k++) sum += m->slice_share[k];
     for (i = m->start[rank]; i < m->start[rank + 1]; i++) {
         double kept = 0;
         for (j = m->start[rank]; j <= i; j++) {
             const het_action *a = &m->action[j];
-            double n = 0;
+            double n = 0, sum = 0;
             if (a->kind > HET_ACTION_W || a->kind == HET_ACTION_I) continue;
+            for (k = slow_first(m, a); k < m->plan.slices; k++) sum += m->slice_share[k];
             for (g = m->first_stage[a->pipeline]; g < m->first_stage[a->pipeline + 1]; g++) n += m->stage[g].rank == rank;
             kept += (a->kind == HET_ACTION_F ? 1 : -1) * m->slice_share[a->slice] / sum / n;
         }
@@ -933,7 +972,9 @@ static double slow_peak_bytes(const made *m, int64_t rank, int64_t *where)
             const het_action *a = &m->action[j];
             const het_stage_cost *c = &m->stage_cost[a->kind == HET_ACTION_F ? m->first_stage[a->pipeline] + a->stage : 0];
             int input = 0, weight = 0;
+            double keeps, stays;
             if (a->kind != HET_ACTION_F) continue;
+            keeps = slow_is_lean(m, a) ? 0 : c->keep_input, stays = slow_is_lean(m, a) ? c->keep_lean : c->keep_weight;
             for (k = j + 1; k <= i; k++) {
                 const het_action *b = &m->action[k];
                 if (b->kind > HET_ACTION_W || b->stage != a->stage || b->pipeline != a->pipeline || b->micro_batch != a->micro_batch ||
@@ -941,19 +982,38 @@ static double slow_peak_bytes(const made *m, int64_t rank, int64_t *where)
                 input |= b->kind == HET_ACTION_B || b->kind == HET_ACTION_I;
                 weight |= b->kind == HET_ACTION_B || b->kind == HET_ACTION_W;
             }
-            kept += slow_part(m, a, (input ? 0 : c->keep_input) + (weight ? 0 : c->keep_weight) + (input && !weight ? c->keep_gradient : 0));
+            kept += slow_part(m, a, (input ? 0 : keeps) + (weight ? 0 : stays) + (input && !weight ? c->keep_gradient : 0));
         }
         if (kept > peak + 1e-9) { peak = kept; *where = i - m->start[rank]; }
     }
     return peak;
 }
 
-static void check_against_slow(const made *m, slow *s)
+/* What lists say of slices without rows leaves them; place: [actions] where the others were in their rank's list. */
+static void drop_without_rows(made *m, int64_t *place)
 {
-    const double makespan = slow_simulate(s, m);
+    int64_t r, i, n = 0;
+    for (r = 0; r < m->plan.ranks; r++) {
+        const int64_t begin = m->start[r], first = n;
+        for (i = begin; i < m->start[r + 1]; i++) {
+            const het_action *a = &m->action[i];
+            if (a->kind <= HET_ACTION_RECV_B && a->slice < slow_first(m, a)) continue;
+            place[n] = i - begin;
+            m->action[n++] = *a;
+        }
+        m->start[r] = first;
+    }
+    m->start[r] = m->count = n;
+}
+
+static void check_against_slow(made *m, slow *s)
+{
+    static int64_t place[MOST_ACTIONS];
     het_simulation *got = run(m, 1);
-    double all = 0;
+    double makespan, all = 0;
     int64_t r, i, where;
+    drop_without_rows(m, place);
+    makespan = slow_simulate(s, m);
     EXACTLY(got->makespan, makespan);
     for (r = 0; r < m->plan.ranks; r++) {
         const het_rank_time *t = &got->rank[r];
@@ -984,9 +1044,9 @@ static void check_against_slow(const made *m, slow *s)
         assert_true(fabs(t->idle - (makespan - busy)) < 1e-9);
         assert_true(fabs(t->fill + t->wait + t->tail - t->idle) < 1e-9);
         assert_true(fabs(t->peak - slow_peak(m, r, &where)) < 1e-9);
-        assert_int_equal(t->peak_action, where);
+        assert_int_equal(t->peak_action, where < 0 ? where : place[m->start[r] + where]);
         assert_true(fabs(t->peak_bytes - slow_peak_bytes(m, r, &where)) < 1e-9);
-        assert_int_equal(t->peak_bytes_action, where);
+        assert_int_equal(t->peak_bytes_action, where < 0 ? where : place[m->start[r] + where]);
     }
     if (makespan > 0) assert_true(fabs(got->bubble - (1 - all / ((double)m->plan.ranks * makespan))) < 1e-12);
     for (i = 0; i < got->timeline.records; i++) {
@@ -1006,10 +1066,78 @@ static void same_as_the_slow_simulator(void **state)
     (void)state;
     for (i = 0; i < n; i++) {
         made *m = random_made(&seed);
+        if (i % 2) random_slices(m, &seed);
         check_against_slow(m, s);
         free(m);
     }
     free(s);
+}
+
+static double length_of(const made *m)
+{
+    het_simulation *s = run(m, 0);
+    const double makespan = s->makespan;
+    het_simulation_free(s);
+    return makespan;
+}
+
+/* All schedules by name: as long as lists without what they say of slices without rows, and not as long as where all are cut alike. */
+static void named_schedules_with_short_micro_batches(void **state)
+{
+    static int64_t place[MOST_ACTIONS];
+    uint64_t seed = 12;
+    int64_t n, i, others = 0;
+    const het_schedule_kind *kind;
+    (void)state;
+    for (n = 0; (kind = het_schedule_kind_at(n)) != NULL; n++) {
+        het_plan *plan;
+        het_schedule *schedule = NULL;
+        het_plan_desc desc;
+        het_error error;
+        double whole, bare, all;
+        made *m = make(4);
+        memset(&desc, 0, sizeof desc);
+        desc.units = 16, desc.ranks = 4, desc.slices = 3, desc.schedule = kind->name;
+        EXPECT_ERROR(het_plan_read(&desc, "pp", 2, &plan, &error), HET_OK, error.text, "");
+        for (i = 0; i < plan->pipelines; i++) m->micro_batches[i] = 8 / plan->pipelines;
+        plan->memory_limit = 4;
+        if (het_schedule_make(plan, m->micro_batches, NULL, &schedule, &error) == HET_ERR_INVALID) { /* several updates a step */
+            assert_non_null(strstr(error.text, "updates"));
+            het_plan_free(plan);
+            free(m);
+            continue;
+        }
+        EXPECT_ERROR(het_schedule_make(plan, m->micro_batches, NULL, &schedule, &error), HET_OK, error.text, "");
+        m->plan = *plan, m->plan.slice_share = m->slice_share;
+        m->slice_share[0] = 2, m->slice_share[1] = m->slice_share[2] = 1;
+        m->schedule = *schedule;
+        m->schedule.action = m->action, m->schedule.start = m->start, m->schedule.micro_batches = m->micro_batches;
+        memcpy(m->start, schedule->start, 5 * sizeof *m->start);
+        memcpy(m->action, schedule->action, (size_t)schedule->start[4] * sizeof *m->action);
+        memcpy(m->first_stage, plan->first_stage, (size_t)(plan->pipelines + 1) * sizeof *m->first_stage);
+        memcpy(m->stage, plan->stage, (size_t)plan->stages * sizeof *m->stage);
+        m->plan.stage = m->stage;
+        random_slices(m, &seed);
+        for (i = 0; i < plan->stages; i++)
+            m->stage_cost[i].forward.token = m->stage_cost[i].input.token = m->stage_cost[i].weight.token = (double)(4 + support_below(&seed, 9)),
+            m->stage_cost[i].backward.token = 9;
+        m->costs.every_link.latency = 2;
+        m->costs.tokens = m->tokens;
+        m->plan.slice_tokens = 0;
+        all = length_of(m);
+        m->plan.slice_tokens = 2;
+        whole = length_of(m);
+        others += !same(whole, all);
+        drop_without_rows(m, place);
+        for (i = 0; i < m->count; i++)
+            if (m->action[i].overlap && (i + 1 == m->start[rank_at(m, i) + 1] || place[i + 1] != place[i] + 1)) m->action[i].overlap = 0;
+        bare = length_of(m);
+        EXACTLY(whole, bare);
+        het_schedule_free(schedule);
+        het_plan_free(plan);
+        free(m);
+    }
+    assert_true(n > 15 && others > n / 2);
 }
 
 /* `copies` of a plan of one pipeline side by side, that hold the same blocks. */
@@ -1020,6 +1148,7 @@ static made *copies_of(const made *one, int64_t copies, uint64_t *seed)
     int64_t c, g, r, i;
     m->schedule.complete = one->schedule.complete;
     m->plan.slices = one->plan.slices;
+    m->plan.slice_tokens = one->plan.slice_tokens;
     memcpy(m->slice_share, one->slice_share, sizeof m->slice_share);
     memcpy(m->block_cost, one->block_cost, sizeof m->block_cost);
     for (i = 0; i < ranks * copies * ranks * copies; i++) m->link[i].latency = (double)support_below(seed, 9);
@@ -1028,6 +1157,8 @@ static made *copies_of(const made *one, int64_t copies, uint64_t *seed)
         for (g = 0; g < stages; g++) {
             add_stage(m, c * ranks + one->stage[g].rank, 0, 0, 0);
             m->stage_cost[c * stages + g] = one->stage_cost[g];
+            m->stage[c * stages + g].recompute = one->stage[g].recompute;
+            m->stage[c * stages + g].keep = one->stage[g].keep;
         }
         for (i = 0; i < n; i++) {
             m->tokens[c * n + i] = one->tokens[i];
@@ -1066,16 +1197,18 @@ static void pipelines_alike(void **state)
     (void)state;
     for (i = 0; done < 200; i++) {
         made *one = random_made(&seed), *m;
+        if (i % 2) random_slices(one, &seed);
         if (one->plan.pipelines == 1 && one->micro_batches[0] > 0 && one->count < 150) {
             const int64_t copies = 2 + support_below(&seed, 3), last = one->plan.stages * copies - 1;
             m = copies_of(one, copies, &seed);
-            if (support_below(&seed, 2) == 0) switch (support_below(&seed, 7)) {
+            if (support_below(&seed, 2) == 0) switch (support_below(&seed, 8)) {
                 case 0: m->stage_cost[last].forward.token += 3; break;
                 case 1: m->stage_cost[last].keep_weight += 3; break;
                 case 2: m->link[(one->plan.ranks * copies - 1) * one->plan.ranks * copies + one->plan.ranks * copies - 2].latency += 5; break;
                 case 3: m->tokens[copies * one->micro_batches[0] - 1] += 1; break;
                 case 4: m->state_share[one->plan.ranks * copies - 1] += 1; break;
                 case 5: m->rank_cost[one->plan.ranks * copies - 1].begin += 1; break;
+                case 6: m->stage[last].keep ^= 1; break;
                 default: m->block_cost[0].reduce_bytes += 480; break;
             }
             check_against_slow(m, s);
@@ -1109,6 +1242,7 @@ static void messages_that_meet(void **state)
         made *m = random_made(&seed);
         het_simulation *simulation = NULL;
         het_error error;
+        if (i % 2) random_slices(m, &seed);
         m->costs.transfer = support_below(&seed, 2) == 0 ? HET_TRANSFER_POSTED : HET_TRANSFER_BLOCKING;
         m->costs.eager = support_below(&seed, 2) == 0 ? 0 : 64 * (double)support_below(&seed, 12);
         if (m->schedule.complete && in_order(m) &&
@@ -1251,9 +1385,7 @@ static made *two_pairs(double latency, double bandwidth)
 
 static double makespan_of(made *m)
 {
-    het_simulation *s = run(m, 0);
-    const double makespan = s->makespan;
-    het_simulation_free(s);
+    const double makespan = length_of(m);
     free(m);
     return makespan;
 }
@@ -2919,7 +3051,7 @@ int main(void)
         cmocka_unit_test(timed_reaches_published_bubbles), cmocka_unit_test(timed_is_near_the_shortest_order),
         cmocka_unit_test(plans_on_matrices_are_near_the_best),
         cmocka_unit_test(timed_is_never_longer_than_named),
-            cmocka_unit_test(same_as_the_slow_simulator),
+            cmocka_unit_test(same_as_the_slow_simulator), cmocka_unit_test(named_schedules_with_short_micro_batches),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
             cmocka_unit_test(rings_that_wait), cmocka_unit_test(verdicts_cost_what_they_must),
             cmocka_unit_test(slow_links_are_met_once_a_window),

@@ -106,7 +106,8 @@ typedef struct het_plan_desc {
 
 /* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
-   "recompute": false (or true: unit by unit; or "stage"), "store": 2, "updates": 1}, ...]}, ...],
+   "recompute": false (or true: unit by unit; or "stage"), "keep": [0, 3], "store": 2, "updates": 1},
+    ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
               {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
@@ -114,11 +115,11 @@ typedef struct het_plan_desc {
     "updates": 4, "staleness": 1, "slice_tokens": 512,
     "step": {"granules": 32, "sequences": 1, "length": 128, "micro_batch": 3}}
    "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that
-   are not named stay idle. A team's stages name its first rank; "heads" are its groups with their
-   members' key/value heads, without it each member is a group, or, by columns, all are one and have
-   heads by share; "split" is "rows" or "columns". "step" is het_plan_step, four
-   numbers from 1 to 2^31; it is written where it is known. het_plan.cut is in no file: it follows
-   from the model (het_plan_cuts).
+   are not named stay idle. Slices in "keep" keep all, though the stage recomputes. A team's stages
+   name its first rank; "heads" are its groups with their members' key/value heads, without it each
+   member is a group, or, by columns, all are one and have heads by share; "split" is "rows" or
+   "columns". "step" is het_plan_step, four numbers from 1 to 2^31; it is written where it is known.
+   het_plan.cut is in no file: it follows from the model (het_plan_cuts).
    Or a shorthand, which must use all ranks:
    dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave.
                          Units are cut by number, the first stages get those left over; embed and
@@ -206,7 +207,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      GATHER are started and take none but what het_rank_cost says. A pair "(a;b)OVERLAP_F_B" is a,
      then b; what both send leaves after b. F, B and I wait until their message is there.
    * Slices share a micro-batch's tokens by plan->slice_share. Of its pairs the queries between a
-     and b of a causal sequence see b^2 - a^2 parts.
+     and b of a causal sequence see b^2 - a^2 parts. What lists say of a slice without rows
+     (plan->slice_tokens) is left out.
    * A message leaves when its SEND is reached and the messages before it have left the same link in
      the same direction: that takes bytes / bandwidth. It is there `latency` later; latencies do not
      occupy the link. In groups it then crosses the uplinks out of the sender's groups, the bus of
@@ -282,6 +284,10 @@ typedef struct het_stage_cost {
     het_column_moves columns;         /* for teams by columns */
     double chain[2];                  /* where it begins and ends in the chain's backward time, in any
                                          unit; all 0: not known */
+    /* Of slices that recompute where others keep all (het_stage.keep): what B and I take longer, and
+       what they keep, from F until B or W, in place of keep_input and keep_weight */
+    het_cost again;
+    double keep_lean;
 } het_stage_cost;
 
 typedef struct het_link_cost {
@@ -1290,6 +1296,19 @@ static int32_t heti_p_plans_recompute(const heti_p_plans *r, const het_stage *st
                                                                                 : r->desc.recompute);
 }
 
+/* Slices that keep all. */
+static het_result heti_p_plans_keep(heti_p_plans *r, uint64_t *keep) {
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        int64_t slice = 0;
+        het_json_integer(&r->json, &slice);
+        if (slice < 0 || slice > 63)
+            return HETI_P_BAD(r, "het_plan_read: \"keep\" has slice %d, not one of 0 to 63", slice);
+        *keep |= UINT64_C(1) << slice;
+    }
+    return heti_p_plans_syntax(r);
+}
+
 /* true, false or "stage". */
 static void heti_p_plans_recomputes(heti_p_plans *r, int32_t *recompute) {
     char text[8];
@@ -1304,7 +1323,7 @@ static void heti_p_plans_recomputes(heti_p_plans *r, int32_t *recompute) {
 }
 
 static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
-    static const char *const heti_p_keys[] = { "rank", "units", "recompute", "store", "updates" };
+    static const char *const heti_p_keys[] = { "rank", "units", "recompute", "store", "updates", "keep" };
     const int64_t pipeline = r->count.pipelines;
     unsigned seen = 0;
     het_result result;
@@ -1312,8 +1331,9 @@ static het_result heti_p_plans_stage(heti_p_plans *r, int64_t number) {
     int found;
     het_stage stage;
     memset(&stage, 0, sizeof stage);
-    while ((found = heti_p_plans_key(r, heti_p_keys, 5, &seen, &result)) >= 0) {
+    while ((found = heti_p_plans_key(r, heti_p_keys, 6, &seen, &result)) >= 0) {
         if (found == 0) het_json_integer(&r->json, &stage.rank);
+        else if (found == 5) HETI_T_TRY(heti_p_plans_keep(r, &stage.keep));
         else if (found >= 3) het_json_integer(&r->json, found == 3 ? &store : &updates);
         else if (found == 1) HETI_T_TRY(heti_p_plans_units(r, &stage));
         else heti_p_plans_recomputes(r, &stage.recompute);
@@ -2008,6 +2028,10 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
             heti_t_format(&out, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s",
                           i > plan->first_stage[p] ? "," : "", stage->rank, stage->unit_begin, stage->unit_end,
                           stage->recompute == HET_RECOMPUTE_STAGE ? "\"stage\"" : stage->recompute ? "true" : "false");
+            for (int64_t slice = 0, kept = 0; slice < 64; slice++)
+                if ((stage->keep >> slice & 1) != 0)
+                    heti_t_format(&out, kept++ > 0 ? ", %d" : ", \"keep\": [%d", slice);
+            if (stage->keep != 0) heti_t_put(&out, "]");
             if (stage->store > 0) heti_t_format(&out, ", \"store\": %i", stage->store);
             if (stage->updates > 0) heti_t_format(&out, ", \"updates\": %i", stage->updates);
             heti_t_put(&out, "}");
@@ -2711,7 +2735,8 @@ static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
             for (int64_t k = 0; k < count; k++) valid &= heti_p_are_times(&member[k], sizeof *member);
         }
         if (!valid) return HETI_P_BAD(s, "het_simulate: a cost of stage %d is negative or not finite", i);
-        if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0) s->count_bytes = 1;
+        if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0 || c->keep_lean > 0)
+            s->count_bytes = 1;
     }
     return HET_OK;
 }
@@ -3258,6 +3283,7 @@ static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q) {
         s->held[s->stage[first[p] + k].rank] = s->held[s->stage[first[q] + k].rank] = 0;
     for (int64_t k = 0; k < stages; k++) {
         const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
+        if (s->plan->stage[first[p] + k].keep != s->plan->stage[first[q] + k].keep) return 0;
         if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
             !heti_p_same_link(s, a->link_after, b->link_after) || a->backward != b->backward ||
             (a->gradient < 0) != (b->gradient < 0)) return 0;
@@ -3357,10 +3383,43 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
 
 /* ---- running ---- */
 
+/* How many slices of an action's micro-batch, its first, have no rows (het_plan.slice_tokens). */
+static int64_t heti_p_sim_first(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
+    const double each = HETI_T_CAST(double, s->plan->slice_tokens);
+    double count;
+    if (s->plan->slice_tokens <= 0 || stage->tokens == NULL) return 0;
+    count = stage->tokens[a->micro_batch] / each;
+    if (count >= HETI_T_CAST(double, s->slices)) return 0;
+    return heti_p_min(s->slices - 1, s->slices - HETI_T_CAST(int64_t, count));
+}
+
+/* What lists say of it is left out. */
+static int heti_p_sim_lacks(const heti_p_sim *s, const het_action *a) {
+    return s->plan->slice_tokens > 0 && a->kind <= HET_ACTION_RECV_B &&
+           a->slice < heti_p_sim_first(s, &s->stage[heti_p_stage_of(s, a)], a);
+}
+
+/* Their shares. */
+static double heti_p_sim_before(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
+    const int64_t first = heti_p_sim_first(s, stage, a);
+    return first > 0 ? s->slice_end[first - 1] : 0;
+}
+
 /* What of a micro-batch's tokens is in a slice, times `each`. */
 static double heti_p_sim_tokens(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each) {
     if (stage->tokens != NULL) each *= stage->tokens[a->micro_batch];
-    return s->slices > 1 ? each * s->plan->slice_share[a->slice] / s->slice_sum : each;
+    if (s->slices == 1) return each;
+    return each * s->plan->slice_share[a->slice] / (s->slice_sum - heti_p_sim_before(s, stage, a));
+}
+
+/* Whether a slice recomputes where others of its stage keep all; whether it recomputes at all. */
+static int heti_p_is_lean(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
+    const het_stage *at = &s->plan->stage[stage - s->stage];
+    return at->keep != 0 && at->recompute != 0 && (a->slice >= 64 || (at->keep >> a->slice & 1) == 0);
+}
+static int heti_p_recomputes(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
+    const het_stage *at = &s->plan->stage[stage - s->stage];
+    return at->recompute != 0 && (at->keep == 0 || heti_p_is_lean(s, stage, a));
 }
 
 /* Pairs of the queries before `end` of causal sequences of the same length, all in units of slice
@@ -3371,18 +3430,26 @@ static double heti_p_pairs_before(double end, double length) {
 }
 
 static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each) {
-    double length = s->slice_sum;
+    const double before = heti_p_sim_before(s, stage, a), all = s->slice_sum - before;
+    double length = all;
     each *= stage->pairs[a->micro_batch];
     if (s->slices == 1) return each;
     if (stage->sequences != NULL) length /= stage->sequences[a->micro_batch];
-    return each * (heti_p_pairs_before(s->slice_end[a->slice], length) -
-        (a->slice > 0 ? heti_p_pairs_before(s->slice_end[a->slice - 1], length) : 0)) /
-        heti_p_pairs_before(s->slice_sum, length);
+    return each * (heti_p_pairs_before(s->slice_end[a->slice] - before, length) -
+        (a->slice > 0 ? heti_p_pairs_before(s->slice_end[a->slice - 1] - before, length) : 0)) /
+        heti_p_pairs_before(all, length);
 }
 
-static const het_cost *heti_p_curve(const het_stage_cost *cost, int32_t kind) {
-    return kind == HET_ACTION_F ? &cost->forward : kind == HET_ACTION_B ? &cost->backward :
-        kind == HET_ACTION_I ? &cost->input : &cost->weight;
+/* What an action of the stage takes, at these costs. */
+static het_cost heti_p_curve(const heti_p_sim *s, const heti_p_stage *stage, const het_stage_cost *cost,
+                             const het_action *a) {
+    het_cost curve = a->kind == HET_ACTION_F ? cost->forward : a->kind == HET_ACTION_B ? cost->backward :
+        a->kind == HET_ACTION_I ? cost->input : cost->weight;
+    if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || !heti_p_is_lean(s, stage, a)) return curve;
+    curve.base += cost->again.base;
+    curve.token += cost->again.token;
+    curve.pair += cost->again.pair;
+    return curve;
 }
 
 /* ---- what a team takes ---- */
@@ -3394,8 +3461,9 @@ typedef struct heti_p_share { double row[2], group[2], head[2], first, pairs; } 
 static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
                                heti_p_share *share) {
     const het_team_member *team = stage->team;
-    const double all = s->slices > 1 ? s->slice_sum : 1, begin = a->slice > 0 ? s->slice_end[a->slice - 1] / all : 0,
-                 part = s->slice_end[a->slice] / all - begin,
+    const double none = heti_p_sim_before(s, stage, a), all = s->slices > 1 ? s->slice_sum - none : 1,
+                 begin = a->slice > 0 ? (s->slice_end[a->slice - 1] - none) / all : 0,
+                 part = (s->slice_end[a->slice] - none) / all - begin,
                  length = 1 / (stage->sequences != NULL ? stage->sequences[a->micro_batch] : 1);
     int64_t k;
     for (int64_t m = 0; m < stage->members; m = k) {
@@ -3421,17 +3489,17 @@ static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, c
     }
 }
 
-static double heti_p_team_pairs(const heti_p_stage *stage, const het_action *a, const het_cost *curve,
+static double heti_p_team_pairs(const heti_p_stage *stage, const het_action *a, het_cost curve,
                                 const heti_p_share *share) {
-    return stage->pairs != NULL ? curve->pair * stage->pairs[a->micro_batch] * share->pairs : 0;
+    return stage->pairs != NULL ? curve.pair * stage->pairs[a->micro_batch] * share->pairs : 0;
 }
 
 /* Without exchanges. */
-static double heti_p_member_seconds(const heti_p_stage *stage, const het_action *a, int64_t member,
-                                    const heti_p_share *share) {
-    const het_cost *curve = heti_p_curve(stage->member != NULL ? &stage->member[member] : stage->cost, a->kind);
+static double heti_p_member_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
+                                    int64_t member, const heti_p_share *share) {
+    const het_cost curve = heti_p_curve(s, stage, stage->member != NULL ? &stage->member[member] : stage->cost, a);
     const double tokens = stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1;
-    return curve->base + curve->token * tokens * (share[member].row[1] - share[member].row[0]) +
+    return curve.base + curve.token * tokens * (share[member].row[1] - share[member].row[0]) +
         heti_p_team_pairs(stage, a, curve, &share[member]);
 }
 
@@ -3477,7 +3545,7 @@ static het_result heti_p_team_moves(const heti_p_sim *s, const heti_p_stage *sta
                  count = stage->cost->attentions - (stage->team->columns != 0 ? stage->cost->columns.divided : 0),
                  part = count > 0 ? count / stage->cost->attentions : 0, query = part * tokens * stage->cost->query,
                  key = part * tokens * stage->cost->key;
-    const int again = s->plan->stage[stage - s->stage].recompute != 0, forward = a->kind == HET_ACTION_F;
+    const int again = heti_p_recomputes(s, stage, a), forward = a->kind == HET_ACTION_F;
     const int64_t groups = stage->team[stage->members - 1].group + 1;
     double latency, seconds, before = 0, most = 0;
     *sum = 0;
@@ -3501,7 +3569,7 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
                                       const heti_p_share *share, double *sum) {
     const het_column_moves *moves = &stage->cost->columns;
     const double tokens = heti_p_sim_tokens(s, stage, a, 1), members = HETI_T_CAST(double, stage->members);
-    const int recompute = s->plan->stage[stage - s->stage].recompute != 0;
+    const int recompute = heti_p_recomputes(s, stage, a);
     double latency = 0, slow = 0, busiest = 0, away = 0, blocks = tokens / 16;
     if (a->kind == HET_ACTION_W) return HET_OK;
     for (int64_t i = 0; i < stage->members; i++) {
@@ -3543,8 +3611,8 @@ static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *s
     if (stage->team->columns != 0) HETI_T_TRY(heti_p_column_moves(s, stage, a, share, seconds));
     for (int64_t m = 0; m < stage->members; m++) {
         const het_stage_cost *cost = stage->member != NULL ? &stage->member[m] : stage->cost;
-        heti_p_at_least(&slowest, heti_p_member_seconds(stage, a, m, share));
-        heti_p_at_least(&core, heti_p_team_pairs(stage, a, heti_p_curve(cost, a->kind), &share[m]));
+        heti_p_at_least(&slowest, heti_p_member_seconds(s, stage, a, m, share));
+        heti_p_at_least(&core, heti_p_team_pairs(stage, a, heti_p_curve(s, stage, cost, a), &share[m]));
         if (m > 0 && stage->team[m].group > stage->team[m - 1].group) chained += share[m].first < share[m].group[0];
     }
     *seconds += slowest;
@@ -3554,9 +3622,9 @@ static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *s
 }
 
 static double heti_p_sim_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    const het_cost *curve = heti_p_curve(stage->cost, a->kind);
-    double seconds = curve->base + heti_p_sim_tokens(s, stage, a, curve->token);
-    return stage->pairs != NULL && curve->pair > 0 ? seconds + heti_p_sim_pairs(s, stage, a, curve->pair) : seconds;
+    const het_cost curve = heti_p_curve(s, stage, stage->cost, a);
+    double seconds = curve.base + heti_p_sim_tokens(s, stage, a, curve.token);
+    return stage->pairs != NULL && curve.pair > 0 ? seconds + heti_p_sim_pairs(s, stage, a, curve.pair) : seconds;
 }
 
 static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, int32_t kind, double start, double end,
@@ -3744,7 +3812,8 @@ static void heti_p_sim_keep(heti_p_sim *s, int64_t r, const heti_p_stage *stage,
     const int64_t at = s->rank[r].at - s->schedule->start[r];
     heti_p_rank *rank = &s->rank[r];
     het_rank_time *time = &s->result->rank[r];
-    rank->kept += s->slices > 1 ? part * s->plan->slice_share[a->slice] : part;
+    rank->kept += s->slices > 1 ? part * s->plan->slice_share[a->slice] *
+        (s->slice_sum / (s->slice_sum - heti_p_sim_before(s, stage, a))) : part;
     if (rank->kept > time->peak) time->peak = rank->kept, time->peak_action = at; /* divided by rank->unit in the end */
     if (!s->count_bytes) return;
     rank->kept_bytes += heti_p_sim_tokens(s, stage, a, bytes);
@@ -3791,8 +3860,10 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     const int64_t g = heti_p_stage_of(s, a);
     const heti_p_stage *stage = &s->stage[g];
     const het_stage_cost *c = stage->cost;
-    const double bytes[4] = { c->keep_input + c->keep_weight, -(c->keep_input + c->keep_weight),
-                              c->keep_gradient - c->keep_input, -(c->keep_weight + c->keep_gradient) };
+    const int lean = heti_p_is_lean(s, stage, a);
+    const double input = lean ? 0 : c->keep_input, weight = lean ? c->keep_lean : c->keep_weight;
+    const double bytes[4] = { input + weight, -(input + weight), c->keep_gradient - input,
+                              -(weight + c->keep_gradient) };
     heti_p_rank *rank = &s->rank[r];
     heti_p_cell *cell = &s->cell[heti_p_cell_of(s, g, a)];
     const int forward = a->kind == HET_ACTION_F, moves = a->kind != HET_ACTION_W;
@@ -3800,6 +3871,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     const double there = forward ? cell->input : cell->gradient;
     const char *fault = heti_p_compute_fault(a->kind, cell->done);
     double start = rank->clock, buffer = 0, seconds;
+    int alone; /* no pair of an F and a B is begun */
     if (fault != NULL) return heti_p_sim_fail(s, r, rank->at, fault);
     if (from >= 0 && there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
     if (s->transfer == HET_TRANSFER_POSTED && moves && (forward ? stage->link_after : stage->link_before) >= 0) {
@@ -3825,9 +3897,11 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     if (forward && stage->after == r) s->cell[heti_p_cell_of(s, g + 1, a)].input = rank->clock;
     if (!forward && moves && stage->before == r) s->cell[heti_p_cell_of(s, g - 1, a)].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
-    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0 && a[-1].kind <= HET_ACTION_I)
+    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0 && a[-1].kind <= HET_ACTION_I &&
+        !heti_p_sim_lacks(s, a - 1))
         HETI_T_TRY(heti_p_sim_message(s, r, a - 1, waits));
-    return moves && (a->overlap == 0 || rank->at + 1 == rank->until) ? heti_p_sim_message(s, r, a, waits) : HET_OK;
+    alone = a->overlap == 0 || rank->at + 1 == rank->until || heti_p_sim_lacks(s, a + 1);
+    return moves && alone ? heti_p_sim_message(s, r, a, waits) : HET_OK;
 }
 
 /* PUT or TAKE of what a slice keeps: of a team the largest member's part. */
@@ -3837,8 +3911,8 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
     const het_rank_cost *cost = heti_p_rank_cost(s, r);
     heti_p_rank *rank = &s->rank[r];
     heti_p_cell *cell = &s->cell[heti_p_cell_of(s, heti_p_stage_of(s, a), a)];
-    const int takes = a->kind == HET_ACTION_TAKE;
-    double bytes = c->keep_weight + ((cell->done & HETI_P_DID_I) != 0 ? c->keep_gradient : c->keep_input), start, end;
+    const int takes = a->kind == HET_ACTION_TAKE, lean = heti_p_is_lean(s, stage, a);
+    double bytes = (cell->done & HETI_P_DID_I) != 0 ? c->keep_gradient : lean ? 0 : c->keep_input, start, end;
     double share = 0, all = 0;
     if (((cell->done & HETI_P_AWAY) != 0) != takes || (cell->done & HETI_P_DID_F) == 0 ||
         (cell->done & HETI_P_DID_W) != 0)
@@ -3848,6 +3922,7 @@ static het_result heti_p_sim_move(heti_p_sim *s, int64_t r, const het_action *a)
         heti_p_at_least(&share, stage->team[i].share);
         all += stage->team[i].share;
     }
+    bytes += lean ? c->keep_lean : c->keep_weight;
     heti_p_sim_keep(s, r, stage, a, takes ? stage->weight : -stage->weight, takes ? bytes : -bytes);
     bytes = heti_p_sim_tokens(s, stage, a, bytes);
     bytes = share > 0 ? bytes * share / all : bytes;
@@ -4045,6 +4120,7 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
     for (; rank->at < rank->until; rank->at++) {
         const het_action *a = &s->schedule->action[rank->at];
         int waits = 0;
+        if (heti_p_sim_lacks(s, a)) continue;
         if (a->kind == HET_ACTION_COMMIT) {
             rank->state = HETI_P_VERDICT;
             rank->verdict = rank->clock;
@@ -4375,7 +4451,7 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
             record->bytes = HETI_T_CAST(int64_t, HETI_T_CAST(double, record->bytes) * (row[1] - row[0]) + 0.5);
         if (a->kind > HET_ACTION_I || !(stage->cost->attentions > 0) || count == 1) continue;
         heti_p_team_shares(s, stage, a, share);
-        record->exchange = record->end - record->start - heti_p_member_seconds(stage, a, me, share);
+        record->exchange = record->end - record->start - heti_p_member_seconds(s, stage, a, me, share);
         if (record->exchange < 0) record->exchange = 0; /* rounding */
     }
 }

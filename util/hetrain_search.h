@@ -779,7 +779,7 @@ static int64_t heti_s_named(const void *list, size_t size, int64_t count, const 
 /* A unit's times, in the order of het_unit_time. The planner also has sums of them. */
 enum {
     HETI_S_FORWARD, HETI_S_BACKWARD, HETI_S_INPUT, HETI_S_WEIGHT, HETI_S_AGAIN, HETI_S_CALLS,
-    HETI_S_STAGE_CALLS = HETI_S_AGAIN,
+    HETI_S_STAGE_CALLS = HETI_S_CALLS,
     HETI_S_LEAST = HETI_S_CALLS,      /* added to a call: what it takes at least, whoever works beside */
     HETI_S_BOTH = 2 * HETI_S_CALLS,   /* F and B; one more: F, I and W */
     HETI_S_SUMS = 2 * HETI_S_CALLS + 2
@@ -795,10 +795,10 @@ static het_cost heti_s_curve(const het_unit_time *t, int what) {
     return *heti_s_curve_of(&copy, what);
 }
 
-/* The four of a stage, in the same order, which is that of F, B, I and W among actions. */
+/* Those of a stage, in the same order, which is that of F, B, I and W among actions. */
 static het_cost *heti_s_stage_curve_of(het_stage_cost *c, int what) {
     return what == HETI_S_FORWARD ? &c->forward : what == HETI_S_BACKWARD ? &c->backward :
-           what == HETI_S_INPUT ? &c->input : &c->weight;
+           what == HETI_S_INPUT ? &c->input : what == HETI_S_WEIGHT ? &c->weight : &c->again;
 }
 
 static het_cost heti_s_stage_curve(const het_stage_cost *c, int what) {
@@ -1314,6 +1314,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
 typedef struct heti_s_held {
     het_stage_memory most;            /* of its stages */
     double stored;                    /* a slot of those that may put it on the host */
+    double lean;                      /* a slot of slices that recompute where others keep all */
     double elements, trained, state;  /* whose weights it holds, whose sums, whose state */
     double weights, expanded;         /* bytes of these weights, of the floats that a call makes of int8 */
     double kept;                      /* of several updates: elements whose versions it keeps */
@@ -1474,21 +1475,27 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
    of both kinds. */
 static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, const het_stage *stage, int split,
                               const het_needs *needs, double tokens, heti_s_held *held) {
-    const int gathers = held->rows.members < 2 && stage->store == 0 && het_plan_backward(plan, stage - plan->stage) &&
-                        needs != NULL && heti_s_real(needs->slots) * held->rows.own <
-                                         heti_s_real(needs->batch_slots) * tokens,
+    const int mixed = stage->keep != 0 && stage->recompute != 0,
+              gathers = held->rows.members < 2 && stage->store == 0 && !mixed &&
+                        het_plan_backward(plan, stage - plan->stage) && needs != NULL &&
+                        heti_s_real(needs->slots) * held->rows.own < heti_s_real(needs->batch_slots) * tokens,
               sliced = plan->slices > 1 ? 1 + gathers : 0;
-    const het_stage_memory m = heti_s_stage_memory(profile, stage, split > 0, sliced, &held->rows, tokens);
     het_stage_memory *most = &held->most;
-    heti_s_most(&most->slot, m.slot);
-    if (stage->store > 0) heti_s_most(&held->stored, m.slot);
-    heti_s_most(&most->carry, m.carry);
-    heti_s_most(&most->chain, m.chain);
-    most->once += m.once;
-    heti_s_most(&most->scratch, m.scratch);
-    heti_s_most(&most->stream, m.stream);
-    heti_s_most(&most->message, m.message);
-    heti_s_most(&most->exchange, m.exchange);
+    for (int lean = 0; lean <= mixed; lean++) {
+        het_stage own = *stage;
+        het_stage_memory m;
+        if (mixed && !lean) own.recompute = HET_RECOMPUTE_NONE;
+        m = heti_s_stage_memory(profile, &own, split > 0, sliced, &held->rows, tokens);
+        heti_s_most(lean ? &held->lean : &most->slot, m.slot);
+        if (stage->store > 0) heti_s_most(&held->stored, m.slot);
+        heti_s_most(&most->carry, m.carry);
+        heti_s_most(&most->chain, m.chain);
+        most->once += m.once;
+        heti_s_most(&most->scratch, m.scratch);
+        heti_s_most(&most->stream, m.stream);
+        heti_s_most(&most->message, m.message);
+        heti_s_most(&most->exchange, m.exchange);
+    }
     if (split == 1) heti_s_stage_most(profile, plan, stage, 0, needs, tokens, held);
 }
 
@@ -1677,6 +1684,7 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
         const het_needs *of = &needs[h->leader];
         const double slots = heti_s_larger(heti_s_real(of->slots) + (of->places > 0 ? beside : 0),
                                            heti_s_real(h->stages));
+        const double lean = heti_s_real(of->lean) + (of->lean > 0 && of->places > 0 ? beside : 0);
         const double carries = heti_s_real(heti_s_max(of->batch_slots, h->stages)),
                      chains = heti_s_real(heti_s_max(of->chains, h->stages));
         const double own = p->token_bytes * heti_s_real(shape->tokens) + p->sequence_bytes *
@@ -1691,8 +1699,8 @@ static void heti_s_held_memory(const het_profile *p, int64_t ranks, const heti_s
                                    h->kept * p->weight_bytes * (heti_s_real(of->versions) - 1 + of->predicts));
         to->gradients = heti_s_bytes(h->trained * p->gradient_bytes + 2 * stages->unit[1] + p->rank_gradients);
         to->optimizer = heti_s_bytes(h->state * p->state_bytes);
-        to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + chains * m->chain +
-                                       m->once + 3 * m->stream);
+        to->activations = heti_s_bytes(slots * m->slot + lean * h->lean + carries * (m->carry + own + 128) +
+                                       chains * m->chain + m->once + 3 * m->stream);
         to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
         to->communication = heti_s_bytes(messages + 2 * m->exchange + h->pieces +
                                          (others ? heti_s_real(HETI_S_RING_CHUNK) : 0));
@@ -1782,15 +1790,16 @@ static int heti_s_backs(const het_profile *profile, int64_t begin, int64_t end) 
 }
 
 /* Adds units [begin, end) to a stage, `slowness` times slower than these times. Where it recomputes
-   as a whole, those without a backward pass do as well, if there are others. */
-static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute,
+   as a whole, those without a backward pass do as well, if there are others. mixed: not all slices
+   recompute. */
+static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute, int mixed,
                              const het_unit_time *times, double slowness, het_stage_cost *to) {
     const int whole = recompute == HET_RECOMPUTE_STAGE && heti_s_backs(profile, begin, end);
     for (int64_t u = begin; u < end; u++) {
         const int idle = heti_s_is_idle(profile, u);
         const het_unit_time *time = &times[profile->unit[u]];
         const het_unit_kind *kind = heti_s_kind_at(profile, u);
-        for (int what = 0; what < (idle ? HETI_S_FORWARD + 1 : HETI_S_STAGE_CALLS); what++)
+        for (int what = 0; what < (idle ? HETI_S_FORWARD + 1 : HETI_S_AGAIN); what++)
             heti_s_add_curve(heti_s_stage_curve_of(to, what), heti_s_curve(time, what), slowness);
         to->keep_gradient += kind->keep_gradient;
         to->attentions += kind->attentions;
@@ -1798,8 +1807,8 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
         to->key += kind->key;
         heti_s_add_moves(&to->columns, &kind->moves, time, slowness);
         if (!recompute || kind->loss || (idle && !whole)) continue;
-        heti_s_add_curve(&to->backward, time->recompute, slowness);
-        heti_s_add_curve(&to->input, time->recompute, slowness);
+        heti_s_add_curve(mixed ? &to->again : &to->backward, time->recompute, slowness);
+        if (!mixed) heti_s_add_curve(&to->input, time->recompute, slowness);
     }
 }
 
@@ -1821,15 +1830,19 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
     const het_stage *stage = &c->plan->stage[g];
     const double copies = heti_s_messages(profile, stage->unit_begin, stage->unit_end) * device->message_byte *
                           slowness;
-    const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute,
-                                                    0, 0, 1, 1);
+    const het_stage_memory lean = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute,
+                                                    0, 0, 1, 1),
+                           kept = stage->keep == 0 ? lean : het_profile_stage(profile, stage->unit_begin,
+                                                                              stage->unit_end, 0, 0, 0, 1, 1);
     to->chain[0] = heti_s_chain(profile, stage->unit_begin);
     to->chain[1] = heti_s_chain(profile, stage->unit_end);
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
-    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, times, slowness, to);
+    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, stage->keep != 0, times, slowness,
+                     to);
     to->bytes = heti_s_kind_at(profile, stage->unit_end - 1)->output;
     to->keep_weight = kept.slot + kept.carry;
+    to->keep_lean = stage->keep == 0 ? 0 : lean.slot + lean.carry;
 }
 
 static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_held *held,
@@ -1909,7 +1922,7 @@ static void heti_s_team_cost(const het_team_member *team, int64_t count, const h
             heti_s_most(&slowest->base, own.base);
             heti_s_most(&slowest->token, own.token * rows);
             heti_s_most(&slowest->pair, own.pair * pairs);
-            heti_s_most(&to->beside[k], member[m].beside[k]);
+            if (k < HETI_S_AGAIN) heti_s_most(&to->beside[k], member[m].beside[k]);
         }
     }
 }
@@ -5602,7 +5615,7 @@ static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p
                       end = stage->unit_end, g = c->granules;
         const double again = stage->recompute ? heti_s_seconds(s, kind, HETI_S_AGAIN, begin, end, g) : 0;
         het_stage_cost *cost = &s->alone_stage[i];
-        for (int what = 0; what < HETI_S_STAGE_CALLS; what++)
+        for (int what = 0; what < HETI_S_AGAIN; what++)
             heti_s_stage_curve_of(cost, what)->token = heti_s_stage_seconds(s, kind, what, begin, end, g) +
                 (what == HETI_S_BACKWARD || what == HETI_S_INPUT ? again : 0);
         cost->bytes = heti_s_kind_at(s->d.profile, end - 1)->output * heti_s_tokens(s, g);
@@ -7396,7 +7409,7 @@ static heti_s_amount heti_s_granules(const heti_s_seek *s, int64_t granules) {
 static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
                              int again, het_stage_cost *to) {
     memset(to, 0, sizeof *to);
-    heti_s_add_units(s->d.profile, begin, end, again, heti_s_unit_times(s, s->kind[s->kind_of[device]].times),
+    heti_s_add_units(s->d.profile, begin, end, again, 0, heti_s_unit_times(s, s->kind[s->kind_of[device]].times),
                      1 / s->d.cluster->device[device].speed, to);
     to->attentions *= f->attentions;
     to->columns.divided *= f->attentions;
@@ -8264,8 +8277,10 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
     const het_stage_cost *cost = &a->predict.costs->costs.stage[g];
     int64_t count;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
+    const double tokens = a->predict.sizes.tokens[m];
     const het_team_member *team;
     double rows = 1, pairs = 1, total = 0, from = 0, to = 1;
+    int64_t first = 0; /* slices before it have no rows */
     het_cost curve;
     team = het_plan_team(plan, plan->stage[g].rank, &count);
     for (int64_t i = 0; i < count && count > 1; i++) {
@@ -8273,13 +8288,18 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
         cost = &a->predict.costs->costs.member[heti_s_members_before(plan, g) + i];
         heti_s_member_part(team, count, i, &rows, &pairs);
     }
-    for (int64_t i = 0; i < plan->slices; i++) total += plan->slice_share[i];
+    if (plan->slice_tokens > 0 && tokens < heti_s_real(plan->slices) * heti_s_real(plan->slice_tokens))
+        first = heti_s_min(plan->slices - 1, plan->slices - HETI_T_CAST(int64_t, tokens) / plan->slice_tokens);
+    for (int64_t i = first; i < plan->slices; i++) total += plan->slice_share[i];
     if (plan->slices > 1) {
-        for (int64_t i = 0; i < action->slice; i++) from += plan->slice_share[i] / total;
+        for (int64_t i = first; i < action->slice; i++) from += plan->slice_share[i] / total;
         to = from + plan->slice_share[action->slice] / total;
     }
     curve = heti_s_stage_curve(cost, action->kind);
-    return curve.base + curve.token * a->predict.sizes.tokens[m] * (to - from) * rows +
+    if ((action->kind == HET_ACTION_B || action->kind == HET_ACTION_I) &&
+        (action->slice > 63 || (plan->stage[g].keep >> action->slice & 1) == 0))
+        heti_s_add_curve(&curve, cost->again, 1);
+    return curve.base + curve.token * tokens * (to - from) * rows +
            curve.pair * a->predict.sizes.pairs[m] * (to * to - from * from) * pairs;
 }
 
