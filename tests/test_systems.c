@@ -1275,7 +1275,7 @@ static void row_1_13(void **state)
 {
     static const char *const blocks = "4096|128,128,128,128|128,128,128|128,128,128,128", *const layout = "0|1|2|3";
     static const double tokens[4] = { 4096, 512, 384, 512 };
-    het_model_desc model = support_deep_model(HET_LLAMA);
+    het_model_desc model = support_model(HET_LLAMA);
     double taken[3] = { 0, 0, 0 }, worst;
     het_ctx *one, *pipeline;
     het_step_info x, y;
@@ -1284,7 +1284,7 @@ static void row_1_13(void **state)
     int64_t s, actions;
     int way;
     (void)state;
-    model.context = 4096;
+    model.context = 4096, model.width = 16, model.heads = 2, model.kv_heads = 1, model.head_size = 8;
     support_run_start(&run, &model, 1, blocks);
     support_run_ranks(&run, 1);
     support_group_start(&group, &run.data, 0, layout);
