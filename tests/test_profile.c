@@ -1010,6 +1010,17 @@ static void costs_of_a_plan(void **state)
     assert_int_equal(costs->costs.blocks, 4);
     assert_int_equal(costs->costs.groups, 1);
     het_plan_costs_free(costs);
+    plan->stage[0].keep = 1; /* what recomputation takes stands apart */
+    EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+    near(costs->costs.stage[0].backward.base, 1e-4 + 0.002 + 0.02, "backward.base without it");
+    near(costs->costs.stage[0].input.pair, 1e-6, "input.pair without it");
+    near(costs->costs.stage[0].again.base, 0.005, "again.base");
+    near(costs->costs.stage[0].again.token, 1e-4, "again.token");
+    near(costs->costs.stage[0].again.pair, 1e-6, "again.pair");
+    near(costs->costs.stage[0].keep_lean, 16 + 16, "kept where recomputed: the streams");
+    near(costs->costs.stage[0].keep_weight, 16 + 16 + 4 + 8 + 32, "kept where all is");
+    plan->stage[0].keep = 0;
+    het_plan_costs_free(costs);
     strcpy(cluster->device[1].profile, "slow");
     EXPECT_ERROR(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error), HET_ERR_INVALID, error.text, "rank 1|\"slow\"|1");
     assert_null(costs);
