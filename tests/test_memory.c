@@ -318,6 +318,23 @@ static void slices_that_keep_all(void **state)
     fixture_end(&f);
 }
 
+/* A stage says it of 64 slices; those behind them recompute. */
+static void slices_beyond_the_flags(void **state)
+{
+    het_plan *plan = support_plan("dp", "gpipe", 6, 1, 70);
+    const int64_t micro_batches = 2;
+    het_schedule *lists = NULL;
+    het_needs needs;
+    (void)state;
+    plan->stage[0].recompute = HET_RECOMPUTE_UNIT, plan->stage[0].keep = UINT64_MAX;
+    EXPECT_OK(het_plan_check(plan, "here", NULL));
+    EXPECT_OK(het_schedule_make(plan, &micro_batches, NULL, &lists, NULL));
+    EXPECT_OK(het_schedule_needs(plan, lists, 0, 1, 0, NULL, &needs, NULL));
+    assert_true(needs.slots == 128 && needs.lean == 12);
+    het_schedule_free(lists);
+    het_plan_free(plan);
+}
+
 /* The layouts of a file in words, with what each rank needed when they were written down: a changed figure is to be explained. */
 static void layout_describe(const char *options, het_desc *desc)
 {
@@ -554,6 +571,7 @@ int main(void)
         cmocka_unit_test(outputs_are_null_after_a_failure),
         cmocka_unit_test(steps_do_not_allocate),
         cmocka_unit_test(estimates_are_exact), cmocka_unit_test(slices_that_keep_all),
+        cmocka_unit_test(slices_beyond_the_flags),
         cmocka_unit_test(layouts_need_what_they_did),
         cmocka_unit_test(estimate_of_large_models),
         cmocka_unit_test(estimates_take_no_memory),

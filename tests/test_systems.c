@@ -1284,7 +1284,7 @@ static void row_1_13(void **state)
     int64_t s, actions;
     int way;
     (void)state;
-    model.context = 4096, model.width = 16, model.heads = 2, model.kv_heads = 1, model.head_size = 8;
+    model.context = 4096, model.width = 16, model.heads = model.kv_heads = 1, model.head_size = 8;
     support_run_start(&run, &model, 1, blocks);
     support_run_ranks(&run, 1);
     support_group_start(&group, &run.data, 0, layout);
