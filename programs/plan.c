@@ -5,8 +5,10 @@
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
 #define HETRAIN_SEARCH_IMPLEMENTATION
+#define HETRAIN_EXPERTS_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_search.h"
+#include "experts.h"
 #include "layout.h"
 #include "profile.h"
 #include "feed.h"
@@ -14,7 +16,7 @@
 
 typedef struct settings {
     const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *hardware,
-        *devices, *schedules, *out;
+        *experts, *devices, *schedules, *out;
     int64_t sequences, tokens, granule, alone, seed, trials;
     int64_t ranks, micro_batches, chunks, slices, updates, staleness, units, heads, unit, complete, dark, json, dtype, ops;
     double memory_limit, seconds;
@@ -54,6 +56,7 @@ static const option options[] = {
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "with --hardware: operands of the products" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0,
       "with --profile: which it must be of, FAMILY:preset, FAMILY:key=value,... or a config.json; lists are complete" },
+    { "--experts", "E,K", OPTION_TEXT, AT(experts), 0, 0, "with --model: E experts in place of each MLP, as of train" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "with --profile, in place of --cluster: NAME[@SPEED][/SIZE],..., names of the profile" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "with --profile: sequences a micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(tokens), 1, 1e7, "with --profile: tokens a sequence; default: those of the plan, or the model's context" },
@@ -932,10 +935,13 @@ static int price_hardware(settings *s, const het_desc *like, het_hardware *hardw
 
 static int price_model(settings *s, problem *p, het_profile **profile) {
     static het_hardware hardware;
+    static experts_model experts;
     het_desc desc;
     int status;
     memset(&desc, 0, sizeof desc);
     if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc.model)) != 0) return status;
+    if (s->experts != NULL && (status = experts_read(s->experts, &experts.settings)) != 0) return status;
+    if ((status = experts_start(&experts, &desc)) != 0) return status;
     desc.limits.max_tokens = desc.model.context, desc.limits.max_sequences = 1;
     if (s->hardware != NULL) status = price_hardware(s, &desc, &hardware, profile);
     else status = profile_read_list("--profile", s->profile, profile);
@@ -1108,6 +1114,7 @@ static int check_options(const settings *s, const unsigned char *given) {
         { s->profile != NULL, "--link --unit --units --micro-batch-scale --complete",
           "with --profile or --hardware, which say what units and links cost" },
         { s->hardware == NULL, "--dtype --ops", "without --hardware" },
+        { s->model == NULL, "--experts", "without --model" },
         { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
         { looked_for, "--chunks --slices --memory-limit", "where a plan is looked for" },
         { lists, "--chunks --memory-limit", "on lists of actions" },

@@ -814,8 +814,6 @@ static int configure_plan(job *j) {
     int status;
     if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL) return 0;
     if (timed && s->adapt > 0) return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
-    if (timed && s->experts != NULL) return fail(BAD_INPUT, "--experts: profiles, and so --schedule timed, know no experts");
-    if (automatic && s->experts != NULL) return fail(BAD_INPUT, "--experts: profiles, and so --plan auto, know no experts");
     if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);
     if ((j->planner = (auto_planner *)calloc(1, sizeof(auto_planner))) == NULL) return fail(FAILED, "out of memory");
     if ((status = get_profile(j)) != 0 || (!automatic && !timed && s->adapt <= 0)) return status;
@@ -881,6 +879,7 @@ static int tell_command(const job *j) {
     snprintf(path, sizeof path, "%.*splan", slash != NULL ? (int)(slash + 1 - j->program) : 0, j->program);
     printf("again    "), print_word(path);
     if (model != NULL) printf(" --model "), print_word(model);
+    if (model != NULL && s->experts != NULL) printf(" --experts "), print_word(s->experts);
     printf(" --profile "), print_word(j->planner->profile_path);
     printf(" --cluster "), print_word(j->planner->cluster_path);
     printf(" --plan "), print_word(s->save_plan);
@@ -1345,7 +1344,6 @@ static int check_idle_options(const job *j) {
         { j->out[0] == 0, "--keep", "without --out" },
         { s->export_to == NULL, "--save-dtype", "without --export" },
         { j->process == 0 && j->out[0] == 0 && s->log == NULL && s->adapt <= 0, "--power", "without --out, --log or --adapt" },
-        { s->experts != NULL, "--profile --save-profile --adapt", "with --experts: profiles know no experts" },
         { s->lora == 0, "--weights", "without --lora: weights that are trained are f32" },
     };
     int status = 0;

@@ -436,6 +436,13 @@ refuses '--plan|--steps 0' train --data text --steps 0 --save-profile p.json --p
 accepts 'a profile and a plan, and no step' train --data text --steps 0 --save-profile p.json --plan auto --plan-seconds 0.2 "${tiny[@]}"
 report "$(grep -q 'simulated:' out && [ -s p.json ]; echo $?)" 'are measured and shown' "$(cat out)"
 refuses '--out|--steps 0' train --data text --steps 0 --save-profile p.json --out x "${tiny[@]}"
+accepts 'a model with experts on one rank' train --data text --steps 2 --hash --quiet --devices cpu:1 --granule 1 --experts 4,2 "${tiny[@]}"
+routed=$(grep '^weights' out)
+accepts 'on the best plan for two' train --data text --steps 2 --hash --devices cpu:1,cpu:1 --granule 1 --experts 4,2 --plan auto --plan-seconds 0.5 --save-plan moe.json "${tiny[@]}"
+report "$([ "$routed" = "$(grep '^weights' out)" ] && grep -q '^again .* --experts 4,2 --profile' out; echo $?)" 'has the same hash' "$routed" "$(cat out)"
+accepts 'which plan simulates' plan "${tiny[@]:0:2}" --experts 4,2 --profile moe.profile.json --cluster moe.cluster.json --plan moe.json
+refuses '--profile moe.profile.json|is of model' plan "${tiny[@]:0:2}" --profile moe.profile.json --cluster moe.cluster.json --plan moe.json
+refuses '--experts|--model' plan --experts 4,2 --profile moe.profile.json --cluster moe.cluster.json --plan moe.json
 
 # ---- profile ----
 narrow=(--model llama:layers=1,width=16,heads=2,context=32 --sequences 2 --quiet)

@@ -8,6 +8,10 @@
 
 #include "hetrain_search.h"
 
+#define HETRAIN_EXPERTS_IMPLEMENTATION
+#define HETRAIN_STATIC
+#include "hetrain_experts.h"
+
 /* ---- bytes ---- */
 
 typedef struct shape {
@@ -23,6 +27,7 @@ typedef struct shape {
     double cuts; /* bytes by which the places of two cuts may be off */
     int64_t updates, staleness;
     float feedback;
+    het_experts experts; /* experts 0: none */
 } shape;
 
 static int64_t close_to(const char *what, const shape *s, int64_t rank, size_t got, size_t expected, int exact)
@@ -113,6 +118,7 @@ static int64_t check_shape(const shape *s)
     het_shape most;
     het_memory got[8], expected;
     shape pieces = *s;
+    het_unit units[8];
     int64_t r, wrong = 0;
     memset(&desc, 0, sizeof desc);
     memset(device, 0, sizeof device);
@@ -128,6 +134,7 @@ static int64_t check_shape(const shape *s)
     desc.weights = s->weights;
     if (s->updates > 1) desc.optimizer.clip = -1.0f;
     desc.optimizer.feedback = desc.optimizer.feedback_change = s->feedback;
+    if (s->experts.experts > 0) EXPECT_OK(het_experts_units(&desc, &s->experts, units, 8, &error));
     EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
     plan = read_plan(s, profile->units);
     EXPECT_OK(het_profile_cuts(profile, plan, &error));
@@ -378,6 +385,114 @@ static void bytes_of_frozen_weights_agree(void **state)
                 wrong += check_shape(&s);
             }
     assert_int_equal(wrong, 0);
+}
+
+/* Experts, whole and divided by columns among members that have as many as a token uses. */
+static void bytes_of_experts_agree(void **state)
+{
+    static const char *const models[] = { "llama:layers=3,width=128,heads=8,mlp_width=96,vocab=1000,context=64",
+        "gpt2:layers=3,width=128,heads=8,mlp_width=64,vocab=1000,context=64" };
+    static const struct { const char *plan; int64_t ranks; } plans[] = { { "dp", 1 }, { "pp", 3 }, { "cp2", 2 }, { "tp2", 2 }, { "dp2xtp2", 4 },
+        { "tp4", 4 }, { "pp2xtp:3,1", 4 } };
+    size_t m, p;
+    int64_t wrong = 0;
+    int again;
+    (void)state;
+    for (m = 0; m < sizeof models / sizeof *models; m++)
+        for (p = 0; p < sizeof plans / sizeof *plans; p++)
+            for (again = 0; again < 3; again++) {
+                shape s;
+                memset(&s, 0, sizeof s);
+                s.model = models[m];
+                s.plan = plans[p].plan;
+                s.schedule = "1f1b";
+                s.ranks = plans[p].ranks;
+                s.slices = 1;
+                s.micro_batches = 4;
+                s.tokens = 4096;
+                s.sequences = 64;
+                s.heads = 8;
+                s.recompute = (het_recompute)again;
+                s.cuts = p == 0 ? 0 : 20 * 2048;
+                s.experts.experts = 8;
+                s.experts.used = 2 - (int64_t)m;
+                s.experts.route = m == 0 ? HET_ROUTE_TOP : HET_ROUTE_HASH;
+                wrong += check_shape(&s);
+            }
+    assert_int_equal(wrong, 0);
+}
+
+/* One granule, which rows and pipelines cannot divide: the planner shares experts among a team by columns, of as many members at most as there are
+   experts, counts what rows take on their way, and a context runs its plan within what it says of memory. */
+static void experts_are_planned(void **state)
+{
+    static const char devices[] = "{\"devices\": [{\"name\": \"d\", \"f32\": \"1T\", \"bandwidth\": \"1T\"}]}";
+    het_error error = { HET_OK, "" };
+    int64_t experts, r, members, largest;
+    (void)state;
+    for (experts = 8; experts >= 2; experts -= 6) {
+        const int64_t start[2] = { 0, 64 };
+        static int32_t token[64];
+        het_hardware hardware;
+        het_device_desc device[4];
+        het_experts settings;
+        het_search_desc search;
+        het_cluster *cluster = NULL;
+        het_profile *profile = NULL;
+        het_search *found = NULL;
+        het_ctx *ctx;
+        het_unit units[4];
+        het_batch batch;
+        het_desc desc;
+        memset(&desc, 0, sizeof desc);
+        memset(device, 0, sizeof device);
+        memset(&settings, 0, sizeof settings);
+        memset(&search, 0, sizeof search);
+        memset(&batch, 0, sizeof batch);
+        EXPECT_OK(het_model_parse("llama:layers=1,width=64,heads=4,mlp_width=512,vocab=64,context=64", &desc.model, &error));
+        settings.experts = experts;
+        settings.used = 2;
+        desc.limits.max_tokens = 64;
+        desc.limits.max_sequences = 1;
+        EXPECT_OK(het_experts_units(&desc, &settings, units, 4, &error));
+        EXPECT_OK(het_hardware_read(devices, strlen(devices), &hardware, &error));
+        EXPECT_OK(het_hardware_profile(&hardware, &desc, 64, "experts", NULL, &profile, &error));
+        assert_true(profile->kind[2].most_members >= (double)experts && profile->kind[2].most_members <= (double)experts);
+        assert_true(profile->kind[2].moves.exchange_bytes[0] >= 2 * 4 * 2 * 64 && profile->kind[2].moves.exchange_bytes[1] <= 2 * 4 * 2 * 64);
+        EXPECT_OK(het_cluster_flat(4, NULL, 1e-9, 1e12, NULL, &cluster, &error));
+        for (r = 0; r < 4; r++) snprintf(cluster->device[r].profile, sizeof cluster->device[r].profile, "d");
+        search.profile = profile;
+        search.cluster = cluster;
+        search.granules = 1;
+        search.granule_tokens = 64;
+        search.evaluations = 2000;
+        EXPECT_ERROR(het_plan_search(&search, &found, &error), HET_OK, error.text, "");
+        for (r = largest = 0; r < 4; r++) {
+            const het_team_member *team = het_plan_team(found->found[0].plan, r, &members);
+            if (team != NULL && team->columns && members > largest) largest = members;
+        }
+        assert_int_equal(largest, experts == 8 ? 4 : 2);
+        desc.layout.devices = device;
+        desc.layout.device_count = 4;
+        desc.layout.plan = found->found[0].plan;
+        desc.limits.max_micro_batches = 1;
+        for (r = 0; r < 4; r++) {
+            het_memory memory;
+            EXPECT_ERROR(het_memory_estimate(&desc, r, &memory, &error), HET_OK, error.text, "");
+            if ((double)(memory.device + memory.communication) > 1.02 * found->found[0].memory[r] + 65536)
+                fail_msg("rank %d: %lu bytes, %g planned", (int)r, (unsigned long)(memory.device + memory.communication), found->found[0].memory[r]);
+        }
+        EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_OK, error.text, "");
+        batch.tokens = 64;
+        batch.sequences = 1;
+        batch.sequence_start = start;
+        batch.token = batch.target = token;
+        EXPECT_OK(het_step(ctx, &batch, 1, NULL));
+        het_destroy(ctx);
+        het_search_free(found);
+        het_cluster_free(cluster);
+        het_profile_free(profile);
+    }
 }
 
 /* With few micro-batches some of a rank's stages do all backward passes in one piece: those need more scratch, the others more in a slot. */
@@ -1094,6 +1209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree), cmocka_unit_test(bytes_of_teams_agree), cmocka_unit_test(bytes_of_teams_by_columns_agree),
+        cmocka_unit_test(bytes_of_experts_agree), cmocka_unit_test(experts_are_planned),
         cmocka_unit_test(bytes_of_divided_plans_agree), cmocka_unit_test(bytes_of_frozen_weights_agree),
         cmocka_unit_test(bytes_of_several_updates_agree),
         cmocka_unit_test(flows_of_a_plan),

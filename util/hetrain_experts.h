@@ -232,7 +232,7 @@ static het_result heti_x_norm(const heti_x_call *w, het_op_kind kind) {
     const int gain = w->x.gain, bias = w->x.bias;
     const het_norm_args a = { c->view, m->norm, c->rows, w->x.d, 1, m->norm_epsilon, c->in[0], c->weight[gain],
                               bias < 0 ? NULL : c->weight[bias], w->t[HETI_X_H], w->t[HETI_X_MEAN], w->t[HETI_X_RSTD],
-                              w->t[HETI_X_DH], w->x.parallel ? NULL : c->d_out[0], c->d_in[0], &c->gradient[gain],
+                              w->t[HETI_X_DH], w->x.parallel ? NULL : c->d_out[0], c->d_in[0], NULL, &c->gradient[gain],
                               bias < 0 ? NULL : &c->gradient[bias], w->workspace };
     return heti_x_run(w, kind, &a, sizeof a);
 }
@@ -970,6 +970,10 @@ static het_result heti_x_describe(const het_unit *unit, het_unit_info *info) {
     info->flops_forward = 2.0 * HETI_T_CAST(double, w.x.d * (w.x.router < 0 ? 0 : w.x.s.experts) +
                                             w.x.s.used * w.x.d * w.x.f * (2 + w.x.gated));
     info->flops_input = info->flops_weight = info->flops_forward;
+    for (int way = 0; way < 2; way++) { /* experts, or gates; a row for each choice, out and back */
+        info->gather_bytes[way] = 4 * HETI_T_CAST(double, w.x.s.used);
+        info->exchange_bytes[way] = 8 * HETI_T_CAST(double, w.x.s.used * w.x.d);
+    }
     if (info->device == NULL) return HET_OK;
     view.tokens = view.row_end = c.rows = info->max_tokens;
     c.unit = unit;

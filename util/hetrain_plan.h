@@ -248,8 +248,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
    * A team by columns gathers rows (a latency, and the most that leaves a member or comes to it),
      and hands chains from member to member in up to 8 blocks of 16 rows or more: of R members and B
      blocks B + R - 2 times a block's bytes and a latency for each of a chain's products, then its
-     rows to their members. While chains fill, R - 1 of B + R - 1 blocks of their products are
-     waited for. Attentions that it leaves by heads exchange as above.
+     rows to their members. Its products take what they take for a block B + R - 1 times: while
+     chains fill, R - 1 of these are waited for. Rows that are exchanged (of experts) go in R - 1
+     rounds: of n rows a member with share c sends and gets c (1 - c) n. Attentions that it leaves
+     by heads exchange as above.
    * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and
      receive what one rank sends to another in the same order (het_schedule_check).
    Times are added and compared, multiplied by sizes, and never subtracted from each other before
@@ -269,6 +271,9 @@ typedef struct het_column_moves {
     double links[2], link_bytes[2];     /* their products: several make one chain */
     double linked[2];                   /* time of these products, a token */
     double divided;                     /* attentions that are divided so; the others are by heads */
+    double exchanges[2], exchange_bytes[2]; /* tensors whose rows go to the members that work on them, or
+                                           come back: a member works on its share of all */
+    double linked_base[2];              /* time of the linked products beside, however few rows they have */
 } het_column_moves;
 
 typedef struct het_stage_cost {
@@ -3570,12 +3575,13 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
     const het_column_moves *moves = &stage->cost->columns;
     const double tokens = heti_p_sim_tokens(s, stage, a, 1), members = HETI_T_CAST(double, stage->members);
     const int recompute = heti_p_recomputes(s, stage, a);
-    double latency = 0, slow = 0, busiest = 0, away = 0, blocks = tokens / 16;
+    double latency = 0, slow = 0, busiest = 0, away = 0, crossing = 0, blocks = tokens / 16;
     if (a->kind == HET_ACTION_W) return HET_OK;
     for (int64_t i = 0; i < stage->members; i++) {
         const double own = (share[i].row[1] - share[i].row[0]) / (share[stage->members - 1].row[1] - share[0].row[0]);
         heti_p_at_least(&busiest, own * (members - 1));
         heti_p_at_least(&busiest, 1 - own);
+        heti_p_at_least(&crossing, own * (1 - own));
         if (i + 1 == stage->members) away = 1 - own; /* rows that the last one has not */
         for (int64_t j = 0; j < stage->members; j++) {
             het_link_cost link;
@@ -3587,17 +3593,20 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
     }
     blocks = blocks < 1 ? 1 : blocks > 8 ? 8 : HETI_T_CAST(double, HETI_T_CAST(int64_t, blocks));
     for (int way = 0; way < 2; way++) { /* forward, backward */
-        double linked = 0;
+        double linked = 0, base = 0;
         if (way == 0 ? a->kind != HET_ACTION_F && !recompute : a->kind == HET_ACTION_F) continue;
         for (int64_t i = 0; i < stage->members; i++) {
-            const het_stage_cost *own = stage->member != NULL ? &stage->member[i] : stage->cost;
-            heti_p_at_least(&linked, own->columns.linked[way] * (share[i].row[1] - share[i].row[0]));
+            const het_column_moves *own = &(stage->member != NULL ? &stage->member[i] : stage->cost)->columns;
+            heti_p_at_least(&linked, own->linked[way] * (share[i].row[1] - share[i].row[0]));
+            heti_p_at_least(&base, own->linked_base[way] * (share[i].row[1] - share[i].row[0]));
         }
         *sum += moves->gathers[way] * latency + tokens * moves->gather_bytes[way] * busiest * slow;
         *sum += (blocks + members - 2) *
             (moves->links[way] * latency + tokens * moves->link_bytes[way] / blocks * slow);
         *sum += moves->chains[way] * latency + tokens * moves->chain_bytes[way] * away * slow;
         *sum += linked * (stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1) * (members - 1) / blocks;
+        *sum += base * (blocks + members - 2); /* once it is part of what a member takes */
+        *sum += moves->exchanges[way] * (members - 1) * latency + tokens * moves->exchange_bytes[way] * crossing * slow;
     }
     return HET_OK;
 }

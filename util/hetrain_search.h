@@ -110,7 +110,9 @@ typedef struct het_unit_kind {
     double columns[6][4];
     double half_workspace;            /* `workspace` where two members divide the columns evenly; of other
                                          shares by a line */
-    het_column_moves moves;           /* linked: parts of the time of F and of I */
+    het_column_moves moves;           /* linked: parts of the time of F and of I; linked_base: elements of
+                                         these products' matrices */
+    double most_members;              /* of a team by columns; 0: any number */
     int32_t loss;                     /* 1: the unit that makes the loss. It is never recomputed */
 } het_unit_kind;
 
@@ -139,6 +141,7 @@ typedef struct het_device_profile {
     double message_byte, ring_byte;   /* the rank's own work for a byte that a message (or PUT and
                                          TAKE) or a reduction brings or takes: copies, sums */
     double action;                    /* of any action, beside what it does */
+    double product_element;           /* of an element of a product's matrix, beside what its rows take: packing */
     double beside;                    /* 1: PUT and TAKE run beside what it computes, for which its
                                          ranks have one slot more */
 } het_device_profile;
@@ -894,6 +897,12 @@ static double heti_s_widths(int64_t count, const int64_t *width) {
     return sum;
 }
 
+/* het_keep; of what is none the longest of a unit's own. */
+static unsigned heti_s_keep_of(const het_tensor_desc *tensor) {
+    const unsigned keep = HETI_T_CAST(unsigned, tensor->keep);
+    return keep <= HET_KEEP_MICRO_BATCH_GRADIENT ? keep : HETI_T_CAST(unsigned, HET_KEEP_WEIGHT);
+}
+
 /* Adds up tensors by how long they are kept. divided: of a member of a team that divides the heads,
    of a token of its own or, for a head, of a token of the group. */
 static void heti_s_count_tensors(het_unit_kind *kind, const het_unit_info *info, int divided) {
@@ -906,9 +915,7 @@ static void heti_s_count_tensors(het_unit_kind *kind, const het_unit_info *info,
         { &kind->carry_gradient, &kind->head_carry_gradient, &kind->head_carry_gradient } }; /* as het_keep */
     for (int64_t t = 0; t < info->tensors; t++) {
         const het_tensor_desc *tensor = &info->tensor[t];
-        const unsigned known = HETI_T_CAST(unsigned, tensor->keep),
-                       how = known <= HET_KEEP_MICRO_BATCH_GRADIENT ? known : HETI_T_CAST(unsigned, HET_KEEP_WEIGHT);
-        *keep[how][divided ? 1 + (tensor->group != 0) : 0] += heti_s_real(tensor->width) * 4;
+        *keep[heti_s_keep_of(tensor)][divided ? 1 + (tensor->group != 0) : 0] += heti_s_real(tensor->width) * 4;
     }
 }
 
@@ -924,7 +931,8 @@ static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info, con
     heti_s_count_tensors(kind, info, 0);
 }
 
-/* The same of a team by columns: which values are divided how is in the program. */
+/* The same of a team by columns: which values are divided how is in the program. Of a unit that is
+   none tensors of the team's rows are whole. */
 static void heti_s_count_columns(het_unit_kind *kind, const het_unit_info *info) {
     const het_program *p = info->program;
     const double all = kind->heads > 0 ? kind->heads : 1;
@@ -946,15 +954,26 @@ static void heti_s_count_columns(het_unit_kind *kind, const het_unit_info *info)
             const int core = p->node[i].core[k];
             if (core >= 0) how[core] = 2, width[core] /= heti_s_real(info->team->heads);
         }
-    for (i = 0; i < info->tensors; i++) kind->columns[info->tensor[i].keep][how[i]] += 4 * width[i];
+    for (i = 0; i < info->tensors; i++) kind->columns[heti_s_keep_of(&info->tensor[i])][how[i]] += 4 * width[i];
 }
 
 /* What it moves: rows before a product whose result is divided, chains of one whose x is; backward
-   the other way round. */
+   the other way round. A unit that is no program says it itself. */
 static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
     const het_program *p = info->program;
     het_column_moves *to = &kind->moves;
     double products[2] = { 0, 0 }, all = 0;
+    for (int way = 0; way < 2; way++) {
+        to->gathers[way] = info->gather_bytes[way] > 0;
+        to->gather_bytes[way] = info->gather_bytes[way];
+        to->exchanges[way] = info->exchange_bytes[way] > 0 ? 2 : 0;
+        to->exchange_bytes[way] = info->exchange_bytes[way];
+    }
+    for (int64_t i = 0; i < info->parameters; i++) {
+        const het_parameter_desc *w = &info->parameter[i];
+        const double pieces = w->piece > 0 ? heti_s_real((w->divide == 1 ? w->rows : w->columns) / w->piece) : 0;
+        if (pieces > 0 && !(kind->most_members > 0 && kind->most_members < pieces)) kind->most_members = pieces;
+    }
     for (int i = 0; i < p->nodes; i++) {
         const het_node *n = &p->node[i];
         const int spreads = n->outputs > 0 && p->value[n->y[0]].divided != 0;
@@ -979,7 +998,10 @@ static void heti_s_count_moves(het_unit_kind *kind, const het_unit_info *info) {
             products[way] += in * out;
         }
     }
-    for (int way = 0; way < 2; way++) to->linked[way] = all > 0 ? products[way] / all : 0;
+    for (int way = 0; way < 2; way++) {
+        to->linked[way] = all > 0 ? products[way] / all : 0;
+        to->linked_base[way] = products[way];
+    }
 }
 
 /* What the unit keeps and moves in teams: described again for a member with one head of a team that
@@ -1010,7 +1032,10 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
         info.team = &team;
         team.plan = by_columns ? columns : NULL;
         if (by_columns) team.heads = columns[0].heads;
-        if (unit->unit.iface->describe(&unit->unit, &info) != HET_OK) return by_columns ? HET_OK : HET_ERR_INVALID;
+        if (unit->unit.iface->describe(&unit->unit, &info) != HET_OK) {
+            kind->most_members = 1;
+            return by_columns ? HET_OK : HET_ERR_INVALID;
+        }
         for (int64_t i = 0; i < program.nodes && !by_columns; i++) {
             const het_node *n = &program.node[i];
             if (n->kind != HET_NODE_ATTENTION) continue;
@@ -1021,7 +1046,7 @@ static het_result heti_s_fill_divided(het_unit_kind *kind, const het_described_u
             kind->whole = unit->unit.model->causal == HET_NO;
         }
         if (kind->attentions > 0 && !by_columns) heti_s_count_tensors(kind, &info, 1);
-        if (program.nodes == 0 || !by_columns) continue;
+        if (!by_columns) continue;
         heti_s_count_columns(kind, &info);
         heti_s_count_moves(kind, &info);
         kind->half_workspace = heti_s_larger(0, (HETI_T_CAST(double, info.workspace) - kind->workspace_base) /
@@ -1768,9 +1793,9 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
     return i < c->profile->devices ? i : -1;
 }
 
-/* Adds what a unit moves in a team by columns. */
+/* Adds what a unit moves in a team by columns. element: het_device_profile.product_element */
 static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from, const het_unit_time *time,
-                             double slowness) {
+                             double element, double slowness) {
     for (int way = 0; way < 2; way++) {
         to->gathers[way] += from->gathers[way];
         to->gather_bytes[way] += from->gather_bytes[way];
@@ -1779,6 +1804,9 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
         to->links[way] += from->links[way];
         to->link_bytes[way] += from->link_bytes[way];
         to->linked[way] += from->linked[way] * (way == 0 ? time->forward.token : time->input.token) * slowness;
+        to->linked_base[way] += from->linked_base[way] * element * slowness;
+        to->exchanges[way] += from->exchanges[way];
+        to->exchange_bytes[way] += from->exchange_bytes[way];
     }
     to->divided += from->divided;
 }
@@ -1793,7 +1821,7 @@ static int heti_s_backs(const het_profile *profile, int64_t begin, int64_t end) 
    as a whole, those without a backward pass do as well, if there are others. mixed: not all slices
    recompute. */
 static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute, int mixed,
-                             const het_unit_time *times, double slowness, het_stage_cost *to) {
+                             const het_unit_time *times, double element, double slowness, het_stage_cost *to) {
     const int whole = recompute == HET_RECOMPUTE_STAGE && heti_s_backs(profile, begin, end);
     for (int64_t u = begin; u < end; u++) {
         const int idle = heti_s_is_idle(profile, u);
@@ -1805,7 +1833,7 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
         to->attentions += kind->attentions;
         to->query += kind->query;
         to->key += kind->key;
-        heti_s_add_moves(&to->columns, &kind->moves, time, slowness);
+        heti_s_add_moves(&to->columns, &kind->moves, time, element, slowness);
         if (!recompute || kind->loss || (idle && !whole)) continue;
         heti_s_add_curve(mixed ? &to->again : &to->backward, time->recompute, slowness);
         if (!mixed) heti_s_add_curve(&to->input, time->recompute, slowness);
@@ -1838,8 +1866,8 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
     to->chain[1] = heti_s_chain(profile, stage->unit_end);
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
-    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, stage->keep != 0, times, slowness,
-                     to);
+    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, stage->keep != 0, times,
+                     device->product_element, slowness, to);
     to->bytes = heti_s_kind_at(profile, stage->unit_end - 1)->output;
     to->keep_weight = kept.slot + kept.carry;
     to->keep_lean = stage->keep == 0 ? 0 : lean.slot + lean.carry;
@@ -2421,7 +2449,8 @@ static const heti_s_key heti_s_kind_keys[] = {
     HETI_S_OF_KIND(whole), HETI_S_OF_KIND(divided_call), HETI_S_OF_KIND(divided_input), HETI_S_OF_KIND(divided_weight),
     HETI_S_OF_KIND(divided_gradient), HETI_S_OF_KIND(head_call), HETI_S_OF_KIND(head_input), HETI_S_OF_KIND(head_carry),
     HETI_S_OF_KIND(head_carry_gradient), HETI_S_OF_KIND(half_workspace), HETI_S_NUMBERS(het_unit_kind, columns, 24),
-    HETI_S_NUMBERS(het_unit_kind, moves, 15), HETI_S_LAST_KEY
+    HETI_S_NUMBERS(het_unit_kind, moves, 15), { "exchanges", heti_s_read_reals, offsetof(het_unit_kind, moves) +
+    offsetof(het_column_moves, exchanges), 6, NULL, 0 }, HETI_S_OF_KIND(most_members), HETI_S_LAST_KEY
 };
 
 static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to);
@@ -2441,7 +2470,7 @@ static const heti_s_key heti_s_device_keys[] = {
     HETI_S_NUMBER(het_device_profile, begin_element), HETI_S_NUMBER(het_device_profile, verdict_base),
     HETI_S_NUMBER(het_device_profile, verdict_element), HETI_S_NUMBER(het_device_profile, message_byte),
     HETI_S_NUMBER(het_device_profile, ring_byte), HETI_S_NUMBER(het_device_profile, action),
-    HETI_S_NUMBER(het_device_profile, beside), HETI_S_LAST_KEY
+    HETI_S_NUMBER(het_device_profile, beside), HETI_S_NUMBER(het_device_profile, product_element), HETI_S_LAST_KEY
 };
 
 static const heti_s_key heti_s_link_keys[] = {
@@ -3257,6 +3286,49 @@ static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double 
     return HET_OK;
 }
 
+/* Seconds of a call for an element of its matrix, whatever its rows: 512 of them at once, and in
+   blocks of 64; of the least of several times, as what disturbs only slows down. */
+static het_result heti_s_measure_product(const heti_s_measure *m, const het_device *device, double *element) {
+    enum { HETI_S_SIDE = 256, HETI_S_ROWS = 512, HETI_S_BLOCK = 64, HETI_S_TIMES = 9 };
+    const het_device_iface *table = device->iface;
+    double least[2] = { 1e300, 1e300 };
+    het_result result = HET_OK;
+    het_view view;
+    het_op op;
+    size_t size;
+    float *memory;
+    if (!table->host_memory || table->queues != NULL) return HET_OK;
+    memset(&view, 0, sizeof view);
+    memset(&op, 0, sizeof op);
+    op.kind = HET_OP_LINEAR_FORWARD;
+    op.u.linear.view = &view;
+    op.u.linear.compute = m->context.dtype;
+    op.u.linear.in = op.u.linear.part[0].out = HETI_S_SIDE;
+    op.u.linear.parts = 1;
+    op.u.linear.rows = HETI_S_ROWS;
+    size = (2 * HETI_S_ROWS + HETI_S_SIDE) * HETI_S_SIDE * sizeof(float) + table->workspace(device->self, &op);
+    memory = HETI_T_CAST(float *, table->alloc(device->self, size));
+    if (memory == NULL) return heti_t_fail(m->error, HET_ERR_OOM, "het_profile_measure: out of memory");
+    memset(memory, 0, size);
+    for (int i = 0; i < 2 * HETI_S_TIMES && result == HET_OK; i++) {
+        const int64_t rows = i % 2 == 0 ? HETI_S_ROWS : HETI_S_BLOCK;
+        const double start = heti_s_now(m);
+        for (int64_t at = 0; at < HETI_S_ROWS && result == HET_OK; at += rows) {
+            op.u.linear.rows = view.tokens = view.row_end = rows;
+            op.u.linear.part[0].w = memory;
+            op.u.linear.x = memory + (HETI_S_SIDE + at) * HETI_S_SIDE;
+            op.u.linear.part[0].y = memory + (HETI_S_SIDE + HETI_S_ROWS + at) * HETI_S_SIDE;
+            op.u.linear.workspace = memory + (HETI_S_SIDE + 2 * HETI_S_ROWS) * HETI_S_SIDE;
+            result = table->run(device->self, NULL, &op);
+        }
+        least[i % 2] = heti_s_smaller(least[i % 2], heti_s_now(m) - start);
+    }
+    table->free(device->self, memory, size);
+    *element = heti_t_short(heti_s_larger(0, least[1] - least[0]) /
+                            (HETI_S_SIDE * HETI_S_SIDE * (HETI_S_ROWS / HETI_S_BLOCK - 1)));
+    return result;
+}
+
 /* A context over the short chain: m->ranks devices from number `first` on. */
 static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int split, double until) {
     const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES;
@@ -3280,6 +3352,8 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
     desc.layout.recompute = split ? HET_YES : HET_NO;
     result = het_create(&desc, &ctx, m->error);
     if (result == HET_OK) result = heti_s_measure_rounds(m, ctx, until);
+    if (result == HET_OK && m->ranks == 1 && split == 0 && m->watch->device != NULL)
+        result = heti_s_measure_product(m, m->watch->device, &m->profile->device[m->group[first]].product_element);
     for (int64_t r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
         if (m->watch[r].event != NULL)
             m->watch[r].device->iface->queues->event_destroy(m->watch[r].device->self, m->watch[r].event);
@@ -7360,6 +7434,7 @@ typedef struct heti_s_fusion {
     het_team_member *member;          /* [ranks] as device: shares; ranks and leaders are filled in later */
     double heads, attentions;         /* key/value heads; attentions of the chain */
     int columns;                      /* teams may be by columns */
+    double most;                      /* members of such a team at most */
     double memory;                    /* of the members' together */
     het_profile profile;
     het_cluster cluster;
@@ -7408,8 +7483,9 @@ static heti_s_amount heti_s_granules(const heti_s_seek *s, int64_t granules) {
 /* Units of a device by themselves, without an action's own time; again: and recomputed. */
 static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
                              int again, het_stage_cost *to) {
+    const het_device_profile *of = s->kind[s->kind_of[device]].times;
     memset(to, 0, sizeof *to);
-    heti_s_add_units(s->d.profile, begin, end, again, 0, heti_s_unit_times(s, s->kind[s->kind_of[device]].times),
+    heti_s_add_units(s->d.profile, begin, end, again, 0, heti_s_unit_times(s, of), of->product_element,
                      1 / s->d.cluster->device[device].speed, to);
     to->attentions *= f->attentions;
     to->columns.divided *= f->attentions;
@@ -7417,6 +7493,7 @@ static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64
         to->columns.gathers[way] *= f->attentions;
         to->columns.chains[way] *= f->attentions;
         to->columns.links[way] *= f->attentions;
+        to->columns.exchanges[way] *= f->attentions;
     }
 }
 
@@ -7744,7 +7821,7 @@ static int heti_s_take_ways(const heti_s_seek *s, const heti_s_fusion *f, int64_
         if (size == 1) continue;
         if (!alike) ways /= HETI_S_TEAM_WAYS;
         if (f->way[t] == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads) return 0;
-        if (f->way[t] == HETI_S_BY_COLUMNS && !f->columns) return 0;
+        if (f->way[t] == HETI_S_BY_COLUMNS && (!f->columns || heti_s_real(size) > f->most)) return 0;
     }
     return 1;
 }
@@ -7847,6 +7924,7 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_a
     memset(f, 0, sizeof *f);
     f->profile = *s->d.profile;
     f->cluster = *s->d.cluster;
+    f->most = HETRAIN_MAX_TEAM;
     HETI_T_TRY(heti_s_arrays(arena, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(s->d.profile, u);
@@ -7854,6 +7932,7 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_a
         if (k->attentions > 0) f->heads = f->heads > 0 ? heti_s_smaller(f->heads, k->heads) : k->heads;
         s->whole |= k->whole > 0;
         f->columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce != HET_REDUCE_FAST;
+        if (k->most_members > 0) f->most = heti_s_smaller(f->most, k->most_members);
     }
     return HET_OK;
 }
