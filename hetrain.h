@@ -15095,8 +15095,11 @@ static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, int packs) 
 
 /* The member's own piece. */
 static het_result heti_keep_piece(heti_rank *r, const heti_piece *from, const heti_piece *to) {
-    for (size_t i = 0; i < from->rows && from->first != to->first; i++)
-        HETI_TRY(heti_copy(r, HET_OP_COPY, to->first + i * to->step, from->first + i * from->step, from->row,
+    const int whole = from->row == from->step && from->row == to->step;
+    const size_t count = from->first == to->first ? 0 : whole && from->rows > 0 ? 1 : from->rows,
+                 bytes = whole ? from->row * from->rows : from->row;
+    for (size_t i = 0; i < count; i++)
+        HETI_TRY(heti_copy(r, HET_OP_COPY, to->first + i * to->step, from->first + i * from->step, bytes,
                            "copy of an exchange"));
     return HET_OK;
 }

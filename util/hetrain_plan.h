@@ -249,9 +249,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule 
      and hands chains from member to member in up to 8 blocks of 16 rows or more: of R members and B
      blocks B + R - 2 times a block's bytes and a latency for each of a chain's products, then its
      rows to their members. Its products take what they take for a block B + R - 1 times: while
-     chains fill, R - 1 of these are waited for. Rows that are exchanged (of experts) go in R - 1
-     rounds: of n rows a member with share c sends and gets c (1 - c) n. Attentions that it leaves
-     by heads exchange as above.
+     chains fill, R - 1 of these are waited for. A member copies what stays with it. Rows that are
+     exchanged (of experts) go in R - 1 rounds: of n rows a member with share c sends and gets
+     c (1 - c) n. Attentions that it leaves by heads exchange as above.
    * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and
      receive what one rank sends to another in the same order (het_schedule_check).
    Times are added and compared, multiplied by sizes, and never subtracted from each other before
@@ -274,6 +274,7 @@ typedef struct het_column_moves {
     double exchanges[2], exchange_bytes[2]; /* tensors whose rows go to the members that work on them, or
                                            come back: a member works on its share of all */
     double linked_base[2];              /* time of the linked products beside, however few rows they have */
+    double kept_byte;                   /* time of a byte that stays with its member */
 } het_column_moves;
 
 typedef struct het_stage_cost {
@@ -3593,18 +3594,20 @@ static het_result heti_p_column_moves(const heti_p_sim *s, const heti_p_stage *s
     }
     blocks = blocks < 1 ? 1 : blocks > 8 ? 8 : HETI_T_CAST(double, HETI_T_CAST(int64_t, blocks));
     for (int way = 0; way < 2; way++) { /* forward, backward */
-        double linked = 0, base = 0;
+        double linked = 0, base = 0, kept = 0;
         if (way == 0 ? a->kind != HET_ACTION_F && !recompute : a->kind == HET_ACTION_F) continue;
         for (int64_t i = 0; i < stage->members; i++) {
             const het_column_moves *own = &(stage->member != NULL ? &stage->member[i] : stage->cost)->columns;
             heti_p_at_least(&linked, own->linked[way] * (share[i].row[1] - share[i].row[0]));
             heti_p_at_least(&base, own->linked_base[way] * (share[i].row[1] - share[i].row[0]));
+            heti_p_at_least(&kept, own->kept_byte * (share[i].row[1] - share[i].row[0]));
         }
         *sum += moves->gathers[way] * latency + tokens * moves->gather_bytes[way] * busiest * slow;
         *sum += (blocks + members - 2) *
             (moves->links[way] * latency + tokens * moves->link_bytes[way] / blocks * slow);
         *sum += moves->chains[way] * latency + tokens * moves->chain_bytes[way] * away * slow;
-        *sum += linked * (stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1) * (members - 1) / blocks;
+        linked = linked * (members - 1) / blocks + kept * (moves->gather_bytes[way] + moves->chain_bytes[way]);
+        *sum += linked * (stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1);
         *sum += base * (blocks + members - 2); /* once it is part of what a member takes */
         *sum += moves->exchanges[way] * (members - 1) * latency + tokens * moves->exchange_bytes[way] * crossing * slow;
     }

@@ -1793,9 +1793,9 @@ static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double 
     return i < c->profile->devices ? i : -1;
 }
 
-/* Adds what a unit moves in a team by columns. element: het_device_profile.product_element */
+/* Adds what a unit moves in a team by columns. */
 static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from, const het_unit_time *time,
-                             double element, double slowness) {
+                             const het_device_profile *device, double slowness) {
     for (int way = 0; way < 2; way++) {
         to->gathers[way] += from->gathers[way];
         to->gather_bytes[way] += from->gather_bytes[way];
@@ -1804,11 +1804,12 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
         to->links[way] += from->links[way];
         to->link_bytes[way] += from->link_bytes[way];
         to->linked[way] += from->linked[way] * (way == 0 ? time->forward.token : time->input.token) * slowness;
-        to->linked_base[way] += from->linked_base[way] * element * slowness;
+        to->linked_base[way] += from->linked_base[way] * device->product_element * slowness;
         to->exchanges[way] += from->exchanges[way];
         to->exchange_bytes[way] += from->exchange_bytes[way];
     }
     to->divided += from->divided;
+    to->kept_byte = device->message_byte * slowness;
 }
 
 /* Whether some of units [begin, end) have a backward pass. */
@@ -1821,7 +1822,8 @@ static int heti_s_backs(const het_profile *profile, int64_t begin, int64_t end) 
    as a whole, those without a backward pass do as well, if there are others. mixed: not all slices
    recompute. */
 static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute, int mixed,
-                             const het_unit_time *times, double element, double slowness, het_stage_cost *to) {
+                             const het_unit_time *times, const het_device_profile *device, double slowness,
+                             het_stage_cost *to) {
     const int whole = recompute == HET_RECOMPUTE_STAGE && heti_s_backs(profile, begin, end);
     for (int64_t u = begin; u < end; u++) {
         const int idle = heti_s_is_idle(profile, u);
@@ -1833,7 +1835,7 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
         to->attentions += kind->attentions;
         to->query += kind->query;
         to->key += kind->key;
-        heti_s_add_moves(&to->columns, &kind->moves, time, element, slowness);
+        heti_s_add_moves(&to->columns, &kind->moves, time, device, slowness);
         if (!recompute || kind->loss || (idle && !whole)) continue;
         heti_s_add_curve(mixed ? &to->again : &to->backward, time->recompute, slowness);
         if (!mixed) heti_s_add_curve(&to->input, time->recompute, slowness);
@@ -1866,8 +1868,8 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
     to->chain[1] = heti_s_chain(profile, stage->unit_end);
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
-    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, stage->keep != 0, times,
-                     device->product_element, slowness, to);
+    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, stage->keep != 0, times, device,
+                     slowness, to);
     to->bytes = heti_s_kind_at(profile, stage->unit_end - 1)->output;
     to->keep_weight = kept.slot + kept.carry;
     to->keep_lean = stage->keep == 0 ? 0 : lean.slot + lean.carry;
@@ -7485,7 +7487,7 @@ static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64
                              int again, het_stage_cost *to) {
     const het_device_profile *of = s->kind[s->kind_of[device]].times;
     memset(to, 0, sizeof *to);
-    heti_s_add_units(s->d.profile, begin, end, again, 0, heti_s_unit_times(s, of), of->product_element,
+    heti_s_add_units(s->d.profile, begin, end, again, 0, heti_s_unit_times(s, of), of,
                      1 / s->d.cluster->device[device].speed, to);
     to->attentions *= f->attentions;
     to->columns.divided *= f->attentions;
