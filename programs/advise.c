@@ -47,12 +47,13 @@ static int advise_cut(const settings *s) {
     double devices[MOST], efficiency[MOST], epochs[MOST], parts = 0, gain = 0;
     const char *at = s->scaling;
     int count = 0, i, k, end, from = -1;
-    if (s->cut == NULL || sscanf(s->cut, "%9lf=%9lf%n", &parts, &gain, &end) != 2 || s->cut[end] != 0 || !(parts >= 2) || !(gain > 0))
+    if (s->cut == NULL || sscanf(s->cut, "%9lf=%9lf%n", &parts, &gain, &end) != 2 || s->cut[end] != 0 || !(parts >= 2 && parts <= 1e9) ||
+        !(gain > 0 && gain <= 1e9))
         return fail(BAD_INPUT, "--cut %s: expected M=S, as in 2=1.4", s->cut != NULL ? s->cut : "is missing");
     for (; *at != 0; count++) {
         if (count == MOST || sscanf(at, "%9lf=%9lf:%9lf%n", &devices[count], &efficiency[count], &epochs[count], &end) != 3 ||
-            !(devices[count] >= 1) ||
-            !(efficiency[count] > 0) || !(epochs[count] > 0) || (at[end] != 0 && at[end] != ','))
+            !(devices[count] >= 1 && devices[count] <= 1e9) || !(efficiency[count] > 0 && efficiency[count] <= 1e9) ||
+            !(epochs[count] > 0 && epochs[count] <= 1e9) || (at[end] != 0 && at[end] != ','))
             return fail(BAD_INPUT, "--scaling %s: %s: expected N=EFFICIENCY:EPOCHS, at most %d", s->scaling, at, (int)MOST);
         for (i = 0; i < count; i++)
             if (fabs(devices[i] - devices[count]) < 1e-9) return fail(BAD_INPUT, "--scaling %s: %g= comes twice", s->scaling, devices[i]);

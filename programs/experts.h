@@ -51,14 +51,14 @@ static inline void experts_hide(char *text) {
     if (at != NULL && (at = strchr(at, ':')) != NULL && (at = strstr(at, "_moe\"")) != NULL) memcpy(at, "\"    ", 5);
 }
 
-/* Units of the description, whose devices are known. */
-static inline int experts_start(experts_model *m, het_desc *desc) {
+/* Units of the description, whose devices are known. spec: of --experts. */
+static inline int experts_start(experts_model *m, const char *spec, het_desc *desc) {
     const int64_t units = model_units(&desc->model);
     het_error error = { HET_OK, "" };
     if (m->settings.experts == 0) return 0;
     if ((m->units = (het_unit *)calloc((size_t)units, sizeof *m->units)) == NULL) return fail(FAILED, "out of memory");
     if (het_experts_units(desc, &m->settings, m->units, units, &error) == HET_OK) return 0;
-    return fail(BAD_INPUT, "--experts: %s", error.text);
+    return fail(BAD_INPUT, "--experts %s: %s", spec, behind_name(error.text, "experts"));
 }
 
 /* What config.json says of them, to be `base` of what is saved, and freed; NULL: the model has none, or there is no memory. Qwen3-MoE's keys, and its

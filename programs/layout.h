@@ -207,12 +207,20 @@ static inline int layout_link(const char *item, size_t length, het_link *link) {
 
 static inline int layout_links(layout *l, const char *list) {
     const char *item = list;
+    const het_link *e;
+    int64_t i;
     if (list == NULL) return 0;
     for (;;) {
         const size_t length = strcspn(item, ",");
         if (l->links == LAYOUT_LINKS) return fail(BAD_INPUT, "--links: more than %d", (int)LAYOUT_LINKS);
         if (!layout_link(item, length, &l->link[l->links]))
             return fail(BAD_INPUT, "--links %s: %.*s: expected A-B:LATENCY or A-B:LATENCY:BYTES, as in 0-1:5ms:1G", list, (int)length, item);
+        e = &l->link[l->links];
+        if (l->world > 1 && (e->from == e->to || e->from >= l->world || e->to >= l->world))
+            return fail(BAD_INPUT, "--links %s: %.*s: not two of the ranks below %lld", list, (int)length, item, (long long)l->world);
+        for (i = 0; i < l->links; i++)
+            if ((l->link[i].from == e->from && l->link[i].to == e->to) || (l->link[i].from == e->to && l->link[i].to == e->from))
+                return fail(BAD_INPUT, "--links %s: %.*s: the two ranks come twice", list, (int)length, item);
         l->links++;
         if (item[length] == 0) return 0;
         item += length + 1;

@@ -257,7 +257,7 @@ static int read_plan(settings *s, problem *p, int named) {
     const char *spec = s->plan != NULL ? s->plan : "pp", *text;
     char *read;
     size_t length;
-    int status;
+    int status, file;
     memset(&desc, 0, sizeof desc);
     desc.ranks = s->ranks;
     desc.heads = s->heads;
@@ -266,13 +266,15 @@ static int read_plan(settings *s, problem *p, int named) {
     desc.units = s->units > 0 ? s->units : s->ranks * 2 * (s->chunks > 0 ? s->chunks : 2);
     desc.schedule = named ? s->simulate : NULL;
     if ((text = plan_text("--plan", spec, &read, &length, &status)) == NULL) return status;
-    memset(&from, 0, sizeof from);
-    if (text[strspn(text, " \t\r\n")] == '{') {
+    file = text[strspn(text, " \t\r\n")] == '{';
+    if (file) {
         het_json j = het_json_start(text, length);
+        memset(&from, 0, sizeof from);
+        from.ranks = from.units = 1; /* whatever is wrong in it, het_plan_read says */
         count_named(&j, "", &from);
+        if (s->ranks == 0) desc.ranks = from.ranks;
+        if (s->units == 0) desc.units = from.units;
     }
-    if (s->ranks == 0) desc.ranks = from.ranks;
-    if (s->units == 0 && from.units > 0) desc.units = from.units;
     if (desc.ranks == 0 || desc.ranks > 4096) {
         free(read);
         return desc.ranks == 0 ? fail(BAD_INPUT, "--ranks: how many? (%s needs it)", spec)
@@ -282,7 +284,7 @@ static int read_plan(settings *s, problem *p, int named) {
     free(read);
     if (result != HET_OK && (s->plan == NULL || strstr(error.text, "unknown schedule") != NULL))
         return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
-    if (result != HET_OK && s->units == 0 && strstr(error.text, "unit") != NULL)
+    if (result != HET_OK && !file && s->units == 0 && strstr(error.text, "unit") != NULL)
         return fail(status_of(result), "--plan %s: %s; the model has %lld units, or as many as --units says", spec, error.text,
                     (long long)desc.units);
     if (result != HET_OK) return plan_refused("--plan", spec, result, &error);

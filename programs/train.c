@@ -1016,7 +1016,7 @@ static int configure_context(job *j) {
     d->layout.devices = j->ranks.device, d->layout.device_count = j->ranks.devices;
     d->emulate.links = j->ranks.link, d->emulate.link_count = j->ranks.links;
     d->layout.transport = j->transport;
-    if ((status = experts_start(&j->experts, d)) != 0) return status;
+    if ((status = experts_start(&j->experts, s->experts, d)) != 0) return status;
     if (!automatic && (s->plan != NULL || s->schedule != NULL || s->save_plan != NULL || s->store > 0 || s->updates > 1 || whole ||
                        s->slice_tokens > 0 || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, &d->model, j->ranks.world, s->slices, s->store, whole);

@@ -101,7 +101,10 @@ refuses '--length|17|16' train --data text --length 17 "${tiny[@]}"
 refuses '--checkpoint-every' train --data text --checkpoint-every 5
 refuses '--links|0-1|expected' train --data text --devices cpu:1,cpu:1 --links 0-1 "${tiny[@]}"
 refuses '--links|5parsecs' train --data text --devices cpu:1,cpu:1 --links 0-1:5parsecs "${tiny[@]}"
-refuses 'links[0]|0 and 5 of 2' train --data text --devices cpu:1,cpu:1 --links 0-5:1ms "${tiny[@]}"
+refuses '--links 0-5:1ms: 0-5:1ms|below 2' train --data text --devices cpu:1,cpu:1 --links 0-5:1ms "${tiny[@]}"
+refuses '--links|1-1:1ms|below 2' train --data text --devices cpu:1,cpu:1 --links 0-1:1ms,1-1:1ms "${tiny[@]}"
+refuses '--links|1-0:2ms|twice' train --data text --devices cpu:1,cpu:1 --links 0-1:1ms,1-0:2ms "${tiny[@]}"
+refuses '--experts 4,5: 5 of 4 experts' train --data text --experts 4,5 "${tiny[@]}"
 refuses '--plan auto|csv' train --data text --plan auto --schedule lists.csv "${tiny[@]}"
 refuses '--profile|nothere' train --data text --plan auto --profile nothere "${tiny[@]}"
 refuses '--adapt|-3' train --data text --adapt=-3 "${tiny[@]}"
@@ -144,7 +147,6 @@ refuses '--schedule zbh1|did you mean zb-h1?' train --data text --schedule zbh1 
 refuses '--plan DP|did you mean dp?' train --data text --plan DP "${tiny[@]}"
 refuses '--plan aut|did you mean auto?' train --data text --plan aut "${tiny[@]}"
 refuses '--replan ppp|did you mean pp?' train --data text --replan 3:ppp "${tiny[@]}"
-refuses '--links[0]|ranks 0 and 5' train --data text --devices cpu:1,cpu:1 --links 0-5:1ms "${tiny[@]}"
 
 # ---- long paths: what is wrong stands at the end, and stays ----
 long=$(printf 'directory-of-a-long-name-%.0s' $(seq 40))
@@ -248,6 +250,8 @@ refuses '--adapt: has no effect with one rank' train --data text --devices cpu:1
 refuses '--adapt -1: not a number' train --data text --devices cpu:1,cpu:1 --adapt -1 "${tiny[@]}"
 # ---- advice ----
 refuses '--scaling|2= comes twice' advise --scaling 1=1:4,2=0.9:4,2=0.8:4 --cut 2=1.4
+refuses '--scaling|1=inf:4' advise --scaling 1=inf:4 --cut 2=1.4
+refuses '--cut inf=1.4' advise --scaling 1=1:4 --cut inf=1.4
 # ---- power and clocks ----
 mkdir -p meter/sys/class/powercap/intel-rapl:0 meter/proc
 printf 'package-0\n' > meter/sys/class/powercap/intel-rapl:0/name

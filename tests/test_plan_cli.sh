@@ -382,7 +382,11 @@ sed 's/, *$/,/; s/"step.*}}/"slices": 1}/' named.json > stepless.json
 refuses '--micro-batches: how many?' --plan stepless.json --simulate 1f1b --cost F=2,B=3
 refuses '--ranks: how many?|dp' --plan dp --simulate 1f1b --cost F=2,B=3 --micro-batches 2
 printf '{"pipelines": [{"stages": [{"rank": 0, "units": [0, 3' > cut.json
-refuses '--plan cut.json|byte' --plan cut.json --simulate 1f1b --cost F=2,B=3 --ranks 1
+refuses '--plan cut.json|byte' --plan cut.json --simulate 1f1b --cost F=2,B=3
+printf '{"pipelines": [{"stages": [{"rank": 99999999999999999999, "units": [0, 3]}]}]}' > far.json
+refuses '--plan far.json|byte' --plan far.json --simulate 1f1b --cost F=2,B=3
+printf '{"pipelines": [{"stages": [{"rank": -2, "units": [-3, -1]}]}]}' > below.json
+refuses '--plan below.json|rank' --plan below.json --simulate 1f1b --cost F=2,B=3
 # ---- more than can be waited for ----
 refuses '--micro-batches 65536|4000 stages|524288000|20000000' --simulate 1f1b --ranks 4000 --micro-batches 65536 --cost F=1,B=2
 refuses '--micro-batches 5000|1000000|200000' --simulate timed --ranks 100 --micro-batches 5000 --cost F=1,B=1,W=1
