@@ -36,6 +36,10 @@ missing=$(for file in examples/*.c examples/*.cpp programs/*.c; do
 done)
 report "$([ -z "$missing" ]; echo $?)" 'docs/programs.md says what every program and example is for' "$missing"
 
+missing=$(sed -n '/^static void log_number/,/^static int evaluate(/p' programs/train.c | grep -oE 'log_number\(j->log, "[a-z_]+"|\\"[a-z_]+\\":' | grep -oE '[a-z_]{2,}\\?"' |
+    tr -d '\\"' | sort -u | while read -r key; do grep -q "\`$key\`" docs/files.md || echo "$key"; done)
+report "$([ -z "$missing" ]; echo $?)" 'docs/files.md has every key of the log' "$missing"
+
 long=$(awk '/^```/ { code = !code } !code && !/^\|/ && !/^!\[/ && length($0) > 100 { print FILENAME ":" FNR }' "${pages[@]}")
 report "$([ -z "$long" ]; echo $?)" 'lines of prose have at most 100 columns' "$long"
 
