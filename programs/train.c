@@ -1006,6 +1006,18 @@ static int check_versions(job *j) {
                 "--force-resume allows it", saved, j->versions);
 }
 
+static void configure_optimizer(const settings *s, het_optimizer_desc *o) {
+    o->learning_rate = (float)s->lr, o->minimum_rate = (float)s->min_lr, o->schedule = (het_lr_schedule)s->schedule_lr;
+    o->warmup_steps = s->warmup;
+    o->total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
+    o->weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
+    o->beta1 = s->beta1 > 0 ? (float)s->beta1 : 1e-30f, o->beta2 = s->beta2 > 0 ? (float)s->beta2 : 1e-30f; /* 0: the default */
+    o->epsilon = (float)s->epsilon, o->iface = s->optimizer == 2 ? het_muon() : het_adamw();
+    o->matrix_rate = (float)s->matrix_lr, o->momentum = s->momentum > 0 ? (float)s->momentum : 1e-30f;
+    o->feedback = (float)s->feedback, o->feedback_change = (float)s->feedback_change;
+    o->clip = s->clip > 0 ? (float)s->clip : -1.0f;
+}
+
 static int configure_context(job *j) {
     const settings *s = &j->set;
     het_desc *d = &j->desc;
@@ -1033,21 +1045,13 @@ static int configure_context(job *j) {
     d->layout.backward = (het_backward)s->backward, d->layout.recompute = s->recompute == 1 + HET_RECOMPUTE_UNIT ? HET_YES : HET_NO;
     d->layout.shard = s->shard_gradients ? HET_SHARD_GRADIENTS : (het_shard)s->shard;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
-    d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
-    d->optimizer.warmup_steps = s->warmup;
-    d->optimizer.total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
-    d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
-    d->optimizer.beta1 = s->beta1 > 0 ? (float)s->beta1 : 1e-30f, d->optimizer.beta2 = s->beta2 > 0 ? (float)s->beta2 : 1e-30f; /* 0: the default */
-    d->optimizer.epsilon = (float)s->epsilon, d->optimizer.iface = s->optimizer == 2 ? het_muon() : het_adamw();
-    d->optimizer.matrix_rate = (float)s->matrix_lr, d->optimizer.momentum = s->momentum > 0 ? (float)s->momentum : 1e-30f;
-    d->optimizer.feedback = (float)s->feedback, d->optimizer.feedback_change = (float)s->feedback_change;
+    configure_optimizer(s, &d->optimizer);
     d->weights = (het_dtype)s->weights, d->guard.nonfinite = s->nonfinite ? HET_YES : HET_NO;
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->host.logger.log = on_log, d->host.logger.user = j;
-    d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if (j->ranks.plan != NULL) complete_plan(j, j->ranks.plan);
-    if ((status = layout_check_lists(&j->ranks, s->schedule, j->feed.micro_batches)) != 0) return status;
-    if ((status = configure_plan(j)) != 0 || s->steps == 0 || (status = check_versions(j)) != 0) return status;
+    status = layout_check_lists(&j->ranks, s->schedule, j->feed.micro_batches);
+    if (status != 0 || (status = configure_plan(j)) != 0 || s->steps == 0 || (status = check_versions(j)) != 0) return status;
     if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
     if ((status = check_changes(j)) != 0 || (status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
