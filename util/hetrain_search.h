@@ -454,9 +454,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_team_divide(const het_divide_desc 
    * teams, where the profile says what attention moves: devices of the innermost groups fused to
      pairs, fours and so on, up to 4 devices in every way there is, each team by context, by heads
      or by columns, with the shares of het_team_divide; over fused devices the search below is done
-     again, with keepers and near sets; beyond 4 devices with these only for the best teams, and
-     where nothing else fits. A plan with teams is only returned where it is better than the best
-     without
+     again, with keepers and near sets as well. A plan with teams is only returned where it is
+     better than the best without
    * state shares, of all devices at work and keepers: 1 each; the speed of the device's optimizer,
      where all need time for it; the bytes that its memory limit leaves beside everything else,
      where all have a limit; or 1 of keepers alone
@@ -7408,11 +7407,12 @@ static void heti_s_seek_pass(heti_s_seek *s) {
 }
 
 /* Without keepers and near sets, then with them. */
-static void heti_s_seek_run(heti_s_seek *s, int wide) {
+static void heti_s_seek_run(heti_s_seek *s) {
     const double seconds = s->d.seconds;
     int64_t spent;
+    int wide;
     s->best.seconds = HETI_S_NONE;
-    s->wide = wide && s->ranks > 1 && s->d.profile->reduce != HET_REDUCE_FAST;
+    s->wide = s->ranks > 1 && s->d.profile->reduce != HET_REDUCE_FAST;
     wide = heti_s_may_keep(s) || heti_s_most_shard(s) > HETI_T_CAST(int32_t, s->d.shard);
     s->wide = 0;
     if (wide) s->d.seconds *= 0.75;
@@ -7761,8 +7761,6 @@ static het_result heti_s_judge_fused(heti_s_seek *s, het_plan *plan, int64_t gra
     return HET_OK;
 }
 
-static het_result heti_s_search(const het_search_desc *desc, int wide, het_search **search, het_error *error);
-
 /* The most that these teams divide: by columns they have their part of the weights. */
 static het_shard heti_s_fused_shard(const heti_s_seek *s, const heti_s_fusion *f) {
     for (int64_t t = 0; t < f->teams && s->d.shard == HET_SHARD_WEIGHTS; t++)
@@ -7770,9 +7768,8 @@ static het_shard heti_s_fused_shard(const heti_s_seek *s, const heti_s_fusion *f
     return s->d.shard;
 }
 
-/* Searches over these composite devices; with less memory where what was found does not fit. wide:
-   with keepers and near sets, as where nothing was found. */
-static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f, int wide) {
+/* Searches over these composite devices; with less memory where what was found does not fit. */
+static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     const int64_t micro_batches = (s->d.granules + f->granules - 1) / f->granules;
     het_search_desc desc = s->d;
     if (f->granules < 1 || f->granules > s->d.most_granules || micro_batches > s->d.most_micro_batches) return HET_OK;
@@ -7795,7 +7792,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f, int wide) {
         desc.trials = s->guessing ? -1 : 0;
         desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
         if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 8);
-        result = heti_s_search(&desc, wide || s->found_count == 0, &made, &ignored);
+        result = het_plan_search(&desc, &made, &ignored);
         if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
         if (result != HET_OK) return HET_OK;
         s->evaluations += made->evaluations;
@@ -7819,8 +7816,9 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f, int wide) {
 static int heti_s_take_ways(const heti_s_seek *s, const heti_s_fusion *f, int64_t ways, int alike) {
     for (int64_t t = 0; t < f->teams; t++) {
         const int64_t size = f->first[t + 1] - f->first[t];
-        f->way[t] = size > 1 ? ways % HETI_S_TEAM_WAYS : HETI_S_BY_CONTEXT;
+        f->way[t] = HETI_S_BY_CONTEXT;
         if (size == 1) continue;
+        f->way[t] = ways % HETI_S_TEAM_WAYS;
         if (!alike) ways /= HETI_S_TEAM_WAYS;
         if (f->way[t] == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads) return 0;
         if (f->way[t] == HETI_S_BY_COLUMNS && (!f->columns || heti_s_real(size) > f->most)) return 0;
@@ -7842,29 +7840,9 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
         for (int64_t way = 0; way < ways; way++) {
             if (!heti_s_take_ways(s, f, way, alike) || heti_s_is_over(s)) continue;
             f->granules = g;
-            HETI_T_TRY(heti_s_fuse_try(s, f, s->ranks <= 4));
+            HETI_T_TRY(heti_s_fuse_try(s, f));
         }
     return HET_OK;
-}
-
-/* The teams of the best plan that has any once more, with keepers and near sets, where these were
-   left out. */
-static het_result heti_s_fuse_again(heti_s_seek *s, heti_s_fusion *f) {
-    int64_t i = 0, count;
-    while (i < s->found_count && s->found[i].team == NULL) i++;
-    if (i == s->found_count || s->ranks <= 4) return HET_OK;
-    f->granules = s->found[i].granules;
-    f->teams = 0;
-    for (int64_t r = 0; r < s->ranks; r++) {
-        const het_team_member *team = het_plan_team(s->found[i].team, r, &count);
-        int64_t *end = &f->first[f->teams + 1];
-        if (team != NULL && team->leader != r) continue;
-        f->way[f->teams++] = team == NULL || team[count - 1].group > 0 ? HETI_S_BY_CONTEXT
-                           : team->columns ? HETI_S_BY_COLUMNS : HETI_S_BY_HEADS;
-        for (*end = end[-1]; *end < end[-1] + count; ++*end)
-            f->device[*end] = team != NULL ? team[*end - end[-1]].rank : r;
-    }
-    return heti_s_fuse_try(s, f, 1);
 }
 
 /* Every way to put up to 4 devices into teams: device i into team in[i], new or an earlier one. */
@@ -7947,11 +7925,10 @@ static het_result heti_s_fuse(heti_s_seek *s) {
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
     for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
-    (void)heti_s_give(s, 0.9);
-    result = heti_s_fuse_all(s, &f);
     (void)heti_s_give(s, 1);
-    if (result == HET_OK) result = heti_s_fuse_again(s, &f);
+    result = heti_s_fuse_all(s, &f);
     heti_s_arrays_free(&arena, &s->allocator);
+    (void)heti_s_give(s, 1);
     return result;
 }
 
@@ -8005,8 +7982,7 @@ static het_result heti_s_trials(heti_s_seek *s, int64_t most_found) {
     return s->result;
 }
 
-/* wide: with keepers and near sets where they are allowed. */
-static het_result heti_s_search(const het_search_desc *desc, int wide, het_search **search, het_error *error) {
+HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
     heti_s_seek s;
     het_result result;
     if (search == NULL) return HETI_S_BAD(error, "het_plan_search: search is NULL");
@@ -8028,7 +8004,7 @@ static het_result heti_s_search(const het_search_desc *desc, int wide, het_searc
         heti_s_seek_sort(&s);
         s.fuses = heti_s_can_fuse(&s);
         if (s.fuses) s.d.seconds *= 0.7;
-        heti_s_seek_run(&s, wide);
+        heti_s_seek_run(&s);
         s.d.seconds = desc->seconds;
         s.stopped = !s.exhaustive && heti_s_is_over(&s);
         if (s.fuses && s.result == HET_OK) s.result = heti_s_fuse(&s);
@@ -8041,10 +8017,6 @@ static het_result heti_s_search(const het_search_desc *desc, int wide, het_searc
     heti_s_arrays_free(&s.curves, &s.allocator);
     heti_s_arrays_free(&s.arena, &s.allocator);
     return result;
-}
-
-HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
-    return heti_s_search(desc, 1, search, error);
 }
 
 /* =================================================================================================
