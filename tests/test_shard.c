@@ -418,6 +418,39 @@ static void memory_follows_its_shares(void **state)
     }
 }
 
+/* What is estimated of all ranks is what is allocated, in every mode, and a step allocates nothing more. */
+static void memory_is_what_was_estimated(void **state)
+{
+    int i;
+    (void)state;
+    for (i = 0; i < 3 * LAYOUTS; i++) {
+        support_memory counted;
+        support_run run;
+        het_ctx *ctx;
+        size_t bytes = 0;
+        int64_t r;
+        start(&run, HET_LLAMA);
+        run.desc.host.allocator = support_allocator(&counted);
+        set_layout(&run, &layouts[i / 3]);
+        run.plan->shard = (het_shard)(HET_SHARD_STATE + i % 3);
+        ctx = support_create(&run.desc);
+        for (r = 0; r < layouts[i / 3].ranks; r++) {
+            het_memory memory, estimate;
+            het_error error;
+            EXPECT_ERROR(het_memory_estimate(&run.desc, r, &estimate, &error), HET_OK, error.text, "");
+            het_get_memory(ctx, r, &memory);
+            assert_memory_equal(&memory, &estimate, sizeof memory);
+            bytes += memory.host + memory.device;
+        }
+        assert_int_equal(counted.bytes, bytes);
+        (void)support_step(ctx, &run.data, 0, BLOCKS);
+        assert_int_equal(counted.bytes, bytes);
+        het_destroy(ctx);
+        assert_int_equal(counted.live, 0);
+        support_run_end(&run);
+    }
+}
+
 /* Weights, sums and state together need 2.5 times what each of four ranks may have. */
 static void models_larger_than_a_rank_train(void **state)
 {
@@ -698,6 +731,7 @@ int main(void)
         cmocka_unit_test(near_sets_fetch_from_each_other),
         cmocka_unit_test(a_keeper_updates),
         cmocka_unit_test(memory_follows_its_shares),
+        cmocka_unit_test(memory_is_what_was_estimated),
         cmocka_unit_test(models_larger_than_a_rank_train),
         cmocka_unit_test(random_divisions_have_the_bits_of_one_rank),
         cmocka_unit_test(silent_holders_are_named),
