@@ -78,7 +78,7 @@ drawn() {
     for _ in $(seq 2 $ranks); do below 3; devices+=,cpu:$((1 + (picked == 0))); done
     schedules=(1f1b gpipe zb-h1 zb-h2 greedy sliced-1f1b terapipe)
     plans=(dp pp dp)
-    [ $ranks = 4 ] && plans=(dp pp dp2xpp2 dp2xpp)
+    [ $ranks = 4 ] && plans=(dp pp dp2xpp2 dp2xpp "$keeper")
     [ $ranks = 3 ] && plans=('pp:0-1|2-5|6-7' pp '{"pipelines":[{"share":2,"stages":[{"rank":2,"units":[0,3]},{"rank":0,"units":[3,8]}]},{"share":1,"stages":[{"rank":1,"units":[0,8]}]}],"state_shares":[1,0,2]}')
     below ${#plans[@]}; options+=(--plan "${plans[picked]}")
     [ "${plans[picked]}" = pp ] && [ $ranks -gt 1 ] && schedules+=(interleaved zb-v v-half v-min)
