@@ -8836,8 +8836,6 @@ typedef struct heti_part {
     int64_t place_count, moves;          /* copies to them and back so far */
     size_t place_bytes;                  /* of each */
     char *places;                        /* their memory; NULL: het_host.store has it */
-    het_queue *copies;                   /* on which they are made; NULL: the device has no queues */
-    het_event *computed;                 /* what they wait for */
     heti_message *message;               /* [message_count + 2] incoming, then two that leave */
     heti_message *outgoing;              /* those */
     int64_t next_outgoing;
@@ -8856,7 +8854,8 @@ typedef struct heti_part {
     heti_ring ring;
     heti_flows flow;
     int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
-    heti_endpoint *end;                       /* [ends] in the order of heti_share.group */
+    heti_endpoint *end;                  /* [ends + 1] in the order of heti_share.group; the last: no group, but
+                                            the queue of copies to the host, where the device has queues */
     size_t lane_bytes;                   /* rows of the largest message that takes a lane;
                                             message_bytes: of one that passes through the host */
     size_t queue_bytes;                  /* of the host that their queues and events took */
@@ -10171,8 +10170,9 @@ static het_result heti_open_ends(heti_rank *r) {
     heti_part *part = r->part;
     const het_queue_iface *queues = r->device.iface->queues;
     const size_t live = r->ctx->counter.live;
+    const int64_t copies = part->place_count > 0 && queues != NULL;
     het_result result = HET_OK;
-    for (int64_t i = 0; result == HET_OK && i < part->ends; i++) {
+    for (int64_t i = 0; result == HET_OK && i < part->ends + copies; i++) {
         result = queues->create(r->device.self, &part->end[i].queue);
         if (result == HET_OK) result = queues->event_create(r->device.self, &part->end[i].event);
     }
@@ -10180,9 +10180,11 @@ static het_result heti_open_ends(heti_rank *r) {
         heti_message *message = &part->message[i];
         result = queues->event_create(r->device.self, &message->event);
     }
+    for (int64_t i = 0; result == HET_OK && copies && i < part->slot_count; i++)
+        result = queues->event_create(r->device.self, &part->slot[i].moved);
     part->queue_bytes = r->ctx->counter.live - live;
     if (result == HET_OK) return HET_OK;
-    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group: %s", r->ctx->call, r->rank,
+    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group or of copies: %s", r->ctx->call, r->rank,
                      heti_reason(r->device.iface->last_error(r->device.self), result));
 }
 
@@ -10209,7 +10211,7 @@ static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
 static void heti_close_ends(heti_rank *r, heti_part *part) {
     const het_queue_iface *queues = r->device.iface->queues;
     if (!part->end) return; /* its tables were never made */
-    for (int64_t i = 0; i < part->ends; i++) {
+    for (int64_t i = 0; i <= part->ends; i++) {
         if (part->end[i].queue) queues->destroy(r->device.self, part->end[i].queue);
         if (part->end[i].event) queues->event_destroy(r->device.self, part->end[i].event);
     }
@@ -10217,6 +10219,9 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
         heti_message *message = &part->message[i];
         if (message->event) queues->event_destroy(r->device.self, message->event);
     }
+    for (int64_t i = 0; i < part->slot_count; i++)
+        if (part->slot[i].moved) queues->event_destroy(r->device.self, part->slot[i].moved);
+    part->end = NULL;
     part->ends = part->lanes = 0;
 }
 
@@ -12392,7 +12397,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->given = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->end = HETI_TAKE(arena, heti_endpoint, part->ends);
+    part->end = HETI_TAKE(arena, heti_endpoint, part->ends + 1);
     part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows + 2);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
     part->record = HETI_TAKE(arena, het_record, part->actions);
@@ -12449,35 +12454,6 @@ static het_result heti_open_places(heti_rank *r) {
     return HET_OK;
 }
 
-/* The queue on which activations go to the host and back beside what is computed; its events. */
-static het_result heti_open_copies(heti_rank *r) {
-    heti_part *part = r->part;
-    const het_queue_iface *queues = r->device.iface->queues;
-    const size_t live = r->ctx->counter.live;
-    het_result result;
-    if (part->place_count == 0 || !queues) return HET_OK;
-    result = queues->create(r->device.self, &part->copies);
-    if (result == HET_OK) result = queues->event_create(r->device.self, &part->computed);
-    for (int64_t i = 0; result == HET_OK && i < part->slot_count; i++)
-        result = queues->event_create(r->device.self, &part->slot[i].moved);
-    part->queue_bytes += r->ctx->counter.live - live;
-    if (result == HET_OK) return HET_OK;
-    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of copies to the host: %s", r->ctx->call, r->rank,
-                     heti_reason(r->device.iface->last_error(r->device.self), result));
-}
-
-/* As heti_close_ends does: when the device's memory is given back nothing is under way any more. */
-static void heti_close_copies(heti_rank *r, heti_part *part) {
-    const het_queue_iface *queues = r->device.iface->queues;
-    if (!queues || !part->slot) return;
-    if (part->copies) queues->destroy(r->device.self, part->copies);
-    if (part->computed) queues->event_destroy(r->device.self, part->computed);
-    for (int64_t i = 0; i < part->slot_count; i++)
-        if (part->slot[i].moved) queues->event_destroy(r->device.self, part->slot[i].moved);
-    part->copies = NULL;
-    part->slot = NULL;
-}
-
 /* Everything of a rank that the plan decides, but its device memory. */
 static het_result heti_map_rank(heti_rank *r) {
     heti_part *part = r->part;
@@ -12493,7 +12469,6 @@ static het_result heti_map_rank(heti_rank *r) {
     heti_find_stages(r);
     heti_find_ends(r, part->end);
     HETI_TRY(heti_open_ends(r));
-    HETI_TRY(heti_open_copies(r));
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
     HETI_TRY(heti_open_places(r));
@@ -12728,7 +12703,6 @@ static void heti_close_share(het_ctx *ctx, heti_share *share) {
         heti_leave_ends(&ctx->desc.layout.communicators, &share->part[i]);
     for (int64_t i = 0; share->part && i < ctx->world.local_count; i++) {
         heti_close_memory(&ctx->rank[i], &share->part[i]);
-        heti_close_copies(&ctx->rank[i], &share->part[i]);
         heti_close_ends(&ctx->rank[i], &share->part[i]);
     }
 }
@@ -15250,7 +15224,7 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
    the slot next waits for this one (heti_await_moved). */
 static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
     heti_part *part = r->part;
-    const het_queue_iface *queues = r->device.iface->queues;
+    heti_endpoint *copies = &part->end[part->ends];
     const int takes = a->kind == HET_ACTION_TAKE;
     const int64_t number = stage->number;
     heti_slot *slot = takes ? heti_free_slot(part, stage)
@@ -15267,13 +15241,12 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
     if (!part->places) {
         HETI_TRY(heti_await_moved(r, slot));
         HETI_TRY(heti_call_store(r, a, slot, place - part->place, bytes));
-    } else if (!part->copies) {
+    } else if (!copies->queue) {
         HETI_TRY(heti_copy(r, kind, to->memory, from->memory, bytes, "copy of activations"));
     } else {
-        HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, part->computed), "event");
-        HETI_DEVICE(r, queues->event_wait(r->device.self, part->copies, part->computed), "wait for an event");
-        HETI_TRY(heti_copy_on(r, part->copies, kind, to->memory, from->memory, bytes, "copy of activations"));
-        HETI_DEVICE(r, queues->event_record(r->device.self, part->copies, slot->moved), "event");
+        HETI_TRY(heti_order_end(r, copies, NULL));
+        HETI_TRY(heti_copy_on(r, copies->queue, kind, to->memory, from->memory, bytes, "copy of activations"));
+        HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, copies->queue, slot->moved), "event");
         slot->moving = ++part->moves;
     }
     to->stage = number;
