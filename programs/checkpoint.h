@@ -128,7 +128,8 @@ static inline int find_saved(const char *directory, het_saved **saved) {
     const char *line;
     if (!is_directory(directory))
         return fail(BAD_INPUT, "--resume %s: %s", directory, access(directory, F_OK) != 0 ? strerror(errno) : "not a directory");
-    if (het_checkpoint_find(&disk, directory, NULL, saved, &error) != HET_OK) return fail(BAD_INPUT, "--resume %s: %s", directory, error.text);
+    if (het_checkpoint_find(&disk, directory, NULL, saved, &error) != HET_OK)
+        return fail(BAD_INPUT, "--resume %s: %s", directory, behind_name(error.text, directory));
     for (line = (*saved)->damaged; *line != 0; line += strcspn(line, "\n") + 1)
         fail(0, "--resume %s: damaged: %.*s; an older checkpoint is used: %s", directory, (int)strcspn(line, "\n"), line, (*saved)->path);
     return 0;

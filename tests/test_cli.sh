@@ -299,7 +299,7 @@ accepts 'resumed at step 8' train --data text --resume from --hash --quiet
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 
 refuses '--resume|nothere' train --data text --resume nothere
-refuses '--resume|directory' train --data text --resume directory
+refuses '--resume directory: holds no checkpoint' train --data text --resume directory
 accepts 'resumed on two other ranks' train --data text --resume from --hash --quiet --devices cpu:1,cpu:1
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--model' train --data text --resume from --model gpt2:tiny
