@@ -8877,7 +8877,7 @@ typedef struct heti_part {
                                             HETI_NOWHERE: there are none */
     int32_t *fresh;                      /* [blocks] 1: they are the weights, rounded */
     int64_t *gathered;                   /* [blocks] how many came so far; the newest lies at this mod `versions` */
-    int64_t *stepped, *arrived, *given, *leaving;  /* [blocks] updates done in this job; REDUCEs of the present one that have
+    int64_t *stepped, *arrived, *given;  /* [blocks] updates done in this job; REDUCEs of the present one that have
                                             come; GATHERs of the version before that have gone */
     int64_t *state_at;                   /* [blocks] elements; -1: not here */
     int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to
@@ -12393,7 +12393,6 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->gathered = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->stepped = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->leaving = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->given = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
@@ -15551,30 +15550,21 @@ static int heti_version_there(const heti_rank *r) {
     return heti_stepped(r) && heti_flowed_until(r, HETI_FLOW_GATHER, 1, r->part->flow.call[HETI_FLOW_GATHER] - 1);
 }
 
-/* An owner takes terms between two units of its own. So all REDUCEs up to the rank's next backward
-   action offer theirs together; that action waits until they have left. */
 static het_result heti_reduce_update(heti_rank *r, const het_action *a) {
     heti_part *part = r->part;
-    if (!heti_is_trained(r, a->stage)) return HET_OK;
+    const int64_t b = a->stage;
+    if (!heti_is_trained(r, b)) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_stepped, "an update"));
     HETI_TRY(heti_start_flow(r, a));
-    part->leaving[a->stage] = part->box_sum_at[a->stage] != HETI_NOWHERE;
-    part->arrived[a->stage]++;
-    part->flow.came = 1;
-    return heti_try_steps(r);
-}
-
-static het_result heti_clear_left(heti_rank *r) {
-    heti_part *part = r->part;
-    if (!heti_updates_often(r->ctx)) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_terms_left, "an owner's receive"));
-    for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
-        if (!part->leaving[b]) continue;
-        part->leaving[b] = 0;
+    if (part->box_sum_at[b] != HETI_NOWHERE) {
         HETI_TRY(heti_clear(r, heti_box_sums(r, b),
                             HETI_CAST(size_t, heti_box_place(r->ctx, r->rank, b, -1)) * sizeof(double)));
+        HETI_TRY(heti_sync(r));
     }
-    return heti_sync(r);
+    part->arrived[b]++;
+    part->flow.came = 1;
+    return heti_try_steps(r);
 }
 
 static het_result heti_gather_update(heti_rank *r, const het_action *a) {
@@ -15595,7 +15585,7 @@ static het_result heti_gather_update(heti_rank *r, const het_action *a) {
 static void heti_begin_updates(heti_rank *r) {
     heti_part *part = r->part;
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
-        part->stepped[b] = part->arrived[b] = part->given[b] = part->leaving[b] = 0;
+        part->stepped[b] = part->arrived[b] = part->given[b] = 0;
         for (int64_t i = 0; i < part->versions; i++) part->version[b * part->versions + i] = -1;
         part->version[b * part->versions + part->gathered[b] % part->versions] = 0;
     }
@@ -15611,9 +15601,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_F: return heti_run_forward(r, a, stage);
     case HET_ACTION_B:
     case HET_ACTION_I:
-    case HET_ACTION_W:
-        HETI_TRY(heti_clear_left(r));
-        return heti_run_backward(r, a, stage);
+    case HET_ACTION_W: return heti_run_backward(r, a, stage);
     case HET_ACTION_PUT:
     case HET_ACTION_TAKE: return heti_move_slot(r, a, stage, record);
     case HET_ACTION_SEND_F:
@@ -15625,9 +15613,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
         HETI_TRY(heti_fill_sums(r, a->stage));
         heti_ring_start(r, a, r->part->records);
         return heti_start_flow(r, a);
-    case HET_ACTION_COMMIT:
-        HETI_TRY(heti_clear_left(r));
-        return heti_verdict(r, a);
+    case HET_ACTION_COMMIT: return heti_verdict(r, a);
     case HET_ACTION_STEP:
         if (heti_updates_often(r->ctx)) return heti_wait(r, NULL, heti_stepped, "the gradients of an update");
         return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
