@@ -7,7 +7,8 @@
      build/het_bench --what predict_divided  teams, divided sums and weights, a keeper: predicted, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
      build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes
-     build/het_bench --what scaling          Megatron-LM's published weak scaling to 3,072 A100s, predicted */
+     build/het_bench --what scaling          Megatron-LM's published weak scaling to 3,072 A100s, predicted
+     build/het_bench --what late             virtual workers of which one is slow for a while, and hogbatch, on devices that sleep */
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -24,7 +25,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
     { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|"
-                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|plan|scaling", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
+                "ranks_overhead|ranks_lists|predict|predict_slow|predict_divided|plan|scaling|late", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -42,7 +43,7 @@ static const option options[] = {
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 enum {
     ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS,
-    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, PLAN, SCALING
+    PREDICT, PREDICT_SLOW, PREDICT_DIVIDED, PLAN, SCALING, LATE
 };
 
 #include "libraries.h"
@@ -410,6 +411,7 @@ typedef struct ranks_bench {
     int64_t count, sequences, length;
     int32_t *token;
     int64_t *bounds;
+    het_desc description;   /* zeros, or what contexts have beside the rest */
     runner run[RANKS_MODELS];
     int runs;
     int64_t again; /* steps that were repeated for their exponents; they are not counted */
@@ -489,11 +491,10 @@ static runner *ranks_next(ranks_bench *r, const char *label, int64_t devices, co
 
 static int ranks_create(ranks_bench *r, runner *run, const char *plan, const char *schedule) {
     het_plan_desc plan_desc;
-    het_desc desc;
+    het_desc desc = r->description;
     het_error error = { HET_OK, "" };
     het_result result;
     memset(&plan_desc, 0, sizeof plan_desc);
-    memset(&desc, 0, sizeof desc);
     run->seconds = (double *)malloc((size_t)r->all->set.repetitions * sizeof(double));
     run->processor = (double *)malloc((size_t)r->all->set.repetitions * sizeof(double));
     if (run->seconds == NULL || run->processor == NULL) return fail(FAILED, "out of memory");
@@ -910,6 +911,7 @@ static int bench_ranks(bench *b) {
 #include "predict.h"
 #include "bench_plan.h"
 #include "scaling.h"
+#include "late.h"
 
 static int bench_scaling(void) {
     int r, own;
@@ -982,6 +984,7 @@ static int run(bench *b, int argc, char **argv) {
         status = bench_predict(b, predict_divided, PREDICT_COUNT(predict_divided));
     if (status == 0 && s->what == PLAN) status = bench_plan();
     if (status == 0 && s->what == SCALING) status = bench_scaling();
+    if (status == 0 && s->what == LATE) status = bench_late(b);
     return status;
 }
 
