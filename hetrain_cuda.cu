@@ -2076,11 +2076,11 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
 }
 
 /* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's
-   16 M keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's keys. */
+   16 M keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's keys, every eighth,
+   in shared memory, since registers are scarce here. */
 template <class E, int P, int STEP, int M>
 HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, M> &dv, E *keys, E *values, E *q,
-                                E *d_o, const float *statistic, float factor, int at,
-                                const hetc_run (&seen)[(size_t)M * 2]) {
+                                E *d_o, const float *statistic, float factor, int at, const hetc_run *seen) {
     hetc_left<E, P, M, false> left;
     hetc_accumulator<STEP, M> p = {};
     left.load(keys, 16 * M * hetc_warp());
@@ -2096,7 +2096,7 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
         HETC_UNROLL
         for (int e = 0; e < 4 * M; e++) {
             const int query = at + column + e % 2;
-            const bool sees = query >= seen[e / 2].first && query < seen[e / 2].last;
+            const bool sees = query >= seen[e / 2 * 8].first && query < seen[e / 2 * 8].last;
             float &x = p[n][e / 4][e % 4], &dx = ds[n][e / 4][e % 4];
             x = !sees ? 0.0f : hetc_exp_shifted<E>(x, of[0].v[e % 2], factor) * of[1].v[e % 2];
             dx = sees ? x * (dx - of[2].v[e % 2]) : 0.0f;
@@ -2110,6 +2110,7 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
 template <class E, int P, int ROWS, int STEP, int M>
 static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
+    HETC_SHARED(hetc_run, seen, ROWS);
     enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
         *const queries = values + ROWS * PITCH;
@@ -2120,11 +2121,10 @@ static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_ke
     const int first = hetc_queries_of(t, begin).first,
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     hetc_accumulator<P, M> dk = {}, dv = {};
-    hetc_run seen[(size_t)M * 2] = {};
-    HETC_UNROLL
-    for (int r = 0; r < 2 * M; r++) {
-        const int key = begin + own + hetc_lane() / 4 + 8 * r;
-        if (key < t.keys) seen[r] = hetc_queries_of(t, key);
+    if (threadIdx.x < ROWS) { /* a barrier comes before they are read */
+        hetc_run run = { 0, 0 };
+        if (begin + (int)threadIdx.x < t.keys) run = hetc_queries_of(t, begin + (int)threadIdx.x);
+        seen[threadIdx.x] = run;
     }
     /* fetches the queries from `next` on of head `head`, uses those that were fetched before, from
        `at` on */
@@ -2149,7 +2149,7 @@ static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_ke
         if (used) {
             const int from = (to ^ 1) * STEP;
             hetc_keys_step<E, P, STEP, M>(dk, dv, keys, values, queries + from * PITCH, outputs + from * PITCH,
-                                       statistics + 3 * from, t.factor, at, seen);
+                                       statistics + 3 * from, t.factor, at, seen + own + hetc_lane() / 4);
         }
         at = fetched;
         used = open;
