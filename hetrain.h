@@ -1134,8 +1134,8 @@ typedef struct het_unit_info {
     size_t exchange;                        /* bytes of all pieces that het_team.move sends or gets
                                                at once, those that lie apart or that the host does
                                                not see */
-    /* For planners, in a team by columns, [0] forward, [1] backward: bytes of a token that all members
-       get, and that go to members that work on them and come back. Not of programs. */
+    /* For planners, in a team by columns, [0] forward, [1] backward: bytes of a token that all
+       members get, and that go to members that work on them and come back. Not of programs. */
     double gather_bytes[2], exchange_bytes[2];
     const char *why;                        /* of a describe that fails: in words that stay, or NULL */
 } het_unit_info;
