@@ -943,7 +943,7 @@ static int price_model(settings *s, problem *p, het_profile **profile) {
     memset(&desc, 0, sizeof desc);
     if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc.model)) != 0) return status;
     if (s->experts != NULL && (status = experts_read(s->experts, &experts.settings)) != 0) return status;
-    if ((status = experts_start(&experts, &desc)) != 0) return status;
+    if ((status = experts_start(&experts, s->experts, &desc)) != 0) return status;
     desc.limits.max_tokens = desc.model.context, desc.limits.max_sequences = 1;
     if (s->hardware != NULL) status = price_hardware(s, &desc, &hardware, profile);
     else status = profile_read_list("--profile", s->profile, profile);
