@@ -897,7 +897,7 @@ typedef struct het_graph_iface {
     void (*destroy)(void *self, het_queue *queue, het_graph *graph);
 } het_graph_iface;
 
-#define HETRAIN_DEVICE_VERSION 8
+#define HETRAIN_DEVICE_VERSION 9
 /* `self` is what create made. Results other than HET_OK end the context (the text comes from
    last_error). Threads: one rank uses one device; alloc and free may block, run does not. */
 typedef struct het_device_iface {
