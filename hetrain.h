@@ -5091,7 +5091,6 @@ static const heti_node_rule *heti_rule_of(const het_node *n) { return &heti_node
 static int heti_writes(const het_node *n) {
     return n->inputs < heti_rule_of(n)->writes ? n->inputs : heti_rule_of(n)->writes;
 }
-static int heti_has_parameters(const het_node *n) { return heti_rule_of(n)->op[HETI_BACKWARD_WEIGHT] >= 0; }
 
 /* HET_BF16_* of a node's op. Without a forward of its own the way back is called x to y. */
 static int32_t heti_node_bf16(const het_unit_info *info, const het_node *n, int way) {
@@ -5324,7 +5323,8 @@ static void heti_find_keeps(het_program *p) {
         for (int j = 0; j < n->inputs && !divided && spreads < 1; j++) heti_need(p, n->x[j], heti_rule_of(n)->inputs);
         for (int j = 0; j < n->outputs; j++) {
             if (!divided) heti_keep_until(p, n->y[j], HETI_VALUE, heti_rule_of(n)->result);
-            if (heti_has_parameters(n) && spreads >= 0) heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
+            if (heti_rule_of(n)->op[HETI_BACKWARD_WEIGHT] >= 0 && spreads >= 0)
+                heti_keep_until(p, n->y[j], HETI_GRADIENT, HET_KEEP_GRADIENT);
         }
         for (int j = 1; n->kind == HET_NODE_ATTENTION && !divided && j < 3; j++) {
             heti_keep_until(p, n->x[j], HETI_VALUE, HET_KEEP_MICRO_BATCH);
@@ -5535,7 +5535,7 @@ static void heti_find_rounded(het_program *p) {
     p->takes = -1;
     if (info->values != HET_BF16) return;
     p->gives = first->kind == HET_NODE_NORM && info->in_streams == 1 && heti_supports(info->device, op) &&
-        (p->value[first->x[0]].uses == 1 || last->x[1] == first->x[0]);
+        p->value[first->x[0]].uses == 1 + (last->x[1] == first->x[0]);
     if (last->kind == HET_NODE_RESIDUAL && info->out_streams == 1 && p->value[last->y[0]].out == 0 &&
         heti_is_bf16(info, last->x[0], HETI_GRADIENT) && !(p->unit->model->dropout > 0.0f))
         p->takes = last->x[0];
@@ -6184,12 +6184,6 @@ static het_result heti_embed_describe(const het_unit *unit, het_unit_info *info)
 
 /* ---- layers ---- */
 
-/* Residual projections of GPT-2 start smaller, 1 / sqrt(2 L) (GPT-2 paper, section 2.3). */
-static double heti_residual_std(const het_model_desc *m) {
-    const double std = HETI_CAST(double, m->init_std);
-    return m->family == HET_GPT2 ? std / sqrt(2.0 * HETI_CAST(double, m->layers)) : std;
-}
-
 static int heti_layer_norm(het_program *p, int x, int role) {
     return het_node_norm(p, x, heti_role_name(p->unit->model, role));
 }
@@ -6205,7 +6199,10 @@ static void heti_layer(het_program *p, int x, int first, int count, int *y) {
         matrix[i].name = heti_role_name(m, role);
         matrix[i].out = role == HETI_ROLE_Q ? q : qkv ? k : residual ? m->width : m->mlp_width;
         matrix[i].bias = heti_yes(qkv ? m->qkv_bias : m->linear_bias);
-        matrix[i].init_std = residual ? HETI_CAST(float, heti_residual_std(m)) : m->init_std;
+        matrix[i].init_std = m->init_std;
+        if (residual && m->family == HET_GPT2) /* they start smaller (GPT-2 paper, section 2.3) */
+            matrix[i].init_std = HETI_CAST(float, HETI_CAST(double, m->init_std) /
+                                                  sqrt(2.0 * HETI_CAST(double, m->layers)));
         matrix[i].low_rank = (m->lora_targets & heti_roles[role].target) != 0;
     }
     het_node_linears(p, x, count, matrix, y);
@@ -6488,8 +6485,7 @@ static int32_t heti_recompute_of(const het_plan *plan, const het_action *a) {
 /* Whether some slices of a stage recompute and others do not; an action's is one of the former. */
 static int heti_is_mixed(const het_stage *stage) { return stage->keep != 0 && stage->recompute != HET_RECOMPUTE_NONE; }
 static int heti_is_lean(const het_plan *plan, const het_action *a) {
-    return heti_is_mixed(&plan->stage[plan->first_stage[a->pipeline] + a->stage]) &&
-           heti_recompute_of(plan, a) != HET_RECOMPUTE_NONE;
+    return plan->stage[plan->first_stage[a->pipeline] + a->stage].keep != 0 && heti_recompute_of(plan, a) != 0;
 }
 
 /* ---- shares ---- */
@@ -8642,7 +8638,9 @@ typedef struct heti_stage {
     int32_t backward, gets;   /* het_plan_backward; whether a gradient comes from behind */
     heti_placed *unit;        /* [unit_end - unit_begin] */
     int32_t fused;            /* every backward of it is B */
-    int32_t gathers;          /* what later slices read is gathered (heti_gathers) */
+    int32_t gathers;          /* what later slices of a micro-batch read, keys and values, lies with the slices,
+                                 so that there is room for the rows in flight, not for all rows of every
+                                 micro-batch of which a slice is; copies bring it together for each call */
     int32_t whole, apart;     /* it recomputes as a whole; and nothing between its units is kept */
     het_program *program;     /* [unit_end - unit_begin] the rank's own; NULL: those all ranks share */
 } heti_stage;
@@ -8825,13 +8823,12 @@ typedef struct heti_part {
     int64_t numbers;                     /* planned stages */
     int64_t lean_count;                  /* the last slots, for lean slices */
     int64_t chain_count;                 /* micro-batches that go backward at once */
-    int32_t gathers;                     /* some of its stages may (heti_gathers) */
+    int32_t gathers;                     /* some of its stages may */
     heti_stage *stage;
     heti_placed *placed;
     het_program *program;                /* [placed_count], where heti_has_programs */
     heti_batch_slot *batch_slot;
     heti_slot *slot;
-    int64_t *piece;                      /* [slices] number of the slot of each slice of the present micro-batch */
     heti_slot *place;                    /* [place_count] on the host, for activations */
     int64_t place_count, moves;          /* copies to them and back so far */
     size_t place_bytes;                  /* of each */
@@ -10371,17 +10368,6 @@ static int64_t heti_longest_granule(const het_desc *desc) {
                                                desc->granule * whole));
 }
 
-/* Fills ctx->desc from the user's description. */
-static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
-    ctx->desc = *desc;
-    ctx->desc.host.allocator = ctx->counter.inner;
-    ctx->world.transport = desc->layout.transport;
-    ctx->chain.unit_count = desc->units ? desc->unit_count : heti_unit_count(&desc->model);
-    ctx->slots = desc->inference == HET_YES ? 0 : het_optimizer_slots(&desc->optimizer);
-    ctx->share.max_granule_tokens = heti_longest_granule(desc);
-    ctx->share.limits = desc->limits;
-}
-
 /* ---- the ranks ---- */
 
 /* Which ranks there are: those of this process, or of all processes of the transport one after the
@@ -11437,32 +11423,23 @@ static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het
     return HET_OK;
 }
 
-static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compute) {
-    const het_blocks blocks = { ctx->chain.block_count, ctx->chain.use_start, ctx->chain.use };
-    HETI_TRY(het_schedule_complete(ctx->share.plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule,
-                                   &ctx->error));
-    return het_schedule_check(ctx->share.plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
-}
-
 /* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of
    those that are not there. */
 static het_result heti_take_schedule(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
+    const het_blocks blocks = { ctx->chain.block_count, ctx->chain.use_start, ctx->chain.use };
     const het_schedule *from = ctx->desc.layout.schedule;
     het_schedule *made = NULL, *compute = NULL;
     het_result result;
     int64_t sum = 0;
     het_plan_micro_batches(plan, ctx->desc.limits.max_micro_batches, ctx->share.batch_count);
-    if (from != NULL) {
-        result = het_schedule_check(plan, NULL, from, NULL, &ctx->error);
-    } else if (plan->make != NULL) {
+    if (from != NULL) result = het_schedule_check(plan, NULL, from, NULL, &ctx->error);
+    else if (plan->make != NULL)
         result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &made, &ctx->error);
-    } else if (plan->schedule[0] != 0) {
+    else if (plan->schedule[0] != 0)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "%s: het_plan.make is NULL, nothing makes schedule '%s'",
                            ctx->call, plan->schedule);
-    } else {
-        result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &made, &ctx->error);
-    }
+    else result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &made, &ctx->error);
     if (from == NULL) from = made;
     for (int64_t p = 0; result == HET_OK && p < from->pipelines; p++) sum += from->micro_batches[p];
     if (result == HET_OK && (from->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
@@ -11471,7 +11448,9 @@ static het_result heti_take_schedule(het_ctx *ctx) {
                            ctx->desc.limits.max_micro_batches);
     if (result == HET_OK) result = heti_copy_schedule(ctx, from, &compute);
     if (result == HET_OK) result = het_schedule_store(plan, &compute, &ctx->error);
-    if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
+    if (result == HET_OK)
+        result = het_schedule_complete(plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule, &ctx->error);
+    if (result == HET_OK) result = het_schedule_check(plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
     het_schedule_free(made);
     het_schedule_free(compute);
     return result;
@@ -11483,17 +11462,6 @@ static het_result heti_take_schedule(het_ctx *ctx) {
    differ in what they take as bf16. */
 static int heti_has_programs(const heti_rank *r) {
     return r->part->members > 1 || (r->ctx->desc.dtype == HET_BF16 && r->ctx->world.local_count > 1);
-}
-
-/* Whether what later slices of a micro-batch read, keys and values, lies with the slices, so that a
-   stage has room for the rows in flight, not for all rows of every micro-batch of which a slice is;
-   a copy then brings them together for each call. Not where a slice leaves the device before later
-   ones have come, or ends with its F, or its slots are of two kinds, nor where a team has rows of
-   others as well. */
-static int heti_gathers(const heti_rank *r, int64_t s) {
-    const het_plan *plan = r->ctx->share.plan;
-    return r->part->gathers && plan->stage[s].store == 0 && !heti_is_mixed(&plan->stage[s]) &&
-           het_plan_backward(plan, s);
 }
 
 /* The rank's stages from the plan, in its order; with stage NULL only counts. */
@@ -11527,7 +11495,9 @@ static void heti_find_stages(heti_rank *r) {
         to->backward = het_plan_backward(plan, s);
         to->gets = heti_gets_gradient(plan, s);
         to->fused = 1;
-        to->gathers = heti_gathers(r, s);
+        /* not where a slice leaves the device before later ones have come, ends with its F, or slots
+           are of two kinds */
+        to->gathers = part->gathers && from->store == 0 && !heti_is_mixed(from) && to->backward;
         to->unit = unit;
         unit += units;
     }
@@ -12111,8 +12081,8 @@ static void heti_layout_blocks(heti_rank *r) {
 /* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the
    backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
    so what is carried along a sequence stays with the slices or the micro-batch. Without slices a
-   stage that    recomputes all has keys and values of its own, where het_infer finds them as well; but what a
-   team has exchanged is not exchanged again. */
+   stage that recomputes all has keys and values of its own, where het_infer finds them as well; but
+   what a team has exchanged is not exchanged again. */
 static heti_region heti_place(const heti_rank *r, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
     const het_ctx *ctx = r->ctx;
     const int fused = stage->fused, sliced = ctx->share.plan->slices > 1;
@@ -12376,7 +12346,6 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
     part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
-    part->piece = HETI_TAKE(arena, int64_t, part->gathers ? ctx->share.plan->slices : 0);
     part->place = HETI_TAKE(arena, heti_slot, part->place_count);
     part->message = HETI_TAKE(arena, heti_message, part->message_count + 2);
     if (arena->base) part->outgoing = part->message + part->message_count;
@@ -12670,16 +12639,12 @@ static het_result heti_open_memories(het_ctx *ctx) {
 
 /* ---- the context ---- */
 
-/* Before the memory that they work on goes. */
-static void heti_drop_graphs(heti_rank *r, heti_part *part) {
-    for (int64_t i = 0; part->graph && i < part->graphs; i++)
-        if (part->graph[i].graph) r->device.iface->graphs->destroy(r->device.self, r->queue, part->graph[i].graph);
-    if (part->graph) HETI_CLEAR(part->graph, part->graphs);
-}
-
 static void heti_close_memory(heti_rank *r, heti_part *part) {
     if (!part->memory) return; /* no graph either: an estimate has no room for their table */
-    heti_drop_graphs(r, part);
+    for (int64_t i = 0; i < part->graphs; i++) {
+        if (part->graph[i].graph) r->device.iface->graphs->destroy(r->device.self, r->queue, part->graph[i].graph);
+        memset(&part->graph[i], 0, sizeof part->graph[i]);
+    }
     r->device.iface->free(r->device.self, part->memory, part->sizes.device);
     part->memory = NULL;
 }
@@ -12807,19 +12772,16 @@ static void heti_tell_kernels(const het_ctx *ctx) {
                     "reference kernels: put hetrain_cpu.h beside hetrain.h, about 90 times faster");
 }
 
-static het_result heti_start(het_ctx *ctx) {
-    heti_tell_kernels(ctx);
-    HETI_TRY(heti_open_memories(ctx));
-    HETI_TRY(heti_for_ranks(ctx, heti_init_weights));
-    HETI_TRY(heti_begin_threads(ctx));
-    if (ctx->world.transport.iface) HETI_TRY(heti_agree(ctx));
-    return heti_join_groups(ctx, NULL);
-}
-
 /* All that a context is made for. On failure the error is in ctx->error and heti_release cleans
    up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
-    heti_take_desc(ctx, desc);
+    ctx->desc = *desc;
+    ctx->desc.host.allocator = ctx->counter.inner;
+    ctx->world.transport = desc->layout.transport;
+    ctx->chain.unit_count = desc->units ? desc->unit_count : heti_unit_count(&desc->model);
+    ctx->slots = desc->inference == HET_YES ? 0 : het_optimizer_slots(&desc->optimizer);
+    ctx->share.max_granule_tokens = heti_longest_granule(desc);
+    ctx->share.limits = desc->limits;
     HETI_TRY(heti_find_ranks(ctx));
     HETI_TRY(heti_build_tables(ctx));
     if (ctx->world.ranks > 1 && ctx->chain.parameter_count > 2 * HETI_STAGING)
@@ -12830,7 +12792,13 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     if (ctx->purpose == HETI_TO_DESCRIBE) return heti_describe_units(&ctx->rank[0]);
     HETI_TRY(heti_find_places(ctx));
     HETI_TRY(heti_build_share(ctx));
-    return ctx->purpose == HETI_TO_TRAIN ? heti_start(ctx) : HET_OK;
+    if (ctx->purpose != HETI_TO_TRAIN) return HET_OK;
+    heti_tell_kernels(ctx);
+    HETI_TRY(heti_open_memories(ctx));
+    HETI_TRY(heti_for_ranks(ctx, heti_init_weights));
+    HETI_TRY(heti_begin_threads(ctx));
+    if (ctx->world.transport.iface) HETI_TRY(heti_agree(ctx));
+    return heti_join_groups(ctx, NULL);
 }
 
 /* The other processes need not wait for this one. */
@@ -14275,6 +14243,11 @@ static heti_slot *heti_find_slot(heti_slot *slot, int64_t count, int64_t stage, 
     return found;
 }
 
+/* That of a slice of an action's micro-batch. */
+static heti_slot *heti_slot_of(heti_rank *r, const heti_stage *stage, const het_action *a, int64_t slice) {
+    return heti_find_slot(r->part->slot, r->part->slot_count, stage->number, a->micro_batch, slice);
+}
+
 /* A free slot for a stage's slices; NULL: there is none. */
 static heti_slot *heti_free_slot(heti_part *part, const heti_stage *stage) {
     const int64_t full = part->slot_count - part->lean_count;
@@ -14299,14 +14272,6 @@ static void heti_take_chain(heti_part *part, heti_batch_slot *batch_slot) {
             taken |= part->batch_slot[k].stage >= 0 && part->batch_slot[k].chain == i;
         if (!taken) batch_slot->chain = i;
     }
-}
-
-/* Where the slices of the action's micro-batch lie. */
-static void heti_find_pieces(heti_rank *r, const heti_stage *stage, const het_action *a) {
-    heti_part *part = r->part;
-    for (int64_t i = 0; i < part->slot_count && stage->gathers; i++)
-        if (part->slot[i].stage == stage->number && part->slot[i].micro_batch == a->micro_batch)
-            part->piece[part->slot[i].slice] = i;
 }
 
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
@@ -14410,7 +14375,9 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     char *from = stage->apart && heti_writer(stage, index - stage->unit_begin) ? part->shared : slot->memory,
          *to = placed->info.is_loss ? from : stage->apart ? part->shared : slot->memory,
          *chain = part->chains + HETI_CAST(size_t, heti_max(slot->batch_slot->chain, 0)) * part->chain_bytes,
-         *whole = r->ctx->task.job == HETI_JOB_INFER ? chain + placed->inferred : part->shared + placed->gathered;
+         *whole = r->ctx->task.job == HETI_JOB_INFER ? chain + placed->inferred : part->shared + placed->gathered,
+         *const base[] = { NULL, slot->memory, slot->batch_slot->memory, chain, part->shared, part->kept, whole };
+    size_t gathered = 0;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
     c->info = &placed->info;
@@ -14428,18 +14395,14 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     for (int64_t i = 0; i < placed->info.tensors; i++) {
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
-        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_RANK ? part->kept :
-                               region == HETI_REGION_CHAIN ? chain :
-                               region == HETI_REGION_BATCH ? slot->batch_slot->memory : slot->memory,
-                               placed->offset[i]);
-        if (region != HETI_REGION_GATHERED) continue;
-        c->tensor[i] = heti_at(whole, 0);
-        whole += heti_round_up(HETI_CAST(size_t, r->ctx->desc.limits.max_tokens) *
-                               heti_tensor_row(&placed->info.tensor[i]), HETI_ALIGNMENT);
+        c->tensor[i] = heti_at(base[region], region == HETI_REGION_GATHERED ? gathered : placed->offset[i]);
+        if (region == HETI_REGION_GATHERED)
+            gathered += heti_round_up(HETI_CAST(size_t, r->ctx->desc.limits.max_tokens) *
+                                      heti_tensor_row(&placed->info.tensor[i]), HETI_ALIGNMENT);
     }
     for (int64_t i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[unit->parameter[i]];
-        float *weight = heti_call_weight(r, index, i, slot->batch_slot ? slot->batch_slot->version : 0);
+        float *weight = heti_call_weight(r, index, i, slot->batch_slot->version);
         if (p->type == HET_BF16) c->weight_bf16[i] = HETI_CAST(const uint16_t *, HETI_CAST(void *, weight));
         else if (heti_expands(r, p)) c->weight[i] = part->expanded + heti_expanded_place(r, index, i);
         else if (p->type == HET_INT8) c->weight_int8[i] = HETI_CAST(const het_int8_block *, HETI_CAST(void *, weight));
@@ -14572,7 +14535,7 @@ typedef struct heti_work {
 typedef het_result (*heti_work_call)(heti_rank *r, const heti_work *work);
 
 /* Two hashes of all that decides what work gives to the device. */
-static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t key[2]) {
+static void heti_work_key(heti_rank *r, const heti_work *work, uint64_t key[2]) {
     const het_action *a = work->action;
     const het_view *v = work->view;
     int64_t fact[15] = { a->kind, a->stage /* STEP: the block */, a->pipeline, a->slice, heti_trains(r->ctx) };
@@ -14586,8 +14549,10 @@ static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t ke
     for (uint64_t i = 0; i < 2; i++) {
         key[i] = het_xxh64(fact, sizeof fact, i + 1);
         if (!v) continue;
-        if (work->stage->gathers)
-            key[i] = het_xxh64(r->part->piece, HETI_CAST(size_t, a->slice + 1) * sizeof(int64_t), key[i]);
+        for (int64_t k = 0; work->stage->gathers && k <= a->slice; k++) {
+            const heti_slot *piece = heti_slot_of(r, work->stage, a, k);
+            key[i] = het_xxh64(&piece, sizeof piece, key[i]);
+        }
         key[i] = het_xxh64(v->host_sequence_start, HETI_CAST(size_t, v->sequences + 1) * sizeof *v->host_sequence_start,
                            key[i]);
         key[i] = het_xxh64(v->host_granule_start, HETI_CAST(size_t, v->granules + 1) * sizeof *v->host_granule_start,
@@ -14661,7 +14626,7 @@ static het_result heti_gather(heti_rank *r, const heti_work *work, const het_uni
             const size_t row = heti_tensor_row(&c->info->tensor[t]);
             char *whole = HETI_CAST(char *, HETI_CAST(void *, c->tensor[t])) + HETI_CAST(size_t, from) * row, *piece;
             if (from >= to) continue;
-            piece = r->part->slot[r->part->piece[k]].memory + placed->offset[t] +
+            piece = heti_slot_of(r, work->stage, work->action, k)->memory + placed->offset[t] +
                     HETI_CAST(size_t, from - cut[k].row) * row;
             HETI_TRY(heti_copy(r, HET_OP_COPY, stores ? piece : whole, stores ? whole : piece,
                                HETI_CAST(size_t, to - from) * row, "copy of what slices keep"));
@@ -15153,7 +15118,6 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     het_unit_call c;
     if (ctx->task.job == HETI_JOB_INFER) HETI_TRY(heti_open_inference(r, stage->number, &slot));
     else HETI_TRY(heti_open_slot(r, stage, a, &slot));
-    heti_find_pieces(r, stage, a);
     view = heti_slice(r, &slot->batch_slot->view, a);
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
     HETI_TRY(heti_receive_rows(r, a, stage, c.in));
@@ -15168,7 +15132,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
 
 static het_result heti_run_backward(heti_rank *r, const het_action *a, const heti_stage *stage) {
     heti_part *part = r->part;
-    heti_slot *slot = heti_find_slot(part->slot, part->slot_count, stage->number, a->micro_batch, a->slice);
+    heti_slot *slot = heti_slot_of(r, stage, a, a->slice);
     /* the buffer with the gradient of the stage's input (heti_backward) */
     const int64_t last = (stage->unit_end - stage->unit_begin) % 2;
     het_view view;
@@ -15178,7 +15142,6 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
                               HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     HETI_TRY(heti_await_moved(r, slot));
     heti_take_chain(part, slot->batch_slot);
-    heti_find_pieces(r, stage, a);
     view = heti_slice(r, &slot->batch_slot->view, a);
     if (a->kind != HET_ACTION_W) HETI_TRY(heti_receive_rows(r, a, stage, part->gradient_stream[0]));
     HETI_TRY(heti_do_work(r, &work, heti_backward));
@@ -15226,8 +15189,7 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
     heti_endpoint *copies = &part->end[part->ends];
     const int takes = a->kind == HET_ACTION_TAKE;
     const int64_t number = stage->number;
-    heti_slot *slot = takes ? heti_free_slot(part, stage)
-                            : heti_find_slot(part->slot, part->slot_count, number, a->micro_batch, a->slice),
+    heti_slot *slot = takes ? heti_free_slot(part, stage) : heti_slot_of(r, stage, a, a->slice),
               *place = heti_find_slot(part->place, part->place_count, takes ? number : -1, a->micro_batch, a->slice),
               *from = takes ? place : slot, *to = takes ? slot : place;
     const het_op_kind kind = takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT;
@@ -15894,12 +15856,6 @@ static void heti_set_exponents(het_ctx *ctx, int repeat) {
     }
 }
 
-/* As before the first attempt: a step that did not happen leaves no history. */
-static void heti_restore_exponents(het_ctx *ctx) {
-    int64_t p;
-    for (p = 0; p < ctx->chain.parameter_count; p++) ctx->chain.parameter[p].exponent = ctx->verdict.saved_exponent[p];
-}
-
 /* The middle of `count` values, of an even number the mean of the two in the middle. Sorts them. */
 static double heti_median(double *value, int64_t count) {
     int64_t k;
@@ -16089,9 +16045,8 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     if (ctx->task.scalars.verdict == HET_VERDICT_ACCEPT && update) {
         heti_set_exponents(ctx, 0);
         heti_remember(&ctx->verdict.recent, info.loss, info.gradient_norm);
-    } else {
-        heti_restore_exponents(ctx);
-    }
+    } else for (p = 0; p < ctx->chain.parameter_count; p++) /* a step that did not happen leaves no history */
+        ctx->chain.parameter[p].exponent = ctx->verdict.saved_exponent[p];
     if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) HETI_TRY(heti_bad_step(ctx, update, &info));
     if (update) ctx->step++;
     if (out) *out = info;
@@ -17083,15 +17038,6 @@ static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, 
     return HET_OK;
 }
 
-/* Everything that needs the arrays: granules by rule, and one look at every token. */
-static het_result heti_data_prepare(het_data *data, int64_t granule, het_error *error) {
-    if (granule == 0) data->group = heti_granule_group(data->sequence_start, data->sequences);
-    HETI_TRY(het_granules(data->sequence_start, data->sequences, data->group, data->granule_start,
-                          data->granule_limit + 1, &data->granules));
-    /* a bad token is found now and not in the middle of a run */
-    return heti_data_tokens(data, 0, data->info.tokens, NULL, error);
-}
-
 /* Everything that can be refused without memory is refused before any is asked for. */
 HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opened, het_error *error) {
     het_data plan, *data;
@@ -17105,13 +17051,14 @@ HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opene
     if (data == NULL)
         return heti_fail(error, HET_ERR_OOM, "het_data_open: no memory for %d slots of %d x %d tokens", plan.slots,
                          plan.sequences, plan.length);
-    result = heti_data_prepare(data, desc->granule, error);
-    if (result != HET_OK) {
-        het_data_close(data);
-        return result;
-    }
-    *opened = data;
-    return HET_OK;
+    if (desc->granule == 0) data->group = heti_granule_group(data->sequence_start, data->sequences);
+    result = het_granules(data->sequence_start, data->sequences, data->group, data->granule_start,
+                          data->granule_limit + 1, &data->granules);
+    /* a bad token is found now and not in the middle of a run */
+    if (result == HET_OK) result = heti_data_tokens(data, 0, data->info.tokens, NULL, error);
+    if (result == HET_OK) *opened = data;
+    else het_data_close(data);
+    return result;
 }
 
 HETRAIN_API void het_data_close(het_data *data) {

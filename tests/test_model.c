@@ -900,6 +900,48 @@ static void programs_of_the_user(void **state)
     }
 }
 
+static int32_t takes_all(void *self, const het_op *op) { (void)self; (void)op; return 1; }
+static size_t no_workspace(void *self, const het_op *op) { (void)self; (void)op; return 0; }
+
+/* Only a norm that nothing but what waits is added to rounds the gradient of its stream: with two norms of one stream neither has all of it. */
+static void gradients_that_others_add_to_are_not_rounded(void **state)
+{
+    int norms;
+    (void)state;
+    for (norms = 1; norms <= 2; norms++) {
+        het_desc desc = describe(HET_LLAMA);
+        het_device_iface iface = *het_reference_device();
+        het_program *p = support_alloc(1, sizeof *p);
+        het_unit_info *info = support_alloc(1, sizeof *info);
+        het_device device;
+        het_unit unit;
+        int x, y, z;
+        EXPECT_OK(het_model_complete(&desc.model, NULL));
+        memset(&unit, 0, sizeof unit);
+        memset(&device, 0, sizeof device);
+        memset(info, 0, sizeof *info);
+        iface.supports = takes_all;
+        iface.workspace = no_workspace;
+        device.iface = &iface;
+        unit.model = &desc.model;
+        info->compute = HET_BF16;
+        info->max_tokens = info->max_granule_tokens = info->max_sequences = info->slices = info->in_streams = 1;
+        info->in_width[0] = 40;
+        info->device = &device;
+        info->program = p;
+        (void)het_program_begin(&unit, info);
+        x = het_node_input(p, 0, 40);
+        y = het_node_linear(p, het_node_norm(p, x, "a"), "b", 40, 0.02f);
+        z = norms > 1 ? het_node_linear(p, het_node_norm(p, x, "c"), "d", 40, 0.02f) : -1;
+        het_node_output(p, het_node_residual(p, x, het_node_activation(p, norms > 1 ? HET_SWIGLU : HET_GELU_TANH, y, z)));
+        EXPECT_OK(het_program_end(p));
+        assert_int_equal(info->values, HET_BF16);
+        assert_int_equal(p->gives, norms == 1);
+        free(info);
+        free(p);
+    }
+}
+
 /* One unit a layer in place of two: the same parameters, the same bits, with factors too. */
 static void one_program_a_layer(void **state)
 {
@@ -1465,6 +1507,7 @@ int main(void)
         cmocka_unit_test(hook_changes_activations),
         cmocka_unit_test(unit_of_the_user), cmocka_unit_test(frozen_beginnings),
         cmocka_unit_test(programs_of_the_user),
+        cmocka_unit_test(gradients_that_others_add_to_are_not_rounded),
         cmocka_unit_test(one_program_a_layer),
         cmocka_unit_test(programs_that_do_not_fit),
         cmocka_unit_test(scores_with_a_bias_are_refused),
