@@ -5213,8 +5213,7 @@ static void heti_need(het_program *p, int v, het_keep keep) {
 
 /* Whether a team divides the heads of an attention node. */
 static int heti_divides(const het_program *p, const het_node *n) {
-    return n->kind == HET_NODE_ATTENTION && p->info->team && p->info->team->heads > 0 &&
-           heti_divided_value(p, n) < 0;
+    return n->kind == HET_NODE_ATTENTION && p->info->team && p->info->team->heads > 0 && heti_divided_value(p, n) < 0;
 }
 
 /* The columns [range[0], range[1]) of `width` that a member of a team has: those of its heads or,
@@ -5414,8 +5413,7 @@ static void heti_new_core(het_program *p, het_node *n) {
     heti_require(p, own <= heti_width(p, n->x[1]), "fewer heads than the team divides");
     for (int i = 0; i < 8; i++)
         n->core[i] = heti_new_tensor(p, "core", i % 4 == 1 || i % 4 == 2 ? own : own_q, heti_keep[i], 1);
-    for (int i = 0; i < 2; i++)
-        n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT, 1);
+    for (int i = 0; i < 2; i++) n->statistic[i] = heti_new_tensor(p, "statistic", own_q / head_size, HET_KEEP_INPUT, 1);
 }
 
 /* A linear node of a team by columns: what it gathers, and where chains come by, one at a time. */
@@ -5482,8 +5480,7 @@ static void heti_new_scratch(het_program *p) {
 }
 
 /* Whether the values inside the unit can be bf16: each is read by one node, all that an op calls x
-   are of one type, and the device takes all the ops. Slices would add to rounded gradients of keys
-   and values. */
+   are of one type, and the device takes all the ops. Slices would add to rounded gradients. */
 static int heti_takes_bf16(const het_program *p) {
     const het_unit_info *info = p->info;
     if (info->compute != HET_BF16 || !info->device || info->team || p->factors > 0) return 0; /* teams move floats */
@@ -6332,8 +6329,7 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 }
 
 /* =================================================================================================
-   >>plans  Plans and schedules as blocks of memory, shares of micro-batches, what makes a plan
-            valid.
+   >>plans  Plans and schedules in memory, shares of micro-batches, what makes a plan valid.
    ============================================================================================== */
 
 /* ---- schedules and plans as blocks of memory ---- */
@@ -6383,27 +6379,20 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule) {
 }
 
 static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan **plan) {
-    het_plan *p = HETI_TAKE(arena, het_plan, 1);
-    het_stage *stage = HETI_TAKE(arena, het_stage, shape->stages);
-    int64_t *first_stage = HETI_TAKE(arena, int64_t, shape->pipelines + 1);
-    double *share = HETI_TAKE(arena, double, shape->pipelines), *state_share = HETI_TAKE(arena, double, shape->ranks);
-    double *slice_share = HETI_TAKE(arena, double, shape->slices);
-    het_team_member *member = HETI_TAKE(arena, het_team_member, shape->members);
-    int64_t *near = HETI_TAKE(arena, int64_t, shape->ranks);
-    uint8_t *keeper = HETI_TAKE(arena, uint8_t, shape->ranks), *cut = HETI_TAKE(arena, uint8_t, shape->units);
-    if (p == NULL) return;
-    *p = *shape;
-    p->near = near;
-    p->keeper = keeper;
-    p->cut = cut;
-    p->stage = stage;
-    p->first_stage = first_stage;
-    p->share = share;
-    p->state_share = state_share;
-    p->slice_share = slice_share;
-    p->member = member;
-    p->size = arena->size;
-    *plan = p;
+    het_plan *to = HETI_TAKE(arena, het_plan, 1), p = *shape;
+    p.stage = HETI_TAKE(arena, het_stage, shape->stages);
+    p.first_stage = HETI_TAKE(arena, int64_t, shape->pipelines + 1);
+    p.share = HETI_TAKE(arena, double, shape->pipelines);
+    p.state_share = HETI_TAKE(arena, double, shape->ranks);
+    p.slice_share = HETI_TAKE(arena, double, shape->slices);
+    p.member = HETI_TAKE(arena, het_team_member, shape->members);
+    p.near = HETI_TAKE(arena, int64_t, shape->ranks);
+    p.keeper = HETI_TAKE(arena, uint8_t, shape->ranks);
+    p.cut = HETI_TAKE(arena, uint8_t, shape->units);
+    p.size = arena->size;
+    if (to == NULL) return;
+    *to = p;
+    *plan = to;
 }
 
 HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *allocator, const char *where,
@@ -8198,8 +8187,7 @@ static het_result heti_updates_place(heti_lists *l) {
             }
     }
     for (int pass = 0; pass < 2; pass++) {
-        if (pass == 1)
-            HETI_TRY(heti_schedule_like(s, l->placed_count, &l->allocator, l->where, &l->placed, l->error));
+        if (pass == 1) HETI_TRY(heti_schedule_like(s, l->placed_count, &l->allocator, l->where, &l->placed, l->error));
         l->placed_count = 0;
         for (int64_t r = 0; r < s->ranks; r++) {
             heti_updates_place_rank(l, r, s->action + s->start[r], s->start[r + 1] - s->start[r]);
@@ -8565,8 +8553,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
 
    The context holds what all ranks share: the description, the chain of units, the tables of
    parameters and blocks, the plan, the schedule. A rank holds one device and what lies on it. Every
-   local rank has a thread of its own, unless there is only one and no transport: that one runs on
-   the caller's thread.
+   local rank has a thread of its own, but for the only one without transport: the caller's.
    ============================================================================================== */
 
 /* One trainable array. Its weight, gradient and state lie at `offset` within its block. */
@@ -8604,8 +8591,7 @@ typedef struct heti_owners {
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, with this from
    its first backward action on (chain), or in the region all units share because it is needed only
    while one unit, or stage, works; or there is one of it on the rank, for all micro-batches.
-   Gathered: each slice's rows are with the slice, and all rows in the shared region while the unit
-   works. */
+   Gathered: each slice's rows are with it, and all rows in the shared region while the unit works. */
 typedef enum heti_region {
     HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_CHAIN, HETI_REGION_SHARED, HETI_REGION_RANK,
     HETI_REGION_GATHERED, HETI_REGIONS
@@ -10716,8 +10702,7 @@ static het_result heti_describe_units(heti_rank *r) {
     for (int64_t u = 0; u < ctx->chain.unit_count; u++) {
         het_unit_info *info = &ctx->chain.unit[u].info;
         for (int64_t p = 0; p < info->parameters; p++)
-            info->workspace = heti_max_size(info->workspace,
-                                            heti_step_workspace(r, ctx->chain.unit[u].parameter[p]));
+            info->workspace = heti_max_size(info->workspace, heti_step_workspace(r, ctx->chain.unit[u].parameter[p]));
     }
     return HET_OK;
 }
@@ -11523,8 +11508,7 @@ static het_result heti_place_units(heti_rank *r) {
             /* all ranks', and already there, where it is not the rank's own */
             het_program *program = stage->program ? &stage->program[u - stage->unit_begin]
                                                   : &ctx->chain.unit[u].program;
-            HETI_TRY(heti_describe(ctx, u, &r->device, program, part->members > 1 ? &part->limits : NULL,
-                                   &unit->info));
+            HETI_TRY(heti_describe(ctx, u, &r->device, program, part->members > 1 ? &part->limits : NULL, &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
                                   : recompute != 0 || layout->recompute == HET_YES);
@@ -11785,8 +11769,7 @@ static int64_t heti_version_place(const heti_rank *r, int64_t b, int64_t version
 /* Where a call that uses a version of a block finds it. Outside of steps there is only the
    newest. */
 static float *heti_version_boxes(const heti_rank *r, int64_t b, int64_t version) {
-    if (r->ctx->share.updates == 1 || r->ctx->task.job != HETI_JOB_STEP)
-        return heti_boxes(r, b, r->part->gathered[b]);
+    if (r->ctx->share.updates == 1 || r->ctx->task.job != HETI_JOB_STEP) return heti_boxes(r, b, r->part->gathered[b]);
     return heti_boxes_at(r, b, heti_version_place(r, b, version));
 }
 
@@ -12407,8 +12390,7 @@ static het_result heti_open_places(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     for (int64_t i = 0; i < part->actions && part->place_count > 0; i++)
         if (part->action[i].kind == HET_ACTION_PUT)
-            part->place_bytes = heti_max_size(part->place_bytes,
-                                              heti_stage_bytes(heti_stage_of(r, &part->action[i])));
+            part->place_bytes = heti_max_size(part->place_bytes, heti_stage_bytes(heti_stage_of(r, &part->action[i])));
     if (!heti_mul(part->place_bytes, HETI_CAST(size_t, part->place_count), &part->sizes.stored))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: rank %d: %d activations on the host are too much",
                          ctx->call, r->rank, part->place_count);
@@ -12651,12 +12633,11 @@ static void heti_close_memory(heti_rank *r, heti_part *part) {
 
 static void heti_release_rank(heti_rank *r) {
     const het_device_iface *iface = r->device.iface;
-    if (r->device.self) {
-        if (r->event) iface->queues->event_destroy(r->device.self, r->event);
-        if (r->loaded) iface->queues->event_destroy(r->device.self, r->loaded);
-        if (r->queue) iface->queues->destroy(r->device.self, r->queue);
-        iface->destroy(r->device.self);
-    }
+    if (!r->device.self) return;
+    if (r->event) iface->queues->event_destroy(r->device.self, r->event);
+    if (r->loaded) iface->queues->event_destroy(r->device.self, r->loaded);
+    if (r->queue) iface->queues->destroy(r->device.self, r->queue);
+    iface->destroy(r->device.self);
 }
 
 /* Gives back what a share has on devices, and leaves its groups. */
@@ -13181,13 +13162,13 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     }
     cut[i].granule = granules;
     cut[i].row = start[granules];
-    for (i = 0; i < plan->slices; i++)
+    for (i = 0; i < plan->slices; i++) {
         if (cut[i + 1].row - cut[i].row > most)
             return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: slice %d has %d tokens, the longest planned "
                              "is %d: with max_sequences 1 that of granules of %d", m, i, cut[i + 1].row - cut[i].row,
                              most, ctx->share.max_granule_tokens);
-    for (i = 0; i < plan->slices; i++)
         heti_cut_teams(plan, start, cut[i].granule, cut[i + 1].granule, cut + plan->slices + 1 + i * plan->members);
+    }
     ctx->task.granules += granules;
     return HET_OK;
 }
@@ -13427,8 +13408,7 @@ static int heti_updates_often(const het_ctx *ctx) {
 
 /* Whose list a flow follows. */
 static int64_t heti_driver(const heti_rank *r, const heti_flow *f) {
-    const int32_t fetched = f->kind == HETI_FLOW_WEIGHTS ||
-                            (f->kind == HETI_FLOW_GATHER && heti_updates_often(r->ctx));
+    const int32_t fetched = f->kind == HETI_FLOW_WEIGHTS || (f->kind == HETI_FLOW_GATHER && heti_updates_often(r->ctx));
     return fetched == f->receives ? r->rank : f->peer;
 }
 
@@ -14251,15 +14231,13 @@ static heti_slot *heti_slot_of(heti_rank *r, const heti_stage *stage, const het_
 /* A free slot for a stage's slices; NULL: there is none. */
 static heti_slot *heti_free_slot(heti_part *part, const heti_stage *stage) {
     const int64_t full = part->slot_count - part->lean_count;
-    return stage->lean ? heti_find_slot(part->slot + full, part->lean_count, -1, 0, 0)
-                       : heti_find_slot(part->slot, full, -1, 0, 0);
+    return heti_find_slot(part->slot + stage->lean * full, stage->lean ? part->lean_count : full, -1, 0, 0);
 }
 
 /* What is computed from now on comes behind the last copy to or from the slot. */
 static het_result heti_await_moved(heti_rank *r, heti_slot *slot) {
     if (slot->moving > 0 && slot->moved)
-        HETI_DEVICE(r, r->device.iface->queues->event_wait(r->device.self, r->queue, slot->moved),
-                    "wait for an event");
+        HETI_DEVICE(r, r->device.iface->queues->event_wait(r->device.self, r->queue, slot->moved), "wait for an event");
     slot->moving = 0;
     return HET_OK;
 }
@@ -14966,8 +14944,7 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
         return heti_rank_fail(r, HET_ERR_STATE, "micro-batch %d needs a message of rank %d that no action receives",
                               HETI_CAST(int64_t, a->micro_batch), p.peer);
     if (away) HETI_TRY(heti_await_message(r, message, what));
-    for (x.member = -1; heti_next_crossing(r, &p, &x);)
-        HETI_TRY(heti_check_envelope(r, message, &p.key, &x));
+    for (x.member = -1; heti_next_crossing(r, &p, &x);) HETI_TRY(heti_check_envelope(r, message, &p.key, &x));
     if (message->end) { /* the envelope is right: now the rows */
         heti_add_lane(message);
         HETI_TRY(heti_await_message(r, message, what));
@@ -14978,8 +14955,7 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
         message->record->start = start;
         message->record->end = r->present->start;
     }
-    for (x.member = -1; heti_next_crossing(r, &p, &x);)
-        HETI_TRY(heti_copy_rows(r, message, 0, stream, p.unit, &x));
+    for (x.member = -1; heti_next_crossing(r, &p, &x);) HETI_TRY(heti_copy_rows(r, message, 0, stream, p.unit, &x));
     return HET_OK;
 }
 
@@ -15076,8 +15052,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
             HETI_TRY(heti_start_post(r, post + 1, 1, t->plan[i].rank, HETI_CHANNEL_TEAM, receive[i].data,
                                      receive[i].row * receive[i].rows));
     }
-    for (int64_t i = 0; i < 2 * t->members; i++)
-        HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange"));
+    for (int64_t i = 0; i < 2 * t->members; i++) HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange"));
     for (int64_t i = 0; i < t->members; i++)
         if (receive[i].rows > 0) HETI_TRY(heti_copy_piece(r, &receive[i], 0));
     r->present->exchange += heti_now() - start;
@@ -15619,8 +15594,7 @@ static het_result heti_execute(heti_rank *r) {
             continue;
         }
 #ifdef HETI_THREADS
-        if (ctx->desc.emulate.test_hang &&
-            ctx->desc.emulate.test_hang(ctx->desc.host.user, r->rank, ctx->step, i))
+        if (ctx->desc.emulate.test_hang && ctx->desc.emulate.test_hang(ctx->desc.host.user, r->rank, ctx->step, i))
             return heti_fall_silent(r);
 #endif
         if (a->kind == HET_ACTION_STEP) HETI_ATOMIC_STORE(&ctx->stepping, 1);
@@ -15811,15 +15785,6 @@ static het_result heti_run(het_ctx *ctx, heti_job job) {
               steps.
    ============================================================================================== */
 
-/* Smallest x with |t| < 2^x for the float whose bits (without sign) are given and not 0. */
-static int32_t heti_exponent_of(uint32_t bits) {
-    float t;
-    int exponent;
-    memcpy(&t, &bits, sizeof t);
-    (void)frexp(HETI_CAST(double, t), &exponent); /* t = f 2^exponent, 1/2 <= f < 1 */
-    return HETI_CAST(int32_t, exponent);
-}
-
 /* c = 1.5 2^52 q with q = 2^(x + 6 + ceil(log2 n) - 51): (t + c) - c rounds t to a multiple of q,
    and n such terms add up exactly. */
 static double heti_grid_of(int32_t exponent, int64_t terms) {
@@ -15848,9 +15813,10 @@ static void heti_set_grid(het_ctx *ctx, heti_job job) {
 static void heti_set_exponents(het_ctx *ctx, int repeat) {
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
         heti_parameter *parameter = &ctx->chain.parameter[p];
-        int32_t x;
+        int x;
         if (parameter->frozen || ctx->verdict.maximum[p] == 0) continue;
-        x = heti_exponent_of(ctx->verdict.maximum[p]);
+        /* the maximum is f 2^x, 1/2 <= f < 1 */
+        (void)frexp(HETI_CAST(double, heti_bits_float(ctx->verdict.maximum[p])), &x);
         if (!repeat || parameter->exponent == HETRAIN_NO_EXPONENT || x > parameter->exponent + 6)
             parameter->exponent = x;
     }
@@ -16868,8 +16834,7 @@ static het_result heti_data_convert(het_data *data, const unsigned char *from, i
 }
 
 /* Reads `count` tokens from token `number` on into `raw`, a slot's part of data->raw. */
-static het_result heti_data_read(het_data *data, int64_t number, int64_t count, unsigned char *raw,
-                                 het_error *error) {
+static het_result heti_data_read(het_data *data, int64_t number, int64_t count, unsigned char *raw, het_error *error) {
     return heti_read(&data->reader, data->first + HETI_CAST(uint64_t, number) * data->token_bytes, raw,
                      HETI_CAST(size_t, count) * data->token_bytes, error);
 }

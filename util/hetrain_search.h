@@ -747,7 +747,7 @@ extern "C" {
        chain = tokens (sum of carry_gradient) [sliced]
    Of a stage that recomputes as a whole output and, but for a team, carry are no part of the slot
    where B is whole: a rank has room for them once. A unit's call has its carry for all tokens where
-   that is gathered from the slices (heti_gathers of hetrain.h).
+   that is gathered from the slices (heti_stage.gathers of hetrain.h).
    ============================================================================================== */
 
 enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
