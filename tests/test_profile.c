@@ -1040,6 +1040,7 @@ static void flows_of_a_plan(void **state)
     for (i = 0; i < 2; i++) {
         const double part = i == 0 ? 4 * 0.75 : 4 * 0.5, sums = 8 * 0.75; /* bytes an element; latency, slowness */
         const double late = i == 0 ? 0.5 : 0.25, slow = i == 0 ? 1e-3 : 1 / 8000.0, own = 1250;
+        double again;
         het_cluster *cluster = NULL;
         het_cluster_device device[2];
         het_plan_costs *costs = NULL;
@@ -1066,9 +1067,19 @@ static void flows_of_a_plan(void **state)
         near(costs->costs.rank[0].begin, 1e-4 + 2e-6 * own + late + part * 1000 * slow, "begin");
         near(costs->costs.rank[0].verdict, 1e-3 + 4e-6 * own + 0.5 + sums * 1000 * 1e-3, "verdict");
         het_plan_costs_free(costs);
+        plan->stage[0].recompute = HET_RECOMPUTE_STAGE, plan->stage[0].keep = 1; /* slices that recompute fetch once more */
+        EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+        c = &costs->costs.stage[0];
+        near(c->beside[HET_ACTION_I], 4 * late + part * 6500 * slow, "beside I of slices that keep all");
+        near(c->beside[HET_ACTION_B], 4 * late + part * 6500 * slow + 4 * 0.5 + sums * 6000 * 1e-3, "beside B of slices that keep all");
+        near(c->beside[4], 3 * late + part * 5000 * slow, "beside it of others");
+        near(c->backward.base, 1e-4 + 0.002 + 0.003 + 2 * 0.02 + part * 6500 * 1e-7 + 2 * sums * 6000 * 1e-8, "backward.base of slices that keep all");
+        again = c->again.base;
+        het_plan_costs_free(costs);
         plan->shard = HET_SHARD_GRADIENTS;
         EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
         near(costs->costs.stage[0].beside[HET_ACTION_F], 0, "beside F, of gradients");
+        near(again, costs->costs.stage[0].again.base + part * 5000 * 1e-7, "again.base");
         het_plan_costs_free(costs);
         het_cluster_free(cluster);
         het_plan_free(plan);

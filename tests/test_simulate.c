@@ -1623,6 +1623,14 @@ static void calls_wait_for_what_comes_beside(void **state)
     m->stage_cost[0].beside[HET_ACTION_F] = 12;
     m->stage_cost[0].beside[HET_ACTION_B] = 24;
     EXACTLY(makespan_of(m), 3 * (12 + 25));
+    m = one_f_one_b(1, 3, 10, 20, 5);
+    m->stage_cost[0].beside[HET_ACTION_B] = 24;
+    m->stage_cost[0].beside[4] = 4; /* of slices that recompute where others do not */
+    m->stage[0].recompute = HET_RECOMPUTE_STAGE, m->stage[0].keep = 2;
+    EXACTLY(makespan_of(m), 3 * (10 + 28));
+    m = one_f_one_b(1, 3, 10, 20, 5);
+    m->stage_cost[0].beside[4] = 30;
+    EXACTLY(makespan_of(m), 3 * (10 + 25));
 }
 
 /* Block 0 of ranks 0 and 2 is ready at 10, block 1 of ranks 1 and 3 at 2: that one has the uplink first, from 2 to 6, and is there at 9; the other

@@ -279,8 +279,8 @@ typedef struct het_column_moves {
 
 typedef struct het_stage_cost {
     het_cost forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
-    double beside[4];                 /* F, B, I, W take at least so long: what comes and leaves beside them
-                                         where weights or sums are divided */
+    double beside[5];                 /* F, B, I, W take at least so long, and B and I longer as by `again`: what
+                                         comes and leaves beside them where weights or sums are divided */
     double bytes;                     /* of the stage's output; its gradient is as large */
     double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
     double keep_gradient;             /* kept from I until W */
@@ -3446,12 +3446,17 @@ static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, c
         heti_p_pairs_before(all, length);
 }
 
+/* Whether an action takes what het_stage_cost.again says. */
+static int heti_p_is_again(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
+    return (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && heti_p_is_lean(s, stage, a);
+}
+
 /* What an action of the stage takes, at these costs. */
 static het_cost heti_p_curve(const heti_p_sim *s, const heti_p_stage *stage, const het_stage_cost *cost,
                              const het_action *a) {
     het_cost curve = a->kind == HET_ACTION_F ? cost->forward : a->kind == HET_ACTION_B ? cost->backward :
         a->kind == HET_ACTION_I ? cost->input : cost->weight;
-    if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || !heti_p_is_lean(s, stage, a)) return curve;
+    if (!heti_p_is_again(s, stage, a)) return curve;
     curve.base += cost->again.base;
     curve.token += cost->again.token;
     curve.pair += cost->again.pair;
@@ -3899,7 +3904,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_at_least(&start, forward ? rank->room : cell->taken);
     if (stage->team == NULL) seconds = heti_p_sim_seconds(s, stage, a);
     else HETI_T_TRY(heti_p_team_seconds(s, stage, a, &seconds));
-    heti_p_at_least(&seconds, c->beside[a->kind]);
+    heti_p_at_least(&seconds, c->beside[a->kind] + (heti_p_is_again(s, stage, a) ? c->beside[4] : 0));
     heti_p_sim_busy(s, r, a, start, seconds);
     heti_p_at_least(&rank->clock, buffer);
     cell->done |= heti_p_did[a->kind];

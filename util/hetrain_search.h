@@ -1895,21 +1895,25 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
     const heti_s_held *held = &c->held.held[rank];
     const double own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
     const int whole = stage->recompute == HET_RECOMPUTE_STAGE &&
-                      heti_s_backs(c->profile, stage->unit_begin, stage->unit_end);
+                      heti_s_backs(c->profile, stage->unit_begin, stage->unit_end), mixed = stage->keep != 0;
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
             const double part = held->of[k] > 0 ? held->away[k] / held->of[k] : 0,
                          bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
-            const int idle = k == 1 || heti_s_kind_at(c->profile, u)->loss; /* its F is part of B */
-            const double times = heti_s_real(!heti_s_is_idle(c->profile, u) + (whole && !idle)); /* in B, I or W */
+            /* a loss's F is part of B */
+            const double forward = heti_s_real(k == 0 && !heti_s_kind_at(c->profile, u)->loss),
+                         again = whole ? forward : 0,
+                         times = heti_s_real(!heti_s_is_idle(c->profile, u)) + (mixed ? 0 : again); /* in B, I or W */
             if (u == stage->unit_begin) first[k] += seconds;
-            to->beside[HET_ACTION_F] += idle ? 0 : seconds;
-            to->forward.base += idle ? 0 : bytes * own[k];
+            to->beside[HET_ACTION_F] += forward * seconds;
+            to->forward.base += forward * bytes * own[k];
             to->beside[HET_ACTION_B] += times * seconds;
             to->beside[k == 0 ? HET_ACTION_I : HET_ACTION_W] += times * seconds;
             to->backward.base += times * bytes * own[k];
             *(k == 0 ? &to->input.base : &to->weight.base) += times * bytes * own[k];
+            to->beside[HETI_S_AGAIN] += mixed ? again * seconds : 0;
+            to->again.base += mixed ? again * bytes * own[k] : 0;
         }
 }
 
@@ -1951,7 +1955,7 @@ static void heti_s_team_cost(const het_team_member *team, int64_t count, const h
             heti_s_most(&slowest->base, own.base);
             heti_s_most(&slowest->token, own.token * rows);
             heti_s_most(&slowest->pair, own.pair * pairs);
-            if (k < HETI_S_AGAIN) heti_s_most(&to->beside[k], member[m].beside[k]);
+            heti_s_most(&to->beside[k], member[m].beside[k]);
         }
     }
 }
