@@ -2576,7 +2576,6 @@ typedef struct heti_p_sim {
     size_t scratch_size;
     int64_t ranks, stages, slices, blocks, cells, links, parts, records, groups, most_wires, wires;
     int64_t updates, rings;           /* of a step; REDUCEs, and GATHERs, that differ: blocks x updates */
-    double slice_sum;
     int keep;                         /* records are kept */
     int count_bytes;                  /* some stage keeps bytes */
     int shared;                       /* there are wires */
@@ -2596,7 +2595,7 @@ typedef struct heti_p_sim {
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
     int64_t *step_ranks;              /* [blocks] how many they are */
-    double *slice_end;                /* [slices] sums of slice shares */
+    double *slice_at;                 /* [slices + 1] where each begins: sums of shares; one alone has 1 */
     int64_t *process;                 /* [ranks] which process each is in; negative: see heti_p_sim_processes */
     heti_p_wire *wire;                /* [3 groups] */
     int64_t *path;                    /* [links][most_wires] */
@@ -2627,7 +2626,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
     s->step_share = HETI_T_TAKE(arena, double, s->blocks);
     s->step_ranks = HETI_T_TAKE(arena, int64_t, s->blocks);
-    s->slice_end = HETI_T_TAKE(arena, double, s->slices);
+    s->slice_at = HETI_T_TAKE(arena, double, s->slices + 1);
     s->process = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->wire = HETI_T_TAKE(arena, heti_p_wire, 3 * s->groups);
     s->loaded = HETI_T_TAKE(arena, int64_t, 3 * s->groups);
@@ -2695,6 +2694,7 @@ static int64_t heti_p_cell_of(const heti_p_sim *s, int64_t g, const het_action *
 
 static het_result heti_p_sim_plan(heti_p_sim *s) {
     const het_plan *plan = s->plan;
+    double sum = 0;
     if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL ||
         plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
         return HETI_P_BAD(s, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks,
@@ -2708,13 +2708,12 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
         if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
             return HETI_P_BAD(s, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
     if (plan->members > 0) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
-    s->slice_sum = 0;
     for (int64_t p = 0; p < plan->slices && plan->slices > 1; p++) {
         if (!heti_t_is_time(plan->slice_share[p]))
             return HETI_P_BAD(s, "het_simulate: slice %d has share %g", p, plan->slice_share[p]);
-        s->slice_sum += plan->slice_share[p];
+        sum += plan->slice_share[p];
     }
-    if (plan->slices > 1 && !(s->slice_sum > 0 && s->slice_sum <= 1e300))
+    if (plan->slices > 1 && !(sum > 0 && sum <= 1e300))
         return HETI_P_BAD(s, "het_simulate: the shares of %d slices are all 0", plan->slices);
     return HET_OK;
 }
@@ -3040,7 +3039,7 @@ static void heti_p_sim_weights(heti_p_sim *s) {
         }
     }
     for (int64_t g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
-    for (int64_t g = 0; g < s->ranks && s->slices > 1; g++) s->rank[g].unit *= s->slice_sum;
+    for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit *= s->slice_at[s->slices];
 }
 
 static het_result heti_p_sim_stages(heti_p_sim *s) {
@@ -3369,8 +3368,9 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->wire[c].bandwidth = c % 3 == 2 ? group->bus : group->uplink;
         s->wire[c].free = s->wire[c].ring_free = s->wire[c].load = 0;
     }
+    s->slice_at[0] = 0;
     for (int64_t c = 0; c < s->slices; c++)
-        s->slice_end[c] = (c > 0 ? s->slice_end[c - 1] : 0) + (s->slices > 1 ? s->plan->slice_share[c] : 1);
+        s->slice_at[c + 1] = s->slice_at[c] + (s->slices > 1 ? s->plan->slice_share[c] : 1);
     s->turns.count = 0;
     heti_p_sim_processes(s);
     HETI_T_TRY(heti_p_sim_stages(s));
@@ -3391,12 +3391,10 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
 
 /* How many slices of an action's micro-batch, its first, have no rows (het_plan.slice_tokens). */
 static int64_t heti_p_sim_first(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    const double each = HETI_T_CAST(double, s->plan->slice_tokens);
-    double count;
-    if (s->plan->slice_tokens <= 0 || stage->tokens == NULL) return 0;
-    count = stage->tokens[a->micro_batch] / each;
-    if (count >= HETI_T_CAST(double, s->slices)) return 0;
-    return heti_p_min(s->slices - 1, s->slices - HETI_T_CAST(int64_t, count));
+    const double all = HETI_T_CAST(double, s->plan->slice_tokens) * HETI_T_CAST(double, s->slices);
+    if (stage->tokens == NULL || stage->tokens[a->micro_batch] >= all) return 0;
+    return heti_p_min(s->slices - 1,
+                      s->slices - HETI_T_CAST(int64_t, stage->tokens[a->micro_batch]) / s->plan->slice_tokens);
 }
 
 /* What lists say of it is left out. */
@@ -3405,27 +3403,25 @@ static int heti_p_sim_lacks(const heti_p_sim *s, const het_action *a) {
            a->slice < heti_p_sim_first(s, &s->stage[heti_p_stage_of(s, a)], a);
 }
 
-/* Their shares. */
-static double heti_p_sim_before(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    const int64_t first = heti_p_sim_first(s, stage, a);
-    return first > 0 ? s->slice_end[first - 1] : 0;
+/* The others' shares. */
+static double heti_p_sim_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
+    return s->slice_at[s->slices] - s->slice_at[heti_p_sim_first(s, stage, a)];
 }
 
 /* What of a micro-batch's tokens is in a slice, times `each`. */
 static double heti_p_sim_tokens(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each) {
     if (stage->tokens != NULL) each *= stage->tokens[a->micro_batch];
     if (s->slices == 1) return each;
-    return each * s->plan->slice_share[a->slice] / (s->slice_sum - heti_p_sim_before(s, stage, a));
+    return each * s->plan->slice_share[a->slice] / heti_p_sim_shares(s, stage, a);
 }
 
-/* Whether a slice recomputes where others of its stage keep all; whether it recomputes at all. */
-static int heti_p_is_lean(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    const het_stage *at = &s->plan->stage[stage - s->stage];
-    return at->keep != 0 && at->recompute != 0 && (a->slice >= 64 || (at->keep >> a->slice & 1) == 0);
-}
+/* Whether a slice recomputes; whether it does where others of its stage keep all. */
 static int heti_p_recomputes(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
     const het_stage *at = &s->plan->stage[stage - s->stage];
-    return at->recompute != 0 && (at->keep == 0 || heti_p_is_lean(s, stage, a));
+    return at->recompute != 0 && (a->slice >= 64 || (at->keep >> a->slice & 1) == 0);
+}
+static int heti_p_is_lean(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
+    return s->plan->stage[stage - s->stage].keep != 0 && heti_p_recomputes(s, stage, a);
 }
 
 /* Pairs of the queries before `end` of causal sequences of the same length, all in units of slice
@@ -3436,14 +3432,13 @@ static double heti_p_pairs_before(double end, double length) {
 }
 
 static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each) {
-    const double before = heti_p_sim_before(s, stage, a), all = s->slice_sum - before;
+    const double all = heti_p_sim_shares(s, stage, a), before = s->slice_at[s->slices] - all;
     double length = all;
     each *= stage->pairs[a->micro_batch];
     if (s->slices == 1) return each;
     if (stage->sequences != NULL) length /= stage->sequences[a->micro_batch];
-    return each * (heti_p_pairs_before(s->slice_end[a->slice] - before, length) -
-        (a->slice > 0 ? heti_p_pairs_before(s->slice_end[a->slice - 1] - before, length) : 0)) /
-        heti_p_pairs_before(all, length);
+    return each * (heti_p_pairs_before(s->slice_at[a->slice + 1] - before, length) -
+        heti_p_pairs_before(s->slice_at[a->slice] - before, length)) / heti_p_pairs_before(all, length);
 }
 
 /* Whether an action takes what het_stage_cost.again says. */
@@ -3472,9 +3467,8 @@ typedef struct heti_p_share { double row[2], group[2], head[2], first, pairs; } 
 static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
                                heti_p_share *share) {
     const het_team_member *team = stage->team;
-    const double none = heti_p_sim_before(s, stage, a), all = s->slices > 1 ? s->slice_sum - none : 1,
-                 begin = a->slice > 0 ? (s->slice_end[a->slice - 1] - none) / all : 0,
-                 part = (s->slice_end[a->slice] - none) / all - begin,
+    const double all = heti_p_sim_shares(s, stage, a), none = s->slice_at[s->slices] - all,
+                 begin = (s->slice_at[a->slice] - none) / all, part = (s->slice_at[a->slice + 1] - none) / all - begin,
                  length = 1 / (stage->sequences != NULL ? stage->sequences[a->micro_batch] : 1);
     int64_t k;
     for (int64_t m = 0; m < stage->members; m = k) {
@@ -3829,8 +3823,9 @@ static void heti_p_sim_keep(heti_p_sim *s, int64_t r, const heti_p_stage *stage,
     const int64_t at = s->rank[r].at - s->schedule->start[r];
     heti_p_rank *rank = &s->rank[r];
     het_rank_time *time = &s->result->rank[r];
-    rank->kept += s->slices > 1 ? part * s->plan->slice_share[a->slice] *
-        (s->slice_sum / (s->slice_sum - heti_p_sim_before(s, stage, a))) : part;
+    if (s->slices > 1)
+        part *= s->plan->slice_share[a->slice] * (s->slice_at[s->slices] / heti_p_sim_shares(s, stage, a));
+    rank->kept += part;
     if (rank->kept > time->peak) time->peak = rank->kept, time->peak_action = at; /* divided by rank->unit in the end */
     if (!s->count_bytes) return;
     rank->kept_bytes += heti_p_sim_tokens(s, stage, a, bytes);

@@ -781,7 +781,6 @@ static int64_t heti_s_named(const void *list, size_t size, int64_t count, const 
 /* A unit's times, in the order of het_unit_time. The planner also has sums of them. */
 enum {
     HETI_S_FORWARD, HETI_S_BACKWARD, HETI_S_INPUT, HETI_S_WEIGHT, HETI_S_AGAIN, HETI_S_CALLS,
-    HETI_S_STAGE_CALLS = HETI_S_CALLS,
     HETI_S_LEAST = HETI_S_CALLS,      /* added to a call: what it takes at least, whoever works beside */
     HETI_S_BOTH = 2 * HETI_S_CALLS,   /* F and B; one more: F, I and W */
     HETI_S_SUMS = 2 * HETI_S_CALLS + 2
@@ -1309,7 +1308,7 @@ static het_stage_memory heti_s_stage_memory(const het_profile *profile, const he
         *(whole ? &made : again ? &call : &m.slot) += input;
         *(apart ? &made : again && !split ? &call : &m.slot) += weight;
         *(split ? &m.slot : &call) += gradient;
-        if (sliced == 2) m.slot += carry / kept * rows, call += carry;
+        if (sliced == 2) m.slot += rows * k->carry, call += carry; /* of no team */
         else *(sliced ? &m.carry : apart && r->members < 2 ? &m.once : &m.slot) += carry;
         *(sliced ? &m.chain : split ? &m.slot : &call) += carry_gradient;
         m.scratch = heti_s_larger(m.scratch, made + call + space * tokens + k->workspace_base);
@@ -1496,20 +1495,21 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
 }
 
 /* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
-   of both kinds. */
-static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, const het_stage *stage, int split,
+   of both kinds; so does one of which some slices recompute. */
+static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, const het_stage *stage,
                               const het_needs *needs, double tokens, heti_s_held *held) {
     const int mixed = stage->keep != 0 && stage->recompute != 0,
               gathers = held->rows.members < 2 && stage->store == 0 && !mixed &&
-                        het_plan_backward(plan, stage - plan->stage) && needs != NULL &&
-                        heti_s_real(needs->slots) * held->rows.own < heti_s_real(needs->batch_slots) * tokens,
-              sliced = plan->slices > 1 ? 1 + gathers : 0;
+                        het_plan_backward(plan, stage - plan->stage) &&
+                        heti_s_real(needs->slots) * held->rows.own < heti_s_real(needs->batch_slots) * tokens;
     het_stage_memory *most = &held->most;
-    for (int lean = 0; lean <= mixed; lean++) {
+    for (int kind = 0; kind < 4; kind++) {
+        const int lean = kind % 2, split = kind / 2;
         het_stage own = *stage;
         het_stage_memory m;
-        if (mixed && !lean) own.recompute = HET_RECOMPUTE_NONE;
-        m = heti_s_stage_memory(profile, &own, split > 0, sliced, &held->rows, tokens);
+        if (lean > mixed || needs->split == (split ? 0 : 2)) continue;
+        if (lean < mixed) own.recompute = HET_RECOMPUTE_NONE;
+        m = heti_s_stage_memory(profile, &own, split, plan->slices > 1 ? 1 + gathers : 0, &held->rows, tokens);
         heti_s_most(lean ? &held->lean : &most->slot, m.slot);
         if (stage->store > 0) heti_s_most(&held->stored, m.slot);
         heti_s_most(&most->carry, m.carry);
@@ -1520,7 +1520,6 @@ static void heti_s_stage_most(const het_profile *profile, const het_plan *plan, 
         heti_s_most(&most->message, m.message);
         heti_s_most(&most->exchange, m.exchange);
     }
-    if (split == 1) heti_s_stage_most(profile, plan, stage, 0, needs, tokens, held);
 }
 
 static int64_t heti_s_granule(const het_shape *shape) {
@@ -1648,6 +1647,8 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
     const het_plan *plan = h->plan;
     const double tokens = heti_s_real(shape->tokens);
     int64_t count, other;
+    het_needs none;
+    memset(&none, 0, sizeof none);
     for (int64_t r = 0; r < plan->ranks; r++) {
         const het_team_member *team = het_plan_team(plan, r, &count);
         if (plan->updates > 1 || (team != NULL && team->columns != 0)) h->boxes = 1;
@@ -1661,8 +1662,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
         const het_team_member *team = het_plan_team(plan, stage->rank, &count);
         for (int64_t r = 0; r < count; r++) {
             heti_s_held *to = &h->held[team != NULL ? team[r].rank : stage->rank];
-            heti_s_stage_most(profile, plan, stage, needs != NULL ? needs[stage->rank].split : 0,
-                              needs != NULL ? &needs[stage->rank] : NULL, tokens, to);
+            heti_s_stage_most(profile, plan, stage, needs != NULL ? &needs[stage->rank] : &none, tokens, to);
             heti_s_hold_expanded(h, stage, team != NULL ? team[r].rank : stage->rank);
             to->stages++;
             for (int64_t b = -1; b <= 1; b += 2) {
@@ -1811,20 +1811,19 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
     to->kept_byte = device->message_byte * slowness;
 }
 
-/* Whether some of units [begin, end) have a backward pass. */
-static int heti_s_backs(const het_profile *profile, int64_t begin, int64_t end) {
-    while (begin < end && heti_s_is_idle(profile, begin)) begin++;
-    return begin < end;
+/* Whether a stage recomputes as a whole: then units without a backward pass do as well, if there are
+   others. */
+static int heti_s_is_whole(const het_profile *profile, const het_stage *stage) {
+    int64_t u = stage->unit_begin;
+    while (u < stage->unit_end && heti_s_is_idle(profile, u)) u++;
+    return stage->recompute == HET_RECOMPUTE_STAGE && u < stage->unit_end;
 }
 
-/* Adds units [begin, end) to a stage, `slowness` times slower than these times. Where it recomputes
-   as a whole, those without a backward pass do as well, if there are others. mixed: not all slices
-   recompute. */
-static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t end, int recompute, int mixed,
-                             const het_unit_time *times, const het_device_profile *device, double slowness,
-                             het_stage_cost *to) {
-    const int whole = recompute == HET_RECOMPUTE_STAGE && heti_s_backs(profile, begin, end);
-    for (int64_t u = begin; u < end; u++) {
+/* Adds a stage's units, `slowness` times slower than these times. */
+static void heti_s_add_units(const het_profile *profile, const het_stage *stage, const het_unit_time *times,
+                             const het_device_profile *device, double slowness, het_stage_cost *to) {
+    const int whole = heti_s_is_whole(profile, stage), mixed = stage->keep != 0;
+    for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         const int idle = heti_s_is_idle(profile, u);
         const het_unit_time *time = &times[profile->unit[u]];
         const het_unit_kind *kind = heti_s_kind_at(profile, u);
@@ -1835,7 +1834,7 @@ static void heti_s_add_units(const het_profile *profile, int64_t begin, int64_t 
         to->query += kind->query;
         to->key += kind->key;
         heti_s_add_moves(&to->columns, &kind->moves, time, device, slowness);
-        if (!recompute || kind->loss || (idle && !whole)) continue;
+        if (!stage->recompute || kind->loss || (idle && !whole)) continue;
         heti_s_add_curve(mixed ? &to->again : &to->backward, time->recompute, slowness);
         if (!mixed) heti_s_add_curve(&to->input, time->recompute, slowness);
     }
@@ -1859,19 +1858,15 @@ static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_devi
     const het_stage *stage = &c->plan->stage[g];
     const double copies = heti_s_messages(profile, stage->unit_begin, stage->unit_end) * device->message_byte *
                           slowness;
-    const het_stage_memory lean = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute,
-                                                    0, 0, 1, 1),
-                           kept = stage->keep == 0 ? lean : het_profile_stage(profile, stage->unit_begin,
-                                                                              stage->unit_end, 0, 0, 0, 1, 1);
+    const int kept = stage->keep == 0 ? stage->recompute : 0;
     to->chain[0] = heti_s_chain(profile, stage->unit_begin);
     to->chain[1] = heti_s_chain(profile, stage->unit_end);
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
-    heti_s_add_units(profile, stage->unit_begin, stage->unit_end, stage->recompute, stage->keep != 0, times, device,
-                     slowness, to);
+    heti_s_add_units(profile, stage, times, device, slowness, to);
     to->bytes = heti_s_kind_at(profile, stage->unit_end - 1)->output;
-    to->keep_weight = kept.slot + kept.carry;
-    to->keep_lean = stage->keep == 0 ? 0 : lean.slot + lean.carry;
+    to->keep_weight = het_profile_stage(profile, stage->unit_begin, stage->unit_end, kept, 0, 0, 1, 1).slot;
+    to->keep_lean = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute, 0, 0, 1, 1).slot;
 }
 
 static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_held *held,
@@ -1894,8 +1889,7 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
     const het_stage *stage = &c->plan->stage[g];
     const heti_s_held *held = &c->held.held[rank];
     const double own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
-    const int whole = stage->recompute == HET_RECOMPUTE_STAGE &&
-                      heti_s_backs(c->profile, stage->unit_begin, stage->unit_end), mixed = stage->keep != 0;
+    const int whole = heti_s_is_whole(c->profile, stage), mixed = stage->keep != 0;
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
             const double part = held->of[k] > 0 ? held->away[k] / held->of[k] : 0,
@@ -1946,10 +1940,10 @@ static void heti_s_member_part(const het_team_member *team, int64_t count, int64
 static void heti_s_team_cost(const het_team_member *team, int64_t count, const het_stage_cost *member,
                              het_stage_cost *to) {
     double rows, pairs;
-    for (int k = 0; k < HETI_S_STAGE_CALLS; k++) memset(heti_s_stage_curve_of(to, k), 0, sizeof(het_cost));
+    for (int k = 0; k < HETI_S_CALLS; k++) memset(heti_s_stage_curve_of(to, k), 0, sizeof(het_cost));
     for (int64_t m = 0; m < count; m++) {
         heti_s_member_part(team, count, m, &rows, &pairs);
-        for (int k = 0; k < HETI_S_STAGE_CALLS; k++) {
+        for (int k = 0; k < HETI_S_CALLS; k++) {
             const het_cost own = heti_s_stage_curve(&member[m], k);
             het_cost *slowest = heti_s_stage_curve_of(to, k);
             heti_s_most(&slowest->base, own.base);
@@ -2071,7 +2065,7 @@ static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
     for (int64_t g = 0; g < costs->curves; g++) {
         const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
         if (memcmp(alone, together, sizeof *alone) == 0) continue;
-        for (int k = 0; k < HETI_S_STAGE_CALLS; k++) {
+        for (int k = 0; k < HETI_S_CALLS; k++) {
             het_cost *between = heti_s_stage_curve_of(&costs->stage[g], k);
             *between = none;
             heti_s_add_curve(between, heti_s_stage_curve(alone, k), 1 - beside);
@@ -7486,13 +7480,12 @@ static heti_s_amount heti_s_granules(const heti_s_seek *s, int64_t granules) {
     return size;
 }
 
-/* Units of a device by themselves, without an action's own time; again: and recomputed. */
-static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, int64_t begin, int64_t end,
-                             int again, het_stage_cost *to) {
+/* Units of a device by themselves, without an action's own time. */
+static void heti_s_unit_cost(const heti_s_seek *s, const heti_s_fusion *f, int64_t device, const het_stage *units,
+                             het_stage_cost *to) {
     const het_device_profile *of = s->kind[s->kind_of[device]].times;
     memset(to, 0, sizeof *to);
-    heti_s_add_units(s->d.profile, begin, end, again, 0, heti_s_unit_times(s, of), of,
-                     1 / s->d.cluster->device[device].speed, to);
+    heti_s_add_units(s->d.profile, units, heti_s_unit_times(s, of), of, 1 / s->d.cluster->device[device].speed, to);
     to->attentions *= f->attentions;
     to->columns.divided *= f->attentions;
     for (int way = 0; way < 2; way++) {
@@ -7556,12 +7549,14 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     het_team_member member[HETRAIN_MAX_TEAM];
     double share = 1, even[HETRAIN_MAX_TEAM];
     int64_t chain[2] = { 0, 1 }, i;
-    het_stage stage;
+    het_stage stage, own;
     het_plan plan;
     het_costs costs;
     memset(&plan, 0, sizeof plan);
     memset(&stage, 0, sizeof stage);
     memset(&costs, 0, sizeof costs);
+    own = stage;
+    own.unit_begin = unit, own.unit_end = unit + 1;
     stage.unit_end = plan.units = plan.pipelines = plan.stages = plan.slices = 1;
     plan.ranks = plan.members = count;
     plan.stage = &stage;
@@ -7584,8 +7579,8 @@ static het_result heti_s_fused_unit(heti_s_seek *s, heti_s_fusion *f, int64_t te
     costs.groups = s->d.cluster->groups;
     costs.rank_group = f->member_group;
     for (int way = 0; way < 3; way++) {
-        stage.recompute = way == 2;
-        for (i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], unit, unit + 1, way == 2, &f->cost[i]);
+        stage.recompute = own.recompute = way == 2;
+        for (i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], &own, &f->cost[i]);
         HETI_T_TRY(heti_s_fused_way(s, &plan, &costs, way, to));
     }
     to->recompute.base = heti_s_larger(0, to->recompute.base - to->backward.base);
@@ -7597,7 +7592,10 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     const int64_t first = f->first[team], count = f->first[team + 1] - first;
     const heti_s_amount size = heti_s_granules(s, f->granules);
     het_divide_desc desc;
-    for (int64_t i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], 0, s->units, 0, &f->cost[i]);
+    het_stage all;
+    memset(&all, 0, sizeof all);
+    all.unit_end = s->units;
+    for (int64_t i = 0; i < count; i++) heti_s_unit_cost(s, f, f->device[first + i], &all, &f->cost[i]);
     memset(&desc, 0, sizeof desc);
     desc.member = f->cost;
     desc.members = count;
@@ -8336,7 +8334,7 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
     const double tokens = a->predict.sizes.tokens[m];
     const het_team_member *team;
-    double rows = 1, pairs = 1, total = 0, from = 0, to = 1;
+    double rows = 1, pairs = 1, total = 0, from = 0, to = 0;
     int64_t first = 0; /* slices before it have no rows */
     het_cost curve;
     team = het_plan_team(plan, plan->stage[g].rank, &count);
@@ -8345,13 +8343,10 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
         cost = &a->predict.costs->costs.member[heti_s_members_before(plan, g) + i];
         heti_s_member_part(team, count, i, &rows, &pairs);
     }
-    if (plan->slice_tokens > 0 && tokens < heti_s_real(plan->slices) * heti_s_real(plan->slice_tokens))
+    if (tokens < heti_s_real(plan->slices) * heti_s_real(plan->slice_tokens))
         first = heti_s_min(plan->slices - 1, plan->slices - HETI_T_CAST(int64_t, tokens) / plan->slice_tokens);
     for (int64_t i = first; i < plan->slices; i++) total += plan->slice_share[i];
-    if (plan->slices > 1) {
-        for (int64_t i = first; i < action->slice; i++) from += plan->slice_share[i] / total;
-        to = from + plan->slice_share[action->slice] / total;
-    }
+    for (int64_t i = first; i <= action->slice; i++) from = to, to += plan->slice_share[i] / total;
     curve = heti_s_stage_curve(cost, action->kind);
     if ((action->kind == HET_ACTION_B || action->kind == HET_ACTION_I) &&
         (action->slice > 63 || (plan->stage[g].keep >> action->slice & 1) == 0))
