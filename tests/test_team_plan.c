@@ -159,6 +159,8 @@ static void by_columns(void **state)
 {
     const het_column_moves moves = { { 1, 1 }, { 8, 8 }, { 1, 1 }, { 8, 8 }, { 1, 3 }, { 8, 24 }, { 0.5, 1 }, 1, { 0, 0 }, { 0, 0 }, { 0, 0 }, 0 };
     double forward, backward;
+    const het_record *r;
+    het_simulation *s;
     made m;
     (void)state;
     make(&m, "tp2", 1, 2, 2, 1, 1);
@@ -188,6 +190,10 @@ static void by_columns(void **state)
     m.stage[0].columns.exchanges[0] = m.stage[0].columns.exchanges[1] = 2;
     m.stage[0].columns.exchange_bytes[0] = m.stage[0].columns.exchange_bytes[1] = 16;
     NEARLY(makespan(&m), 48 + 48 + (3 + 192) + 4 * 67 + (3 + 192) + 6 + 192 + (3 + 192) + 4 * 201 + (3 + 192) + 12 + 3 + 6 + 2 * (6 + 96) + 2 * 96);
+    m.stage[0].attentions = m.stage[0].columns.divided = 0; /* what a member does not compute is exchange without attention as well */
+    s = run(&m);
+    NEARLY(record_of(s, 1, HET_ACTION_F, &r) - r->exchange, 16 + 16);
+    het_simulation_free(s);
     done(&m);
 }
 

@@ -3494,18 +3494,14 @@ static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, c
     }
 }
 
-static double heti_p_team_pairs(const heti_p_stage *stage, const het_action *a, het_cost curve,
-                                const heti_p_share *share) {
-    return stage->pairs != NULL ? curve.pair * stage->pairs[a->micro_batch] * share->pairs : 0;
-}
-
-/* Without exchanges. */
+/* Without exchanges. core: at least its part for pairs. */
 static double heti_p_member_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
-                                    int64_t member, const heti_p_share *share) {
+                                    int64_t member, const heti_p_share *share, double *core) {
     const het_cost curve = heti_p_curve(s, stage, stage->member != NULL ? &stage->member[member] : stage->cost, a);
-    const double tokens = stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1;
-    return curve.base + curve.token * tokens * (share[member].row[1] - share[member].row[0]) +
-        heti_p_team_pairs(stage, a, curve, &share[member]);
+    const double tokens = stage->tokens != NULL ? stage->tokens[a->micro_batch] : 1,
+                 pairs = stage->pairs != NULL ? curve.pair * stage->pairs[a->micro_batch] * share[member].pairs : 0;
+    heti_p_at_least(core, pairs);
+    return curve.base + curve.token * tokens * (share[member].row[1] - share[member].row[0]) + pairs;
 }
 
 /* What goes from member i to member j: queries of j's core, its keys, or, -1, gradients of keys of
@@ -3621,9 +3617,7 @@ static het_result heti_p_team_seconds(const heti_p_sim *s, const heti_p_stage *s
     HETI_T_TRY(heti_p_team_moves(s, stage, a, share, seconds));
     if (stage->team->columns != 0) HETI_T_TRY(heti_p_column_moves(s, stage, a, share, seconds));
     for (int64_t m = 0; m < stage->members; m++) {
-        const het_stage_cost *cost = stage->member != NULL ? &stage->member[m] : stage->cost;
-        heti_p_at_least(&slowest, heti_p_member_seconds(s, stage, a, m, share));
-        heti_p_at_least(&core, heti_p_team_pairs(stage, a, heti_p_curve(s, stage, cost, a), &share[m]));
+        heti_p_at_least(&slowest, heti_p_member_seconds(s, stage, a, m, share, &core));
         if (m > 0 && stage->team[m].group > stage->team[m - 1].group) chained += share[m].first < share[m].group[0];
     }
     *seconds += slowest;
@@ -4451,7 +4445,7 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
     heti_p_share share[HETRAIN_MAX_TEAM];
     int64_t count, me = 0;
     const het_team_member *team = het_plan_team(s->plan, r, &count);
-    double row[2];
+    double row[2], core = 0;
     while (team[me].rank != r) me++;
     heti_p_rows(team, count, me, row);
     s->result->rank[r].peak_bytes *= row[1] - row[0];
@@ -4461,9 +4455,9 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
         const heti_p_stage *stage = &s->stage[a->kind <= HET_ACTION_RECV_B ? heti_p_stage_of(s, a) : 0];
         if (heti_t_is_send(a->kind) || heti_t_is_receive(a->kind))
             record->bytes = HETI_T_CAST(int64_t, HETI_T_CAST(double, record->bytes) * (row[1] - row[0]) + 0.5);
-        if (a->kind > HET_ACTION_I || !(stage->cost->attentions > 0) || count == 1) continue;
+        if (a->kind > HET_ACTION_I || !(stage->cost->attentions > 0 || team->columns != 0)) continue;
         heti_p_team_shares(s, stage, a, share);
-        record->exchange = record->end - record->start - heti_p_member_seconds(s, stage, a, me, share);
+        record->exchange = record->end - record->start - heti_p_member_seconds(s, stage, a, me, share, &core);
         if (record->exchange < 0) record->exchange = 0; /* rounding */
     }
 }
