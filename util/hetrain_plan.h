@@ -4455,7 +4455,7 @@ static void heti_p_sim_own_part(heti_p_sim *s, int64_t r) {
         const heti_p_stage *stage = &s->stage[a->kind <= HET_ACTION_RECV_B ? heti_p_stage_of(s, a) : 0];
         if (heti_t_is_send(a->kind) || heti_t_is_receive(a->kind))
             record->bytes = HETI_T_CAST(int64_t, HETI_T_CAST(double, record->bytes) * (row[1] - row[0]) + 0.5);
-        if (a->kind > HET_ACTION_I || !(stage->cost->attentions > 0 || team->columns != 0)) continue;
+        if (a->kind > HET_ACTION_I || count == 1 || !(stage->cost->attentions > 0 || team->columns != 0)) continue;
         heti_p_team_shares(s, stage, a, share);
         record->exchange = record->end - record->start - heti_p_member_seconds(s, stage, a, me, share, &core);
         if (record->exchange < 0) record->exchange = 0; /* rounding */
