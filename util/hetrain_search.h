@@ -206,7 +206,7 @@ typedef struct het_stage_memory {
     double exchange;                  /* in a team: what leaves at once, and what comes, that is packed */
 } het_stage_memory;
 /* A sum over the stage's units, for planners. recompute: het_recompute; split, sliced: 1 where I
-   and W come apart, where micro-batches are cut. Threads: any. */
+   and W come apart, where micro-batches are cut and what slices carry is gathered. Threads: any. */
 HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
                                                int recompute, int split, int sliced, double rows, double tokens);
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights,
@@ -1426,20 +1426,35 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
     if (link.bandwidth > 0) heti_s_most(slowness, 1 / link.bandwidth);
 }
 
+/* Shares in a member's team: of all, of the groups before its own, and of that; whose members and
+   heads. */
+typedef struct heti_s_shares { double all, before, group, heads; int64_t members; } heti_s_shares;
+
+static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t me) {
+    heti_s_shares shares = { 0, 0, 0, 0, 0 };
+    for (int64_t i = 0; i < count; i++) {
+        shares.all += team[i].share;
+        if (team[i].group < team[me].group) shares.before += team[i].share;
+        if (team[i].group != team[me].group) continue;
+        shares.group += team[i].share;
+        shares.heads += heti_s_real(team[i].heads);
+        shares.members++;
+    }
+    return shares;
+}
+
 /* Elements of a block that a rank uses beside what it owns, in a team by columns or as a version;
    negative: it uses what it holds. */
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
-    int64_t count;
+    int64_t count, me = 0;
     const het_team_member *team = het_plan_team(h->plan, rank, &count);
-    double all = 0, heads = 0, share = 0, own = 0;
+    heti_s_shares of;
     if (h->plan->updates > 1) return block->frozen || heti_s_keeps(h->plan, rank) ? -1 : heti_s_real(block->elements);
     if (team == NULL || team->columns == 0 || !(block->by_heads + block->by_share > 0)) return -1;
-    for (int64_t m = 0; m < count; m++) {
-        heads += heti_s_real(team[m].heads);
-        all += team[m].share;
-        if (team[m].rank == rank) own = heti_s_real(team[m].heads), share = team[m].share;
-    }
-    return heti_s_real(block->elements) - block->by_heads * (1 - own / heads) - block->by_share * (1 - share / all);
+    while (team[me].rank != rank) me++;
+    of = heti_s_shares_of(team, count, me);
+    return heti_s_real(block->elements) - block->by_heads * (1 - heti_s_real(team[me].heads) / of.heads) -
+           block->by_share * (1 - team[me].share / of.all);
 }
 
 static double heti_s_weights(const het_profile *p, const het_block_profile *block) {
@@ -1553,23 +1568,6 @@ static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
                                               largest / total));
     }
     return rows;
-}
-
-/* Shares in a member's team: of all, of the groups before its own, and of that; whose members and
-   heads. */
-typedef struct heti_s_shares { double all, before, group, heads; int64_t members; } heti_s_shares;
-
-static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t me) {
-    heti_s_shares shares = { 0, 0, 0, 0, 0 };
-    for (int64_t i = 0; i < count; i++) {
-        shares.all += team[i].share;
-        if (team[i].group < team[me].group) shares.before += team[i].share;
-        if (team[i].group != team[me].group) continue;
-        shares.group += team[i].share;
-        shares.heads += heti_s_real(team[i].heads);
-        shares.members++;
-    }
-    return shares;
 }
 
 /* How many rows a rank can have, and whose stages it runs. */
@@ -1889,7 +1887,7 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
     const het_stage *stage = &c->plan->stage[g];
     const heti_s_held *held = &c->held.held[rank];
     const double own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
-    const int whole = heti_s_is_whole(c->profile, stage), mixed = stage->keep != 0;
+    const int whole = heti_s_is_whole(c->profile, stage);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
             const double part = held->of[k] > 0 ? held->away[k] / held->of[k] : 0,
@@ -1897,8 +1895,8 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             /* a loss's F is part of B */
             const double forward = heti_s_real(k == 0 && !heti_s_kind_at(c->profile, u)->loss),
-                         again = whole ? forward : 0,
-                         times = heti_s_real(!heti_s_is_idle(c->profile, u)) + (mixed ? 0 : again); /* in B, I or W */
+                         again = whole ? forward : 0, lean = stage->keep != 0 ? again : 0,
+                         times = heti_s_real(!heti_s_is_idle(c->profile, u)) + again - lean; /* in B, I or W */
             if (u == stage->unit_begin) first[k] += seconds;
             to->beside[HET_ACTION_F] += forward * seconds;
             to->forward.base += forward * bytes * own[k];
@@ -1906,8 +1904,8 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
             to->beside[k == 0 ? HET_ACTION_I : HET_ACTION_W] += times * seconds;
             to->backward.base += times * bytes * own[k];
             *(k == 0 ? &to->input.base : &to->weight.base) += times * bytes * own[k];
-            to->beside[HETI_S_AGAIN] += mixed ? again * seconds : 0;
-            to->again.base += mixed ? again * bytes * own[k] : 0;
+            to->beside[HETI_S_AGAIN] += lean * seconds;
+            to->again.base += lean * bytes * own[k];
         }
 }
 
@@ -8061,16 +8059,6 @@ static void heti_s_predict_cut(void *self, heti_t_arena *arena) {
     heti_s_sizes_cut(&p->sizes, arena, p->micro_batches);
 }
 
-/* Micro-batches of a step, their sizes, and which pipeline has which. */
-static void heti_s_predict_sizes(heti_s_predict *p) {
-    const het_search_desc *d = p->desc;
-    const het_plan *plan = p->plan;
-    const heti_s_amount granule = heti_s_granule_of(d);
-    het_plan_micro_batches(plan, p->micro_batches, p->count);
-    for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
-    heti_s_sizes_step(&p->sizes, &granule, d->granules, p->granules);
-}
-
 static het_result heti_s_predict_check(const heti_s_predict *p, const char *call) {
     const het_search_desc *d = p->desc;
     const het_plan *plan = p->plan;
@@ -8088,10 +8076,12 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
     return HET_OK;
 }
 
-/* Sizes and costs; cluster: in place of the description's. */
+/* Micro-batches of a step, which pipeline has which, their sizes and costs; cluster: in place of the
+   description's. */
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                        het_error *error) {
+    heti_s_amount granule;
     memset(p, 0, sizeof *p);
     p->desc = desc;
     p->plan = plan;
@@ -8101,7 +8091,10 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &p->allocator, call, error));
     p->micro_batches = (desc->granules + granules - 1) / granules;
     HETI_T_TRY(heti_s_arrays(&p->arena, heti_s_predict_cut, p, &p->allocator, call, error));
-    heti_s_predict_sizes(p);
+    granule = heti_s_granule_of(desc);
+    het_plan_micro_batches(plan, p->micro_batches, p->count);
+    for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
+    heti_s_sizes_step(&p->sizes, &granule, desc->granules, granules);
     return heti_s_sized_costs(desc, plan, cluster, &p->sizes, &p->allocator, &p->costs, error);
 }
 
