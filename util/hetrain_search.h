@@ -7431,8 +7431,7 @@ typedef struct heti_s_fusion {
     int64_t *way;                     /* [teams] HETI_S_BY_ */
     het_team_member *member;          /* [ranks] as device: shares; ranks and leaders are filled in later */
     double heads, attentions;         /* key/value heads; attentions of the chain */
-    int columns;                      /* teams may be by columns */
-    double most;                      /* members of such a team at most */
+    double most;                      /* members of a team by columns at most; 1: there is none */
     double memory;                    /* of the members' together */
     het_profile profile;
     het_cluster cluster;
@@ -7821,7 +7820,7 @@ static int heti_s_take_ways(const heti_s_seek *s, const heti_s_fusion *f, int64_
         f->way[t] = ways % HETI_S_TEAM_WAYS;
         if (!alike) ways /= HETI_S_TEAM_WAYS;
         if (f->way[t] == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads) return 0;
-        if (f->way[t] == HETI_S_BY_COLUMNS && (!f->columns || heti_s_real(size) > f->most)) return 0;
+        if (f->way[t] == HETI_S_BY_COLUMNS && heti_s_real(size) > f->most) return 0;
     }
     return 1;
 }
@@ -7835,7 +7834,7 @@ static het_result heti_s_fuse_ways(heti_s_seek *s, heti_s_fusion *f) {
         if (f->first[t + 1] - f->first[t] > 1 && !alike) ways *= HETI_S_TEAM_WAYS;
     }
     if (most == 1 || most > HETRAIN_MAX_TEAM) return HET_OK;
-    for (int64_t g = s->ranks <= 4 || f->columns ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
+    for (int64_t g = s->ranks <= 4 || f->most > 1 ? 1 : (most + s->pieces - 1) / s->pieces; g <= s->d.most_granules;
          g = s->ranks <= 4 ? g + 1 : 2 * g)
         for (int64_t way = 0; way < ways; way++) {
             if (!heti_s_take_ways(s, f, way, alike) || heti_s_is_over(s)) continue;
@@ -7901,6 +7900,7 @@ static het_result heti_s_fuse_all(heti_s_seek *s, heti_s_fusion *f) {
 }
 
 static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_arena *arena) {
+    int columns = 0;
     memset(f, 0, sizeof *f);
     f->profile = *s->d.profile;
     f->cluster = *s->d.cluster;
@@ -7911,9 +7911,10 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_a
         f->attentions += k->attentions;
         if (k->attentions > 0) f->heads = f->heads > 0 ? heti_s_smaller(f->heads, k->heads) : k->heads;
         s->whole |= k->whole > 0;
-        f->columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce != HET_REDUCE_FAST;
+        columns |= k->moves.gathers[0] > 0 && s->d.profile->reduce != HET_REDUCE_FAST;
         if (k->most_members > 0) f->most = heti_s_smaller(f->most, k->most_members);
     }
+    if (!columns) f->most = 1;
     return HET_OK;
 }
 
