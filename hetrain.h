@@ -5522,8 +5522,8 @@ static void heti_choose_types(het_program *p) {
     info->loss_rows = heti_max(info->loss_rows, op.u.cross_entropy.rows);
 }
 
-/* A unit that begins with the norm of its only stream and adds nothing else to that stream's gradient
-   but what waits can round it, for one that ends with a sum into its only stream. */
+/* A unit that begins with the norm of its only stream and adds nothing else to that stream's
+   gradient but what waits can round it, for one that ends with a sum into its only stream. */
 static void heti_find_rounded(het_program *p) {
     const het_unit_info *info = p->info;
     const het_node *first = &p->node[0], *last = &p->node[p->nodes - 1];
@@ -5916,6 +5916,13 @@ static het_result heti_run_chain(const het_unit_call *c, const het_node *n, cons
     return t->move(c, chain, have, width, to, want, width);
 }
 
+/* Of a linear node whose x the team has divided, its result's gradient of all rows, which the
+   products for x and for weights read. */
+static het_result heti_gather_gradient(const het_unit_call *c, const het_node *n) {
+    return heti_gather_rows(c, heti_rows_of(c, n->y[0], HETI_GRADIENT), c->info->program->value[n->y[0]].own,
+                            c->tensor[n->core[0]]);
+}
+
 /* A linear node whose result the team has divided (spreads > 0), or whose x. */
 static het_result heti_run_divided(const het_unit_call *c, const het_node *n, het_op *op, int spreads) {
     het_linear_args *a = &op->u.linear;
@@ -5924,8 +5931,7 @@ static het_result heti_run_divided(const het_unit_call *c, const het_node *n, he
     if (op->kind == HET_OP_LINEAR_BACKWARD_INPUT && spreads > 0) return heti_run_chain(c, n, op, a->dx);
     if (op->kind == HET_OP_LINEAR_FORWARD)
         HETI_TRY(heti_gather_rows(c, heti_rows_of(c, n->x[0], HETI_VALUE), a->in, all));
-    if (op->kind == HET_OP_LINEAR_BACKWARD_INPUT)
-        HETI_TRY(heti_gather_rows(c, heti_rows_of(c, n->y[0], HETI_GRADIENT), a->part[0].out, all));
+    if (op->kind == HET_OP_LINEAR_BACKWARD_INPUT) HETI_TRY(heti_gather_gradient(c, n));
     if (spreads > 0) a->x = all;
     else a->part[0].dy = all;
     if (spreads < 0 && c->team->member > 0) a->part[0].dbias = NULL; /* the bias is whole, and one adds to it */
@@ -6032,7 +6038,7 @@ static het_result heti_node_backward(const het_unit_call *c, const het_node *n, 
     int i, adds[4] = { 0 }, wanted = 0;
     if (n->kind == HET_NODE_LINEAR && n->option == HETI_FACTOR_A) HETI_TRY(heti_unit_scale(c, n, HETI_GRADIENT));
     for (i = 0; i < n->inputs; i++) wanted |= flow->wanted[n->x[i]];
-    if (!wanted) return HET_OK;
+    if (!wanted) return heti_spreads(p, n) < 0 && heti_trains_node(c, n) ? heti_gather_gradient(c, n) : HET_OK;
     for (i = 0; i < heti_writes(n); i++) {
         adds[i] = flow->written[n->x[i]];
         dx[i] = adds[i] ? next : heti_rows_of(c, n->x[i], HETI_GRADIENT);
@@ -8591,7 +8597,8 @@ typedef struct heti_owners {
 /* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, with this from
    its first backward action on (chain), or in the region all units share because it is needed only
    while one unit, or stage, works; or there is one of it on the rank, for all micro-batches.
-   Gathered: each slice's rows are with it, and all rows in the shared region while the unit works. */
+   Gathered: each slice's rows are with it, and all rows in the shared region while the unit
+   works. */
 typedef enum heti_region {
     HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_BATCH, HETI_REGION_CHAIN, HETI_REGION_SHARED, HETI_REGION_RANK,
     HETI_REGION_GATHERED, HETI_REGIONS
@@ -8606,16 +8613,16 @@ typedef struct heti_placed {
        is `apart`, of the shared region: but for what comes into the stage */
     size_t in_offset[HETRAIN_MAX_STREAMS], out_offset[HETRAIN_MAX_STREAMS];
     size_t end;                               /* of its part of the slot */
-    /* all rows of what is gathered, one tensor behind the other: in the shared region; for het_infer
-       where the chains are */
+    /* all rows of what is gathered, one tensor behind the other: in the shared region; for
+       het_infer where the chains are */
     size_t gathered, inferred;
     size_t workspace;                         /* begins here in the shared region, behind its tensors there */
     int32_t recompute;
 } heti_placed;
 
 /* A stage on a rank. Where its neighbours are on the same rank, streams are handed over like
-   messages, without a transfer. One some of whose slices recompute stands there twice: for those that
-   keep all, and for those that are lean, in slots of their own. */
+   messages, without a transfer. One some of whose slices recompute stands there twice: for those
+   that keep all, and for those that are lean, in slots of their own. */
 typedef struct heti_stage {
     int64_t pipeline, index, unit_begin, unit_end;
     int64_t number;           /* of the rank's stages, the same for both */
@@ -11480,8 +11487,8 @@ static void heti_find_stages(heti_rank *r) {
         to->backward = het_plan_backward(plan, s);
         to->gets = heti_gets_gradient(plan, s);
         to->fused = 1;
-        /* not where a slice leaves the device before later ones have come, ends with its F, or slots
-           are of two kinds */
+        /* not where a slice leaves the device before later ones have come, ends with its F, or
+           slots are of two kinds */
         to->gathers = part->gathers && from->store == 0 && !heti_is_mixed(from) && to->backward;
         to->unit = unit;
         unit += units;
@@ -14683,8 +14690,8 @@ static het_result heti_reduce_early(heti_rank *r, const heti_stage *stage, int64
     return HET_OK;
 }
 
-/* Whether unit u rounds the gradient that it gives for the unit below, whose forward does not run in
-   between, nor a hook that may change it. */
+/* Whether unit u rounds the gradient that it gives for the unit below, whose forward does not run
+   in between, nor a hook that may change it. */
 static int heti_rounds_gradient(const heti_rank *r, const heti_stage *stage, int64_t u) {
     const heti_placed *at = &stage->unit[u - stage->unit_begin];
     return u > stage->unit_begin && r->ctx->share.plan->cut[u - 1] == HET_CUT_NOWHERE && !r->ctx->desc.host.hook &&

@@ -1119,8 +1119,8 @@ HETC_DEVICE float hetc_softmax_gradient(const hetc_softmax_writer &w, float x, i
     return w.target < 0 ? 0.0f : (index == w.target ? p - 1.0f : p) * w.scale;
 }
 
-/* The gradient of a row whose logits are at `from`: there, or kept. Of bf16 all but the vocabulary is
-   0. */
+/* The gradient of a row whose logits are at `from`: there, or kept. Of bf16 all but the vocabulary
+   is 0. */
 template <class T> HETC_DEVICE void hetc_softmax_write(T *row, const T *from, const het_cross_entropy_args &a,
                                                        const hetc_softmax_writer &writer) {
     hetc_row_each(from, a.vocab, [row, &writer](int64_t index, auto x) {
@@ -2075,8 +2075,8 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
     }
 }
 
-/* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's
-   16 M keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's keys, every eighth,
+/* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's 16 M
+   keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's keys, every eighth,
    in shared memory, since registers are scarce here. */
 template <class E, int P, int STEP, int M>
 HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, M> &dv, E *keys, E *values, E *q,

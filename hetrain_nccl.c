@@ -378,8 +378,8 @@ static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, h
 static void heti_nccl_first(const heti_nccl_group *g, heti_nccl_issue *issue) {
     char *data = HETI_CAST(char *, g->scratch);
     HETI_NCCL_NOTE(issue, ncclReduce, (data, data, 1, ncclInt64, ncclSum, 0, g->comm, g->stream));
-    for (int kind = HETI_NCCL_REDUCE_SCATTER; kind <= HETI_NCCL_ALL_GATHER && 8 * g->members <= HETI_NCCL_SCRATCH; kind++)
-        if (issue->code == ncclSuccess)
+    for (int kind = HETI_NCCL_REDUCE_SCATTER; kind <= HETI_NCCL_ALL_GATHER; kind++)
+        if (issue->code == ncclSuccess && 8 * g->members <= HETI_NCCL_SCRATCH)
             heti_nccl_even(g, HETI_CAST(heti_nccl_kind, kind), data, 1, HET_COMMUNICATOR_I64, issue);
     if (g->members != 2 || issue->code != ncclSuccess) return;
     HETI_NCCL_NOTE(issue, ncclSend, (data + 64, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));

@@ -102,6 +102,28 @@ static void frozen_layers_have_only_forwards(void **state)
     support_run_end(&run);
 }
 
+/* Of the first layer one matrix alone is trained, whose x nobody wants a gradient of; by columns its weights' gradient is still made of all rows. */
+static int frozen_but_one(void *user, const char *name)
+{
+    (void)user;
+    return strstr(name, "embed") != NULL || (strstr(name, ".0.") != NULL && strstr(name, "o_proj") == NULL && strstr(name, "down_proj") == NULL);
+}
+
+static void a_matrix_alone_is_trained(void **state)
+{
+    static const layout layouts[] = { { "tp2", "1f1b", 2, 1 }, { "tp:3,1", "1f1b", 2, 1 }, { "hp2", "1f1b", 2, 1 }, { "cp2", "1f1b", 2, 1 },
+                                      { "pp2xtp2", "zb-h1", 4, 1 }, { "dp2", "1f1b", 2, 1 } };
+    support_result base;
+    support_run run;
+    size_t k;
+    (void)state;
+    frozen_start(&run);
+    run.desc.frozen = frozen_but_one;
+    base = support_train(&run, "01|23");
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) support_layout_same(&base, &run, &layouts[k], "0|1|2|3");
+    support_run_end(&run);
+}
+
 /* A group of layers that is frozen with its head, between others that are trained: no backward pass between two cuts, inside a stage whose
    gradient goes to the one before, and in stages of its own. */
 static int frozen_middle(void *user, const char *name)
@@ -770,6 +792,7 @@ int main(void)
         cmocka_unit_test(chains),
         cmocka_unit_test(layouts_do_not_show),
         cmocka_unit_test(frozen_layers_have_only_forwards),
+        cmocka_unit_test(a_matrix_alone_is_trained),
         cmocka_unit_test(frozen_between_cuts),
         cmocka_unit_test(gradients_are_of_the_own_loss),
         cmocka_unit_test(only_activations_cross),

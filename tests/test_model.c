@@ -979,7 +979,8 @@ static void one_program_a_layer(void **state)
 static void programs_that_do_not_fit(void **state)
 {
     static const char *const why[] = { "more nodes than HETRAIN_MAX_NODES", "nothing reads", "nothing reads",
-        "two parameters of one name|the last a.weight", "name is too long", "two widths|the last a.weight", "keys or values that others read", "no such stream", "normed are not whole",
+        "two parameters of one name|the last a.weight", "name is too long", "two widths|the last a.weight", "keys or values that others read",
+        "no such stream", "normed are not whole",
         "do not fit together", "bias does not fit", "no relation", "a relation that bias has not", "outputs behind a loss", "logits", "more than 3",
         "nothing reads|0 parameters, the last none" };
     int which;

@@ -714,7 +714,8 @@ static void a_store_that_stalls_is_named(void **state)
     (void)support_step(ctx, &run.data, 0, SUPPORT_APART);
     t.slow = 1;
     support_group_start(&group, &run.data, 1, SUPPORT_APART);
-    EXPECT_ERROR(het_step(ctx, group.batch, group.count, NULL), HET_ERR_TRANSPORT, het_last_error(ctx), "rank 1, step 2|of rank 0|stall deadline is 0.3");
+    EXPECT_ERROR(het_step(ctx, group.batch, group.count, NULL), HET_ERR_TRANSPORT, het_last_error(ctx),
+                 "rank 1, step 2|of rank 0|stall deadline is 0.3");
     support_group_end(&group);
     het_destroy(ctx);
     fclose(t.file);

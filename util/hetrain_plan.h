@@ -106,8 +106,8 @@ typedef struct het_plan_desc {
 
 /* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and
    units must be there: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2],
-   "recompute": false (or true: unit by unit; or "stage"), "keep": [0, 3], "store": 2, "updates": 1},
-    ...]}, ...],
+    "recompute": false (or true: unit by unit; or "stage"), "keep": [0, 3], "store": 2,
+    "updates": 1}, ...]}, ...],
     "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5,
     "teams": [{"ranks": [0, 1, 2], "shares": [5, 3, 2], "heads": [[6, 2], [8]]},
               {"ranks": [3, 4], "shares": [3, 1], "split": "columns"}, ...],
@@ -290,8 +290,8 @@ typedef struct het_stage_cost {
     het_column_moves columns;         /* for teams by columns */
     double chain[2];                  /* where it begins and ends in the chain's backward time, in any
                                          unit; all 0: not known */
-    /* Of slices that recompute where others keep all (het_stage.keep): what B and I take longer, and
-       what they keep, from F until B or W, in place of keep_input and keep_weight */
+    /* Of slices that recompute where others keep all (het_stage.keep): what B and I take longer,
+       and what they keep, from F until B or W, in place of keep_input and keep_weight */
     het_cost again;
     double keep_lean;
 } het_stage_cost;

@@ -1809,8 +1809,8 @@ static void heti_s_add_moves(het_column_moves *to, const het_column_moves *from,
     to->kept_byte = device->message_byte * slowness;
 }
 
-/* Whether a stage recomputes as a whole: then units without a backward pass do as well, if there are
-   others. */
+/* Whether a stage recomputes as a whole: then units without a backward pass do as well, if there
+   are others. */
 static int heti_s_is_whole(const het_profile *profile, const het_stage *stage) {
     int64_t u = stage->unit_begin;
     while (u < stage->unit_end && heti_s_is_idle(profile, u)) u++;
@@ -3231,8 +3231,8 @@ static void heti_s_read_cells(heti_s_measure *m, int64_t round) {
 }
 
 /* Mean of value[] over the faster half of a rank's rounds by order[]: what disturbs only slows
-   down. With `value` for `order` each value stands for itself; with the sums of all calls what
-   ranks beside each other take from one another stays in. */
+   down. Calls are ordered by the sums of all calls of a round: each by itself would be a choice of
+   lucky ones, and what ranks beside each other take from one another would be left out. */
 static double heti_s_typical(const double *value, const double *order, int64_t rounds) {
     double sum = 0;
     for (int64_t i = 0; i < rounds; i++) {
@@ -3440,7 +3440,7 @@ static het_cost heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, 
             const double *round = m->watch[r].round + ((kind * HETI_S_CALLS + what) *
                                                        HETI_S_SHAPES + s) * HETI_S_ROUNDS;
             if (m->ranks > 1 && m->group[r] != group) continue;
-            sum += v * heti_s_typical(round, m->ranks > 1 ? m->watch[r].all : round, m->rounds) + (1 - v) * by_itself;
+            sum += v * heti_s_typical(round, m->watch[r].all, m->rounds) + (1 - v) * by_itself;
             ranks++;
         }
         seconds[s] = ranks > 0 ? sum / ranks : 0;
@@ -5964,10 +5964,10 @@ static double heti_s_guess_moves(heti_s_seek *s, const heti_s_choice *c, const h
     return heti_s_larger(0, fetch - forward) + heti_s_larger(0, fetch + leave - (both - forward));
 }
 
-/* About what a pipeline takes, in closed form: a micro-batch's way forward, and back up to a cut, and
-   for each further one what the busiest device has to do, W of which fills what others wait. With
-   two stages a device half of the way is filled. *work: seconds of all its devices; *alone: what part of them
-   the busiest takes with nothing beside it. */
+/* About what a pipeline takes, in closed form: a micro-batch's way forward, and back up to a cut,
+   and for each further one what the busiest device has to do, W of which fills what others wait.
+   With two stages a device half of the way is filled. *work: seconds of all its devices; *alone:
+   what part of them the busiest takes with nothing beside it. */
 static double heti_s_guess_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, double *work, double *alone) {
     const int64_t stages = heti_s_stages(s, c, p), micro_batches = heti_s_micro_batches(s, c->granules);
     const int64_t rest = s->d.granules - (micro_batches - 1) * c->granules, split = s->order[c->order]->split;
@@ -8077,8 +8077,8 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
     return HET_OK;
 }
 
-/* Micro-batches of a step, which pipeline has which, their sizes and costs; cluster: in place of the
-   description's. */
+/* Micro-batches of a step, which pipeline has which, their sizes and costs; cluster: in place of
+   the description's. */
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                        het_error *error) {
