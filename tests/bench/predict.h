@@ -1,10 +1,9 @@
 /* Predicted against measured step times. A grid of models, layouts, schedules, micro-batches and links is declared below; a seed draws 24
    configurations from it. Every device list is profiled for its model, every configuration simulated from that profile, and only then measured:
    the median of 5 runs, which are interleaved over all configurations, runs that were disturbed repeated; and once more in the same way, which is
-   the noise. Slow ranks sleep, so that never more than two threads are busy on the average. Processors that are shared with others drift by a
-   tenth from minute to minute: a yardstick, one small step on one rank, is timed beside profiles and runs, and `steady` is what was measured
-   times the yardstick at the profile over that at the run. Two sets are declared whole instead of drawn: predict_slow, pipelines that are not
-   alike, slow links between them, ranks without work; predict_divided, teams, sums and weights of which a rank has a part, a keeper. */
+   the noise. Slow ranks sleep, so that never more than two threads are busy on the average. Two sets are declared whole instead of drawn:
+   predict_slow, pipelines that are not alike, slow links between them, ranks without work; predict_divided, teams, sums and weights of which
+   a rank has a part, a keeper. */
 #ifndef BENCH_PREDICT_H
 #define BENCH_PREDICT_H
 
@@ -82,9 +81,8 @@ typedef struct prediction {
     het_ctx *ctx;
     het_batch made[PREDICT_MOST_BATCHES];
     int64_t bounds[33];
-    double predicted, run[2][PREDICT_RUNS], steady[2][PREDICT_RUNS], lowest; /* seconds */
+    double predicted, run[2][PREDICT_RUNS], lowest; /* seconds */
     int64_t repeated;
-    int yardstick; /* one micro-batch */
     char text[160];
 } prediction;
 
@@ -92,8 +90,7 @@ typedef struct predictor {
     bench *all;
     het_model_desc model[2];
     het_profile **profile; /* [configurations] one of equal models and devices is the same */
-    double *pace;          /* [configurations] seconds of the yardstick around the profile */
-    prediction *configuration, yardstick;
+    prediction *configuration;
     int configurations;
     uint64_t seed;
     int32_t *token;
@@ -222,66 +219,21 @@ static void predict_desc(const predictor *p, const prediction *c, het_desc *desc
     desc->optimizer.learning_rate = 1e-5f; /* weights that hardly move need no new exponents */
 }
 
-/* One step, again if it was measured twice for its exponents. */
-static int predict_step(prediction *c, double *seconds) {
-    het_step_info info;
-    do {
-        const double start = seconds_now();
-        if (het_step(c->ctx, c->made, c->yardstick ? 1 : predict_batches[c->batch].micro_batches, &info) != HET_OK)
-            return fail(FAILED, "%s: %s", c->text, het_last_error(c->ctx));
-        *seconds = seconds_now() - start;
-    } while (info.repeated);
-    return 0;
-}
-
-static int predict_create(const predictor *p, prediction *c) {
-    het_error error = { HET_OK, "" };
-    het_desc desc;
-    double ignored;
-    int status;
-    predict_desc(p, c, &desc);
-    desc.layout.plan = c->ranks.plan, desc.emulate.links = c->emulated, desc.emulate.link_count = c->links;
-    if (het_create(&desc, &c->ctx, &error) != HET_OK) return fail(FAILED, "%s: %s", c->text, error.text);
-    status = predict_step(c, &ignored);
-    return status != 0 ? status : predict_step(c, &ignored);
-}
-
-/* One micro-batch of the first model, layout and batch. */
-static int predict_set_yardstick(predictor *p) {
-    snprintf(p->yardstick.text, sizeof p->yardstick.text, "yardstick");
-    p->yardstick.yardstick = 1;
-    if (predict_configure(p, &p->yardstick) != 0) return FAILED;
-    return predict_create(p, &p->yardstick);
-}
-
-static int predict_pace(predictor *p, double *pace) {
-    double seconds[PREDICT_RUNS];
-    int i, status = 0;
-    for (i = 0; i < PREDICT_RUNS && status == 0; i++) status = predict_step(&p->yardstick, &seconds[i]);
-    if (status == 0) *pace = spread_of_values(seconds, PREDICT_RUNS).median;
-    return status;
-}
-
 /* One profile for every list of devices and model, at the largest micro-batches of the grid. */
 static int predict_profile(predictor *p, int number) {
     const prediction *c = &p->configuration[number];
     het_profile **profile = &p->profile[number];
     het_desc desc;
-    double before, after;
     int i, status;
     int64_t most = 0;
     for (i = 0; i < number && *profile == NULL; i++) /* the same devices in another layout */
-        if (p->configuration[i].model == c->model && strcmp(predict_devices(&p->configuration[i]), predict_devices(c)) == 0)
-            *profile = p->profile[i], p->pace[number] = p->pace[i];
+        if (p->configuration[i].model == c->model && strcmp(predict_devices(&p->configuration[i]), predict_devices(c)) == 0) *profile = p->profile[i];
     if (*profile != NULL) return 0;
     for (i = 0; i < PREDICT_COUNT(predict_batches); i++) if (predict_batches[i].sequences > most) most = predict_batches[i].sequences;
     predict_desc(p, c, &desc);
     desc.limits.max_sequences = most, desc.limits.max_tokens = most * predict_models[c->model].length;
     fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_devices(c));
-    status = predict_pace(p, &before);
-    if (status == 0) status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
-    if (status == 0) status = predict_pace(p, &after);
-    if (status == 0) p->pace[number] = 0.5 * (before + after);
+    status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
     return status;
 }
 
@@ -345,17 +297,25 @@ static int predict_simulate(const predictor *p, prediction *c) {
     return result == HET_OK ? 0 : fail(FAILED, "%s: %s", c->text, error.text);
 }
 
+/* One step, again if it was measured twice for its exponents. */
+static int predict_step(prediction *c, double *seconds) {
+    het_step_info info;
+    do {
+        const double start = seconds_now();
+        if (het_step(c->ctx, c->made, predict_batches[c->batch].micro_batches, &info) != HET_OK)
+            return fail(FAILED, "%s: %s", c->text, het_last_error(c->ctx));
+        *seconds = seconds_now() - start;
+    } while (info.repeated);
+    return 0;
+}
+
 /* A run that takes a tenth longer than the fastest of its configuration was disturbed; it is repeated up to four times. */
-static int predict_run(predictor *p, int number, int series, int run) {
-    prediction *c = &p->configuration[number];
-    double seconds = 0, pace = 0;
+static int predict_run(prediction *c, int series, int run) {
+    double seconds;
     int attempt, status = 0;
     for (attempt = 0; attempt < 5 && status == 0; attempt++) {
-        status = predict_pace(p, &pace);
-        if (status == 0) status = predict_step(c, &seconds);
-        if (status != 0) break;
-        if (attempt == 0 || seconds < c->run[series][run])
-            c->run[series][run] = seconds, c->steady[series][run] = seconds * p->pace[number] / pace;
+        status = predict_step(c, &seconds);
+        if (attempt == 0 || seconds < c->run[series][run]) c->run[series][run] = seconds;
         if (!(c->lowest > 0) || seconds < c->lowest) c->lowest = seconds;
         if (seconds <= 1.1 * c->lowest) break;
         c->repeated++;
@@ -365,9 +325,19 @@ static int predict_run(predictor *p, int number, int series, int run) {
 
 static int predict_measure(predictor *p) {
     int i, run, status = 0;
-    for (i = 0; i < p->configurations && status == 0; i++) status = predict_create(p, &p->configuration[i]);
+    for (i = 0; i < p->configurations && status == 0; i++) {
+        prediction *c = &p->configuration[i];
+        het_error error = { HET_OK, "" };
+        het_desc desc;
+        double ignored;
+        predict_desc(p, c, &desc);
+        desc.layout.plan = c->ranks.plan, desc.emulate.links = c->emulated, desc.emulate.link_count = c->links;
+        if (het_create(&desc, &c->ctx, &error) != HET_OK) return fail(FAILED, "%s: %s", c->text, error.text);
+        status = predict_step(c, &ignored);
+        if (status == 0) status = predict_step(c, &ignored);
+    }
     for (run = 0; run < 2 * PREDICT_RUNS && status == 0; run++)
-        for (i = 0; i < p->configurations && status == 0; i++) status = predict_run(p, i, run % 2, run / 2);
+        for (i = 0; i < p->configurations && status == 0; i++) status = predict_run(&p->configuration[i], run % 2, run / 2);
     return status;
 }
 
@@ -418,24 +388,20 @@ static int predict_picture(const predictor *p, const char *path) {
 }
 
 static void predict_print(const predictor *p) {
-    double mean = 0, worst = 0, noise = 0, bias = 0, steady_mean = 0, steady_worst = 0;
+    double mean = 0, worst = 0, noise = 0, bias = 0;
     int i;
     for (i = 0; i < p->configurations; i++) {
         const prediction *c = &p->configuration[i];
         const double measured = predict_median(c, 0), again = predict_median(c, 1), error = c->predicted / measured - 1;
-        const double steady = spread_of_values(c->steady[0], PREDICT_RUNS).median, steady_error = c->predicted / steady - 1;
         printf("{\"name\":\"predict\",\"configuration\":\"%s\",\"predicted_ms\":%.3f,\"measured_ms\":%.3f,\"again_ms\":%.3f,"
-               "\"steady_ms\":%.3f,\"error\":%.4f,\"steady_error\":%.4f,\"noise\":%.4f,\"runs_repeated\":%lld}\n", c->text,
-               1e3 * c->predicted, 1e3 * measured, 1e3 * again, 1e3 * steady, error, steady_error, fabs(again / measured - 1),
-               (long long)c->repeated);
+               "\"error\":%.4f,\"noise\":%.4f,\"runs_repeated\":%lld}\n", c->text, 1e3 * c->predicted, 1e3 * measured, 1e3 * again, error,
+               fabs(again / measured - 1), (long long)c->repeated);
         mean += fabs(error) / p->configurations, noise += fabs(again / measured - 1) / p->configurations;
-        bias += error / p->configurations, steady_mean += fabs(steady_error) / p->configurations;
+        bias += error / p->configurations;
         if (fabs(error) > worst) worst = fabs(error);
-        if (fabs(steady_error) > steady_worst) steady_worst = fabs(steady_error);
     }
     printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%llu,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,"
-           "\"steady_mean_error\":%.4f,\"steady_worst_error\":%.4f,\"mean_noise\":%.4f}\n", p->configurations,
-           (unsigned long long)p->seed, mean, worst, bias, steady_mean, steady_worst, noise);
+           "\"mean_noise\":%.4f}\n", p->configurations, (unsigned long long)p->seed, mean, worst, bias, noise);
     fflush(stdout);
 }
 
@@ -447,10 +413,7 @@ static void predict_end(predictor *p) {
         for (k = 0; k < i && p->profile[k] != p->profile[i]; k++) {}
         if (k == i) het_profile_free(p->profile[i]);
     }
-    het_destroy(p->yardstick.ctx);
-    layout_free(&p->yardstick.ranks);
     free(p->configuration);
-    free(p->pace);
     free(p->profile);
     free(p->token);
 }
@@ -466,15 +429,13 @@ static int bench_predict(bench *b, const declared *set, int count) {
     p.configurations = set != NULL ? count : PREDICT_CONFIGURATIONS;
     p.seed = (uint64_t)b->set.seed;
     p.profile = (het_profile **)calloc((size_t)p.configurations, sizeof *p.profile);
-    p.pace = (double *)calloc((size_t)p.configurations, sizeof *p.pace);
     p.configuration = (prediction *)calloc((size_t)p.configurations, sizeof *p.configuration);
     p.token = (int32_t *)malloc(tokens * sizeof *p.token);
-    if (p.configuration == NULL || p.profile == NULL || p.pace == NULL || p.token == NULL) status = fail(FAILED, "out of memory");
+    if (p.configuration == NULL || p.profile == NULL || p.token == NULL) status = fail(FAILED, "out of memory");
     for (t = 0; t < tokens && status == 0; t++) p.token[t] = (int32_t)((uint64_t)t * 2654435761u % 1024);
     for (i = 0; i < 2 && status == 0; i++) status = model_from_spec("--model", predict_models[i].spec, &p.model[i]);
     if (status == 0 && set != NULL) predict_take(&p, set);
     else if (status == 0) predict_draw(&p);
-    if (status == 0) status = predict_set_yardstick(&p);
     for (i = 0; i < p.configurations && status == 0; i++) {
         prediction *c = &p.configuration[i];
         if ((status = predict_configure(&p, c)) != 0 || (status = predict_profile(&p, i)) != 0) break;
