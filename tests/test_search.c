@@ -757,7 +757,7 @@ static void same_as_brute_force(void **state)
 /* Local losses, frozen units in front, both, and frozen units behind a local loss: what is done behind a cut waits for nobody there. */
 static void cuts_as_brute_force(void **state)
 {
-    const int64_t rounds = support_environment("HETRAIN_TEST_ROUNDS", 60), instances = rounds > 60 ? 500 : 60;
+    const int64_t rounds = support_environment("HETRAIN_TEST_ROUNDS", 60), instances = rounds > 60 ? 500 : 30;
     int64_t n, u, judged_all = 0, evaluated = 0, found[FOUND] = { 0 }, compared = 0, crossed = 0;
     (void)state;
     for (n = 0; n < instances; n++) {
@@ -834,7 +834,7 @@ static void what_is_divided_makes_it_fit(void **state)
 {
     int64_t n, i, count[HET_SHARD_WEIGHTS + 1] = { 0 }, judged_all = 0, evaluated = 0, found[FOUND] = { 0 };
     (void)state;
-    for (n = 0; n < 400; n++) {
+    for (n = 0; n < (support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 400 : 160); n++) {
         const char *schedules[4];
         uint64_t seed = (uint64_t)n;
         world *w = instance(n, schedules);
@@ -940,7 +940,7 @@ static double processor_seconds(void *user)
    times as many plans before it gives up. HETRAIN_TEST_VERBOSE: a line each. */
 static void near_exhaustive_search(void **state)
 {
-    const int count = support_environment("HETRAIN_TEST_PLANS", 20), from = support_environment("HETRAIN_TEST_FIRST_PLAN", 0);
+    const int count = support_environment("HETRAIN_TEST_PLANS", 12), from = support_environment("HETRAIN_TEST_FIRST_PLAN", 0);
     const int seconds = support_environment("HETRAIN_TEST_PLAN_SECONDS", 0), most = seconds > 0 ? 200000 : 20000;
     int n, nothing = 0, far = 0, unproven = 0, complete = 0;
     double worst = 0, mean = 0, longest = 0;
