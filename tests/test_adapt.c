@@ -118,7 +118,8 @@ static double seconds_of(const het_search_desc *desc, const het_plan *plan, int6
     return seconds;
 }
 
-static het_adapt *adapt_to(world *w, const het_plan *plan, int64_t granules)
+/* clock: of ranks, or NULL */
+static het_adapt *adapt_to(world *w, const het_plan *plan, int64_t granules, const double *clock)
 {
     het_adapt_desc desc;
     het_adapt *adapt = NULL;
@@ -126,6 +127,7 @@ static het_adapt *adapt_to(world *w, const het_plan *plan, int64_t granules)
     memset(&desc, 0, sizeof desc);
     desc.search = &w->search;
     desc.allocator = w->profile.allocator;
+    desc.frequency = clock;
     EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_adapt_start(adapt, plan, granules, &error), HET_OK, error.text, "");
     return adapt;
@@ -201,7 +203,7 @@ static void a_slow_rank_gets_a_smaller_share(void **state)
     (void)state;
     start(&w, 2);
     plan = plan_of(&w, "dp", "1f1b");
-    adapt = adapt_to(&w, plan, 1);
+    adapt = adapt_to(&w, plan, 1, NULL);
     assert_null(steps_until(&w, adapt, plan, 1, 12, &steps));
     w.true_place[1].speed = 1.0 / 3;
     advice = steps_until(&w, adapt, plan, 1, 12, &steps);
@@ -258,7 +260,7 @@ static void a_slow_stage_gets_fewer_units(void **state)
     w.place[0].memory = w.place[1].memory = 4.3e6 * 20; /* 4 + 8 + 8 bytes an element: four units, or all with room for too little state */
     memcpy(w.true_place, w.place, sizeof w.place);
     plan = plan_of(&w, "pp", "1f1b");
-    adapt = adapt_to(&w, plan, 1);
+    adapt = adapt_to(&w, plan, 1, NULL);
     w.true_place[0].speed = 0.25;
     advice = steps_until(&w, adapt, plan, 1, 12, &steps);
     assert_non_null(advice);
@@ -287,7 +289,7 @@ static void what_helps_nobody_changes_nothing(void **state)
     (void)state;
     start(&w, 2);
     plan = plan_of(&w, "dp", "1f1b");
-    adapt = adapt_to(&w, plan, 1);
+    adapt = adapt_to(&w, plan, 1, NULL);
     for (i = 0; i < 30; i++) {
         w.true_place[1].speed = i % 3 == 0 ? 0.1 : 1;
         assert_null(one_step(&w, adapt, plan, 1, 0));
@@ -315,8 +317,7 @@ static void a_lower_clock_is_believed_at_once(void **state)
     double clock[2] = { 2400, 3e9 };
     world w;
     het_plan *plan;
-    het_adapt_desc desc;
-    het_adapt *adapt = NULL;
+    het_adapt *adapt;
     het_advice *advice;
     het_error error;
     int64_t i, units = 0;
@@ -327,10 +328,7 @@ static void a_lower_clock_is_believed_at_once(void **state)
     w.place[0].memory = w.place[1].memory = 4.3e6 * 20; /* as above */
     memcpy(w.true_place, w.place, sizeof w.place);
     plan = plan_of(&w, "pp", "1f1b");
-    memset(&desc, 0, sizeof desc);
-    desc.search = &w.search, desc.allocator = w.profile.allocator, desc.frequency = clock;
-    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_OK, error.text, "");
-    EXPECT_ERROR(het_adapt_start(adapt, plan, 1, &error), HET_OK, error.text, "");
+    adapt = adapt_to(&w, plan, 1, clock);
     for (i = 0; i < 12; i++) {
         w.true_place[1].speed = i % 2 == 0 ? 0.5 : 1;
         clock[1] = 3e9 * w.true_place[1].speed;
@@ -360,18 +358,13 @@ static void times_overrule_a_clock(void **state)
     double clock[2] = { 1000, 0 };
     world w;
     het_plan *plan;
-    het_adapt_desc desc;
-    het_adapt *adapt = NULL;
+    het_adapt *adapt;
     het_advice *advice;
-    het_error error;
     int steps;
     (void)state;
     start(&w, 2);
     plan = plan_of(&w, "dp", "1f1b");
-    memset(&desc, 0, sizeof desc);
-    desc.search = &w.search, desc.allocator = w.profile.allocator, desc.frequency = clock;
-    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
-    EXPECT_OK(het_adapt_start(adapt, plan, 1, &error));
+    adapt = adapt_to(&w, plan, 1, clock);
     assert_null(steps_until(&w, adapt, plan, 1, 6, &steps));
     clock[1] = 700; /* the first that this rank says: what it was before is not known */
     assert_null(steps_until(&w, adapt, plan, 1, 6, &steps));
@@ -409,7 +402,7 @@ static void a_slow_link_is_seen(void **state)
         int i, steps = 0;
         start(&w, RANKS);
         plan = plan_of(&w, "pp", "1f1b");
-        adapt = adapt_to(&w, plan, 1);
+        adapt = adapt_to(&w, plan, 1, NULL);
         for (i = 0; i < 8; i++) assert_null(one_step(&w, adapt, plan, 1, ahead[k]));
         w.true_group[0].latency = 0.25;
         for (; steps < 12 && advice == NULL; steps++) advice = one_step(&w, adapt, plan, 1, ahead[k]);
@@ -442,7 +435,7 @@ static void a_narrow_link_is_seen(void **state)
     w.group[1].bandwidth = 1e4; /* messages of 64 bytes */
     memcpy(w.true_group, w.group, sizeof w.group);
     plan = plan_of(&w, "pp", "1f1b");
-    adapt = adapt_to(&w, plan, 4);
+    adapt = adapt_to(&w, plan, 4, NULL);
     assert_null(steps_until(&w, adapt, plan, 4, 8, &steps));
     w.true_group[1].bandwidth = 200;
     advice = steps_until(&w, adapt, plan, 4, 12, &steps);
@@ -468,7 +461,7 @@ static void a_slow_link_is_seen_by_reductions(void **state)
         int steps;
         start(&w, ranks);
         plan = plan_of(&w, "dp", "1f1b");
-        adapt = adapt_to(&w, plan, 4);
+        adapt = adapt_to(&w, plan, 4, NULL);
         assert_null(steps_until(&w, adapt, plan, 4, 8, &steps));
         w.true_group[g].latency = 0.3;
         advice = steps_until(&w, adapt, plan, 4, 12, &steps);
