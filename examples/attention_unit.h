@@ -1,0 +1,61 @@
+/* The units of examples/attention_pipeline.c: a llama layer as three programs, one before attention, attention, one behind it. Parameters have the
+   names of the built-in units', and so their values. */
+#ifndef ATTENTION_UNIT_H
+#define ATTENTION_UNIT_H
+#include "hetrain.h"
+
+#include <string.h>
+
+enum { WIDTH = 64, HEADS = 4 };
+
+/* y[i] = x W_i^T for `count` matrices of `out` rows. Matrices that read the same x share one chain of its gradient. */
+static void products(het_program *p, int x, int count, const char *const *name, int64_t out, int *y) {
+    het_matrix matrix[3];
+    int i;
+    memset(matrix, 0, sizeof matrix);
+    for (i = 0; i < count; i++) matrix[i].name = name[i], matrix[i].out = out, matrix[i].init_std = p->unit->model->init_std;
+    het_node_linears(p, x, count, matrix, y);
+}
+
+/* q, k, v = norm(x) W^T; streams x, q, k, v */
+static het_result before_describe(const het_unit *unit, het_unit_info *info) {
+    static const char *const name[3] = { "model.layers.#.self_attn.q_proj", "model.layers.#.self_attn.k_proj", "model.layers.#.self_attn.v_proj" };
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, WIDTH);
+    int y[3], i;
+    products(p, het_node_norm(p, x, "model.layers.#.input_layernorm"), 3, name, WIDTH, y);
+    het_node_output(p, x);
+    for (i = 0; i < 3; i++) het_node_output(p, y[i]);
+    return het_program_end(p);
+}
+
+/* o = softmax(q k^T / sqrt(E)) v, q and k rotated; streams x, o */
+static het_result core_describe(const het_unit *unit, het_unit_info *info) {
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, WIDTH);
+    const int q = het_node_rotary(p, het_node_input(p, 1, WIDTH)), k = het_node_rotary(p, het_node_input(p, 2, WIDTH));
+    const int v = het_node_residual(p, -1, het_node_input(p, 3, WIDTH)); /* a copy: keys and values are kept, streams are not */
+    het_node_output(p, x);
+    het_node_output(p, het_node_attention(p, q, k, v));
+    return het_program_end(p);
+}
+
+/* y = x + o Wo^T; the next layer's x is y + (silu(h Wgate^T) (h Wup^T)) Wdown^T, h = norm(y) */
+static het_result behind_describe(const het_unit *unit, het_unit_info *info) {
+    static const char *const out = "model.layers.#.self_attn.o_proj", *const down = "model.layers.#.mlp.down_proj";
+    static const char *const up[2] = { "model.layers.#.mlp.gate_proj", "model.layers.#.mlp.up_proj" };
+    het_program *p = het_program_begin(unit, info);
+    const int x = het_node_input(p, 0, WIDTH), o = het_node_input(p, 1, WIDTH);
+    int h[2], y, z;
+    products(p, o, 1, &out, WIDTH, &z);
+    y = het_node_residual(p, x, z);
+    products(p, het_node_norm(p, y, "model.layers.#.post_attention_layernorm"), 2, up, unit->model->mlp_width, h);
+    products(p, het_node_activation(p, HET_SWIGLU, h[0], h[1]), 1, &down, WIDTH, &z);
+    het_node_output(p, het_node_residual(p, y, z));
+    return het_program_end(p);
+}
+
+#define PROGRAM(name) { HETRAIN_UNIT_VERSION, #name, name##_describe, het_program_forward, het_program_backward_input, het_program_backward_weight }
+static const het_unit_iface parts[3] = { PROGRAM(before), PROGRAM(core), PROGRAM(behind) };
+
+#endif
