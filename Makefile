@@ -306,11 +306,11 @@ SYSTEMS_SUITES = test_systems test_simulate test_search test_groups test_model t
 
 check-header:
 	@bash tests/tools/house.sh --rooms
-	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_header.sh
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_header.sh --all
 
 golden:
 	@bash tests/tools/install.sh
-	@CC="$(CC)" bash tests/tools/golden.sh
+	@CC="$(CC)" bash tests/tools/golden.sh --all
 
 # ---- longer tests -----------------------------------------------------------------------------------------------------
 

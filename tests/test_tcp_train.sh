@@ -324,8 +324,8 @@ done
 # A process that waits for others ends at once by any signal.
 large=(--model gpt2:layers=12,width=192,heads=4,context=64 --sequences 8 --micro-batches 8 --devices cpu:1,cpu:1@0.3,cpu:1@0.7,cpu:1@0.2)
 "$program" --data text "${large[@]}" --granule 1 --steps 0 --devices cpu:1 --save-profile measured.json > /dev/null 2>&1
-for case in 'INT:for process 0' 'HUP:for process 0' 'TERM:for process 1' 'USR1:for process 1' 'INT:while it measures' 'HUP:while it measures' \
-    'TERM:while process 0 plans' 'USR1:while process 0 plans'; do
+for case in 'INT:for process 0' 'HUP:for process 0' 'TERM:for process 1' 'USR1:for process 1' 'INT:while it measures' \
+    'USR1:while process 0 plans'; do
     signal=${case%%:*} what=${case#*:}
     who=1 both=1 options=()
     [ "$what" = 'for process 0' ] && both=0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The headers as test subjects: warnings, symbols, include orders, every option, and the manual against the code. Prints TAP.
-# usage: tests/tools/check_header.sh [HEADER PREFIX [BEFORE]]   PREFIX: what its private names start with; BEFORE: a companion that it takes more
-# from where that is included before it. Without arguments: all headers, listed here
+# usage: tests/tools/check_header.sh [--all] [HEADER PREFIX [BEFORE]]   PREFIX: what its private names start with; BEFORE: a companion that it takes
+# more from where that is included before it. Without them: all headers, listed here. --all: also with -O3, as make check-header does
 headers='
 hetrain.h heti_
 util/hetrain_text.h heti_t_
@@ -17,6 +17,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 CC=${CC:-gcc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+whole=
+[ "${1:-}" = --all ] && { whole=1; shift; }
 [ $# -ge 2 ] && headers="$1 $2 ${3:-}"
 
 warnings="-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2"
@@ -50,13 +52,17 @@ all_off=$(options_of "$root/hetrain.h" | sed -n 's/^HETRAIN_NO_/-D&/p' | tr '\n'
 # Sources: whole has the implementation, both also that of hetrain.h, declare neither. The manual is the first comment of the header, the code the
 # rest, the API what stands before "end of the API".
 prepare() {
-    local suffix
+    local suffix other
     [ -z "$before" ] || before="#include \"$before\"\n"
     printf '#define %s\n'"$before"'#include "%s"\n' "$implementation" "$name" > whole.c
     printf '#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_TOKENIZER_IMPLEMENTATION\n#define HETRAIN_PLAN_IMPLEMENTATION\n#define %s\n#include "hetrain.h"\n'"$before"'#include "%s"\n' \
         "$implementation" "$name" > both.c
     printf "$before"'#include "%s"\nint used(void);\nint used(void) { return HETRAIN_VERSION_MAJOR; }\n' "$name" > declare.c
-    for suffix in whole both declare; do cp $suffix.c $suffix.cpp; done
+    for suffix in whole declare; do cp $suffix.c $suffix.cpp; done
+    is_main && while read -r other _; do
+        other=${other##*/} suffix=$(tr a-z. A-Z_ <<< "$other")
+        [ -z "$other" ] || printf '#define %s\n#include "%s"\n' "${suffix%_H}_IMPLEMENTATION" "$other"
+    done <<< "$headers" > together.cpp
     awk '{ print } /\*\// { exit }' "$header" > manual
     awk 'done { print } /\*\// { done = 1 }' "$header" > code
     if is_main; then cat code "$root/hetrain_cpu.h" > all; else cp code all; fi
@@ -97,7 +103,7 @@ run_jobs() {
 }
 
 # What another standard can bring out the front ends say; c99 and c++11 go to the end, where a compiler refuses what a target lacks. What only gcc's
-# optimiser sees -O3 shows here (of hetrain.h in golden.sh), and -O2 in the Makefile, which builds every test with these warnings. An option is tried without the loops for
+# optimiser sees -O3 shows with --all (of hetrain.h also in golden.sh), and -O2 in the Makefile, which builds every test with these warnings. An option is tried without the loops for
 # instruction sets, which have none.
 check_warnings() {
     local standard compiler off fewer
@@ -114,7 +120,7 @@ check_warnings() {
     compile 'clang -std=c99, no warnings' "clang -std=c99 $c_warnings $include -c whole.c"
     compile 'g++ -std=c++11, no warnings' "g++ -std=c++11 $warnings -Wold-style-cast $include -c whole.cpp"
     compile 'clang++ -std=c++11, no warnings' "clang++ -std=c++11 $warnings $include -c whole.cpp"
-    is_main || compile 'gcc -O3 -march=native, no warnings' "gcc -std=c17 -O3 -march=native $c_warnings $include -c whole.c"
+    [ -n "$whole" ] && compile 'gcc -O3 -march=native, no warnings' "gcc -std=c17 -O3 -march=native $c_warnings $include -c whole.c"
     compile 'aarch64 gcc, no warnings' "aarch64-linux-gnu-gcc -std=c99 $c_warnings $include -c whole.c"
     compile 'declarations alone, clang -Weverything' "clang -std=c11 -Weverything -Werror -Wno-padded -Wno-declaration-after-statement $include -c declare.c"
     compile 'declarations alone, clang++ -Weverything' "clang++ -std=c++17 -Weverything -Werror -Wno-padded -Wno-c++98-compat-pedantic $include -c declare.cpp"
@@ -128,7 +134,7 @@ check_warnings() {
     compile 'all HETRAIN_NO_* together, gcc' "gcc -std=c99 $c_warnings $include $all_off -c whole.c" bare.o
     compile 'all HETRAIN_NO_* together, g++' "g++ -std=c++11 $warnings -Wold-style-cast $include $all_off -c whole.cpp"
     has_option HETRAIN_ASSERT && compile 'HETRAIN_ASSERT is used as given' "gcc -std=c11 $c_warnings $include -include assert.h -DHETRAIN_ASSERT=assert -c whole.c"
-    is_main || compile 'both implementations in one C++ file' "g++ -std=c++11 $quick $warnings -Wold-style-cast $include -c both.cpp"
+    is_main && compile 'all implementations in one C++ file' "g++ -std=c++11 -DHETRAIN_NO_SIMD $warnings -Wold-style-cast $include -c together.cpp"
     { echo '#define HETRAIN_STATIC'; cat both.c; printf 'int first(void);\nint first(void) { return (int)het_version(); }\n'; } > first.c
     compile 'a static copy, clang, no warnings' "clang -std=c11 $quick $c_warnings $include -c first.c" first.o
     run_jobs
@@ -139,7 +145,7 @@ check_warnings() {
 check_copies() {
     local built=both.c self="#include \"$name\"\n"
     printf "$self$self#define $implementation\n$self$self#undef $implementation\n$self" > again.c
-    quiet 'declared, implemented, included again' gcc -std=c11 $c_warnings $include -c again.c -o again.o
+    quiet 'declared, implemented, included again' gcc -std=c11 $c_warnings $include -fsyntax-only again.c
     printf '#include <string.h>\n#include <math.h>\n#include <stdio.h>\n'"$self"'int main(void) { return het_version() == HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH ? 0 : 1; }\n' > uses.c
     cp plain.o "$name.o" && ar rc ../engine.a "$name.o" # what is checked alone has nothing to link with yet
     { is_main || ar t ../engine.a | grep -q '^hetrain.h.o'; } && built="$name.o ../engine.a"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # One hash from every compiler, set of flags, instruction set and processor at hand. Prints TAP.
-# usage: tests/tools/golden.sh [--write]   --write: takes what a plain build prints as the expected lines
+# usage: tests/tools/golden.sh [--all | --write]   --all: the long list, as in make golden; --write: takes what a plain build prints as the expected
+# lines
 cd "$(dirname "$0")/../.." || exit 2
 out=build/golden
 expected=tests/golden/expected.txt
@@ -13,21 +14,24 @@ if [ "${1:-}" = --write ]; then
 fi
 
 warnings="-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2"
-# name | compiler | flags | environment of a run; of another run | how to run it
+# name | compiler | flags | environment of a run; of another run | how to run it. Those with + are left to --all: what is special about them the
+# others have too, each in another combination.
 configurations="
-gcc -std=c99 -O0|gcc|-std=c99 -O0||
-gcc -std=gnu17 -O2, avx2, 3 threads, and the reference device|gcc|-std=gnu17 -O2|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3;HETRAIN_TEST_ISA=reference|
+gcc -std=c99 -O0, no instruction sets, no threads|gcc|-std=c99 -O0 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
++gcc -std=gnu17 -O2, avx2, 3 threads, and the reference device|gcc|-std=gnu17 -O2|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3;HETRAIN_TEST_ISA=reference|
 gcc -O3 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
-gcc -O1 -ffp-contract=off, avx512|gcc|-std=c99 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
++gcc -O1 -ffp-contract=off, avx512|gcc|-std=c99 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
 gcc -O2, hetrain.h alone|gcc|-std=gnu17 -O2 -march=native -DHETRAIN_NO_CPU||
-gcc -O2, no instruction sets, no threads|gcc|-std=c99 -O2 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
-g++ -std=c++11 -O1|g++|-x c++ -std=c++11 -O1||
-clang -std=c99 -O0|clang|-std=c99 -O0|HETRAIN_TEST_ISA=plain|
-clang -std=gnu17 -O1, 2 threads|clang|-std=gnu17 -O1|HETRAIN_TEST_THREADS=2|
++gcc -O2, no instruction sets, no threads|gcc|-std=c99 -O2 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
+g++ -std=c++11 -O1 -ffp-contract=off, avx512|g++|-x c++ -std=c++11 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
+clang -std=c99 -O0: native, plain|clang|-std=c99 -O0|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|
++clang -std=gnu17 -O1, 2 threads|clang|-std=gnu17 -O1|HETRAIN_TEST_THREADS=2|
 clang -O3 -march=native -ffp-contract=fast: native, plain, the reference device|clang|-std=gnu17 -O3 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
-clang++ -std=c++11 -O2 -ffp-contract=off, avx2|clang++|-x c++ -std=c++11 -O2 -ffp-contract=off|HETRAIN_TEST_ISA=avx2|
++clang++ -std=c++11 -O2 -ffp-contract=off, avx2|clang++|-x c++ -std=c++11 -O2 -ffp-contract=off|HETRAIN_TEST_ISA=avx2|
+clang++ -std=c++11 -O1, avx2, 3 threads|clang++|-x c++ -std=c++11 -O1|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3|
 aarch64 gcc -O3 -ffp-contract=fast: neon, plain, the reference device|aarch64-linux-gnu-gcc|-std=gnu17 -O3 -ffp-contract=fast -static|HETRAIN_TEST_ISA=neon HETRAIN_TEST_THREADS=2;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|qemu-aarch64
 "
+if [ "${1:-}" = --all ]; then configurations=$(sed 's/^+//' <<< "$configurations"); else configurations=$(grep -v '^+' <<< "$configurations"); fi
 
 # Builds and runs one configuration; writes its TAP line (without a number) to a file.
 one() {

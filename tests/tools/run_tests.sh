@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs test suites and adds up what they say. Every suite prints TAP: a plan "1..N", then "ok 1 - name", "not ok 2 - name" or
 # "not ok 3 # SKIP why". Tests of the plan that are never reported (the suite died) count as failed.
-# JOBS suites run at a time (as many as there are processors); they are reported in their order.
+# JOBS suites run at a time (one more than there are processors: some wait for processes); they are reported in their order.
 # usage: tests/tools/run_tests.sh BUILD SUITE...    SUITE: a name in BUILD/tests, or a shell script
 build=$1
 shift
@@ -64,7 +64,7 @@ rm -f "$build"/output/*.ended
 # the last two are the longest: they start first, for at the end they would keep one processor busy alone
 longest=$((${#suites[@]} > 2 ? ${#suites[@]} - 2 : 0))
 for suite in "${suites[@]:longest}" "${suites[@]:0:longest}"; do
-    while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(nproc)}" ]; do wait -n; done
+    while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(($(nproc) + 1))}" ]; do wait -n; done
     catch_up
     run "$suite" &
 done
