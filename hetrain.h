@@ -7952,12 +7952,12 @@ static void heti_complete_tail(heti_lists *l, int64_t rank) {
     }
 }
 
-static het_result heti_complete_compute_only(const heti_lists *l) {
+static het_result heti_lists_compute_only(const heti_lists *l, const char *wrong) {
     const het_schedule *s = l->schedule;
     for (int64_t r = 0; r < s->ranks; r++)
         for (int64_t i = s->start[r]; i < s->start[r + 1]; i++)
             if (s->action[i].kind >= HET_ACTION_SEND_F)
-                return heti_lists_fail(l, r, i - s->start[r], "only compute actions can be completed");
+                return heti_lists_fail(l, r, i - s->start[r], wrong);
     return HET_OK;
 }
 
@@ -8208,7 +8208,7 @@ static het_result heti_updates_place(heti_lists *l) {
 
 static het_result heti_lists_prove(heti_lists *l, int completes) {
     double slices = 0.0;
-    if (completes) HETI_TRY(heti_complete_compute_only(l));
+    if (completes) HETI_TRY(heti_lists_compute_only(l, "only compute actions can be completed"));
     for (int64_t i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
     for (int64_t i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices));
     HETI_TRY(heti_lists_check_entries(l));
@@ -8299,77 +8299,65 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
 
 /* ---- PUT and TAKE ---- */
 
-/* Slices that the action's stage keeps on the device; 0: all, or it keeps none anywhere. */
+/* Slices that the action's stage keeps on the device at most; where it keeps all none is too many. */
 static int64_t heti_store_most(const heti_lists *l, const het_action *a) {
-    const int64_t stage = heti_lists_stage(l, a);
-    return het_plan_backward(l->plan, stage) ? l->plan->stage[stage].store * l->plan->slices : 0;
+    const int64_t stage = heti_lists_stage(l, a), store = l->plan->stage[stage].store;
+    return store > 0 && het_plan_backward(l->plan, stage) ? store * l->plan->slices : INT64_MAX;
 }
 
-/* The first action from `a` on that is not to be replaced. */
-static const het_action *heti_store_skip(const heti_lists *l, const het_action *a, const het_action *end) {
-    while (a < end && (a->kind == HET_ACTION_PUT || a->kind == HET_ACTION_TAKE) && heti_store_most(l, a) > 0) a++;
-    return a;
-}
-
-/* PUT or TAKE of the action's slice, or the action itself. */
-static void heti_store_add(heti_lists *l, int64_t rank, const het_action *a, int32_t kind) {
+/* PUT or TAKE of an action's slice. */
+static void heti_store_move(heti_lists *l, int64_t rank, const het_action *a, int32_t kind) {
     het_action *to = &l->to->action[l->to->start[rank + 1]++];
-    *to = kind == a->kind ? *a : heti_lists_other(a, kind, 0);
-    if (kind == HET_ACTION_PUT || kind == HET_ACTION_TAKE) heti_lists_mark(l, to);
-    l->stage[heti_lists_stage(l, a)].kept +=
-        kind == HET_ACTION_F || kind == HET_ACTION_TAKE ? 1 : kind == HET_ACTION_I ? 0 : -1;
+    *to = heti_lists_other(a, kind, 0);
+    heti_lists_mark(l, to);
+    l->stage[heti_lists_stage(l, a)].kept += kind == HET_ACTION_TAKE ? 1 : -1;
 }
 
-/* TAKE for those of `wanted` that are on the host and find a slot while `now` runs (NULL: now). */
-static void heti_store_take(heti_lists *l, int64_t rank, const het_action *wanted, const het_action *now) {
-    for (int64_t i = 0; i < 1 + (wanted->overlap != 0); i++) {
-        const het_action put = heti_lists_other(&wanted[i], HET_ACTION_PUT, 0);
-        const int64_t stage = heti_lists_stage(l, &put);
-        int64_t most = heti_store_most(l, &put);
-        if (most == 0 || !heti_lists_has(l, &put)) continue;
-        for (int64_t k = 0; now && k < 1 + (now->overlap != 0); k++)
-            most -= now[k].kind == HET_ACTION_F && heti_lists_stage(l, &now[k]) == stage;
-        if (now && l->stage[stage].kept > most) continue;
-        heti_store_add(l, rank, &wanted[i], HET_ACTION_TAKE);
-    }
+/* PUT for what an F or I leaves too much, unless the next actions [next, end) work on it. */
+static void heti_store_put(heti_lists *l, int64_t rank, const het_action *a, const het_action *next,
+                           const het_action *end) {
+    const int keeps = a->kind == HET_ACTION_F || a->kind == HET_ACTION_I;
+    while (next < end && heti_lists_entry(l, next) != heti_lists_entry(l, a)) next++;
+    if (keeps && next == end && l->stage[heti_lists_stage(l, a)].kept > heti_store_most(l, a))
+        heti_store_move(l, rank, a, HET_ACTION_PUT);
 }
 
-/* PUT for what an F or I leaves too much, unless `next`, which may be NULL, works on it. */
-static void heti_store_put(heti_lists *l, int64_t rank, const het_action *a, const het_action *next) {
-    if ((a->kind != HET_ACTION_F && a->kind != HET_ACTION_I) || heti_store_most(l, a) == 0 ||
-        l->stage[heti_lists_stage(l, a)].kept <= heti_store_most(l, a))
-        return;
-    for (int64_t i = 0; next && i < 1 + (next->overlap != 0); i++)
-        if (heti_lists_entry(l, &next[i]) == heti_lists_entry(l, a)) return;
-    heti_store_add(l, rank, a, HET_ACTION_PUT);
-}
-
-static void heti_store_rank(heti_lists *l, int64_t rank) {
-    const het_action *a = l->schedule->action + l->schedule->start[rank], *next,
-                     *end = l->schedule->action + l->schedule->start[rank + 1];
-    int64_t width;
+/* A rank's actions [a, end), without those that are replaced. A slice takes its place when its F
+   begins, and gives it back when its B or W ends; what comes next is taken where there is one. */
+static void heti_store_rank(heti_lists *l, int64_t rank, het_action *a, const het_action *end) {
+    const het_action *b, *next, *last;
+    het_action *to = a;
+    for (b = a; b < end; b++)
+        if ((b->kind != HET_ACTION_PUT && b->kind != HET_ACTION_TAKE) || heti_store_most(l, b) == INT64_MAX) *to++ = *b;
     l->to->start[rank + 1] = l->to->start[rank];
-    for (a = heti_store_skip(l, a, end); a < end; a = next) {
-        width = 1 + (a->overlap != 0);
-        next = heti_store_skip(l, a + width, end);
-        heti_store_take(l, rank, a, NULL);
-        if (next < end) heti_store_take(l, rank, next, a);
-        for (int64_t i = 0; i < width; i++) heti_store_add(l, rank, &a[i], a[i].kind);
-        for (int64_t i = 0; i < width; i++) heti_store_put(l, rank, &a[i], next < end ? next : NULL);
+    for (end = to; a < end; a += next - a) {
+        next = a + 1 + (a->overlap != 0);
+        last = next < end ? next + 1 + (next->overlap != 0) : end;
+        for (b = a; b < last; b++) {
+            const het_action put = heti_lists_other(b, HET_ACTION_PUT, 0);
+            int64_t *kept = &l->stage[heti_lists_stage(l, b)].kept;
+            if (heti_lists_has(l, &put) && (b < next || *kept <= heti_store_most(l, b)))
+                heti_store_move(l, rank, b, HET_ACTION_TAKE);
+            *kept += b < next && b->kind == HET_ACTION_F;
+        }
+        for (b = a; b < next; b++) {
+            l->to->action[l->to->start[rank + 1]++] = *b;
+            l->stage[heti_lists_stage(l, b)].kept -= b->kind == HET_ACTION_B || b->kind == HET_ACTION_W;
+        }
+        for (b = a; b < next; b++) heti_store_put(l, rank, b, next, last);
     }
 }
 
 /* Lists that are proved, with PUT and TAKE, in l->to. */
-static het_result heti_store_lists(heti_lists *l, const het_schedule *from, het_error *error) {
-    static const char heti_where[] = "het_schedule_store";
-    for (int64_t i = 0; i < from->start[from->ranks]; i++)
-        if (from->action[i].kind >= HET_ACTION_SEND_F)
-            return heti_fail(error, HET_ERR_INVALID, "%s: only compute lists get PUT and TAKE", heti_where);
-    /* an F or I and what is put behind it and taken again: three for one */
-    HETI_TRY(heti_schedule_like(from, 3 * from->start[from->ranks], &from->allocator, heti_where, &l->to, error));
-    HETI_CLEAR(l->seen, l->base[l->plan->pipelines]);
+static het_result heti_store_lists(heti_lists *l, het_schedule *from) {
+    l->where = "het_schedule_store";
     l->schedule = from; /* with several updates others were proved in its place */
-    for (int64_t i = 0; i < from->ranks; i++) heti_store_rank(l, i);
+    HETI_TRY(heti_lists_compute_only(l, "only compute lists get PUT and TAKE"));
+    /* an F or I and what is put behind it and taken again: three for one */
+    HETI_TRY(heti_schedule_like(from, 3 * from->start[from->ranks], &from->allocator, l->where, &l->to, l->error));
+    HETI_CLEAR(l->seen, l->base[l->plan->pipelines]);
+    for (int64_t i = 0; i < from->ranks; i++)
+        heti_store_rank(l, i, from->action + from->start[i], from->action + from->start[i + 1]);
     return HET_OK;
 }
 
@@ -8382,7 +8370,7 @@ HETRAIN_API het_result het_schedule_store(const het_plan *plan, het_schedule **s
     for (int64_t i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
     if (stored == 0) return HET_OK;
     result = heti_lists_run(&l, plan, NULL, from, &from->allocator, 0, heti_schedule_check_name, error);
-    if (result == HET_OK) result = heti_store_lists(&l, from, error);
+    if (result == HET_OK) result = heti_store_lists(&l, from);
     heti_lists_end(&l);
     if (result != HET_OK) return result;
     *schedule = l.to;
@@ -8783,10 +8771,9 @@ typedef struct heti_flows {
                                          rank's sharded or direct blocks as well; then the ring's: what
                                          leaves, what comes */
     int64_t flows;
-    /* of what all blocks of a unit take in a buffer: of terms, doubles, of weights, floats */
-    int64_t terms, floats;
-    double *term[2];                  /* device: what backward call number c adds is in term[c % 2] until it is sent */
-    float *weight[2];                 /* device: what call number c uses is in weight[c % 2] */
+    float *buffer[2][2];              /* device, of sums and of weights: terms that call number c adds are in
+                                         [c % 2] until they are sent, weights that it uses while it runs */
+    int64_t floats[2];                /* of a buffer: what all blocks of a unit take there, a term 2 */
     int64_t call[HETI_FLOWS];         /* of the rank's own, over in this job */
     int32_t came;                     /* 1: something came or went for which an update may have waited */
     int64_t piece[2];                 /* doubles of terms, floats of weights that travel together at most */
@@ -8962,6 +8949,7 @@ typedef struct heti_share {
     het_schedule *schedule;
     het_limits limits;                   /* het_desc's while it is in use */
     int64_t max_granule_tokens, keepers;
+    int32_t near;                        /* 1: weights are sharded, and there are several near sets */
     int32_t boxes;                       /* 1: some blocks are used apart from what is owned (heti_is_boxed) */
     int64_t updates;                     /* of weights in a step, where it trains */
     heti_counted_update *update;         /* [block_count x updates], where there are several */
@@ -10902,9 +10890,11 @@ static het_result heti_take_shard(het_ctx *ctx) {
     het_plan *plan = ctx->share.plan;
     if (ctx->desc.layout.shard != HET_SHARD_DEFAULT) plan->shard = ctx->desc.layout.shard;
     if (plan->shard == HET_SHARD_DEFAULT) plan->shard = HET_SHARD_STATE;
-    ctx->share.keepers = 0;
-    for (int64_t r = 0; r < plan->ranks; r++) ctx->share.keepers += heti_keeps(plan, r);
-    ctx->share.boxes = 0;
+    ctx->share.keepers = ctx->share.near = ctx->share.boxes = 0;
+    for (int64_t r = 0; r < plan->ranks; r++) {
+        ctx->share.keepers += heti_keeps(plan, r);
+        ctx->share.near |= plan->shard == HET_SHARD_WEIGHTS && plan->near[r] != plan->near[0];
+    }
     for (int64_t r = 0; r < plan->members; r++) ctx->share.boxes |= plan->member[r].columns != 0;
     HETI_TRY(heti_take_updates(ctx));
     if (ctx->share.boxes && plan->shard == HET_SHARD_WEIGHTS)
@@ -10945,25 +10935,38 @@ static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) 
     return heti_abs(end - target) < heti_abs(best - target) ? end : best;
 }
 
-/* Shares a block out among its holders by state_share. What rounding gave a rank too little or too
-   much, `owed` carries to the next block. */
-static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
+/* Whether a rank divides blocks with those of a near set: it is in it and has stages. -1: with all
+   holders. */
+static int heti_in_set(const het_plan *plan, int64_t rank, int64_t set) {
+    return set < 0 || (plan->near[rank] == set && !heti_keeps(plan, rank));
+}
+
+/* Shares a block out among its holders, or those in a near set, by state_share, evenly where all
+   are 0: into `held`. What rounding gave a rank too little or too much, `owed` carries to the next
+   block. */
+static void heti_divide_block(const het_ctx *ctx, int64_t b, int64_t set, double *owed) {
+    const het_plan *plan = ctx->share.plan;
+    const heti_owners *owners = &ctx->share.owners[b];
     const int64_t elements = ctx->chain.block[b].elements;
-    const double *shares = ctx->share.plan->state_share;
-    heti_owners *owners = &ctx->share.owners[b];
-    double total = 0.0;
-    int64_t last = owners->holders - 1; /* the last one that gets anything */
-    for (int64_t i = 0; i < owners->holders; i++) total += shares[owners->holder[i]];
-    while (total > 0.0 && !(shares[owners->holder[last]] > 0.0)) last--;
+    double total = 0.0, ranks = 0.0;
+    int64_t last = 0, end = 0; /* last: the last one that gets anything */
     for (int64_t i = 0; i < owners->holders; i++) {
-        const int64_t rank = owners->holder[i];
-        const double share = total > 0.0 ? shares[rank] / total : 1.0 / HETI_CAST(double, owners->holders),
+        if (!heti_in_set(plan, owners->holder[i], set)) continue;
+        if (plan->state_share[owners->holder[i]] > 0.0 || !(total > 0.0)) last = i;
+        total += plan->state_share[owners->holder[i]];
+        ranks += 1.0;
+    }
+    for (int64_t i = 0; i < owners->holders; i++) {
+        const int64_t rank = owners->holder[i], begin = end;
+        const double share = total > 0.0 ? plan->state_share[rank] / total : 1.0 / ranks,
                      wanted = HETI_CAST(double, elements) * share + owed[rank];
-        int64_t end = i < last ? owners->cut[i] : elements;
-        if (i < last && share > 0.0 && wanted > 0.0)
+        if (!heti_in_set(plan, rank, set)) continue;
+        if (i == last) end = elements;
+        else if (i < last && share > 0.0 && wanted > 0.0)
             end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), elements)));
-        owners->cut[i + 1] = end;
-        owed[rank] = wanted - HETI_CAST(double, end - owners->cut[i]);
+        owners->held[2 * i] = begin;
+        owners->held[2 * i + 1] = end;
+        owed[rank] = wanted - HETI_CAST(double, end - begin);
     }
 }
 
@@ -11167,51 +11170,32 @@ static void heti_add_holder(heti_owners *owners, int64_t *rank, int64_t holder) 
     owners->holders++;
 }
 
-/* Whether weights of a plan are held by sets of near ranks. */
-static int heti_has_near(const het_plan *plan) {
-    for (int64_t r = 1; plan->near && r < plan->ranks; r++)
-        if (plan->near[r] != plan->near[0]) return plan->shard == HET_SHARD_WEIGHTS;
-    return 0;
+/* Whether ranks have only parts of a block's weights, which calls fetch, or of its gradient
+   (HETI_FLOW_SUMS), whose terms calls send. */
+static int heti_is_sharded(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
+    const int weights = kind == HETI_FLOW_WEIGHTS;
+    return ctx->share.plan->shard >= (weights ? HET_SHARD_WEIGHTS : HET_SHARD_GRADIENTS) &&
+           (weights || !ctx->chain.block[b].frozen) && ctx->share.owners[b].holders > 1;
 }
 
-/* Which part of a block's weights holder i holds where near sets do: its set's ranks with stages
-   divide them by their shares, or evenly where all are 0. */
-static void heti_hold_near(const het_ctx *ctx, int64_t b, int64_t i, int64_t *held) {
-    const het_plan *plan = ctx->share.plan;
-    const heti_owners *owners = &ctx->share.owners[b];
-    double total = 0.0, before = 0.0, own = plan->state_share[owners->holder[i]], place = 0.0, ranks = 0.0;
-    const double elements = HETI_CAST(double, ctx->chain.block[b].elements);
-    held[0] = held[1] = 0;
-    if (heti_keeps(plan, owners->holder[i])) return;
-    for (int64_t k = 0; k < owners->holders; k++) {
-        if (plan->near[owners->holder[k]] != plan->near[owners->holder[i]] || heti_keeps(plan, owners->holder[k]))
-            continue;
-        if (k == i) { before = total; place = ranks; }
-        total += plan->state_share[owners->holder[k]];
-        ranks += 1.0;
-    }
-    if (!(total > 0.0)) { total = ranks; before = place; own = 1.0; }
-    held[0] = heti_cut_near(ctx, b, HETI_CAST(int64_t, elements * (before / total)));
-    held[1] = heti_cut_near(ctx, b, HETI_CAST(int64_t, elements * ((before + own) / total)));
-}
-
-/* Whether what a rank has of a block's weights is a part, so that calls fetch them. */
-static int heti_has_sharded_weights(const het_ctx *ctx, int64_t b) {
-    return ctx->share.plan->shard == HET_SHARD_WEIGHTS && ctx->share.owners[b].holders > 1;
-}
-
-/* What each holder of a block holds of its weights, and whether that asks for flows. */
-static void heti_build_held(const het_ctx *ctx, int64_t b) {
+/* What each holder of a block, which owns its part in `held`, holds of its weights: where they are
+   sharded that part or, where near sets hold all, its part in its set; and whether it takes flows. */
+static void heti_build_held(const het_ctx *ctx, int64_t b, double *owed) {
     const het_plan *plan = ctx->share.plan;
     heti_owners *owners = &ctx->share.owners[b];
-    const int sharded = heti_has_sharded_weights(ctx, b), near = sharded && heti_has_near(plan);
+    const int sharded = heti_is_sharded(ctx, HETI_FLOW_WEIGHTS, b), near = sharded && ctx->share.near;
+    int64_t k;
     owners->direct = sharded;
     for (int64_t i = 0; i < owners->holders; i++) {
-        const int keeps = heti_keeps(plan, owners->holder[i]), boxed = heti_is_boxed(ctx, owners->holder[i], b);
+        const int64_t rank = owners->holder[i];
+        const int keeps = heti_keeps(plan, rank), boxed = heti_is_boxed(ctx, rank, b);
         owners->direct |= keeps || boxed;
-        owners->held[2 * i] = sharded || keeps || boxed ? owners->cut[i] : 0;
-        owners->held[2 * i + 1] = sharded || keeps || boxed ? owners->cut[i + 1] : ctx->chain.block[b].elements;
-        if (near) heti_hold_near(ctx, b, i, owners->held + 2 * i);
+        for (k = 0; near && k < i && !heti_in_set(plan, owners->holder[k], plan->near[rank]); k++) {}
+        if (near && keeps) owners->held[2 * i + 1] = owners->held[2 * i];
+        else if (near && k == i) heti_divide_block(ctx, b, plan->near[rank], owed);
+        if (sharded || keeps || boxed) continue;
+        owners->held[2 * i] = 0;
+        owners->held[2 * i + 1] = ctx->chain.block[b].elements;
     }
 }
 
@@ -11237,9 +11221,10 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
         owners->member = owners->group + owners->holders;
         table = owners->member + owners->holders + 1;
         heti_find_seats(ctx, owners);
-        heti_cut_block(ctx, b, owed);
+        heti_divide_block(ctx, b, -1, owed);
+        for (int64_t i = 0; i < owners->holders; i++) owners->cut[i + 1] = owners->held[2 * i + 1];
         heti_find_members(ctx, owners);
-        heti_build_held(ctx, b);
+        heti_build_held(ctx, b, owed + plan->ranks);
     }
 }
 
@@ -11350,19 +11335,16 @@ static int64_t heti_borders(const het_plan *plan) { return plan->slices + 1 + pl
 static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     heti_share *share = &ctx->share;
     const het_plan *plan = share->plan;
-    int64_t holders = 0, places = 0;
+    int64_t holders = share->keepers * ctx->chain.block_count, places = 0;
     for (int64_t b = 0; b < ctx->chain.block_count; b++)
         for (int64_t s = 0; s < plan->stages; s++)
             if (heti_used_within(ctx, b, plan->stage[s].unit_begin, plan->stage[s].unit_end))
                 holders += heti_team_size(plan, plan->stage[s].rank);
-    for (int64_t i = 0; i < ctx->world.ranks; i++) {
-        places += ctx->world.place[i] != 0;
-        if (heti_keeps(plan, i)) holders += ctx->chain.block_count;
-    }
+    for (int64_t i = 0; i < ctx->world.ranks; i++) places += ctx->world.place[i] != 0;
     share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->chain.block_count);
     *table = HETI_TAKE(&share->arena, int64_t, 8 * holders + 3 * ctx->chain.block_count);
     share->group = HETI_TAKE(&share->arena, heti_communicator, places > 1 ? holders / 2 + 2 * plan->stages : 0);
-    *owed = HETI_TAKE(&share->arena, double, ctx->world.ranks);
+    *owed = HETI_TAKE(&share->arena, double, 2 * ctx->world.ranks);
     share->tree.place = HETI_TAKE(&share->arena, het_tree_place, ctx->world.processes + ctx->world.local_count + 1);
     share->part = HETI_TAKE(&share->arena, heti_part, ctx->world.local_count);
     share->update = HETI_TAKE(&share->arena, heti_counted_update,
@@ -11663,21 +11645,13 @@ static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
     return low < owners->holders && owners->holder[owners->by_rank[low]] == rank ? owners->by_rank[low] : -1;
 }
 
-/* Whether ranks keep only the part of a block's gradient that they own. */
-static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
-    return ctx->share.plan->shard >= HET_SHARD_GRADIENTS && !ctx->chain.block[b].frozen &&
-           ctx->share.owners[b].holders > 1;
-}
-
 /* The next block behind number `after` (-1: the first) that a unit uses and whose calls have flows
    of a kind; -1: there is none. */
 static int64_t heti_next_flowing(const het_ctx *ctx, heti_flow_kind kind, int64_t unit, int64_t after) {
     int64_t next = -1;
     for (int64_t i = 0; i < ctx->chain.unit[unit].info.parameters; i++) {
         const int64_t b = ctx->chain.parameter[ctx->chain.unit[unit].parameter[i]].block;
-        if (b > after && (next < 0 || b < next) &&
-            (kind == HETI_FLOW_WEIGHTS ? heti_has_sharded_weights(ctx, b) : heti_is_sharded(ctx, b)))
-            next = b;
+        if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, kind, b)) next = b;
     }
     return next;
 }
@@ -11688,7 +11662,7 @@ static int64_t heti_flow_place(const het_ctx *ctx, heti_flow_kind kind, int64_t 
     int64_t sum = 0;
     for (int64_t other = heti_next_flowing(ctx, kind, unit, -1); other >= 0 && other != b;
          other = heti_next_flowing(ctx, kind, unit, other))
-        sum += kind == HETI_FLOW_WEIGHTS ? ctx->chain.block[other].weight_floats : ctx->chain.block[other].elements;
+        sum += kind == HETI_FLOW_WEIGHTS ? ctx->chain.block[other].weight_floats : 2 * ctx->chain.block[other].elements;
     return sum;
 }
 
@@ -11729,7 +11703,7 @@ static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
     for (int64_t rank = 0; rank < ctx->world.ranks; rank++) {
         for (b = 0; b < ctx->chain.block_count; b++) {
             const heti_owners *owners = &ctx->share.owners[b];
-            if ((owners->direct || heti_is_sharded(ctx, b)) && heti_holder_of(owners, r->rank) >= 0 &&
+            if ((owners->direct || heti_is_sharded(ctx, HETI_FLOW_SUMS, b)) && heti_holder_of(owners, r->rank) >= 0 &&
                 heti_holder_of(owners, rank) >= 0)
                 break;
         }
@@ -11747,11 +11721,6 @@ static int64_t heti_find_flows(const heti_rank *r, heti_flow *flow) {
         flow[count + i].receives = i;
     }
     return count;
-}
-
-/* Whether what a rank owns of a block's weights lies apart from what it holds. */
-static int heti_owns_apart(const heti_rank *r, int64_t b) {
-    return heti_has_near(r->ctx->share.plan) && heti_has_sharded_weights(r->ctx, b);
 }
 
 /* Where the rank has what it uses of a block: version number `place` of its boxes. */
@@ -11780,18 +11749,15 @@ static float *heti_version_boxes(const heti_rank *r, int64_t b, int64_t version)
     return heti_boxes_at(r, b, heti_version_place(r, b, version));
 }
 
-/* Whether the rank has some of a parameter's elements [first, first + count). */
-static int heti_has_weight(const heti_rank *r, const heti_parameter *p, int64_t first, int64_t count) {
-    const heti_owners *owners = &r->ctx->share.owners[p->block];
-    const int64_t i = heti_holder_of(owners, r->rank);
-    int64_t f = first, n = count;
-    heti_box_run run = heti_runs_from(p->offset + first);
-    if (i < 0) return 0;
-    if (r->part->box_at[p->block] != HETI_NOWHERE &&
-        heti_next_run(r->ctx, r->rank, p->block, p->offset + first + count, &run))
-        return 1;
-    if (heti_clip(p, owners->held[2 * i], owners->held[2 * i + 1], &f, &n)) return 1;
-    return heti_owns_apart(r, p->block) && heti_clip(p, owners->cut[i], owners->cut[i + 1], &first, &count);
+/* Whether holder i of a block has some of its elements [low, high): owns them or, of weights, holds
+   or uses them. */
+static int heti_has_some(const het_ctx *ctx, int64_t b, int64_t i, int weights, int64_t low, int64_t high) {
+    const heti_owners *owners = &ctx->share.owners[b];
+    heti_box_run run = heti_runs_from(low);
+    if (heti_max(owners->cut[i], low) < heti_min(owners->cut[i + 1], high)) return 1;
+    return weights && (heti_max(owners->held[2 * i], low) < heti_min(owners->held[2 * i + 1], high) ||
+                       (heti_is_boxed(ctx, owners->holder[i], b) &&
+                        heti_next_run(ctx, owners->holder[i], b, high, &run)));
 }
 
 /* Of a weight's elements [first, first + count) those that the rank has. */
@@ -11806,7 +11772,7 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
         HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, f), n, from + (f - first), NULL));
     f = first;
     n = count;
-    if (heti_owns_apart(r, p->block) && heti_clip(p, owners->cut[i], owners->cut[i + 1], &f, &n))
+    if (r->ctx->share.near && heti_clip(p, owners->cut[i], owners->cut[i + 1], &f, &n))
         HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->own_at, f), n, from + (f - first), NULL));
     while (r->part->box_at[p->block] != HETI_NOWHERE &&
            heti_next_run(r->ctx, r->rank, p->block, p->offset + first + count, &run)) {
@@ -11817,16 +11783,6 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
                                   heti_min(high, p->count) - low, from + (low - first), NULL));
     }
     return HET_OK;
-}
-
-/* Elements of a weight that the rank holds or owns. */
-static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, float *to) {
-    const heti_owners *owners = &r->ctx->share.owners[p->block];
-    const int64_t low = owners->held[2 * heti_holder_of(owners, r->rank)],
-                  high = owners->held[2 * heti_holder_of(owners, r->rank) + 1];
-    const int held = p->offset + first >= low && p->offset + first + count <= high;
-    return heti_move_weight(r, p->type, heti_weight(r, p, held ? r->part->weight_at : r->part->own_at, first), count,
-                            NULL, to);
 }
 
 /* Bytes on the host of flow number i of a rank. */
@@ -11850,14 +11806,14 @@ static void heti_count_flows(heti_rank *r) {
     for (int64_t s = 0; s < ctx->share.plan->stages; s++) {
         const het_stage *stage = &ctx->share.plan->stage[s];
         for (int64_t u = stage->unit_begin; stage->rank == leader && u < stage->unit_end; u++) {
-            flow->terms = heti_max(flow->terms, heti_flow_place(ctx, HETI_FLOW_SUMS, u, -1));
-            flow->floats = heti_max(flow->floats, heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
+            flow->floats[0] = heti_max(flow->floats[0], heti_flow_place(ctx, HETI_FLOW_SUMS, u, -1));
+            flow->floats[1] = heti_max(flow->floats[1], heti_flow_place(ctx, HETI_FLOW_WEIGHTS, u, -1));
             r->part->expanded_floats = heti_max(r->part->expanded_floats, heti_expanded_place(r, u, -1));
         }
     }
     for (int64_t b = 0; b < ctx->chain.block_count && flow->flows > 0; b++) {
         const heti_owners *owners = &ctx->share.owners[b];
-        const int sums = heti_is_sharded(ctx, b) || (owners->direct && !ctx->chain.block[b].frozen);
+        const int sums = heti_is_sharded(ctx, HETI_FLOW_SUMS, b) || (owners->direct && !ctx->chain.block[b].frozen);
         if (owners->direct) flow->piece[1] = heti_max(flow->piece[1], ctx->chain.block[b].weight_floats);
         for (int64_t i = 0; i < owners->holders && sums && ctx->desc.inference != HET_YES; i++)
             flow->piece[0] = heti_max(flow->piece[0], owners->cut[i + 1] - owners->cut[i]);
@@ -11959,7 +11915,7 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t place = heti_holder_of(owners, r->rank),
                   width = r->ctx->desc.reduce == HET_REDUCE_EXACT ? 2 : 1;
-    const int sharded = heti_is_sharded(r->ctx, b) || heti_keeps(r->ctx->share.plan, r->rank) ||
+    const int sharded = heti_is_sharded(r->ctx, HETI_FLOW_SUMS, b) || heti_keeps(r->ctx->share.plan, r->rank) ||
                         part->box_at[b] != HETI_NOWHERE;
     int64_t p, at = part->sum_floats - (sharded ? width * owners->cut[place] : 0);
     for (p = r->ctx->chain.block[b].parameter; p < r->ctx->chain.parameter_count; p++) {
@@ -11968,7 +11924,7 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
         if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
     }
     part->sum_floats = sharded ? part->sum_floats + width * (owners->cut[place + 1] - owners->cut[place]) : at;
-    if (part->box_at[b] == HETI_NOWHERE || heti_is_sharded(r->ctx, b) ||
+    if (part->box_at[b] == HETI_NOWHERE || heti_is_sharded(r->ctx, HETI_FLOW_SUMS, b) ||
         (r->ctx->share.updates > 1 && owners->holders == 1))
         return;
     part->box_sum_at[b] = part->sum_floats;
@@ -12016,7 +11972,7 @@ static int64_t heti_layout_weights(heti_rank *r, int64_t b, int64_t low, int64_t
 /* Whether the rank has all of a parameter. */
 static int heti_has_copy(const heti_rank *r, int64_t parameter) {
     const int64_t b = r->ctx->chain.parameter[parameter].block;
-    return r->part->weight_at[b] != HETI_NOWHERE && !heti_has_sharded_weights(r->ctx, b) &&
+    return r->part->weight_at[b] != HETI_NOWHERE && !heti_is_sharded(r->ctx, HETI_FLOW_WEIGHTS, b) &&
            r->part->box_at[b] == HETI_NOWHERE && !heti_keeps(r->ctx->share.plan, r->rank);
 }
 
@@ -12053,7 +12009,7 @@ static void heti_layout_blocks(heti_rank *r) {
         if (place < 0) continue;
         part->weight_at[b] = part->own_at[b] = heti_layout_weights(r, b, owners->held[2 * place],
                                                                    owners->held[2 * place + 1]);
-        if (heti_owns_apart(r, b))
+        if (r->ctx->share.near && heti_is_sharded(r->ctx, HETI_FLOW_WEIGHTS, b))
             part->own_at[b] = heti_layout_weights(r, b, owners->cut[place], owners->cut[place + 1]);
         if (heti_is_boxed(r->ctx, r->rank, b)) {
             part->box_at[b] = part->weight_elements;
@@ -12238,14 +12194,14 @@ static het_result heti_layout(heti_rank *r, char *base) {
     heti_layout_blocks(r);
     part->weights = HETI_TAKE(&arena, float, part->weight_elements);
     part->rounded = HETI_TAKE(&arena, uint16_t, part->rounded_elements);
-    for (int64_t s = 0; s < 2; s++) part->flow.weight[s] = HETI_TAKE(&arena, float, part->flow.floats);
+    for (int64_t s = 0; s < 2; s++) part->flow.buffer[1][s] = HETI_TAKE(&arena, float, part->flow.floats[1]);
     part->expanded = HETI_TAKE(&arena, float, part->expanded_floats);
     part->cosine = HETI_TAKE(&arena, float, table);
     part->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
     heti_move_sums(r, 0, arena.used);
     part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
-    for (int64_t s = 0; s < 2; s++) part->flow.term[s] = HETI_TAKE(&arena, double, part->flow.terms);
+    for (int64_t s = 0; s < 2; s++) part->flow.buffer[0][s] = HETI_TAKE(&arena, float, part->flow.floats[0]);
     part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->chain.parameter_count);
     part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->chain.parameter_count);
     part->grid = HETI_TAKE(&arena, double, r->ctx->chain.parameter_count);
@@ -12556,10 +12512,12 @@ static het_result heti_init_weights(heti_rank *r) {
         const heti_parameter *parameter = &ctx->chain.parameter[p];
         const int factor = parameter->desc.adapter != 0;
         const uint64_t stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
-        if (r->part->weight_at[parameter->block] == HETI_NOWHERE) continue;
+        const int64_t holder = heti_holder_of(&ctx->share.owners[parameter->block], r->rank);
+        if (holder < 0) continue;
         for (int64_t first = 0; result == HET_OK && first < parameter->count; first += n) {
             n = heti_min(2 * HETI_STAGING, parameter->count - first);
-            if (heti_has_weight(r, parameter, first, n))
+            if (heti_has_some(ctx, parameter->block, holder, 1, parameter->offset + first,
+                              parameter->offset + first + n))
                 result = heti_init_piece(r, &drawer, parameter, stream, first, n);
         }
     }
@@ -12711,7 +12669,7 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     HETI_HASH(&plan->slice_tokens, 1);
     HETI_HASH(plan->member, plan->members);
     HETI_HASH(&plan->shard, 1);
-    if (heti_has_near(plan)) HETI_HASH(plan->near, plan->ranks);
+    if (ctx->share.near) HETI_HASH(plan->near, plan->ranks);
     HETI_HASH(plan->keeper, plan->ranks);
     HETI_HASH(schedule->start, schedule->ranks + 1);
     HETI_HASH(schedule->action, schedule->start[schedule->ranks]);
@@ -13424,7 +13382,7 @@ static int heti_has_flow(const het_ctx *ctx, heti_flow_kind kind, const het_acti
     if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
         return kind == (a->kind == HET_ACTION_REDUCE ? HETI_FLOW_SUMS : HETI_FLOW_GATHER) &&
                ctx->share.owners[a->stage].direct && !ctx->chain.block[a->stage].frozen &&
-               (kind == HETI_FLOW_GATHER || !heti_is_sharded(ctx, a->stage));
+               (kind == HETI_FLOW_GATHER || !heti_is_sharded(ctx, HETI_FLOW_SUMS, a->stage));
     if (a->kind > HET_ACTION_W || kind == HETI_FLOW_GATHER) return 0;
     if (pass != HET_ACTION_F && ctx->share.plan->cut[unit] == HET_CUT_NONE) return 0;
     if (!(kind == HETI_FLOW_SUMS ? heti_adds_gradients(ctx, pass, unit) : heti_uses_weights(ctx, pass, unit)))
@@ -13473,7 +13431,7 @@ static void heti_flow_range(const het_ctx *ctx, heti_flow_kind kind, int64_t sen
     p->first = p->end = 0;
     if (from < 0 || to < 0) return;
     if (kind == HETI_FLOW_SUMS && heti_keeps(plan, sender)) return; /* it has made none */
-    if (kind == HETI_FLOW_WEIGHTS && heti_has_near(plan) && plan->near[sender] != plan->near[receiver]) return;
+    if (kind == HETI_FLOW_WEIGHTS && ctx->share.near && plan->near[sender] != plan->near[receiver]) return;
     range = kind == HETI_FLOW_WEIGHTS ? owners->held + 2 * from : owners->cut + (kind == HETI_FLOW_SUMS ? to : from);
     p->first = range[0];
     p->end = range[1];
@@ -13562,13 +13520,9 @@ static void heti_begin_flows(heti_rank *r) {
     }
 }
 
-static double *heti_terms(const heti_rank *r, int64_t call, int64_t unit, int64_t b) {
-    return r->part->flow.term[call % 2] + heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, b);
-}
-
-/* Where a block of a unit begins that call number `call` has fetched. */
-static float *heti_fetched(const heti_rank *r, int64_t call, int64_t unit, int64_t b) {
-    return r->part->flow.weight[call % 2] + heti_flow_place(r->ctx, HETI_FLOW_WEIGHTS, unit, b);
+/* Where a block of a unit begins among what call number `call` adds, or has fetched. */
+static float *heti_call_block(const heti_rank *r, heti_flow_kind kind, int64_t call, int64_t unit, int64_t b) {
+    return r->part->flow.buffer[kind][call % 2] + heti_flow_place(r->ctx, kind, unit, b);
 }
 
 /* The sums of a block's boxes, where they lie apart. */
@@ -13581,12 +13535,11 @@ static double *heti_box_sums(const heti_rank *r, int64_t b) {
 static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p,
                            const heti_box_run *run) {
     const heti_part *part = r->part;
-    if (kind == HETI_FLOW_SUMS && !receives && p->unit >= 0)
-        return heti_terms(r, p->call, p->unit, p->block) + run->place;
+    if (p->unit >= 0 && receives == (kind == HETI_FLOW_WEIGHTS))
+        return heti_call_block(r, kind, p->call, p->unit, p->block) + run->place * (kind == HETI_FLOW_SUMS ? 2 : 1);
     if (kind == HETI_FLOW_SUMS && !receives && part->box_sum_at[p->block] != HETI_NOWHERE)
         return heti_box_sums(r, p->block) + run->place;
     if (kind == HETI_FLOW_SUMS) return heti_block_sum_at(r, p->block, run->first);
-    if (kind == HETI_FLOW_WEIGHTS && receives) return heti_fetched(r, p->call, p->unit, p->block) + run->first;
     if (kind == HETI_FLOW_GATHER && receives && part->box_at[p->block] != HETI_NOWHERE)
         return heti_boxes(r, p->block, part->gathered[p->block] + (r->ctx->share.updates > 1)) + run->place;
     return part->weights + run->first +
@@ -13764,15 +13717,16 @@ static float *heti_call_weight(const heti_rank *r, int64_t unit, int64_t i, int6
     const heti_parameter *p = &r->ctx->chain.parameter[parameter];
     if (r->part->box_at[p->block] != HETI_NOWHERE)
         return heti_version_boxes(r, p->block, version) + heti_box_place(r->ctx, r->rank, p->block, parameter);
-    if (!heti_has_sharded_weights(r->ctx, p->block)) return heti_weight(r, p, r->part->weight_at, 0);
-    return heti_fetched(r, r->part->flow.call[HETI_FLOW_WEIGHTS], unit, p->block) + p->weight_offset;
+    if (!heti_is_sharded(r->ctx, HETI_FLOW_WEIGHTS, p->block)) return heti_weight(r, p, r->part->weight_at, 0);
+    return heti_call_block(r, HETI_FLOW_WEIGHTS, r->part->flow.call[HETI_FLOW_WEIGHTS], unit, p->block) +
+           p->weight_offset;
 }
 
 /* Before a call of a unit: all weights that it uses are in a buffer, those of int8 as floats in
    another. */
 static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t pass, int64_t unit) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
-    if (r->part->flow.floats > 0 && heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) {
+    if (heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) {
         HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights"));
         HETI_TRY(heti_keep_own(r, HETI_FLOW_WEIGHTS, a, pass, unit));
     }
@@ -13790,7 +13744,7 @@ static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t p
 
 /* Behind it: the buffer may be filled again. */
 static het_result heti_close_weights(heti_rank *r, const het_action *a, int32_t pass, int64_t unit) {
-    if (r->part->flow.floats == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) return HET_OK;
+    if (!heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) return HET_OK;
     if (r->device.iface->host_memory) HETI_TRY(heti_sync(r));
     r->part->flow.call[HETI_FLOW_WEIGHTS]++;
     return HET_OK;
@@ -13804,8 +13758,8 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) < 0) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_terms_free, "a gradient's receive"));
-    return heti_clear(r, r->part->flow.term[r->part->flow.call[HETI_FLOW_SUMS] % 2],
-                      HETI_CAST(size_t, heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, -1)) * sizeof(double));
+    return heti_clear(r, r->part->flow.buffer[HETI_FLOW_SUMS][r->part->flow.call[HETI_FLOW_SUMS] % 2],
+                      HETI_CAST(size_t, heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, -1)) * sizeof(float));
 }
 
 /* Behind it: the own part is added, the others may leave. `rows`: of the call. */
@@ -14034,7 +13988,8 @@ static het_result heti_advance_ring(heti_rank *r) {
 static int heti_has_ring(const het_ctx *ctx, const het_action *a) {
     if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) return 0;
     return !ctx->chain.block[a->stage].frozen && ctx->share.owners[a->stage].holders > 1 &&
-           !ctx->share.owners[a->stage].direct && (a->kind == HET_ACTION_GATHER || !heti_is_sharded(ctx, a->stage));
+           !ctx->share.owners[a->stage].direct &&
+           (a->kind == HET_ACTION_GATHER || !heti_is_sharded(ctx, HETI_FLOW_SUMS, a->stage));
 }
 
 /* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
@@ -14330,8 +14285,8 @@ static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) 
     const int boxed = r->part->box_at[p->block] != HETI_NOWHERE;
     const int64_t place = boxed ? heti_box_place(r->ctx, r->rank, p->block, parameter) : p->offset;
     if (r->part->sum_at[parameter] == HETI_NOWHERE) return NULL;
-    if (heti_is_sharded(r->ctx, p->block))
-        return heti_terms(r, r->part->flow.call[HETI_FLOW_SUMS], unit, p->block) + place;
+    if (heti_is_sharded(r->ctx, HETI_FLOW_SUMS, p->block))
+        return heti_call_block(r, HETI_FLOW_SUMS, r->part->flow.call[HETI_FLOW_SUMS], unit, p->block) + 2 * place;
     return r->part->box_sum_at[p->block] != HETI_NOWHERE ? HETI_CAST(void *, heti_box_sums(r, p->block) + place)
                                                          : heti_sum_at(r, parameter, 0);
 }
@@ -15142,10 +15097,10 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
     heti_action_text text;
     het_result result;
     size_t n;
-    HETI_TRY(heti_sync(r));
     for (size_t at = 0; at < bytes; at += n) {
         char *there = slot->memory + at, *here = seen ? there : HETI_CAST(char *, HETI_CAST(void *, r->part->staging));
         n = seen || bytes - at < HETI_STAGING * sizeof(double) ? bytes - at : HETI_STAGING * sizeof(double);
+        HETI_TRY(heti_sync(r));
         if (!takes && !seen) HETI_TRY(heti_copy_out(r, here, there, HETI_CAST(int64_t, n), 1));
         inside->callback = takes ? "het_desc.host.store.get" : "het_desc.host.store.put";
         result = takes ? store->get(store->user, r->rank, place, at, here, n)
@@ -15155,12 +15110,9 @@ static het_result heti_call_store(heti_rank *r, const het_action *a, const heti_
             return heti_rank_fail(r, result, "%s: het_desc.host.store.%s failed at place %d, byte %u: %s",
                                   heti_action_print(&text, a), takes ? "get" : "put", place, HETI_CAST(uint64_t, at),
                                   het_result_text(result));
-        if (takes && !seen) {
-            HETI_TRY(heti_copy_in(r, there, here, HETI_CAST(int64_t, n), 1));
-            HETI_TRY(heti_sync(r));
-        }
+        if (takes && !seen) HETI_TRY(heti_copy_in(r, there, here, HETI_CAST(int64_t, n), 1));
     }
-    return HET_OK;
+    return heti_sync(r);
 }
 
 /* PUT or TAKE. Where the device has queues the copy is made on one of its own, behind what was
@@ -15170,11 +15122,10 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
     heti_part *part = r->part;
     heti_endpoint *copies = &part->end[part->ends];
     const int takes = a->kind == HET_ACTION_TAKE;
-    const int64_t number = stage->number;
     heti_slot *slot = takes ? heti_free_slot(part, stage) : heti_slot_of(r, stage, a, a->slice),
-              *place = heti_find_slot(part->place, part->place_count, takes ? number : -1, a->micro_batch, a->slice),
+              *place = heti_find_slot(part->place, part->place_count, takes ? stage->number : -1, a->micro_batch,
+                                      a->slice),
               *from = takes ? place : slot, *to = takes ? slot : place;
-    const het_op_kind kind = takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT;
     const size_t bytes = heti_stage_bytes(stage);
     if (!slot || !place)
         return heti_rank_fail(r, HET_ERR_STATE, "no %s for the activations of micro-batch %d, slice %d",
@@ -15184,15 +15135,15 @@ static het_result heti_move_slot(heti_rank *r, const het_action *a, const heti_s
     if (!part->places) {
         HETI_TRY(heti_await_moved(r, slot));
         HETI_TRY(heti_call_store(r, a, slot, place - part->place, bytes));
-    } else if (!copies->queue) {
-        HETI_TRY(heti_copy(r, kind, to->memory, from->memory, bytes, "copy of activations"));
     } else {
-        HETI_TRY(heti_order_end(r, copies, NULL));
-        HETI_TRY(heti_copy_on(r, copies->queue, kind, to->memory, from->memory, bytes, "copy of activations"));
-        HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, copies->queue, slot->moved), "event");
+        if (r->queue) HETI_TRY(heti_order_end(r, copies, NULL));
+        HETI_TRY(heti_copy_on(r, copies->queue, takes ? HET_OP_COPY_IN : HET_OP_COPY_OUT, to->memory, from->memory,
+                              bytes, "copy of activations"));
+        if (r->queue)
+            HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, copies->queue, slot->moved), "event");
         slot->moving = ++part->moves;
     }
-    to->stage = number;
+    to->stage = stage->number;
     to->micro_batch = a->micro_batch;
     to->slice = a->slice;
     to->batch_slot = from->batch_slot;
@@ -15662,7 +15613,8 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) 
     heti_xxh64_start(&state, 0);
     for (int64_t first = 0; first < p->count; first += n) {
         n = heti_min(2 * HETI_STAGING, p->count - first);
-        HETI_TRY(heti_read_weight(r, p, first, n, HETI_CAST(float *, HETI_CAST(void *, r->part->staging))));
+        HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, first), n, NULL,
+                                  HETI_CAST(float *, HETI_CAST(void *, r->part->staging))));
         heti_xxh64_add(&state, r->part->staging, HETI_CAST(size_t, n) * sizeof(float));
     }
     *hash = heti_xxh64_end(&state);
@@ -16248,27 +16200,23 @@ static int heti_has_values(const het_ctx *ctx, int64_t index, het_array what) {
            HETI_CAST(int64_t, what) - HET_MOMENT0 < ctx->slots;
 }
 
-/* The elements [first, first + *count) that one holder has: of a weight what it holds, of gradient
-   or state what it owns. */
-static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t *count) {
-    const heti_parameter *p = &ctx->chain.parameter[index];
-    const heti_owners *owners = &ctx->share.owners[p->block];
-    const int64_t at = p->offset + first;
+/* Who owns a parameter's element `first`, and in *count how many from there on. */
+static int64_t heti_owner_of(const heti_owners *owners, const heti_parameter *p, int64_t first, int64_t *count) {
     int64_t i = 0;
-    while (what == HET_WEIGHT ? at < owners->held[2 * i] || at >= owners->held[2 * i + 1] : owners->cut[i + 1] <= at)
-        i++;
-    *count = heti_min(p->count - first, (what == HET_WEIGHT ? owners->held[2 * i + 1] : owners->cut[i + 1]) - at);
+    while (owners->cut[i + 1] <= p->offset + first) i++;
+    *count = heti_min(p->count, owners->cut[i + 1] - p->offset) - first;
     return owners->holder[i];
 }
 
-/* Elements [first, first + count) of a local rank, which holds them, to the host. A gradient is the
+/* Elements [first, first + count) of a local rank, which owns them, to the host. A gradient is the
    step's, as float, without clipping. */
 static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, int64_t first, int64_t count,
                                   float *to) {
     heti_part *part = r->part;
     const heti_parameter *p = &r->ctx->chain.parameter[index];
     int64_t n;
-    if (what == HET_WEIGHT) return heti_read_weight(r, p, first, count, to);
+    if (what == HET_WEIGHT)
+        return heti_move_weight(r, p->type, heti_weight(r, p, part->own_at, first), count, NULL, to);
     if (what != HET_GRADIENT) {
         const heti_owners *owners = &r->ctx->share.owners[p->block];
         const int64_t at = part->state_at[p->block] + p->offset + first - owners->cut[heti_holder_of(owners, r->rank)];
@@ -16286,13 +16234,14 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
 /* Elements [first, first + count) of an array, from wherever they are. */
 static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
                                    float *to) {
+    const heti_parameter *p = &ctx->chain.parameter[index];
     int64_t n;
-    if (what == HET_GRADIENT && ctx->chain.parameter[index].frozen) {
+    if (what == HET_GRADIENT && p->frozen) {
         HETI_CLEAR(to, count);
         return HET_OK;
     }
     for (int64_t done = 0; done < count; done += n) {
-        const int64_t rank = heti_place_of(ctx, index, what, first + done, &n);
+        const int64_t rank = heti_owner_of(&ctx->share.owners[p->block], p, first + done, &n);
         heti_rank *r = heti_local_rank(ctx, rank);
         n = heti_min(n, count - done);
         if (r && heti_read_local(r, index, what, first + done, n, to + done) != HET_OK) return heti_move_error(ctx, r);
@@ -16450,21 +16399,26 @@ static het_result heti_hash_parts(het_ctx *ctx, int64_t index, uint64_t *hash) {
     return HET_OK;
 }
 
+/* The first rank that holds all of a weight; -1: none does. */
+static int64_t heti_whole_holder(const het_ctx *ctx, const heti_parameter *p) {
+    const heti_owners *owners = &ctx->share.owners[p->block];
+    const int64_t *held = owners->held;
+    for (int64_t i = 0; i < owners->holders; i++, held += 2)
+        if (held[0] <= p->offset && held[1] >= p->offset + p->count) return owners->holder[i];
+    return -1;
+}
+
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
     unsigned char digest[8];
     heti_xxh64 all;
     heti_xxh64_start(&all, 0);
     for (int64_t p = 0; p < ctx->chain.parameter_count; p++) {
-        int64_t whole;
-        const int64_t rank = heti_place_of(ctx, p, HET_WEIGHT, 0, &whole);
-        heti_rank *r = heti_local_rank(ctx, rank);
+        const int64_t holder = heti_whole_holder(ctx, &ctx->chain.parameter[p]);
+        heti_rank *r = heti_local_rank(ctx, holder);
         uint64_t value = 0;
-        if (whole < ctx->chain.parameter[p].count) {
-            HETI_TRY(heti_hash_parts(ctx, p, &value));
-        } else {
-            if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
-            HETI_TRY(heti_broadcast(ctx, heti_process_of(ctx, rank), &value, sizeof value));
-        }
+        if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
+        HETI_TRY(holder < 0 ? heti_hash_parts(ctx, p, &value)
+                            : heti_broadcast(ctx, heti_process_of(ctx, holder), &value, sizeof value));
         for (int i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
     }
@@ -16541,8 +16495,6 @@ typedef struct heti_extent { int64_t parameter, first, count, array, rank; } het
 /* The next extent of blocks with such owners; all zeros come before the first. */
 static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, heti_extent *extent) {
     const heti_parameter *p = &ctx->chain.parameter[extent->parameter];
-    const heti_owners *owners;
-    int64_t i = 0;
     if (extent->count > 0 && !p->frozen && extent->array < ctx->slots) {
         extent->array++;
         return 1;
@@ -16554,10 +16506,8 @@ static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, het
         if (++extent->parameter == ctx->chain.parameter_count) return 0;
         p++;
     }
-    owners = &by_block[p->block];
-    while (owners->cut[i + 1] <= p->offset + extent->first) i++;
-    extent->rank = owners->holder[i];
-    extent->count = heti_min(2 * HETI_STAGING, heti_min(p->count, owners->cut[i + 1] - p->offset) - extent->first);
+    extent->rank = heti_owner_of(&by_block[p->block], p, extent->first, &extent->count);
+    extent->count = heti_min(2 * HETI_STAGING, extent->count);
     return 1;
 }
 
@@ -16587,12 +16537,10 @@ static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
 static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_extent *extent) {
     const heti_parameter *p = &ctx->chain.parameter[extent->parameter];
     const heti_owners *owners = &ctx->share.owners[p->block];
-    const int64_t low = p->offset + extent->first, high = low + extent->count;
+    const int64_t low = p->offset + extent->first;
     for (int64_t i = 0; i < owners->holders; i++)
         if (heti_process_of(ctx, owners->holder[i]) == process &&
-            ((owners->cut[i] < high && owners->cut[i + 1] > low) ||
-            (extent->array == 0 && ((owners->held[2 * i] < high && owners->held[2 * i + 1] > low) ||
-                                    heti_is_boxed(ctx, owners->holder[i], p->block)))))
+            heti_has_some(ctx, p->block, i, extent->array == 0, low, low + extent->count))
             return 1;
     return 0;
 }
