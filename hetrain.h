@@ -7514,14 +7514,13 @@ static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t po
 static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position) {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
     const het_action other = heti_lists_other(a, a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B, 0),
-                     put = heti_lists_other(a, HET_ACTION_PUT, 0), take = heti_lists_other(a, HET_ACTION_TAKE, 0),
-                     weight = heti_lists_other(a, HET_ACTION_W, 0);
+                     put = heti_lists_other(a, HET_ACTION_PUT, 0), take = heti_lists_other(a, HET_ACTION_TAKE, 0);
     if (heti_lists_has(l, a)) return heti_lists_fail(l, rank, position, "comes twice");
     if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_lists_has(l, &other))
         return heti_lists_fail_for(l, rank, position, "comes beside", &other);
     if (a->kind <= HET_ACTION_W && heti_lists_has(l, &put))
         return heti_lists_fail_for(l, rank, position, "must come after", &take);
-    if (a->kind == HET_ACTION_PUT && (heti_lists_has(l, &other) || heti_lists_has(l, &weight)))
+    if (a->kind == HET_ACTION_PUT && (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_W)))
         return heti_lists_fail(l, rank, position, "its backward has used up what it puts");
     return HET_OK;
 }
@@ -8299,7 +8298,7 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
 
 /* ---- PUT and TAKE ---- */
 
-/* Slices that the action's stage keeps on the device at most; where it keeps all none is too many. */
+/* The most slices of the action's stage that stay on the device; INT64_MAX: all do. */
 static int64_t heti_store_most(const heti_lists *l, const het_action *a) {
     const int64_t stage = heti_lists_stage(l, a), store = l->plan->stage[stage].store;
     return store > 0 && het_plan_backward(l->plan, stage) ? store * l->plan->slices : INT64_MAX;
@@ -15605,17 +15604,21 @@ static het_result heti_begin_sums(heti_rank *r) {
     return heti_clear(r, part->maximum, HETI_CAST(size_t, ctx->chain.parameter_count) * sizeof *part->maximum);
 }
 
-/* XXH64 of a weight that the rank holds. */
-static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) {
-    const heti_parameter *p = &r->ctx->chain.parameter[index];
+static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
+                                   float *to);
+
+/* XXH64 of a weight that a rank holds or, where r is NULL, from its owners. */
+static het_result heti_hash_weight(het_ctx *ctx, heti_rank *r, int64_t index, uint64_t *hash) {
+    const heti_parameter *p = &ctx->chain.parameter[index];
+    float *values = HETI_CAST(float *, HETI_CAST(void *, (r ? r : ctx->rank)->part->staging));
     heti_xxh64 state;
     int64_t n;
     heti_xxh64_start(&state, 0);
     for (int64_t first = 0; first < p->count; first += n) {
         n = heti_min(2 * HETI_STAGING, p->count - first);
-        HETI_TRY(heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, first), n, NULL,
-                                  HETI_CAST(float *, HETI_CAST(void *, r->part->staging))));
-        heti_xxh64_add(&state, r->part->staging, HETI_CAST(size_t, n) * sizeof(float));
+        HETI_TRY(r ? heti_move_weight(r, p->type, heti_weight(r, p, r->part->weight_at, first), n, NULL, values)
+                   : heti_read_values(ctx, index, HET_WEIGHT, first, n, values));
+        heti_xxh64_add(&state, values, HETI_CAST(size_t, n) * sizeof *values);
     }
     *hash = heti_xxh64_end(&state);
     return HET_OK;
@@ -15631,7 +15634,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     for (p = 0; p < parameters; p++) {
         uint64_t hash = 0;
         const int held = heti_has_copy(r, p);
-        if (held) HETI_TRY(heti_hash_weight(r, p, &hash));
+        if (held) HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash));
         memcpy(&joined[p], &hash, sizeof hash);
         joined[parameters + p] = held ? -1 - joined[p] : INT64_MIN;
         if (!held) joined[p] = INT64_MIN;
@@ -15645,7 +15648,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     HETI_CLEAR(joined, r->ctx->world.ranks);
     if (heti_has_copy(r, p)) {
         uint64_t hash;
-        HETI_TRY(heti_hash_weight(r, p, &hash));
+        HETI_TRY(heti_hash_weight(r->ctx, r, p, &hash));
         memcpy(&joined[r->rank], &hash, sizeof hash);
     }
     return heti_join(r, r->ctx->world.ranks, r->ctx->world.ranks);
@@ -16383,22 +16386,6 @@ HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
     return heti_leave(ctx, heti_fail(&ctx->error, code, "%s", text));
 }
 
-/* XXH64 of a weight that comes from several ranks. */
-static het_result heti_hash_parts(het_ctx *ctx, int64_t index, uint64_t *hash) {
-    const int64_t count = ctx->chain.parameter[index].count;
-    float part[HETI_NARROW];
-    heti_xxh64 state;
-    int64_t n;
-    heti_xxh64_start(&state, 0);
-    for (int64_t first = 0; first < count; first += n) {
-        n = heti_min(HETI_NARROW, count - first);
-        HETI_TRY(heti_read_values(ctx, index, HET_WEIGHT, first, n, part));
-        heti_xxh64_add(&state, part, HETI_CAST(size_t, n) * sizeof *part);
-    }
-    *hash = heti_xxh64_end(&state);
-    return HET_OK;
-}
-
 /* The first rank that holds all of a weight; -1: none does. */
 static int64_t heti_whole_holder(const het_ctx *ctx, const heti_parameter *p) {
     const heti_owners *owners = &ctx->share.owners[p->block];
@@ -16416,8 +16403,8 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
         const int64_t holder = heti_whole_holder(ctx, &ctx->chain.parameter[p]);
         heti_rank *r = heti_local_rank(ctx, holder);
         uint64_t value = 0;
-        if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_move_error(ctx, r);
-        HETI_TRY(holder < 0 ? heti_hash_parts(ctx, p, &value)
+        if (r && heti_hash_weight(ctx, r, p, &value) != HET_OK) return heti_move_error(ctx, r);
+        HETI_TRY(holder < 0 ? heti_hash_weight(ctx, NULL, p, &value)
                             : heti_broadcast(ctx, heti_process_of(ctx, holder), &value, sizeof value));
         for (int i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
