@@ -8321,15 +8321,15 @@ static void heti_store_put(heti_lists *l, int64_t rank, const het_action *a, con
         heti_store_move(l, rank, a, HET_ACTION_PUT);
 }
 
-/* A rank's actions [a, end), without those that are replaced. A slice takes its place when its F
+/* A rank's actions [list, end), without those that are replaced. A slice takes its place when its F
    begins, and gives it back when its B or W ends; what comes next is taken where there is one. */
-static void heti_store_rank(heti_lists *l, int64_t rank, het_action *a, const het_action *end) {
-    const het_action *b, *next, *last;
-    het_action *to = a;
-    for (b = a; b < end; b++)
+static void heti_store_rank(heti_lists *l, int64_t rank, het_action *list, const het_action *end) {
+    const het_action *a, *b, *next, *last;
+    het_action *to = list;
+    for (b = list; b < end; b++)
         if ((b->kind != HET_ACTION_PUT && b->kind != HET_ACTION_TAKE) || heti_store_most(l, b) == INT64_MAX) *to++ = *b;
     l->to->start[rank + 1] = l->to->start[rank];
-    for (end = to; a < end; a += next - a) {
+    for (a = list, end = to; a < end; a = next) {
         next = a + 1 + (a->overlap != 0);
         last = next < end ? next + 1 + (next->overlap != 0) : end;
         for (b = a; b < last; b++) {
@@ -10934,14 +10934,14 @@ static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) 
     return heti_abs(end - target) < heti_abs(best - target) ? end : best;
 }
 
-/* Whether a rank divides blocks with those of a near set: it is in it and has stages. -1: with all
-   holders. */
+/* Whether a rank gets a part of what a near set's ranks divide: it is one of them and has stages.
+   Set -1: all holders do. */
 static int heti_in_set(const het_plan *plan, int64_t rank, int64_t set) {
     return set < 0 || (plan->near[rank] == set && !heti_keeps(plan, rank));
 }
 
-/* Shares a block out among its holders, or those in a near set, by state_share, evenly where all
-   are 0: into `held`. What rounding gave a rank too little or too much, `owed` carries to the next
+/* Shares a block out among its holders, or those of a near set, by state_share, evenly where all
+   are 0, into `held`. What rounding gave a rank too little or too much, `owed` carries to the next
    block. */
 static void heti_divide_block(const het_ctx *ctx, int64_t b, int64_t set, double *owed) {
     const het_plan *plan = ctx->share.plan;
@@ -11177,8 +11177,8 @@ static int heti_is_sharded(const het_ctx *ctx, heti_flow_kind kind, int64_t b) {
            (weights || !ctx->chain.block[b].frozen) && ctx->share.owners[b].holders > 1;
 }
 
-/* What each holder of a block, which owns its part in `held`, holds of its weights: where they are
-   sharded that part or, where near sets hold all, its part in its set; and whether it takes flows. */
+/* What each holder of a block holds of its weights: all; what it owns, which stands in `held`; or
+   its part of what its near set holds, a keeper nothing. And whether the block takes flows. */
 static void heti_build_held(const het_ctx *ctx, int64_t b, double *owed) {
     const het_plan *plan = ctx->share.plan;
     heti_owners *owners = &ctx->share.owners[b];
@@ -13725,7 +13725,7 @@ static float *heti_call_weight(const heti_rank *r, int64_t unit, int64_t i, int6
    another. */
 static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t pass, int64_t unit) {
     const het_described_unit *u = &r->ctx->chain.unit[unit];
-    if (heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) {
+    if (r->part->flow.floats[1] > 0 && heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) {
         HETI_TRY(heti_wait(r, NULL, heti_weights_there, "weights"));
         HETI_TRY(heti_keep_own(r, HETI_FLOW_WEIGHTS, a, pass, unit));
     }
@@ -13743,7 +13743,7 @@ static het_result heti_open_weights(heti_rank *r, const het_action *a, int32_t p
 
 /* Behind it: the buffer may be filled again. */
 static het_result heti_close_weights(heti_rank *r, const het_action *a, int32_t pass, int64_t unit) {
-    if (!heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) return HET_OK;
+    if (r->part->flow.floats[1] == 0 || !heti_has_flow(r->ctx, HETI_FLOW_WEIGHTS, a, pass, unit)) return HET_OK;
     if (r->device.iface->host_memory) HETI_TRY(heti_sync(r));
     r->part->flow.call[HETI_FLOW_WEIGHTS]++;
     return HET_OK;
