@@ -2260,6 +2260,7 @@ static void corners(void **state)
 {
     made *m = make(3);
     het_simulation *s;
+    int i;
     (void)state;
     add_pipeline(m, 0); /* a pipeline without micro-batches, ranks without stages */
     add_stage(m, 1, 1, 1, 1);
@@ -2282,6 +2283,21 @@ static void corners(void **state)
     assert_true(fabs(s->bubble - 2.0 / 3) < 1e-15);
     assert_int_equal(s->timeline.records, 0);
     het_simulation_free(s);
+    free(m);
+    m = chain(1, 1, 3, 1, 1); /* a last slice of next to nothing: with few tokens it has them all */
+    for (i = 0; i < 6; i++) add(m, i < 3 ? HET_ACTION_F : HET_ACTION_B, 0, 0), m->action[i].slice = i < 3 ? i : 5 - i;
+    m->start[1] = m->count;
+    m->plan.slices = 3, m->slice_share[1] = 1, m->slice_share[2] = 1e-17;
+    m->costs.tokens = m->tokens, m->costs.pairs = m->pairs;
+    m->stage_cost[0].forward.pair = 1, m->pairs[0] = 4;
+    for (i = 0; i < 2; i++) { /* or more tokens than an integer holds, in two slices */
+        m->plan.slice_tokens = i == 0 ? 4 : INT64_C(4000000000000000000);
+        m->tokens[0] = i == 0 ? 5 : 9.5e18;
+        s = run(m, 1);
+        assert_true(fabs(s->makespan - 5 * m->tokens[0] - 4) <= 1e-15 * s->makespan);
+        assert_int_equal(s->timeline.records, i == 0 ? 2 : 4);
+        het_simulation_free(s);
+    }
     free(m);
 }
 
@@ -2400,7 +2416,7 @@ static void refusals(void **state)
     REFUSE(m->stage[1].rank = 3, "stage 1|rank 3 of 3");
     REFUSE(m->plan.slices = 0, "0 slices");
     REFUSE((m->plan.slices = 2, m->slice_share[1] = nan), "slice 1|nan");
-    REFUSE((m->plan.slices = 2, m->slice_share[0] = 0), "shares|0");
+    REFUSE((m->plan.slices = 2, m->slice_share[1] = 0), "slice 1|share 0|1e-30");
     REFUSE(m->first_stage[1] = 2, "first_stage");
     REFUSE(m->start[1] = -1, "start[1]|-1");
     REFUSE(m->schedule.pipelines = 2, "2 pipelines");

@@ -856,6 +856,7 @@ static void bad_teams_are_refused(void **state)
     refuse_plan("cp0", 2, "teams of 1 to 64");
     refuse_plan("cp:2,", 2, "no share");
     refuse_plan("cp:0,0", 2, "all 2 members of a team are 0");
+    refuse_plan("tp:0,0", 2, "all 2 members of a team are 0");
     refuse_plan("cp2x", 2, "unexpected text");
     refuse_plan("ppcp2", 2, "'x' was expected");
     refuse_plan("hp3", 3, "3 ranks for 2 key/value heads");

@@ -1488,7 +1488,7 @@ static het_result heti_p_plans_split(heti_p_plans *r, int *columns) {
 /* A team's key/value heads by its members' shares, one at least. */
 static het_result heti_p_divide_heads(const heti_p_plans *r, het_team_member *team, int64_t count) {
     const int64_t heads = r->desc.heads;
-    double all = 0.0;
+    double all = 1e-300; /* that all are 0 het_plan_check says */
     int64_t given = 0;
     if (count > heads) return HETI_P_BAD(r, "het_plan_read: %d ranks for %d key/value heads", count, heads);
     for (int64_t m = 0; m < count; m++) all += team[m].share;
@@ -2595,7 +2595,7 @@ typedef struct heti_p_sim {
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
     int64_t *step_ranks;              /* [blocks] how many they are */
-    double *slice_at;                 /* [slices + 1] where each begins: sums of shares; one alone has 1 */
+    double *slice_rest;               /* [slices + 1] shares of each and of those behind it; one alone has 1 */
     int64_t *process;                 /* [ranks] which process each is in; negative: see heti_p_sim_processes */
     heti_p_wire *wire;                /* [3 groups] */
     int64_t *path;                    /* [links][most_wires] */
@@ -2626,7 +2626,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
     s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
     s->step_share = HETI_T_TAKE(arena, double, s->blocks);
     s->step_ranks = HETI_T_TAKE(arena, int64_t, s->blocks);
-    s->slice_at = HETI_T_TAKE(arena, double, s->slices + 1);
+    s->slice_rest = HETI_T_TAKE(arena, double, s->slices + 1);
     s->process = HETI_T_TAKE(arena, int64_t, s->ranks);
     s->wire = HETI_T_TAKE(arena, heti_p_wire, 3 * s->groups);
     s->loaded = HETI_T_TAKE(arena, int64_t, 3 * s->groups);
@@ -2694,7 +2694,6 @@ static int64_t heti_p_cell_of(const heti_p_sim *s, int64_t g, const het_action *
 
 static het_result heti_p_sim_plan(heti_p_sim *s) {
     const het_plan *plan = s->plan;
-    double sum = 0;
     if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL ||
         plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
         return HETI_P_BAD(s, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks,
@@ -2708,13 +2707,10 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
         if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
             return HETI_P_BAD(s, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
     if (plan->members > 0) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
-    for (int64_t p = 0; p < plan->slices && plan->slices > 1; p++) {
-        if (!heti_t_is_time(plan->slice_share[p]))
-            return HETI_P_BAD(s, "het_simulate: slice %d has share %g", p, plan->slice_share[p]);
-        sum += plan->slice_share[p];
-    }
-    if (plan->slices > 1 && !(sum > 0 && sum <= 1e300))
-        return HETI_P_BAD(s, "het_simulate: the shares of %d slices are all 0", plan->slices);
+    for (int64_t p = 0; p < plan->slices && plan->slices > 1; p++)
+        if (!(plan->slice_share[p] >= 1e-30 && plan->slice_share[p] <= 1e30))
+            return HETI_P_BAD(s, "het_simulate: slice %d has share %g, not one from 1e-30 to 1e30", p,
+                              plan->slice_share[p]);
     return HET_OK;
 }
 
@@ -3039,7 +3035,7 @@ static void heti_p_sim_weights(heti_p_sim *s) {
         }
     }
     for (int64_t g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
-    for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit *= s->slice_at[s->slices];
+    for (int64_t g = 0; g < s->ranks; g++) s->rank[g].unit *= s->slice_rest[0];
 }
 
 static het_result heti_p_sim_stages(heti_p_sim *s) {
@@ -3368,9 +3364,9 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->wire[c].bandwidth = c % 3 == 2 ? group->bus : group->uplink;
         s->wire[c].free = s->wire[c].ring_free = s->wire[c].load = 0;
     }
-    s->slice_at[0] = 0;
-    for (int64_t c = 0; c < s->slices; c++)
-        s->slice_at[c + 1] = s->slice_at[c] + (s->slices > 1 ? s->plan->slice_share[c] : 1);
+    s->slice_rest[s->slices] = 0; /* from the end: what a small one adds must not be lost */
+    for (int64_t c = s->slices - 1; c >= 0; c--)
+        s->slice_rest[c] = s->slice_rest[c + 1] + (s->slices > 1 ? s->plan->slice_share[c] : 1);
     s->turns.count = 0;
     heti_p_sim_processes(s);
     HETI_T_TRY(heti_p_sim_stages(s));
@@ -3391,10 +3387,9 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
 
 /* How many slices of an action's micro-batch, its first, have no rows (het_plan.slice_tokens). */
 static int64_t heti_p_sim_first(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    const double all = HETI_T_CAST(double, s->plan->slice_tokens) * HETI_T_CAST(double, s->slices);
-    if (stage->tokens == NULL || stage->tokens[a->micro_batch] >= all) return 0;
-    return heti_p_min(s->slices - 1,
-                      s->slices - HETI_T_CAST(int64_t, stage->tokens[a->micro_batch]) / s->plan->slice_tokens);
+    const double few = HETI_T_CAST(double, s->plan->slice_tokens);
+    if (stage->tokens == NULL || stage->tokens[a->micro_batch] >= few * HETI_T_CAST(double, s->slices)) return 0;
+    return heti_p_min(s->slices - 1, s->slices - HETI_T_CAST(int64_t, stage->tokens[a->micro_batch] / few));
 }
 
 /* What lists say of it is left out. */
@@ -3405,7 +3400,7 @@ static int heti_p_sim_lacks(const heti_p_sim *s, const het_action *a) {
 
 /* The others' shares. */
 static double heti_p_sim_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a) {
-    return s->slice_at[s->slices] - s->slice_at[heti_p_sim_first(s, stage, a)];
+    return s->slice_rest[heti_p_sim_first(s, stage, a)];
 }
 
 /* What of a micro-batch's tokens is in a slice, times `each`. */
@@ -3432,13 +3427,13 @@ static double heti_p_pairs_before(double end, double length) {
 }
 
 static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each) {
-    const double all = heti_p_sim_shares(s, stage, a), before = s->slice_at[s->slices] - all;
+    const double all = heti_p_sim_shares(s, stage, a);
     double length = all;
     each *= stage->pairs[a->micro_batch];
     if (s->slices == 1) return each;
     if (stage->sequences != NULL) length /= stage->sequences[a->micro_batch];
-    return each * (heti_p_pairs_before(s->slice_at[a->slice + 1] - before, length) -
-        heti_p_pairs_before(s->slice_at[a->slice] - before, length)) / heti_p_pairs_before(all, length);
+    return each * (heti_p_pairs_before(all - s->slice_rest[a->slice + 1], length) -
+        heti_p_pairs_before(all - s->slice_rest[a->slice], length)) / heti_p_pairs_before(all, length);
 }
 
 /* Whether an action takes what het_stage_cost.again says. */
@@ -3467,8 +3462,8 @@ typedef struct heti_p_share { double row[2], group[2], head[2], first, pairs; } 
 static void heti_p_team_shares(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a,
                                heti_p_share *share) {
     const het_team_member *team = stage->team;
-    const double all = heti_p_sim_shares(s, stage, a), none = s->slice_at[s->slices] - all,
-                 begin = (s->slice_at[a->slice] - none) / all, part = (s->slice_at[a->slice + 1] - none) / all - begin,
+    const double all = heti_p_sim_shares(s, stage, a), begin = (all - s->slice_rest[a->slice]) / all,
+                 part = (all - s->slice_rest[a->slice + 1]) / all - begin,
                  length = 1 / (stage->sequences != NULL ? stage->sequences[a->micro_batch] : 1);
     int64_t k;
     for (int64_t m = 0; m < stage->members; m = k) {
@@ -3818,7 +3813,7 @@ static void heti_p_sim_keep(heti_p_sim *s, int64_t r, const heti_p_stage *stage,
     heti_p_rank *rank = &s->rank[r];
     het_rank_time *time = &s->result->rank[r];
     if (s->slices > 1)
-        part *= s->plan->slice_share[a->slice] * (s->slice_at[s->slices] / heti_p_sim_shares(s, stage, a));
+        part *= s->plan->slice_share[a->slice] * (s->slice_rest[0] / heti_p_sim_shares(s, stage, a));
     rank->kept += part;
     if (rank->kept > time->peak) time->peak = rank->kept, time->peak_action = at; /* divided by rank->unit in the end */
     if (!s->count_bytes) return;
