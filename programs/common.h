@@ -570,7 +570,8 @@ static inline int model_from_init(const char *init, const char *spec, het_model_
     if (!fits || (size_t)snprintf(config, sizeof config, "%s", weights) >= sizeof config - 16) return fail(BAD_INPUT, "--init: path too long");
     if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, sizeof config, init, "model.safetensors.index.json") &&
         access(config, R_OK) == 0) snprintf(weights, capacity, "%s", init); /* shards: the directory stands for them */
-    else if (access(weights, R_OK) != 0) return fail(BAD_INPUT, "--init %s: %s", weights, strerror(errno));
+    else if (access(weights, R_OK) != 0 || is_directory(weights))
+        return fail(BAD_INPUT, "--init %s: %s", weights, is_directory(weights) ? "is a directory" : strerror(errno));
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
     if (spec == NULL && access(config, R_OK) != 0) return fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);
