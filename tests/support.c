@@ -541,6 +541,47 @@ void support_run_ranks(support_run *run, int64_t ranks)
     run->desc.layout.device_count = ranks;
 }
 
+int64_t support_run_units(const support_run *run)
+{
+    int64_t units;
+    EXPECT_OK(het_model_units(&run->desc.model, NULL, 0, &units, NULL));
+    return units;
+}
+
+void support_last_unit(char *to, size_t capacity, const char *text, const support_run *run)
+{
+    const size_t end = strcspn(text, "$");
+    snprintf(to, capacity, "%s", text);
+    if (text[end] == '$') snprintf(to + end, capacity - end, "%d", (int)support_run_units(run) - 1);
+}
+
+static int frozen(void *user, const char *name)
+{
+    const uint64_t which = ((const support_run *)user)->frozen;
+    if (strstr(name, "lora") != NULL) return 0;
+    if (which % 2 == 0) return het_xxh64(name, strlen(name), which) % 2 == 0;
+    return strstr(name, "embed") != NULL || strstr(name, "wte") != NULL || strstr(name, "wpe") != NULL || strstr(name, ".0.") != NULL;
+}
+
+void support_draw_training(support_run *run, uint64_t *seed)
+{
+    het_desc *d = &run->desc;
+    if (support_below(seed, 4) == 0) d->model.local_loss = 1;
+    if (support_below(seed, 4) == 0) d->model.lora_rank = 2;
+    if (support_below(seed, 3) == 0) d->frozen = frozen, d->host.user = run, run->frozen = support_random(seed);
+    if (d->frozen != NULL || d->model.lora_rank > 0) d->weights = (het_dtype)(HET_F32 + support_below(seed, 3));
+    if (support_below(seed, 4) == 0) d->optimizer.feedback = 1.0f;
+    if (support_below(seed, 6) == 0) d->optimizer.feedback_change = 1.0f;
+    if (support_below(seed, 4) == 0) d->optimizer.iface = het_muon();
+}
+
+void support_draw_slices(het_plan *plan, int64_t tokens, uint64_t *seed)
+{
+    int64_t i;
+    for (i = 0; i < plan->slices; i++) plan->slice_share[i] = (double)(1 + support_below(seed, 4));
+    plan->slice_tokens = support_below(seed, 2) * support_below(seed, tokens + 1);
+}
+
 void support_draw_recompute(het_plan *plan, uint64_t *seed)
 {
     int64_t i;
@@ -552,10 +593,8 @@ void support_draw_recompute(het_plan *plan, uint64_t *seed)
 
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)
 {
-    int64_t units;
     het_plan_free(run->plan);
-    EXPECT_OK(het_model_units(&run->desc.model, NULL, 0, &units, NULL));
-    run->plan = support_plan_for(text, schedule, units, run->desc.layout.device_count, slices, run->desc.model.kv_heads);
+    run->plan = support_plan_for(text, schedule, support_run_units(run), run->desc.layout.device_count, slices, run->desc.model.kv_heads);
     run->desc.layout.plan = run->plan;
 }
 

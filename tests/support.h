@@ -138,10 +138,20 @@ typedef struct support_run {
     het_device_iface far; /* a CPU with memory of its own: everything goes through copies */
     het_plan *plan;
     support_data data;
+    uint64_t frozen; /* which parameters support_draw_training leaves as they are */
 } support_run;
 void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks);
 void support_run_ranks(support_run *run, int64_t ranks);
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices);
+/* Units of the run's model. */
+int64_t support_run_units(const support_run *run);
+/* A plan's text that may end with '$', which becomes the number of the last of them. */
+void support_last_unit(char *to, size_t capacity, const char *text, const support_run *run);
+/* What a run trains, and how: now and then losses of its own for groups of layers, low-rank factors, frozen parameters, here or in front, that lie
+   in fewer bits, feedback, Muon. To be called before anything is trained or planned; host.user becomes the run. */
+void support_draw_training(support_run *run, uint64_t *seed);
+/* Unequal slices; short micro-batches with rows in their last ones alone, of at most `tokens`. */
+void support_draw_slices(het_plan *plan, int64_t tokens, uint64_t *seed);
 /* Each stage of a plan recomputes nothing, its units, or as a whole, for all of its slices or some. */
 void support_draw_recompute(het_plan *plan, uint64_t *seed);
 /* Each device gets one thread or two, and device `which`, if there is one, is far. */

@@ -888,36 +888,44 @@ static void power(void **state) {
 
 static const char *const layouts[] = { NULL, SUPPORT_TOGETHER, "012|345", "01|23|45", "01|2|34|5", "01|2|3|4|5", SUPPORT_APART };
 
-/* A run in a layout drawn from `seed`: ranks, plan, schedule, threads, gradients whole or in parts. */
-static void draw_layout(support_run *run, het_family family, uint64_t *seed) {
-    static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "zb-h2" };
-    static const char *const shapes[] = { "pp", "dp", "dp2xpp2", "pp:0-0|1-1|2-2|3-7", "dp2xpp:0-5|6-7" };
-    const het_model_desc model = support_deep_model(family);
-    const char *schedule = schedules[support_below(seed, 6)];
+/* What the runs of a chain train. */
+static void start_training(support_run *run, int round) {
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
+    const het_model_desc model = support_deep_model(families[round % 4]);
+    uint64_t seed = (uint64_t)round;
     support_run_start(run, &model, 6, SUPPORT_SHORT);
+    if (round % 2) support_draw_training(run, &seed);
+}
+
+/* One of them in a layout drawn from `seed`: ranks, plan, schedule, threads, gradients whole or in parts. */
+static void draw_layout(support_run *run, int round, uint64_t *seed) {
+    static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "zb-h2" };
+    static const char *const shapes[] = { "pp", "dp", "dp2xpp2", "pp:0-0|1-1|2-2|3-$", "dp2xpp:0-5|6-$" };
+    const char *schedule = schedules[support_below(seed, 6)];
+    const int v = schedule[0] == 'i' || strcmp(schedule, "zb-v") == 0;
+    char shape[40];
+    start_training(run, round);
     if (support_below(seed, 4) == 0) return;
     support_run_ranks(run, 4);
     support_run_mixed(run, (int)support_below(seed, 5), seed);
-    support_run_plan(run, schedule[0] == 'i' || strcmp(schedule, "zb-v") == 0 ? "pp" : shapes[support_below(seed, 5)], schedule, 1);
+    support_last_unit(shape, sizeof shape, v ? "pp" : shapes[support_below(seed, 5)], run);
+    support_run_plan(run, shape, schedule, 1);
     run->desc.layout.shard = (het_shard)(HET_SHARD_STATE + support_below(seed, 3));
 }
 
 /* `links` times: some steps, a checkpoint, and on in another layout. */
 static void chain(int round, int links) {
-    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
-    const het_family family = families[round % 4];
     uint64_t seed = (uint64_t)round * 1000003 + 17;
     support_run whole, run;
     disk *d = disk_start();
     het_checkpoint *c = checkpoint_of(d, 2, NULL);
     het_ctx *straight, *ctx = NULL;
     het_saved *saved;
-    const het_model_desc model = support_deep_model(family);
     int link, step = 0, last;
-    support_run_start(&whole, &model, 6, SUPPORT_SHORT);
+    start_training(&whole, round);
     straight = support_create(&whole.desc);
     for (link = 0; link <= links; link++) {
-        draw_layout(&run, family, &seed);
+        draw_layout(&run, round, &seed);
         ctx = support_create(&run.desc);
         if (link > 0) {
             saved = find(d, "run");

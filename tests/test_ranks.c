@@ -98,6 +98,7 @@ static void one_layout(int round)
     int64_t i, at = 0;
     start(&run, family, 1);
     if (support_below(&seed, 2)) run.desc.model.dropout = 0.2f;
+    if (round % 2) support_draw_training(&run, &seed);
     if (round % 2 == 1) run.desc.limits.max_micro_batches = 1; /* sums are made at once */
     base = support_train(&run, SUPPORT_TOGETHER);
     run.desc.limits.max_micro_batches = run.data.blocks;
@@ -118,16 +119,15 @@ static void one_layout(int round)
     run.desc.layout.backward = s->splits ? HET_BACKWARD_FUSED : (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
     run.desc.layout.recompute = support_below(&seed, 2) ? HET_YES : HET_NO;
     run.desc.layout.shard = (het_shard)(HET_SHARD_STATE + round / SHAPES % 3);
-    draw_plan(&seed, s, ranks, 2 * run.desc.model.layers + 2, text, sizeof text);
+    draw_plan(&seed, s, ranks, support_run_units(&run), text, sizeof text);
     support_run_plan(&run, text, s->schedule, slices);
     if (text[0] != '{' && ranks > 1) run.plan->state_share[support_below(&seed, ranks)] = 3.0;
     for (i = 0; i < run.plan->stages; i++) run.plan->stage[i].store = (int32_t)support_below(&seed, 3);
     if (round % 3) support_draw_recompute(run.plan, &seed);
-    if (round % 2) run.plan->slice_tokens = 1 + support_below(&seed, 40);
-    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, shard %d, store %d in the first stage, %s", round, s->schedule,
-             (int)ranks,
-             (int)slices, (int)run.desc.layout.backward, (int)run.desc.layout.shard,
-             (int)run.plan->stage[0].store, text);
+    support_draw_slices(run.plan, 40, &seed);
+    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, shard %d, store %d in the first stage, local_loss %d, weights %d, %s",
+             round, s->schedule, (int)ranks, (int)slices, (int)run.desc.layout.backward, (int)run.desc.layout.shard, (int)run.plan->stage[0].store,
+             (int)run.desc.model.local_loss, (int)run.desc.weights, text);
     support_train_same(&base, &run, layout, what);
     support_run_end(&run);
 }

@@ -17,59 +17,58 @@ static void start(support_run *run, het_family family)
     support_run_start(run, &model, STEPS, SUPPORT_SHORT);
 }
 
-/* A plan of 8 units on 4 ranks: a shorthand with some schedule, or pipelines cut and shared at random that may leave ranks idle. */
-static het_plan *draw_plan(uint64_t *seed, char *text, size_t capacity)
+/* A plan on 4 ranks: a shorthand with some schedule, or pipelines cut and shared at random that may leave ranks idle. */
+static het_plan *draw_plan(const support_run *run, uint64_t *seed, char *text, size_t capacity)
 {
     static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "v-min", "terapipe", "zb-h2" };
-    static const char *const shapes[] = { "pp", "dp", "dp2xpp2", "pp:0-0|1-1|2-2|3-7", "dp2xpp:0-5|6-7" };
+    static const char *const shapes[] = { "pp", "dp", "dp2xpp2", "pp:0-0|1-1|2-2|3-$", "dp2xpp:0-5|6-$" };
     const char *schedule = schedules[support_below(seed, 8)];
+    const int64_t units = support_run_units(run);
+    char shape[40];
     const int v = schedule[0] == 'v' || strcmp(schedule, "zb-v") == 0 || schedule[0] == 'i';
     const int64_t kind = support_below(seed, 6);
     het_plan *plan;
     int64_t p, r;
     size_t at;
     if (kind < 5 || v) {
-        plan = support_plan(v ? "pp" : shapes[kind % 5], schedule, 8, RANKS, v ? 1 : 1 + support_below(seed, 2));
-        for (r = 0; r < RANKS; r++) plan->state_share[r] = (double)support_below(seed, 3);
+        support_last_unit(shape, sizeof shape, shapes[v ? 0 : kind % 5], run);
+        plan = support_plan(shape, schedule, units, RANKS, v ? 1 : 1 + support_below(seed, 2));
+        for (r = 0; r < RANKS; r++) plan->state_share[r] = (double)support_below(seed, 3), plan->near[r] = support_below(seed, 2);
         plan->state_share[support_below(seed, RANKS)] = 1; /* all 0 is refused */
-        snprintf(text, capacity, "%s %s", v ? "pp" : shapes[kind % 5], schedule);
+        plan->shard = (het_shard)(HET_SHARD_STATE + support_below(seed, 3));
+        support_draw_slices(plan, 40, seed);
+        snprintf(text, capacity, "%s %s, shard %d", shape, schedule, (int)plan->shard);
         return plan;
     }
     at = (size_t)snprintf(text, capacity, "{\"schedule\":\"1f1b\",\"pipelines\":[");
     for (p = 0; p < 2; p++) {
         int64_t unit = 0, end, stage = 0;
         at += (size_t)snprintf(text + at, capacity - at, "%s{\"share\":%d,\"stages\":[", p ? "," : "", 1 + (int)support_below(seed, 3));
-        for (; unit < 8; unit = end, stage++) {
-            end = stage == 1 ? 8 : unit + 1 + support_below(seed, 8 - unit);
+        for (; unit < units; unit = end, stage++) {
+            end = stage == 1 ? units : unit + 1 + support_below(seed, units - unit);
             at += (size_t)snprintf(text + at, capacity - at, "%s{\"rank\":%d,\"units\":[%d,%d]}", stage ? "," : "",
                                    (int)((2 * p + stage + support_below(seed, 2)) % RANKS), (int)unit, (int)end);
         }
         at += (size_t)snprintf(text + at, capacity - at, "]}");
     }
     snprintf(text + at, capacity - at, "]}");
-    return support_plan(text, NULL, 8, RANKS, 1);
+    return support_plan(text, NULL, units, RANKS, 1);
 }
 
 /* ---- sequences of plans ---- */
-
-static int half_frozen(void *user, const char *parameter)
-{
-    (void)user;
-    return strstr(parameter, "1.") != NULL;
-}
 
 /* One rank in one piece against four that change their plan before every step, and sometimes twice. */
 static void one_sequence(int round)
 {
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3 };
     uint64_t seed = (uint64_t)round * 6364136223846793005u + 1;
-    uint8_t recompute[8] = { 0, 1, 0, 1, 1, 0, 0, 0 };
+    uint8_t recompute[12] = { 0, 1, 0, 1, 1, 0 };
     support_run run;
     het_ctx *one, *ctx;
     char text[1000], what[1100];
     int step;
     start(&run, families[round % 3]);
-    if (round % 5 == 1) run.desc.frozen = half_frozen;
+    if (round % 2) support_draw_training(&run, &seed);
     one = support_create(&run.desc);
     support_run_mixed(&run, round % 4, &seed);
     support_run_ranks(&run, RANKS);
@@ -82,7 +81,7 @@ static void one_sequence(int round)
         int64_t again = support_below(&seed, 4) == 0 ? 2 : 1, groups = BLOCKS;
         for (; again > 0; again--) {
             het_replan_desc to;
-            het_plan *plan = draw_plan(&seed, text, sizeof text);
+            het_plan *plan = draw_plan(&run, &seed, text, sizeof text);
             if (round % 2) support_draw_recompute(plan, &seed);
             memset(&to, 0, sizeof to);
             snprintf(what, sizeof what, "round %d, step %d: %s", round, step, text);
@@ -232,7 +231,7 @@ static void devices_never_hold_two_plans(void **state)
     for (i = 0; i < RANKS; i++) het_get_memory(ctx, i, &before[i]);
     for (round = 0; round < 12; round++) {
         char text[1000];
-        het_plan *plan = draw_plan(&seed, text, sizeof text);
+        het_plan *plan = draw_plan(&run, &seed, text, sizeof text);
         device_memory watched_before = device_memories;
         het_replan_desc to;
         het_error error;

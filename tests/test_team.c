@@ -371,24 +371,26 @@ static void one_round(int round)
     if (support_below(&seed, 3) == 0) model.window = 7;
     support_run_start(&run, &model, STEPS, SUPPORT_SHORT);
     run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
+    if (round % 2) support_draw_training(&run, &seed);
     order = blocks[support_below(&seed, 6)];
     base = support_train(&run, order);
-    ranks = draw_plan(&seed, 8, model.kv_heads, text, sizeof text);
+    ranks = draw_plan(&seed, support_run_units(&run), model.kv_heads, text, sizeof text);
     support_run_mixed(&run, (int)support_below(&seed, 6), &seed);
     support_run_ranks(&run, ranks);
     run.desc.layout.shard = (het_shard)(HET_SHARD_STATE + support_below(&seed, strstr(text, "columns") != NULL ? 2 : 3));
     run.desc.layout.backward = (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
     support_run_plan(&run, text, schedules[support_below(&seed, 4)], 1);
     if (strcmp(run.plan->schedule, "zb-h1") == 0 || strcmp(run.plan->schedule, "greedy") == 0) run.desc.layout.backward = HET_BACKWARD_FUSED;
-    for (r = 0; r < ranks; r++) run.plan->state_share[r] = (double)(1 + support_below(&seed, 3));
-    snprintf(what, sizeof what, "round %d: %s %s %s", round, run.plan->schedule, order, text);
+    for (r = 0; r < ranks; r++) run.plan->state_share[r] = (double)(1 + support_below(&seed, 3)), run.plan->near[r] = support_below(&seed, 2);
+    snprintf(what, sizeof what, "round %d: %s %s, local_loss %d, weights %d, %s", round, run.plan->schedule, order, (int)run.desc.model.local_loss,
+             (int)run.desc.weights, text);
     support_train_same(&base, &run, order, what);
     support_run_end(&run);
 }
 
 static void random_teams_have_the_bits_of_one_rank(void **state)
 {
-    const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 40);
+    const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 32);
     int round;
     (void)state;
     for (round = first; round < first + rounds; round++) one_round(round);

@@ -392,7 +392,7 @@ static void random_lists(void **state)
 {
     static const char *const names[] = { "1f1b", "gpipe", "zb-h1", "zb-h2", "greedy", "pipedream" };
     const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 60);
-    const het_model_desc model = support_model(HET_LLAMA);
+    het_model_desc model = support_model(HET_LLAMA);
     int round;
     (void)state;
     for (round = first; round < first + rounds; round++) {
@@ -404,8 +404,13 @@ static void random_lists(void **state)
         het_schedule *lists, *single;
         int64_t version[4][4], i, r, m, n = 0;
         char what[120];
+        het_error error;
+        model.local_loss = support_below(&seed, 3) == 0;
         run_start(&run, &l, &model, updates, 4);
         run_start(&one, &alone, &model, updates, 4);
+        run.desc.optimizer.feedback = one.desc.optimizer.feedback = (float)support_below(&seed, 2);
+        support_draw_recompute(run.plan, &seed);
+        EXPECT_OK(het_plan_cuts(&run.desc, run.plan, &error));
         lists = lists_of(run.plan, 4);
         /* an older version now and then: any that has been; all stages of the other run lie on one rank */
         for (i = 0; i < lists->start[ranks]; i++) {
@@ -417,7 +422,6 @@ static void random_lists(void **state)
         snprintf(what, sizeof what, "round %d: %s on %d ranks, %d updates", round, l.schedule, (int)ranks, (int)updates);
         {
             het_plan shape = *run.plan;
-            het_error error;
             shape.ranks = 1;
             EXPECT_OK(het_plan_new(&shape, NULL, "test", &one.plan, &error));
             memcpy(one.plan->stage, run.plan->stage, (size_t)ranks * sizeof *run.plan->stage);
