@@ -287,6 +287,8 @@ static int read_plan(settings *s, problem *p, int named) {
     if (result != HET_OK && !file && s->units == 0 && strstr(error.text, "unit") != NULL)
         return fail(status_of(result), "--plan %s: %s; the model has %lld units, or as many as --units says", spec, error.text,
                     (long long)desc.units);
+    if (result != HET_OK && s->heads == 0 && strstr(error.text, "key/value heads") != NULL)
+        return fail(status_of(result), "--plan %s: %s; --model, which goes with --profile, says how many there are", spec, error.text);
     if (result != HET_OK) return plan_refused("--plan", spec, result, &error);
     if (s->slices > 1 && p->plan->slices != s->slices)
         return fail(BAD_INPUT, "--slices %lld: %s has %lld", (long long)s->slices, s->plan, (long long)p->plan->slices);
