@@ -6579,37 +6579,6 @@ static int64_t heti_updates(const het_plan *plan) {
     return most;
 }
 
-/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
-   exist. */
-static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
-    if (plan->stage == NULL || plan->first_stage == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
-    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
-        plan->stages > INT32_MAX
-        || plan->slices < 1 || plan->slices > INT32_MAX)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be from "
-                         "1 to 2^31 - 1", where, plan->ranks, plan->pipelines, plan->stages, plan->slices);
-    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where,
-                         plan->first_stage[0], plan->first_stage[plan->pipelines], plan->stages);
-    for (int64_t p = 0; p < plan->pipelines; p++)
-        if (plan->first_stage[p + 1] <= plan->first_stage[p])
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
-    for (int64_t p = 0; p < plan->pipelines; p++)
-        for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
-            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
-                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks",
-                                 where, p, s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
-    if (plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %d updates of weights in a step, at most %d late; at most %d "
-                         "updates, and not negative", where, plan->updates, plan->staleness, HETI_MOST_UPDATES);
-    if (plan->slice_tokens < 0)
-        return heti_fail(error, HET_ERR_INVALID, "%s: slices of %d tokens", where, plan->slice_tokens);
-    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
-    return HET_OK;
-}
-
 /* A pipeline's stages hold every unit once, in order. */
 static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, const char *where, het_error *error) {
     int64_t next = 0;
@@ -6644,6 +6613,43 @@ static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, cons
     }
     if (next < plan->units)
         return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is not held by any stage", where, p, next);
+    return HET_OK;
+}
+
+/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that
+   exist, and where the plan has cuts of units that exist. */
+static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
+    if (plan->stage == NULL || plan->first_stage == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
+    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
+        plan->stages > INT32_MAX
+        || plan->slices < 1 || plan->slices > INT32_MAX)
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be from "
+                         "1 to 2^31 - 1", where, plan->ranks, plan->pipelines, plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
+        return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where,
+                         plan->first_stage[0], plan->first_stage[plan->pipelines], plan->stages);
+    for (int64_t p = 0; p < plan->pipelines; p++)
+        if (plan->first_stage[p + 1] <= plan->first_stage[p])
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
+    for (int64_t p = 0; p < plan->pipelines; p++)
+        for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++) {
+            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
+                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks",
+                                 where, p, s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
+            if (plan->stage[s].pipeline != p)
+                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: its number of a pipeline is %d",
+                                 where, p, s - plan->first_stage[p], plan->stage[s].pipeline);
+        }
+    if (plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0)
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d updates of weights in a step, at most %d late; at most %d "
+                         "updates, and not negative", where, plan->updates, plan->staleness, HETI_MOST_UPDATES);
+    if (plan->slice_tokens < 0)
+        return heti_fail(error, HET_ERR_INVALID, "%s: slices of %d tokens", where, plan->slice_tokens);
+    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
+    for (int64_t p = 0; p < plan->pipelines && plan->cut; p++)
+        HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
     return HET_OK;
 }
 

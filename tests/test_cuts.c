@@ -730,6 +730,14 @@ static void refusals(void **state)
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "unit 8 cannot be cut in way 2");
     run.plan->cut[8] = 3;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "unit 8 cannot be cut in way 3");
+    run.plan->cut[8] = 0;
+    run.plan->stage[1].unit_begin = 0; /* who makes lists of a plan, or simulates it, looks at the units of its stages first */
+    EXPECT_ERROR(het_schedule_make(run.plan, one, NULL, &schedule, &error), HET_ERR_INVALID, error.text, "unit 0 is held twice");
+    run.plan->stage[1].unit_begin = run.plan->stage[0].unit_end;
+    run.plan->stage[1].pipeline = 1 << 30;
+    EXPECT_ERROR(het_schedule_make(run.plan, one, NULL, &schedule, &error), HET_ERR_INVALID, error.text,
+                 "pipeline 0, stage 1: its number of a pipeline is 1073741824");
+    run.plan->stage[1].pipeline = 0;
     memset(run.plan->cut, 0, 10);
     EXPECT_OK(het_schedule_make(run.plan, run.desc.limits.max_micro_batches == 1 ? one : &run.desc.limits.max_micro_batches, NULL, &schedule,
             &error));

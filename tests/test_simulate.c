@@ -2414,6 +2414,7 @@ static void refusals(void **state)
     REFUSE(m->plan.ranks = 2, "stage 2|rank 2 of 2");
     REFUSE(m->plan.ranks = 4, "3 ranks|4");
     REFUSE(m->stage[1].rank = 3, "stage 1|rank 3 of 3");
+    REFUSE(m->stage[1].pipeline = 7, "stage 1|pipeline 7 in the place of 0");
     REFUSE(m->plan.slices = 0, "0 slices");
     REFUSE((m->plan.slices = 2, m->slice_share[1] = nan), "slice 1|nan");
     REFUSE((m->plan.slices = 2, m->slice_share[1] = 0), "slice 1|share 0|1e-30");

@@ -2703,10 +2703,13 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
     for (int64_t p = 0; p < plan->pipelines; p++)
         if (plan->first_stage[p] >= plan->first_stage[p + 1])
             return HETI_P_BAD(s, "het_simulate: pipeline %d has no stage", p);
-    for (int64_t g = 0; g < plan->stages; g++)
-        if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
-            return HETI_P_BAD(s, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
-    if (plan->members > 0) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
+    for (int64_t g = 0, p = 0; g < plan->stages; g++) {
+        p += g == plan->first_stage[p + 1];
+        if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks || plan->stage[g].pipeline != p)
+            return HETI_P_BAD(s, "het_simulate: stage %d is on rank %d of %d, pipeline %d in the place of %d", g,
+                              plan->stage[g].rank, plan->ranks, plan->stage[g].pipeline, p);
+    }
+    if (plan->members > 0 || plan->cut != NULL) HETI_T_TRY(het_plan_check(plan, "het_simulate", s->error));
     for (int64_t p = 0; p < plan->slices && plan->slices > 1; p++)
         if (!(plan->slice_share[p] >= 1e-30 && plan->slice_share[p] <= 1e30))
             return HETI_P_BAD(s, "het_simulate: slice %d has share %g, not one from 1e-30 to 1e30", p,
