@@ -564,7 +564,9 @@ static void print_array(const char *name, const het_simulation *r, size_t offset
     printf("]");
 }
 
-static void print_json(const het_simulation *r) {
+static void print_json(const problem *p, const het_simulation *r) {
+    double late;
+    const int64_t most = het_schedule_late(p->plan, p->schedule, &late);
     print_field("{", "makespan", r->makespan);
     print_field(",", "span", r->span);
     print_field(",", "bubble", r->bubble);
@@ -576,15 +578,22 @@ static void print_json(const het_simulation *r) {
     print_array("tail", r, offsetof(het_rank_time, tail));
     printf(",\"peak_action\":[");
     for (int64_t i = 0; i < r->ranks; i++) printf("%s%lld", i > 0 ? "," : "", (long long)r->rank[i].peak_action);
-    printf("],\"actions\":%lld}\n", (long long)r->actions);
+    printf("],\"actions\":%lld,\"late_most\":%lld", (long long)r->actions, (long long)most);
+    print_field(",", "late", late);
+    printf("}\n");
 }
 
 static void print_table(const settings *s, const problem *p, const het_simulation *r) {
+    double late;
     printf("%s: %lld ranks, %lld micro-batches, %lld actions\n", s->simulate, (long long)r->ranks, (long long)p->micro_batches,
         (long long)r->actions);
-    printf("makespan %.10g, bubble %.2f %%; longest span of a rank %.10g, bubble by spans %.2f %%\n\n", r->makespan, 100 * r->bubble, r->span,
+    printf("makespan %.10g, bubble %.2f %%; longest span of a rank %.10g, bubble by spans %.2f %%\n", r->makespan, 100 * r->bubble, r->span,
         100 * r->span_bubble);
-    printf("%4s %14s %14s %7s %14s %14s %14s %10s\n", "rank", "busy", "idle", "idle %", "fill", "wait", "tail", "peak");
+    if (p->plan->updates > 1) {
+        const int64_t most = het_schedule_late(p->plan, p->schedule, &late);
+        printf("%lld updates, gradients %lld late at most, %.4g on average\n", (long long)p->plan->updates, (long long)most, late);
+    }
+    printf("\n%4s %14s %14s %7s %14s %14s %14s %10s\n", "rank", "busy", "idle", "idle %", "fill", "wait", "tail", "peak");
     for (int64_t i = 0; i < r->ranks; i++) {
         const het_rank_time *t = &r->rank[i];
         printf("%4lld %14.10g %14.10g %7.2f %14.10g %14.10g %14.10g %10.6g\n", (long long)i, t->busy, t->idle, r->makespan > 0
@@ -669,7 +678,7 @@ static int simulate(settings *s, problem *p) {
     if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
     show_activations(p, simulation);
     if (s->trace != NULL || s->svg != NULL) status = write_pictures(s, p, simulation);
-    if (status == 0 && s->json) print_json(simulation);
+    if (status == 0 && s->json) print_json(p, simulation);
     else if (status == 0) print_table(s, p, simulation);
     het_simulation_free(simulation);
     return status;

@@ -269,7 +269,7 @@ typedef struct job {
     char out[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE], found[3][PATH_SIZE];
     int64_t resumed_step;
     uint64_t data_fingerprint, validation_fingerprint;
-    char versions[128];             /* the updates of a step, and a fingerprint of what joins them */
+    char versions[200];             /* the updates of a step, how late they are, and a fingerprint of what joins them */
     const char *program;            /* as it was started */
     het_desc desc;
     layout ranks;
@@ -983,6 +983,7 @@ static int check_versions(job *j) {
     const het_schedule *lists = j->ranks.schedule;
     const char *saved = j->saved != NULL ? het_checkpoint_option(j->saved, "versions") : NULL;
     int64_t *numbers = NULL; /* of pipelines, then of stages */
+    double late;
     het_schedule *made = NULL;
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
@@ -991,10 +992,14 @@ static int check_versions(job *j) {
         if ((numbers = (int64_t *)calloc((size_t)plan->stages, sizeof *numbers)) == NULL) return fail(FAILED, "out of memory");
         het_plan_micro_batches(plan, j->feed.micro_batches, numbers);
         if (lists == NULL) result = het_schedule_make(plan, numbers, NULL, &made, &error);
-        if (result == HET_OK)
-            snprintf(j->versions, sizeof j->versions, "%lld updates a step by %s, staleness %lld (%016llx)", (long long)plan->updates,
-                     made != NULL ? plan->schedule : "lists of its own", (long long)plan->staleness,
-                     (unsigned long long)hash_versions(plan, made != NULL ? made : lists, numbers));
+        if (made != NULL) lists = made;
+        if (result == HET_OK) {
+            const int64_t most = het_schedule_late(plan, lists, &late);
+            snprintf(j->versions, sizeof j->versions,
+                     "%lld updates a step by %s, staleness %lld: gradients %lld late at most, %.4g on average (%016llx)", (long long)plan->updates,
+                     made != NULL ? plan->schedule : "lists of its own", (long long)plan->staleness, (long long)most, late,
+                     (unsigned long long)hash_versions(plan, lists, numbers));
+        }
         free(numbers);
         het_schedule_free(made);
         if (result != HET_OK) return fail(status_of(result), "%s", error.text);
@@ -1585,6 +1590,7 @@ static void show_configuration(const job *j) {
         if (j->feed.items % j->feed.most != 0) printf(", the last of %lld", (long long)(j->feed.items % j->feed.most));
     }
     printf("; %s, %s sums\n", s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
+    if (strchr(j->versions, '(') != NULL) printf("versions %s\n", j->versions);
     show_devices(j);
     if (s->resume != NULL) printf("resume   %s, step %lld\n", j->saved->path, (long long)j->resumed_step);
     fflush(stdout);

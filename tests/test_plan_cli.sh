@@ -82,6 +82,8 @@ gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=1,W=1,link=.5
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=2 --link 0.5
 gives '{"makespan":275,"span":275,' --simulate 1f1b --cluster alike.json --unit s --micro-batches 64 --cost F=1,B=1,W=1
+# stage s of 4 uses what it has made: gradient m is min(m, 3 - s) late
+gives '"late_most":3,"late":1.1875}' --simulate pipedream --ranks 4 --micro-batches 8 --updates 8 --cost F=1,B=2,W=1,link=0
 # a message takes 2 + 8 / 4 (M is 1,000,000); the second device works for 10 on each micro-batch: 2 + 4 + 20 + 4 + 3
 gives '{"makespan":33,' --simulate gpipe --cluster slow.json --micro-batches 2 --cost F=2,B=3,bytes=8
 # 16 of F, and once out of the left pair and once back into it: 64 / 8 + 3 each

@@ -104,6 +104,7 @@ typedef struct loop {
     int32_t decay[64], exponent[64];
     float *weight[MOST + 1][64], *m[64], *v[64], *e[64], *last[64];
     double *sum[MOST][64], *to[64];
+    int64_t most, late, gradients; /* of a step: by how many updates gradients joined late, of units and micro-batches */
     float inverse;
     int headroom; /* of exponents */
 } loop;
@@ -216,6 +217,7 @@ static void loop_step(loop *l, const het_plan *plan, const het_schedule *lists, 
             (a->kind == HET_ACTION_F ? version : joins)[first[a->pipeline] + a->micro_batch][u] = a->version;
     }
     for (m = 0; m < l->batches; m++) weight += weight_of(&l->batch[m]);
+    l->most = l->late = l->gradients = 0;
     l->inverse = (float)(1.0 / weight);
     l->headroom = 0;
     for (i = 0; i < plan->stages; i++)
@@ -245,6 +247,13 @@ static void loop_step(loop *l, const het_plan *plan, const het_schedule *lists, 
                     of += mine ? weight_of(&l->batch[m]) : 0.0;
                 }
                 if (!all) break;
+                for (m = 0; m < l->batches && (p == 0 || l->unit[p] != l->unit[p - 1]); m++) {
+                    const int64_t by = newest[p] - version[m][l->unit[p]];
+                    if (joins[m][l->unit[p]] != newest[p]) continue;
+                    if (by > l->most) l->most = by;
+                    l->late += by;
+                    l->gradients++;
+                }
                 loop_adamw(l, p, newest[p], step, step * gear + newest[p] + 1, of, weight);
             }
         }
@@ -341,6 +350,7 @@ static void follows_the_loop(support_run *run, const het_schedule *lists, const 
 {
     het_ctx *ctx = support_create(&run->desc);
     int step, worst;
+    double late;
     loop ref;
     loop_start(&ref, run);
     for (step = 0; step < STEPS; step++) {
@@ -357,6 +367,8 @@ static void follows_the_loop(support_run *run, const het_schedule *lists, const 
         if (step == 0) loop_measure(&ref);
         EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
         loop_step(&ref, run->plan, lists, step);
+        assert_int_equal(het_schedule_late(run->plan, lists, &late), ref.most);
+        assert_true(late == (double)ref.late / (double)ref.gradients);
         worst = loop_differs(&ref, ctx);
         if (worst > 0) print_error("%s, step %d: %d floats differ\n", what, step, worst);
         assert_int_equal(worst, 0);

@@ -49,7 +49,7 @@
    FUNCTIONS
        >>plan_text_api   het_plan_read het_plan_write
        >>list_api        het_schedule_make het_schedule_read het_schedule_write
-                         het_schedule_kind_at
+                         het_schedule_kind_at het_schedule_late
        >>simulate_api    het_simulate het_simulation_free het_schedule_timed het_slice_lengths
        >>picture_api     het_timeline_trace het_timeline_svg
 
@@ -190,6 +190,9 @@ HETRAIN_API const het_schedule_kind *het_schedule_kind_at(int64_t i);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts,
                                                             const het_allocator *allocator, het_schedule **schedule,
                                                             het_error *error);
+/* By how many updates gradients join late at most; *mean: over units and micro-batches. What F
+   predicts is not late. The lists must pass het_schedule_check. Threads: any. */
+HETRAIN_API int64_t het_schedule_late(const het_plan *plan, const het_schedule *schedule, double *mean);
 /* From text; compute lists, or complete ones (those with a VERDICT). Stages, pipelines and slices
    must be the plan's; whether the lists make sense is het_schedule_check's question.
    Threads: any. */
@@ -1187,6 +1190,22 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     het_schedule_free(*schedule);
     *schedule = NULL;
     return result;
+}
+
+HETRAIN_API int64_t het_schedule_late(const het_plan *plan, const het_schedule *schedule, double *mean) {
+    int64_t most = 0, late = 0, gradients = 0;
+    for (int64_t i = 0; i < schedule->start[schedule->ranks]; i++) {
+        const het_action *a = &schedule->action[i], *f = a;
+        if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || a->slice > 0) continue;
+        const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
+        while (f->kind != HET_ACTION_F || f->stage != a->stage || f->micro_batch != a->micro_batch ||
+               f->pipeline != a->pipeline) f--;
+        most = heti_p_max(most, a->version - f->version);
+        late += (a->version - f->version) * (stage->unit_end - stage->unit_begin);
+        gradients += stage->unit_end - stage->unit_begin;
+    }
+    *mean = HETI_T_CAST(double, late) / HETI_T_CAST(double, heti_p_max(gradients, 1));
+    return most;
 }
 
 /* =================================================================================================
