@@ -814,6 +814,8 @@ static int configure_plan(job *j) {
     int status;
     if (!automatic && !timed && s->adapt <= 0 && s->save_profile == NULL) return 0;
     if (timed && s->adapt > 0) return fail(BAD_INPUT, "--adapt: compares named schedules, and --schedule timed is another for every profile");
+    if (s->adapt > 0 && !s->adapt_shares && !automatic && j->ranks.plan != NULL && j->ranks.plan->updates > 1)
+        return fail(BAD_INPUT, "--adapt: plans one update a step, this run makes %lld; --adapt-shares keeps them", (long long)j->ranks.plan->updates);
     if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);
     if ((j->planner = (auto_planner *)calloc(1, sizeof(auto_planner))) == NULL) return fail(FAILED, "out of memory");
     if ((status = get_profile(j)) != 0 || (!automatic && !timed && s->adapt <= 0)) return status;
@@ -977,36 +979,48 @@ static uint64_t hash_versions(const het_plan *plan, const het_schedule *lists, i
 
 static const char *hash_in(const char *versions) { return strrchr(versions, '(') != NULL ? strrchr(versions, '(') : ""; }
 
-/* With several updates a step plan and schedule decide what is trained: a resumed run must have what it had. */
-static int check_versions(job *j) {
-    const het_plan *plan = j->ranks.plan;
-    const het_schedule *lists = j->ranks.schedule;
-    const char *saved = j->saved != NULL ? het_checkpoint_option(j->saved, "versions") : NULL;
+/* With several updates a step plan and schedule (NULL: that of the plan) decide what is trained. */
+static int set_versions(job *j, const het_plan *plan, const het_schedule *lists, int64_t micro_batches) {
     int64_t *numbers = NULL; /* of pipelines, then of stages */
-    double late;
     het_schedule *made = NULL;
     het_error error = { HET_OK, "" };
     het_result result = HET_OK;
+    double late;
     snprintf(j->versions, sizeof j->versions, "1 update a step");
-    if (plan != NULL && plan->updates > 1) {
-        if ((numbers = (int64_t *)calloc((size_t)plan->stages, sizeof *numbers)) == NULL) return fail(FAILED, "out of memory");
-        het_plan_micro_batches(plan, j->feed.micro_batches, numbers);
-        if (lists == NULL) result = het_schedule_make(plan, numbers, NULL, &made, &error);
-        if (made != NULL) lists = made;
-        if (result == HET_OK) {
-            const int64_t most = het_schedule_late(plan, lists, &late);
-            snprintf(j->versions, sizeof j->versions,
-                     "%lld updates a step by %s, staleness %lld: gradients %lld late at most, %.4g on average (%016llx)", (long long)plan->updates,
-                     made != NULL ? plan->schedule : "lists of its own", (long long)plan->staleness, (long long)most, late,
-                     (unsigned long long)hash_versions(plan, lists, numbers));
-        }
-        free(numbers);
-        het_schedule_free(made);
-        if (result != HET_OK) return fail(status_of(result), "%s", error.text);
+    if (plan == NULL || plan->updates < 2) return 0;
+    if ((numbers = (int64_t *)calloc((size_t)plan->stages, sizeof *numbers)) == NULL) return fail(FAILED, "out of memory");
+    het_plan_micro_batches(plan, micro_batches, numbers);
+    if (lists == NULL) result = het_schedule_make(plan, numbers, NULL, &made, &error);
+    if (made != NULL) lists = made;
+    if (result == HET_OK) {
+        const int64_t most = het_schedule_late(plan, lists, &late);
+        snprintf(j->versions, sizeof j->versions,
+                 "%lld updates a step by %s, staleness %lld: gradients %lld late at most, %.4g on average (%016llx)", (long long)plan->updates,
+                 made != NULL ? plan->schedule : "lists of its own", (long long)plan->staleness, (long long)most, late,
+                 (unsigned long long)hash_versions(plan, lists, numbers));
     }
-    if (j->saved == NULL || j->set.force_resume) return 0;
+    free(numbers);
+    het_schedule_free(made);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text);
+}
+
+/* A resumed run must have what it had, --replan that is due included; --adapt-shares goes by time anyway, and keeps the number of updates. */
+static int check_versions(job *j) {
+    const char *saved = j->saved != NULL ? het_checkpoint_option(j->saved, "versions") : NULL;
+    const het_plan *plan = j->ranks.plan;
+    const het_schedule *lists = j->ranks.schedule;
+    int64_t micro_batches = j->feed.micro_batches;
+    int status;
+    for (int64_t i = 0; i < j->changes; i++) {
+        const planned_change *c = &j->change[i];
+        if (c->rank >= 0 || c->step > j->resumed_step + 1) continue;
+        plan = c->plan, lists = NULL;
+        if (c->granules > 0) micro_batches = (j->feed.items + c->granules - 1) / c->granules;
+    }
+    if ((status = set_versions(j, plan, lists, micro_batches)) != 0 || j->saved == NULL || j->set.force_resume) return status;
     if (saved == NULL) saved = "1 update a step";
     if (strcmp(hash_in(saved), hash_in(j->versions)) == 0) return 0;
+    if (j->set.adapt > 0 && plan != NULL && plan->updates > 1 && atoll(saved) == plan->updates) return 0;
     return fail(BAD_INPUT, "--updates, --staleness, --schedule, --plan: the saved run has %s, this one %s, which changes what is trained; "
                 "--force-resume allows it", saved, j->versions);
 }
@@ -1056,9 +1070,9 @@ static int configure_context(job *j) {
     d->host.logger.log = on_log, d->host.logger.user = j;
     if (j->ranks.plan != NULL) complete_plan(j, j->ranks.plan);
     status = layout_check_lists(&j->ranks, s->schedule, j->feed.micro_batches);
-    if (status != 0 || (status = configure_plan(j)) != 0 || s->steps == 0 || (status = check_versions(j)) != 0) return status;
+    if (status != 0 || (status = configure_plan(j)) != 0 || s->steps == 0) return status;
     if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
-    if ((status = check_changes(j)) != 0 || (status = open_groups(j)) != 0) return status;
+    if ((status = check_changes(j)) != 0 || (status = check_versions(j)) != 0 || (status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL)
         return fail(BAD_INPUT, "--devices %s: %s; %s", s->devices, error.text, less_memory(s));
@@ -1793,7 +1807,7 @@ static int go_over(job *j, int64_t granules, const char *why) {
         end_progress(j);
         return fail(BAD_INPUT, "step %lld: %s: %s", (long long)het_get_step(j->ctx) + 1, why, het_last_error(j->ctx));
     }
-    if ((status = start_adapting(j)) != 0) return status;
+    if ((status = start_adapting(j)) != 0 || (status = set_versions(j, to.plan, to.schedule, j->feed.micro_batches)) != 0) return status;
     warn_idle(j, strncmp(why, "--replan", 8) != 0);
     if (j->log != NULL) {
         fprintf(j->log, "{\"event\":\"replan\",\"before_step\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"schedule\":\"%s\",\"why\":",

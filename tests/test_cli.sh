@@ -273,6 +273,7 @@ refuses '--plan pp: too many stages: 8 for 4 units' train --data text --schedule
 report "$([[ $line != *'did you mean'* ]]; echo $?)" 'and does not propose what was said' "$line"
 refuses '2bw|--updates is 1' train --data text --schedule 2bw --micro-batches 4 "${tiny[@]}"
 refuses '--adapt-shares|without --adapt' train --data text --devices cpu:1,cpu:1 --adapt-shares "${tiny[@]}"
+refuses 'one update a step, this run makes 2|--adapt-shares' train --data text --devices cpu:1,cpu:1 --updates 2 --micro-batches 4 --adapt "${tiny[@]}"
 for loaders in 0 5; do
     accepts "the same run with $loaders threads that read ahead" train --data text --steps 20 --hash --quiet --devices cpu:1 --loaders $loaders --log loaded.jsonl "${tiny[@]}"
     report "$([ "$first" = "$(grep '^weights' out)" ] && [ "$(grep -c '"data_wait_share":' loaded.jsonl)" = 20 ]; echo $?)" 'has the same hash, and logs what it waited' "$(cat out)"

@@ -1501,7 +1501,7 @@ static void reductions_begin_inside_the_last_pass(void **state)
    comes rank 1's (25, 26); a copy of the new weights takes 1.5. Without costs of blocks complete lists are as long as their compute actions. */
 static void several_updates(void **state)
 {
-    static const char *const names[] = { "2bw", "pipedream", "xpipe", "1f1b" };
+    static const char *const names[] = { "2bw", "pipedream", "xpipe", "1f1b", "hogbatch" };
     static const int32_t kinds[2][7] = {
         { HET_ACTION_F, HET_ACTION_B, HET_ACTION_REDUCE, HET_ACTION_STEP, HET_ACTION_STEP, HET_ACTION_GATHER, HET_ACTION_COMMIT },
         { HET_ACTION_F, HET_ACTION_B, HET_ACTION_STEP, HET_ACTION_REDUCE, HET_ACTION_STEP, HET_ACTION_GATHER, HET_ACTION_COMMIT } };
@@ -1530,10 +1530,10 @@ static void several_updates(void **state)
     m->block_cost[0].step = 2;
     m->schedule.complete = 1;
     assert_true(same(makespan_of(m), 27.5));
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < 5; i++)
         for (k = 2; k <= 4; k *= 2) {
-            const int64_t counts[1] = { 16 };
-            het_plan *plan = support_plan("pp", names[i], 8, 4, 1);
+            const int64_t counts[4] = { i < 4 ? 16 : 14, 0, 1, 1 }; /* hogbatch has updates without gradients */
+            het_plan *plan = support_plan(i < 4 ? "pp" : k == 2 ? "dp2xpp2" : "dp", names[i], 8, 4, 1);
             het_schedule *lists = NULL, *complete = NULL;
             het_simulation *sim[2] = { NULL, NULL };
             het_stage_cost stage[4];

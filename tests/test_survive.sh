@@ -232,6 +232,13 @@ refuses 'the saved run has 1 update a step, this one 2 updates' --resume good --
 report "$([ -n "$(hash_of out.txt)" ]; echo $?)" 'forced: goes on with other updates' "$(tail -n 3 out.txt)"
 "$program" "${late[@]}" --devices cpu:1,cpu:1 --plan dp --updates 2 --staleness 1 --steps 2 --out dealt > out.txt 2>&1
 refuses '2 updates a step by 1f1b, staleness 1' --resume dealt --steps 4 # of one rank other micro-batches join each
+"$program" "${late[@]}" --devices cpu:1,cpu:1 --plan dp --updates 2 --staleness 1 --steps 4 --replan 3:pp --checkpoint-every 3 --out gone --hash > whole.out 2>&1
+for way in '--plan dp --replan 3:pp' '--plan pp'; do # what is said is what there was when it was saved
+    # shellcheck disable=SC2086
+    "$program" --resume gone/step-00000003 --out again --overwrite --devices cpu:1,cpu:1 $way --quiet --hash > on.out 2>&1
+    report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" "gone over, resumed with $way: the same bits" "$(cat on.out)"
+done
+refuses '--plan: the saved run has 2 updates a step by 1f1b' --resume gone/step-00000003 --steps 6 --devices cpu:1,cpu:1 --plan dp
 
 # ---- fingerprints: every byte of the data, and the weights below factors ----
 cat hetrain.h hetrain.h | head -c 700000 > wide

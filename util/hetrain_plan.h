@@ -4097,7 +4097,7 @@ static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
         heti_p_at_least(&step, heti_p_step_seconds(s, s->part[owners->first + i].rank, block));
     for (int64_t v = 0; v < s->updates; v++) {
         if (sums[v].before) continue;
-        if (sums[v].wanted == 0 || sums[v].reached < sums[v].wanted ||
+        if (owners[v].wanted == 0 || sums[v].reached < sums[v].wanted || /* nobody's gradients: none to wait for */
             (v > 0 && gathers[v - 1].reached < gathers[v - 1].wanted))
             break;
         HETI_T_TRY(heti_p_ring_seconds(s, &sums[v], &seconds));
@@ -4120,6 +4120,7 @@ static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *
         heti_p_step_seconds(s, r, a->stage) : 0;
     double begins = reached, seconds;
     heti_p_part *part;
+    if (made != NULL && !made->before) HETI_T_TRY(heti_p_sim_make(s, a->stage));
     *waits = made != NULL && !made->before;
     s->rank[r].waits = NULL;
     if (*waits) return HET_OK;
