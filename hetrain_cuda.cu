@@ -1883,28 +1883,33 @@ HETC_DEVICE float hetc_row_max(float x) {
     return fmaxf(x, __shfl_xor_sync(HETC_ALL, x, 2));
 }
 
+/* Scores of columns [from, from + N) that a row does not see become -infinity: most tiles have none.
+   seen: columns of the lane's 2 M rows, `apart` elements from one to the next. */
+template <int N, int M>
+HETC_DEVICE void hetc_hide(hetc_accumulator<N, M> &s, int from, const hetc_run *seen, int apart) {
+    const int column = from + hetc_lane() % 4 * 2;
+    HETC_UNROLL
+    for (int r = 0; r < 2 * M; r++) {
+        const hetc_run run = seen[r * apart];
+        if (from >= run.first && from + N <= run.last) continue;
+        HETC_UNROLL
+        for (int e = 0; e < N / 4; e++) {
+            const int at = column + 8 * (e / 2) + e % 2;
+            if (at < run.first || at >= run.last) s[e / 2][r / 2][r % 2 * 2 + e % 2] = -INFINITY;
+        }
+    }
+}
+
 /* ---- forward: o = exp(S - m) v / l with the maximum m so far; a new one scales what there is ---- */
 
-/* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the
-   lane's 2 M rows. */
+/* The scores of keys become exponentials; m, l and o follow. */
 template <class E, int P, int N, int M>
-HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N, M> &s, float factor, int from,
-                                   const hetc_run (&seen)[(size_t)M * 2], float (&m)[(size_t)M * 2],
+HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N, M> &s, float factor, float (&m)[(size_t)M * 2],
                                    float (&l)[(size_t)M * 2], hetc_accumulator<P, M> &o) {
-    const int column = from + hetc_lane() % 4 * 2;
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
         const int low = r % 2 * 2, high = low + 2;
         float top = m[r], sum = 0.0f;
-        if (from < seen[r].first || from + N > seen[r].last) {
-            HETC_UNROLL
-            for (int n = 0; n < N / 8; n++)
-                HETC_UNROLL
-                for (int i = 0; i < 2; i++) {
-                    const int key = column + 8 * n + i;
-                    if (key < seen[r].first || key >= seen[r].last) s[n][r / 2][low + i] = -INFINITY;
-                }
-        }
         HETC_UNROLL
         for (int n = 0; n < N / 8; n++) top = fmaxf(top, fmaxf(s[n][r / 2][low], s[n][r / 2][low + 1]));
         top = hetc_row_max(top);
@@ -1966,7 +1971,8 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
         }
         hetc_accumulator<STEP, M> s = {};
         hetc_scores<P, STEP>(s, left, keys + buffer);
-        hetc_softmax_step<E, P, STEP, M>(s, t.factor, from, seen, m, l, o);
+        hetc_hide<STEP, M>(s, from, seen, 1);
+        hetc_softmax_step<E, P, STEP, M>(s, t.factor, m, l, o);
         hetc_mix<P, STEP, M>(o, s, values + buffer);
     }
     HETC_UNROLL
@@ -2041,6 +2047,7 @@ static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_ke
         hetc_accumulator<STEP, M> s = {};
         if (from == first) held.load(queries, own);
         hetc_scores<P, STEP>(s, held, keys + buffer);
+        hetc_hide<STEP, M>(s, from, seen, 1);
         hetc_accumulator<STEP, M> dp = {};
         left.load(outputs, own);
         hetc_scores<P, STEP>(dp, left, values + buffer);
@@ -2048,11 +2055,9 @@ static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_ke
         for (int n = 0; n < STEP / 8; n++)
             HETC_UNROLL
             for (int e = 0; e < 4 * M; e++) {
-                const int r = e / 2, key = from + 8 * n + hetc_lane() % 4 * 2 + e % 2;
-                const bool sees = key >= seen[r].first && key < seen[r].last;
+                const int r = e / 2;
                 float &x = s[n][e / 4][e % 4];
-                x = !sees ? 0.0f : hetc_exp_shifted<E>(x, shift[r], t.factor) * inverse[r] *
-                    (dp[n][e / 4][e % 4] - delta[r]);
+                x = hetc_exp_shifted<E>(x, shift[r], t.factor) * inverse[r] * (dp[n][e / 4][e % 4] - delta[r]);
             }
         hetc_mix<P, STEP, M>(dq, s, keys + buffer);
     }
@@ -2079,12 +2084,13 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
    keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's keys, every eighth,
    in shared memory, since registers are scarce here. */
 template <class E, int P, int STEP, int M>
-HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, M> &dv, E *keys, E *values, E *q,
-                                E *d_o, const float *statistic, float factor, int at, const hetc_run *seen) {
+HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, M> &dv,
+                                const hetc_left<E, P, M, (M > 1)> &keys, E *values, E *q, E *d_o,
+                                const float *statistic, float factor, int at, const hetc_run *seen) {
     hetc_left<E, P, M, false> left;
     hetc_accumulator<STEP, M> p = {};
-    left.load(keys, 16 * M * hetc_warp());
-    hetc_scores<P, STEP>(p, left, q);
+    hetc_scores<P, STEP>(p, keys, q);
+    hetc_hide<STEP, M>(p, at, seen, 8);
     hetc_accumulator<STEP, M> ds = {};
     left.load(values, 16 * M * hetc_warp());
     hetc_scores<P, STEP>(ds, left, d_o);
@@ -2095,11 +2101,9 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
         for (int i = 0; i < 3; i++) of[i] = hetc_get<2>(statistic + i * STEP + column);
         HETC_UNROLL
         for (int e = 0; e < 4 * M; e++) {
-            const int query = at + column + e % 2;
-            const bool sees = query >= seen[e / 2 * 8].first && query < seen[e / 2 * 8].last;
             float &x = p[n][e / 4][e % 4], &dx = ds[n][e / 4][e % 4];
-            x = !sees ? 0.0f : hetc_exp_shifted<E>(x, of[0].v[e % 2], factor) * of[1].v[e % 2];
-            dx = sees ? x * (dx - of[2].v[e % 2]) : 0.0f;
+            x = hetc_exp_shifted<E>(x, of[0].v[e % 2], factor) * of[1].v[e % 2];
+            dx = x * (dx - of[2].v[e % 2]);
         }
     }
     hetc_mix<P, STEP, M>(dv, p, d_o);
@@ -2121,13 +2125,14 @@ static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_ke
     const int first = hetc_queries_of(t, begin).first,
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     hetc_accumulator<P, M> dk = {}, dv = {};
+    hetc_left<E, P, M, (M > 1)> held;
     if (threadIdx.x < ROWS) { /* a barrier comes before they are read */
         hetc_run run = { 0, 0 };
         if (begin + (int)threadIdx.x < t.keys) run = hetc_queries_of(t, begin + (int)threadIdx.x);
         seen[threadIdx.x] = run;
     }
-    /* fetches the queries from `next` on of head `head`, uses those that were fetched before, from
-       `at` on */
+    /* fetches the queries from `next` on of head `head`, uses those that were fetched before, the
+       `used`-th ones, from `at` on */
     int head = kv_head * group, next = first, at = first, to = 0, used = 0;
     const int end = last > first ? head + group : head;
     if (head < end) hetc_keys_fetch<E, P, ROWS, THREADS>(keys, values, t, kv_head * t.line, begin);
@@ -2148,11 +2153,12 @@ static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_ke
         }
         if (used) {
             const int from = (to ^ 1) * STEP;
-            hetc_keys_step<E, P, STEP, M>(dk, dv, keys, values, queries + from * PITCH, outputs + from * PITCH,
+            if (used == 1) held.load(keys, own);
+            hetc_keys_step<E, P, STEP, M>(dk, dv, held, values, queries + from * PITCH, outputs + from * PITCH,
                                        statistics + 3 * from, t.factor, at, seen + own + hetc_lane() / 4);
         }
         at = fetched;
-        used = open;
+        used = open ? used + 1 : 0;
         open = head < end;
     }
     HETC_UNROLL
