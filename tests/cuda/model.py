@@ -20,15 +20,15 @@ PRODUCTS = {768: 560e12, 1600: 600e12}  # FLOP/s of products of that width
 CYCLES = 132 * 1.755e9          # a second, of all multiprocessors
 HMMA = 1.55                     # cycles of a multiprocessor's tensor cores for one, m16n8k16
 # The main loops of attention, head 64 in bf16, as tests/cuda/sass.py counts them for compute capability 9.0: rows of a block, of a warp, step; what a
-# warp issues for them, its cycles of shared memory, HMMA. FIRST: those of the first kernels, and the rates that they were estimated to have (causal,
-# 1,024 tokens): a share of what their tightest unit allows. These kernels are taken to reach the same share.
+# warp issues where a tile has masked scores, and elsewhere; its cycles of shared memory, HMMA. FIRST: those of the first kernels, and the rates that
+# they were estimated to have (causal, 1,024 tokens): a share of what their tightest unit allows. These kernels are taken to reach the same share.
 LOOPS = {
-    "attention_forward": [(128, 32, 64, 943, 163, 128)],  # without the 8 LDSM of queries, which only the first step loads
-    "attention_backward": [(128, 32, 32, 521, 147, 96), (128, 32, 32, 823, 231, 128)],
+    "attention_forward": [(128, 32, 64, 953, 687, 160, 128)],
+    "attention_backward": [(128, 32, 32, 544, 407, 144, 96), (128, 32, 32, 715, 572, 193, 128)],
 }
 FIRST = {
-    "attention_forward": (150e12, [(128, 16, 64, 504, 144, 64)]),
-    "attention_backward": (102e12, [(64, 16, 64, 540, 256, 96), (64, 16, 64, 1000, 416, 128)]),
+    "attention_forward": (150e12, [(128, 16, 64, 504, 504, 144, 64)]),
+    "attention_backward": (102e12, [(64, 16, 64, 540, 540, 256, 96), (64, 16, 64, 1000, 1000, 416, 128)]),
 }
 WIDTH, HEADS, VOCAB, TOKENS = 128, 2, 12800, 256  # as the vocabularies below: rows of logits so long that they are kept in shared memory
 X, Y, DX, DY = 1, 2, 4, 8
@@ -41,10 +41,12 @@ LEAST = {"gpt2:124m": 510, "gpt2:1558m": 48}
 
 
 def attention_limit(name, loops, length):
-    """FLOP/s that a unit of the multiprocessor allows: a causal query has half of `length` keys, and what is masked in the tiles at both ends."""
+    """FLOP/s that a unit of the multiprocessor allows: a causal query has half of `length` keys, and what is masked in the tiles at both ends; the last
+    tiles, as many as a block has rows, are masked."""
     cycles = 0.0
-    for rows, warp, step, issued, shared, tensor in loops:
-        cycles += max(issued / 4, shared, HMMA * tensor) / (warp * step) * (1 + (rows + step) / length)
+    for rows, warp, step, masked, issued, shared, tensor in loops:
+        tile, last = (max(count / 4, shared, HMMA * tensor) for count in (issued, masked))
+        cycles += (tile * (1 + (rows + step) / length) + (last - tile) * 2 * rows / length) / (warp * step)
     return (5 if "backward" in name else 2) * 2 * 64 * CYCLES / cycles
 
 

@@ -4,9 +4,11 @@
     python3 tests/cuda/sass.py NVCC [OBJECT]
 
 Compiles hetrain_cuda.cu for compute capability 9.0 (or takes OBJECT) and disassembles it with cuobjdump: beside NVCC, in PATH, or of the Python wheel
-nvidia-cuda-cuobjdump. A main loop is the range up to a backward branch that holds most tensor-core instructions. Its cycles of shared memory a warp:
-4 an LDSM.x4 (512 bytes at 128 a cycle) or a copy of 16 bytes a lane into it, 1 an LDS or a copy of 4 bytes a lane. `tests/cuda/model.py` takes its
-estimate of attention from the rows of bf16. Fails where a kernel's registers and threads do not fit.
+nvidia-cuda-cuobjdump (and nvidia-cuda-nvdisasm, which it calls). A main loop is the range up to a backward branch that holds most tensor-core
+instructions; `masked` counts all it has issued where a tile has what a row does not see, `issued` what remains elsewhere: without what forward branches
+skip that has neither products nor copies. Its cycles of shared memory a warp: 4 an LDSM.x4 (512 bytes at 128 a cycle) or a copy of 16 bytes a lane into
+it, 1 an LDS or a copy of 4 bytes a lane. `tests/cuda/model.py` takes its estimate of attention from the rows of bf16. Fails where a kernel's registers
+and threads do not fit.
 """
 import os
 import re
@@ -49,17 +51,28 @@ def kernels(text):
     return found
 
 
+def branch_to(text):
+    branch = re.search(r"\bBRA(?:\.\S+)?\s+(?:\S+,\s*)?`?\(?(?:0x([0-9a-f]+))", text)
+    return int(branch.group(1), 16) if branch else -1
+
+
 def main_loop(code):
+    """All of it, and what a tile that every row sees whole issues of it. "@!PT": never done."""
     best, most = [], 0
     for at, text in code:
-        branch = re.search(r"\bBRA(?:\.\S+)?\s+(?:\S+,\s*)?`?\(?(?:0x([0-9a-f]+))", text)
-        if not branch or int(branch.group(1), 16) > at:
+        to = branch_to(text)
+        if to < 0 or to > at:
             continue
-        body = [t for a, t in code if int(branch.group(1), 16) <= a <= at]
-        tensor = sum("HMMA" in t for t in body)
+        body = [(a, t) for a, t in code if to <= a <= at and not t.startswith("@!PT")]
+        tensor = sum("HMMA" in t for _, t in body)
         if tensor > most or (tensor == most and tensor > 0 and len(body) < len(best)):
             best, most = body, tensor
-    return best
+    skipped = set()
+    for at, text in best:
+        over = [(a, t) for a, t in best if at < a < branch_to(text)]
+        if text.startswith("@") and not any("HMMA" in t or "LDGSTS" in t for _, t in over):
+            skipped.update(a for a, _ in over)
+    return [t for _, t in best], [t for a, t in best if a not in skipped]
 
 
 def short(name):
@@ -80,20 +93,21 @@ def main():
     registers = {}
     for name, count in re.findall(r"Function (\S+):\s*\n\s*REG:(\d+)", usage):
         registers[name] = int(count)
-    print("%-16s %5s %5s %5s %5s %5s %7s %7s %6s %6s %6s %6s %8s" % ("attention, sm_90", "head", "rows", "step", "warp", "regs", "threads", "issued",
-                                                                   "HMMA", "LDSM", "LDS", "copies", "shared"))
+    print("%-16s %5s %5s %5s %5s %5s %7s %7s %7s %6s %6s %6s %6s %8s" % ("attention, sm_90", "head", "rows", "step", "warp", "regs", "threads",
+                                                                       "masked", "issued", "HMMA", "LDSM", "LDS", "copies", "shared"))
     wrong = 0
     for name, code in sorted(kernels(sass).items()):
         what = short(name)
         if not what:
             wrong += registers.get(name, 0) * 256 > 65536
             continue
-        threads, body = 2 * what[2] // what[4], main_loop(code)
+        threads, (masked, body) = 2 * what[2] // what[4], main_loop(code)
         counts = [sum(bool(re.search(r"\b%s\b" % word, t)) for t in body) for word in ("HMMA", "LDSM", "LDS", "LDGSTS")]
         wide = sum("LDGSTS" in t and ".128" in t for t in body)
         wrong += registers.get(name, 0) * threads > 65536
-        print("%-16s %5d %5d %5d %5d %5d %7d %7d %6d %6d %6d %6d %8d" % (*what[:4], 16 * what[4], registers.get(name, 0), threads, len(body), *counts,
-                                                                       4 * (counts[1] + wide) + counts[2] + counts[3] - wide))
+        print("%-16s %5d %5d %5d %5d %5d %7d %7d %7d %6d %6d %6d %6d %8d" % (*what[:4], 16 * what[4], registers.get(name, 0), threads, len(masked),
+                                                                           len(body), *counts,
+                                                                           4 * (counts[1] + wide) + counts[2] + counts[3] - wide))
     if wrong:
         print("%d kernels do not fit: registers x threads over 65,536" % wrong)
     return wrong > 0
