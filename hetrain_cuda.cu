@@ -1991,23 +1991,23 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
 
 /* ---- backward: P = exp(S - m) / l, dS = P (dP - delta), dP = do v^T ---- */
 
-/* t.statistic, a warp a row and head: delta = rowsum(do o). T: of o and do. */
-template <class E, class T> HETC_KERNEL hetc_statistics_kernel(hetc_attention<E> t) {
-    const int64_t row = hetc_warp_row(), size = t.a.head_size, at = row * t.a.heads + blockIdx.y;
-    float sum = 0.0f;
-    if (row >= t.rows) return;
-    const T *o = hetc_as<T>(t.a.o) + at * size, *d_o = hetc_as<T>(t.a.d_o) + at * size;
-    for (int64_t j = hetc_lane(); j < size; j += HETC_WARP)
-        sum = fmaf(hetc_load<1>(o + j).v[0], hetc_load<1>(d_o + j).v[0], sum);
-    sum = hetc_warp_sum(sum);
-    if (hetc_lane() != 0) return;
-    float *to = t.statistic + (int64_t)blockIdx.y * t.rows + row;
-    to[0] = hetc_shift<E>(t.a.maximum[at], HETC_LOG2_E);
-    to[t.a.heads * t.rows] = 1.0f / t.a.sum[at];
-    to[2 * t.a.heads * t.rows] = sum;
+/* delta = rowsum(do o) of a head, its first element at `at`: the four lanes that share a row add up
+   what a warp would, in its order. T: of o and do. */
+template <class T> HETC_DEVICE float hetc_delta(const het_attention_args &a, int64_t at) {
+    const T *const o = hetc_as<T>(a.o) + at, *const d_o = hetc_as<T>(a.d_o) + at;
+    float sum[8] = {};
+    for (int j = hetc_lane() % 4; j < (int)a.head_size; j += HETC_WARP)
+        HETC_UNROLL
+        for (int i = 0; i < 8; i++)
+            if (j + 4 * i < (int)a.head_size)
+                sum[i] = fmaf(hetc_load<1>(o + j + 4 * i).v[0], hetc_load<1>(d_o + j + 4 * i).v[0], sum[i]);
+    HETC_UNROLL
+    for (int i = 0; i < 4; i++) sum[i] += sum[i + 4];
+    const float x = (sum[0] + sum[2]) + (sum[1] + sum[3]), pair = x + __shfl_xor_sync(HETC_ALL, x, 2);
+    return pair + __shfl_xor_sync(HETC_ALL, pair, 1);
 }
 
-/* dq = scale dS k */
+/* dq = scale dS k; t.statistic, which the gradients of keys want. */
 template <class E, int P, int ROWS, int STEP, int M>
 static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
@@ -2025,12 +2025,17 @@ static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_ke
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
-        const float *statistic = t.statistic + (int64_t)head * t.rows + row;
+        const int64_t at = (int64_t)hetc_min(row, t.rows - 1) * t.a.heads + head;
+        float *statistic = t.statistic + (int64_t)head * t.rows + row;
+        shift[r] = hetc_shift<E>(t.a.maximum[at], HETC_LOG2_E);
+        inverse[r] = 1.0f / t.a.sum[at];
+        delta[r] = t.bf16 ? hetc_delta<uint16_t>(t.a, at * t.a.head_size) : hetc_delta<float>(t.a, at * t.a.head_size);
         if (row >= t.rows) continue;
         seen[r] = hetc_keys_of(t, row);
-        shift[r] = statistic[0];
-        inverse[r] = statistic[t.a.heads * t.rows];
-        delta[r] = statistic[2 * t.a.heads * t.rows];
+        if (hetc_lane() % 4 != 0) continue;
+        statistic[0] = shift[r];
+        statistic[t.a.heads * t.rows] = inverse[r];
+        statistic[2 * t.a.heads * t.rows] = delta[r];
     }
     hetc_queries_fetch<E, P, ROWS, THREADS>(queries, outputs, t, head, begin);
     hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
@@ -2131,35 +2136,31 @@ static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_ke
         if (begin + (int)threadIdx.x < t.keys) run = hetc_queries_of(t, begin + (int)threadIdx.x);
         seen[threadIdx.x] = run;
     }
-    /* fetches the queries from `next` on of head `head`, uses those that were fetched before, the
-       `used`-th ones, from `at` on */
-    int head = kv_head * group, next = first, at = first, to = 0, used = 0;
+    int head = kv_head * group, at = first, to = 0;
     const int end = last > first ? head + group : head;
-    if (head < end) hetc_keys_fetch<E, P, ROWS, THREADS>(keys, values, t, kv_head * t.line, begin);
+    const auto fetch = [&](int of, int next) {
+        hetc_queries_fetch<E, P, STEP, THREADS>(queries + to * STEP * PITCH, outputs + to * STEP * PITCH, t, of, next);
+        hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, next, of);
+        hetc_copy_commit();
+    };
+    if (head < end) {
+        hetc_keys_fetch<E, P, ROWS, THREADS>(keys, values, t, kv_head * t.line, begin);
+        fetch(head, at);
+        hetc_copy_wait();
+        __syncthreads();
+        held.load(keys, own);
+    }
     HETC_ROLLED
-    for (int open = head < end; open || used; to ^= 1) {
-        if (used) {
-            hetc_copy_wait();
-            __syncthreads();
-        }
-        const int fetched = next;
-        if (open) {
-            hetc_queries_fetch<E, P, STEP, THREADS>(queries + to * STEP * PITCH, outputs + to * STEP * PITCH, t, head,
-                                                     next);
-            hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, next, head);
-            hetc_copy_commit();
-            next += STEP;
-            if (next >= last) { next = first; head++; }
-        }
-        if (used) {
-            const int from = (to ^ 1) * STEP;
-            if (used == 1) held.load(keys, own);
-            hetc_keys_step<E, P, STEP, M>(dk, dv, held, values, queries + from * PITCH, outputs + from * PITCH,
-                                       statistics + 3 * from, t.factor, at, seen + own + hetc_lane() / 4);
-        }
-        at = fetched;
-        used = open ? used + 1 : 0;
-        open = head < end;
+    while (head < end) { /* fetches the next queries, uses those from `at` on of head `head` */
+        const int from = to * STEP, now = at;
+        hetc_copy_wait();
+        __syncthreads();
+        to ^= 1;
+        at += STEP;
+        if (at >= last) { at = first; head++; }
+        if (head < end) fetch(head, at);
+        hetc_keys_step<E, P, STEP, M>(dk, dv, held, values, queries + from * PITCH, outputs + from * PITCH,
+                                      statistics + 3 * from, t.factor, now, seen + own + hetc_lane() / 4);
     }
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
@@ -2281,11 +2282,8 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
         return HETC_LAUNCH(self, queue, (hetc_attention_forward_kernel<E, P, tiles::FORWARD, tiles::STEP, tiles::M>),
                            hetc_grid(hetc_ceil_div(rows, tiles::FORWARD), a->heads), threads,
                            (tiles::FORWARD + 4 * tiles::STEP) * row_bytes, t);
-    void (*const statistics)(hetc_attention<E>) = bf16 ? hetc_statistics_kernel<E, uint16_t> :
-                                                  hetc_statistics_kernel<E, float>;
     enum { ROWS = tiles::BACKWARD, STEP = tiles::BACKWARD_STEP };
     const size_t shared = (2 * ROWS + 4 * STEP) * row_bytes;
-    HETC_TRY(HETC_LAUNCH(self, queue, statistics, hetc_warps(rows, a->heads), HETC_THREADS, 0, t));
     HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, ROWS, STEP, tiles::M>),
                          hetc_grid(hetc_ceil_div(rows, ROWS), a->heads), threads, shared, t));
     return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, ROWS, STEP, tiles::M>),
