@@ -6,9 +6,9 @@
 #include "support.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include "hetrain_plan.h"
+#include "threads_transport.h"
 
 #define STEPS 3
 /* both kinds of groups, for models with 2 and with 5 key/value heads */
@@ -682,85 +682,107 @@ static void memory_is_what_was_estimated(void **state)
 
 /* ---- the backward pass by context: a wave over layers and members ---- */
 
-/* A device that computes nothing: attention's backward takes a moment, the rest of a layer's four. */
-static const double moment = 0.01;
-static pthread_t who[3];
-static double slept[3];
+/* Members are processes of a transport that has clocks, on devices that compute nothing. A layer of the backward pass moves a member's clock by 5:
+   `core` in attention, what is left in the MLP's activation. */
+enum { WAVE_LAYERS = 8, WAVE_MOST = 5 };
+typedef struct wave {
+    threads_end *end;
+    het_transport transport;
+    const char *plan;
+    double core, begun, waited; /* seconds in the backward pass's attention; waited before that pass, in it */
+    int64_t cores;
+} wave;
+static pthread_key_t waves; /* the wave of a thread */
 
-static double seconds(void)
+static het_result work_on_clocks(void *self, het_queue *queue, const het_op *op)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static het_result sleeping(void *self, het_queue *queue, const het_op *op)
-{
-    if (op->kind == HET_OP_ATTENTION_BACKWARD || op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT) {
-        const struct timespec t = { 0, (long)(1e9 * moment) };
-        const double start = seconds();
-        int r;
-        nanosleep(&t, NULL);
-        for (r = 0; r < 3; r++)
-            if (pthread_equal(who[r], pthread_self())) slept[r] += seconds() - start;
-    }
+    wave *w = (wave *)pthread_getspecific(waves);
+    if (w != NULL && op->kind == HET_OP_ACTIVATION_BACKWARD) w->end->now += 5 - w->core;
+    if (w != NULL && op->kind == HET_OP_ATTENTION_BACKWARD) w->end->now += w->core, w->cores++;
     return het_null_device()->run(self, queue, op);
 }
 
-static het_result meet(void *user, const het_hook_info *info)
+static het_result look_at_clocks(void *user, const het_hook_info *info)
 {
-    (void)user;
-    if (info->direction == HET_FORWARD) who[info->rank] = pthread_self(), slept[info->rank] = 0;
-    return HET_OK;
+    wave *w = (wave *)user;
+    if (info->direction == HET_FORWARD) w->begun = w->end->waited;
+    else w->waited = w->end->waited - w->begun;
+    return pthread_setspecific(waves, w) == 0 ? HET_OK : HET_ERR_STATE;
 }
 
-/* Of three members with one granule each the first waits for two attentions of the others in all, not for two a layer. */
-static void backward_by_context_waits_once(void **state)
+static void *live_on_clocks(void *arg)
 {
-    const int64_t start[2] = { 0, 1536 };
-    static int32_t token[1536];
+    wave *w = (wave *)arg;
+    const int64_t members = w->end->world->count, start[2] = { 0, 512 * members };
     het_device_iface table = *het_null_device();
-    het_device_desc device[3];
-    het_timeline timeline;
+    het_device_desc device;
     het_error error;
     het_batch batch;
     het_desc desc;
     het_plan *plan;
     het_ctx *ctx;
-    double most = 0;
-    int64_t r, i;
-    (void)state;
+    int32_t *token = (int32_t *)support_alloc((size_t)start[1], sizeof *token);
     memset(&desc, 0, sizeof desc);
-    memset(device, 0, sizeof device);
+    memset(&device, 0, sizeof device);
     memset(&batch, 0, sizeof batch);
-    table.run = sleeping;
-    desc.model = team_model(HET_LLAMA, 1536);
-    desc.model.layers = 8;
-    desc.limits.max_tokens = batch.tokens = 1536;
+    memset(token, 0, (size_t)start[1] * sizeof *token);
+    table.run = work_on_clocks;
+    device.iface = &table;
+    desc.model = team_model(HET_LLAMA, start[1]);
+    desc.model.layers = WAVE_LAYERS;
+    desc.limits.max_tokens = batch.tokens = start[1];
     desc.limits.max_sequences = batch.sequences = 1;
     batch.sequence_start = start;
     batch.token = batch.target = token;
-    for (r = 0; r < 3; r++) device[r].iface = &table;
-    desc.layout.devices = device;
-    desc.layout.device_count = 3;
-    desc.layout.plan = plan = support_plan_for("cp3", NULL, 18, 3, 1, desc.model.kv_heads);
-    desc.host.hook = meet;
+    desc.layout.devices = &device;
+    desc.layout.device_count = 1;
+    desc.layout.transport = w->transport;
+    desc.layout.plan = plan = support_plan_for(w->plan, NULL, 2 * WAVE_LAYERS + 2, members, 1, desc.model.kv_heads);
+    desc.host.hook = look_at_clocks;
+    desc.host.user = w;
     EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_OK, error.text, "");
     EXPECT_OK(het_step(ctx, &batch, 1, NULL));
-    for (r = 0; r < 3; r++) {
-        het_get_timeline(ctx, r, &timeline);
-        for (i = 0; i < timeline.records; i++) {
-            const het_record *record = &timeline.record[i];
-            const double waited = (record->end - record->start - slept[r]) / moment;
-            if (record->rank != r || record->action.kind != HET_ACTION_B) continue;
-            print_message("member %d waits for %.2f attentions in 8 layers\n", (int)r, waited);
-            assert_true(slept[r] > 8 * 5 * moment);
-            if (waited > most) most = waited;
-        }
-    }
-    assert_true(most > 1 && most < 4); /* two, and what sleeping takes longer; a wait in every layer would be 16 */
     het_destroy(ctx);
     het_plan_free(plan);
+    free(token);
+    return NULL;
+}
+
+/* Member m of R waits for the cores of members m to R - 2 once, whatever the number of layers: R - 1 - m where they take alike, so at most two of
+   three members. A wait in every layer would be 8 times that. */
+static void backward_by_context_waits_once(void **state)
+{
+    int64_t members, r, k;
+    (void)state;
+    assert_int_equal(pthread_key_create(&waves, NULL), 0);
+    for (members = 2; members <= WAVE_MOST; members++)
+        for (k = 0; k < 3; k++) { /* cores alike, later ones longer, later ones shorter */
+            threads_world world;
+            threads_end end[WAVE_MOST];
+            het_transport transport[WAVE_MOST];
+            pthread_t thread[WAVE_MOST];
+            wave w[WAVE_MOST];
+            char plan[8];
+            double waits = 0;
+            memset(w, 0, sizeof w);
+            snprintf(plan, sizeof plan, "cp%d", (int)members);
+            threads_open(&world, end, transport, members, 0);
+            for (r = 0; r < members; r++) {
+                w[r].end = &end[r], w[r].transport = transport[r], w[r].plan = plan;
+                w[r].core = k == 0 ? 1 : k == 1 ? 0.5 + 0.25 * (double)r : 2 - 0.25 * (double)r;
+            }
+            for (r = 0; r < members; r++) assert_int_equal(pthread_create(&thread[r], NULL, live_on_clocks, &w[r]), 0);
+            for (r = 0; r < members; r++) pthread_join(thread[r], NULL);
+            for (r = members - 1; r >= 0; r--) {
+                if (r < members - 1) waits += w[r].core;
+                if (k == 0 && members == 3) print_message("member %d of 3 waits for %.2f attentions in 8 layers\n", (int)r, w[r].waited);
+                assert_int_equal(w[r].cores, WAVE_LAYERS);
+                if (fabs(w[r].waited - waits) > 1e-9)
+                    fail_msg("%s, cores %d: member %d waits for %g, not %g", plan, (int)k, (int)r, w[r].waited, waits);
+            }
+            pthread_mutex_destroy(&world.lock);
+        }
+    pthread_key_delete(waves);
 }
 
 /* ---- what is refused ---- */

@@ -1,5 +1,6 @@
 /* A transport between threads of one process: "process" i is a thread. A message is copied when both its ends are there. A test may hold messages
-   back for a while (jitter), and count bytes. */
+   back for a while (jitter), and count bytes. Ends have a clock of their own: it moves when whoever computes moves it, and where a message is awaited
+   to when both its ends were there, so that how long a rank waits depends on nothing else that the machine does. */
 #ifndef TESTS_THREADS_TRANSPORT_H
 #define TESTS_THREADS_TRANSPORT_H
 
@@ -18,6 +19,7 @@ typedef struct threads_post {   /* lies in a het_request */
     void *data;
     size_t size;
     int64_t held;               /* tests of it that still say: not yet */
+    double now;                 /* of the later end */
 } threads_post;
 
 typedef struct threads_world {
@@ -29,7 +31,7 @@ typedef struct threads_world {
     int32_t aborted;
     char text[256];
 } threads_world;
-typedef struct threads_end { threads_world *world; int64_t me; } threads_end;
+typedef struct threads_end { threads_world *world; int64_t me; double now, waited; } threads_end;
 
 static int64_t threads_processes(void *self) { return ((threads_end *)self)->world->count; }
 static int64_t threads_process(void *self) { return ((threads_end *)self)->me; }
@@ -41,6 +43,7 @@ static het_result threads_start(threads_end *end, int64_t from, int64_t to, int 
     threads_post post, *mine = (threads_post *)(void *)request, **at;
     memset(&post, 0, sizeof post);
     post.from = from, post.to = to, post.channel = channel, post.sends = sends, post.data = data, post.size = size;
+    post.now = end->now;
     pthread_mutex_lock(&w->lock);
     if (w->random != 0) {
         w->random = w->random * UINT64_C(6364136223846793005) + 1442695040888963407u;
@@ -52,6 +55,7 @@ static het_result threads_start(threads_end *end, int64_t from, int64_t to, int 
         if (other->from != from || other->to != to || other->channel != channel || other->sends == sends) continue;
         *at = other->next;
         if (other->size == size) memcpy(sends ? other->data : data, sends ? data : other->data, size);
+        other->now = mine->now = other->now > mine->now ? other->now : mine->now;
         other->state = mine->state = other->size == size ? 1 : 2;
         w->bytes += (int64_t)size;
         break;
@@ -75,11 +79,13 @@ static het_result threads_irecv(void *self, int64_t from, uint32_t channel, void
 
 static het_result threads_test(void *self, het_request *request, int32_t *done)
 {
-    threads_world *w = ((threads_end *)self)->world;
+    threads_end *end = (threads_end *)self;
+    threads_world *w = end->world;
     threads_post *mine = (threads_post *)(void *)request, **at;
     het_result result = HET_OK;
     pthread_mutex_lock(&w->lock);
     *done = mine->state == 1 && mine->held-- <= 0;
+    if (*done && mine->now > end->now) end->waited += mine->now - end->now, end->now = mine->now;
     if (mine->state == 2 || (mine->state == 0 && w->aborted)) {
         for (at = &w->first; *at != NULL; at = &(*at)->next)
             if (*at == mine) {
@@ -120,6 +126,7 @@ static void threads_open(threads_world *w, threads_end *end, het_transport *tran
     memset(w, 0, sizeof *w);
     pthread_mutex_init(&w->lock, NULL);
     w->count = count, w->random = jitter;
+    memset(end, 0, (size_t)count * sizeof *end);
     for (i = 0; i < count; i++) end[i].world = w, end[i].me = i, transport[i].iface = &threads_iface, transport[i].self = &end[i];
 }
 
