@@ -6645,7 +6645,7 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
         return heti_fail(error, HET_ERR_INVALID, "%s: %d updates of weights in a step, at most %d late; at most %d "
                          "updates, and not negative", where, plan->updates, plan->staleness, HETI_MOST_UPDATES);
     if (plan->slice_tokens < 0)
-        return heti_fail(error, HET_ERR_INVALID, "%s: slices of %d tokens", where, plan->slice_tokens);
+        return heti_fail(error, HET_ERR_INVALID, "%s: slice_tokens is %d; 0 is none", where, plan->slice_tokens);
     if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
     for (int64_t p = 0; p < plan->pipelines && plan->cut; p++)
@@ -6661,8 +6661,8 @@ static het_result heti_plan_check_shares(const double *share, int64_t count, int
     for (int64_t i = 0; i < count; i++) {
         const int is_zero = zeros && share[i] <= 0.0 && share[i] >= 0.0;
         if (!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST))
-            return heti_fail(error, HET_ERR_INVALID, "%s: of the shares of %s, number %d is %g", where, what, i,
-                             share[i]);
+            return heti_fail(error, HET_ERR_INVALID, "%s: of the shares of %s, number %d is %g, not %sfrom 1e-30 to "
+                             "1e30", where, what, i, share[i], zeros ? "0 or " : "");
         used += !is_zero;
     }
     return used > 0 ? HET_OK : heti_fail(error, HET_ERR_INVALID, "%s: the shares of all %d %s are 0", where, count,
