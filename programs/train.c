@@ -1069,6 +1069,9 @@ static int configure_context(job *j) {
     d->guard.spike = s->spike, d->guard.skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->host.logger.log = on_log, d->host.logger.user = j;
     if (j->ranks.plan != NULL) complete_plan(j, j->ranks.plan);
+    if (s->slice_tokens > 0 && s->replan == NULL && j->ranks.plan != NULL && j->ranks.plan->slices == 1)
+        status = options_idle(options, OPTIONS, j->typed, "--slice-tokens", "without --slices or a plan that has some");
+    if (status != 0) return status;
     status = layout_check_lists(&j->ranks, s->schedule, j->feed.micro_batches);
     if (status != 0 || (status = configure_plan(j)) != 0 || s->steps == 0) return status;
     if (automatic) d->layout.plan = j->ranks.plan, limit_micro_batches(j, &d->limits, j->feed.most);
@@ -1361,7 +1364,7 @@ static int check_idle_options(const job *j) {
         { s->adapt <= 0, "--adapt-shares", "without --adapt" },
         { automatic, "--updates", "with --plan auto, which makes one update a step" },
         { s->updates == 1, "--staleness", "without --updates" },
-        { s->slices == 1 && s->plan == NULL, "--slice-tokens", "without --slices or a plan that has some" },
+        { j->desc.model.local_loss >= j->desc.model.layers, "--local-loss", "with a model of no more layers" },
         { automatic, "--recompute --store --slices --slice-tokens",
           "with --plan auto, which decides who recomputes or stores and cuts no micro-batch" },
         { j->out[0] == 0, "--keep", "without --out" },
