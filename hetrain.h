@@ -6580,7 +6580,7 @@ static int64_t heti_updates(const het_plan *plan) {
 }
 
 /* A pipeline's stages hold every unit once, in order. */
-static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, const char *where, het_error *error) {
+static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const char *where, het_error *error) {
     int64_t next = 0;
     for (int64_t i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
         const int64_t number = i - plan->first_stage[p], begin = plan->stage[i].unit_begin,
@@ -6622,8 +6622,7 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
     if (plan->stage == NULL || plan->first_stage == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
     if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
-        plan->stages > INT32_MAX
-        || plan->slices < 1 || plan->slices > INT32_MAX)
+        plan->stages > INT32_MAX || plan->slices < 1 || plan->slices > INT32_MAX)
         return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be from "
                          "1 to 2^31 - 1", where, plan->ranks, plan->pipelines, plan->stages, plan->slices);
     if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
@@ -6633,14 +6632,11 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
         if (plan->first_stage[p + 1] <= plan->first_stage[p])
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
     for (int64_t p = 0; p < plan->pipelines; p++)
-        for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++) {
-            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
-                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks",
-                                 where, p, s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
-            if (plan->stage[s].pipeline != p)
-                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: its number of a pipeline is %d",
-                                 where, p, s - plan->first_stage[p], plan->stage[s].pipeline);
-        }
+        for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
+            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks || plan->stage[s].pipeline != p)
+                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: is of pipeline %d, on rank %d; "
+                                 "there are %d ranks", where, p, s - plan->first_stage[p], plan->stage[s].pipeline,
+                                 plan->stage[s].rank, plan->ranks);
     if (plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0)
         return heti_fail(error, HET_ERR_INVALID, "%s: %d updates of weights in a step, at most %d late; at most %d "
                          "updates, and not negative", where, plan->updates, plan->staleness, HETI_MOST_UPDATES);
@@ -6648,8 +6644,7 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
         return heti_fail(error, HET_ERR_INVALID, "%s: slice_tokens is %d; 0 is none", where, plan->slice_tokens);
     if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
-    for (int64_t p = 0; p < plan->pipelines && plan->cut; p++)
-        HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
+    for (int64_t p = 0; p < plan->pipelines && plan->cut; p++) HETI_TRY(heti_plan_check_chain(plan, p, where, error));
     return HET_OK;
 }
 
@@ -6752,7 +6747,7 @@ static het_result heti_plan_check_cuts(const het_plan *plan, const char *where, 
 
 HETRAIN_API het_result het_plan_check(const het_plan *plan, const char *where, het_error *error) {
     HETI_TRY(heti_plan_check_shape(plan, where, error));
-    for (int64_t p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
+    for (int64_t p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_chain(plan, p, where, error));
     HETI_TRY(heti_plan_check_cuts(plan, where, error));
     HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
     HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
