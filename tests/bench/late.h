@@ -3,7 +3,7 @@
    Two virtual workers of two ranks, of which rank 0 is twice as fast as the others, 18 units that take alike: worker A has 12 and 6, worker B
    9 and 9, so that B takes 1.5 times as long for a micro-batch. B is slowed down 3 times for a third of the updates, in one piece or every
    third one; shares are those of the mean speeds where it comes and goes. A step an update with 1f1b, against all updates in one step and
-   gradients one update late.
+   gradients one update late, or three.
    Floors, of n_w micro-batches an update that take t_w(i) in update i on each of a worker's ranks: synchronous, which fills and drains, sum
    over i of max over w of (n_w + 1) t_w(i); late max over w of sum over i of n_w t_w(i), and one t_w to fill. What is left of their ratio
    without the fills, sum of maxima over maximum of sums, is 1 in one long piece: the slow worker's own time is all there is.
@@ -67,7 +67,7 @@ static int late_slowed(ranks_bench *r, const char *name, int64_t a, int64_t b, u
     static const char shape[] = "{\"pipelines\":[{\"share\":%d,\"stages\":[{\"rank\":0,\"units\":[0,12]},{\"rank\":1,\"units\":[12,18]}]},"
                                 "{\"share\":%d,\"stages\":[{\"rank\":2,\"units\":[0,9]},{\"rank\":3,\"units\":[9,18]}]}],\"schedule\":\"1f1b\",%s}";
     const double t[2] = { 3 * 6 * LATE_UNIT, 3 * 9 * LATE_UNIT };
-    double floor[2] = { 0, 0 }, maxima = 0, sum[2] = { 0, 0 }, seconds[2][LATE_ROUNDS], ratio[LATE_ROUNDS];
+    double floor[2] = { 0, 0 }, maxima = 0, sum[2] = { 0, 0 }, seconds[3][LATE_ROUNDS], ratio[2][LATE_ROUNDS];
     char plan[400], more[60];
     int status = 0;
     for (int i = 0; i < LATE_UPDATES; i++) {
@@ -78,22 +78,24 @@ static int late_slowed(ranks_bench *r, const char *name, int64_t a, int64_t b, u
     }
     floor[1] = fmax(sum[0] + t[0], sum[1] + t[1]);
     for (int64_t round = 0; round < rounds && status == 0; round++) {
-        for (int k = 0; k < 2 && status == 0; k++) {
+        for (int k = 0; k < 3 && status == 0; k++) { /* D = 0, 1, 3 */
             late l = { { LATE_UNIT / 2, LATE_UNIT, LATE_UNIT, LATE_UNIT }, { 0 }, { 0 }, 2, { a, b }, slow, 0, k ? LATE_UPDATES : 1, 0 };
-            snprintf(more, sizeof more, "\"updates\":%d,\"staleness\":%d", (int)l.updates, k);
+            snprintf(more, sizeof more, "\"updates\":%d,\"staleness\":%d", (int)l.updates, k == 2 ? 3 : k);
             snprintf(plan, sizeof plan, shape, (int)a, (int)b, more);
             status = late_run(r, &l, plan);
             seconds[k][round] = l.seconds;
+            if (k > 0) ratio[k - 1][round] = seconds[0][round] / seconds[k][round];
         }
-        ratio[round] = seconds[0][round] / seconds[1][round];
     }
     if (status != 0) return status;
     printf("{\"name\":\"late\",\"slow\":\"%s\",\"updates\":%d,\"rounds\":%lld", name, LATE_UPDATES, (long long)rounds);
     print_spread_of("synchronous_s", 1, seconds[0], rounds);
     printf(",\"floor_s\":%.4f", floor[0]);
     print_spread_of("late_s", 1, seconds[1], rounds);
+    print_spread_of("late_3_s", 1, seconds[2], rounds);
     printf(",\"floor_late_s\":%.4f", floor[1]);
-    print_spread_of("ratio", 1, ratio, rounds);
+    print_spread_of("ratio", 1, ratio[0], rounds);
+    print_spread_of("ratio_3", 1, ratio[1], rounds);
     printf(",\"ratio_at_best\":%.4f,\"without_fills\":%.4f}\n", floor[0] / floor[1], maxima / fmax(sum[0], sum[1]));
     fflush(stdout);
     return 0;
