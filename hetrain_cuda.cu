@@ -889,17 +889,24 @@ struct hetc_scatter {
     het_gradient gradient;         /* of a table [entries][width] */
     const int64_t *granule_start;
     const int32_t *id;             /* [rows] entry of each row of the slice */
+    const int32_t *order;          /* [rows] the rows, in runs of HETC_SORTED sorted by entry, then by row */
     const float *dy;               /* [rows][width] */
     int64_t rows, width, row_begin, granule_begin;
 };
 
-/* Some row before `row` has the same entry: another block sees to it. */
-HETC_DEVICE bool hetc_scatter_taken(const hetc_scatter &s, int64_t row) {
-    for (int64_t end = row; end > 0; end -= blockDim.x) { /* backwards: repeats are mostly near */
-        const int64_t other = end - 1 - threadIdx.x;
-        if (__syncthreads_or(other >= 0 && s.id[other] == s.id[row])) return true;
+#ifndef HETC_SORTED
+#define HETC_SORTED 2048 /* rows that a block sorts in shared memory; a power of two */
+#endif
+
+/* Where the entry's rows begin in a run of `order`; -1: it has none. */
+HETC_DEVICE int hetc_entry_find(const hetc_scatter &s, int64_t run, int32_t entry) {
+    int low = (int)(run * HETC_SORTED), end = (int)(low + HETC_SORTED < s.rows ? low + HETC_SORTED : s.rows);
+    for (int high = end; low < high; ) {
+        const int middle = (low + high) / 2;
+        if (s.id[s.order[middle]] < entry) low = middle + 1;
+        else high = middle;
     }
-    return false;
+    return low < end && s.id[s.order[low]] == entry ? low : -1;
 }
 
 /* What a block that owns an entry's columns keeps: rows come in their order, and each granule's sum
@@ -931,59 +938,49 @@ HETC_DEVICE void hetc_entry_add(const hetc_scatter &s, hetc_entry *e, int64_t ro
     if (e->column < s.width) e->term += s.dy[row * s.width + e->column];
 }
 
-/* Block (row, columns): the first row of an entry adds up all rows of the slice that have it, in
-   their order, and gives each granule's sum to the gradient. One block owns an element, so no two
-   add to it at the same time. */
-HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
-    HETC_SHARED(uint32_t, matches, HETC_WARPS);
-    const int64_t first = blockIdx.x;
-    if (hetc_scatter_taken(s, first)) return;
-    const int32_t entry = s.id[first];
-    hetc_entry e = hetc_entry_begin(s, first);
-    for (int64_t begin = first; begin < s.rows; begin += HETC_THREADS) {
-        const int64_t own = begin + threadIdx.x;
-        const uint32_t bits = __ballot_sync(HETC_ALL, own < s.rows && s.id[own] == entry);
-        __syncthreads(); /* the matches of the rows before have been read */
-        if (hetc_lane() == 0) matches[hetc_warp()] = bits;
-        __syncthreads();
-        for (int warp = 0; warp < HETC_WARPS; warp++)
-            for (uint32_t left = matches[warp]; left != 0; left &= left - 1)
-                hetc_entry_add(s, &e, begin + warp * HETC_WARP + __ffs((int)left) - 1);
-    }
-    hetc_entry_term(s, &e);
-    if (s.gradient.exact) hetc_raise(s.gradient.maximum, e.top);
-}
-
-/* The same where `order` has the rows sorted by entry, then by row: no row looks for its like. */
-HETC_KERNEL hetc_sorted_scatter_kernel(hetc_scatter s, const int32_t *order) {
-    const int64_t first = blockIdx.x;
-    const int32_t entry = s.id[order[first]];
-    if (first > 0 && s.id[order[first - 1]] == entry) return;
-    hetc_entry e = hetc_entry_begin(s, order[first]);
+/* The rows from order[first] on that have the entry, to the end of the run. */
+HETC_DEVICE void hetc_entry_rows(const hetc_scatter &s, hetc_entry *e, int32_t entry, int first) {
+    const int64_t run_end = (int64_t)(first / HETC_SORTED + 1) * HETC_SORTED, end = run_end < s.rows ? run_end : s.rows;
     uint32_t bits = HETC_ALL;
-    for (int64_t begin = first; bits == HETC_ALL; begin += HETC_WARP) {
-        const int64_t own = begin + hetc_lane();
-        const int32_t row = own < s.rows ? order[own] : -1;
+    for (int begin = first; bits == HETC_ALL; begin += HETC_WARP) {
+        const int row = begin + hetc_lane() < end ? s.order[begin + hetc_lane()] : -1;
         bits = __ballot_sync(HETC_ALL, row >= 0 && s.id[row < 0 ? 0 : row] == entry);
         for (int lane = 0; lane < HETC_WARP && (bits >> lane & 1) != 0; lane++)
-            hetc_entry_add(s, &e, __shfl_sync(HETC_ALL, row, lane));
+            hetc_entry_add(s, e, __shfl_sync(HETC_ALL, row, lane));
+    }
+}
+
+/* Block (place in the order, columns): the first place of an entry adds up all rows that have it, in
+   their order, and gives each granule's sum to the gradient. One block owns an element, so no two
+   add to it at the same time. A warp looks through as many runs at once as it has lanes. */
+HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
+    const int64_t first = blockIdx.x;
+    const int32_t entry = s.id[s.order[first]];
+    if (first % HETC_SORTED > 0 && s.id[s.order[first - 1]] == entry) return;
+    hetc_entry e = hetc_entry_begin(s, s.order[first]);
+    for (int64_t run = 0; run * HETC_SORTED < s.rows; run += HETC_WARP) {
+        const int at = hetc_entry_find(s, run + hetc_lane(), entry);
+        uint32_t found = __ballot_sync(HETC_ALL, at >= 0);
+        if (found != 0 && run + __ffs((int)found) - 1 < first / HETC_SORTED) return; /* an earlier run has it */
+        for (; found != 0; found &= found - 1)
+            hetc_entry_rows(s, &e, entry, __shfl_sync(HETC_ALL, at, __ffs((int)found) - 1));
     }
     hetc_entry_term(s, &e);
     if (s.gradient.exact) hetc_raise(s.gradient.maximum, e.top);
 }
 
-/* order[0, rows) by token, [rows, 2 rows) by position: a block each, which sorts (entry, row) in
-   shared memory, uint64_t[size], the power of two that holds them, by comparing and exchanging. */
-HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_t *position, int rows, int size) {
-    HETC_SHARED_BYTES(bytes);
-    uint64_t *const key = reinterpret_cast<uint64_t *>(bytes);
-    const int32_t *id = blockIdx.x == 0 ? token : position;
-    for (int i = (int)threadIdx.x; i < size; i += (int)blockDim.x)
-        key[i] = i < rows ? (uint64_t)(uint32_t)id[i] << 32 | (uint32_t)i : ~UINT64_C(0);
-    for (int run = 2; run <= size; run *= 2)
+/* order[0, rows) by token, [rows, 2 rows) by position: a block sorts (entry, row) of a run in shared
+   memory, by comparing and exchanging. */
+HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_t *position, int64_t rows) {
+    HETC_SHARED(uint64_t, key, HETC_SORTED);
+    const int64_t first = (int64_t)blockIdx.x * HETC_SORTED;
+    const int32_t *id = blockIdx.y == 0 ? token : position;
+    for (int i = (int)threadIdx.x; i < HETC_SORTED; i += HETC_THREADS)
+        key[i] = first + i < rows ? (uint64_t)(uint32_t)id[first + i] << 32 | (uint32_t)(first + i) : ~UINT64_C(0);
+    for (int run = 2; run <= HETC_SORTED; run *= 2)
         for (int step = run / 2; step > 0; step /= 2) {
             __syncthreads();
-            for (int i = (int)threadIdx.x; i < size / 2; i += (int)blockDim.x) {
+            for (int i = (int)threadIdx.x; i < HETC_SORTED / 2; i += HETC_THREADS) {
                 const int low = 2 * (i & ~(step - 1)) + (i & (step - 1)), high = low + step;
                 const uint64_t a = key[low], b = key[high];
                 if ((a > b) != ((low & run) == 0)) continue;
@@ -992,7 +989,8 @@ HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_
             }
         }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < rows; i += (int)blockDim.x) order[blockIdx.x * rows + i] = (int32_t)key[i];
+    for (int i = (int)threadIdx.x; i < HETC_SORTED && first + i < rows; i += HETC_THREADS)
+        order[blockIdx.y * rows + first + i] = (int32_t)key[i];
 }
 
 static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a,
@@ -1000,26 +998,19 @@ static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embed
     const dim3 grid = hetc_grid(a->rows, hetc_ceil_div(a->width, HETC_THREADS));
     const het_view *view = a->view;
     if (!hetc_wanted(gradient)) return HET_OK;
-    const hetc_scatter s = { *gradient, view->granule_start, id + view->row_begin, a->dy, a->rows, a->width,
+    const hetc_scatter s = { *gradient, view->granule_start, id + view->row_begin, order, a->dy, a->rows, a->width,
                              view->row_begin, view->granule_begin };
-    if (order == NULL) return HETC_LAUNCH(self, queue, hetc_scatter_kernel, grid, HETC_THREADS, 0, s);
-    return HETC_LAUNCH(self, queue, hetc_sorted_scatter_kernel, grid, HETC_THREADS, 0, s, order);
+    return HETC_LAUNCH(self, queue, hetc_scatter_kernel, grid, HETC_THREADS, 0, s);
 }
 
 static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a) {
-    int32_t *order = NULL;
-    int64_t size;
+    int32_t *const order = static_cast<int32_t *>(a->workspace);
     HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
-    for (size = 64; size < a->rows; ) size *= 2;
-    if (a->rows > 0 && (size_t)size * sizeof(uint64_t) + 1024 <= hetc_shared_limit(self)) {
-        order = static_cast<int32_t *>(a->workspace);
-        HETC_TRY(HETC_LAUNCH(self, queue, hetc_order_kernel, hetc_grid(a->dpositions != NULL ? 2 : 1, 1),
-                             size < 2048 ? (unsigned)size / 2 : 1024, (size_t)size * sizeof(uint64_t), order,
-                             a->view->token + a->view->row_begin, a->view->position + a->view->row_begin, (int)a->rows,
-                             (int)size));
-    }
+    HETC_TRY(HETC_LAUNCH(self, queue, hetc_order_kernel,
+                         hetc_grid(hetc_ceil_div(a->rows, HETC_SORTED), a->dpositions != NULL ? 2 : 1), HETC_THREADS, 0,
+                         order, a->view->token + a->view->row_begin, a->view->position + a->view->row_begin, a->rows));
     HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, a->view->token, order));
-    return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position, order != NULL ? order + a->rows : NULL);
+    return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position, order + a->rows);
 }
 
 /* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word

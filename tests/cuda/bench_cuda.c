@@ -259,29 +259,37 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     rows_end(b, &r);
 }
 
-/* A product with operands in bf16: results as floats or bf16, with nothing, a bias, GELU or its derivative. The weight is floats, which are
-   rounded in the op: with many rows that does not count. */
+/* A product with operands in bf16: results as floats or bf16, with nothing, a bias, GELU or its derivative; as floats also the gradient of the matrix,
+   without and with sums for the bias (BGRADB). The weight is floats, which are rounded in the op: with many rows that does not count. */
 static void bench_product(bench *b, int64_t rows, int64_t in, int64_t out) {
-    static const char *const epilogues[] = { "none", "bias", "gelu", "dgelu" };
+    static const char *const epilogues[] = { "none", "bias", "gelu", "dgelu", "weight", "bgradb" };
     const double work = 2e-12 * (double)rows * (double)in * (double)out;
     het_linear_activation_args a;
+    het_gradient dw, dbias;
+    bench_rows r;
     size_t bytes = 0;
     char name[96];
     int type, i;
     if (!bench_next(b)) return;
-    memset(&a, 0, sizeof a);
+    rows_start(b, &r, rows / 64, 64);
+    memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
+    dw.beta = 1;
+    dbias = dw;
+    a.linear.view = &r.view, a.linear.part[0].dw = &dw, a.linear.part[0].dbias = &dbias;
     a.linear.compute = HET_BF16, a.linear.rows = rows, a.linear.in = in, a.linear.parts = 1, a.linear.part[0].out = out;
     a.activation.kind = HET_GELU_TANH;
     float *x = bench_floats(b, rows * in / 2, 1), *y = bench_floats(b, rows * out, 1), *u = bench_floats(b, rows * out, 1),
         *w = bench_floats(b, in * out, 0.02f), *bias = bench_floats(b, out, 1), *dx = bench_floats(b, rows * in, 1),
-        *aux = bench_floats(b, rows * in, 1);
-    for (i = 0; i < 2; i++) {
-        const size_t more = bench_workspace(b, i ? OP(LINEAR_BACKWARD_INPUT, &a.linear) : OP(LINEAR_FORWARD, &a.linear));
+        *aux = bench_floats(b, in * out, 1);
+    dw.sum = aux, dbias.sum = bias;
+    for (i = 0; i < 3; i++) {
+        const size_t more = bench_workspace(b, i == 0 ? OP(LINEAR_FORWARD, &a.linear) : i == 1 ? OP(LINEAR_BACKWARD_INPUT, &a.linear) :
+                                               OP(LINEAR_BACKWARD_WEIGHT, &a.linear));
         bytes = more > bytes ? more : bytes;
     }
     a.linear.workspace = bench_bytes(b, NULL, bytes);
     for (type = 0; type < 2; type++)
-        for (i = 0; i < 4; i++) {
+        for (i = 0; i < (type ? 4 : 6); i++) {
             het_op op;
             a.linear.x = x, a.linear.dx = dx, a.linear.part[0].w = w, a.linear.part[0].y = y, a.linear.part[0].dy = x;
             a.linear.part[0].bias = i == 1 || i == 2 ? bias : NULL;
@@ -290,15 +298,18 @@ static void bench_product(bench *b, int64_t rows, int64_t in, int64_t out) {
                 a.linear.in = out, a.linear.part[0].out = in, a.linear.dx = u;
                 a.activation.dy = a.activation.da = u;
             }
-            op = i < 2 ? OP(LINEAR_FORWARD, &a.linear) : i == 2 ? OP(LINEAR_ACTIVATION_FORWARD, &a) : OP(LINEAR_ACTIVATION_BACKWARD, &a);
+            if (i > 3) a.linear.part[0].dy = y, a.linear.part[0].dbias = i == 5 ? &dbias : NULL;
+            op = i < 2 ? OP(LINEAR_FORWARD, &a.linear) : i == 2 ? OP(LINEAR_ACTIVATION_FORWARD, &a) :
+                 i == 3 ? OP(LINEAR_ACTIVATION_BACKWARD, &a) : OP(LINEAR_BACKWARD_WEIGHT, &a.linear);
             op.bf16 = HET_BF16_X | HET_BF16_DY | (type ? HET_BF16_Y | HET_BF16_DX : 0);
             snprintf(name, sizeof name, "gemm_%dx%d_%s_%s", (int)in, (int)out, type ? "bf16" : "f32", epilogues[i]);
             bench_measure(b, name, op, work, "TFLOP/s");
             a.linear.in = in, a.linear.part[0].out = out;
-            if (b->failed) i = type = 4;
+            if (b->failed) i = type = 6;
         }
     bench_free(b, x), bench_free(b, y), bench_free(b, u), bench_free(b, w), bench_free(b, bias), bench_free(b, dx), bench_free(b, aux),
         bench_free(b, a.linear.workspace);
+    rows_end(b, &r);
 }
 
 static void bench_gemm(bench *b) {
