@@ -259,7 +259,7 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     rows_end(b, &r);
 }
 
-/* A product with operands in bf16: results as floats or bf16, with nothing, a bias, GELU or its derivative; as floats also the gradient of the matrix,
+/* A product with operands in bf16: results as floats or bf16, with nothing, a bias, GELU or its derivative; as floats also the gradient of a matrix,
    without and with sums for the bias (BGRADB). The weight is floats, which are rounded in the op: with many rows that does not count. */
 static void bench_product(bench *b, int64_t rows, int64_t in, int64_t out) {
     static const char *const epilogues[] = { "none", "bias", "gelu", "dgelu", "weight", "bgradb" };
