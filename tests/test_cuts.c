@@ -736,7 +736,7 @@ static void refusals(void **state)
     run.plan->stage[1].unit_begin = run.plan->stage[0].unit_end;
     run.plan->stage[1].pipeline = 1 << 30;
     EXPECT_ERROR(het_schedule_make(run.plan, one, NULL, &schedule, &error), HET_ERR_INVALID, error.text,
-                 "pipeline 0, stage 1: is of pipeline 1073741824, on rank 1; there are 3 ranks");
+                 "stage 1: is of pipeline 1073741824|on rank 1; there are 3 ranks");
     run.plan->stage[1].pipeline = 0;
     memset(run.plan->cut, 0, 10);
     EXPECT_OK(het_schedule_make(run.plan, run.desc.limits.max_micro_batches == 1 ? one : &run.desc.limits.max_micro_batches, NULL, &schedule,
