@@ -6343,7 +6343,8 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 static void heti_schedule_layout(heti_arena *arena, int64_t ranks, int64_t pipelines, int64_t actions,
                                  het_schedule **schedule) {
     het_schedule *s = HETI_TAKE(arena, het_schedule, 1);
-    int64_t *micro_batches = HETI_TAKE(arena, int64_t, pipelines), *start = HETI_TAKE(arena, int64_t, ranks + 1);
+    int64_t *micro_batches = HETI_TAKE(arena, int64_t, pipelines),
+            *start = HETI_TAKE(arena, int64_t, heti_min(ranks, INT64_MAX - 1) + 1);
     het_action *action = HETI_TAKE(arena, het_action, actions);
     if (s == NULL) return;
     s->ranks = ranks;
@@ -6387,7 +6388,7 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule) {
 static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan **plan) {
     het_plan *to = HETI_TAKE(arena, het_plan, 1), p = *shape;
     p.stage = HETI_TAKE(arena, het_stage, shape->stages);
-    p.first_stage = HETI_TAKE(arena, int64_t, shape->pipelines + 1);
+    p.first_stage = HETI_TAKE(arena, int64_t, heti_min(shape->pipelines, INT64_MAX - 1) + 1);
     p.share = HETI_TAKE(arena, double, shape->pipelines);
     p.state_share = HETI_TAKE(arena, double, shape->ranks);
     p.slice_share = HETI_TAKE(arena, double, shape->slices);
@@ -11913,8 +11914,7 @@ static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
 static void heti_layout_sums(heti_rank *r, int64_t b) {
     heti_part *part = r->part;
     const heti_owners *owners = &r->ctx->share.owners[b];
-    const int64_t place = heti_holder_of(owners, r->rank),
-                  width = r->ctx->desc.reduce == HET_REDUCE_EXACT ? 2 : 1;
+    const int64_t place = heti_holder_of(owners, r->rank), width = r->ctx->desc.reduce == HET_REDUCE_EXACT ? 2 : 1;
     const int sharded = heti_is_sharded(r->ctx, HETI_FLOW_SUMS, b) || heti_keeps(r->ctx->share.plan, r->rank) ||
                         part->box_at[b] != HETI_NOWHERE;
     int64_t p, at = part->sum_floats - (sharded ? width * owners->cut[place] : 0);

@@ -318,6 +318,30 @@ static void slices_that_keep_all(void **state)
     fixture_end(&f);
 }
 
+/* Plans and lists of more than memory holds are errors, whichever number it is. */
+static void more_than_there_is(void **state)
+{
+    static const int64_t many[] = { -1, INT64_MIN, INT64_MAX, INT64_MAX / 8 };
+    size_t i, k;
+    (void)state;
+    for (i = 0; i < 4; i++)
+        for (k = 0; k < 6; k++) {
+            het_plan shape, *plan = NULL;
+            het_schedule *lists = NULL;
+            het_error error;
+            support_memory memory[2];
+            const het_allocator none[2] = { support_allocator(&memory[0]), support_allocator(&memory[1]) }; /* sanitizers end what asks for so much */
+            int64_t *const number[] = { &shape.units, &shape.ranks, &shape.pipelines, &shape.stages, &shape.slices, &shape.members };
+            const int64_t n[3] = { k == 0 ? many[i] : 1, k == 1 ? many[i] : 1, k == 2 ? many[i] : 1 };
+            memset(&shape, 0, sizeof shape);
+            memory[0].fail_at = memory[1].fail_at = 0;
+            *number[k] = many[i];
+            assert_true(het_plan_new(&shape, &none[0], "here", &plan, &error) == HET_ERR_LIMIT || error.code == HET_ERR_OOM);
+            if (k < 3) assert_true(het_schedule_new(n[0], n[1], n[2], &none[1], "here", &lists, &error) < 0);
+            assert_true(plan == NULL && lists == NULL && strncmp(error.text, "here: ", 6) == 0);
+        }
+}
+
 /* A stage says it of 64 slices; those behind them recompute. */
 static void slices_beyond_the_flags(void **state)
 {
@@ -572,6 +596,7 @@ int main(void)
         cmocka_unit_test(steps_do_not_allocate),
         cmocka_unit_test(estimates_are_exact), cmocka_unit_test(slices_that_keep_all),
         cmocka_unit_test(slices_beyond_the_flags),
+        cmocka_unit_test(more_than_there_is),
         cmocka_unit_test(layouts_need_what_they_did),
         cmocka_unit_test(estimate_of_large_models),
         cmocka_unit_test(estimates_take_no_memory),

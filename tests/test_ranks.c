@@ -125,7 +125,7 @@ static void one_layout(int round)
     for (i = 0; i < run.plan->stages; i++) run.plan->stage[i].store = (int32_t)support_below(&seed, 3);
     if (round % 3) support_draw_recompute(run.plan, &seed);
     support_draw_slices(run.plan, 40, &seed);
-    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, shard %d, store %d in the first stage, local_loss %d, weights %d, %s",
+    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, shard %d, store %d in the first stage, losses %d, weights %d, %s",
              round, s->schedule, (int)ranks, (int)slices, (int)run.desc.layout.backward, (int)run.desc.layout.shard, (int)run.plan->stage[0].store,
              (int)run.desc.model.local_loss, (int)run.desc.weights, text);
     support_train_same(&base, &run, layout, what);
