@@ -1186,7 +1186,9 @@ static het_packing *pack_teams(const world *w, const batch *b, het_plan **plan)
     return packing;
 }
 
-/* Brute force: every set of team sizes, each team in one of four ways by itself, every micro-batch, every deal of sequences to teams. */
+/* Brute force: every set of team sizes, each team in one of four ways by itself, every micro-batch, every deal of sequences to teams, until the
+   last team is done; of every set of teams the best deal with its reductions. */
+enum { FLEX_WAYS = 4 };
 typedef struct flex_brute {
     const world *w;
     const batch *b;
@@ -1196,11 +1198,12 @@ typedef struct flex_brute {
     double share[8], state_share[8], slice_share[1];
     het_team_member member[8];
     int64_t size[8];
-    double now[8][1 << MOST_FEW], several[8][1 << MOST_FEW], seconds[8][1 << MOST_FEW], best;
+    double now[FLEX_WAYS][8][1 << MOST_FEW], several[FLEX_WAYS][8][1 << MOST_FEW], seconds[8][1 << MOST_FEW], last[8][1 << MOST_FEW], best;
 } flex_brute;
 
-/* way 0: by heads; 1: by context, even; 2 and 3: as het_team_divide has it for the longest sequence, for all of them. 0: there are no such teams. */
-static int flex_plan(flex_brute *f, int64_t teams, int way)
+/* Each team's way 0: by heads; 1: by context, even; 2 and 3: as het_team_divide has it for the longest sequence, for all of them. 0: there are no
+   such teams. */
+static int flex_plan(flex_brute *f, int64_t teams, const int *ways)
 {
     const world *w = f->w;
     het_error error;
@@ -1229,6 +1232,7 @@ static int flex_plan(flex_brute *f, int64_t teams, int way)
     for (p = 0; p < teams; p++) {
         het_stage_cost each[8];
         het_divide_desc divide;
+        const int way = ways[p];
         f->first_stage[p + 1] = p + 1;
         f->share[p] = 2;
         memset(&f->stage[p], 0, sizeof f->stage[p]);
@@ -1265,7 +1269,7 @@ static int flex_plan(flex_brute *f, int64_t teams, int way)
 }
 
 /* Each subset of the sequences as one micro-batch of each team, where it has room. */
-static void flex_seconds(flex_brute *f, int64_t teams)
+static void flex_seconds(flex_brute *f, int64_t teams, int way)
 {
     static const int64_t start[UNITS + 1] = { 0, 1, 2, 3, 4 };
     const world *w = f->w;
@@ -1307,7 +1311,7 @@ static void flex_seconds(flex_brute *f, int64_t teams)
             double seconds = result->rank[leader].end;
             for (i = leader; i < leader + f->size[p]; i++)
                 if ((double)memory[i].device + (double)memory[i].communication > w->place[i].memory) seconds = 1e300;
-            f->now[p][set] = seconds;
+            f->now[way][p][set] = seconds;
         }
         het_simulation_free(result);
     }
@@ -1317,12 +1321,60 @@ static void flex_seconds(flex_brute *f, int64_t teams)
     het_schedule_free(one);
 }
 
+/* The whole step with this deal, each team in its best way. */
+static double flex_step(flex_brute *f, int64_t teams, const int64_t *deal)
+{
+    static const int64_t start[UNITS + 1] = { 0, 1, 2, 3, 4 };
+    het_error error;
+    het_plan_costs *costs = NULL;
+    het_schedule *compute = NULL, *lists = NULL;
+    het_simulation *result = NULL;
+    het_blocks blocks = { UNITS, start, f->w->use };
+    int64_t count[8] = { 0 }, p, i, m = 0;
+    int ways[8] = { 0 }, way;
+    double tokens[MOST_FEW], pairs[MOST_FEW], sequences[MOST_FEW], seconds;
+    for (p = 0; p < teams; p++) {
+        for (way = 1; way < FLEX_WAYS; way++)
+            if (f->several[way][p][deal[p]] < f->several[ways[p]][p][deal[p]]) ways[p] = way;
+        for (i = deal[p]; i != 0; m++, count[p]++) { /* `here`: a micro-batch, with the lowest of those left */
+            int64_t here = i, j;
+            while ((here & i & -i) == 0 || f->now[ways[p]][p][here] + f->several[ways[p]][p][i ^ here] > f->several[ways[p]][p][i])
+                here = (here - 1) & i;
+            tokens[m] = pairs[m] = 0;
+            for (j = 0; j < f->b->desc.granules; j++)
+                if (here >> j & 1) tokens[m] += (double)f->b->tokens[j], pairs[m] += (double)f->b->tokens[j] * ((double)f->b->tokens[j] + 1) / 2;
+            sequences[m] = tokens[m] / (2 * pairs[m] / tokens[m] - 1);
+            i ^= here;
+        }
+    }
+    assert_true(flex_plan(f, teams, ways));
+    for (p = 0; p < teams; p++) f->share[p] = (double)count[p];
+    EXPECT_OK(het_profile_costs(&f->w->profile, &f->plan, &f->w->cluster, HET_YES, NULL, &costs, &error));
+    EXPECT_OK(het_schedule_make(&f->plan, count, NULL, &compute, &error));
+    EXPECT_OK(het_schedule_complete(&f->plan, &blocks, compute, NULL, &lists, &error));
+    costs->costs.tokens = tokens;
+    costs->costs.pairs = pairs;
+    costs->costs.sequences = sequences;
+    EXPECT_OK(het_simulate_costs(&f->plan, lists, costs, HET_NO, NULL, &result, &error));
+    seconds = result->makespan;
+    het_simulation_free(result);
+    het_plan_costs_free(costs);
+    het_schedule_free(lists);
+    het_schedule_free(compute);
+    return seconds;
+}
+
+static double flex_both(const flex_brute *f, int64_t p, int64_t set, int64_t sub)
+{
+    return f->seconds[p][sub] > f->last[p - 1][set ^ sub] ? f->seconds[p][sub] : f->last[p - 1][set ^ sub];
+}
+
 static void flex_teams(flex_brute *f, int64_t teams, int64_t left)
 {
     const int64_t all = ((int64_t)1 << f->b->desc.granules) - 1;
-    int64_t p, size, set, sub;
-    double last[1 << MOST_FEW], next[1 << MOST_FEW];
-    int way;
+    int64_t p, size, set, sub, deal[8];
+    int way, ways[8];
+    double whole;
     for (size = left; size >= 1; size--) {
         if (teams > 0 && size > f->size[teams - 1]) continue;
         f->size[teams] = size;
@@ -1331,33 +1383,39 @@ static void flex_teams(flex_brute *f, int64_t teams, int64_t left)
     if (left > 0) return;
     for (p = 0; p < teams; p++)
         for (set = 0; set <= all; set++) f->seconds[p][set] = set > 0 ? 1e300 : 0;
-    for (way = 0; way < 4; way++) {
-        if (!flex_plan(f, teams, way)) continue;
-        flex_seconds(f, teams);
+    for (way = 0; way < FLEX_WAYS; way++) {
+        int can;
+        for (p = 0; p < teams; p++) ways[p] = way;
+        can = flex_plan(f, teams, ways);
+        if (can) flex_seconds(f, teams, way);
         for (p = 0; p < teams; p++) { /* several micro-batches: the one with the lowest number, and what is left */
-            f->now[p][0] = 0;
+            f->now[way][p][0] = f->several[way][p][0] = 0;
             for (set = 1; set <= all; set++) {
                 const int64_t low = set & -set;
-                double best = f->now[p][set];
+                double best = f->now[way][p][set] = can ? f->now[way][p][set] : 1e300;
                 for (sub = (set - 1) & set; sub > 0; sub = (sub - 1) & set)
-                    if ((sub & low) != 0 && f->now[p][sub] + f->several[p][set ^ sub] < best) best = f->now[p][sub] + f->several[p][set ^ sub];
-                f->several[p][set] = best;
+                    if ((sub & low) != 0 && f->now[way][p][sub] + f->several[way][p][set ^ sub] < best)
+                        best = f->now[way][p][sub] + f->several[way][p][set ^ sub];
+                f->several[way][p][set] = best;
                 if (best < f->seconds[p][set]) f->seconds[p][set] = best;
             }
         }
     }
-    for (set = 0; set <= all; set++) last[set] = f->seconds[0][set];
-    for (p = 1; p < teams; p++) {
+    memcpy(f->last[0], f->seconds[0], sizeof f->last[0]);
+    for (p = 1; p < teams; p++)
         for (set = 0; set <= all; set++) {
-            next[set] = last[set];
-            for (sub = set; sub > 0; sub = (sub - 1) & set) {
-                const double both = f->seconds[p][sub] > last[set ^ sub] ? f->seconds[p][sub] : last[set ^ sub];
-                if (both < next[set]) next[set] = both;
-            }
+            f->last[p][set] = f->last[p - 1][set];
+            for (sub = set; sub > 0; sub = (sub - 1) & set)
+                if (flex_both(f, p, set, sub) < f->last[p][set]) f->last[p][set] = flex_both(f, p, set, sub);
         }
-        memcpy(last, next, sizeof last);
+    if (f->last[teams - 1][all] >= f->best) return;
+    for (p = teams - 1, set = all; p >= 0; set ^= deal[p--]) {
+        deal[p] = p > 0 ? 0 : set;
+        for (sub = set; sub > 0 && p > 0 && f->last[p][set] < f->last[p - 1][set]; sub = (sub - 1) & set)
+            if (flex_both(f, p, set, sub) <= f->last[p][set]) deal[p] = sub;
     }
-    if (last[all] < f->best) f->best = last[all];
+    whole = flex_step(f, teams, deal);
+    if (whole < f->best) f->best = whole;
 }
 
 /* Teams of one size by themselves: the longest sequence first, to the team that has the fewest tokens, pairs weighted; micro-batches within `room`
@@ -1366,6 +1424,7 @@ static double equal_teams(flex_brute *f, int64_t size, int way, double room)
 {
     const int64_t teams = f->w->cluster.ranks / size, n = f->b->desc.granules;
     int64_t order[MOST_SEQUENCES], team[MOST_SEQUENCES], count[8], i, k, p, m = 0;
+    int ways[8];
     double load[8] = { 0 }, tokens[MOST_SEQUENCES], pairs[MOST_SEQUENCES], sequences[MOST_SEQUENCES], end = 0;
     const double weight = 3.5 * f->w->time[1].forward.pair / (3 * UNITS); /* of a pair, in tokens */
     het_error error;
@@ -1373,7 +1432,8 @@ static double equal_teams(flex_brute *f, int64_t size, int way, double room)
     het_schedule *lists = NULL;
     het_simulation *result = NULL;
     for (p = 0; p < teams; p++) f->size[p] = size;
-    if (!flex_plan(f, teams, way)) return 1e300;
+    for (p = 0; p < teams; p++) ways[p] = way;
+    if (!flex_plan(f, teams, ways)) return 1e300;
     for (i = 0; i < n; i++) {
         for (k = i; k > 0 && f->b->tokens[order[k - 1]] < f->b->tokens[i]; k--) order[k] = order[k - 1];
         order[k] = i;
@@ -1413,10 +1473,11 @@ static double equal_teams(flex_brute *f, int64_t size, int way, double room)
    and those made here. */
 static void mixed_teams_beat_equal_ones(void **state)
 {
+    const int batches = support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 100 : 20;
     double sum = 0, most = 0;
     int i, mixed = 0, better = 0, forced = 0;
     (void)state;
-    for (i = 0; i < 100; i++) {
+    for (i = 0; i < batches; i++) {
         uint64_t seed = (uint64_t)(1000 + i);
         het_plan *plan = NULL;
         het_packing *k;
@@ -1448,18 +1509,20 @@ static void mixed_teams_beat_equal_ones(void **state)
         free(f);
         free(w);
     }
-    print_message("of 100 batches, %d with sequences that no device alone holds, %d get unlike teams: %d faster than equal ones, %.3f times on "
-        "average, at most %.3f\n", forced, mixed, better, sum / 100, most);
-    assert_true(mixed >= 50 && better == mixed && forced > 20);
+    print_message("of %d batches, %d with sequences that no device alone holds, %d get unlike teams: %d faster than equal ones, %.3f times on "
+        "average, at most %.3f\n", batches, forced, mixed, better, sum / batches, most);
+    assert_true(2 * mixed >= batches && better == mixed && 5 * forced > batches);
 }
 
 static void mixed_teams_are_the_best_of_few(void **state)
 {
+    static const int hard[] = { 794, 870, 232, 261 }; /* each team in a way of its own, or many deals that nothing small makes better */
+    const int instances = support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 1000 : 40;
     double worst = 0;
-    int i, exact = 0, split = 0;
+    int at, i, exact = 0, split = 0, over = 0;
     (void)state;
-    for (i = 0; i < 40; i++) {
-        uint64_t seed = (uint64_t)(5000 + i);
+    for (at = 0; at < instances + 4; at++) {
+        uint64_t seed = (uint64_t)(5000 + (i = at < instances ? at : hard[at - instances]));
         het_plan *plan = NULL;
         het_packing *k;
         batch b;
@@ -1475,16 +1538,18 @@ static void mixed_teams_are_the_best_of_few(void **state)
         assert_true(f->best < 1e300);
         k = pack_teams(w, &b, &plan);
         (void)check_mixed(w, &b, plan, k);
-        if (k->estimate > worst * f->best) worst = k->estimate / f->best;
-        exact += k->estimate <= f->best * (1 + 1e-9);
+        if (k->seconds > worst * f->best) worst = k->seconds / f->best;
+        exact += k->seconds <= f->best * (1 + 1e-9);
         split += k->micro_batches > k->pipelines;
+        over += k->seconds > f->best * 1.02;
         het_packing_free(k);
         het_plan_free(plan);
         free(f);
         free(w);
     }
-    print_message("%d of 40 as good as brute force, %d with several micro-batches a team; at worst %.4f times it\n", exact, split, worst);
-    assert_true(worst <= 1.02 && exact >= 30 && split >= 5);
+    print_message("%d of %d as good as brute force, %d more than 2 %% off, %d with several micro-batches a team; at worst %.4f times it\n", exact,
+        instances + 4, over, split, worst);
+    assert_true(200 * over <= instances && 10 * exact >= 9 * instances && 8 * split >= instances);
 }
 
 /* More devices than all sets of teams are tried of; unlike devices; a batch that fits nowhere; memory that ends. */
@@ -1493,13 +1558,15 @@ static void mixed_teams_of_many(void **state)
     het_error error = { HET_OK, "" };
     uint64_t seed;
     int64_t i, limit;
-    int number, mixed = 0;
+    static const int numbers[] = { 1, 3, 0, 2, 4, 5 };
+    int turn, mixed = 0;
     het_plan *plan = NULL;
     het_packing *k = NULL;
     batch b;
     world *w;
     (void)state;
-    for (number = 0; number < 6; number++) {
+    for (turn = 0; turn < (support_environment("HETRAIN_TEST_ROUNDS", 60) > 60 ? 6 : 3); turn++) {
+        const int number = numbers[turn];
         seed = (uint64_t)(700 + number);
         w = (world *)support_alloc(1, sizeof *w);
         flex_world(w, 16, 4096, &seed);

@@ -704,15 +704,15 @@ HETRAIN_API void het_packing_free(het_packing *packing);               /* NULL i
    nothing (FlexSP, arXiv 2412.01523; HexiSeq, 2605.07569). Every team is a pipeline of one stage
    with the whole chain; devices that are neighbours in the cluster are put together, up to 8
    devices in teams of every size, more in powers of two from all of one size on, as long as
-   dividing a team or joining two helps; all by context, by heads or by columns. Granules go, the
+   dividing a team or joining two helps; each by context, by heads or by columns. Granules go, the
    longest first, to the team that ends first with them, and then from the team that ends last to
    others, or change places, while the simulator says that it ends earlier.
    search: profile, cluster, shard, together, teams (no: devices alone) are looked at, and
    granule_tokens, the longest granule that rows are cut between: 512. A device's memory limit holds
    for the largest micro-batch of its own team: what a context needs that makes room for no more,
    whereas het_create makes room for limits.max_tokens, the largest of all, on every rank.
-   desc: granules, tokens, pairs, sequences, max_tokens, max_sequences, evaluations (of each set of
-   teams: 192) and allocator are looked at. `plan` has the teams, and shares by which each gets its
+   desc: granules, tokens, pairs, sequences, max_tokens, max_sequences, evaluations (of teams and
+   ways: 192) and allocator are looked at. `plan` has the teams, and shares by which each gets its
    micro-batches. packing->seconds is simulated, its `sequences` are as many of equal length as have
    the tokens and pairs, `estimate` is when the last team ends, before reductions, plain_seconds is
    that of the best teams of one size; 0: none fits. HET_ERR_LIMIT: no teams that were looked at
@@ -7810,17 +7810,20 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     return HET_OK;
 }
 
+/* A team goes this way, one device any. 0: it cannot. */
+static int heti_s_take_way(const heti_s_seek *s, const heti_s_fusion *f, int64_t team, int64_t way) {
+    const int64_t size = f->first[team + 1] - f->first[team];
+    f->way[team] = size > 1 ? way : HETI_S_BY_CONTEXT;
+    if (size > 1 && (way == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads)) return 0;
+    return f->way[team] != HETI_S_BY_COLUMNS || heti_s_real(size) <= f->most;
+}
+
 /* Ways of teams by number: a digit each, to the base of 3, or the same for all. 0: they cannot be
    so. */
 static int heti_s_take_ways(const heti_s_seek *s, const heti_s_fusion *f, int64_t ways, int alike) {
     for (int64_t t = 0; t < f->teams; t++) {
-        const int64_t size = f->first[t + 1] - f->first[t];
-        f->way[t] = HETI_S_BY_CONTEXT;
-        if (size == 1) continue;
-        f->way[t] = ways % HETI_S_TEAM_WAYS;
-        if (!alike) ways /= HETI_S_TEAM_WAYS;
-        if (f->way[t] == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads) return 0;
-        if (f->way[t] == HETI_S_BY_COLUMNS && heti_s_real(size) > f->most) return 0;
+        if (!heti_s_take_way(s, f, t, ways % HETI_S_TEAM_WAYS)) return 0;
+        if (!alike && f->first[t + 1] - f->first[t] > 1) ways /= HETI_S_TEAM_WAYS;
     }
     return 1;
 }
@@ -9598,6 +9601,7 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
    simulator, and guessed by what each takes alone. */
 
 enum { HETI_S_EVERY_SIZE = 8, HETI_S_TEAM_TRIES = 192, HETI_S_TEAM_SIZES = 7 }; /* 2^6: HETRAIN_MAX_TEAM */
+enum { HETI_S_TEAM_CHOICES = HETI_S_TEAM_WAYS + 2, HETI_S_TEAM_TURNS = 512 };
 
 typedef struct heti_s_teams {
     heti_s_seek s;
@@ -9619,6 +9623,9 @@ typedef struct heti_s_teams {
     heti_s_amount *batch;             /* [most] micro-batches, team by team */
     int64_t *count;                   /* [ranks] micro-batches of a team */
     int64_t *start;                   /* [ranks + 1] */
+    int64_t *choice;                  /* [ranks] of a team: a way with shares of the longest granule, or by context with
+                                         those of all, of short ones */
+    double seconds;                   /* of a step with the last choices; HETI_S_NONE: they do not fit */
     het_action *action;               /* [2 most] */
     heti_s_sizes sizes;               /* [most] the same for the simulator */
     /* the best */
@@ -9648,6 +9655,7 @@ static void heti_s_teams_cut(void *self, heti_t_arena *arena) {
     t->group = HETI_S_ROOM(int64_t, n);
     t->count = HETI_S_ROOM(int64_t, ranks);
     t->start = HETI_S_ROOM(int64_t, ranks + 1);
+    t->choice = HETI_S_ROOM(int64_t, ranks);
     t->batch = HETI_S_ROOM(heti_s_amount, t->most);
     t->action = HETI_S_ROOM(het_action, 2 * t->most);
     heti_s_sizes_cut(&t->sizes, arena, t->most);
@@ -9660,11 +9668,17 @@ static het_result heti_s_teams_plan(heti_s_teams *t) {
     het_plan *from = &t->from;
     for (int64_t p = 0; p < f->teams; p++) {
         const heti_s_spot spot = { 0, 0, 0, 0, 0, s->units };
+        const heti_s_amount *a = t->choice[p] == HETI_S_TEAM_WAYS ? &t->all : &t->amount[t->row[0]];
+        s->granule = *a;
+        s->granule.tokens = heti_s_larger(1, a->tokens);
+        s->granule.sequences = t->choice[p] > HETI_S_TEAM_WAYS ? heti_s_real(s->pieces) :
+                               heti_s_larger(1, heti_s_sequences(a, 1));
         HETI_T_TRY(heti_s_fused_shares(s, f, p));
         heti_s_put_stage(&from->stage[p], p, p, &spot, 0);
         from->first_stage[p + 1] = p + 1;
         from->share[p] = from->state_share[p] = 1;
     }
+    from->shard = heti_s_fused_shard(s, f);
     from->units = s->units;
     from->slices = 1;
     from->ranks = from->pipelines = from->stages = f->teams;
@@ -9706,7 +9720,8 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
         int fits = 0;
         for (int64_t i = 0; i < t->n; i++) high += HETI_T_CAST(int64_t, t->amount[i].tokens);
         if (t->given.d.max_tokens > 0) high = heti_s_min(high, t->given.d.max_tokens + 1);
-        for (like = 0; like < p && !heti_s_fused_alike(s, &t->f, like, p); like++) {}
+        for (like = 0; like < p; like++)
+            if (t->choice[like] == t->choice[p] && heti_s_fused_alike(s, &t->f, like, p)) break;
         if (like == p) result = heti_s_teams_fit(t, p, heti_s_max(1, high - 1), &fits);
         if (fits) low = high - 1;
         while (like == p && high - low > 1 && result == HET_OK) {
@@ -9872,18 +9887,18 @@ static het_result heti_s_teams_improve(heti_s_teams *t, int64_t until) {
 
 /* The best of several deals; of one, where the best teams so far are well ahead of it. */
 static het_result heti_s_teams_deals(heti_s_teams *t, int *found) {
-    const int64_t until = t->evaluations + t->given.d.evaluations;
-    double least = 0, end;
-    for (int turn = 0; heti_s_teams_deal(t, turn > 0 ? 512 : 0); turn++) {
+    const int64_t until = t->evaluations + t->given.d.evaluations, turns = HETI_S_TEAM_TURNS / t->n;
+    double least = HETI_S_NONE;
+    for (int64_t turn = 0, best = 0; turn <= best + turns && heti_s_teams_deal(t, turn * 512 % 4096); turn++) {
         HETI_T_TRY(heti_s_teams_group(t));
         HETI_T_TRY(heti_s_teams_improve(t, until));
-        end = t->end[heti_s_teams_last(t)];
-        if (turn == 0 || end < least) {
+        if (t->end[heti_s_teams_last(t)] < least) {
             HETI_T_COPY(t->kept, t->team, t->n);
-            least = end;
+            least = t->end[heti_s_teams_last(t)];
+            best = turn;
         }
         *found = 1;
-        if (t->f.teams == 1 || t->evaluations >= until || (t->best != NULL && least > 1.05 * t->best->estimate)) break;
+        if (t->f.teams == 1 || t->evaluations >= until || (t->best != NULL && least > 1.5 * t->best->estimate)) break;
     }
     HETI_T_COPY(t->team, t->kept, t->n);
     return *found ? heti_s_teams_group(t) : HET_OK;
@@ -9908,7 +9923,7 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     result = het_simulate_costs(t->plan, lists, t->costs, HET_NO, &s->allocator, &made, s->error);
     het_schedule_free(lists);
     HETI_T_TRY(result);
-    seconds = heti_s_makespan(made);
+    t->seconds = seconds = heti_s_makespan(made);
     if (same == t->f.teams && (!(t->equal > 0) || seconds < t->equal)) {
         t->equal = seconds;
         t->equal_micro_batches = new_one.micro_batches;
@@ -9936,10 +9951,16 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     return HET_OK;
 }
 
-/* These teams, in one way. */
+/* These teams, as chosen. */
 static het_result heti_s_teams_way(heti_s_teams *t) {
-    het_result result = heti_s_teams_plan(t);
+    het_result result;
     int found = 0;
+    t->seconds = HETI_S_NONE;
+    for (int64_t p = 0; p < t->f.teams; p++) {
+        const int64_t way = t->choice[p] < HETI_S_TEAM_WAYS ? t->choice[p] : HETI_S_BY_CONTEXT;
+        if (!heti_s_take_way(&t->s, &t->f, p, way)) return HET_OK;
+    }
+    result = heti_s_teams_plan(t);
     if (result == HET_OK) result = heti_s_teams_caps(t);
     if (result == HET_OK) result = heti_s_teams_alone(t);
     if (result == HET_OK) result = heti_s_teams_deals(t, &found);
@@ -9951,18 +9972,28 @@ static het_result heti_s_teams_way(heti_s_teams *t) {
     return result;
 }
 
-/* In all ways: by context with the shares of one long sequence, of all granules, of short ones. */
+/* All with the same choice; then, where that is not far from the best, other ones for each team. */
 static het_result heti_s_teams_ways(heti_s_teams *t) {
-    for (int way = 0; way < (t->f.first[1] > 1 ? HETI_S_TEAM_WAYS + 2 : 1); way++) {
-        const heti_s_amount *a = way == HETI_S_TEAM_WAYS ? &t->all : &t->amount[t->row[0]];
-        t->s.granule = *a;
-        t->s.granule.tokens = heti_s_larger(1, a->tokens);
-        t->s.granule.sequences = way > HETI_S_TEAM_WAYS ? heti_s_real(t->s.pieces) :
-                                 heti_s_larger(1, heti_s_sequences(a, 1));
-        if (!heti_s_take_ways(&t->s, &t->f, way < HETI_S_TEAM_WAYS ? way : HETI_S_BY_CONTEXT, 1)) continue;
-        t->from.shard = heti_s_fused_shard(&t->s, &t->f);
+    const int64_t *first = t->f.first, choices = first[1] > 1 ? HETI_S_TEAM_CHOICES : 1;
+    int64_t best = 0, until;
+    double least = HETI_S_NONE;
+    for (int64_t i = 0; i < choices; i++) {
+        for (int64_t p = 0; p < t->f.teams; p++) t->choice[p] = i;
         HETI_T_TRY(heti_s_teams_way(t));
+        if (t->seconds < least) least = t->seconds, best = i;
     }
+    for (int64_t p = 0; p < t->f.teams; p++) t->choice[p] = best;
+    until = t->evaluations + 2 * HETI_S_TEAM_CHOICES * t->given.d.evaluations;
+    for (int64_t p = 0; p < t->f.teams && t->f.teams > 1 && first[2] - first[1] > 1; p++)
+        for (int64_t i = 0; i < choices && first[p + 1] - first[p] > 1; i++) {
+            best = t->choice[p];
+            if (i == best || t->evaluations >= until || !(least < HETI_S_NONE) || least > 1.05 * t->best->seconds)
+                continue;
+            t->choice[p] = i;
+            HETI_T_TRY(heti_s_teams_way(t));
+            if (t->seconds < least) least = t->seconds;
+            else t->choice[p] = best;
+        }
     return HET_OK;
 }
 
