@@ -970,17 +970,17 @@ HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
 }
 
 /* order[0, rows) by token, [rows, 2 rows) by position: a block sorts (entry, row) of a run in shared
-   memory, by comparing and exchanging. */
-HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_t *position, int64_t rows) {
+   memory, by comparing and exchanging. size: a power of two, the longest run fits. */
+HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_t *position, int64_t rows, int size) {
     HETC_SHARED(uint64_t, key, HETC_SORTED);
     const int64_t first = (int64_t)blockIdx.x * HETC_SORTED;
     const int32_t *id = blockIdx.y == 0 ? token : position;
-    for (int i = (int)threadIdx.x; i < HETC_SORTED; i += HETC_THREADS)
+    for (int i = (int)threadIdx.x; i < size; i += HETC_THREADS)
         key[i] = first + i < rows ? (uint64_t)(uint32_t)id[first + i] << 32 | (uint32_t)(first + i) : ~UINT64_C(0);
-    for (int run = 2; run <= HETC_SORTED; run *= 2)
+    for (int run = 2; run <= size; run *= 2)
         for (int step = run / 2; step > 0; step /= 2) {
             __syncthreads();
-            for (int i = (int)threadIdx.x; i < HETC_SORTED / 2; i += HETC_THREADS) {
+            for (int i = (int)threadIdx.x; i < size / 2; i += HETC_THREADS) {
                 const int low = 2 * (i & ~(step - 1)) + (i & (step - 1)), high = low + step;
                 const uint64_t a = key[low], b = key[high];
                 if ((a > b) != ((low & run) == 0)) continue;
@@ -989,7 +989,7 @@ HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_
             }
         }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < HETC_SORTED && first + i < rows; i += HETC_THREADS)
+    for (int i = (int)threadIdx.x; i < size && first + i < rows; i += HETC_THREADS)
         order[blockIdx.y * rows + first + i] = (int32_t)key[i];
 }
 
@@ -1005,12 +1005,15 @@ static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embed
 
 static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a) {
     int32_t *const order = static_cast<int32_t *>(a->workspace);
+    const het_view *view = a->view;
+    int size = 1;
+    while (size < a->rows && size < HETC_SORTED) size *= 2;
     HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     HETC_TRY(HETC_LAUNCH(self, queue, hetc_order_kernel,
                          hetc_grid(hetc_ceil_div(a->rows, HETC_SORTED), a->dpositions != NULL ? 2 : 1), HETC_THREADS, 0,
-                         order, a->view->token + a->view->row_begin, a->view->position + a->view->row_begin, a->rows));
-    HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, a->view->token, order));
-    return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position, order + a->rows);
+                         order, view->token + view->row_begin, view->position + view->row_begin, a->rows, size));
+    HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, view->token, order));
+    return hetc_scatter_run(self, queue, a, a->dpositions, view->position, order + a->rows);
 }
 
 /* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word
