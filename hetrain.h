@@ -1437,8 +1437,9 @@ struct het_plan {
     double memory_limit;              /* for a schedule that asks: activations a rank may keep, in
                                          micro-batches of its layers; 0: none */
     int64_t updates;                  /* of weights in a step (>>schedule_api); 0: 1 */
-    int64_t staleness;                /* the most updates that a gradient may join late; 0: lists are not
-                                         judged, and het_schedule_make makes none late */
+    int64_t staleness;                /* the most updates that a gradient may join late, and so many updates' sums
+                                         owners have of what several ranks hold; 0: lists are not judged, and
+                                         het_schedule_make makes none late */
     int64_t slice_tokens;             /* micro-batches of fewer than slices x so many tokens have rows in their
                                          last slices alone, each of about so many tokens or more; what the lists
                                          say of the others is left out (InfiniPipe). 0: all are cut alike */
@@ -6580,6 +6581,11 @@ static int64_t heti_updates(const het_plan *plan) {
     return most;
 }
 
+/* Of how many updates in a row owners take gradients at once: a rank's list may be so far ahead. */
+static int64_t heti_window(const het_plan *plan) {
+    return heti_max(1, heti_min(plan->staleness, heti_updates(plan)));
+}
+
 /* A pipeline's stages hold every unit once, in order. */
 static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const char *where, het_error *error) {
     int64_t next = 0;
@@ -7701,11 +7707,15 @@ static const heti_listed_update *heti_update_wants(const heti_lists *l, int64_t 
     return NULL;
 }
 
-/* 1: REDUCE, STEP or GATHER of one of several updates happened, 0: it must wait: REDUCE for the
-   update before. */
+/* The update that REDUCE, STEP or GATHER waits for: REDUCE for the one that had its place. */
+static int64_t heti_play_awaited(const heti_lists *l, const het_action *a) {
+    return a->version - (a->kind == HET_ACTION_REDUCE ? heti_window(l->plan) : 0);
+}
+
+/* 1: REDUCE, STEP or GATHER of one of several updates happened, 0: it must wait. */
 static int heti_play_update(heti_lists *l, int64_t rank, const het_action *a) {
     int32_t kind;
-    if (heti_update_wants(l, a->stage, a->version - (a->kind == HET_ACTION_REDUCE), &kind) != NULL) return 0;
+    if (heti_update_wants(l, a->stage, heti_play_awaited(l, a), &kind) != NULL) return 0;
     heti_lists_update(l, a)->came[a->kind]++;
     for (int64_t r = 0; r < l->plan->ranks; r++)
         if (r != rank) heti_player_wake(&l->player, r);
@@ -7778,8 +7788,7 @@ static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *
     *whose = -1;
     if (a->kind == HET_ACTION_COMMIT) return wanted;
     if (a->kind >= HET_ACTION_REDUCE) {
-        const heti_listed_update *u =
-            heti_update_wants(l, a->stage, a->version - (a->kind == HET_ACTION_REDUCE), &wanted.kind);
+        const heti_listed_update *u = heti_update_wants(l, a->stage, heti_play_awaited(l, a), &wanted.kind);
         if (u != NULL) wanted.version = HETI_CAST(int32_t, (u - l->update) % l->updates);
         return wanted;
     }
@@ -8130,9 +8139,9 @@ static het_result heti_updates_rank(heti_lists *l, int64_t rank) {
 }
 
 /* Where lists are completed REDUCE comes right behind the last gradient of its update. Before it,
-   and before the first F that wants a version, stand the STEPs so far, which a rank does as soon
-   as it may (heti_try_steps), and GATHERs of the versions that it will use; the others come at the
-   end. STEP of a block with one holder comes right behind REDUCE. */
+   and before the first F that wants a version, stand the STEPs that either waits for, which a rank
+   does as soon as it may (heti_try_steps), and GATHERs of the versions that it will use; the others
+   come at the end. STEP of a block with one holder comes right behind REDUCE. */
 
 static void heti_updates_add(heti_lists *l, const het_action *a) {
     if (l->placed) {
@@ -8170,7 +8179,7 @@ static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_actio
         heti_updates_add(l, a);
         for (int64_t k = 0, b; heti_makes_gradients(a) && (b = heti_stage_block(l, a, &k)) >= 0;) {
             if (l->update[b * l->updates + a->version].behind != i + 1 || l->block[b].reduced > a->version) continue;
-            heti_updates_bring(l, rank, b, a->version, i + 1);
+            heti_updates_bring(l, rank, b, a->version + 1 - heti_window(l->plan), i + 1);
             heti_updates_of(l, HET_ACTION_REDUCE, b, a->version);
             l->block[b].reduced = a->version + 1;
             if (l->block[b].holders == 1) heti_updates_bring(l, rank, b, a->version + 1, i + 1);
@@ -11909,6 +11918,11 @@ static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
                                             16)) * heti_sum_width(r, p);
 }
 
+/* Sums that a block's owners have for updates in a row; of one holder's block all are its own. */
+static int64_t heti_windows(const het_ctx *ctx, int64_t b) {
+    return ctx->share.updates > 1 && ctx->share.owners[b].holders > 1 ? heti_window(ctx->share.plan) : 1;
+}
+
 /* Places for the sums of a trained block, where they are sharded, or of a keeper, for the owned
    part; from the first of them, `sum_floats` floats. Not for late ones. */
 static void heti_layout_sums(heti_rank *r, int64_t b) {
@@ -11923,7 +11937,8 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
         part->sum_at[p] = at;
         if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
     }
-    part->sum_floats = sharded ? part->sum_floats + width * (owners->cut[place + 1] - owners->cut[place]) : at;
+    part->sum_floats = sharded ? part->sum_floats + heti_windows(r->ctx, b) * width *
+                                     (owners->cut[place + 1] - owners->cut[place]) : at;
     if (part->box_at[b] == HETI_NOWHERE || heti_is_sharded(r->ctx, HETI_FLOW_SUMS, b) ||
         (r->ctx->share.updates > 1 && owners->holders == 1))
         return;
@@ -12307,7 +12322,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->fresh = HETI_TAKE(arena, int32_t, ctx->chain.block_count);
     part->gathered = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->stepped = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
+    part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count * heti_window(ctx->share.plan));
     part->given = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
@@ -12432,6 +12447,12 @@ static int64_t heti_updates_of_block(const het_ctx *ctx, int64_t b) {
     int64_t updates = ctx->share.updates;
     while (updates > 0 && heti_update_at(ctx, b, updates - 1)->reduces == 0) updates--;
     return updates;
+}
+
+/* Whether the present job makes several updates. Then whoever comes to GATHER fetches a version,
+   instead of its owners' giving it away. */
+static int heti_updates_often(const het_ctx *ctx) {
+    return ctx->share.updates > 1 && ctx->task.job == HETI_JOB_STEP;
 }
 
 /* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and
@@ -13275,9 +13296,22 @@ static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element)
         element * heti_sum_width(r, parameter);
 }
 
-/* The same of a block that several ranks hold. */
-static void *heti_block_sum_at(const heti_rank *r, int64_t b, int64_t element) {
-    return heti_sum_at(r, r->ctx->chain.block[b].parameter, element);
+/* Which of the sums that owners have of a block is update u's: the first is that of the last, which
+   stays. */
+static int64_t heti_window_of(const heti_rank *r, int64_t b, int64_t u) {
+    return heti_max(0, heti_updates_of_block(r->ctx, b) - 1 - u) % heti_windows(r->ctx, b);
+}
+
+/* From where the owned part of a block's gradient is summed to where update u's is, in floats. */
+static int64_t heti_window_at(const heti_rank *r, int64_t b, int64_t u) {
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    const int64_t i = heti_holder_of(owners, r->rank);
+    return heti_updates_often(r->ctx) ? 2 * heti_window_of(r, b, u) * (owners->cut[i + 1] - owners->cut[i]) : 0;
+}
+
+/* The same of a block that several ranks hold, of update u. */
+static void *heti_block_sum_at(const heti_rank *r, int64_t b, int64_t element, int64_t u) {
+    return HETI_CAST(float *, heti_sum_at(r, r->ctx->chain.block[b].parameter, element)) + heti_window_at(r, b, u);
 }
 
 static int heti_is_trained(const heti_rank *r, int64_t b) {
@@ -13363,12 +13397,6 @@ static int heti_uses_weights(const het_ctx *ctx, int32_t pass, int64_t unit) {
         return program && u->info.is_loss && (heti_trains(ctx) || u->info.out_streams > 0) ? 0 : 2;
     if (pass == HET_ACTION_W) return u->info.is_loss ? 0 : program && u->program.factors == 0 ? 1 : 2;
     return 2;
-}
-
-/* Whether the present job makes several updates. Then whoever comes to GATHER fetches a version,
-   instead of its owners' giving it away. */
-static int heti_updates_often(const het_ctx *ctx) {
-    return ctx->share.updates > 1 && ctx->task.job == HETI_JOB_STEP;
 }
 
 /* Whose list a flow follows. */
@@ -13531,6 +13559,11 @@ static double *heti_box_sums(const heti_rank *r, int64_t b) {
                                                                    sizeof(float)));
 }
 
+/* The update that a piece belongs to. */
+static int64_t heti_piece_update(const heti_rank *r, const heti_flow_piece *p) {
+    return heti_updates_often(r->ctx) ? r->ctx->share.schedule->action[p->action].version : 0;
+}
+
 /* Where a run of a piece of `kind` lies on this rank, which sends or receives it. */
 static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives, const heti_flow_piece *p,
                            const heti_box_run *run) {
@@ -13539,7 +13572,7 @@ static void *heti_piece_at(const heti_rank *r, heti_flow_kind kind, int receives
         return heti_call_block(r, kind, p->call, p->unit, p->block) + run->place * (kind == HETI_FLOW_SUMS ? 2 : 1);
     if (kind == HETI_FLOW_SUMS && !receives && part->box_sum_at[p->block] != HETI_NOWHERE)
         return heti_box_sums(r, p->block) + run->place;
-    if (kind == HETI_FLOW_SUMS) return heti_block_sum_at(r, p->block, run->first);
+    if (kind == HETI_FLOW_SUMS) return heti_block_sum_at(r, p->block, run->first, heti_piece_update(r, p));
     if (kind == HETI_FLOW_GATHER && receives && part->box_at[p->block] != HETI_NOWHERE)
         return heti_boxes(r, p->block, part->gathered[p->block] + (r->ctx->share.updates > 1)) + run->place;
     return part->weights + run->first +
@@ -13570,19 +13603,16 @@ static het_result heti_copy_runs(heti_rank *r, const heti_flow *f, const heti_fl
     return f->receives ? heti_sync(r) : HET_OK;
 }
 
-/* The update that a piece belongs to. */
-static int64_t heti_piece_update(const heti_rank *r, const heti_flow_piece *p) {
-    return r->ctx->share.schedule->action[p->action].version;
-}
-
 /* Whether the next piece may be sent, or may come. Of several updates an owner takes the terms of
-   the next one only, and gives away the version that it has made last. */
+   those that it has sums for, and gives away the version that it has made last. */
 static int heti_may_begin(const heti_rank *r, const heti_flow *f) {
     const heti_flow_piece *p = &f->next;
     const int64_t over = r->part->flow.call[f->kind];
     if (f->rings) return 1;
-    if (heti_updates_often(r->ctx) && f->receives == (f->kind == HETI_FLOW_SUMS))
-        return r->part->stepped[p->block] == heti_piece_update(r, p) + (f->kind == HETI_FLOW_GATHER);
+    if (heti_updates_often(r->ctx) && f->receives && f->kind == HETI_FLOW_SUMS)
+        return heti_piece_update(r, p) < r->part->stepped[p->block] + heti_windows(r->ctx, p->block);
+    if (heti_updates_often(r->ctx) && !f->receives && f->kind == HETI_FLOW_GATHER)
+        return r->part->stepped[p->block] == heti_piece_update(r, p) + 1;
     if (heti_updates_often(r->ctx)) return p->call < over;
     if (f->kind == HETI_FLOW_WEIGHTS) return !f->receives || p->call <= over + 1; /* two buffers */
     return f->receives || p->call < over;
@@ -13603,6 +13633,11 @@ static het_record *heti_piece_record(const heti_rank *r, const heti_flow *f, con
     return NULL;
 }
 
+/* How many ranks' gradients of update u of a block have come. */
+static int64_t *heti_arrived(const heti_rank *r, int64_t b, int64_t u) {
+    return &r->part->arrived[b * heti_window(r->ctx->share.plan) + heti_window_of(r, b, u)];
+}
+
 /* A piece has left, or come. */
 static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
     const int64_t number = f->ended++;
@@ -13612,7 +13647,7 @@ static het_result heti_end_piece(heti_rank *r, heti_flow *f) {
     char *data = heti_piece_data(f, number);
     if (heti_updates_often(r->ctx) && heti_driver(r, f) == f->peer &&
         (next->count == 0 || next->action != p->action)) { /* all of the peer's action */
-        (f->receives ? r->part->arrived : r->part->given)[p->block]++;
+        ++*(f->receives ? heti_arrived(r, p->block, heti_piece_update(r, p)) : &r->part->given[p->block]);
         r->part->flow.came = 1;
     }
     if (record) {
@@ -13875,7 +13910,7 @@ static heti_flow_kind heti_ring_kind(const heti_ring_job *job) {
 /* Where the rank has element `element` of a job's block. */
 static void *heti_ring_at(const heti_rank *r, const heti_ring_job *job, int64_t element) {
     return job->gather ? r->part->weights + r->part->weight_at[job->block] + element
-                       : heti_block_sum_at(r, job->block, element);
+                       : heti_block_sum_at(r, job->block, element, 0);
 }
 
 /* The ring's flows: what leaves, what comes. */
@@ -15170,7 +15205,9 @@ static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o) {
 
 /* As it is read: final sums are floats. */
 static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o) {
-    het_gradient g = heti_gradient_in(r, o->parameter, heti_sum_at(r, o->parameter, o->first));
+    const int64_t b = r->ctx->chain.parameter[o->parameter].block;
+    float *sum = HETI_CAST(float *, heti_sum_at(r, o->parameter, o->first)) + heti_window_at(r, b, r->part->stepped[b]);
+    het_gradient g = heti_gradient_in(r, o->parameter, sum);
     g.exact = g.exact && !g.final;
     g.final = 0;
     return g;
@@ -15376,10 +15413,10 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
         HETI_TRY(heti_update(r, &work));
     }
     part->stepped[b]++;
-    part->arrived[b] = part->given[b] = 0;
+    *heti_arrived(r, b, u) = part->given[b] = 0;
     part->flow.came = 1;
-    if (part->stepped[b] == heti_updates_of_block(r->ctx, b)) return heti_sync(r);
-    HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[i]),
+    if (u + heti_windows(r->ctx, b) >= heti_updates_of_block(r->ctx, b)) return heti_sync(r);
+    HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[i], u),
                         HETI_CAST(size_t, owners->cut[i + 1] - owners->cut[i]) * sizeof(double)));
     return heti_sync(r);
 }
@@ -15422,7 +15459,7 @@ static het_result heti_try_steps(heti_rank *r) {
         for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
             const int64_t u = part->stepped[b];
             if (!heti_owns_some(r, b) || !heti_is_trained(r, b) || u == heti_updates_of_block(r->ctx, b) ||
-                part->arrived[b] < heti_update_at(r->ctx, b, u)->reduces ||
+                *heti_arrived(r, b, u) < heti_update_at(r->ctx, b, u)->reduces ||
                 (u > 0 && part->given[b] < heti_update_at(r->ctx, b, u - 1)->gathers))
                 continue;
             HETI_TRY(heti_step_block(r, b));
@@ -15431,12 +15468,14 @@ static het_result heti_try_steps(heti_rank *r) {
     return HET_OK;
 }
 
-/* Whether what the present action waits for has happened. STEP: the update; REDUCE: the one before,
-   on this rank; then what it sends has left; GATHER: likewise, and what it fetches has come. */
+/* Whether what the present action waits for has happened. STEP: the update; REDUCE: the one that had
+   its place on this rank; then what it sends has left; GATHER: likewise, and what it fetches has
+   come. */
 static int heti_stepped(const heti_rank *r) {
     const het_action *a = r->doing;
+    const int64_t ahead = a->kind == HET_ACTION_REDUCE ? heti_windows(r->ctx, a->stage) : 0;
     return !heti_owns_some(r, a->stage) || !heti_is_trained(r, a->stage) ||
-           r->part->stepped[a->stage] >= a->version + (a->kind != HET_ACTION_REDUCE);
+           r->part->stepped[a->stage] > a->version - ahead;
 }
 static int heti_terms_left(const heti_rank *r) {
     return heti_flowed_until(r, HETI_FLOW_SUMS, 0, r->part->flow.call[HETI_FLOW_SUMS] - 1);
@@ -15457,7 +15496,7 @@ static het_result heti_reduce_update(heti_rank *r, const het_action *a) {
                             HETI_CAST(size_t, heti_box_place(r->ctx, r->rank, b, -1)) * sizeof(double)));
         HETI_TRY(heti_sync(r));
     }
-    part->arrived[b]++;
+    ++*heti_arrived(r, b, a->version);
     part->flow.came = 1;
     return heti_try_steps(r);
 }
@@ -15480,10 +15519,11 @@ static het_result heti_gather_update(heti_rank *r, const het_action *a) {
 static void heti_begin_updates(heti_rank *r) {
     heti_part *part = r->part;
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
-        part->stepped[b] = part->arrived[b] = part->given[b] = 0;
+        part->stepped[b] = part->given[b] = 0;
         for (int64_t i = 0; i < part->versions; i++) part->version[b * part->versions + i] = -1;
         part->version[b * part->versions + part->gathered[b] % part->versions] = 0;
     }
+    HETI_CLEAR(part->arrived, r->ctx->chain.block_count * heti_window(r->ctx->share.plan));
     part->flow.came = 0;
 }
 

@@ -1561,6 +1561,41 @@ static void several_updates(void **state)
         }
 }
 
+/* Two workers of one rank, six updates of a micro-batch each: one takes 6 for any, the other 3 and, from the fourth on, 9. Gradients three updates
+   late, neither waits: 36. One late, the fast start of the second ends at 12, where the first has its second update: 39. */
+static void workers_get_ahead(void **state)
+{
+    static const struct { int64_t staleness; double end; } cases[] = { { 3, 36 }, { 1, 39 }, { 5, 36 } };
+    static const double tokens[12] = { 2, 2, 2, 2, 2, 2, 1, 1, 1, 3, 3, 3 };
+    static const int64_t counts[2] = { 6, 6 };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        het_plan *plan = support_plan("dp", "1f1b", 2, 2, 1);
+        het_schedule *lists = NULL, *complete = NULL;
+        het_simulation *sim = NULL;
+        het_stage_cost stage[2];
+        het_costs costs;
+        het_error error;
+        plan->updates = 6;
+        plan->staleness = cases[i].staleness;
+        memset(&costs, 0, sizeof costs);
+        memset(stage, 0, sizeof stage);
+        stage[0].forward.token = stage[1].forward.token = 1;
+        stage[0].backward.token = stage[1].backward.token = 2;
+        costs.stage = stage;
+        costs.tokens = tokens;
+        EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &lists, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_schedule_complete(plan, NULL, lists, NULL, &complete, &error), HET_OK, error.text, "");
+        EXPECT_ERROR(het_simulate(plan, complete, &costs, HET_NO, NULL, &sim, &error), HET_OK, error.text, "");
+        if (!same(sim->makespan, cases[i].end)) fail_msg("%d late: %g, not %g", (int)cases[i].staleness, sim->makespan, cases[i].end);
+        het_simulation_free(sim);
+        het_schedule_free(lists);
+        het_schedule_free(complete);
+        het_plan_free(plan);
+    }
+}
+
 static void divided_blocks(void **state)
 {
     static const struct { het_shard shard; int64_t ranks, keepers; double share[4]; int64_t near[4]; double reduce, gather; } cases[] = {
@@ -3085,7 +3120,8 @@ int main(void)
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),
             cmocka_unit_test(pictures_refuse),
         cmocka_unit_test(legends_stay_inside),
-        cmocka_unit_test(divided_blocks), cmocka_unit_test(several_updates), cmocka_unit_test(reductions_begin_inside_the_last_pass),
+        cmocka_unit_test(divided_blocks), cmocka_unit_test(several_updates), cmocka_unit_test(workers_get_ahead),
+        cmocka_unit_test(reductions_begin_inside_the_last_pass),
         cmocka_unit_test(calls_wait_for_what_comes_beside),
         cmocka_unit_test(speed),                cmocka_unit_test(pairs),                 cmocka_unit_test(damaged_lists),
     };

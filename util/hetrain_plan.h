@@ -4111,10 +4111,10 @@ static het_result heti_p_sim_make(heti_p_sim *s, int64_t block) {
     return HET_OK;
 }
 
-/* REDUCE waits for the update before and until what it sends has left, STEP for the update, GATHER
-   for that and for what it fetches. */
+/* REDUCE waits for the update that had its place and until what it sends has left, STEP for the
+   update, GATHER for that and for what it fetches. */
 static het_result heti_p_sim_update(heti_p_sim *s, int64_t r, const het_action *a, int *waits) {
-    const int64_t v = a->version - (a->kind == HET_ACTION_REDUCE);
+    const int64_t v = a->version - (a->kind == HET_ACTION_REDUCE ? heti_p_max(s->plan->staleness, 1) : 0);
     const heti_p_ring *made = v >= 0 ? &s->ring[a->stage * s->updates + v] : NULL;
     const double reached = s->rank[r].clock, own = a->kind == HET_ACTION_STEP ?
         heti_p_step_seconds(s, r, a->stage) : 0;

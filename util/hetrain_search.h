@@ -1471,6 +1471,8 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
     const int sums = plan->shard >= HET_SHARD_GRADIENTS && holders > 1 && !block->frozen,
               weights = plan->shard == HET_SHARD_WEIGHTS && holders > 1, divided[2] = { weights, sums };
     double latency[2] = { 0, 0 }, slowness[2] = { 0, 0 }, owned = 0;
+    const double windows = plan->updates > 1 && holders > 1 && plan->staleness > 1 /* het_plan.staleness */
+                               ? heti_s_real(plan->staleness < plan->updates ? plan->staleness : plan->updates) : 1;
     int direct = weights;
     for (int64_t i = 0; i < 2 * holders && (sums || weights); i++)
         heti_s_hold_link(h, holders, i / 2, h->near && i % 2 == 0, &latency[i % 2], &slowness[i % 2]);
@@ -1496,8 +1498,8 @@ static void heti_s_hold_block(heti_s_holding *h, int64_t b) {
         if (block->frozen) continue;
         heti_s_most(&owned, own);
         if (plan->updates > 1 && box >= 0) to->kept += box;
-        to->trained += box >= 0 ? own + (sums || (plan->updates > 1 && holders == 1) ? 0 : box) :
-            sums || keeps ? own : elements;
+        to->trained += box >= 0 ? windows * own + (sums || (plan->updates > 1 && holders == 1) ? 0 : box) :
+            sums || keeps ? windows * own : elements;
         to->state += own;
     }
     if (direct) heti_s_most(&h->largest, bytes);
