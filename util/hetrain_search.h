@@ -1099,6 +1099,7 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
 
 static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     het_profile *p = HETI_T_CAST(het_profile *, self);
+    het_unit_time *times;
     (void)HETI_S_ROOM(het_profile, 1);
     p->kind = HETI_S_ROOM(het_unit_kind, p->kinds);
     p->unit = HETI_S_ROOM(int32_t, p->units);
@@ -1107,12 +1108,10 @@ static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     p->cut = HETI_S_ROOM(uint8_t, p->units);
     p->device = HETI_S_ROOM(het_device_profile, p->devices);
     p->link = HETI_S_ROOM(het_link_profile, p->links);
-    for (int64_t i = 0; i < p->devices; i++) {
-        het_unit_time *alone = HETI_S_ROOM(het_unit_time, p->kinds);
-        het_unit_time *together = HETI_S_ROOM(het_unit_time, p->kinds);
-        if (arena->base == NULL) continue;
-        p->device[i].alone = alone;
-        p->device[i].together = together;
+    times = HETI_S_ROOM(het_unit_time, 2 * p->devices * p->kinds);
+    for (int64_t i = 0; times != NULL && i < p->devices; i++, times += 2 * p->kinds) {
+        p->device[i].alone = times;
+        p->device[i].together = times + p->kinds;
     }
 }
 
@@ -2390,16 +2389,19 @@ static het_result heti_s_read_real(heti_s_reader *r, const heti_s_key *key, void
     return heti_s_bad_number(r, at, key->name, *value, "from 0 to 1e30");
 }
 
-/* So many numbers as the key says, in an array. */
+/* So many numbers as the key says, in an array; three are a curve. */
 static het_result heti_s_read_reals(heti_s_reader *r, const heti_s_key *key, void *to) {
+    const int curve = key->most == 3;
     double *value = HETI_T_CAST(double *, to);
     int64_t n = 0;
     het_json_enter(&r->json, HET_JSON_ARRAY);
     for (; het_json_next(&r->json, NULL, 0, NULL); n++) {
-        if (n == key->most) return heti_s_bad(r, key->name, "too many numbers");
+        if (n == key->most)
+            return heti_s_bad(r, key->name, curve ? "more than [base, token, pair]" : "too many numbers");
         HETI_T_TRY(heti_s_read_real(r, key, &value[n]));
     }
-    return r->json.rule == NULL && n == key->most ? HET_OK : heti_s_bad(r, key->name, "too few numbers");
+    if (r->json.rule == NULL && n == key->most) return HET_OK;
+    return heti_s_bad(r, key->name, curve ? "fewer than [base, token, pair]" : "too few numbers");
 }
 
 static het_result heti_s_read_truth(heti_s_reader *r, const heti_s_key *key, void *to) {
@@ -2477,7 +2479,11 @@ static const heti_s_key heti_s_link_keys[] = {
     HETI_S_NUMBER(het_link_profile, bandwidth), HETI_S_LAST_KEY
 };
 
-static const char *const heti_s_call_names[] = { "forward", "backward", "input", "weight", "recompute" };
+static const heti_s_key heti_s_time_keys[] = {
+    HETI_S_NUMBERS(het_unit_time, forward, 3), HETI_S_NUMBERS(het_unit_time, backward, 3),
+    HETI_S_NUMBERS(het_unit_time, input, 3), HETI_S_NUMBERS(het_unit_time, weight, 3),
+    HETI_S_NUMBERS(het_unit_time, recompute, 3), HETI_S_LAST_KEY
+};
 
 /* Number i of a field. */
 static double heti_s_field_get(const void *base, const heti_s_key *field, int64_t i) {
@@ -2486,17 +2492,20 @@ static double heti_s_field_get(const void *base, const heti_s_key *field, int64_
     return value;
 }
 
-/* Numbers as fields of the object that is open; those that are 0 are left out. */
-static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_key *field) {
+/* Numbers as fields of the object that is open; those that are 0 are left out. between: stands
+   before the first. */
+static void heti_s_out_fields(heti_t_text *out, const char *between, const void *base, const heti_s_key *field) {
     for (; field->name != NULL; field++) {
         const int64_t count = field->read == heti_s_read_real ? 1 : field->read == heti_s_read_reals ? field->most : 0;
         int64_t last = -1;
         for (int64_t i = 0; i < count; i++)
             if (heti_s_field_get(base, field, i) > 0) last = i;
-        if (last >= 0) heti_t_format(out, ", \"%s\": %s", field->name, count > 1 ? "[" : "");
-        for (int64_t i = 0; i < count && last >= 0; i++)
+        if (last < 0) continue;
+        heti_t_format(out, "%s\"%s\": %s", between, field->name, count > 1 ? "[" : "");
+        for (int64_t i = 0; i < count; i++)
             heti_t_format(out, i > 0 ? ", %r" : "%r", heti_s_field_get(base, field, i));
-        if (count > 1 && last >= 0) heti_t_char(out, ']');
+        if (count > 1) heti_t_char(out, ']');
+        between = ", ";
     }
 }
 
@@ -2504,21 +2513,15 @@ static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_k
 static void heti_s_out_named(heti_t_text *out, int64_t i, const char *name, const void *base,
                              const heti_s_key *field) {
     heti_t_format(out, i > 0 ? ",\n  {\"name\": %j" : "\n  {\"name\": %j", name);
-    heti_s_out_fields(out, base, field);
+    heti_s_out_fields(out, ", ", base, field);
 }
 
 static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, const het_unit_time *time,
                               const char *name) {
     heti_t_format(out, ",\n   \"%s\": {", name);
     for (int64_t k = 0; k < profile->kinds; k++) {
-        int written = 0;
         heti_t_format(out, k > 0 ? ",\n    %j: {" : "\n    %j: {", profile->kind[k].name);
-        for (int f = 0; f < HETI_S_CALLS; f++) {
-            const het_cost curve = heti_s_curve(&time[k], f);
-            if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
-            heti_t_format(out, "%s\"%s\": [%r, %r, %r]", written++ > 0 ? ", " : "", heti_s_call_names[f], curve.base,
-                          curve.token, curve.pair);
-        }
+        heti_s_out_fields(out, "", &time[k], heti_s_time_keys);
         heti_t_char(out, '}');
     }
     heti_t_char(out, '}');
@@ -2535,7 +2538,7 @@ static void heti_s_out_chain(heti_t_text *out, const het_profile *profile) {
         for (int64_t k = 0; k < block->uses; k++)
             heti_t_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
         heti_t_char(out, ']');
-        heti_s_out_fields(out, block, heti_s_block_keys);
+        heti_s_out_fields(out, ", ", block, heti_s_block_keys);
         heti_t_put(out, block->frozen ? ", \"frozen\": true}" : "}");
     }
     heti_t_char(out, ']');
@@ -2555,7 +2558,7 @@ HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_w
                   heti_s_dtype_name(profile->dtype), heti_s_reduce_name(profile->reduce));
     if (profile->granule > 0) heti_t_format(&out, ", \"granule\": %d", profile->granule);
     heti_t_format(&out, ",\n \"bytes\": {\"weight\": %r", profile->weight_bytes);
-    heti_s_out_fields(&out, profile, heti_s_byte_keys + 1);
+    heti_s_out_fields(&out, ", ", profile, heti_s_byte_keys + 1);
     heti_t_put(&out, "},\n \"kinds\": [");
     for (int64_t i = 0; i < profile->kinds; i++) {
         heti_s_out_named(&out, i, profile->kind[i].name, &profile->kind[i], heti_s_kind_keys);
@@ -2636,30 +2639,10 @@ static het_result heti_s_read_block(heti_s_reader *r) {
     return HET_OK;
 }
 
-static het_result heti_s_read_curve(heti_s_reader *r, const heti_s_key *key, void *to) {
-    het_cost *curve = HETI_T_CAST(het_cost *, to);
-    double value[3] = { 0, 0, 0 };
-    int n = 0;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    while (het_json_next(&r->json, NULL, 0, NULL)) {
-        if (n == 3) return heti_s_bad(r, key->name, "more than [base, token, pair]");
-        HETI_T_TRY(heti_s_read_real(r, key, &value[n++]));
-    }
-    if (r->json.rule != NULL || n != 3) return heti_s_bad(r, key->name, "fewer than [base, token, pair]");
-    curve->base = value[0];
-    curve->token = value[1];
-    curve->pair = value[2];
-    return HET_OK;
-}
-
 /* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
 static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to) {
-    static const heti_s_key heti_s_keys[] = {
-        HETI_S_KEY(het_unit_time, forward, heti_s_read_curve), HETI_S_KEY(het_unit_time, backward, heti_s_read_curve),
-        HETI_S_KEY(het_unit_time, input, heti_s_read_curve), HETI_S_KEY(het_unit_time, weight, heti_s_read_curve),
-        HETI_S_KEY(het_unit_time, recompute, heti_s_read_curve), HETI_S_LAST_KEY
-    };
-    static const heti_s_form heti_s_time = { heti_s_keys, "not forward, backward, input, weight or recompute", 0, "" };
+    static const heti_s_form heti_s_time = { heti_s_time_keys, "not forward, backward, input, weight or recompute", 0,
+                                             "" };
     het_unit_time *times = *HETI_T_CAST(het_unit_time **, to);
     char name[64] = "";
     size_t length;
@@ -2850,8 +2833,9 @@ static void heti_s_copy_device(const het_profile *to, het_device_profile *device
 
 HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_profile *second,
                                          const het_allocator *allocator, het_profile **profile, het_error *error) {
+    const het_profile *const both[2] = { first, second };
     het_allocator own;
-    int64_t i, k;
+    het_profile *to;
     if (profile == NULL) return HETI_S_BAD(error, "het_profile_merge: profile is NULL");
     *profile = NULL;
     if (first == NULL || second == NULL) return HETI_S_BAD(error, "het_profile_merge: a profile is NULL");
@@ -2859,20 +2843,20 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     HETI_T_TRY(heti_s_merge_check(first, second, error));
     HETI_T_TRY(heti_s_profile_like(first, first->devices + second->devices, first->links + second->links, &own,
                                    "het_profile_merge", profile, error));
-    if (first->granule == 0) (*profile)->granule = second->granule;
-    (*profile)->devices = first->devices;
-    (*profile)->links = first->links;
-    for (i = 0; i < first->devices; i++) heti_s_copy_device(*profile, &(*profile)->device[i], &first->device[i]);
-    for (i = 0; i < first->links; i++) (*profile)->link[i] = first->link[i];
-    for (i = 0; i < second->devices; i++) {
-        k = heti_s_named((*profile)->device, sizeof *second->device, (*profile)->devices, second->device[i].name);
-        heti_s_copy_device(*profile, &(*profile)->device[k], &second->device[i]);
-        if (k == (*profile)->devices) (*profile)->devices++;
-    }
-    for (i = 0; i < second->links; i++) {
-        k = heti_s_named((*profile)->link, sizeof *second->link, (*profile)->links, second->link[i].name);
-        (*profile)->link[k] = second->link[i];
-        if (k == (*profile)->links) (*profile)->links++;
+    to = *profile;
+    if (first->granule == 0) to->granule = second->granule;
+    to->devices = to->links = 0;
+    for (int k = 0; k < 2; k++) {
+        for (const het_device_profile *d = both[k]->device; d < both[k]->device + both[k]->devices; d++) {
+            const int64_t i = heti_s_named(to->device, sizeof *d, to->devices, d->name);
+            heti_s_copy_device(to, &to->device[i], d);
+            to->devices += i == to->devices;
+        }
+        for (const het_link_profile *l = both[k]->link; l < both[k]->link + both[k]->links; l++) {
+            const int64_t i = heti_s_named(to->link, sizeof *l, to->links, l->name);
+            to->link[i] = *l;
+            to->links += i == to->links;
+        }
     }
     return HET_OK;
 }
@@ -3679,6 +3663,8 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     heti_s_measure *m = HETI_T_CAST(heti_s_measure *, self);
     const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
                   room = m->context.limits.max_tokens + 1;
+    heti_s_cell_time *now;
+    double *round;
     m->original = HETI_S_ROOM(het_unit, m->profile->units);
     m->probe = HETI_S_ROOM(het_unit, m->profile->units);
     m->record = HETI_S_ROOM(heti_s_probe, m->profile->units);
@@ -3689,12 +3675,11 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     m->bounds = HETI_S_ROOM(int64_t, 2 * HETI_S_SHAPES * room);
     m->device = HETI_S_ROOM(het_device_desc, devices > 2 ? devices : 2);
     m->idlers = HETI_S_ROOM(heti_s_idlers, 1);
-    for (int64_t r = 0; r < devices; r++) {
-        heti_s_cell_time *now = HETI_S_ROOM(heti_s_cell_time, cells);
-        double *round = HETI_S_ROOM(double, cells * HETI_S_ROUNDS);
-        if (arena->base == NULL) continue;
-        m->watch[r].now = now;
-        m->watch[r].round = round;
+    now = HETI_S_ROOM(heti_s_cell_time, devices * cells);
+    round = HETI_S_ROOM(double, devices * cells * HETI_S_ROUNDS);
+    for (int64_t r = 0; round != NULL && r < devices; r++) {
+        m->watch[r].now = now + r * cells;
+        m->watch[r].round = round + r * cells * HETI_S_ROUNDS;
     }
 }
 
@@ -4388,15 +4373,16 @@ static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
     return c->groups > 0 ? heti_s_joined_group(c, c->device[a].group, c->device[b].group) : -1;
 }
 
+static het_link_cost heti_s_group_link(const het_group *g) {
+    const het_link_cost link = { g->latency, g->bandwidth };
+    return link;
+}
+
 static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b) {
     const int64_t joined = heti_s_common_group(c, a, b);
-    het_link_cost link = { 0, 0 };
+    const het_link_cost none = { 0, 0 };
     if (c->link != NULL) return c->link[a * c->ranks + b];
-    if (joined >= 0) {
-        link.latency = c->group[joined].latency;
-        link.bandwidth = c->group[joined].bandwidth;
-    }
-    return link;
+    return joined >= 0 ? heti_s_group_link(&c->group[joined]) : none;
 }
 
 static double heti_s_seconds_over(het_link_cost link, double bytes) {
@@ -4404,7 +4390,7 @@ static double heti_s_seconds_over(het_link_cost link, double bytes) {
 }
 
 static double heti_s_link_seconds(const het_group *g, double bytes) {
-    return g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
+    return heti_s_seconds_over(heti_s_group_link(g), bytes);
 }
 
 /* ---- writing: equal members that follow each other become one with a count ---- */
@@ -4752,7 +4738,7 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
    innermost groups */
 enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, HETI_S_STATE_KEPT = 3, HETI_S_STATES = 3,
        HETI_S_SHARD_NEAR = HET_SHARD_WEIGHTS + 1 };
-#define HETI_S_MOST_SCHEDULES 16
+enum { HETI_S_MOST_SCHEDULES = 16, HETI_S_MOST_FOUND = 64 };
 #define HETI_S_NONE 1e300   /* seconds of what does not exist */
 /* seconds of a choice that does not fit into memory: this times 1 + the bytes that are missing */
 #define HETI_S_MISFIT 1e200
@@ -4910,7 +4896,7 @@ typedef struct heti_s_seek {
     int fuses, whole;                 /* teams are looked for; whole: by heads alone */
     int64_t pieces;                   /* granules of the engine's rule in one of the search's: 512 tokens of
                                          a longer sequence */
-    het_plan *fused[65];              /* plans with teams that are among the best, and one more */
+    het_plan *fused[HETI_S_MOST_FOUND + 1];              /* plans with teams that are among the best, and one more */
     int64_t fused_count;
     int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
     int32_t *used, *taken, *fits;     /* [ranks] */
@@ -4933,7 +4919,7 @@ typedef struct heti_s_seek {
     double least_missing;             /* of all choices judged */
     int64_t least_missing_rank, least_missing_begin, least_missing_end;
     heti_s_choice now, next, best, sorted; /* present, tried, of this climb, in order */
-    heti_s_choice *found;             /* [d.most_found] best first */
+    heti_s_choice found[HETI_S_MOST_FOUND]; /* best first */
     int64_t found_count;
     heti_s_times *least_time;         /* [HETI_S_TIMES] */
     heti_s_known *known;              /* [HETI_S_KNOWN] what moves came to */
@@ -5211,7 +5197,6 @@ static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, he
     const het_result result = heti_s_lists(&s->plan, c->count, &s->blocks, &s->allocator, schedule, &error);
     return result != HET_ERR_OOM ? HET_OK : heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
 }
-
 
 /* Costs of the plan that s->plan holds, with the choice's micro-batches. */
 static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, het_plan_costs **costs) {
@@ -6225,7 +6210,6 @@ static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) 
     return 1;
 }
 
-
 static void heti_s_beginnings(heti_s_seek *s) {
     int64_t order, devices;
     int fewer;
@@ -6878,9 +6862,9 @@ static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) 
         return HETI_S_BAD(s->error, "het_plan_search: shard is %d", HETI_T_CAST(int64_t, d->shard));
     if (d->evaluations < 1) d->evaluations = 20000;
     s->guessing = s->plain = d->trials != 0;
-    if (d->trials > 0) d->most_found = d->trials = heti_s_min(d->trials, 64);
+    if (d->trials > 0) d->most_found = d->trials = heti_s_min(d->trials, HETI_S_MOST_FOUND);
     if (d->small == 0) d->small = 1000000000;
-    d->most_found = d->most_found < 1 ? 5 : heti_s_min(d->most_found, 64);
+    d->most_found = d->most_found < 1 ? 5 : heti_s_min(d->most_found, HETI_S_MOST_FOUND);
     s->units = d->profile->units;
     s->ranks = d->cluster->ranks;
     if (s->units < 1 || s->ranks < 1)
@@ -7121,17 +7105,11 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
     s->used = HETI_S_ROOM(int32_t, n);
     s->taken = HETI_S_ROOM(int32_t, n);
     s->fits = HETI_S_ROOM(int32_t, n + 1);
-    s->found = HETI_S_ROOM(heti_s_choice, s->d.most_found);
     heti_s_choice_cut(s, arena, &s->now);
     heti_s_choice_cut(s, arena, &s->next);
     heti_s_choice_cut(s, arena, &s->best);
     heti_s_choice_cut(s, arena, &s->sorted);
-    for (int64_t i = 0; i < s->d.most_found; i++) {
-        heti_s_choice none;
-        memset(&none, 0, sizeof none);
-        heti_s_choice_cut(s, arena, &none);
-        if (arena->base != NULL) s->found[i] = none;
-    }
+    for (int64_t i = 0; i < s->d.most_found; i++) heti_s_choice_cut(s, arena, &s->found[i]);
 }
 
 static het_result heti_s_seek_start(heti_s_seek *s) {
@@ -7255,12 +7233,11 @@ typedef struct heti_s_searched { het_search search; int64_t ranks; } heti_s_sear
 static void heti_s_search_cut(void *self, heti_t_arena *arena) {
     const int64_t ranks = HETI_T_CAST(heti_s_searched *, self)->ranks;
     het_search *to = &HETI_T_CAST(heti_s_searched *, self)->search;
+    double *memory;
     (void)HETI_S_ROOM(het_search, 1);
     to->found = HETI_S_ROOM(het_found, to->found_count);
-    for (int64_t i = 0; i < to->found_count; i++) {
-        double *memory = HETI_S_ROOM(double, ranks);
-        if (arena->base != NULL) to->found[i].memory = memory;
-    }
+    memory = HETI_S_ROOM(double, to->found_count * ranks);
+    for (int64_t i = 0; memory != NULL && i < to->found_count; i++) to->found[i].memory = memory + i * ranks;
 }
 
 static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
@@ -9735,7 +9712,6 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
     }
     return result;
 }
-
 
 /* t->end: when each team has done its t->count micro-batches. */
 static het_result heti_s_teams_run(heti_s_teams *t) {
