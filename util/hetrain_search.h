@@ -5191,22 +5191,21 @@ static void heti_s_memory_missing(heti_s_seek *s) {
     }
 }
 
-/* The lists, complete. NULL in *schedule: such a plan cannot have this schedule. */
+/* The lists of the choice's plan, complete, and what they need of every rank, with any
+   recomputation: s->needs. NULL in *schedule: such a plan cannot have this schedule. */
 static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, het_schedule **schedule) {
     het_error error;
-    const het_result result = heti_s_lists(&s->plan, c->count, &s->blocks, &s->allocator, schedule, &error);
-    return result != HET_ERR_OOM ? HET_OK : heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    heti_s_choice_plan(s, c);
+    if (heti_s_lists(&s->plan, c->count, &s->blocks, &s->allocator, schedule, &error) == HET_ERR_OOM)
+        return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    if (*schedule == NULL) return HET_OK;
+    return het_schedule_needs(&s->plan, *schedule, 0, s->plan.ranks, 0, &s->allocator, s->needs, s->error);
 }
 
 /* Costs of the plan that s->plan holds, with the choice's micro-batches. */
 static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, het_plan_costs **costs) {
     heti_s_sizes_step(&s->sizes, &s->granule, s->d.granules, c->granules);
     return heti_s_sized_costs(&s->d, &s->plan, s->d.cluster, &s->sizes, &s->allocator, costs, s->error);
-}
-
-/* What the lists of s->plan need of every rank, with any recomputation: s->needs. */
-static het_result heti_s_choice_needs(heti_s_seek *s, const het_schedule *lists) {
-    return het_schedule_needs(&s->plan, lists, 0, s->plan.ranks, 0, &s->allocator, s->needs, s->error);
 }
 
 /* Bytes of every rank, with s->needs. */
@@ -5288,10 +5287,7 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
 /* The same with lists made for it. *lists: NULL, or gets them. */
 static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation **simulation, het_schedule **lists) {
     het_schedule *schedule = NULL;
-    het_result result;
-    heti_s_choice_plan(s, c);
-    HETI_T_TRY(heti_s_choice_lists(s, c, &schedule));
-    result = schedule == NULL ? HET_OK : heti_s_choice_needs(s, schedule);
+    het_result result = heti_s_choice_lists(s, c, &schedule);
     if (result == HET_OK) result = heti_s_judge_lists(s, c, schedule, simulation);
     if (lists != NULL && result == HET_OK) *lists = schedule;
     else het_schedule_free(schedule);
@@ -6065,7 +6061,8 @@ static int heti_s_try(heti_s_seek *s, heti_s_choice *c) {
     return 1;
 }
 
-static uint64_t heti_s_choice_key(const heti_s_seek *s, const heti_s_choice *c) {
+/* Where what the choice came to is kept, under *of. */
+static heti_s_known *heti_s_known_at(heti_s_seek *s, const heti_s_choice *c, uint64_t *of) {
     const size_t n = HETI_T_CAST(size_t, c->first[c->pipelines]), p = HETI_T_CAST(size_t, c->pipelines);
     const int64_t head[7] = { c->pipelines, c->granules, c->order, c->limit, c->state, c->shard, c->keepers };
     uint64_t key = het_xxh64(head, sizeof head, 0);
@@ -6073,7 +6070,8 @@ static uint64_t heti_s_choice_key(const heti_s_seek *s, const heti_s_choice *c) 
     key = het_xxh64(c->count, p * sizeof *c->count, key);
     key = het_xxh64(c->device, HETI_T_CAST(size_t, heti_s_used(c)) * sizeof *c->device, key);
     key = het_xxh64(c->end, HETI_T_CAST(size_t, heti_s_chunks(s, c)) * n * sizeof *c->end, key);
-    return het_xxh64(c->recompute, n * sizeof *c->recompute, key) | 1u;
+    *of = het_xxh64(c->recompute, n * sizeof *c->recompute, key) | 1u;
+    return &s->known[*of / 2 % HETI_S_KNOWN];
 }
 
 /* heti_s_try, but what is known is not simulated again. */
@@ -6081,8 +6079,7 @@ static int heti_s_try_once(heti_s_seek *s, heti_s_choice *c) {
     heti_s_known *known;
     uint64_t key;
     heti_s_canonical(s, c);
-    key = heti_s_choice_key(s, c);
-    known = &s->known[key / 2 % HETI_S_KNOWN];
+    known = heti_s_known_at(s, c, &key);
     if (known->key == key) c->seconds = known->seconds;
     else if (!heti_s_try(s, c)) return 0;
     known->key = key;
@@ -6553,9 +6550,7 @@ static void heti_s_each_recompute(heti_s_seek *s, double after) {
             continue;
         }
         if (lists == NULL) {
-            heti_s_choice_plan(s, c);
             s->result = heti_s_choice_lists(s, c, &lists);
-            if (s->result == HET_OK && lists != NULL) s->result = heti_s_choice_needs(s, lists);
             if (s->result != HET_OK || lists == NULL) break;
         }
         for (c->state = 0; c->state < states && s->result == HET_OK; c->state++) {
@@ -7666,13 +7661,8 @@ static het_result heti_s_fused_devices(heti_s_seek *s, heti_s_fusion *f) {
 static het_result heti_s_unfuse(const heti_s_seek *s, const heti_s_fusion *f, const het_plan *from, het_plan **plan) {
     het_plan shape = *from, *to;
     int64_t g, t, uneven = 0;
-    shape.ranks = s->ranks;
-    shape.members = 0;
-    for (t = 0; t < f->teams; t++) {
-        for (g = 0; g < from->stages && from->stage[g].rank != t; g++) {}
-        if (g < from->stages && f->first[t + 1] - f->first[t] > 1) shape.members += f->first[t + 1] - f->first[t];
-        uneven |= from->state_share[t] < 1 || from->state_share[t] > 1;
-    }
+    shape.ranks = shape.members = s->ranks;
+    for (t = 0; t < f->teams; t++) uneven |= from->state_share[t] < 1 || from->state_share[t] > 1;
     shape.step.granules = s->d.granules;
     shape.step.micro_batch = f->granules;
     shape.step.sequences = s->d.granule_sequences;
@@ -7920,11 +7910,11 @@ static het_result heti_s_fuse(heti_s_seek *s) {
 static int heti_s_promises(heti_s_seek *s) {
     s->best.seconds = HETI_S_MISFIT;
     for (int64_t i = 0; i < 200 && s->result == HET_OK; i++) {
+        uint64_t key;
         heti_s_choice_copy(s, &s->now, &s->found[0]);
         if (!heti_s_moved(s)) continue;
         heti_s_canonical(s, &s->next);
-        const uint64_t key = heti_s_choice_key(s, &s->next);
-        if (s->known[key / 2 % HETI_S_KNOWN].key == key) continue;
+        if (heti_s_known_at(s, &s->next, &key)->key == key) continue;
         s->result = heti_s_judge(s, &s->next, NULL, NULL);
         if (s->next.seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, &s->next);
     }
@@ -7933,12 +7923,13 @@ static int heti_s_promises(heti_s_seek *s) {
 
 /* Simulates, and counts as one trial. */
 static het_result heti_s_trial(heti_s_seek *s, heti_s_choice *c, int64_t *trials) {
-    const uint64_t key = heti_s_choice_key(s, c);
+    uint64_t key;
+    heti_s_known *known = heti_s_known_at(s, c, &key);
     het_result result;
     s->guessing = 0;
     result = heti_s_judge(s, c, NULL, NULL);
     s->guessing = 1;
-    s->known[key / 2 % HETI_S_KNOWN].key = key;
+    known->key = key;
     ++*trials;
     return result;
 }
@@ -8081,8 +8072,10 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     return heti_s_sized_costs(desc, plan, cluster, &p->sizes, &p->allocator, &p->costs, error);
 }
 
-static het_result heti_s_predict_lists(heti_s_predict *p) {
-    return heti_s_lists(p->plan, p->count, &p->blocks, &p->allocator, &p->schedule, p->error);
+/* Simulates it, by which p->costs know how busy the ranks are. */
+static het_result heti_s_predict_run(heti_s_predict *p, het_choice timeline, het_simulation **simulation) {
+    HETI_T_TRY(heti_s_lists(p->plan, p->count, &p->blocks, &p->allocator, &p->schedule, p->error));
+    return het_simulate_costs(p->plan, p->schedule, p->costs, timeline, &p->allocator, simulation, p->error);
 }
 
 HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
@@ -8093,9 +8086,7 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
     *simulation = NULL;
     result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict",
                                   error);
-    if (result == HET_OK) result = heti_s_predict_lists(&p);
-    if (result == HET_OK)
-        result = het_simulate_costs(plan, p.schedule, p.costs, timeline, &p.allocator, simulation, error);
+    if (result == HET_OK) result = heti_s_predict_run(&p, timeline, simulation);
     heti_s_predict_end(&p);
     return result;
 }
@@ -8158,28 +8149,26 @@ HETRAIN_API void het_adapt_destroy(het_adapt *adapt) {
     heti_s_give_back(&adapt->allocator, adapt, adapt->size);
 }
 
+/* A copy as part of the arena's block. */
+static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from, heti_t_arena *arena) {
+    *to = *from;
+    to->device = HETI_S_ROOM(het_cluster_device, from->ranks);
+    to->group = HETI_S_ROOM(het_group, from->groups);
+    memset(&to->allocator, 0, sizeof to->allocator);
+    to->size = 0;
+    if (to->device == NULL) return;
+    HETI_T_COPY(to->device, from->device, from->ranks);
+    if (from->groups > 0) HETI_T_COPY(to->group, from->group, from->groups);
+}
+
 static void heti_s_adapt_cut(void *self, heti_t_arena *arena) {
     het_adapt *a = HETI_T_CAST(het_adapt *, self);
     const het_cluster *cluster = a->search.cluster;
     (void)HETI_S_ROOM(het_adapt, 1);
-    a->believed.device = HETI_S_ROOM(het_cluster_device, cluster->ranks);
-    a->nominal.device = HETI_S_ROOM(het_cluster_device, cluster->ranks);
-    a->believed.group = HETI_S_ROOM(het_group, cluster->groups);
-    a->nominal.group = HETI_S_ROOM(het_group, cluster->groups);
+    heti_s_adapt_cluster(&a->believed, cluster, arena);
+    heti_s_adapt_cluster(&a->nominal, cluster, arena);
     a->rank = HETI_S_ROOM(heti_s_watched, cluster->ranks);
     a->link = HETI_S_ROOM(heti_s_watched, cluster->groups);
-}
-
-static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from) {
-    het_cluster_device *device = to->device;
-    het_group *group = to->group;
-    *to = *from;
-    to->device = device;
-    to->group = group;
-    memset(&to->allocator, 0, sizeof to->allocator); /* part of another block */
-    to->size = 0;
-    HETI_T_COPY(device, from->device, from->ranks);
-    if (from->groups > 0) HETI_T_COPY(group, from->group, from->groups);
 }
 
 static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
@@ -8212,8 +8201,6 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     made.search.allocator = made.allocator;
     a = HETI_S_MAKE(het_adapt, made, heti_s_adapt_cut, &made.allocator, "het_adapt_create", error);
     if (a == NULL) return HET_ERR_OOM;
-    heti_s_adapt_cluster(&a->believed, cluster);
-    heti_s_adapt_cluster(&a->nominal, cluster);
     a->search.cluster = &a->believed;
     for (int64_t r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = a->rank[r].clock = 1;
     a->frequency = desc->frequency;
@@ -8276,10 +8263,7 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     het_result result;
     if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_start: adapt is NULL");
     result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
-    if (result == HET_OK) result = heti_s_predict_lists(&predict);
-    if (result == HET_OK)
-        result = het_simulate_costs(plan, predict.schedule, predict.costs, HET_YES, &predict.allocator, &simulation,
-                                    error); /* it also says how busy the ranks are: predict.costs */
+    if (result == HET_OK) result = heti_s_predict_run(&predict, HET_YES, &simulation);
     if (result == HET_OK) result = heti_s_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
     if (result != HET_OK) {
         het_simulation_free(simulation);
@@ -8357,38 +8341,27 @@ static double *heti_s_arrival_of(const het_adapt *a, int way, int64_t s, const h
    work. */
 #define HETI_S_WAIT 1e-4
 
-static void heti_s_observe_receives(het_adapt *a, const het_timeline *t) {
-    int64_t cells = 2 * a->plan->stages * a->most * a->plan->slices;
+/* From them the least delay of every boundary, each way: that of a message which found the link
+   free and its receive posted. */
+static void heti_s_observe_messages(het_adapt *a, const het_timeline *t) {
+    const int64_t stages = a->plan->stages, cells = 2 * stages * a->most * a->plan->slices;
     for (int64_t i = 0; i < cells; i++) a->arrival[i] = -1;
-    for (int64_t i = 0; i < t->records; i++) {
-        const het_record *r = &t->record[i];
-        const int backward = r->action.kind == HET_ACTION_RECV_B;
-        int64_t s;
-        if (!heti_t_is_receive(r->action.kind) || r->end - r->start < HETI_S_WAIT) continue;
-        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - !backward;
-        *heti_s_arrival_of(a, backward, s, &r->action) = r->end;
-    }
-}
-
-/* The least delay of every boundary, each way: that of a message which found the link free and its
-   receive posted. */
-static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
-    HETI_T_CLEAR(a->way, 2 * a->plan->stages);
-    for (int64_t i = 0; i < t->records; i++) {
-        const het_record *r = &t->record[i];
-        const int backward = r->action.kind == HET_ACTION_SEND_B;
-        const double *arrival;
+    HETI_T_CLEAR(a->way, 2 * stages);
+    for (int64_t i = 0; i < 2 * t->records; i++) { /* all receives, then all sends */
+        const het_record *r = &t->record[i % t->records];
+        const int receive = i < t->records, kind = r->action.kind,
+                  backward = kind == HET_ACTION_RECV_B || kind == HET_ACTION_SEND_B;
+        double *arrival, delay;
         heti_s_way *way;
-        double seconds, delay;
         int64_t s, group;
-        if (!heti_t_is_send(r->action.kind)) continue;
-        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - backward;
+        if (receive ? !heti_t_is_receive(kind) || r->end - r->start < HETI_S_WAIT : !heti_t_is_send(kind)) continue;
+        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - (receive != backward);
         arrival = heti_s_arrival_of(a, backward, s, &r->action);
+        if (receive) *arrival = r->end;
         group = heti_s_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
-        if (*arrival < 0 || group < 0) continue;
-        seconds = *arrival - r->start;
-        delay = seconds - heti_s_link_seconds(&a->nominal.group[group], heti_s_real(r->bytes));
-        way = &a->way[backward * a->plan->stages + s];
+        if (receive || *arrival < 0 || group < 0) continue;
+        delay = *arrival - r->start - heti_s_link_seconds(&a->nominal.group[group], heti_s_real(r->bytes));
+        way = &a->way[backward * stages + s];
         if (way->seen && way->delay <= delay) continue;
         way->seen = 1;
         way->delay = delay;
@@ -8463,8 +8436,7 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
         }
         if (expected > 0 && measured > 0) w->past[w->steps++ % adapt->window] = w->clock * measured / expected;
     }
-    heti_s_observe_receives(adapt, timeline);
-    heti_s_observe_sends(adapt, timeline);
+    heti_s_observe_messages(adapt, timeline);
     heti_s_observe_reductions(adapt, timeline);
     heti_s_observe_links(adapt);
     return HET_OK;
@@ -8509,12 +8481,17 @@ static int heti_s_link_differs(const het_adapt *a, int64_t g) {
     return heti_s_differs(x, y, a->change) && heti_s_absolute(x - y) > 0.01 * a->step_seconds;
 }
 
+/* Of rank i or, behind the ranks, of a group's link. */
+static heti_s_watched *heti_s_watched_of(const het_adapt *a, int64_t i) {
+    return i < a->believed.ranks ? &a->rank[i] : &a->link[i - a->believed.ranks];
+}
+
 /* Counts how long changes last; 1: one has lasted long enough. */
 static int heti_s_adapt_due(het_adapt *a) {
     const int64_t ranks = a->believed.ranks;
     int due = 0;
     for (int64_t i = 0; i < ranks + a->believed.groups; i++) {
-        heti_s_watched *w = i < ranks ? &a->rank[i] : &a->link[i - ranks];
+        heti_s_watched *w = heti_s_watched_of(a, i);
         const int differs = 2 * w->steps > a->window &&
             (i < ranks ? heti_s_differs(heti_s_rank_speed(a, i), a->believed.device[i].speed, a->change)
                        : heti_s_link_differs(a, i - ranks));
@@ -8526,27 +8503,23 @@ static int heti_s_adapt_due(het_adapt *a) {
 
 /* What is seen becomes what is believed; changes are named, the first three of them. */
 static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
+    const int64_t ranks = a->believed.ranks;
     int64_t named = 0;
-    for (int64_t i = 0; i < a->believed.ranks; i++) {
-        heti_s_watched *w = &a->rank[i];
-        double now;
-        if (w->steps == 0) continue;
-        now = heti_s_rank_speed(a, i);
-        if (w->lasting > 0 && named++ < 3)
-            heti_t_format(out, "%srank %d: speed %g is now %g", named > 1 ? ", " : "", i,
-                              a->believed.device[i].speed, now);
-        a->believed.device[i].speed = now;
-        w->lasting = 0;
-    }
-    for (int64_t i = 0; i < a->believed.groups; i++) {
-        heti_s_watched *w = &a->link[i];
-        if (w->lasting > 0) {
-            const het_group now = heti_s_link_now(a, i);
-            if (named++ < 3)
-                heti_t_format(out, "%slink \"%s\": %g ms is now %g ms", named > 1 ? ", " : "", now.name,
-                    1e3 * heti_s_link_seconds(&a->believed.group[i], w->bytes), 1e3 * heti_s_link_seconds(&now,
-                        w->bytes));
-            a->believed.group[i] = now;
+    for (int64_t i = 0; i < ranks + a->believed.groups; i++) {
+        heti_s_watched *w = heti_s_watched_of(a, i);
+        const int tell = w->lasting > 0 && named++ < 3;
+        if (tell && named > 1) heti_t_put(out, ", ");
+        if (i < ranks && w->steps > 0) {
+            double *speed = &a->believed.device[i].speed;
+            const double before = *speed;
+            *speed = heti_s_rank_speed(a, i);
+            if (tell) heti_t_format(out, "rank %d: speed %g is now %g", i, before, *speed);
+        } else if (i >= ranks && w->lasting > 0) {
+            het_group *link = &a->believed.group[i - ranks];
+            const double before = heti_s_link_seconds(link, w->bytes);
+            *link = heti_s_link_now(a, i - ranks);
+            if (tell) heti_t_format(out, "link \"%s\": %g ms is now %g ms", link->name, 1e3 * before,
+                                    1e3 * heti_s_link_seconds(link, w->bytes));
         }
         w->lasting = 0;
     }
@@ -8942,10 +8915,10 @@ static heti_s_amount heti_s_pack_amount(const heti_s_pack *s, int64_t granule) {
     return a;
 }
 
-static void heti_s_add(heti_s_amount *to, const heti_s_amount *a) {
-    to->tokens += a->tokens;
-    to->pairs += a->pairs;
-    to->sequences += a->sequences;
+static void heti_s_add(heti_s_amount *to, const heti_s_amount *a, double times) {
+    to->tokens += times * a->tokens;
+    to->pairs += times * a->pairs;
+    to->sequences += times * a->sequences;
 }
 
 static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
@@ -8976,7 +8949,7 @@ static void heti_s_pack_sort(heti_s_pack *s) {
     for (int64_t i = 0; i < n; i++) {
         const heti_s_amount a = heti_s_pack_amount(s, s->sorted[i]);
         s->before[i + 1] = s->before[i];
-        heti_s_add(&s->before[i + 1], &a);
+        heti_s_add(&s->before[i + 1], &a, 1);
     }
     s->all = s->before[n];
 }
@@ -9022,9 +8995,7 @@ static int heti_s_pack_fits(const heti_s_pack *s, const heti_s_amount *a, double
 
 static heti_s_amount heti_s_pack_run(const heti_s_pack *s, int64_t begin, int64_t end) {
     heti_s_amount a = s->before[end];
-    a.tokens -= s->before[begin].tokens;
-    a.pairs -= s->before[begin].pairs;
-    a.sequences -= s->before[begin].sequences;
+    heti_s_add(&a, &s->before[begin], -1);
     return a;
 }
 
@@ -9099,7 +9070,7 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
             double cost;
             if (s->cluster[j] && s->d.granules - i <= empty) continue;
             if (to >= 0 && s->cost[j] >= least) continue;
-            heti_s_add(&with, &own);
+            heti_s_add(&with, &own, 1);
             if (s->cluster[j] && !heti_s_pack_fits(s, &with, cap)) continue;
             cost = heti_s_pack_cost(s, &with);
             if (to >= 0 && cost >= least) continue;
@@ -9107,7 +9078,7 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
             least = cost;
         }
         if (to < 0) return 0;
-        heti_s_add(&s->amount[to], &own);
+        heti_s_add(&s->amount[to], &own, 1);
         empty -= !s->cluster[to];
         s->cluster[to] = 1; /* not empty */
         s->cost[to] = least;
@@ -9165,7 +9136,7 @@ static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
             j++;
         }
         s->spare[i] = j - 1; /* by number for now */
-        heti_s_add(&sum, &own);
+        heti_s_add(&sum, &own, 1);
         if (!heti_s_pack_fits(s, &sum, 0)) return 0;
         if (i + 1 == end) *largest = heti_s_larger(*largest, heti_s_pack_cost(s, &sum));
     }
@@ -9190,7 +9161,7 @@ static void heti_s_pack_amounts(heti_s_pack *s, const heti_s_grouping *g) {
     HETI_T_CLEAR(s->amount, g->count);
     for (int64_t i = 0; i < s->d.granules; i++) {
         const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
-        heti_s_add(&s->amount[g->group[i]], &own);
+        heti_s_add(&s->amount[g->group[i]], &own, 1);
     }
     for (int64_t j = 0; j < g->count; j++) s->cost[j] = heti_s_pack_cost(s, &s->amount[j]);
 }
@@ -9262,15 +9233,6 @@ static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_s
     return HET_OK;
 }
 
-/* s->by_cost: the micro-batches, the largest first, of equals the lower number. */
-static void heti_s_pack_by_cost(heti_s_pack *s, int64_t m) {
-    int64_t j;
-    for (int64_t i = 0; i < m; i++) {
-        for (j = i; j > 0 && s->cost[s->by_cost[j - 1]] < s->cost[i]; j--) s->by_cost[j] = s->by_cost[j - 1];
-        s->by_cost[j] = i;
-    }
-}
-
 /* When the slowest stage of a pipeline has done `calls` micro-batches with `a` together. */
 static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a, double calls) {
     double seconds = 0;
@@ -9279,9 +9241,15 @@ static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const
     return seconds;
 }
 
-/* s->dealt: the largest first to the pipeline that ends first with it and has room; in each the
-   largest stand first. */
-static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
+/* s->by_cost: micro-batches, the largest first, of equals the lower number. s->dealt: in this order
+   to the pipeline that ends first with it and has room. */
+static void heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
+    const int64_t m = g->count;
+    heti_s_pack_amounts(s, g);
+    for (int64_t i = 0, j; i < m; i++) {
+        for (j = i; j > 0 && s->cost[s->by_cost[j - 1]] < s->cost[i]; j--) s->by_cost[j] = s->by_cost[j - 1];
+        s->by_cost[j] = i;
+    }
     heti_s_pack_divide(s, m, s->pipeline_count);
     for (int64_t p = 0; p < s->d.plan->pipelines; p++) s->pipeline_full[p] = 0;
     HETI_T_CLEAR(s->pipeline_amount, s->d.plan->pipelines);
@@ -9293,7 +9261,7 @@ static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
             heti_s_amount with = s->pipeline_amount[p];
             double seconds;
             if (s->pipeline_full[p] == s->pipeline_count[p]) continue;
-            heti_s_add(&with, &s->amount[j]);
+            heti_s_add(&with, &s->amount[j], 1);
             seconds = heti_s_pack_pipeline(s, p, &with, heti_s_real(s->pipeline_full[p] + 1));
             if (to >= 0 && seconds >= least) continue;
             to = p;
@@ -9302,7 +9270,7 @@ static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
         }
         s->dealt[at] = j;
         s->pipeline_full[to]++;
-        heti_s_add(&s->pipeline_amount[to], &s->amount[j]);
+        heti_s_add(&s->pipeline_amount[to], &s->amount[j], 1);
     }
 }
 
@@ -9353,9 +9321,7 @@ static int heti_s_pack_spent(heti_s_pack *s) {
 static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
     heti_s_score mixed;
     int64_t begin = 0;
-    heti_s_pack_amounts(s, g);
-    heti_s_pack_by_cost(s, g->count);
-    heti_s_pack_deal(s, g->count);
+    heti_s_pack_deal(s, g);
     if (heti_s_pack_spent(s)) return HET_OK;
     HETI_T_COPY(s->order, s->dealt, g->count);
     HETI_T_TRY(heti_s_pack_judge(s, g, score));
@@ -9373,10 +9339,8 @@ static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
     const int64_t m = g->count;
     int64_t place[HETI_S_CLUSTERS], clusters, i, p, c, end = 0, n = 0;
     heti_s_score score;
-    heti_s_pack_amounts(s, g);
-    heti_s_pack_by_cost(s, m);
+    heti_s_pack_deal(s, g);
     clusters = heti_s_pack_clusters(s, m);
-    heti_s_pack_deal(s, m);
     for (i = 0; i < clusters; i++) place[i] = i;
     do {
         if (heti_s_pack_spent(s)) break;
@@ -9807,7 +9771,7 @@ static het_result heti_s_teams_group(heti_s_teams *t) {
             while (m < made && (t->batch[m].tokens + a->tokens > t->cap[p] || (t->given.d.max_sequences > 0 &&
                 t->batch[m].sequences + a->sequences > heti_s_real(t->given.d.max_sequences)))) m++;
             if (m == made) HETI_T_CLEAR(t->batch + made++, 1);
-            heti_s_add(&t->batch[m], a);
+            heti_s_add(&t->batch[m], a, 1);
             t->group[i] = m;
         }
         t->count[p] = made - first;
@@ -10053,7 +10017,7 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
     HETI_T_TRY(heti_s_arrays(&t->arena, heti_s_teams_cut, t, &s->allocator, "het_pack_teams", s->error));
     for (int64_t i = 0; i < t->n; i++) {
         t->amount[i] = heti_s_pack_amount(&t->given, i);
-        heti_s_add(&t->all, &t->amount[i]);
+        heti_s_add(&t->all, &t->amount[i], 1);
         for (j = i; j > 0 && t->amount[t->row[j - 1]].tokens < t->amount[i].tokens; j--) t->row[j] = t->row[j - 1];
         t->row[j] = i;
     }
