@@ -818,12 +818,15 @@ static void heti_s_add_curve(het_cost *to, het_cost from, double factor) {
 /* Takes a struct's arrays from a block. */
 typedef void (*heti_s_cutter)(void *self, heti_t_arena *arena);
 
-/* One block for what `cut` takes, cleared: it is called once to count and once to cut. */
-static het_result heti_s_arrays(heti_t_arena *arena, heti_s_cutter cut, void *self,
+/* One block for `head` bytes and what `cut` takes behind them, cleared: it is called once to count
+   and once to cut. */
+static het_result heti_s_arrays(heti_t_arena *arena, size_t head, heti_s_cutter cut, void *self,
                                 const het_allocator *allocator, const char *call, het_error *error) {
     memset(arena, 0, sizeof *arena);
+    (void)HETI_S_ROOM(char, head);
     cut(self, arena);
     HETI_T_TRY(heti_t_arena_start(arena, allocator, call, error));
+    (void)HETI_S_ROOM(char, head);
     cut(self, arena);
     return HET_OK;
 }
@@ -833,12 +836,12 @@ static void heti_s_arrays_free(heti_t_arena *arena, const het_allocator *allocat
     arena->base = NULL;
 }
 
-/* The same for a struct at the head of its own block: `made`, whose `cut` begins by taking it, is
-   cut and then copied there. *size: its field for the block's size. NULL: no memory. */
+/* The same for a struct at the head of its own block: `made` is cut and then copied there. *size:
+   its field for the block's size. NULL: no memory. */
 static void *heti_s_make(void *made, size_t bytes, size_t *size, heti_s_cutter cut, const het_allocator *allocator,
                          const char *call, het_error *error) {
     heti_t_arena arena;
-    if (heti_s_arrays(&arena, cut, made, allocator, call, error) != HET_OK) return NULL;
+    if (heti_s_arrays(&arena, bytes, cut, made, allocator, call, error) != HET_OK) return NULL;
     *size = arena.size;
     return memcpy(arena.base, made, bytes);
 }
@@ -1076,9 +1079,8 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
     const double rotating = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
     const het_device *device = d->unit[0].info.device;
     het_op rounds;
-    size_t length = strlen(model);
-    if (length >= sizeof profile->model) length = sizeof profile->model - 1;
-    memcpy(profile->model, model, length);
+    heti_t_text name = heti_t_text_in(profile->model, sizeof profile->model);
+    heti_t_put(&name, model);
     profile->dtype = d->desc.dtype;
     profile->reduce = d->desc.reduce;
     profile->weight_bytes = profile->gather_bytes = 4;
@@ -1099,8 +1101,6 @@ static void heti_s_fill_totals(het_profile *profile, const het_description *d, c
 
 static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     het_profile *p = HETI_T_CAST(het_profile *, self);
-    het_unit_time *times;
-    (void)HETI_S_ROOM(het_profile, 1);
     p->kind = HETI_S_ROOM(het_unit_kind, p->kinds);
     p->unit = HETI_S_ROOM(int32_t, p->units);
     p->block = HETI_S_ROOM(het_block_profile, p->blocks);
@@ -1108,7 +1108,7 @@ static void heti_s_profile_cut(void *self, heti_t_arena *arena) {
     p->cut = HETI_S_ROOM(uint8_t, p->units);
     p->device = HETI_S_ROOM(het_device_profile, p->devices);
     p->link = HETI_S_ROOM(het_link_profile, p->links);
-    times = HETI_S_ROOM(het_unit_time, 2 * p->devices * p->kinds);
+    het_unit_time *times = HETI_S_ROOM(het_unit_time, 2 * p->devices * p->kinds);
     for (int64_t i = 0; times != NULL && i < p->devices; i++, times += 2 * p->kinds) {
         p->device[i].alone = times;
         p->device[i].together = times + p->kinds;
@@ -1231,14 +1231,12 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
                                             het_profile **profile, het_error *error) {
     het_description *whole = NULL, *half = NULL;
     het_error why = { HET_OK, "" };
-    het_result result;
-    het_desc like;
     if (profile == NULL) return HETI_S_BAD(error, "het_profile_describe: profile is NULL");
     *profile = NULL;
     if (desc == NULL) return HETI_S_BAD(error, "het_profile_describe: desc is NULL");
-    like = *desc;
+    het_desc like = *desc;
     HETI_T_TRY(heti_t_need_allocator(allocator, &like.host.allocator, "het_profile_describe", error));
-    result = het_describe(&like, &whole, &why);
+    het_result result = het_describe(&like, &whole, &why);
     if (result == HET_OK) {
         like.limits.max_tokens = (whole->desc.limits.max_tokens + 1) / 2;
         if (like.limits.max_sequences > like.limits.max_tokens) like.limits.max_sequences = like.limits.max_tokens;
@@ -1352,8 +1350,38 @@ typedef struct heti_s_held {
 
 static void heti_s_most(double *most, double value) { if (value > *most) *most = value; }
 
-static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b);
-static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b);
+/* The smallest group that has both ranks; -1: none. Parents come before what is in them. */
+static int64_t heti_s_joined_group(const het_cluster *c, int64_t x, int64_t y) {
+    while (x != y) {
+        if (x > y) x = c->group[x].parent;
+        else y = c->group[y].parent;
+    }
+    return x;
+}
+
+static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
+    return c->groups > 0 ? heti_s_joined_group(c, c->device[a].group, c->device[b].group) : -1;
+}
+
+static het_link_cost heti_s_group_link(const het_group *g) {
+    const het_link_cost link = { g->latency, g->bandwidth };
+    return link;
+}
+
+static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b) {
+    const int64_t joined = heti_s_common_group(c, a, b);
+    const het_link_cost none = { 0, 0 };
+    if (c->link != NULL) return c->link[a * c->ranks + b];
+    return joined >= 0 ? heti_s_group_link(&c->group[joined]) : none;
+}
+
+static double heti_s_seconds_over(het_link_cost link, double bytes) {
+    return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
+}
+
+static double heti_s_link_seconds(const het_group *g, double bytes) {
+    return heti_s_seconds_over(heti_s_group_link(g), bytes);
+}
 
 /* What is worked on beside: a block's holders; of each unit, bytes of blocks whose weights are
    fetched, whose sums leave at once, and that a call expands; [ranks][words] bits: who exchanges
@@ -1447,11 +1475,10 @@ static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
     int64_t count, me = 0;
     const het_team_member *team = het_plan_team(h->plan, rank, &count);
-    heti_s_shares of;
     if (h->plan->updates > 1) return block->frozen || heti_s_keeps(h->plan, rank) ? -1 : heti_s_real(block->elements);
     if (team == NULL || team->columns == 0 || !(block->by_heads + block->by_share > 0)) return -1;
     while (team[me].rank != rank) me++;
-    of = heti_s_shares_of(team, count, me);
+    const heti_s_shares of = heti_s_shares_of(team, count, me);
     return heti_s_real(block->elements) - block->by_heads * (1 - heti_s_real(team[me].heads) / of.heads) -
            block->by_share * (1 - team[me].share / of.all);
 }
@@ -1576,7 +1603,6 @@ static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64
     int64_t count, me = 0;
     const het_team_member *team = het_plan_team(plan, rank, &count);
     heti_s_rows *to = &held->rows;
-    heti_s_shares shares;
     held->leader = rank;
     to->own = to->group = heti_s_slice_rows(plan, shape);
     to->kept = heti_s_real(shape->tokens);
@@ -1586,7 +1612,7 @@ static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64
     to->members = heti_s_real(count);
     to->groups = heti_s_real(team[count - 1].group + 1);
     while (team[me].rank != rank) me++;
-    shares = heti_s_shares_of(team, count, me);
+    const heti_s_shares shares = heti_s_shares_of(team, count, me);
     if (shares.members > 1) to->heads = heti_s_real(team[me].heads);
     if (team[me].columns != 0) to->columns = team[me].share / shares.all;
     to->own = heti_s_share_rows(shape, to->own, team[me].share / shares.all);
@@ -1654,7 +1680,7 @@ static het_result heti_s_hold(heti_s_holding *h, const het_needs *needs, const h
         if (plan->shard >= HET_SHARD_GRADIENTS || heti_s_keeps(plan, r) || h->boxes) h->words = (plan->ranks + 63) / 64;
         if (plan->near != NULL && plan->near[r] != plan->near[0]) h->near = 1;
     }
-    HETI_T_TRY(heti_s_arrays(&h->arena, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
+    HETI_T_TRY(heti_s_arrays(&h->arena, 0, heti_s_holding_cut, h, allocator, "bytes of a plan", error));
     for (int64_t r = 0; r < plan->ranks; r++) heti_s_find_rows(plan, shape, r, &h->held[r]);
     for (int64_t g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
@@ -1771,7 +1797,6 @@ typedef struct heti_s_costing {
 
 static void heti_s_costs_cut(void *self, heti_t_arena *arena) {
     heti_s_costing *c = HETI_T_CAST(heti_s_costing *, self);
-    (void)HETI_S_ROOM(het_plan_costs, 1);
     c->to.stage = HETI_S_ROOM(het_stage_cost, c->to.curves);
     c->to.alone = HETI_S_ROOM(het_stage_cost, c->to.curves);
     c->to.together = HETI_S_ROOM(het_stage_cost, c->to.curves);
@@ -1784,10 +1809,9 @@ static void heti_s_costs_cut(void *self, heti_t_arena *arena) {
    name. */
 static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double *slowness) {
     const het_cluster_device *device = c->cluster != NULL ? &c->cluster->device[rank] : NULL;
-    int64_t i;
     *slowness = device != NULL && device->speed > 0 ? 1 / device->speed : 1;
     if (device == NULL) return c->profile->devices > 0 ? 0 : -1;
-    i = heti_s_named(c->profile->device, sizeof *c->profile->device, c->profile->devices, device->profile);
+    int64_t i = heti_s_named(c->profile->device, sizeof *c->profile->device, c->profile->devices, device->profile);
     return i < c->profile->devices ? i : -1;
 }
 
@@ -2043,7 +2067,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.beside = together != HET_NO;
     c.to.curves = plan->stages + heti_s_members_before(plan, plan->stages);
     HETI_T_TRY(heti_s_hold(&c.held, NULL, &one, &c.to.allocator, error));
-    result = heti_s_arrays(&arena, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs", error);
+    result = heti_s_arrays(&arena, sizeof c.to, heti_s_costs_cut, &c, &c.to.allocator, "het_profile_costs", error);
     if (result == HET_OK) result = heti_s_fill_costs(&c, error);
     c.to.size = arena.size;
     if (result == HET_OK) *costs = HETI_T_CAST(het_plan_costs *, memcpy(arena.base, &c.to, sizeof c.to));
@@ -2078,14 +2102,13 @@ static int heti_s_costs_beside(het_plan_costs *costs, double beside) {
 HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule, het_plan_costs *costs,
                                           het_choice timeline, const het_allocator *allocator,
                                           het_simulation **simulation, het_error *error) {
-    double beside;
     if (simulation == NULL) return HETI_S_BAD(error, "het_simulate_costs: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || costs == NULL)
         return HETI_S_BAD(error, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
     (void)heti_s_costs_beside(costs, 1);
     HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
-    beside = 1 - (*simulation)->bubble;
+    const double beside = 1 - (*simulation)->bubble;
     if (!heti_s_costs_beside(costs, beside)) return HET_OK;
     het_simulation_free(*simulation);
     *simulation = NULL;
@@ -2454,8 +2477,57 @@ static const heti_s_key heti_s_kind_keys[] = {
     offsetof(het_column_moves, exchanges), 6, NULL, 0 }, HETI_S_OF_KIND(most_members), HETI_S_LAST_KEY
 };
 
-static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to);
-static het_result heti_s_read_uses(heti_s_reader *r, const heti_s_key *key, void *to);
+static const heti_s_key heti_s_time_keys[] = {
+    HETI_S_NUMBERS(het_unit_time, forward, 3), HETI_S_NUMBERS(het_unit_time, backward, 3),
+    HETI_S_NUMBERS(het_unit_time, input, 3), HETI_S_NUMBERS(het_unit_time, weight, 3),
+    HETI_S_NUMBERS(het_unit_time, recompute, 3), HETI_S_LAST_KEY
+};
+
+static het_result heti_s_find_kind(heti_s_reader *r, const char *name, int64_t *kind) {
+    char shown[49];
+    *kind = 0;
+    if (!r->last) return HET_OK;
+    *kind = heti_s_named(r->to->kind, sizeof *r->to->kind, r->to->kinds, name);
+    if (*kind < r->to->kinds) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds",
+                       HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, name), r->to->kinds);
+}
+
+/* "units" of a block: which, ascending. */
+static het_result heti_s_read_uses(heti_s_reader *r, const heti_s_key *key, void *to) {
+    const int64_t units = r->last ? r->to->units : HETI_T_CAST(int64_t, HETI_S_MOST_UNITS);
+    int64_t *uses = HETI_T_CAST(int64_t *, to), unit, before = -1;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
+        HETI_T_TRY(heti_s_read_range(r, key->name, 0, units - 1, &unit));
+        if (unit <= before) return heti_s_bad(r, key->name, "the units of a block must rise");
+        if (r->to != NULL) r->to->use[r->count.uses] = unit;
+        before = unit;
+        ++*uses;
+    }
+    return r->json.rule == NULL && *uses > 0 ? HET_OK : heti_s_bad(r, key->name, "a block without units");
+}
+
+/* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
+static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to) {
+    static const heti_s_form heti_s_time = { heti_s_time_keys, "not forward, backward, input, weight or recompute", 0,
+                                             "" };
+    het_unit_time *times = *HETI_T_CAST(het_unit_time **, to);
+    char name[64] = "";
+    size_t length;
+    int64_t kind, kinds = 0;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    for (; het_json_next(&r->json, name, sizeof name, &length); kinds++) {
+        het_unit_time time;
+        memset(&time, 0, sizeof time);
+        HETI_T_TRY(heti_s_find_kind(r, name, &kind));
+        HETI_T_TRY(heti_s_read_object(r, &heti_s_time, name, &time, NULL));
+        if (times != NULL) times[kind] = time;
+    }
+    if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : key->name, "");
+    return !r->last || kinds == r->to->kinds ? HET_OK
+        : heti_s_bad(r, key->name, "times of every kind are needed, each once");
+}
 
 static const heti_s_key heti_s_block_keys[] = {
     { "elements", heti_s_read_integer, offsetof(het_block_profile, elements), INT64_C(1) << 56, NULL, 0 },
@@ -2477,12 +2549,6 @@ static const heti_s_key heti_s_device_keys[] = {
 static const heti_s_key heti_s_link_keys[] = {
     HETI_S_KEY(het_link_profile, name, heti_s_read_name), HETI_S_NUMBER(het_link_profile, latency),
     HETI_S_NUMBER(het_link_profile, bandwidth), HETI_S_LAST_KEY
-};
-
-static const heti_s_key heti_s_time_keys[] = {
-    HETI_S_NUMBERS(het_unit_time, forward, 3), HETI_S_NUMBERS(het_unit_time, backward, 3),
-    HETI_S_NUMBERS(het_unit_time, input, 3), HETI_S_NUMBERS(het_unit_time, weight, 3),
-    HETI_S_NUMBERS(het_unit_time, recompute, 3), HETI_S_LAST_KEY
 };
 
 /* Number i of a field. */
@@ -2551,9 +2617,8 @@ static const char *heti_s_reduce_name(het_reduce r) { return heti_s_words[HETI_S
 
 HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to) {
     char room[4096];
-    heti_t_text out;
     if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
-    out = heti_t_text_to(to, room, sizeof room);
+    heti_t_text out = heti_t_text_to(to, room, sizeof room);
     heti_t_format(&out, "{\"hetrain_profile\": 1, \"model\": %j, \"dtype\": %j, \"reduce\": %j", profile->model,
                   heti_s_dtype_name(profile->dtype), heti_s_reduce_name(profile->reduce));
     if (profile->granule > 0) heti_t_format(&out, ", \"granule\": %d", profile->granule);
@@ -2582,16 +2647,6 @@ HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_w
     return heti_t_end(&out);
 }
 
-static het_result heti_s_find_kind(heti_s_reader *r, const char *name, int64_t *kind) {
-    char shown[49];
-    *kind = 0;
-    if (!r->last) return HET_OK;
-    *kind = heti_s_named(r->to->kind, sizeof *r->to->kind, r->to->kinds, name);
-    if (*kind < r->to->kinds) return HET_OK;
-    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds",
-                       HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, name), r->to->kinds);
-}
-
 static het_result heti_s_read_kind(heti_s_reader *r) {
     static const heti_s_form heti_s_kind = { heti_s_kind_keys, "no such key", 1, "without a name" };
     het_unit_kind spare, *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
@@ -2613,21 +2668,6 @@ static het_result heti_s_read_unit(heti_s_reader *r) {
     return HET_OK;
 }
 
-/* "units" of a block: which, ascending. */
-static het_result heti_s_read_uses(heti_s_reader *r, const heti_s_key *key, void *to) {
-    const int64_t units = r->last ? r->to->units : HETI_T_CAST(int64_t, HETI_S_MOST_UNITS);
-    int64_t *uses = HETI_T_CAST(int64_t *, to), unit, before = -1;
-    het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
-        HETI_T_TRY(heti_s_read_range(r, key->name, 0, units - 1, &unit));
-        if (unit <= before) return heti_s_bad(r, key->name, "the units of a block must rise");
-        if (r->to != NULL) r->to->use[r->count.uses] = unit;
-        before = unit;
-        ++*uses;
-    }
-    return r->json.rule == NULL && *uses > 0 ? HET_OK : heti_s_bad(r, key->name, "a block without units");
-}
-
 static het_result heti_s_read_block(heti_s_reader *r) {
     static const heti_s_form heti_s_block = { heti_s_block_keys, "no such key in a block", 3,
                                               "a block needs elements and units" };
@@ -2637,27 +2677,6 @@ static het_result heti_s_read_block(heti_s_reader *r) {
     HETI_T_TRY(heti_s_read_object(r, &heti_s_block, "blocks", &block, NULL));
     if (r->to != NULL) r->to->block[r->count.blocks] = block;
     return HET_OK;
-}
-
-/* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
-static het_result heti_s_read_times(heti_s_reader *r, const heti_s_key *key, void *to) {
-    static const heti_s_form heti_s_time = { heti_s_time_keys, "not forward, backward, input, weight or recompute", 0,
-                                             "" };
-    het_unit_time *times = *HETI_T_CAST(het_unit_time **, to);
-    char name[64] = "";
-    size_t length;
-    int64_t kind, kinds = 0;
-    het_json_enter(&r->json, HET_JSON_OBJECT);
-    for (; het_json_next(&r->json, name, sizeof name, &length); kinds++) {
-        het_unit_time time;
-        memset(&time, 0, sizeof time);
-        HETI_T_TRY(heti_s_find_kind(r, name, &kind));
-        HETI_T_TRY(heti_s_read_object(r, &heti_s_time, name, &time, NULL));
-        if (times != NULL) times[kind] = time;
-    }
-    if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : key->name, "");
-    return !r->last || kinds == r->to->kinds ? HET_OK
-        : heti_s_bad(r, key->name, "times of every kind are needed, each once");
 }
 
 static het_result heti_s_read_device(heti_s_reader *r) {
@@ -2692,10 +2711,9 @@ static het_result heti_s_read_word(heti_s_reader *r, const heti_s_key *key, void
     const size_t at = r->json.at;
     char word[48], rule[64];
     heti_t_text text = heti_t_text_in(rule, sizeof rule);
-    int second;
     HETI_T_TRY(heti_s_read_name(r, key, word));
     heti_t_format(&text, "\"%s\" or \"%s\"", words[0], words[1]);
-    second = strcmp(word, words[1]) == 0;
+    const int second = strcmp(word, words[1]) == 0;
     if (!second && strcmp(word, words[0]) != 0) return heti_s_bad_value(r, at, key->name, "\"", word, rule);
     if (key->most == HETI_S_DTYPES) *HETI_T_CAST(het_dtype *, to) = second ? HET_BF16 : HET_F32;
     else *HETI_T_CAST(het_reduce *, to) = second ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
@@ -2753,7 +2771,6 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
                                         het_profile **profile, het_error *error) {
     heti_s_reader r;
     het_allocator own;
-    het_result result;
     if (profile == NULL || text == NULL)
         return HETI_S_BAD(error, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
     *profile = NULL;
@@ -2761,13 +2778,12 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     memset(&r, 0, sizeof r);
     r.error = error;
     r.call = "het_profile_read";
-    result = heti_s_read_all(&r, text, length, &own, profile);
-    if (result == HET_OK) {
-        heti_s_find_cuts(*profile);
-        return HET_OK;
+    const het_result result = heti_s_read_all(&r, text, length, &own, profile);
+    if (result == HET_OK) heti_s_find_cuts(*profile);
+    else {
+        het_profile_free(*profile);
+        *profile = NULL;
     }
-    het_profile_free(*profile);
-    *profile = NULL;
     return result;
 }
 
@@ -2835,7 +2851,6 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
                                          const het_allocator *allocator, het_profile **profile, het_error *error) {
     const het_profile *const both[2] = { first, second };
     het_allocator own;
-    het_profile *to;
     if (profile == NULL) return HETI_S_BAD(error, "het_profile_merge: profile is NULL");
     *profile = NULL;
     if (first == NULL || second == NULL) return HETI_S_BAD(error, "het_profile_merge: a profile is NULL");
@@ -2843,7 +2858,7 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     HETI_T_TRY(heti_s_merge_check(first, second, error));
     HETI_T_TRY(heti_s_profile_like(first, first->devices + second->devices, first->links + second->links, &own,
                                    "het_profile_merge", profile, error));
-    to = *profile;
+    het_profile *to = *profile;
     if (first->granule == 0) to->granule = second->granule;
     to->devices = to->links = 0;
     for (int k = 0; k < 2; k++) {
@@ -3278,8 +3293,6 @@ static het_result heti_s_measure_product(const heti_s_measure *m, const het_devi
     het_result result = HET_OK;
     het_view view;
     het_op op;
-    size_t size;
-    float *memory;
     if (!table->host_memory || table->queues != NULL) return HET_OK;
     memset(&view, 0, sizeof view);
     memset(&op, 0, sizeof op);
@@ -3289,8 +3302,8 @@ static het_result heti_s_measure_product(const heti_s_measure *m, const het_devi
     op.u.linear.in = op.u.linear.part[0].out = HETI_S_SIDE;
     op.u.linear.parts = 1;
     op.u.linear.rows = HETI_S_ROWS;
-    size = (2 * HETI_S_ROWS + HETI_S_SIDE) * HETI_S_SIDE * sizeof(float) + table->workspace(device->self, &op);
-    memory = HETI_T_CAST(float *, table->alloc(device->self, size));
+    size_t size = (2 * HETI_S_ROWS + HETI_S_SIDE) * HETI_S_SIDE * sizeof(float) + table->workspace(device->self, &op);
+    float *memory = HETI_T_CAST(float *, table->alloc(device->self, size));
     if (memory == NULL) return heti_t_fail(m->error, HET_ERR_OOM, "het_profile_measure: out of memory");
     memset(memory, 0, size);
     for (int i = 0; i < 2 * HETI_S_TIMES && result == HET_OK; i++) {
@@ -3317,7 +3330,6 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
     const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES;
     het_desc desc = m->context;
     het_ctx *ctx = NULL;
-    het_result result;
     for (int64_t r = 0; r < m->ranks; r++) {
         m->watch[r].device = NULL;
         m->watch[r].event = NULL;
@@ -3333,7 +3345,7 @@ static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int s
     desc.limits.max_micro_batches = m->ranks * m->shapes + 1; /* with one there would be sums made at once */
     desc.layout.backward = split ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
     desc.layout.recompute = split ? HET_YES : HET_NO;
-    result = het_create(&desc, &ctx, m->error);
+    het_result result = het_create(&desc, &ctx, m->error);
     if (result == HET_OK) result = heti_s_measure_rounds(m, ctx, until);
     if (result == HET_OK && m->ranks == 1 && split == 0 && m->watch->device != NULL)
         result = heti_s_measure_product(m, m->watch->device, &m->profile->device[m->group[first]].product_element);
@@ -3642,9 +3654,8 @@ static het_result heti_s_measure_links(heti_s_measure *m) {
     heti_s_idlers *s = m->idlers;
     het_link_profile *link = &profile->link[0];
     double message_byte = 0, ring_byte = 0, verdict = 0;
-    het_result result;
     s->m = m;
-    result = heti_s_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
+    het_result result = heti_s_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
     if (result == HET_OK) result = heti_s_measure_rings(s, &ring_byte, &verdict);
     heti_s_idlers_end(s);
     HETI_T_TRY(result);
@@ -3663,8 +3674,6 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     heti_s_measure *m = HETI_T_CAST(heti_s_measure *, self);
     const int64_t devices = m->context.layout.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
                   room = m->context.limits.max_tokens + 1;
-    heti_s_cell_time *now;
-    double *round;
     m->original = HETI_S_ROOM(het_unit, m->profile->units);
     m->probe = HETI_S_ROOM(het_unit, m->profile->units);
     m->record = HETI_S_ROOM(heti_s_probe, m->profile->units);
@@ -3675,8 +3684,8 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
     m->bounds = HETI_S_ROOM(int64_t, 2 * HETI_S_SHAPES * room);
     m->device = HETI_S_ROOM(het_device_desc, devices > 2 ? devices : 2);
     m->idlers = HETI_S_ROOM(heti_s_idlers, 1);
-    now = HETI_S_ROOM(heti_s_cell_time, devices * cells);
-    round = HETI_S_ROOM(double, devices * cells * HETI_S_ROUNDS);
+    heti_s_cell_time *now = HETI_S_ROOM(heti_s_cell_time, devices * cells);
+    double *round = HETI_S_ROOM(double, devices * cells * HETI_S_ROUNDS);
     for (int64_t r = 0; round != NULL && r < devices; r++) {
         m->watch[r].now = now + r * cells;
         m->watch[r].round = round + r * cells * HETI_S_ROUNDS;
@@ -3765,7 +3774,7 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
     for (i = 0; i < m->context.layout.device_count; i++) n += heti_s_first_alike(&m->context, i) == i;
     HETI_T_TRY(heti_s_profile_like(described, n, m->context.layout.device_count > 1 ? 1 : 0, &m->allocator,
                                    "het_profile_measure", &m->profile, m->error));
-    HETI_T_TRY(heti_s_arrays(&m->arena, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
+    HETI_T_TRY(heti_s_arrays(&m->arena, 0, heti_s_measure_cut, m, &m->allocator, "het_profile_measure", m->error));
     for (i = n = 0; i < m->context.layout.device_count; i++) {
         const int64_t first = heti_s_first_alike(&m->context, i);
         m->group[i] = first < i ? m->group[first] : n++;
@@ -3792,7 +3801,6 @@ static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *descr
 HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error) {
     heti_s_measure m;
     het_profile *described = NULL;
-    het_result result;
     if (profile == NULL) return HETI_S_BAD(error, "het_profile_measure: profile is NULL");
     *profile = NULL;
     if (desc == NULL || desc->desc == NULL || desc->now == NULL)
@@ -3808,7 +3816,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &m.allocator, "het_profile_measure", error));
     HETI_T_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
     m.context = *desc->desc;
-    result = het_model_complete(&m.context.model, error);
+    het_result result = het_model_complete(&m.context.model, error);
     het_desc_defaults(&m.context);
     if (result == HET_OK) result = heti_s_measure_all(&m, described);
     het_profile_free(described);
@@ -3843,10 +3851,9 @@ static int heti_s_with_unit(const char *text, int seconds, double *value) {
                                                   1099511627776.0 }, { 1, 1, 1e3, 1e6, 1e9 } };
     const int units = seconds ? 5 : 9;
     size_t digits = 0;
-    het_json json;
     int i;
     while ((text[digits] >= '0' && text[digits] <= '9') || text[digits] == '.') digits++;
-    json = het_json_start(text, digits);
+    het_json json = het_json_start(text, digits);
     if (!het_json_real(&json, value) || !het_json_end(&json)) return 0;
     for (i = 0; i < units && strcmp(text + digits, heti_s_units[seconds][i]) != 0; i++) {}
     if (i == units) return 0;
@@ -3986,9 +3993,8 @@ static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti
         return heti_s_bad_at(r, at, "count", "more than 1048576 devices in the cluster");
     for (int64_t i = 0; i < m->count && r->cluster != NULL; i++) {
         int64_t rank = r->ranks + i;
-        het_cluster_device *device;
         if (r->ordered) HETI_T_TRY(heti_s_cluster_next_rank(r, &rank));
-        device = &r->cluster->device[rank];
+        het_cluster_device *device = &r->cluster->device[rank];
         *device = m->device;
         device->group = group;
         HETI_T_TRY(heti_s_cluster_number(r, at, m->name[0] != 0 ? m->name : device->profile, m->count, i,
@@ -4003,7 +4009,6 @@ static het_result heti_s_cluster_devices(heti_s_reader *r, size_t at, const heti
 static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int process) {
     const size_t at = r->json.at;
     heti_s_member m;
-    het_json behind;
     HETI_T_TRY(heti_s_cluster_member(r, parent < 0, &m));
     if (m.members.text == NULL) return heti_s_cluster_devices(r, at, &m, parent);
     if (parent < 0 && m.ranks.text != NULL) {
@@ -4013,7 +4018,7 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
     }
     if (parent < 0) memcpy(r->matrix, m.matrix, sizeof r->matrix);
     if (m.group.process && process) return heti_s_bad_at(r, at, "process", "is inside another process");
-    behind = r->json;
+    const het_json behind = r->json;
     for (int64_t i = 0; i < m.count; i++) {
         const int64_t g = r->groups++, ranks = r->ranks;
         if (g >= HETI_S_MOST_RANKS) return heti_s_bad_at(r, at, "count", "more than 1048576 groups in the cluster");
@@ -4037,7 +4042,6 @@ static het_result heti_s_cluster_read(heti_s_reader *r, int64_t parent, int proc
 
 static void heti_s_cluster_cut(void *self, heti_t_arena *arena) {
     het_cluster *c = HETI_T_CAST(het_cluster *, self);
-    (void)HETI_S_ROOM(het_cluster, 1);
     c->device = HETI_S_ROOM(het_cluster_device, c->ranks);
     c->group = HETI_S_ROOM(het_group, c->groups);
     c->link = HETI_S_ROOM(het_link_cost, HETI_T_CAST(int64_t, c->size) * c->ranks * c->ranks);
@@ -4095,11 +4099,10 @@ static het_result heti_s_cluster_matrices(heti_s_reader *r) {
 }
 
 static het_result heti_s_cluster_pass(heti_s_reader *r, const char *text, size_t length) {
-    het_json behind;
     r->json = het_json_start(text, length);
     r->ranks = r->groups = 0;
     HETI_T_TRY(heti_s_cluster_read(r, -1, 0));
-    behind = r->json;
+    const het_json behind = r->json;
     if (r->cluster != NULL && r->cluster->link != NULL) HETI_T_TRY(heti_s_cluster_matrices(r));
     r->json = behind;
     if (r->cluster != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
@@ -4111,8 +4114,6 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
                                         het_cluster **cluster, het_error *error) {
     heti_s_reader r;
     het_allocator own;
-    het_result result;
-    int matrix;
     if (cluster == NULL || text == NULL)
         return HETI_S_BAD(error, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" : "text");
     *cluster = NULL;
@@ -4121,12 +4122,12 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     r.error = error;
     r.call = "het_cluster_read";
     HETI_T_TRY(heti_s_cluster_pass(&r, text, length));
-    matrix = r.matrix[0].text != NULL || r.matrix[1].text != NULL;
+    const int matrix = r.matrix[0].text != NULL || r.matrix[1].text != NULL;
     if (matrix && r.ranks > HETI_S_MOST_IN_MATRIX)
         return heti_t_fail(error, HET_ERR_FORMAT, "het_cluster_read: a matrix of links between %d devices; the most "
                            "are 1024", r.ranks);
     HETI_T_TRY(heti_s_cluster_new(r.ranks, r.groups, matrix, &own, "het_cluster_read", &r.cluster, error));
-    result = heti_s_cluster_pass(&r, text, length);
+    const het_result result = heti_s_cluster_pass(&r, text, length);
     if (result != HET_OK) het_cluster_free(r.cluster);
     else *cluster = r.cluster;
     return result;
@@ -4343,14 +4344,13 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
     het_description *d = NULL;
     het_allocator own;
     het_error why = { HET_OK, "" };
-    het_result result;
     if (profile == NULL) return HETI_S_BAD(error, "het_hardware_profile: profile is NULL");
     *profile = NULL;
     if (hardware == NULL || hardware->devices < 1 || length < 1)
         return HETI_S_BAD(error, "het_hardware_profile: no devices, or length %d", length);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_hardware_profile", error));
     HETI_T_TRY(het_profile_describe(desc, model, &own, &described, error));
-    result = het_describe(desc, &d, &why);
+    het_result result = het_describe(desc, &d, &why);
     if (result != HET_OK) result = heti_t_fail(error, result, "het_hardware_profile: %s", why.text);
     else result = heti_s_profile_like(described, hardware->devices, hardware->links, &own, "het_hardware_profile",
                                       profile, error);
@@ -4358,39 +4358,6 @@ HETRAIN_API het_result het_hardware_profile(const het_hardware *hardware, const 
     het_description_free(d);
     het_profile_free(described);
     return result;
-}
-
-/* The smallest group that has both ranks; -1: none. Parents come before what is in them. */
-static int64_t heti_s_joined_group(const het_cluster *c, int64_t x, int64_t y) {
-    while (x != y) {
-        if (x > y) x = c->group[x].parent;
-        else y = c->group[y].parent;
-    }
-    return x;
-}
-
-static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
-    return c->groups > 0 ? heti_s_joined_group(c, c->device[a].group, c->device[b].group) : -1;
-}
-
-static het_link_cost heti_s_group_link(const het_group *g) {
-    const het_link_cost link = { g->latency, g->bandwidth };
-    return link;
-}
-
-static het_link_cost heti_s_cluster_link(const het_cluster *c, int64_t a, int64_t b) {
-    const int64_t joined = heti_s_common_group(c, a, b);
-    const het_link_cost none = { 0, 0 };
-    if (c->link != NULL) return c->link[a * c->ranks + b];
-    return joined >= 0 ? heti_s_group_link(&c->group[joined]) : none;
-}
-
-static double heti_s_seconds_over(het_link_cost link, double bytes) {
-    return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
-}
-
-static double heti_s_link_seconds(const het_group *g, double bytes) {
-    return heti_s_seconds_over(heti_s_group_link(g), bytes);
 }
 
 /* ---- writing: equal members that follow each other become one with a count ---- */
@@ -4702,7 +4669,6 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     heti_s_place p;
     het_allocator own;
     void *block;
-    size_t size;
     if (cluster == NULL || talk == NULL || weight == NULL || device == NULL)
         return HETI_S_BAD(error, "het_cluster_place: cluster, talk, weight or device is NULL");
     for (int64_t i = 0; i < talk->start[talk->count]; i++)
@@ -4711,7 +4677,7 @@ HETRAIN_API het_result het_cluster_place(const het_cluster *cluster, const het_b
     for (int64_t i = 0; i < talk->count; i++)
         if (!heti_t_is_time(weight[i])) return HETI_S_BAD(error, "het_cluster_place: weight %d is %g", i, weight[i]);
     HETI_T_TRY(heti_t_need_allocator(allocator, &own, "het_cluster_place", error));
-    size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
+    const size_t size = HETI_T_CAST(size_t, 2 * cluster->ranks + cluster->groups) * sizeof(int64_t);
     HETI_T_TRY(heti_t_block(&own, size, "het_cluster_place", &block, error));
     p.cluster = cluster, p.talk = talk, p.weight = weight, p.least = -1;
     p.device = HETI_T_CAST(int64_t *, block);
@@ -5544,9 +5510,8 @@ static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64
         for (int32_t way = 1; way < 7; way++) { /* recomputation, one micro-batch on the device, both */
             const int may = way != 3 && ((way & 3) == 0 || s->d.recompute == HET_YES) &&
                             (way < 4 || s->d.store == HET_YES) && ((way & 2) == 0 || !order->split);
-            int64_t more;
             if (!may || next >= most || (i >= places && recompute[place] != way)) continue;
-            more = heti_s_take_units(s, c, device, at, most, way, in_flight, seconds);
+            const int64_t more = heti_s_take_units(s, c, device, at, most, way, in_flight, seconds);
             if (more > next) {
                 next = more;
                 recompute[place] = way;
@@ -5737,13 +5702,11 @@ static double heti_s_pipeline_seconds(heti_s_seek *s, const heti_s_choice *c, in
     const int keeps_all = order->all_forward || (order->limited && c->limit == 0);
     int64_t n = heti_s_alone(s, c, p);
     const int64_t rounds = heti_s_places(c, p), most = 3 * rounds;
-    heti_s_memo *memo;
-    uint64_t key;
     if (count == 0) count = 1; /* it must fit all the same */
     s->alone_key[n++] = count < most ? count : most;
     s->alone_key[n++] = keeps_all ? count : 0;
-    key = het_xxh64(s->alone_key, HETI_T_CAST(size_t, n) * sizeof *s->alone_key, 0) | 1u;
-    memo = &s->memo[key / 2 % HETI_S_MEMOS];
+    const uint64_t key = het_xxh64(s->alone_key, HETI_T_CAST(size_t, n) * sizeof *s->alone_key, 0) | 1u;
+    heti_s_memo *memo = &s->memo[key / 2 % HETI_S_MEMOS];
     if (memo->key != key) {
         memo->key = key;
         memo->count = count < most ? count : most;
@@ -5914,9 +5877,8 @@ static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
     heti_s_choice_copy(s, to, c);
     for (int64_t r = 0, p = 0; r < s->ranks; r++) {
         const int64_t from = s->scratch[r];
-        int64_t n;
         if (from < 0) continue;
-        n = heti_s_places(c, from);
+        const int64_t n = heti_s_places(c, from);
         to->count[p] = c->count[from];
         HETI_T_COPY(&to->device[at], &c->device[c->first[from]], n);
         HETI_T_COPY(&to->recompute[at], &c->recompute[c->first[from]], n);
@@ -6017,7 +5979,6 @@ static int heti_s_same_form(const heti_s_seek *s, const heti_s_choice *a, const 
 
 /* Keeps a copy of a choice that was judged, where it is among the best. */
 static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
-    heti_s_choice last;
     int64_t i, at;
     if (c->seconds >= HETI_S_MISFIT) return;
     for (i = 0; i < s->found_count && !heti_s_same_form(s, &s->found[i], c); i++) {}
@@ -6026,7 +5987,7 @@ static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
         if (s->found_count < s->d.most_found) s->found_count++;
         else if (s->found[--i].seconds <= c->seconds) return;
     }
-    last = s->found[i];
+    const heti_s_choice last = s->found[i];
     for (at = i; at > 0 && s->found[at - 1].seconds > c->seconds; at--) s->found[at] = s->found[at - 1];
     s->found[at] = last;
     heti_s_choice_copy(s, &s->found[at], c);
@@ -6076,10 +6037,9 @@ static heti_s_known *heti_s_known_at(heti_s_seek *s, const heti_s_choice *c, uin
 
 /* heti_s_try, but what is known is not simulated again. */
 static int heti_s_try_once(heti_s_seek *s, heti_s_choice *c) {
-    heti_s_known *known;
     uint64_t key;
     heti_s_canonical(s, c);
-    known = heti_s_known_at(s, c, &key);
+    heti_s_known *known = heti_s_known_at(s, c, &key);
     if (known->key == key) c->seconds = known->seconds;
     else if (!heti_s_try(s, c)) return 0;
     known->key = key;
@@ -6144,11 +6104,10 @@ static int heti_s_size(heti_s_seek *s, heti_s_choice *c, const heti_s_choice *ar
     double best = HETI_S_NONE;
     int64_t best_size = 0;
     for (int64_t g = heti_s_least_granules(s); g <= s->d.most_granules; g = heti_s_next_size(g)) {
-        double t;
         heti_s_choice_copy(s, c, arranged);
         c->granules = g;
         if (!heti_s_refit(s, c)) continue;
-        t = heti_s_estimate(s, c);
+        const double t = heti_s_estimate(s, c);
         if (t >= best) continue;
         best = t;
         best_size = g;
@@ -6603,7 +6562,6 @@ static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
     heti_s_choice *c = &s->now;
     const int64_t chunks = heti_s_chunks(s, c), stages = chunks * heti_s_places(c, p), first = chunks * c->first[p];
     const int64_t begin = i == 0 ? 0 : c->end[first + i - 1];
-    double after;
     if (i + 1 < stages) {
         for (int64_t end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_s_is_over(s); end++) {
             c->end[first + i] = end;
@@ -6615,7 +6573,7 @@ static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
     c->end[first + i] = s->units;
     if (begin >= s->units || !heti_s_has_room(s, c, p, i, heti_s_least_granules(s), 0)) return;
     if (p + 1 < c->pipelines) { heti_s_each_end(s, p + 1, 0); return; }
-    after = heti_s_bound_after(s, c);
+    const double after = heti_s_bound_after(s, c);
     for (int64_t g = heti_s_least_granules(s); g <= s->d.most_granules && !heti_s_is_over(s); g++) {
         for (int64_t q = 0; q < c->pipelines; q++)
             for (i = 0; i < chunks * heti_s_places(c, q); i++)
@@ -7108,7 +7066,7 @@ static void heti_s_seek_cut(void *self, heti_t_arena *arena) {
 }
 
 static het_result heti_s_seek_start(heti_s_seek *s) {
-    HETI_T_TRY(heti_s_arrays(&s->arena, heti_s_seek_cut, s, &s->allocator, "het_plan_search", s->error));
+    HETI_T_TRY(heti_s_arrays(&s->arena, 0, heti_s_seek_cut, s, &s->allocator, "het_plan_search", s->error));
     s->plan.make = s->alone.make = het_schedule_make;
     s->plan.cut = s->alone.cut = s->d.profile->cut;
     s->plan.units = s->units;
@@ -7228,10 +7186,8 @@ typedef struct heti_s_searched { het_search search; int64_t ranks; } heti_s_sear
 static void heti_s_search_cut(void *self, heti_t_arena *arena) {
     const int64_t ranks = HETI_T_CAST(heti_s_searched *, self)->ranks;
     het_search *to = &HETI_T_CAST(heti_s_searched *, self)->search;
-    double *memory;
-    (void)HETI_S_ROOM(het_search, 1);
     to->found = HETI_S_ROOM(het_found, to->found_count);
-    memory = HETI_S_ROOM(double, to->found_count * ranks);
+    double *memory = HETI_S_ROOM(double, to->found_count * ranks);
     for (int64_t i = 0; memory != NULL && i < to->found_count; i++) to->found[i].memory = memory + i * ranks;
 }
 
@@ -7337,10 +7293,9 @@ static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
     int64_t turn = 0, idle = 0;
     while (!heti_s_is_over(s) && idle < most) {
         const double before = heti_s_least_found(s);
-        int simulate;
         s->one_order = (turn & 1) && s->ranks <= 16;
         if (!heti_s_climb_from(s, turn / 2, s->one_order)) return;
-        simulate = turn % 4 != 0 && heti_s_is_quick(s, &s->now);
+        const int simulate = turn % 4 != 0 && heti_s_is_quick(s, &s->now);
         /* they cost more */
         heti_s_climb(s, simulate ? moves / 4 : moves, 0.02 * (1 + heti_s_real(idle % 8)), simulate);
         if (++turn % 4 == 0 && moves < 4000) moves += moves / 2;
@@ -7379,7 +7334,6 @@ static void heti_s_seek_pass(heti_s_seek *s) {
 /* Without keepers and near sets, then with them. */
 static void heti_s_seek_run(heti_s_seek *s) {
     const double seconds = s->d.seconds;
-    int64_t spent;
     int wide;
     s->best.seconds = HETI_S_NONE;
     s->wide = s->ranks > 1 && s->d.profile->reduce != HET_REDUCE_FAST;
@@ -7388,7 +7342,7 @@ static void heti_s_seek_run(heti_s_seek *s) {
     if (wide) s->d.seconds *= 0.75;
     heti_s_seek_pass(s);
     s->d.seconds = seconds;
-    spent = heti_s_spent(s);
+    const int64_t spent = heti_s_spent(s);
     s->wide = wide;
     s->budget = spent + s->d.evaluations;
     if (wide && s->result == HET_OK && (!s->guessing || s->found_count == 0)) heti_s_seek_pass(s);
@@ -7500,12 +7454,11 @@ static het_result heti_s_fused_way(heti_s_seek *s, const het_plan *plan, const h
                                    het_unit_time *to) {
     int64_t start[HETRAIN_MAX_TEAM + 1], micro_batches = 1;
     het_simulation *made = NULL;
-    const het_record *r;
     het_action action[3];
     het_schedule lists;
     heti_s_stage_lists(plan, &micro_batches, way == 1, start, action, &lists);
     HETI_T_TRY(het_simulate(plan, &lists, costs, HET_YES, &s->allocator, &made, s->error));
-    r = made->timeline.record; /* the first member's, F first */
+    const het_record *r = made->timeline.record; /* the first member's, F first */
     if (way == 0) to->forward.base = r[0].end - r[0].start;
     *(way == 0 ? &to->backward.base : way == 1 ? &to->input.base : &to->recompute.base) = r[1].end - r[1].start;
     if (way == 1) to->weight.base = r[2].end - r[2].start;
@@ -7746,7 +7699,6 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
     for (int round = 0; round < 4 && !heti_s_is_over(s); round++) {
         het_search *made = NULL;
         het_error ignored;
-        het_result result;
         double least = 1, missing = 0;
         HETI_T_TRY(heti_s_fused_devices(s, f));
         desc.profile = &f->profile;
@@ -7760,7 +7712,7 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
         desc.trials = s->guessing ? -1 : 0;
         desc.evaluations = heti_s_min(1000, heti_s_max(32, s->d.evaluations / 16));
         if (heti_s_has_clock(s)) desc.seconds = heti_s_larger(1e-9, (s->until_seconds - s->d.clock(s->d.user)) / 8);
-        result = het_plan_search(&desc, &made, &ignored);
+        het_result result = het_plan_search(&desc, &made, &ignored);
         if (result == HET_ERR_OOM) return heti_t_fail(s->error, result, "%s", ignored.text);
         if (result != HET_OK) return HET_OK;
         s->evaluations += made->evaluations;
@@ -7877,7 +7829,7 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_a
     f->profile = *s->d.profile;
     f->cluster = *s->d.cluster;
     f->most = HETRAIN_MAX_TEAM;
-    HETI_T_TRY(heti_s_arrays(arena, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
+    HETI_T_TRY(heti_s_arrays(arena, 0, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(s->d.profile, u);
         f->attentions += k->attentions;
@@ -7893,13 +7845,12 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_a
 static het_result heti_s_fuse(heti_s_seek *s) {
     heti_t_arena arena;
     heti_s_fusion f;
-    het_result result;
     HETI_T_TRY(heti_s_fusion_start(s, &f, &arena));
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
     for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
     (void)heti_s_give(s, 1);
-    result = heti_s_fuse_all(s, &f);
+    const het_result result = heti_s_fuse_all(s, &f);
     heti_s_arrays_free(&arena, &s->allocator);
     (void)heti_s_give(s, 1);
     return result;
@@ -7925,9 +7876,8 @@ static int heti_s_promises(heti_s_seek *s) {
 static het_result heti_s_trial(heti_s_seek *s, heti_s_choice *c, int64_t *trials) {
     uint64_t key;
     heti_s_known *known = heti_s_known_at(s, c, &key);
-    het_result result;
     s->guessing = 0;
-    result = heti_s_judge(s, c, NULL, NULL);
+    const het_result result = heti_s_judge(s, c, NULL, NULL);
     s->guessing = 1;
     known->key = key;
     ++*trials;
@@ -7958,7 +7908,6 @@ static het_result heti_s_trials(heti_s_seek *s, int64_t most_found) {
 
 HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
     heti_s_seek s;
-    het_result result;
     if (search == NULL) return HETI_S_BAD(error, "het_plan_search: search is NULL");
     *search = NULL;
     if (desc == NULL) return HETI_S_BAD(error, "het_plan_search: desc is NULL");
@@ -7967,11 +7916,11 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_plan_search", error));
     HETI_T_TRY(heti_s_seek_desc(&s, desc));
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
-    result = heti_s_seek_start(&s);
+    het_result result = heti_s_seek_start(&s);
     if (result == HET_OK) result = heti_s_seek_kinds(&s);
     if (result == HET_OK) result = heti_s_seek_known(&s);
     if (result == HET_OK)
-        result = heti_s_arrays(&s.curves, heti_s_seek_curves_cut, &s, &s.allocator, "het_plan_search", error);
+        result = heti_s_arrays(&s.curves, 0, heti_s_seek_curves_cut, &s, &s.allocator, "het_plan_search", error);
     if (result == HET_OK) {
         heti_s_seek_sums(&s);
         heti_s_seek_bytes(&s);
@@ -8055,7 +8004,6 @@ static het_result heti_s_predict_check(const heti_s_predict *p, const char *call
 static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                        het_error *error) {
-    heti_s_amount granule;
     memset(p, 0, sizeof *p);
     p->desc = desc;
     p->plan = plan;
@@ -8064,8 +8012,8 @@ static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc 
     HETI_T_TRY(heti_s_predict_check(p, call));
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &p->allocator, call, error));
     p->micro_batches = (desc->granules + granules - 1) / granules;
-    HETI_T_TRY(heti_s_arrays(&p->arena, heti_s_predict_cut, p, &p->allocator, call, error));
-    granule = heti_s_granule_of(desc);
+    HETI_T_TRY(heti_s_arrays(&p->arena, 0, heti_s_predict_cut, p, &p->allocator, call, error));
+    heti_s_amount granule = heti_s_granule_of(desc);
     het_plan_micro_batches(plan, p->micro_batches, p->count);
     for (int64_t i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     heti_s_sizes_step(&p->sizes, &granule, desc->granules, granules);
@@ -8164,7 +8112,6 @@ static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from, heti_
 static void heti_s_adapt_cut(void *self, heti_t_arena *arena) {
     het_adapt *a = HETI_T_CAST(het_adapt *, self);
     const het_cluster *cluster = a->search.cluster;
-    (void)HETI_S_ROOM(het_adapt, 1);
     heti_s_adapt_cluster(&a->believed, cluster, arena);
     heti_s_adapt_cluster(&a->nominal, cluster, arena);
     a->rank = HETI_S_ROOM(heti_s_watched, cluster->ranks);
@@ -8190,13 +8137,12 @@ static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) 
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
     het_adapt made, *a;
-    const het_cluster *cluster;
     if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_create: adapt is NULL");
     *adapt = NULL;
     HETI_T_TRY(heti_s_adapt_check(desc, error));
     memset(&made, 0, sizeof made);
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &made.allocator, "het_adapt_create", error));
-    cluster = desc->search->cluster;
+    const het_cluster *cluster = desc->search->cluster;
     made.search = *desc->search;
     made.search.allocator = made.allocator;
     a = HETI_S_MAKE(het_adapt, made, heti_s_adapt_cut, &made.allocator, "het_adapt_create", error);
@@ -8230,11 +8176,10 @@ static void heti_s_observe_reductions(het_adapt *a, const het_timeline *t) {
     for (int64_t i = 0; i < a->search.profile->blocks; i++) a->ring[i].seconds = 0, a->ring[i].ranks = 0;
     for (int64_t i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
-        heti_s_ring *ring;
         if (r->action.kind != HET_ACTION_REDUCE || r->action.stage < 0 ||
             r->action.stage >= a->search.profile->blocks || !(r->end > r->start))
             continue;
-        ring = &a->ring[r->action.stage];
+        heti_s_ring *ring = &a->ring[r->action.stage];
         if (!(ring->seconds > 0) || r->end - r->start < ring->seconds) ring->seconds = r->end - r->start;
         ring->group = ring->ranks++ > 0 && a->nominal.groups > 0 ?
             heti_s_joined_group(&a->nominal, ring->group, a->nominal.device[r->rank].group) :
@@ -8275,7 +8220,7 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     adapt->predict.plan = adapt->plan = copy;
     adapt->most = 0;
     for (int64_t p = 0; p < plan->pipelines; p++) adapt->most = heti_s_max(adapt->most, predict.count[p]);
-    result = heti_s_arrays(&adapt->ways, heti_s_way_cut, adapt, &adapt->allocator, "het_adapt_start", error);
+    result = heti_s_arrays(&adapt->ways, 0, heti_s_way_cut, adapt, &adapt->allocator, "het_adapt_start", error);
     if (result == HET_OK) heti_s_expect_reductions(adapt, &simulation->timeline);
     else heti_s_adapt_stop(adapt);
     het_simulation_free(simulation);
@@ -8293,11 +8238,9 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
     int64_t count;
     const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
     const double tokens = a->predict.sizes.tokens[m];
-    const het_team_member *team;
     double rows = 1, pairs = 1, total = 0, from = 0, to = 0;
     int64_t first = 0; /* slices before it have no rows */
-    het_cost curve;
-    team = het_plan_team(plan, plan->stage[g].rank, &count);
+    const het_team_member *team = het_plan_team(plan, plan->stage[g].rank, &count);
     for (int64_t i = 0; i < count && count > 1; i++) {
         if (team[i].rank != r->rank) continue;
         cost = &a->predict.costs->costs.member[heti_s_members_before(plan, g) + i];
@@ -8307,7 +8250,7 @@ static double heti_s_expected(const het_adapt *a, const het_record *r) {
         first = heti_s_min(plan->slices - 1, plan->slices - HETI_T_CAST(int64_t, tokens) / plan->slice_tokens);
     for (int64_t i = first; i < plan->slices; i++) total += plan->slice_share[i];
     for (int64_t i = first; i <= action->slice; i++) from = to, to += plan->slice_share[i] / total;
-    curve = heti_s_stage_curve(cost, action->kind);
+    het_cost curve = heti_s_stage_curve(cost, action->kind);
     if ((action->kind == HET_ACTION_B || action->kind == HET_ACTION_I) &&
         (action->slice > 63 || (plan->stage[g].keep >> action->slice & 1) == 0))
         heti_s_add_curve(&curve, cost->again, 1);
@@ -8352,7 +8295,6 @@ static void heti_s_observe_messages(het_adapt *a, const het_timeline *t) {
         const int receive = i < t->records, kind = r->action.kind,
                   backward = kind == HET_ACTION_RECV_B || kind == HET_ACTION_SEND_B;
         double *arrival, delay;
-        heti_s_way *way;
         int64_t s, group;
         if (receive ? !heti_t_is_receive(kind) || r->end - r->start < HETI_S_WAIT : !heti_t_is_send(kind)) continue;
         s = a->plan->first_stage[r->action.pipeline] + r->action.stage - (receive != backward);
@@ -8361,7 +8303,7 @@ static void heti_s_observe_messages(het_adapt *a, const het_timeline *t) {
         group = heti_s_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
         if (receive || *arrival < 0 || group < 0) continue;
         delay = *arrival - r->start - heti_s_link_seconds(&a->nominal.group[group], heti_s_real(r->bytes));
-        way = &a->way[backward * stages + s];
+        heti_s_way *way = &a->way[backward * stages + s];
         if (way->seen && way->delay <= delay) continue;
         way->seen = 1;
         way->delay = delay;
@@ -8427,9 +8369,8 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
         double measured = 0, expected = 0;
         for (next = i; next < timeline->records && timeline->record[next].rank == rank; next++) {
             const het_record *r = &timeline->record[next];
-            double seconds;
             if (r->action.kind > HET_ACTION_W) continue;
-            seconds = heti_s_expected(adapt, r);
+            const double seconds = heti_s_expected(adapt, r);
             if (!(seconds > 0)) continue;
             measured += r->end - r->start - r->exchange;
             expected += seconds;
@@ -8619,9 +8560,7 @@ HETRAIN_API void het_advice_free(het_advice *advice) {
 }
 
 HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error) {
-    heti_t_text out;
     het_advice *made;
-    het_result result;
     void *block;
     if (adapt == NULL || advice == NULL || adapt->plan == NULL)
         return HETI_S_BAD(error, "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
@@ -8630,9 +8569,9 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     HETI_T_TRY(heti_t_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
     made = HETI_T_CAST(het_advice *, block);
     made->allocator = adapt->allocator;
-    out = heti_t_text_in(made->text, sizeof made->text);
+    heti_t_text out = heti_t_text_in(made->text, sizeof made->text);
     heti_s_adapt_believe(adapt, &out);
-    result = heti_s_adapt_choose(adapt, made, error);
+    const het_result result = heti_s_adapt_choose(adapt, made, error);
     if (result != HET_OK) {
         het_advice_free(made);
         return result;
@@ -8817,7 +8756,7 @@ static int64_t heti_s_pack_counts(const heti_s_pack *s, heti_s_count *count) {
 static het_result heti_s_pack_room(heti_s_pack *s) {
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
     s->count_count = heti_s_pack_counts(s, NULL);
-    HETI_T_TRY(heti_s_arrays(&s->arena, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
+    HETI_T_TRY(heti_s_arrays(&s->arena, 0, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
     (void)heti_s_pack_counts(s, s->count);
     s->lists.ranks = s->d.plan->ranks;
     s->lists.pipelines = s->d.plan->pipelines;
@@ -9009,9 +8948,8 @@ static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t 
     if (*cost > bound) return begin;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
-        double c;
         a = heti_s_pack_run(s, begin, middle);
-        c = heti_s_pack_cost(s, &a);
+        const double c = heti_s_pack_cost(s, &a);
         if (c > bound || !heti_s_pack_fits(s, &a, cap)) { high = middle; continue; }
         low = middle;
         *cost = c;
@@ -9091,11 +9029,10 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
 /* Puts the spare grouping among the best, of which there are `room`, and one more place. */
 static void heti_s_pack_keep(heti_s_pack *s, heti_s_grouping *best, int64_t room) {
     int64_t at = room;
-    heti_s_grouping last;
     while (at > 0 && (best[at - 1].count == 0 || best[at - 1].estimate > s->spare_grouping.estimate ||
         (best[at - 1].estimate >= s->spare_grouping.estimate && best[at - 1].count > s->spare_grouping.count))) at--;
     if (at == room) return;
-    last = best[room - 1];
+    const heti_s_grouping last = best[room - 1];
     for (int64_t i = room - 1; i > at; i--) best[i] = best[i - 1];
     best[at] = s->spare_grouping;
     s->spare_grouping = last;
@@ -9106,9 +9043,8 @@ static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best)
     for (int64_t i = 0; i < s->count_count; i++) {
         const heti_s_count *next = &s->count[i];
         double largest, spread;
-        int found;
         if (best[HETI_S_KEPT - 1].count > 0 && next->bound >= best[HETI_S_KEPT - 1].estimate) return;
-        found = heti_s_pack_tightest(s, next->count, cap, s->spare_grouping.group, &largest);
+        int found = heti_s_pack_tightest(s, next->count, cap, s->spare_grouping.group, &largest);
         s->spare_grouping.count = next->count;
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
         if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, cap, s->spare, &spread) &&
@@ -9259,10 +9195,9 @@ static void heti_s_pack_deal(heti_s_pack *s, const heti_s_grouping *g) {
         double least = 0;
         for (int64_t p = 0; p < s->d.plan->pipelines; first += s->pipeline_count[p++]) {
             heti_s_amount with = s->pipeline_amount[p];
-            double seconds;
             if (s->pipeline_full[p] == s->pipeline_count[p]) continue;
             heti_s_add(&with, &s->amount[j], 1);
-            seconds = heti_s_pack_pipeline(s, p, &with, heti_s_real(s->pipeline_full[p] + 1));
+            const double seconds = heti_s_pack_pipeline(s, p, &with, heti_s_real(s->pipeline_full[p] + 1));
             if (to >= 0 && seconds >= least) continue;
             to = p;
             least = seconds;
@@ -9474,7 +9409,6 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
 
 static void heti_s_packing_cut(void *self, heti_t_arena *arena) {
     het_packing *k = HETI_T_CAST(het_packing *, self);
-    (void)HETI_S_ROOM(het_packing, 1);
     k->order = HETI_S_ROOM(int64_t, k->granules);
     k->start = HETI_S_ROOM(int64_t, k->micro_batches + 1);
     k->counts = HETI_S_ROOM(int64_t, k->pipelines);
@@ -9522,14 +9456,13 @@ HETRAIN_API void het_packing_free(het_packing *packing) {
 
 HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error) {
     heti_s_pack s;
-    het_result result;
     if (desc == NULL || packing == NULL) return HETI_S_BAD(error, "het_pack: the description or packing is NULL");
     *packing = NULL;
     memset(&s, 0, sizeof s);
     s.d = *desc;
     s.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &s.allocator, "het_pack", error));
-    result = heti_s_pack_check(&s);
+    het_result result = heti_s_pack_check(&s);
     if (result == HET_OK) result = heti_s_pack_lists(&s);
     if (result == HET_OK) result = heti_s_pack_room(&s);
     if (result == HET_OK) result = heti_s_pack_search(&s);
@@ -9653,10 +9586,9 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
     heti_s_seek *s = &t->s;
     het_schedule *lists = NULL;
     int64_t like;
-    het_result result;
     for (int64_t p = 0; p < t->f.teams; p++) t->count[p] = 2;
     HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, &s->allocator, &lists, s->error));
-    result = het_schedule_needs(t->plan, lists, 0, s->ranks, 0, &s->allocator, s->needs, s->error);
+    het_result result = het_schedule_needs(t->plan, lists, 0, s->ranks, 0, &s->allocator, s->needs, s->error);
     het_schedule_free(lists);
     for (int64_t p = 0; p < t->f.teams && result == HET_OK; p++) {
         int64_t low = 0, high = 1; /* low fits, high does not, or is one more than there are */
@@ -9852,8 +9784,6 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     het_schedule *lists = NULL;
     het_simulation *made = NULL;
     het_packing new_one, *k;
-    het_result result;
-    double seconds;
     int64_t same = 0;
     memset(&new_one, 0, sizeof new_one);
     for (int64_t p = 0; p < t->f.teams; p++) {
@@ -9862,10 +9792,10 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
         same += t->f.first[p + 1] - t->f.first[p] == t->f.first[1];
     }
     HETI_T_TRY(heti_s_lists(t->plan, t->count, &s->blocks, &s->allocator, &lists, s->error));
-    result = het_simulate_costs(t->plan, lists, t->costs, HET_NO, &s->allocator, &made, s->error);
+    const het_result result = het_simulate_costs(t->plan, lists, t->costs, HET_NO, &s->allocator, &made, s->error);
     het_schedule_free(lists);
     HETI_T_TRY(result);
-    t->seconds = seconds = heti_s_makespan(made);
+    const double seconds = t->seconds = heti_s_makespan(made);
     if (same == t->f.teams && (!(t->equal > 0) || seconds < t->equal)) {
         t->equal = seconds;
         t->equal_micro_batches = new_one.micro_batches;
@@ -10014,7 +9944,7 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
     t->granule = search->granule_tokens;
     t->most = heti_s_max(t->n, d.cluster->ranks);
     s->ranks = d.cluster->ranks;
-    HETI_T_TRY(heti_s_arrays(&t->arena, heti_s_teams_cut, t, &s->allocator, "het_pack_teams", s->error));
+    HETI_T_TRY(heti_s_arrays(&t->arena, 0, heti_s_teams_cut, t, &s->allocator, "het_pack_teams", s->error));
     for (int64_t i = 0; i < t->n; i++) {
         t->amount[i] = heti_s_pack_amount(&t->given, i);
         heti_s_add(&t->all, &t->amount[i], 1);
@@ -10042,7 +9972,6 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
                                       het_packing **packing, het_error *error) {
     heti_s_teams t;
     heti_t_arena arena;
-    het_result result;
     if (search == NULL || desc == NULL || plan == NULL || packing == NULL)
         return HETI_S_BAD(error, "het_pack_teams: a description, plan or packing is NULL");
     *plan = NULL;
@@ -10061,7 +9990,7 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
     t.given.error = t.s.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &t.s.allocator, "het_pack_teams", error));
     HETI_T_TRY(heti_s_pack_granules(&t.given));
-    result = heti_s_teams_start(&t, search);
+    het_result result = heti_s_teams_start(&t, search);
     if (result == HET_OK) result = heti_s_fusion_start(&t.s, &t.f, &arena);
     t.f.granules = 1;
     if (result == HET_OK) result = heti_s_teams_all(&t);
