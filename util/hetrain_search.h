@@ -2896,6 +2896,9 @@ enum { HETI_S_SHAPES = 5, HETI_S_ROUNDS = 24, HETI_S_LEAST_ROUNDS = 3, HETI_S_ME
 /* One shape of micro-batch: all of them lie in the same arrays. */
 typedef struct heti_s_sample { int64_t tokens, length, granule; double pairs; } heti_s_sample;
 
+/* What is measured beside calls. */
+enum { HETI_S_STEP, HETI_S_VERDICT, HETI_S_BEGIN, HETI_S_ACTION, HETI_S_RESTS };
+
 typedef struct heti_s_cell_time { double sum; int64_t count; } heti_s_cell_time;
 
 /* What one rank's probes see. */
@@ -2906,8 +2909,7 @@ typedef struct heti_s_watch {
     het_event *event;
     heti_s_cell_time *now;            /* [kinds][HETI_S_CALLS][shapes] of the present step */
     double *round;                    /* [kinds][HETI_S_CALLS][shapes][rounds] */
-    double step[HETI_S_ROUNDS], verdict[HETI_S_ROUNDS], begin[HETI_S_ROUNDS]; /* of an element owned, owned, held */
-    double action[HETI_S_ROUNDS];
+    double rest[HETI_S_RESTS][HETI_S_ROUNDS]; /* of an element owned, owned, held; of an action */
     double all[HETI_S_ROUNDS];        /* seconds of all calls of a round */
 } heti_s_watch;
 
@@ -3212,10 +3214,10 @@ static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t roun
             calls -= seconds;
             actions++;
         }
-        watch->action[round] = actions > 0 && calls < 0 ? -calls / actions : 0;
-        watch->begin[round] = timeline.records > 0 && held > 0 ? timeline.record[0].start / held : 0;
-        watch->step[round] = owned > 0 ? step / owned : 0;
-        watch->verdict[round] = owned > 0 ? verdict / owned : 0;
+        watch->rest[HETI_S_ACTION][round] = actions > 0 && calls < 0 ? -calls / actions : 0;
+        watch->rest[HETI_S_BEGIN][round] = timeline.records > 0 && held > 0 ? timeline.record[0].start / held : 0;
+        watch->rest[HETI_S_STEP][round] = owned > 0 ? step / owned : 0;
+        watch->rest[HETI_S_VERDICT][round] = owned > 0 ? verdict / owned : 0;
     }
 }
 
@@ -3456,22 +3458,19 @@ static void heti_s_take_times(heti_s_measure *m, int64_t group, const het_unit_t
 /* Times of updates and overheads of a group, from ranks that are not slowed down where there are
    some. */
 static void heti_s_take_rest(heti_s_measure *m, int64_t group, het_device_profile *device) {
-    double step = 0, verdict = 0, begin = 0, action = 0, ranks = 0;
-    for (int64_t r = 0; r < m->ranks; r++) {
-        heti_s_watch *watch = &m->watch[r];
-        double speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
-        if (m->ranks > 1 && m->group[r] != group) continue;
-        step += heti_s_typical(watch->step, watch->step, m->rounds) * speed;
-        begin += heti_s_typical(watch->begin, watch->begin, m->rounds);
-        verdict += heti_s_typical(watch->verdict, watch->verdict, m->rounds);
-        action += speed < 1 ? 0 : heti_s_typical(watch->action, watch->action, m->rounds);
-        ranks++;
+    double *const to[HETI_S_RESTS] = { &device->step_element, &device->verdict_element, &device->begin_element,
+                                       &device->action };
+    for (int what = 0; what < HETI_S_RESTS; what++) {
+        double sum = 0, ranks = 0;
+        for (int64_t r = 0; r < m->ranks; r++) {
+            const double *rest = m->watch[r].rest[what], speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
+            if (m->ranks > 1 && m->group[r] != group) continue;
+            sum += (what == HETI_S_STEP ? speed : what == HETI_S_ACTION && speed < 1 ? 0 : 1) *
+                   heti_s_typical(rest, rest, m->rounds);
+            ranks++;
+        }
+        if (ranks > 0 && (what != HETI_S_ACTION || sum > 0)) *to[what] = heti_t_short(sum / ranks);
     }
-    if (!(ranks > 0)) return;
-    device->step_element = heti_t_short(step / ranks);
-    device->begin_element = heti_t_short(begin / ranks);
-    device->verdict_element = heti_t_short(verdict / ranks);
-    if (action > 0) device->action = heti_t_short(action / ranks);
 }
 
 /* ---- messages and reductions: two ranks whose units do nothing ---- */
@@ -3589,15 +3588,14 @@ static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, dou
     for (int64_t size = 0; size < HETI_S_IDLE_SIZES; size++, rows *= 6) {
         double there[HETI_S_IDLE_STEPS], packing[HETI_S_IDLE_STEPS];
         for (int64_t step = -2; step < HETI_S_IDLE_STEPS; step++) {
-            het_record f0, f1, send, b0, b1, back;
             HETI_T_TRY(heti_s_idlers_step(s, rows, 1));
             if (step < 0) continue;
-            f0 = heti_s_idlers_record(s, 0, HET_ACTION_F);
-            f1 = heti_s_idlers_record(s, 1, HET_ACTION_F);
-            b0 = heti_s_idlers_record(s, 0, HET_ACTION_B);
-            b1 = heti_s_idlers_record(s, 1, HET_ACTION_B);
-            send = heti_s_idlers_record(s, 0, HET_ACTION_SEND_F);
-            back = heti_s_idlers_record(s, 1, HET_ACTION_SEND_B);
+            const het_record f0 = heti_s_idlers_record(s, 0, HET_ACTION_F);
+            const het_record f1 = heti_s_idlers_record(s, 1, HET_ACTION_F);
+            const het_record b0 = heti_s_idlers_record(s, 0, HET_ACTION_B);
+            const het_record b1 = heti_s_idlers_record(s, 1, HET_ACTION_B);
+            const het_record send = heti_s_idlers_record(s, 0, HET_ACTION_SEND_F);
+            const het_record back = heti_s_idlers_record(s, 1, HET_ACTION_SEND_B);
             there[step] = 0.5 * ((b0.start - send.start) - (back.start - f1.start));
             packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) +
                                     (b1.end - b1.start));
@@ -3695,8 +3693,7 @@ static void heti_s_measure_cut(void *self, heti_t_arena *arena) {
 /* Devices of one table, number of threads and instruction set are one kind: the first of i's. */
 static int64_t heti_s_first_alike(const het_desc *desc, int64_t i) {
     const het_device_desc *device = desc->layout.devices;
-    int64_t k;
-    for (k = 0; k < i && device != NULL; k++)
+    for (int64_t k = 0; k < i && device != NULL; k++)
         if (device[k].iface == device[i].iface && device[k].threads == device[i].threads &&
             device[k].isa == device[i].isa)
             return k;
@@ -4270,7 +4267,6 @@ HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, c
     const double speed = description->desc.dtype == HET_BF16 && device->bf16 > 0 ? device->bf16 : device->f32;
     het_op_price price;
     heti_s_work w;
-    double by_flops, by_bytes;
     memset(&price, 0, sizeof price);
     memset(&w, 0, sizeof w);
     if (node < of->program.nodes) {
@@ -4286,8 +4282,7 @@ HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, c
     }
     price.flops = w.flops * tokens + w.pair_flops * pairs;
     price.bytes = w.bytes * tokens + w.shared;
-    by_flops = price.flops / speed;
-    by_bytes = price.bytes / device->bandwidth;
+    const double by_flops = price.flops / speed, by_bytes = price.bytes / device->bandwidth;
     price.memory_bound = by_bytes > by_flops;
     price.seconds = device->launch + (price.memory_bound ? by_bytes : by_flops);
     price.cost.base = device->launch + (price.memory_bound ? w.shared / device->bandwidth : 0);
@@ -5601,16 +5596,13 @@ static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
 /* The plan of one pipeline alone, its costs, and a key of both. */
 static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
     const int64_t places = heti_s_places(c, p), stages = heti_s_stages(s, c, p);
-    int64_t n = 0;
+    const int64_t head[7] = { c->order, c->limit, c->granules, places, c->keepers * HETI_S_STATE_KEPT + c->state,
+                              c->state == HETI_S_STATE_EVEN || c->shard > HET_SHARD_STATE ? c->pipelines : 0,
+                              c->shard };
+    int64_t n = 7;
+    HETI_T_COPY(s->alone_key, head, n);
     s->alone.ranks = places;
     s->alone.stages = s->alone.first_stage[1] = stages;
-    s->alone_key[n++] = c->order;
-    s->alone_key[n++] = c->limit;
-    s->alone_key[n++] = c->granules;
-    s->alone_key[n++] = places;
-    s->alone_key[n++] = c->keepers * HETI_S_STATE_KEPT + c->state;
-    s->alone_key[n++] = c->state == HETI_S_STATE_EVEN || c->shard > HET_SHARD_STATE ? c->pipelines : 0;
-    s->alone_key[n++] = c->shard;
     for (int64_t i = 0; i < stages; i++) {
         const heti_s_spot spot = heti_s_spot_of(s, c, p, i);
         heti_s_put_stage(&s->alone.stage[i], 0, spot.place, &spot, c->recompute[spot.at]);
@@ -6292,15 +6284,13 @@ static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
     }
     q = heti_s_below(s, c->pipelines);
     if (q == p) return 0;
-    {
-        const int behind = heti_s_below(s, 2) == 0; /* q behind p; or one device of p and one of q in turn */
-        const int64_t m = heti_s_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
-        HETI_T_COPY(s->scratch, &c->device[from], m);
-        for (int64_t i = 0; i < m; i++) heti_s_take_out(c, from);
-        for (int64_t i = 0; i < m; i++)
-            heti_s_put_in(c, r, behind ? c->first[r + 1] : heti_s_min(c->first[r] + 2 * i + 1, c->first[r + 1]),
-                          s->scratch[i]);
-    }
+    const int behind = heti_s_below(s, 2) == 0; /* q behind p; or one device of p and one of q in turn */
+    const int64_t m = heti_s_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
+    HETI_T_COPY(s->scratch, &c->device[from], m);
+    for (int64_t i = 0; i < m; i++) heti_s_take_out(c, from);
+    for (int64_t i = 0; i < m; i++)
+        heti_s_put_in(c, r, behind ? c->first[r + 1] : heti_s_min(c->first[r] + 2 * i + 1, c->first[r + 1]),
+                      s->scratch[i]);
     return heti_s_refit(s, c);
 }
 
@@ -6703,16 +6693,15 @@ static double heti_s_bound_work(heti_s_seek *s) {
     const int64_t most = s->d.most_granules;
     heti_s_device_kind *kind = s->kind;
     double best = 0;
-    int64_t k;
-    for (k = 0; k < s->kinds; k++) kind[k].weight = kind[k].rate;
+    for (int64_t k = 0; k < s->kinds; k++) kind[k].weight = kind[k].rate;
     for (int round = 0; round < 200; round++) {
         double sum = 0, value = 0, mean = 0;
-        for (k = 0; k < s->kinds; k++) sum += heti_s_real(kind[k].count) * kind[k].weight;
-        for (k = 0; k < s->kinds; k++) kind[k].weight /= sum, kind[k].load = 0;
+        for (int64_t k = 0; k < s->kinds; k++) sum += heti_s_real(kind[k].count) * kind[k].weight;
+        for (int64_t k = 0; k < s->kinds; k++) kind[k].weight /= sum, kind[k].load = 0;
         for (int64_t u = 0; u < s->units; u++) {
             double least = HETI_S_NONE;
             heti_s_device_kind *chosen = kind;
-            for (k = 0; k < s->kinds; k++) {
+            for (int64_t k = 0; k < s->kinds; k++) {
                 const double one = heti_s_least_both(s, k, u, most, 2) / heti_s_real(most);
                 if (kind[k].weight * one >= least) continue;
                 least = kind[k].weight * one;
@@ -6722,8 +6711,8 @@ static double heti_s_bound_work(heti_s_seek *s) {
             chosen->load += least / (chosen->weight * heti_s_real(chosen->count));
         }
         best = heti_s_larger(best, value * heti_s_real(s->d.granules));
-        for (k = 0; k < s->kinds; k++) mean = heti_s_larger(mean, kind[k].load);
-        for (k = 0; k < s->kinds && mean > 0; k++)
+        for (int64_t k = 0; k < s->kinds; k++) mean = heti_s_larger(mean, kind[k].load);
+        for (int64_t k = 0; k < s->kinds && mean > 0; k++)
             kind[k].weight *= 1 + 0.5 / heti_s_real(round + 2) * (kind[k].load / mean - 0.5);
     }
     return best;
@@ -7163,8 +7152,7 @@ static void heti_s_why(const het_found *best, het_found *found, int is_best) {
 
 static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found *found, het_simulation **simulation) {
     het_schedule *lists = NULL;
-    het_simulation *made = NULL;
-    het_result result = heti_s_judge(s, c, &made, &lists);
+    het_result result = heti_s_judge(s, c, simulation, &lists);
     s->evaluations--; /* counted when it was found */
     if (result == HET_OK) {
         found->micro_batches = heti_s_micro_batches(s, c->granules);
@@ -7175,8 +7163,6 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
     }
     if (result == HET_OK) result = heti_s_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
     het_schedule_free(lists);
-    if (result == HET_OK && simulation != NULL) *simulation = made;
-    else het_simulation_free(made);
     return result;
 }
 
@@ -7193,22 +7179,21 @@ static void heti_s_search_cut(void *self, heti_t_arena *arena) {
 
 static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
     heti_s_searched made;
-    het_search *to;
-    double work, chain;
     het_result result = HET_OK;
     memset(&made, 0, sizeof made);
     made.ranks = s->ranks;
     made.search.found_count = s->found_count;
     made.search.allocator = s->allocator;
-    to = HETI_T_CAST(het_search *, heti_s_make(&made, sizeof made.search, &made.search.size, heti_s_search_cut,
-                                               &s->allocator, "het_plan_search", s->error));
+    het_search *to = HETI_T_CAST(het_search *, heti_s_make(&made, sizeof made.search, &made.search.size,
+                                                           heti_s_search_cut, &s->allocator, "het_plan_search",
+                                                           s->error));
     if (to == NULL) return HET_ERR_OOM;
     for (int64_t i = 0; i < s->found_count && result == HET_OK; i++) {
         result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
         if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
     }
-    work = heti_s_bound_work(s);
-    chain = s->fuses ? 0 : heti_s_bound_chain(s); /* a team is faster than its fastest device */
+    const double work = heti_s_bound_work(s);
+    const double chain = s->fuses ? 0 : heti_s_bound_chain(s); /* a team is faster than its fastest device */
     to->bound = heti_s_larger(work, chain) + heti_s_bound_step(s, NULL, s->ranks);
     to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
     memcpy(to->bound_by, work >= chain ? "work over summed speeds" : "fastest chain", work >= chain ? 24 : 14);
@@ -7243,17 +7228,18 @@ static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
 static het_result heti_s_nothing(heti_s_seek *s) {
     const int64_t r = s->least_missing_rank, begin = s->least_missing_begin, end = s->least_missing_end;
     const het_cluster_device *device = &s->d.cluster->device[r];
-    int64_t u, most = 0, i;
-    for (u = 1; u < s->units; u++)
+    const het_cluster_device *largest = s->d.cluster->device;
+    int64_t most = 0;
+    for (int64_t u = 1; u < s->units; u++)
         if (heti_s_least_bytes(s, u) > heti_s_least_bytes(s, most)) most = u;
-    for (i = 0, u = 0; i < s->ranks; i++)
-        if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory)
-            u = i;
-    if (s->d.cluster->device[u].memory > 0 && heti_s_least_bytes(s, most) > s->d.cluster->device[u].memory)
+    for (const het_cluster_device *d = largest; d < s->d.cluster->device + s->ranks; d++)
+        if (d->memory <= 0 || d->memory > largest->memory) largest = d;
+    const double least = heti_s_least_bytes(s, most);
+    if (largest->memory > 0 && least > largest->memory)
         return heti_t_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %b, %b more than the "
-                           "%b of device %d (%s), the largest", most, heti_s_kind_at(s->d.profile, most)->name,
-                           heti_s_least_bytes(s, most), heti_s_least_bytes(s, most) - s->d.cluster->device[u].memory,
-                           s->d.cluster->device[u].memory, u, s->d.cluster->device[u].name);
+                           "%b of device %d (%s), the largest", most, heti_s_kind_at(s->d.profile, most)->name, least,
+                           least - largest->memory, largest->memory,
+                           HETI_T_CAST(int64_t, largest - s->d.cluster->device), largest->name);
     if (s->least_missing >= HETI_S_NONE)
         return heti_t_fail(s->error, HET_ERR_LIMIT,
             "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
@@ -8480,13 +8466,12 @@ static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan,
 static het_result heti_s_adapt_shares(const het_adapt *a, double *seconds, het_error *error) {
     double *share = a->share;
     het_plan plan = *a->plan;
-    int64_t best_p, best_q;
     plan.share = share;
     for (int64_t p = 0; p < plan.pipelines; p++) share[p] = heti_s_real(a->predict.count[p]);
     HETI_T_TRY(heti_s_adapt_seconds(a, &plan, seconds, error));
-    do {
+    for (;;) {
         double best = *seconds, tried;
-        best_p = best_q = -1;
+        int64_t best_p = -1, best_q = -1;
         for (int64_t p = 0; p < plan.pipelines; p++)
             for (int64_t q = 0; q < plan.pipelines; q++) {
                 if (p == q || share[p] < 1) continue;
@@ -8500,12 +8485,11 @@ static het_result heti_s_adapt_shares(const het_adapt *a, double *seconds, het_e
                 best_p = p;
                 best_q = q;
             }
-        if (best_p < 0) break;
+        if (best_p < 0) return HET_OK;
         share[best_p] -= 1;
         share[best_q] += 1;
         *seconds = best;
-    } while (best_p >= 0);
-    return HET_OK;
+    }
 }
 
 /* The better of new shares and a new plan; shares where they are within a hundredth. Nothing where
@@ -9309,14 +9293,12 @@ static het_result heti_s_pack_exchange(heti_s_pack *s) {
     int64_t since = 0; /* exchanges tried since the last that helped */
     heti_s_score score;
     for (int64_t i = 0, j = 0; since < m * (m - 1) / 2; since++) {
-        const heti_s_amount *a, *b;
         if (++j >= m) {
             i = i + 2 < m ? i + 1 : 0;
             j = i + 1;
         }
         HETI_T_COPY(s->order, s->best_order, m);
-        a = &s->amount[s->order[i]];
-        b = &s->amount[s->order[j]];
+        const heti_s_amount *a = &s->amount[s->order[i]], *b = &s->amount[s->order[j]];
         if (memcmp(a, b, sizeof *a) == 0) continue;
         if (heti_s_pack_spent(s)) return HET_OK;
         heti_s_exchange(&s->order[i], &s->order[j]);
