@@ -805,22 +805,18 @@ static het_result heti_f_header_type(const heti_f_header *h, het_json *j, het_sa
 
 /* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} at the cursor. */
 static het_result heti_f_header_tensor(const heti_f_header *h, het_json *j, het_safetensor *t) {
-    static const char *const heti_f_keys[] = { "dtype", "shape", "data_offsets" };
+    static const char *const heti_f_keys[] = { "dtype", "shape", "data_offsets", NULL };
     const char *rule;
-    char key[24];
-    size_t length = 0;
     uint64_t bytes = 0;
     int seen = 0, i;
     t->at = j->at;
     het_json_enter(j, HET_JSON_OBJECT);
-    while (het_json_next(j, key, sizeof key, &length)) {
-        for (i = 0; i < 3 && !heti_t_is(key, length, heti_f_keys[i]); i++) {}
-        if (i < 3 && ((seen >> i) & 1) != 0) return heti_f_header_bad(h, j->at, t, "%s occurs twice", heti_f_keys[i]);
+    while ((i = heti_t_key(j, heti_f_keys)) >= 0) {
+        if (((seen >> i) & 1) != 0) return heti_f_header_bad(h, j->at, t, "%s occurs twice", heti_f_keys[i]);
         seen |= 1 << i;
         if (i == 0) HETI_T_TRY(heti_f_header_type(h, j, t));
         else if (i == 1) HETI_T_TRY(heti_f_header_shape(h, j, t));
-        else if (i == 2) HETI_T_TRY(heti_f_header_offsets(h, j, t));
-        else het_json_skip(j);
+        else HETI_T_TRY(heti_f_header_offsets(h, j, t));
     }
     HETI_T_TRY(heti_f_header_json(h, j, t));
     for (i = 0; i < 3; i++)
@@ -1518,15 +1514,13 @@ static heti_f_value heti_f_config_value(const heti_f_config *c, size_t at) {
 
 /* That value as it stands in the file, cut. */
 static heti_f_value heti_f_raw(const heti_f_config *c, size_t at) {
+    static const char *const heti_f_method[] = { "quant_method", NULL };
     het_json j = heti_f_config_at(c, at);
     heti_f_value shown;
-    char key[16];
-    size_t length = 0;
     if (het_json_peek(&j) == HET_JSON_OBJECT) het_json_enter(&j, HET_JSON_OBJECT);
     /* of how weights are quantised the method's name */
-    while (j.depth > 0 && het_json_next(&j, key, sizeof key, &length)) {
-        (void)het_json_peek(&j);
-        if (heti_t_is(key, length, "quant_method")) at = j.at;
+    while (j.depth > 0 && heti_t_key(&j, heti_f_method) >= 0) {
+        at = j.at;
         het_json_skip(&j);
     }
     j.at = at;
@@ -1647,7 +1641,6 @@ static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *
     case HETI_F_LAYER_TYPES:
     case HETI_F_ARCHITECTURES: return heti_f_config_words(c, k);
     case HETI_F_OWN:
-        (void)het_json_peek(&c->json);
         c->own = c->json.at;
         het_json_skip(&c->json);
         return heti_f_config_syntax(c);
@@ -1688,19 +1681,14 @@ static het_result heti_f_config_object(heti_f_config *c, int in) {
 
 /* First pass: the family, which says what the other keys mean, and the syntax of the whole text. */
 static het_result heti_f_config_family(heti_f_config *c) {
-    char key[64], type[64] = "";
+    static const char *const heti_f_keys[] = { "model_type", NULL };
+    char type[64] = "";
     const char *base = type;
-    size_t length = 0;
     int count = 0;
     het_json_enter(&c->json, HET_JSON_OBJECT);
-    while (het_json_next(&c->json, key, sizeof key, &length)) {
-        if (heti_t_is(key, length, "model_type") && het_json_peek(&c->json) == HET_JSON_STRING) {
-            (void)heti_f_scalar(&c->json, type, sizeof type);
-            count++;
-        } else {
-            het_json_skip(&c->json);
-        }
-    }
+    while (heti_t_key(&c->json, heti_f_keys) >= 0)
+        if (het_json_peek(&c->json) != HET_JSON_STRING) het_json_skip(&c->json);
+        else count += heti_f_scalar(&c->json, type, sizeof type) == HET_JSON_STRING;
     het_json_end(&c->json);
     HETI_T_TRY(heti_f_config_syntax(c));
     if (count != 1)
@@ -1804,7 +1792,6 @@ static het_result heti_f_config_own(heti_f_config *c) {
                                HETI_T_CAST(uint64_t, c->json.at), n < 0 ? "unknown" : "repeated", key,
                                heti_t_shown(length, sizeof key));
         given |= UINT64_C(1) << n;
-        (void)het_json_peek(&c->json);
         c->at[n] = c->json.at;
         (void)heti_f_scalar(&c->json, value.text, sizeof value.text);
         HETI_T_TRY(heti_f_config_syntax(c));
@@ -1877,7 +1864,6 @@ static het_result heti_f_config_foreign(heti_f_config *c) {
             if ((heti_f_foreigns[i].families & c->in) != 0 && end == length + 1 &&
                 strstr(heti_f_foreigns[i].keys, key) != NULL)
                 break;
-        (void)het_json_peek(&c->json);
         at = c->json.at;
         if (i == foreigns) {
             het_json_skip(&c->json);
@@ -1977,7 +1963,6 @@ static void heti_f_text_others(heti_t_text *t, const char *base, size_t base_len
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key + 1, sizeof key - 2, &length)) {
         for (i = 0; i < HETI_F_CONFIG_KEYS && !heti_t_is(key + 1, length, heti_f_config_keys[i].key); i++) {}
-        (void)het_json_peek(&j);
         start = j.at;
         het_json_skip(&j);
         if (i < HETI_F_CONFIG_KEYS || strlen(key) != length + 1) continue;
@@ -1992,15 +1977,11 @@ static void heti_f_text_others(heti_t_text *t, const char *base, size_t base_len
 
 /* What base has for a key, a plain value; 0: it has none. */
 static int heti_f_base_says(const char *base, size_t base_length, const char *wanted, char *to, size_t capacity) {
+    const char *const keys[] = { wanted, NULL };
     het_json j = het_json_start(base, base_length);
-    char key[32];
-    size_t length = 0;
     int found = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
-    while (base != NULL && het_json_next(&j, key, sizeof key, &length)) {
-        if (heti_t_is(key, length, wanted)) found = heti_f_scalar(&j, to, capacity) != HET_JSON_ERROR;
-        else het_json_skip(&j);
-    }
+    while (base != NULL && heti_t_key(&j, keys) >= 0) found = heti_f_scalar(&j, to, capacity) != HET_JSON_ERROR;
     return found;
 }
 
@@ -2099,27 +2080,24 @@ static void heti_f_end_add(het_json *j, int64_t vocab, int32_t *id, int64_t capa
 
 HETRAIN_API het_result het_ends_from_json(const char *text, size_t length, int64_t vocab, int32_t *id, int64_t capacity,
                                           int64_t *count, het_error *error) {
+    static const char *const heti_f_keys[] = { "eos_token_id", NULL };
     het_json j;
-    char key[16];
-    size_t key_length = 0;
     int64_t ends = 0;
     int times = 0;
     if (text == NULL || count == NULL || capacity < 0 || (id == NULL && capacity > 0))
         return heti_t_fail(error, HET_ERR_INVALID, "het_ends_from_json: a pointer is NULL, or capacity is negative");
     j = het_json_start(text, length);
     het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &key_length)) {
-        const int ours = heti_t_is(key, key_length, "eos_token_id");
+    while (heti_t_key(&j, heti_f_keys) >= 0) {
         const het_json_kind kind = het_json_peek(&j);
-        if (ours && times++ > 0) het_json_fail(&j, "eos_token_id occurs twice");
-        if (!ours || kind == HET_JSON_NULL) het_json_skip(&j);
+        if (times++ > 0) het_json_fail(&j, "eos_token_id occurs twice");
+        if (kind == HET_JSON_NULL) het_json_skip(&j);
         else if (kind != HET_JSON_ARRAY) heti_f_end_add(&j, vocab, id, capacity, &ends);
         else if (het_json_enter(&j, HET_JSON_ARRAY))
             while (het_json_next(&j, NULL, 0, NULL)) heti_f_end_add(&j, vocab, id, capacity, &ends);
     }
     het_json_end(&j);
-    if (j.rule != NULL)
-        return heti_t_fail(error, HET_ERR_FORMAT, "byte %u: %s", HETI_T_CAST(uint64_t, j.rule_at), j.rule);
+    if (j.rule != NULL) return heti_t_fail(error, HET_ERR_FORMAT, "byte %z: %s", j.rule_at, j.rule);
     *count = ends;
     return HET_OK;
 }
@@ -2712,12 +2690,10 @@ static het_result heti_f_tensor_pass(het_ctx *ctx, const char *function, int64_t
         count = heti_f_stored_largest(&s) + (from != NULL ? s.count : 0);
         result = heti_f_floats_of(heti_f_own(ctx), count, &values, &error);
     }
-    if (result == HET_OK && from != NULL) {
-        HETI_T_COPY(values, from, s.count);
-        result = heti_f_stored_pass(ctx, &s, 1, what, values, values + s.count);
-    } else if (result == HET_OK) {
-        result = heti_f_stored_pass(ctx, &s, 0, what, to, values);
-    }
+    if (result == HET_OK && from != NULL) HETI_T_COPY(values, from, s.count);
+    if (result == HET_OK)
+        result = heti_f_stored_pass(ctx, &s, from != NULL, what, from != NULL ? values : to,
+                                    values + (from != NULL ? s.count : 0));
     if (values != NULL) heti_f_floats_free(heti_f_own(ctx), values, count);
     return heti_f_report(ctx, result, &error);
 }
@@ -3054,10 +3030,21 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
     return result;
 }
 
+/* A context with factors. */
+static het_result heti_f_adapter_check(const het_ctx *ctx, const char *name, het_error *error) {
+    heti_f_stored s[2];
+    if (ctx == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++)
+        if (heti_f_factors_at(ctx, p, s)) return HET_OK;
+    return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
+                       het_get_desc(ctx)->model.lora_rank);
+}
+
 /* A context whose `contents` can be saved or loaded. */
 static het_result heti_f_context_check(const het_ctx *ctx, const char *function, heti_f_contents contents, int saving,
                                        het_error *error) {
     const int32_t condition = het_get_status(ctx);
+    if (contents == HETI_F_FACTORS) return heti_f_adapter_check(ctx, function, error);
     if (saving && condition != 0)
         return heti_t_fail(error, HET_ERR_STATE, "%s: a load failed halfway: %s are torn; load them again", function,
                            (condition & HET_WEIGHTS_INCOMPLETE) != 0 ? "weights" : "states");
@@ -3066,8 +3053,8 @@ static het_result heti_f_context_check(const het_ctx *ctx, const char *function,
     return HET_OK;
 }
 
-/* All memory is the allocator's. to NULL: *size gets the size of the file, and no tensor is
-   read. */
+/* All memory is the allocator's, NULL: the context's. to NULL: *size gets the size of the file, and
+   no tensor is read. */
 static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_contents contents,
                               const het_allocator *allocator, const het_writer *to, uint64_t *size, het_error *error) {
     heti_f_inventory all;
@@ -3075,7 +3062,8 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
     het_result result;
     if (size == NULL && (to == NULL || to->write == NULL))
         return heti_t_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
-    HETI_T_TRY(heti_f_context_check(ctx, function, contents, contents != HETI_F_FACTORS, error));
+    HETI_T_TRY(heti_f_context_check(ctx, function, contents, 1, error));
+    if (allocator == NULL) allocator = heti_f_own(ctx);
     result = heti_f_pairs_open(&pairs, ctx, contents == HETI_F_STATE ? heti_f_text_state : contents == HETI_F_FACTORS ?
                                heti_f_text_factors : heti_f_text_made, allocator, error);
     if (result == HET_OK) {
@@ -3569,9 +3557,8 @@ static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *t
                                      int check) {
     heti_f_shard_name name;
     heti_f_located found;
-    size_t length = 0, shard, at;
-    (void)het_json_peek(j);
-    at = j->at;
+    size_t length = 0, shard;
+    const size_t at = j->at;
     memset(&name, 0, sizeof name);
     if (!het_json_string(j, name.text, sizeof name.text, &length)) return HET_OK; /* told at the end */
     if (!het_folder_is_name(name.text, length))
@@ -3596,16 +3583,13 @@ static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *t
 
 /* Walks "weight_map". */
 static het_result heti_f_index_walk(heti_f_index *x, int check) {
+    static const char *const heti_f_keys[] = { "weight_map", NULL };
     het_json j = het_json_start(x->whole.text, x->whole.size);
     char key[256];
     size_t length = 0;
     int maps = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &length)) {
-        if (!heti_t_is(key, length, "weight_map")) {
-            het_json_skip(&j);
-            continue;
-        }
+    while (heti_t_key(&j, heti_f_keys) >= 0) {
         if (maps++ > 0) het_json_fail(&j, "weight_map occurs twice");
         het_json_enter(&j, HET_JSON_OBJECT);
         while (het_json_next(&j, key, sizeof key, &length)) HETI_T_TRY(heti_f_index_entry(x, &j, key, length, check));
@@ -3616,15 +3600,32 @@ static het_result heti_f_index_walk(heti_f_index *x, int check) {
     return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: weight_map is missing or empty", heti_f_index_file);
 }
 
-/* The text of an index; to be closed whatever is returned. */
+/* The list of a folder's files: the one file, or those of the index, whose text then is there. To
+   be closed whatever is returned. */
 static het_result heti_f_index_start(heti_f_index *x, het_ctx *ctx, const het_folder *folder,
                                      const het_allocator *allocator, het_error *error) {
+    het_error first = { HET_OK, "" };
+    heti_f_shard_name one;
+    het_reader from;
+    het_result result;
     memset(x, 0, sizeof *x);
     x->folder = folder;
     x->allocator = *allocator;
     x->saved.ctx = ctx;
     x->saved.error = error;
-    return heti_f_whole_open(folder, heti_f_index_file, allocator, &x->whole, error);
+    result = folder->open(folder->user, heti_f_one_file, &from, &first);
+    if (result == HET_OK) {
+        folder->close(folder->user, &from);
+        memset(&one, 0, sizeof one);
+        memcpy(one.text, heti_f_one_file, sizeof heti_f_one_file);
+        return heti_t_list_add(&x->names, &one, sizeof one, allocator, error);
+    }
+    if (result != HET_ERR_IO || folder->open(folder->user, heti_f_index_file, &from, error) != HET_OK)
+        return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ?
+                           "; nor is there an index of shards" : "");
+    folder->close(folder->user, &from);
+    HETI_T_TRY(heti_f_whole_open(folder, heti_f_index_file, allocator, &x->whole, error));
+    return heti_f_index_walk(x, 0);
 }
 
 static void heti_f_index_close(heti_f_index *x) {
@@ -3670,38 +3671,18 @@ static het_result heti_f_index_complete(heti_f_index *x) {
 }
 
 static het_result heti_f_load_index(heti_f_index *x) {
-    HETI_T_TRY(heti_f_index_walk(x, 0));
     HETI_T_TRY(heti_f_index_open(x));
-    HETI_T_TRY(heti_f_index_walk(x, 1));
-    HETI_T_TRY(heti_f_index_complete(x));
+    if (x->whole.text != NULL) {
+        HETI_T_TRY(heti_f_index_walk(x, 1));
+        HETI_T_TRY(heti_f_index_complete(x));
+    }
     return heti_f_load_tables(&x->saved, HETI_F_WEIGHTS);
-}
-
-/* Opens the one file (*one 1), or finds that there is an index. */
-static het_result heti_f_folder_weights(const het_folder *folder, het_reader *from, int *one, het_error *error) {
-    het_error first = { HET_OK, "" };
-    const het_result result = folder->open(folder->user, heti_f_one_file, from, &first);
-    *one = result == HET_OK;
-    if (*one) return HET_OK;
-    if (result != HET_ERR_IO || folder->open(folder->user, heti_f_index_file, from, error) != HET_OK)
-        return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ?
-                           "; nor is there an index of shards" : "");
-    folder->close(folder->user, from);
-    return HET_OK;
 }
 
 static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het_error *error) {
     heti_f_index x;
-    het_reader from;
     het_result result;
-    int one;
     HETI_T_TRY(heti_f_folder_check(folder, "het_load_folder", error));
-    HETI_T_TRY(heti_f_folder_weights(folder, &from, &one, error));
-    if (one) {
-        result = heti_f_load(ctx, "het_load_folder", HETI_F_WEIGHTS, &from, 0, error);
-        folder->close(folder->user, &from);
-        return result;
-    }
     result = heti_f_index_start(&x, ctx, folder, heti_f_own(ctx), error);
     if (result == HET_OK) result = heti_f_load_index(&x);
     heti_f_index_close(&x);
@@ -3834,41 +3815,25 @@ HETRAIN_API het_result het_model_fits(const het_model_desc *model, const het_rea
     return heti_f_sizing_end(&s);
 }
 
-/* The files of an index, one after the other. */
-static het_result heti_f_sizing_shards(heti_f_sizing *s, const het_folder *folder, const het_allocator *allocator) {
+HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const het_folder *folder,
+                                             const het_allocator *allocator, het_error *error) {
+    heti_f_sizing s;
     heti_f_index x;
     het_allocator own;
     het_reader from;
     het_result result;
-    HETI_T_TRY(heti_t_choose(allocator, &own, s->error, "het_model_fits_folder"));
-    result = heti_f_index_start(&x, NULL, folder, &own, s->error);
-    if (result == HET_OK) result = heti_f_index_walk(&x, 0);
+    HETI_T_TRY(heti_f_folder_check(folder, "het_model_fits_folder", error));
+    HETI_T_TRY(heti_f_sizing_start(&s, model, error));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_model_fits_folder"));
+    result = heti_f_index_start(&x, NULL, folder, &own, error);
     for (size_t i = 0; result == HET_OK && i < HETI_T_COUNT(x.names, heti_f_shard_name); i++) {
-        result = folder->open(folder->user, HETI_T_ITEMS(x.names, const heti_f_shard_name)[i].text, &from, s->error);
+        result = folder->open(folder->user, HETI_T_ITEMS(x.names, const heti_f_shard_name)[i].text, &from, error);
         if (result != HET_OK) break;
-        result = heti_f_sizing_file(s, &from, &own);
+        result = heti_f_sizing_file(&s, &from, &own);
         folder->close(folder->user, &from);
     }
     heti_f_index_close(&x);
-    return result;
-}
-
-HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const het_folder *folder,
-                                             const het_allocator *allocator, het_error *error) {
-    heti_f_sizing s;
-    het_reader from;
-    int one;
-    HETI_T_TRY(heti_f_folder_check(folder, "het_model_fits_folder", error));
-    HETI_T_TRY(heti_f_sizing_start(&s, model, error));
-    HETI_T_TRY(heti_f_folder_weights(folder, &from, &one, error));
-    if (one) {
-        const het_result result = heti_f_sizing_file(&s, &from, allocator);
-        folder->close(folder->user, &from);
-        HETI_T_TRY(result);
-    } else {
-        HETI_T_TRY(heti_f_sizing_shards(&s, folder, allocator));
-    }
-    return heti_f_sizing_end(&s);
+    return result == HET_OK ? heti_f_sizing_end(&s) : result;
 }
 
 /* ---- shards out ---- */
@@ -3970,35 +3935,38 @@ static het_result heti_f_export_weights(heti_f_export *e) {
 
 static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc,
                                      het_error *error) {
-    const het_allocator *allocator = desc != NULL && desc->allocator != NULL ? desc->allocator : heti_f_own(ctx);
+    const het_allocator *allocator;
     heti_f_export e;
-    const char *base = desc != NULL ? desc->base : NULL;
-    const size_t base_length = base != NULL ? desc->base_length : 0;
+    het_save_desc d;
     char *config;
     size_t length;
     het_result result;
     memset(&e, 0, sizeof e);
+    memset(&d, 0, sizeof d);
+    if (desc != NULL) d = *desc;
+    if (d.base == NULL) d.base_length = 0;
+    allocator = d.allocator != NULL ? d.allocator : heti_f_own(ctx);
     e.ctx = ctx;
     e.folder = folder;
     e.error = error;
     if (folder != NULL) HETI_T_TRY(heti_f_folder_check(folder, "het_save_folder", error));
-    if (desc != NULL && (desc->start_canary != 0 || desc->end_canary != 0))
+    if (d.start_canary != 0 || d.end_canary != 0)
         return heti_t_fail(error, HET_ERR_INVALID,
                            "het_save_folder: a canary of het_save_desc is not 0: clear the struct before filling it");
     HETI_T_TRY(heti_f_context_check(ctx, "het_save_folder", HETI_F_WEIGHTS, 1, error));
-    e.element = desc == NULL || HETI_T_CAST(int64_t, desc->element) == 0 ? HET_ELEMENT_F32 : desc->element;
-    e.shard_bytes = desc == NULL ? 0 : desc->shard_bytes;
+    e.element = HETI_T_CAST(int64_t, d.element) == 0 ? HET_ELEMENT_F32 : d.element;
+    e.shard_bytes = d.shard_bytes;
     if (!heti_f_is_float(e.element))
         return heti_t_fail(error, HET_ERR_INVALID, "het_save_folder: element %d must be F32, F16 or BF16",
                            HETI_T_CAST(int64_t, e.element));
-    if (heti_f_own_config(ctx, e.element, base, base_length, NULL, 0, &length) != HET_ERR_LIMIT)
+    if (heti_f_own_config(ctx, e.element, d.base, d.base_length, NULL, 0, &length) != HET_ERR_LIMIT)
         return heti_t_fail(error, HET_ERR_FORMAT,
                            "het_save_folder: the model has no config.json, or base is no JSON object");
     config = HETI_T_CAST(char *, heti_f_memory(allocator, length, 1, "bytes for config.json", error));
     if (config == NULL) return HET_ERR_OOM;
     result = heti_f_pairs_open(&e.pairs, ctx, heti_f_text_made, allocator, error);
     if (result == HET_OK)
-        result = heti_f_own_config(ctx, e.element, base, base_length, config, length + 1, &length);
+        result = heti_f_own_config(ctx, e.element, d.base, d.base_length, config, length + 1, &length);
     if (result == HET_OK) {
         result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, allocator, &e.all, error);
         if (result == HET_OK) result = heti_f_export_weights(&e);
@@ -4386,8 +4354,6 @@ static void heti_f_gguf_descriptions(heti_f_gguf *g) {
     }
     for (size_t i = HETI_T_CAST(size_t, heti_f_gguf_rest(g->head.used)); i > 0; i--) heti_f_gguf_number(g, 0, 1);
     if (g->result != HET_OK) return;
-    memcpy(g->head.data, "GGUF", 4);
-    heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, g->head.data)) + 4, 3, 4);
     heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, g->head.data)) + 8, count, 8);
     heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, g->head.data)) + 16, g->pairs, 8);
 }
@@ -4494,8 +4460,8 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
     if (g.desc.tokenizer != NULL) het_tokenizer_get_info(g.desc.tokenizer, &g.info);
     HETI_T_TRY(heti_f_gguf_model(&g));
     HETI_T_TRY(heti_f_gguf_tokenizer(&g));
-    heti_f_gguf_number(&g, 0, 8);
-    heti_f_gguf_number(&g, 0, 8);
+    heti_f_gguf_add(&g, "GGUF\3\0\0\0", 8); /* magic, version */
+    heti_f_gguf_number(&g, 0, 8); /* tensors and pairs, when they are counted */
     heti_f_gguf_number(&g, 0, 8);
     heti_f_gguf_settings(&g);
     heti_f_gguf_vocabulary(&g);
@@ -4585,8 +4551,7 @@ static het_result heti_f_peft_modules(heti_f_peft *p) {
     size_t length = 0;
     int64_t targets = 0;
     if (het_json_peek(&p->json) == HET_JSON_STRING) {
-        if (het_json_string(&p->json, name, sizeof name, &length) && length == 10 &&
-            memcmp(name, "all-linear", 10) == 0)
+        if (het_json_string(&p->json, name, sizeof name, &length) && heti_t_is(name, length, "all-linear"))
             p->targets = HET_LORA_ALL;
         else if (p->json.rule == NULL)
             return heti_t_fail(p->error, HET_ERR_UNSUPPORTED,
@@ -4627,59 +4592,54 @@ static het_result heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_
 /* A setting that would change what is computed may be there only as null, false, "none", [] or
    {}. */
 static het_result heti_f_peft_unset(heti_f_peft *p, const char *key) {
+    const het_json_kind kind = het_json_peek(&p->json);
     char text[8];
     size_t length = 0;
-    int truth = 0, set = 0;
-    switch (het_json_peek(&p->json)) {
-    case HET_JSON_BOOL:
-        het_json_boolean(&p->json, &truth);
-        set = truth;
-        break;
-    case HET_JSON_STRING:
-        het_json_string(&p->json, text, sizeof text, &length);
-        set = length != 4 || memcmp(text, "none", 4) != 0;
-        break;
-    case HET_JSON_ARRAY:
-    case HET_JSON_OBJECT:
-        het_json_enter(&p->json, het_json_peek(&p->json));
+    int set = 0;
+    if (kind == HET_JSON_STRING) {
+        set = het_json_string(&p->json, text, sizeof text, &length) && !heti_t_is(text, length, "none");
+    } else if (kind == HET_JSON_ARRAY || kind == HET_JSON_OBJECT) {
+        het_json_enter(&p->json, kind);
         while (het_json_next(&p->json, NULL, 0, NULL)) set |= het_json_skip(&p->json);
-        break;
-    case HET_JSON_NULL: het_json_null(&p->json); break;
-    default: set = het_json_skip(&p->json); break;
+    } else if (kind == HET_JSON_BOOL) {
+        het_json_boolean(&p->json, &set);
+    } else {
+        set = het_json_skip(&p->json) && kind != HET_JSON_NULL;
     }
     HETI_T_TRY(heti_f_peft_syntax(p));
     return set ? heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s is set; plain low-rank factors are read",
                              heti_f_peft_name, key) : HET_OK;
 }
 
-static het_result heti_f_peft_value(heti_f_peft *p, const char *key, size_t length) {
-    static const char *const heti_f_unset[] = { "bias", "use_rslora", "use_dora", "modules_to_save",
-                                               "layers_to_transform", "exclude_modules",
-        "layer_replication", "lora_bias", "use_qalora", "use_bdlora", "trainable_token_indices", "target_parameters",
-        "alora_invocation_tokens" };
+/* Keys that are read, by these numbers, and behind them those that must be unset. */
+enum { HETI_F_PEFT_TYPE, HETI_F_PEFT_RANK, HETI_F_PEFT_ALPHA, HETI_F_PEFT_MODULES, HETI_F_PEFT_RANKS,
+      HETI_F_PEFT_ALPHAS, HETI_F_PEFT_BASE };
+static const char *const heti_f_peft_keys[] = {
+    "peft_type", "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "base_model_name_or_path",
+    "bias", "use_rslora", "use_dora", "modules_to_save", "layers_to_transform", "exclude_modules", "layer_replication",
+    "lora_bias", "use_qalora", "use_bdlora", "trainable_token_indices", "target_parameters", "alora_invocation_tokens",
+    NULL
+};
+
+static het_result heti_f_peft_value(heti_f_peft *p, int key) {
     char text[16];
     size_t size = 0;
-    if (heti_t_is(key, length, "peft_type")) {
-        if (het_json_string(&p->json, text, sizeof text, &size) && (size != 4 || memcmp(text, "LORA", 4) != 0))
+    switch (key) {
+    case HETI_F_PEFT_TYPE:
+        if (het_json_string(&p->json, text, sizeof text, &size) && !heti_t_is(text, size, "LORA"))
             return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: peft_type is %q, known is \"LORA\"",
-                               heti_f_peft_name, text, size < sizeof text ? size : sizeof text - 1);
-    } else if (heti_t_is(key, length, "r")) {
-        het_json_integer(&p->json, &p->rank);
-    } else if (heti_t_is(key, length, "lora_alpha")) {
-        het_json_real(&p->json, &p->alpha);
-    } else if (heti_t_is(key, length, "target_modules")) {
-        return heti_f_peft_modules(p);
-    } else if (heti_t_is(key, length, "rank_pattern")) {
-        return heti_f_peft_pattern(p, "rank_pattern", &p->ranks);
-    } else if (heti_t_is(key, length, "alpha_pattern")) {
-        return heti_f_peft_pattern(p, "alpha_pattern", &p->alphas);
-    } else if (heti_t_is(key, length, "base_model_name_or_path") && p->base != NULL &&
-               het_json_peek(&p->json) == HET_JSON_STRING) {
-        het_json_string(&p->json, p->base, p->capacity, &size);
-    } else {
-        for (size_t i = 0; i < sizeof heti_f_unset / sizeof heti_f_unset[0]; i++)
-            if (heti_t_is(key, length, heti_f_unset[i])) return heti_f_peft_unset(p, heti_f_unset[i]);
-        het_json_skip(&p->json);
+                               heti_f_peft_name, text, heti_t_shown(size, sizeof text));
+        break;
+    case HETI_F_PEFT_RANK: het_json_integer(&p->json, &p->rank); break;
+    case HETI_F_PEFT_ALPHA: het_json_real(&p->json, &p->alpha); break;
+    case HETI_F_PEFT_MODULES: return heti_f_peft_modules(p);
+    case HETI_F_PEFT_RANKS: return heti_f_peft_pattern(p, heti_f_peft_keys[key], &p->ranks);
+    case HETI_F_PEFT_ALPHAS: return heti_f_peft_pattern(p, heti_f_peft_keys[key], &p->alphas);
+    case HETI_F_PEFT_BASE:
+        if (p->base == NULL || het_json_peek(&p->json) != HET_JSON_STRING) het_json_skip(&p->json);
+        else het_json_string(&p->json, p->base, p->capacity, &size);
+        break;
+    default: return heti_f_peft_unset(p, heti_f_peft_keys[key]);
     }
     return heti_f_peft_syntax(p);
 }
@@ -4717,8 +4677,7 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
                                              size_t capacity, het_error *error) {
     heti_f_peft p;
     het_model_desc changed;
-    char key[64];
-    size_t key_length = 0;
+    int key;
     if (text == NULL || model == NULL || (base == NULL && capacity > 0))
         return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_from_json: a pointer is NULL");
     memset(&p, 0, sizeof p);
@@ -4729,10 +4688,7 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     if (p.base != NULL) p.base[0] = 0;
     p.json = het_json_start(text, length);
     het_json_enter(&p.json, HET_JSON_OBJECT);
-    while (het_json_next(&p.json, key, sizeof key, &key_length)) {
-        if (key_length < sizeof key) HETI_T_TRY(heti_f_peft_value(&p, key, key_length));
-        else het_json_skip(&p.json);
-    }
+    while ((key = heti_t_key(&p.json, heti_f_peft_keys)) >= 0) HETI_T_TRY(heti_f_peft_value(&p, key));
     het_json_end(&p.json);
     HETI_T_TRY(heti_f_peft_syntax(&p));
     HETI_T_TRY(heti_f_peft_check(&p));
@@ -4795,16 +4751,6 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
 }
 
 /* ---- adapter_model.safetensors ---- */
-
-/* A context with factors. */
-static het_result heti_f_adapter_check(const het_ctx *ctx, const char *name, het_error *error) {
-    heti_f_stored s[2];
-    if (ctx == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
-    for (int64_t p = 0; p < het_parameter_count(ctx); p++)
-        if (heti_f_factors_at(ctx, p, s)) return HET_OK;
-    return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
-                       het_get_desc(ctx)->model.lora_rank);
-}
 
 /* An error that the context reported itself left no text in *own. */
 static het_result heti_f_told(const het_ctx *ctx, het_result result, const het_error *own, het_error *error) {
@@ -4940,20 +4886,11 @@ HETRAIN_API het_result het_adapter_load(het_ctx *ctx, const het_reader *from, he
     return heti_f_told(ctx, heti_f_adapter_load(ctx, from, 0, &own), &own, error);
 }
 
-/* All memory is the allocator's, NULL: the context's. to NULL: *size gets the size of the file, and
-   no factor is read. */
-static het_result heti_f_adapter_save(het_ctx *ctx, const het_allocator *allocator, const het_writer *to,
-                                      uint64_t *size, het_error *error) {
-    if (size == NULL && (to == NULL || to->write == NULL))
-        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_save: the writer is NULL");
-    HETI_T_TRY(heti_f_adapter_check(ctx, "het_adapter_save", error));
-    return heti_f_save(ctx, "het_adapter_save", HETI_F_FACTORS, allocator != NULL ? allocator : heti_f_own(ctx), to,
-                       size, error);
-}
-
 HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_error *error) {
     het_error own = { HET_OK, "" };
-    return heti_f_told(ctx, heti_f_adapter_save(ctx, NULL, to, NULL, &own), &own, error);
+    if (to == NULL || to->write == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_save: the writer is NULL");
+    return heti_f_told(ctx, heti_f_save(ctx, "het_adapter_save", HETI_F_FACTORS, NULL, to, NULL, &own), &own, error);
 }
 
 /* ---- merging ---- */
@@ -5045,34 +4982,32 @@ static const char heti_f_saved_model[] = "model.safetensors", heti_f_saved_adapt
 static const char *const heti_f_saved_names[HETI_F_SAVED_OWN] = { heti_f_saved_model, "optimizer.safetensors",
                                                                  "config.json" };
 
-typedef struct heti_f_blob { unsigned char *data; size_t used, size; } heti_f_blob;
-
 /* Memory handed out from one block, of which nothing comes back before the next file: no call of
    the allocator behind it unless more is needed. */
-typedef struct heti_f_pool { heti_f_blob *block; const het_allocator *beyond; } heti_f_pool;
+typedef struct heti_f_pool { heti_t_list *block; const het_allocator *beyond; } heti_f_pool;
 enum { HETI_F_POOL_HEAD = 64 };           /* bytes in front of each piece: the first is 1 where the
                                              piece is of the block */
 
 static void *heti_f_pool_alloc(void *user, size_t size, size_t align) {
     const heti_f_pool *pool = HETI_T_CAST(heti_f_pool *, user);
-    heti_f_blob *b = pool->block;
-    unsigned char *piece;
+    heti_t_list *b = pool->block;
+    char *piece;
     const size_t at = b->used;
     int own;
     (void)align; /* at most 64 */
     if (size > SIZE_MAX / 2 - at) return NULL;
     b->used = at + (HETI_F_POOL_HEAD + size + 63) / 64 * 64;
     own = b->used <= b->size;
-    piece = own ? b->data + at : HETI_T_CAST(unsigned char *, pool->beyond->alloc(pool->beyond->user,
-        HETI_F_POOL_HEAD + size, 64));
+    piece = own ? b->data + at :
+        HETI_T_CAST(char *, pool->beyond->alloc(pool->beyond->user, HETI_F_POOL_HEAD + size, 64));
     if (piece == NULL) return NULL;
-    piece[0] = HETI_T_CAST(unsigned char, own);
+    piece[0] = HETI_T_CAST(char, own);
     return piece + HETI_F_POOL_HEAD;
 }
 
 static void heti_f_pool_free(void *user, void *pointer, size_t size) {
     const heti_f_pool *pool = HETI_T_CAST(heti_f_pool *, user);
-    unsigned char *piece = HETI_T_CAST(unsigned char *, pointer) - HETI_F_POOL_HEAD;
+    char *piece = HETI_T_CAST(char *, pointer) - HETI_F_POOL_HEAD;
     if (piece[0] == 0) pool->beyond->free(pool->beyond->user, piece, HETI_F_POOL_HEAD + size);
 }
 
@@ -5084,7 +5019,7 @@ struct het_checkpoint {
     size_t base_length;
     int taken;
     int files;
-    heti_f_blob blob[HETI_F_SAVED_BLOBS];
+    heti_t_list blob[HETI_F_SAVED_BLOBS];
     char name[HETRAIN_CHECKPOINT_FILES][64];
     char directory[HETI_F_SAVED_DIRECTORY + 1];
 };
@@ -5123,8 +5058,8 @@ static het_result heti_f_disk_fail(const het_disk *d, const char *what, const ch
         if (heti_f_number != 0) return heti_f_disk_fail(d, what, path, heti_f_number, error);                     \
     } while (0)
 
-static het_result heti_f_disk_write(const het_disk *d, void *file, const char *path, const unsigned char *from,
-                                    size_t size, het_error *error) {
+static het_result heti_f_disk_write(const het_disk *d, void *file, const char *path, const char *from, size_t size,
+                                    het_error *error) {
     while (size > 0) {
         size_t done = 0;
         HETI_F_DISK_TRY(d, d->write(d->user, file, from, size, &done), "write", path, error);
@@ -5137,7 +5072,7 @@ static het_result heti_f_disk_write(const het_disk *d, void *file, const char *p
     return HET_OK;
 }
 
-static het_result heti_f_disk_read(const het_disk *d, void *file, const char *path, uint64_t offset, unsigned char *to,
+static het_result heti_f_disk_read(const het_disk *d, void *file, const char *path, uint64_t offset, char *to,
                                    size_t size, het_error *error) {
     while (size > 0) {
         size_t done = 0;
@@ -5162,7 +5097,7 @@ static size_t heti_f_block_size(uint64_t size, uint64_t at) {
 }
 
 /* A new file with these bytes, synced. hash NULL, or room for one of each block. */
-static het_result heti_f_disk_put(const het_disk *d, const char *path, const heti_f_blob *from, uint64_t *hash,
+static het_result heti_f_disk_put(const het_disk *d, const char *path, const heti_t_list *from, uint64_t *hash,
                                   het_error *error) {
     void *file = NULL;
     het_result result = HET_OK;
@@ -5251,7 +5186,7 @@ static int64_t heti_f_step_of(const char *name, int *old) {
 
 /* Appends what fits and counts the rest. */
 static int heti_f_blob_write(void *user, const void *from, size_t size) {
-    heti_f_blob *blob = HETI_T_CAST(heti_f_blob *, user);
+    heti_t_list *blob = HETI_T_CAST(heti_t_list *, user);
     if (blob->used <= blob->size && size <= blob->size - blob->used) memcpy(blob->data + blob->used, from, size);
     blob->used += size;
     return 0;
@@ -5265,7 +5200,9 @@ static int64_t heti_f_process(const het_ctx *ctx) {
 /* A file of the context in its blob, or with `size` how large it is. */
 static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, int keeps, uint64_t *size,
                                    het_error *error) {
-    heti_f_blob nothing = { NULL, 0, 0 }, *blob = keeps ? &c->blob[which] : &nothing;
+    const heti_f_contents contents = which == HETI_F_SAVED_OPTIMIZER ? HETI_F_STATE :
+        het_get_desc(ctx)->model.lora_rank > 0 ? HETI_F_FACTORS : HETI_F_WEIGHTS;
+    heti_t_list nothing = { NULL, 0, 0 }, *blob = keeps ? &c->blob[which] : &nothing;
     heti_f_pool pool;
     het_allocator own;
     het_writer to;
@@ -5280,10 +5217,7 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
     to.write = heti_f_blob_write;
     to.user = blob;
     to.name = c->name[which];
-    if (which == HETI_F_SAVED_OPTIMIZER)
-        result = heti_f_save(ctx, "het_checkpoint_take", HETI_F_STATE, &own, &to, size, error);
-    else if (het_get_desc(ctx)->model.lora_rank > 0) result = heti_f_adapter_save(ctx, &own, &to, size, error);
-    else result = heti_f_save(ctx, "het_checkpoint_take", HETI_F_WEIGHTS, &own, &to, size, error);
+    result = heti_f_save(ctx, "het_checkpoint_take", contents, &own, &to, size, error);
     return result == HET_OK || error == NULL || error->text[0] != 0 ? result : heti_t_fail(error, result, "%s",
         het_last_error(ctx));
 }
@@ -5324,16 +5258,11 @@ static void heti_f_text_head(heti_t_text *t, const het_ctx *ctx, const het_pair 
     heti_t_char(t, '}');
 }
 
-static heti_t_text heti_f_text_over(const heti_f_blob *blob) {
-    return heti_t_text_in(HETI_T_CAST(char *, HETI_T_CAST(void *, blob->data)), blob->size);
-}
-
 /* The whole of state.json into its blob; without room only its length. The hashes are those of the
    blocks. */
 static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash) {
-    heti_t_text t = heti_f_text_over(&c->blob[HETI_F_SAVED_TEXT]);
-    for (size_t i = 0; i < c->blob[HETI_F_SAVED_HEAD].used; i++)
-        heti_t_char(&t, HETI_T_CAST(char, c->blob[HETI_F_SAVED_HEAD].data[i]));
+    heti_t_text t = heti_t_text_in(c->blob[HETI_F_SAVED_TEXT].data, c->blob[HETI_F_SAVED_TEXT].size);
+    for (size_t i = 0; i < c->blob[HETI_F_SAVED_HEAD].used; i++) heti_t_char(&t, c->blob[HETI_F_SAVED_HEAD].data[i]);
     heti_t_put(&t, ",\n\"files\":{");
     for (size_t i = 0; i < HETI_T_CAST(size_t, c->files); i++) {
         heti_t_format(&t, "%s\n%j:{\"size\":%u,\"xxh64\":[", i > 0 ? "," : "", c->name[i],
@@ -5357,11 +5286,10 @@ static void heti_f_state_tail(char *to, const void *text, size_t length) {
 }
 
 /* config.json; to NULL: only its length. */
-static het_result heti_f_take_config(const het_checkpoint *c, const het_ctx *ctx, heti_f_blob *to, size_t *length,
+static het_result heti_f_take_config(const het_checkpoint *c, const het_ctx *ctx, heti_t_list *to, size_t *length,
                                      het_error *error) {
-    char *text = to != NULL ? HETI_T_CAST(char *, HETI_T_CAST(void *, to->data)) : NULL;
-    const het_result result = heti_f_own_config(ctx, HET_ELEMENT_F32, c->base, c->base_length, text,
-                                                to != NULL ? to->size : 0, length);
+    const het_result result = heti_f_own_config(ctx, HET_ELEMENT_F32, c->base, c->base_length,
+                                                to != NULL ? to->data : NULL, to != NULL ? to->size : 0, length);
     if (to == NULL && result == HET_ERR_LIMIT) return HET_OK;
     return result == HET_OK ? HET_OK : heti_t_fail(error, result, "checkpoint: the model has no config.json");
 }
@@ -5416,11 +5344,11 @@ static het_result heti_f_room(het_checkpoint *c, het_ctx *ctx, int keeps, const 
     HETI_T_TRY(heti_f_room_needs(c, ctx, keeps, option, options, beside, need, error));
     for (int i = 0; i < HETI_F_SAVED_BLOBS; i++) missing += need[i];
     for (int i = 0; i < HETI_F_SAVED_BLOBS; i++) {
-        heti_f_blob *blob = &c->blob[i];
+        heti_t_list *blob = &c->blob[i];
         if (need[i] == 0) continue;
         if (blob->data != NULL) a->free(a->user, blob->data, blob->size);
         blob->size = 0;
-        blob->data = HETI_T_CAST(unsigned char *, a->alloc(a->user, need[i], 64));
+        blob->data = HETI_T_CAST(char *, a->alloc(a->user, need[i], 64));
         if (blob->data == NULL)
             return heti_t_fail(error, HET_ERR_OOM, "memory for saving: %u bytes are missing, of which the "
                                                    "allocator gave no %u", HETI_T_CAST(uint64_t, missing),
@@ -5470,8 +5398,7 @@ HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint) {
     het_allocator a;
     if (checkpoint == NULL) return;
     a = checkpoint->allocator;
-    for (int i = 0; i < HETI_F_SAVED_BLOBS; i++)
-        if (checkpoint->blob[i].data != NULL) a.free(a.user, checkpoint->blob[i].data, checkpoint->blob[i].size);
+    for (int i = 0; i < HETI_F_SAVED_BLOBS; i++) heti_t_list_free(&checkpoint->blob[i], &a);
     a.free(a.user, checkpoint, sizeof *checkpoint);
 }
 
@@ -5546,7 +5473,7 @@ HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *
     HETI_T_TRY(heti_f_take_config(c, ctx, &c->blob[HETI_F_SAVED_CONFIG], &length, error));
     for (int i = HETI_F_SAVED_OWN; i < c->files; i++)
         if (c->blob[i].used > 0) memcpy(c->blob[i].data, beside[i - HETI_F_SAVED_OWN].data, c->blob[i].used);
-    head = heti_f_text_over(&c->blob[HETI_F_SAVED_HEAD]);
+    head = heti_t_text_in(c->blob[HETI_F_SAVED_HEAD].data, c->blob[HETI_F_SAVED_HEAD].size);
     heti_f_text_head(&head, ctx, option, options);
     c->blob[HETI_F_SAVED_HEAD].used = head.length;
     c->taken = 1;
@@ -5556,8 +5483,8 @@ HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *
 /* ---- writing ---- */
 
 static het_result heti_f_write_files(het_checkpoint *c, const char *directory, het_error *error) {
-    uint64_t *hash = HETI_T_CAST(uint64_t *, HETI_T_CAST(void *, c->blob[HETI_F_SAVED_HASH].data)), *first = hash;
-    heti_f_blob *text = &c->blob[HETI_F_SAVED_TEXT];
+    uint64_t *hash = HETI_T_ITEMS(c->blob[HETI_F_SAVED_HASH], uint64_t), *first = hash;
+    heti_t_list *text = &c->blob[HETI_F_SAVED_TEXT];
     heti_f_path path;
     for (int i = 0; i < c->files; i++) {
         path = heti_f_path_of(directory, c->name[i]);
@@ -5565,7 +5492,7 @@ static het_result heti_f_write_files(het_checkpoint *c, const char *directory, h
         hash += heti_f_blocks(c->blob[i].used);
     }
     text->used = heti_f_state_text(c, first);
-    heti_f_state_tail(HETI_T_CAST(char *, HETI_T_CAST(void *, text->data + text->used)), text->data, text->used);
+    heti_f_state_tail(text->data + text->used, text->data, text->used);
     text->used += HETI_F_STATE_TAIL;
     path = heti_f_path_of(directory, "state.json");
     HETI_T_TRY(heti_f_disk_put(&c->disk, path.text, text, NULL, error));
@@ -5573,7 +5500,7 @@ static het_result heti_f_write_files(het_checkpoint *c, const char *directory, h
 }
 
 /* Behind links: FILE.tmp with these bytes, then renamed to FILE. */
-static het_result heti_f_write_beside(const het_checkpoint *c, const char *name, const heti_f_blob *from,
+static het_result heti_f_write_beside(const het_checkpoint *c, const char *name, const heti_t_list *from,
                                       het_error *error) {
     const het_disk *d = &c->disk;
     const heti_f_path own = heti_f_path_of(c->directory, name);
@@ -5648,7 +5575,7 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
     const heti_f_path saving = heti_f_path_of(c->directory, "saving.tmp"),
                       target = heti_f_path_of(c->directory, name.text),
                       old = heti_f_path_of(c->directory, aside.text);
-    heti_f_blob marker;
+    heti_t_list marker;
     int number;
     HETI_T_TRY(heti_f_disk_clear(d, saving.text, error));
     HETI_F_DISK_TRY(d, d->make_directory(d->user, saving.text), "make", saving.text, error);
@@ -5661,7 +5588,7 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
         HETI_T_TRY(heti_f_disk_rename(d, saving.text, target.text, error));
     }
     HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
-    marker.data = HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, name.text));
+    marker.data = name.text;
     marker.used = marker.size = strlen(name.text);
     HETI_T_TRY(heti_f_write_beside(c, "latest", &marker, error));
     HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
@@ -5698,7 +5625,7 @@ typedef struct heti_f_seeker {
     heti_t_list found;                /* heti_f_offer */
     heti_t_list damaged;              /* text */
     het_result failed;                /* of the list of candidates */
-    unsigned char *block;             /* HETI_F_SAVED_BLOCK bytes */
+    char *block;                      /* HETI_F_SAVED_BLOCK bytes */
     int64_t latest;                   /* step in the marker, -1: none */
 } heti_f_seeker;
 
@@ -5729,9 +5656,7 @@ static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t li
                              HETI_T_CAST(uint64_t, limit));
     else if (*to == NULL)
         result = heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
-    else
-        result = heti_f_disk_read(d, file, path, 0, HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, *to)), *size,
-                                  error);
+    else result = heti_f_disk_read(d, file, path, 0, *to, *size, error);
     (void)d->close(d->user, file);
     if (result == HET_OK) (*to)[*size] = 0;
     else if (*to != NULL) a->free(a->user, *to, *size + 1);
@@ -5785,13 +5710,18 @@ static int heti_f_offer_before(const heti_f_seeker *s, const heti_f_offer *a, co
 
 /* ---- proving ---- */
 
-static het_result heti_f_check_block(const het_saved_file *f, const char *path, uint64_t block,
-                                     const unsigned char *bytes, size_t size, het_error *error) {
-    const uint64_t hash = het_xxh64(bytes, size, 0);
-    const heti_f_hex a = heti_f_hex_of(hash), b = heti_f_hex_of(f->hash[block]);
-    if (hash == f->hash[block]) return HET_OK;
-    return heti_t_fail(error, HET_ERR_FORMAT, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path,
-                       block * HETI_F_SAVED_BLOCK, block * HETI_F_SAVED_BLOCK + size - 1, a.text, b.text);
+/* Reads block number `block` and proves it. */
+static het_result heti_f_read_block(const het_disk *d, const het_saved_file *f, void *file, const char *path,
+                                    uint64_t block, char *to, het_error *error) {
+    const uint64_t at = block * HETI_F_SAVED_BLOCK;
+    const size_t size = heti_f_block_size(f->size, at);
+    heti_f_hex is, was;
+    HETI_T_TRY(heti_f_disk_read(d, file, path, at, to, size, error));
+    is = heti_f_hex_of(het_xxh64(to, size, 0));
+    was = heti_f_hex_of(f->hash[block]);
+    if (strcmp(is.text, was.text) == 0) return HET_OK;
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path, at,
+                       at + size - 1, is.text, was.text);
 }
 
 /* Opens a file that must have this size. */
@@ -5812,12 +5742,8 @@ static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, h
         const heti_f_path path = heti_f_path_of(saved->path, f->name);
         void *file = NULL;
         HETI_T_TRY(heti_f_open_saved(d, f, path.text, &file, error));
-        for (uint64_t at = 0; at < f->size && result == HET_OK; at += HETI_F_SAVED_BLOCK) {
-            const size_t part = heti_f_block_size(f->size, at);
-            result = heti_f_disk_read(d, file, path.text, at, s->block, part, error);
-            if (result == HET_OK)
-                result = heti_f_check_block(f, path.text, at / HETI_F_SAVED_BLOCK, s->block, part, error);
-        }
+        for (uint64_t k = 0; k < heti_f_blocks(f->size) && result == HET_OK; k++)
+            result = heti_f_read_block(d, f, file, path.text, k, s->block, error);
         (void)d->close(d->user, file);
     }
     return result;
@@ -5866,18 +5792,15 @@ static void heti_f_state_hash(heti_f_state *s, het_json *j) {
 }
 
 static void heti_f_state_file(heti_f_state *s, het_json *j, const char *name) {
-    char key[16];
-    size_t length = 0;
+    static const char *const heti_f_keys[] = { "size", "xxh64", NULL };
     const size_t first = s->hashes;
     int64_t size = -1;
+    int i;
     het_json_enter(j, HET_JSON_OBJECT);
-    while (het_json_next(j, key, sizeof key, &length)) {
-        if (heti_t_is(key, length, "size")) het_json_integer(j, &size);
-        else if (heti_t_is(key, length, "xxh64")) {
-            het_json_enter(j, HET_JSON_ARRAY);
+    while ((i = heti_t_key(j, heti_f_keys)) >= 0)
+        if (i == 0) het_json_integer(j, &size);
+        else if (het_json_enter(j, HET_JSON_ARRAY))
             while (het_json_next(j, NULL, 0, NULL)) heti_f_state_hash(s, j);
-        } else het_json_skip(j);
-    }
     if (j->rule == NULL && (size < 0 || s->hashes - first != heti_f_blocks(HETI_T_CAST(uint64_t, size))))
         het_json_fail(j, "a file needs its size and the checksum of every MiB");
     if (s->saved == NULL) return;
@@ -5913,26 +5836,22 @@ static void heti_f_state_files(heti_f_state *s, het_json *j) {
 }
 
 static void heti_f_state_walk(heti_f_state *s, het_json *j) {
-    static const char *const heti_f_keys[] = { "format", "step", "options", "files" };
-    char key[16];
-    size_t length = 0;
+    static const char *const heti_f_keys[] = { "format", "step", "options", "files", NULL };
     int i, seen = 0;
     s->pairs = s->hashes = s->bytes = 0;
     het_json_enter(j, HET_JSON_OBJECT);
-    while (het_json_next(j, key, sizeof key, &length)) {
-        for (i = 0; i < 4 && !heti_t_is(key, length, heti_f_keys[i]); i++) {}
-        if (i < 4 && ((seen >> i) & 1) != 0) het_json_fail(j, "a key comes twice");
+    while ((i = heti_t_key(j, heti_f_keys)) >= 0) {
+        if (((seen >> i) & 1) != 0) het_json_fail(j, "a key comes twice");
         seen |= 1 << i;
         if (i == 0) het_json_integer(j, &s->format);
         else if (i == 1) het_json_integer(j, &s->step);
         else if (i == 2) heti_f_state_pairs(s, j);
-        else if (i == 3) heti_f_state_files(s, j);
-        else het_json_skip(j);
+        else heti_f_state_files(s, j);
         if (i == 0 && j->rule == NULL && s->format != 1)
             het_json_fail(j, "the format of the checkpoint is not 1, which this version reads");
     }
     het_json_end(j);
-    if (j->rule == NULL && (seen & 15) != 15) het_json_fail(j, "lacks format, step, options or files");
+    if (j->rule == NULL && seen != 15) het_json_fail(j, "lacks format, step, options or files");
     if (j->rule == NULL && s->step < 0) het_json_fail(j, "step is negative");
 }
 
@@ -6020,8 +5939,8 @@ static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, he
     size_t i, best;
     het_error first = { HET_OK, "" }, own = { HET_OK, "" };
     HETI_T_TRY(heti_f_seek(s, error));
-    c = HETI_T_CAST(heti_f_offer *, HETI_T_CAST(void *, s->found.data));
-    for (size_t left = s->found.used / sizeof *c; left > 0; left--) {
+    c = HETI_T_ITEMS(s->found, heti_f_offer);
+    for (size_t left = HETI_T_COUNT(s->found, heti_f_offer); left > 0; left--) {
         het_result result;
         for (best = 0, i = 1; i < left; i++)
             if (heti_f_offer_before(s, &c[i], &c[best])) best = i;
@@ -6052,7 +5971,7 @@ HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *dir
     s.disk = disk;
     s.allocator = &own;
     s.directory = directory;
-    s.block = HETI_T_CAST(unsigned char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
+    s.block = HETI_T_CAST(char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
     if (s.block == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_find: the allocator gave no 1048576 bytes");
     result = heti_f_find_checkpoint(&s, saved, error);
@@ -6079,7 +5998,7 @@ typedef struct heti_f_proven {
     const het_saved *saved;
     const het_saved_file *file;
     void *handle;
-    unsigned char *block;
+    char *block;
     uint64_t number;                  /* of the block in memory; UINT64_MAX: none */
     heti_f_path path;
     het_error error;
@@ -6093,9 +6012,8 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
     if (offset >= p->file->size) return 0;
     if (p->number != number) {
         p->number = UINT64_MAX;
-        if (heti_f_disk_read(&p->saved->disk, p->handle, p->path.text, begin, p->block, there, &p->error) != HET_OK)
+        if (heti_f_read_block(&p->saved->disk, p->file, p->handle, p->path.text, number, p->block, &p->error) != HET_OK)
             return -1;
-        if (heti_f_check_block(p->file, p->path.text, number, p->block, there, &p->error) != HET_OK) return -1;
         p->number = number;
     }
     at = HETI_T_CAST(size_t, offset - begin);
@@ -6115,7 +6033,7 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
     p->file = &saved->file[i];
     p->number = UINT64_MAX;
     p->path = heti_f_path_of(saved->path, p->file->name);
-    p->block = HETI_T_CAST(unsigned char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
+    p->block = HETI_T_CAST(char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
     if (p->block == NULL)
         return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
     reader->read = heti_f_proven_read;

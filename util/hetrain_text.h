@@ -238,24 +238,19 @@ static inline void heti_t_hex(heti_t_text *t, uint64_t value) {
     for (int shift = 60; shift >= 0; shift -= 4) heti_t_char(t, "0123456789abcdef"[value >> shift & 15u]);
 }
 
+static inline void heti_t_layout(heti_t_text *t, uint64_t mantissa, int exponent, int least, int most, int padded);
+
 /* value with `decimals` digits behind the point, rounded half up, without trailing zeros; |value|
    10^decimals is cut at 9.2e18. */
 static inline void heti_t_fixed(heti_t_text *t, double value, int decimals) {
-    char digit[20];
     double scaled = value < 0 ? -value : value;
-    uint64_t number, scale = 1, rest;
-    int shown = decimals;
+    uint64_t number, scale = 1;
     if (value != value) { heti_t_put(t, "nan"); return; }
     for (int i = 0; i < decimals; i++) scale *= 10;
     scaled = scaled * HETI_T_CAST(double, scale) + 0.5;
     number = scaled < 9.2e18 ? HETI_T_CAST(uint64_t, scaled) : HETI_T_CAST(uint64_t, 9200000000000000000);
     if (value < 0 && number > 0) heti_t_char(t, '-');
-    heti_t_unsigned(t, number / scale);
-    rest = number % scale;
-    for (int i = decimals; i-- > 0; rest /= 10) digit[i] = "0123456789"[rest % 10];
-    while (shown > 0 && digit[shown - 1] == '0') shown--;
-    if (shown > 0) heti_t_char(t, '.');
-    for (int i = 0; i < shown; i++) heti_t_char(t, digit[i]);
+    heti_t_layout(t, number, number > 0 ? -decimals : 0, -decimals, 19, 0);
 }
 
 static inline void heti_t_bytes(heti_t_text *t, double bytes) {
@@ -549,6 +544,19 @@ static inline void heti_t_setting_text(heti_t_text *t, const het_setting *s) {
 static inline het_result heti_t_json_result(const het_json *j, const char *where, het_error *error) {
     if (j->rule == NULL) return HET_OK;
     return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte %z: %s", where, j->rule_at, j->rule);
+}
+
+/* The next of `keys`, which a NULL ends, in the object that *j has entered: its place in them, with
+   the cursor at its value; what else there is is stepped over. -1: at the end, or on an error. */
+static inline int heti_t_key(het_json *j, const char *const *keys) {
+    char key[64];
+    size_t length = 0;
+    while (het_json_next(j, key, sizeof key, &length)) {
+        for (int i = 0; keys[i] != NULL; i++)
+            if (heti_t_is(key, length, keys[i])) return i;
+        het_json_skip(j);
+    }
+    return -1;
 }
 
 /* With as many digits as a reader needs to get the same number back. */

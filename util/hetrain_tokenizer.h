@@ -1165,18 +1165,12 @@ static het_result heti_k_string(const heti_k_source *s, const het_json *value, c
    *which: 0 for the first. */
 static het_result heti_k_type(const heti_k_source *s, const het_json *at, const char *where, const char *words,
                               int *which) {
-    char key[64], type[64];
-    size_t length, shown = 0;
+    static const char *const heti_k_keys[] = { "type", NULL };
+    char type[64] = "";
+    size_t shown = 0;
     het_json j = *at;
-    type[0] = 0;
     if (!het_json_enter(&j, HET_JSON_OBJECT)) return heti_k_json(s, &j);
-    while (het_json_next(&j, key, sizeof key, &length)) {
-        if (heti_t_is(key, length, "type")) {
-            het_json_string(&j, type, sizeof type, &shown);
-            break;
-        }
-        het_json_skip(&j);
-    }
+    if (heti_t_key(&j, heti_k_keys) >= 0) het_json_string(&j, type, sizeof type, &shown);
     HETI_T_TRY(heti_k_json(s, &j));
     *which = shown < sizeof type ? heti_k_place_of(words, type, shown) : -1;
     if (*which >= 0) return HET_OK;
