@@ -2553,6 +2553,7 @@ HETI_UNUSED static void *heti_alloc(const het_allocator *allocator, size_t size)
     return allocator->alloc(allocator->user, size > 0 ? size : 1, HETI_ALIGNMENT);
 }
 
+/* The allocator may lie in the block. */
 HETI_UNUSED static void heti_free(const het_allocator *allocator, void *pointer, size_t size) {
     if (pointer != NULL) allocator->free(allocator->user, pointer, size > 0 ? size : 1);
 }
@@ -3886,9 +3887,7 @@ static het_result heti_host_create(const het_device_config *config, void **self)
 }
 
 static void heti_host_destroy(void *self) {
-    heti_host *host = HETI_CAST(heti_host *, self);
-    const het_allocator allocator = host->allocator;
-    heti_free(&allocator, host, sizeof *host);
+    heti_free(&HETI_CAST(heti_host *, self)->allocator, self, sizeof(heti_host));
 }
 
 static const char *heti_host_last_error(void *self) {
@@ -4169,34 +4168,26 @@ static const heti_word heti_words[] = {
 };
 #define HETI_WORDS HETI_COUNT(heti_words)
 
-/* The bytes of a setting. Enumerations go through int32_t, because a hostile value need not be one
-   of theirs. */
-static int64_t heti_field_integer(const void *desc, const heti_field *f) {
-    const char *at = HETI_CAST(const char *, desc) + f->offset;
-    int64_t wide = 0;
-    int32_t word = 0;
-    if (f->kind == HETI_INTEGER || f->kind == HETI_UNSIGNED) {
-        memcpy(&wide, at, sizeof wide);
-        return wide;
-    }
-    memcpy(&word, at, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word);
-    return word;
-}
-
 static int heti_field_is_real(const heti_field *f) { return f->kind == HETI_FLOAT || f->kind == HETI_DOUBLE; }
 
-/* Any setting as a number. */
-static double heti_field_real(const void *desc, const heti_field *f) {
+/* A setting: its number, also as `real`, and its word; NULL: it has none. Enumerations go through
+   int32_t, because a hostile value need not be one of theirs. */
+static het_setting heti_field_get(const void *desc, const heti_field *f) {
     const char *at = HETI_CAST(const char *, desc) + f->offset;
-    double wide;
+    het_setting s;
+    int32_t word = 0;
     float narrow;
-    if (!heti_field_is_real(f)) return HETI_CAST(double, heti_field_integer(desc, f));
-    if (f->kind == HETI_DOUBLE) {
-        memcpy(&wide, at, sizeof wide);
-        return wide;
-    }
-    memcpy(&narrow, at, sizeof narrow);
-    return HETI_CAST(double, narrow);
+    memset(&s, 0, sizeof s);
+    s.name = f->name;
+    s.kind = heti_field_is_real(f) ? HET_SETTING_REAL : f->kind >= HETI_CHOICE ? HET_SETTING_WORD : HET_SETTING_INTEGER;
+    if (f->kind == HETI_FLOAT) memcpy(&narrow, at, sizeof narrow), s.real = HETI_CAST(double, narrow);
+    else if (f->kind == HETI_DOUBLE) memcpy(&s.real, at, sizeof s.real);
+    else if (f->kind == HETI_INTEGER || f->kind == HETI_UNSIGNED) memcpy(&s.integer, at, sizeof s.integer);
+    else memcpy(&word, at, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word), s.integer = word;
+    if (!heti_field_is_real(f)) s.real = HETI_CAST(double, s.integer);
+    for (int i = 0; i < HETI_WORDS && !s.word; i++)
+        if (heti_words[i].kind == f->kind && heti_words[i].value == s.integer) s.word = heti_words[i].name;
+    return s;
 }
 
 static void heti_field_set(void *desc, const heti_field *f, int64_t integer, double real) {
@@ -4212,12 +4203,12 @@ static void heti_field_set(void *desc, const heti_field *f, int64_t integer, dou
 /* One setting within its range? `raw`: 0 still stands for the default. */
 static het_result heti_field_check(const void *desc, const heti_field *f, int raw, const char *where,
                                    het_error *error) {
-    const int64_t integer = heti_field_is_real(f) ? 0 : heti_field_integer(desc, f);
-    const double value = heti_field_real(desc, f);
+    const het_setting s = heti_field_get(desc, f);
+    const double value = s.real;
     if (((raw || f->zero) && value >= 0.0 && value <= 0.0) || f->kind == HETI_UNSIGNED) return HET_OK;
     if (f->kind == HETI_INTEGER || f->kind == HETI_ENUM) {
         if (value >= f->least && value <= f->most) return HET_OK;
-        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, must be %d .. %d", where, f->name, integer,
+        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, must be %d .. %d", where, f->name, s.integer,
                          HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
     }
     if (heti_field_is_real(f)) { /* the float nearest to a bound is inside */
@@ -4228,29 +4219,15 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
         return heti_fail(error, HET_ERR_INVALID, "%s: %s is %g, must be %g .. %g", where, f->name, value, f->least,
                          f->most);
     }
-    for (int i = 0; i < HETI_WORDS; i++) {
-        if (heti_words[i].kind == f->kind && heti_words[i].value == integer) return HET_OK;
-    }
-    return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, which is no value of its type", where, f->name, integer);
-}
-
-static void heti_field_get(const void *desc, const heti_field *f, het_setting *s) {
-    int i = 0;
-    memset(s, 0, sizeof *s);
-    s->name = f->name;
-    s->kind = heti_field_is_real(f) ? HET_SETTING_REAL : f->kind >= HETI_CHOICE ? HET_SETTING_WORD :
-              HET_SETTING_INTEGER;
-    if (s->kind == HET_SETTING_REAL) s->real = heti_field_real(desc, f);
-    else s->integer = heti_field_integer(desc, f);
-    if (s->kind != HET_SETTING_WORD) return;
-    while (i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != s->integer)) i++;
-    s->word = i < HETI_WORDS ? heti_words[i].name : "?";
+    if (s.word) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, which is no value of its type", where, f->name, s.integer);
 }
 
 HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting) {
     const int there = number >= 0 && number < HETI_FIELDS;
-    if (there) heti_field_get(model, &heti_fields[number], setting);
-    else memset(setting, 0, sizeof *setting);
+    memset(setting, 0, sizeof *setting);
+    if (there) *setting = heti_field_get(model, &heti_fields[number]);
+    if (setting->kind == HET_SETTING_WORD && !setting->word) setting->word = "?";
     return there;
 }
 
@@ -4420,7 +4397,7 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
         return heti_fail(error, HET_ERR_INVALID,
                          "%s: a canary of het_model_desc is not 0: clear the struct before filling it", where);
     }
-    family = heti_field_integer(model, &heti_family);
+    family = heti_field_get(model, &heti_family).integer;
     if (family < 0 || family > HET_NEOX)
         return heti_fail(error, HET_ERR_INVALID, "%s: family is %d, which is no value of its type", where, family);
     m = *model;
@@ -4521,7 +4498,7 @@ static const heti_field heti_desc_fields[] = {
 static void heti_desc_fallbacks(het_desc *d) {
     for (int i = 0; i < HETI_DESC_FIELDS; i++) {
         const heti_field *f = &heti_desc_fields[i];
-        if (heti_field_real(d, f) == 0.0) heti_field_set(d, f, HETI_CAST(int64_t, f->fallback), f->fallback);
+        if (heti_field_get(d, f).real == 0.0) heti_field_set(d, f, HETI_CAST(int64_t, f->fallback), f->fallback);
     }
 }
 
@@ -4533,8 +4510,7 @@ static het_result heti_desc_check_fields(const het_desc *d, het_error *error) {
 
 /* ",name=value" */
 static void heti_text_field(heti_text *t, const void *desc, const heti_field *f) {
-    het_setting s;
-    heti_field_get(desc, f, &s);
+    const het_setting s = heti_field_get(desc, f);
     if (s.kind == HET_SETTING_REAL) heti_text_write(t, ",%s=%G", s.name, s.real);
     else if (s.kind == HET_SETTING_WORD) heti_text_write(t, ",%s=%s", s.name, s.word);
     else if (f->kind == HETI_UNSIGNED) heti_text_write(t, ",%s=%u", s.name, HETI_CAST(uint64_t, s.integer));
@@ -6380,10 +6356,7 @@ static het_result heti_schedule_like(const het_schedule *from, int64_t actions, 
 }
 
 HETRAIN_API void het_schedule_free(het_schedule *schedule) {
-    het_allocator allocator;
-    if (schedule == NULL) return;
-    allocator = schedule->allocator; /* lies in the block */
-    heti_free(&allocator, schedule, schedule->size);
+    if (schedule != NULL) heti_free(&schedule->allocator, schedule, schedule->size);
 }
 
 static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan **plan) {
@@ -6417,10 +6390,7 @@ HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *
 }
 
 HETRAIN_API void het_plan_free(het_plan *plan) {
-    het_allocator allocator;
-    if (plan == NULL) return;
-    allocator = plan->allocator;
-    heti_free(&allocator, plan, plan->size);
+    if (plan != NULL) heti_free(&plan->allocator, plan, plan->size);
 }
 
 /* ---- teams ---- */
@@ -7207,9 +7177,12 @@ static int heti_lists_has(const heti_lists *l, const het_action *a) {
     return (l->seen[heti_lists_entry(l, a)] >> a->kind) & 1;
 }
 
+/* Whether an action makes the gradient of its stage's input. */
+static int heti_goes_back(const het_action *a) { return a->kind == HET_ACTION_B || a->kind == HET_ACTION_I; }
+
 /* Of B and I either will do. */
 static int heti_lists_happened(const heti_lists *l, const het_action *a) {
-    if (a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) return heti_lists_has(l, a);
+    if (!heti_goes_back(a)) return heti_lists_has(l, a);
     return (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_I)) != 0;
 }
 
@@ -7296,20 +7269,15 @@ static het_result heti_lists_check_shape(const heti_lists *l) {
     return HET_OK;
 }
 
-/* The rank that an F hands its output to, a B or I its gradient; -1: there is none. */
-static int64_t heti_lists_taker(const heti_lists *l, const het_action *a) {
-    if (a->kind == HET_ACTION_F) return heti_lists_rank(l, a, 1);
-    if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || het_plan_backward(l->plan, heti_lists_stage(l, a)) < 2)
+/* The rank that an F gets its input from or (gives) hands its output to, a B or I its gradient; -1:
+   there is none. */
+static int64_t heti_lists_neighbour(const heti_lists *l, const het_action *a, int gives) {
+    const int forward = a->kind == HET_ACTION_F;
+    const int64_t stage = heti_lists_stage(l, a);
+    if (!forward && (!heti_goes_back(a) || !(gives ? het_plan_backward(l->plan, stage) == 2
+                                                   : heti_gets_gradient(l->plan, stage))))
         return -1;
-    return heti_lists_rank(l, a, -1);
-}
-
-/* The rank that an F gets its input from, a B or I its gradient; -1: there is none. */
-static int64_t heti_lists_giver(const heti_lists *l, const het_action *a) {
-    if (a->kind == HET_ACTION_F) return heti_lists_rank(l, a, -1);
-    if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || !heti_gets_gradient(l->plan, heti_lists_stage(l, a)))
-        return -1;
-    return heti_lists_rank(l, a, 1);
+    return heti_lists_rank(l, a, forward == gives ? 1 : -1);
 }
 
 /* What is wrong with one action, whatever comes before it and wherever it stands; NULL: nothing. */
@@ -7320,8 +7288,7 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
     if (a->version < 0 || a->version >= l->updates || (a->version > 0 && a->kind > HET_ACTION_W &&
         (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_COMMIT)))
         return "the plan has no such version of the weights";
-    if (a->overlap != 0 && (a->kind != HET_ACTION_F || last || a[1].overlap ||
-                            (a[1].kind != HET_ACTION_B && a[1].kind != HET_ACTION_I)))
+    if (a->overlap != 0 && (a->kind != HET_ACTION_F || last || a[1].overlap || !heti_goes_back(&a[1])))
         return "a pair is an F and the B or I behind it";
     if (a->kind >= HET_ACTION_REDUCE && a->kind != HET_ACTION_COMMIT && (a->stage < 0 || a->stage >= l->block_count))
         return "there is no such block";
@@ -7478,7 +7445,7 @@ enum { HETI_WANTS_SLICE = 0, HETI_WANTS_FORWARD = 1, HETI_WANTS_STAGE = 2, HETI_
    made, on its own rank, or RECV; and on another rank its SEND or, in lists without transfers, what
    makes it. W, SEND, PUT and TAKE need what they work on. 0: nothing of this sort. */
 static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, het_action *wanted, int64_t *rank) {
-    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+    const int backward = heti_goes_back(a);
     const int32_t by = backward ? 1 : -1;
     int same;
     if (a->kind != HET_ACTION_F && !backward) {
@@ -7497,7 +7464,7 @@ static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, 
         if (backward) *wanted = heti_lists_other(a, HET_ACTION_F, 0);
         return backward;
     }
-    *rank = heti_lists_giver(l, a);
+    *rank = heti_lists_neighbour(l, a, 0);
     same = *rank == heti_lists_rank(l, a, 0);
     if (*rank < 0 || (same ? sort != HETI_WANTS_STAGE : sort == HETI_WANTS_STAGE && !l->transfers)) return 0;
     if (same || !l->transfers) *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, by);
@@ -7577,11 +7544,10 @@ static het_result heti_lists_check_entry(const heti_lists *l, const het_action *
     unsigned needed = 1u << HET_ACTION_F;
     if (het_plan_backward(l->plan, stage))
         needed |= split ? 1u << HET_ACTION_I | 1u << HET_ACTION_W : 1u << HET_ACTION_B;
-    for (int32_t way = HET_ACTION_F; way <= HET_ACTION_B && l->transfers; way++) {
-        const het_action b = heti_lists_other(a, way, 0);
-        const int64_t taker = heti_lists_taker(l, &b), giver = heti_lists_giver(l, &b);
-        if (taker >= 0 && taker != rank) needed |= 1u << (way == HET_ACTION_F ? HET_ACTION_SEND_F : HET_ACTION_SEND_B);
-        if (giver >= 0 && giver != rank) needed |= 1u << (way == HET_ACTION_F ? HET_ACTION_RECV_F : HET_ACTION_RECV_B);
+    for (int32_t kind = HET_ACTION_SEND_F; kind <= HET_ACTION_RECV_B && l->transfers; kind++) {
+        const het_action made = heti_lists_other(a, kind < HET_ACTION_SEND_B ? HET_ACTION_F : HET_ACTION_B, 0);
+        const int64_t other = heti_lists_neighbour(l, &made, kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B);
+        if (other >= 0 && other != rank) needed |= 1u << kind;
     }
     for (int32_t kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
         const het_action missing = heti_lists_other(a, kind, 0);
@@ -7743,7 +7709,7 @@ static void heti_play_end(void *user, int64_t rank) {
     const het_action *a = heti_play_head(l, rank);
     const int64_t width = 1 + (a->overlap != 0);
     for (; a < heti_play_head(l, rank) + width; a++) {
-        const int64_t taker = heti_lists_taker(l, a), stage = heti_lists_stage(l, a);
+        const int64_t taker = heti_lists_neighbour(l, a, 1), stage = heti_lists_stage(l, a);
         heti_lists_mark(l, a);
         if (a->kind != HET_ACTION_F || !het_plan_backward(l->plan, stage)) l->stage[stage].last_time = l->player.now;
         if (taker < 0 || taker == rank) continue;
@@ -7894,8 +7860,8 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     int64_t i, count = s->start[rank + 1] - s->start[rank];
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const het_action *a = &s->action[i];
-        const int64_t taker = heti_lists_taker(l, a), giver = heti_lists_giver(l, a);
+        const int64_t taker = heti_lists_neighbour(l, &s->action[i], 1),
+                      giver = heti_lists_neighbour(l, &s->action[i], 0);
         count += (taker >= 0 && taker != rank) + (giver >= 0 && giver != rank);
     }
     if (l->updates > 1) return count;
@@ -7993,9 +7959,7 @@ static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_
     return -1;
 }
 
-static int heti_makes_gradients(const het_action *a) {
-    return a->kind == HET_ACTION_B || a->kind == HET_ACTION_I || a->kind == HET_ACTION_W;
-}
+static int heti_makes_gradients(const het_action *a) { return heti_goes_back(a) || a->kind == HET_ACTION_W; }
 
 /* The rank's blocks, behind which position each one's last gradient of an update lies, and nothing
    done. */
@@ -8416,7 +8380,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
     int64_t places = 0, batch_slots = 0, chains = 0, messages = 0;
     for (int64_t i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
         const het_action *a = &f->schedule->action[i];
-        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+        const int forward = a->kind == HET_ACTION_F, backward = heti_goes_back(a);
         int64_t stage, first, last, *left;
         int gets, gives, lean;
         if (forwards && !forward && a->kind != HET_ACTION_RECV_F) continue;
@@ -12651,7 +12615,6 @@ static void heti_free_share(het_ctx *ctx, heti_share *share) {
 /* Releases whatever a context has got so far. The context itself comes from the user's allocator
    directly. */
 static void heti_release(het_ctx *ctx) {
-    const het_allocator inner = ctx->counter.inner;
     heti_end_threads(ctx);
     heti_close_share(ctx, &ctx->share);
     for (int64_t i = 0; ctx->rank && i < ctx->world.local_count; i++) heti_release_rank(&ctx->rank[i]);
@@ -12659,7 +12622,7 @@ static void heti_release(het_ctx *ctx) {
     heti_arena_end(&ctx->host, &ctx->allocator);
     heti_arena_end(&ctx->chain.units, &ctx->allocator);
     heti_arena_end(&ctx->world.arena, &ctx->allocator);
-    inner.free(inner.user, ctx, sizeof *ctx);
+    ctx->counter.inner.free(ctx->counter.inner.user, ctx, sizeof *ctx);
 }
 
 /* XXH64 of the parameters' names and shapes, and of the plan's shares and the schedule's lists. */
@@ -13378,8 +13341,7 @@ static int heti_infers(const het_ctx *ctx, int64_t rank) {
 
 /* Whether an action's first pass is F once more: whoever fetches weights knows it of all ranks. */
 static int heti_recomputes_whole(const het_ctx *ctx, const het_action *a) {
-    return (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) &&
-           heti_recompute_of(ctx->share.plan, a) == HET_RECOMPUTE_STAGE;
+    return heti_goes_back(a) && heti_recompute_of(ctx->share.plan, a) == HET_RECOMPUTE_STAGE;
 }
 
 /* Whether unit `unit` has added its parameters' gradients when a pass's call of it is over. */
@@ -15956,9 +15918,7 @@ static void heti_weigh_updates(het_ctx *ctx) {
     for (int64_t i = 0; i < s->start[s->ranks]; i++) {
         const het_action *a = &s->action[i];
         het_sum sum;
-        if ((a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) || a->slice > 0 ||
-            a->micro_batch >= ctx->share.batch_count[a->pipeline])
-            continue;
+        if (!heti_goes_back(a) || a->slice > 0 || a->micro_batch >= ctx->share.batch_count[a->pipeline]) continue;
         memset(&sum, 0, sizeof sum);
         heti_sum_weights(&ctx->task.batches[heti_batch_of(ctx, a)], &sum);
         for (int64_t b = 0; b < ctx->chain.block_count; b++) {
@@ -16934,14 +16894,10 @@ static het_data *heti_data_make(het_data *plan) {
     memset(&arena, 0, sizeof arena);
     (void)HETI_TAKE(&arena, het_data, 1);
     heti_data_arrays(plan, &arena);
-    plan->size = arena.used;
-    if (arena.overflow) return NULL;
-    data = HETI_CAST(het_data *, heti_alloc(&plan->allocator, plan->size));
-    if (data == NULL) return NULL;
+    if (heti_arena_start(&arena, &plan->allocator, "het_data_open", NULL) != HET_OK) return NULL;
+    plan->size = arena.size;
+    data = HETI_TAKE(&arena, het_data, 1);
     *data = *plan;
-    memset(&arena, 0, sizeof arena);
-    arena.base = HETI_CAST(char *, HETI_CAST(void *, data));
-    (void)HETI_TAKE(&arena, het_data, 1);
     heti_data_arrays(data, &arena);
     for (int64_t s = 0; s <= data->sequences; s++) data->sequence_start[s] = s * data->length;
     return data;
@@ -17010,10 +16966,7 @@ HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opene
 }
 
 HETRAIN_API void het_data_close(het_data *data) {
-    het_allocator allocator;
-    if (data == NULL) return;
-    allocator = data->allocator;
-    heti_free(&allocator, data, data->size);
+    if (data != NULL) heti_free(&data->allocator, data, data->size);
 }
 
 HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info) {
