@@ -2465,22 +2465,18 @@ static void heti_text_format(heti_text *text, const char *format, va_list argume
     heti_text_end(text);
 }
 
+/* Appends what a function was given behind `format`, its last argument with a name. */
+#define HETI_FORMAT(text, format) do { va_list heti_arguments; va_start(heti_arguments, format); \
+    heti_text_format((text), format, heti_arguments); va_end(heti_arguments); } while (0)
+
 /* Appends to a text; what is there always ends in 0. */
-HETI_UNUSED static void heti_text_write(heti_text *text, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    heti_text_format(text, format, arguments);
-    va_end(arguments);
-}
+HETI_UNUSED static void heti_text_write(heti_text *text, const char *format, ...) { HETI_FORMAT(text, format); }
 
 /* Writes at most capacity characters, always with a final 0; returns the length the whole text
    needs. */
 HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *format, ...) {
     heti_text text = heti_text_in(to, capacity);
-    va_list arguments;
-    va_start(arguments, format);
-    heti_text_format(&text, format, arguments);
-    va_end(arguments);
+    HETI_FORMAT(&text, format);
     return text.length;
 }
 
@@ -2502,10 +2498,7 @@ HETRAIN_API het_result het_error_put(het_error *error, het_result result, const 
 HETI_UNUSED static het_result heti_fail(het_error *error, het_result code, const char *format, ...) {
     char whole[2048];
     heti_text text = heti_text_in(whole, sizeof whole);
-    va_list arguments;
-    va_start(arguments, format);
-    heti_text_format(&text, format, arguments);
-    va_end(arguments);
+    HETI_FORMAT(&text, format);
     return het_error_put(error, code, whole);
 }
 
@@ -4180,10 +4173,10 @@ static het_setting heti_field_get(const void *desc, const heti_field *f) {
     memset(&s, 0, sizeof s);
     s.name = f->name;
     s.kind = heti_field_is_real(f) ? HET_SETTING_REAL : f->kind >= HETI_CHOICE ? HET_SETTING_WORD : HET_SETTING_INTEGER;
-    if (f->kind == HETI_FLOAT) memcpy(&narrow, at, sizeof narrow), s.real = HETI_CAST(double, narrow);
+    if (f->kind == HETI_FLOAT) { memcpy(&narrow, at, sizeof narrow); s.real = HETI_CAST(double, narrow); }
     else if (f->kind == HETI_DOUBLE) memcpy(&s.real, at, sizeof s.real);
     else if (f->kind == HETI_INTEGER || f->kind == HETI_UNSIGNED) memcpy(&s.integer, at, sizeof s.integer);
-    else memcpy(&word, at, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word), s.integer = word;
+    else { memcpy(&word, at, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word); s.integer = word; }
     if (!heti_field_is_real(f)) s.real = HETI_CAST(double, s.integer);
     for (int i = 0; i < HETI_WORDS && !s.word; i++)
         if (heti_words[i].kind == f->kind && heti_words[i].value == s.integer) s.word = heti_words[i].name;
@@ -5695,10 +5688,8 @@ static void heti_head_columns(const het_unit_call *c, int64_t member, int64_t wi
 /* What the members have of a tensor by rows, all its columns. */
 static void heti_row_boxes(const het_unit_call *c, int64_t width, het_box *box) {
     for (int64_t m = 0; m < c->team->members; m++) {
-        box[m].row_begin = c->team->row[m];
-        box[m].row_end = c->team->row[m + 1];
-        box[m].column_begin = 0;
-        box[m].column_end = width;
+        const het_box own = { c->team->row[m], c->team->row[m + 1], 0, width };
+        box[m] = own;
     }
 }
 
@@ -5813,13 +5804,10 @@ static het_result heti_attention_backward(const het_unit_call *c, const het_node
 
 /* All rows of a tensor of which each member has its own. */
 static het_result heti_gather_rows(const het_unit_call *c, float *own, int64_t width, float *all) {
+    const het_box whole = { c->team->view->row_begin, c->team->view->row_end, 0, width };
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
     heti_row_boxes(c, width, have);
-    for (int64_t m = 0; m < c->team->members; m++) {
-        want[m] = have[m];
-        want[m].row_begin = c->team->view->row_begin;
-        want[m].row_end = c->team->view->row_end;
-    }
+    for (int64_t m = 0; m < c->team->members; m++) want[m] = whole;
     return c->team->move(c, own, have, width, all, want, width);
 }
 
@@ -5827,8 +5815,7 @@ static het_result heti_gather_rows(const het_unit_call *c, float *own, int64_t w
    16 rows, at most 8. */
 static het_box heti_chain_block(const het_unit_call *c, int64_t b, int64_t blocks, int64_t width) {
     const int64_t first = c->team->view->row_begin, rows = heti_view_rows(c->team->view);
-    het_box box;
-    memset(&box, 0, sizeof box);
+    het_box box = { 0, 0, 0, 0 };
     if (b < 0 || b >= blocks) return box;
     box.row_begin = first + rows * b / blocks / 16 * 16;
     box.row_end = b + 1 < blocks ? first + rows * (b + 1) / blocks / 16 * 16 : first + rows;
@@ -8586,11 +8573,9 @@ typedef struct heti_placed {
    messages, without a transfer. One some of whose slices recompute stands there twice: for those
    that keep all, and for those that are lean, in slots of their own. */
 typedef struct heti_stage {
-    int64_t pipeline, index, unit_begin, unit_end;
+    int64_t planned, unit_begin, unit_end; /* planned: its number in the plan */
     int64_t number;           /* of the rank's stages, the same for both */
     int32_t lean;
-    int64_t before, after;    /* ranks of the neighbouring stages, which may lead teams; -1: none */
-    int32_t backward, gets;   /* het_plan_backward; whether a gradient comes from behind */
     heti_placed *unit;        /* [unit_end - unit_begin] */
     int32_t fused;            /* every backward of it is B */
     int32_t gathers;          /* what later slices of a micro-batch read, keys and values, lies with the slices,
@@ -8667,8 +8652,7 @@ typedef struct heti_envelope {
     het_action action;        /* the one that consumes it */
 } heti_envelope;
 typedef struct heti_message {
-    int32_t used;
-    het_action action;        /* as in the envelope */
+    het_action action;        /* as in the envelope; kind -1: the message is free */
     heti_post *post;          /* [heti_part.crossings] */
     het_record *record;       /* of its RECV */
     char *data;               /* of each crossing an envelope and its rows, one behind the other */
@@ -8828,9 +8812,10 @@ typedef struct heti_part {
                                             HETI_NOWHERE: there are none */
     int32_t *fresh;                      /* [blocks] 1: they are the weights, rounded */
     int64_t *gathered;                   /* [blocks] how many came so far; the newest lies at this mod `versions` */
-    int64_t *stepped, *arrived, *given;  /* [blocks] updates done in this job; REDUCEs of the present one that have
-                                            come; GATHERs of the version before that have gone */
-    int64_t *state_at;                   /* [blocks] elements; -1: not here */
+    int64_t *stepped, *given;            /* [blocks] updates done in this job; GATHERs of the version before that have
+                                            gone */
+    int64_t *arrived;                    /* [blocks x heti_window] REDUCEs that have come of an update not done */
+    int64_t *state_at;                   /* [blocks] elements from `state` to where the block's would begin */
     int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to
                                             where element 0 would be if the rank sums only what it
                                             owns; HETI_NOWHERE: not trained here */
@@ -9253,10 +9238,10 @@ HETRAIN_API const het_optimizer_iface *het_muon(void) { return &heti_muon_iface;
 
 static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a) {
     const heti_part *part = r->part;
+    const int64_t planned = r->ctx->share.plan->first_stage[a->pipeline] + a->stage;
     const int lean = heti_is_lean(r->ctx->share.plan, a);
     for (int64_t s = 0; s < part->stage_count; s++)
-        if (part->stage[s].pipeline == a->pipeline && part->stage[s].index == a->stage && part->stage[s].lean == lean)
-            return &part->stage[s];
+        if (part->stage[s].planned == planned && part->stage[s].lean == lean) return &part->stage[s];
     return NULL;
 }
 
@@ -9269,11 +9254,8 @@ static const char *heti_reason(const char *text, het_result result) {
 static het_result heti_rank_fail(heti_rank *r, het_result code, const char *format, ...) {
     char whole[2048];
     heti_text text = heti_text_in(whole, sizeof whole);
-    va_list arguments;
     heti_text_write(&text, "rank %d, step %d: ", r->rank, r->ctx->step + 1);
-    va_start(arguments, format);
-    heti_text_format(&text, format, arguments);
-    va_end(arguments);
+    HETI_FORMAT(&text, format);
     return het_error_put(&r->error, code, whole);
 }
 
@@ -9410,8 +9392,8 @@ static het_result heti_move_weight(heti_rank *r, het_dtype type, float *at, int6
     return HET_OK;
 }
 
-static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
-    return heti_copy(r, HET_OP_CLEAR, to, NULL, bytes, "clear");
+static het_result heti_clear(heti_rank *r, void *to, int64_t count, size_t size) {
+    return heti_copy(r, HET_OP_CLEAR, to, NULL, HETI_CAST(size_t, count) * size, "clear");
 }
 
 /* =================================================================================================
@@ -9461,14 +9443,19 @@ static void heti_wake_all(het_ctx *ctx) {
 static void heti_wake_all(het_ctx *ctx) { (void)ctx; }
 #endif
 
+/* The other processes need not wait for this one. */
+static void heti_call_off(het_ctx *ctx, het_result result) {
+    const het_transport *transport = &ctx->world.transport;
+    if (transport->iface) transport->iface->abort(transport->self, result, ctx->error.text);
+}
+
 /* The context's error becomes this rank's, unless another was first; then everybody stops. */
 static void heti_raise(heti_rank *r) {
     het_ctx *ctx = r->ctx;
-    const het_transport *transport = &ctx->world.transport;
     HETI_LOCK(ctx);
     if (!ctx->stop) {
         ctx->error = r->error;
-        if (transport->iface) transport->iface->abort(transport->self, r->error.code, r->error.text);
+        heti_call_off(ctx, ctx->error.code);
     }
     HETI_ATOMIC_STORE(&ctx->stop, 1);
     heti_wake_all(ctx);
@@ -9765,11 +9752,9 @@ static void heti_forget_mail(het_ctx *ctx) {
 #endif
         r->part->ring.planned = r->part->ring.jobs = r->part->ring.done = 0;
         r->part->ring.running = 0;
-        for (int64_t m = 0; m < r->part->message_count; m++) r->part->message[m].used = 0;
-        for (int64_t m = 0; m < 2; m++) {
+        for (int64_t m = 0; m < r->part->message_count + 2; m++) r->part->message[m].action.kind = -1;
+        for (int64_t m = 0; m < 2; m++)
             if (r->part->outgoing[m].post) HETI_CLEAR(r->part->outgoing[m].post, r->part->crossings);
-            r->part->outgoing[m].action.kind = -1;
-        }
         if (r->part->members > 1) HETI_CLEAR(r->part->exchange, 2 * r->part->members);
         r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
         for (int64_t m = 0; m < r->part->flow.flows + 2; m++) {
@@ -9864,7 +9849,7 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
         if (result != HET_OK) return heti_transport_failed(ctx, result);
         result = heti_transport_wait(ctx, &ctx->world.request);
         if (result == HET_OK) continue;
-        iface->abort(ctx->world.transport.self, result, ctx->error.text);
+        heti_call_off(ctx, result);
         ctx->failed = 1;
         heti_drain(ctx, &ctx->world.request);
         return result;
@@ -10117,23 +10102,29 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
     return HET_OK;
 }
 
-/* Queues and events for a rank's ends and the messages on its lanes. */
+/* How many queues a rank's part has: its ends', and that of copies to the host. */
+static int64_t heti_queue_count(const heti_part *part) { return part->ends + (part->place_count > 0); }
+
+/* Number i of the events of a rank's part, of its queues, of messages on lanes, of slots that are
+   copied; NULL: there are no more. */
+static het_event **heti_event_of(heti_part *part, int64_t i) {
+    const int64_t queues = heti_queue_count(part), messages = part->lanes > 0 ? part->message_count + 2 : 0;
+    if (i < queues) return &part->end[i].event;
+    if (i < queues + messages) return &part->message[i - queues].event;
+    i -= queues + messages;
+    return part->place_count > 0 && i < part->slot_count ? &part->slot[i].moved : NULL;
+}
+
 static het_result heti_open_ends(heti_rank *r) {
     heti_part *part = r->part;
     const het_queue_iface *queues = r->device.iface->queues;
     const size_t live = r->ctx->counter.live;
-    const int64_t copies = part->place_count > 0 && queues != NULL;
     het_result result = HET_OK;
-    for (int64_t i = 0; result == HET_OK && i < part->ends + copies; i++) {
+    het_event **event;
+    for (int64_t i = 0; queues && result == HET_OK && i < heti_queue_count(part); i++)
         result = queues->create(r->device.self, &part->end[i].queue);
-        if (result == HET_OK) result = queues->event_create(r->device.self, &part->end[i].event);
-    }
-    for (int64_t i = 0; result == HET_OK && part->lanes > 0 && i < part->message_count + 2; i++) {
-        heti_message *message = &part->message[i];
-        result = queues->event_create(r->device.self, &message->event);
-    }
-    for (int64_t i = 0; result == HET_OK && copies && i < part->slot_count; i++)
-        result = queues->event_create(r->device.self, &part->slot[i].moved);
+    for (int64_t i = 0; queues && result == HET_OK && (event = heti_event_of(part, i)) != NULL; i++)
+        result = queues->event_create(r->device.self, event);
     part->queue_bytes = r->ctx->counter.live - live;
     if (result == HET_OK) return HET_OK;
     return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group or of copies: %s", r->ctx->call, r->rank,
@@ -10162,17 +10153,12 @@ static void heti_leave_ends(const het_communicators *groups, heti_part *part) {
    left, and either the rank's own queue has been waited for or its memory is given back. */
 static void heti_close_ends(heti_rank *r, heti_part *part) {
     const het_queue_iface *queues = r->device.iface->queues;
+    het_event **event;
     if (!part->end) return; /* its tables were never made */
-    for (int64_t i = 0; i <= part->ends; i++) {
+    for (int64_t i = 0; i < heti_queue_count(part); i++)
         if (part->end[i].queue) queues->destroy(r->device.self, part->end[i].queue);
-        if (part->end[i].event) queues->event_destroy(r->device.self, part->end[i].event);
-    }
-    for (int64_t i = 0; i < part->message_count + 2 && part->lanes > 0; i++) {
-        heti_message *message = &part->message[i];
-        if (message->event) queues->event_destroy(r->device.self, message->event);
-    }
-    for (int64_t i = 0; i < part->slot_count; i++)
-        if (part->slot[i].moved) queues->event_destroy(r->device.self, part->slot[i].moved);
+    for (int64_t i = 0; (event = heti_event_of(part, i)) != NULL; i++)
+        if (*event) queues->event_destroy(r->device.self, *event);
     part->end = NULL;
     part->ends = part->lanes = 0;
 }
@@ -10864,7 +10850,6 @@ static het_result heti_take_shard(het_ctx *ctx) {
     het_plan *plan = ctx->share.plan;
     if (ctx->desc.layout.shard != HET_SHARD_DEFAULT) plan->shard = ctx->desc.layout.shard;
     if (plan->shard == HET_SHARD_DEFAULT) plan->shard = HET_SHARD_STATE;
-    ctx->share.keepers = ctx->share.near = ctx->share.boxes = 0;
     for (int64_t r = 0; r < plan->ranks; r++) {
         ctx->share.keepers += heti_keeps(plan, r);
         ctx->share.near |= plan->shard == HET_SHARD_WEIGHTS && plan->near[r] != plan->near[0];
@@ -10950,19 +10935,14 @@ static void heti_divide_block(const het_ctx *ctx, int64_t b, int64_t set, double
 static het_box heti_box_of(const het_ctx *ctx, int64_t rank, const het_parameter_desc *p) {
     int64_t count, member = 0, range[2];
     const het_team_member *team = het_plan_team(ctx->share.plan, rank, &count);
-    het_box box;
-    box.row_begin = box.column_begin = 0;
-    box.row_end = p->rows;
-    box.column_end = p->columns;
+    het_box box = { 0, p->rows, 0, p->columns };
     if (!team || !team->columns || p->divide < 1) return box;
     while (team[member].rank != rank) member++;
     if (p->divide == 3) {
-        const int64_t row = member / p->grid[2] % p->grid[0], column = member / p->grid[3] % p->grid[1];
-        box.row_begin = p->rows / p->grid[0] * row;
-        box.row_end = box.row_begin + p->rows / p->grid[0];
-        box.column_begin = p->columns / p->grid[1] * column;
-        box.column_end = box.column_begin + p->columns / p->grid[1];
-        return box;
+        const int64_t rows = p->rows / p->grid[0], row = member / p->grid[2] % p->grid[0] * rows,
+                      columns = p->columns / p->grid[1], column = member / p->grid[3] % p->grid[1] * columns;
+        const het_box part = { row, row + rows, column, column + columns };
+        return part;
     }
     heti_member_columns(team, count, member, p->by_heads, p->piece, p->divide == 1 ? p->rows : p->columns, range);
     if (p->divide == 1) { box.row_begin = range[0]; box.row_end = range[1]; }
@@ -11229,7 +11209,6 @@ static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t memb
 static void heti_find_groups(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
     const int trains = ctx->desc.inference != HET_YES;
-    ctx->share.groups = 0;
     for (int64_t b = 0; b < ctx->chain.block_count; b++) {
         het_described_block *block = &ctx->chain.block[b];
         heti_owners *owners = &ctx->share.owners[b];
@@ -11257,10 +11236,11 @@ static int heti_works(const het_ctx *ctx, int64_t rank) {
     return 0;
 }
 
-static int heti_in_tree(const het_ctx *ctx, int64_t rank) {
+/* A rank's place in the tree; NULL: it has none. */
+static const het_tree_place *heti_tree_place_of(const het_ctx *ctx, int64_t rank) {
     for (int64_t k = 0; k < ctx->share.tree.working + ctx->share.tree.watching; k++)
-        if (ctx->share.tree.place[k].rank == rank) return 1;
-    return 0;
+        if (ctx->share.tree.place[k].rank == rank) return &ctx->share.tree.place[k];
+    return NULL;
 }
 
 /* The tree of the plan as far as this process needs it: the first of each process, the others of
@@ -11270,7 +11250,6 @@ static void heti_build_tree(het_ctx *ctx) {
     heti_tree *t = &ctx->share.tree;
     double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
     int64_t r, own = -1;
-    t->working = t->watching = t->speaker = 0;
     for (int64_t p = 0; p < ctx->world.processes; p++) {
         for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_works(ctx, r); r++) {}
         if (r == ctx->world.process_first[p + 1]) continue;
@@ -11299,7 +11278,7 @@ static void heti_build_tree(het_ctx *ctx) {
     }
     het_tree_grow(t->place + t->working, t->watching, NULL);
     t->place[t->working].from = t->place[0].rank;
-    while (!heti_in_tree(ctx, ctx->world.first_rank + t->speaker)) t->speaker++;
+    while (!heti_tree_place_of(ctx, ctx->world.first_rank + t->speaker)) t->speaker++;
 }
 
 /* Of a micro-batch in heti_share.cut. */
@@ -11432,20 +11411,15 @@ static void heti_find_stages(heti_rank *r) {
         if (!to) continue;
         to->program = program;
         if (program) program += units;
-        to->pipeline = from->pipeline;
-        to->index = s - plan->first_stage[from->pipeline];
+        to->planned = s;
         to->number = part->numbers - 1;
         to->lean = HETI_CAST(int32_t, lean);
         to->unit_begin = from->unit_begin;
         to->unit_end = from->unit_end;
-        to->before = s > plan->first_stage[from->pipeline] ? plan->stage[s - 1].rank : -1;
-        to->after = s + 1 < plan->first_stage[from->pipeline + 1] ? plan->stage[s + 1].rank : -1;
-        to->backward = het_plan_backward(plan, s);
-        to->gets = heti_gets_gradient(plan, s);
         to->fused = 1;
         /* not where a slice leaves the device before later ones have come, ends with its F, or
            slots are of two kinds */
-        to->gathers = part->gathers && from->store == 0 && !heti_is_mixed(from) && to->backward;
+        to->gathers = part->gathers && from->store == 0 && !heti_is_mixed(from) && het_plan_backward(plan, s);
         to->unit = unit;
         unit += units;
     }
@@ -11460,8 +11434,7 @@ static het_result heti_place_units(heti_rank *r) {
         if (part->action[i].kind == HET_ACTION_I) heti_stage_of(r, &part->action[i])->fused = 0;
     for (int64_t s = 0; s < part->stage_count; s++) {
         heti_stage *stage = &part->stage[s];
-        const het_stage *planned =
-            &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
+        const het_stage *planned = &ctx->share.plan->stage[stage->planned];
         const int32_t recompute = stage->lean || !heti_is_mixed(planned) ? planned->recompute :
                                   HETI_CAST(int32_t, HET_RECOMPUTE_NONE);
         stage->whole = ctx->desc.inference != HET_YES && recompute == HET_RECOMPUTE_STAGE;
@@ -11534,7 +11507,6 @@ static void heti_find_team(heti_rank *r) {
     het_team_limits *to = &part->limits;
     const het_team_member *team = het_plan_team(plan, r->rank, &part->members);
     double all = 0.0, before = 0.0, group = 0.0;
-    part->member = 0;
     to->rows = to->group_rows = heti_slice_rows(r->ctx);
     to->kept_rows = r->ctx->desc.limits.max_tokens;
     to->members = part->members;
@@ -11571,7 +11543,6 @@ static het_result heti_find_exchanges(heti_rank *r) {
     const het_plan *plan = ctx->share.plan;
     het_unit_info info;
     het_program program;
-    r->part->exchange_bytes = 0;
     for (int64_t s = 0; s < plan->stages && r->part->members > 1; s++)
         for (int64_t u = plan->stage[s].unit_begin; plan->stage[s].rank == heti_leader(plan, r->rank) &&
              u < plan->stage[s].unit_end; u++) {
@@ -11584,28 +11555,30 @@ static het_result heti_find_exchanges(heti_rank *r) {
     return HET_OK;
 }
 
+/* Bytes of `rows` rows of the streams into unit `unit`, out of the one before. */
+static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) {
+    const het_unit_info *info = &ctx->chain.unit[unit - 1].info;
+    int64_t width = 0;
+    for (int64_t s = 0; s < info->out_streams; s++) width += info->out_width[s];
+    return HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
+}
+
 /* What a stage of the rank and its neighbour exchange: the most messages at once, and bytes of the
    largest one's rows, through the host or on a lane. */
 static void heti_count_messages(heti_rank *r) {
     heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
-    size_t widest[2] = { 0, 0 };
     part->crossings = 1;
     for (int64_t p = 0; p < plan->pipelines; p++)
         for (int64_t s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
             const int64_t from = plan->stage[s].rank, to = plan->stage[s + 1].rank;
-            const het_unit_info *last = &r->ctx->chain.unit[plan->stage[s].unit_end - 1].info;
-            const int on_lane = heti_on_lane(r->ctx, from, to);
-            int64_t width = 0;
+            size_t *most = heti_on_lane(r->ctx, from, to) ? &part->lane_bytes : &part->message_bytes;
             if (from != leader && to != leader) continue;
-            for (int64_t i = 0; i < last->out_streams; i++) width += last->out_width[i];
-            widest[on_lane] = heti_max_size(widest[on_lane], HETI_CAST(size_t, width));
+            *most = heti_max_size(*most, heti_stream_bytes(r->ctx, plan->stage[s].unit_end, part->limits.rows));
             if (from == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, to));
             if (to == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, from));
         }
-    part->message_bytes = HETI_CAST(size_t, part->limits.rows) * widest[0] * sizeof(float);
-    part->lane_bytes = HETI_CAST(size_t, part->limits.rows) * widest[1] * sizeof(float);
 }
 
 /* Place of a rank among a block's holders; -1: not one. */
@@ -11708,19 +11681,14 @@ static float *heti_boxes(const heti_rank *r, int64_t b, int64_t gathered) {
     return heti_boxes_at(r, b, gathered % r->part->versions);
 }
 
-/* Which place has a version, `versions`: none, it is predicted. */
+/* Which place has what a call uses as a version, `versions`: none, it is predicted. Outside of steps
+   of several updates there is only version 0, the newest. */
 static int64_t heti_version_place(const heti_rank *r, int64_t b, int64_t version) {
     const heti_part *part = r->part;
     int64_t place = 0;
+    if (r->ctx->task.job != HETI_JOB_STEP) version = 0;
     while (place < part->versions && part->version[b * part->versions + place] != version) place++;
     return place;
-}
-
-/* Where a call that uses a version of a block finds it. Outside of steps there is only the
-   newest. */
-static float *heti_version_boxes(const heti_rank *r, int64_t b, int64_t version) {
-    if (r->ctx->share.updates == 1 || r->ctx->task.job != HETI_JOB_STEP) return heti_boxes(r, b, r->part->gathered[b]);
-    return heti_boxes_at(r, b, heti_version_place(r, b, version));
 }
 
 /* Whether holder i of a block has some of its elements [low, high): owns them or, of weights, holds
@@ -11984,7 +11952,6 @@ static void heti_layout_blocks(heti_rank *r) {
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
         part->weight_at[b] = part->own_at[b] = part->box_at[b] = part->box_sum_at[b] = HETI_NOWHERE;
-        part->state_at[b] = place < 0 || block->frozen ? -1 : part->state_elements;
         if (place < 0) continue;
         part->weight_at[b] = part->own_at[b] = heti_layout_weights(r, b, owners->held[2 * place],
                                                                    owners->held[2 * place + 1]);
@@ -11996,6 +11963,7 @@ static void heti_layout_blocks(heti_rank *r) {
         }
         if (block->frozen) continue;
         heti_layout_sums(r, b);
+        part->state_at[b] = part->state_elements - owners->cut[place];
         part->state_elements += owners->cut[place + 1] - owners->cut[place];
     }
     heti_layout_rounded(r);
@@ -12192,14 +12160,12 @@ static het_result heti_layout(heti_rank *r, char *base) {
     heti_move_sums(r, 1, arena.used); /* behind the only slot */
     part->kept = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->kept_bytes));
     for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int64_t width = part->stream_width[s];
-        int64_t elements = trains && width ? rows * width : 0;
-        if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
-        part->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
-        part->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
-        part->spare_stream[s] = HETI_TAKE(&arena, float, elements);
-        part->whole_stream[s] = HETI_TAKE(&arena, float, part->member == 0 && heti_shows_whole(r)
-                                          ? heti_slice_rows(r->ctx) * width : 0);
+        const int64_t whole = part->member == 0 && heti_shows_whole(r) ? heti_slice_rows(r->ctx) : 0;
+        float **const stream[] = { &part->gradient_stream[0][s], &part->gradient_stream[1][s], &part->spare_stream[s],
+                                   &part->whole_stream[s] };
+        for (int i = 0; i < 4; i++)
+            *stream[i] = HETI_CAST(float *, heti_reserve(&arena, i == 3 ? whole : trains ? rows : 0,
+                                                         HETI_CAST(size_t, part->stream_width[s]) * sizeof(float)));
     }
     for (int64_t s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
         heti_message *message = &part->message[s];
@@ -12267,6 +12233,9 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
     const int64_t rows = ctx->desc.limits.max_tokens, sequences = ctx->desc.limits.max_sequences;
+    int64_t **const of_blocks[] = { &part->weight_at, &part->own_at, &part->box_at, &part->box_sum_at, &part->state_at,
+                                    &part->gathered, &part->stepped, &part->given };
+    for (int i = 0; i < HETI_COUNT(of_blocks); i++) *of_blocks[i] = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
     part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
     part->batch_slot = HETI_TAKE(arena, heti_batch_slot, part->batch_slot_count);
@@ -12277,19 +12246,11 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->program = HETI_TAKE(arena, het_program, heti_has_programs(r) ? part->placed_count : 0);
     part->team_row = HETI_TAKE(arena, int64_t, part->members > 1 ? part->members + 1 : 0);
     part->exchange = HETI_TAKE(arena, heti_post, part->members > 1 ? 2 * part->members : 0);
-    part->weight_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->own_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->box_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->box_sum_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->version = HETI_TAKE(arena, int64_t, ctx->chain.block_count * part->versions);
     part->rounded_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
     part->fresh = HETI_TAKE(arena, int32_t, ctx->chain.block_count);
-    part->gathered = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
-    part->stepped = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->arrived = HETI_TAKE(arena, int64_t, ctx->chain.block_count * heti_window(ctx->share.plan));
-    part->given = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->sum_at = HETI_TAKE(arena, int64_t, ctx->chain.parameter_count);
-    part->state_at = HETI_TAKE(arena, int64_t, ctx->chain.block_count);
     part->end = HETI_TAKE(arena, heti_endpoint, part->ends + 1);
     part->flow.flow = HETI_TAKE(arena, heti_flow, part->flow.flows + 2);
     if (ctx->purpose == HETI_TO_ESTIMATE) arena->asked = arena->used;
@@ -12469,14 +12430,8 @@ static het_result heti_open_drawer(heti_rank *r, het_device *drawer) {
 static het_result heti_init_piece(heti_rank *r, const het_device *drawer, const heti_parameter *p, uint64_t stream,
                                   int64_t first, int64_t count) {
     float *to = HETI_CAST(float *, HETI_CAST(void *, r->part->staging));
-    het_normal_args a;
+    const het_normal_args a = { r->ctx->desc.seed, stream, first, count, p->desc.init_std, to };
     if (p->desc.init == HET_INIT_NORMAL) {
-        a.seed = r->ctx->desc.seed;
-        a.stream = stream;
-        a.first = first;
-        a.count = count;
-        a.std = p->desc.init_std;
-        a.to = to;
         HETI_TRY(heti_run_op(drawer, NULL, HETI_OP(NORMAL, &a)));
     } else if (p->desc.init == HET_INIT_UNIFORM) {
         heti_init_uniform(r->ctx->desc.seed, stream, first, count, p->desc.init_std, to);
@@ -12548,8 +12503,8 @@ static het_result heti_open_memory(heti_rank *r) {
     }
     HETI_TRY(heti_layout(r, part->memory));
     for (int64_t s = 0; s < r->ctx->slots; s++)
-        HETI_TRY(heti_clear(r, part->state[s], HETI_CAST(size_t, part->state_elements) * sizeof(float)));
-    HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
+        HETI_TRY(heti_clear(r, part->state[s], part->state_elements, sizeof(float)));
+    HETI_TRY(heti_clear(r, part->gradients, part->sum_floats, sizeof *part->gradients));
     return heti_init_rotary(r);
 }
 
@@ -12729,12 +12684,6 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     HETI_TRY(heti_begin_threads(ctx));
     if (ctx->world.transport.iface) HETI_TRY(heti_agree(ctx));
     return heti_join_groups(ctx, NULL);
-}
-
-/* The other processes need not wait for this one. */
-static void heti_call_off(het_ctx *ctx, het_result result) {
-    const het_transport *transport = &ctx->world.transport;
-    if (transport->iface) transport->iface->abort(transport->self, result, ctx->error.text);
 }
 
 /* In the floating-point mode of a call that computes. */
@@ -13173,30 +13122,30 @@ static void heti_member_rows(const het_ctx *ctx, const het_action *a, int64_t le
     if (member + 1 < count) border[1] = cut[first + member + 1];
 }
 
+/* What of a view lies between two borders. */
+static het_view heti_between(const het_view *whole, heti_border begin, heti_border end) {
+    het_view v = *whole;
+    v.granule_begin = begin.granule;
+    v.granule_end = end.granule;
+    v.row_begin = begin.row;
+    v.row_end = end.row;
+    return v;
+}
+
 /* The rank's rows of an action's slice, and its team's. */
 static het_view heti_slice(heti_rank *r, const het_view *whole, const het_action *a) {
     heti_part *part = r->part;
     const int64_t leader = heti_leader(r->ctx->share.plan, r->rank);
-    heti_border border[2];
-    het_view v = *whole;
+    heti_border border[2], first = { 0, 0 };
     for (int64_t m = 0; m < part->members && part->members > 1; m++) {
         heti_member_rows(r->ctx, a, leader, m, border);
         part->team_row[m] = border[0].row;
         part->team_row[m + 1] = border[1].row;
-        if (m == 0) {
-            part->team_view = *whole;
-            part->team_view.granule_begin = border[0].granule;
-            part->team_view.row_begin = border[0].row;
-        }
-        part->team_view.granule_end = border[1].granule;
-        part->team_view.row_end = border[1].row;
+        if (m == 0) first = border[0];
+        part->team_view = heti_between(whole, first, border[1]);
     }
     heti_member_rows(r->ctx, a, leader, part->member, border);
-    v.granule_begin = border[0].granule;
-    v.granule_end = border[1].granule;
-    v.row_begin = border[0].row;
-    v.row_end = border[1].row;
-    return v;
+    return heti_between(whole, border[0], border[1]);
 }
 
 static int heti_goes_forward(const het_action *a) {
@@ -13286,7 +13235,7 @@ static het_result heti_fill_sum(heti_rank *r, int64_t parameter) {
     const int64_t floats = r->ctx->chain.parameter[parameter].count * heti_sum_width(r, parameter);
     if (!r->part->empty[parameter]) return HET_OK;
     r->part->empty[parameter] = 0;
-    return heti_clear(r, heti_sum_at(r, parameter, 0), HETI_CAST(size_t, floats) * sizeof(float));
+    return heti_clear(r, heti_sum_at(r, parameter, 0), floats, sizeof(float));
 }
 
 /* Of a block, or of all (-1). */
@@ -13713,7 +13662,8 @@ static float *heti_call_weight(const heti_rank *r, int64_t unit, int64_t i, int6
     const int64_t parameter = r->ctx->chain.unit[unit].parameter[i];
     const heti_parameter *p = &r->ctx->chain.parameter[parameter];
     if (r->part->box_at[p->block] != HETI_NOWHERE)
-        return heti_version_boxes(r, p->block, version) + heti_box_place(r->ctx, r->rank, p->block, parameter);
+        return heti_boxes_at(r, p->block, heti_version_place(r, p->block, version)) +
+               heti_box_place(r->ctx, r->rank, p->block, parameter);
     if (!heti_is_sharded(r->ctx, HETI_FLOW_WEIGHTS, p->block)) return heti_weight(r, p, r->part->weight_at, 0);
     return heti_call_block(r, HETI_FLOW_WEIGHTS, r->part->flow.call[HETI_FLOW_WEIGHTS], unit, p->block) +
            p->weight_offset;
@@ -13756,7 +13706,7 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
     if (heti_next_flowing(r->ctx, HETI_FLOW_SUMS, unit, -1) < 0) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_terms_free, "a gradient's receive"));
     return heti_clear(r, r->part->flow.buffer[HETI_FLOW_SUMS][r->part->flow.call[HETI_FLOW_SUMS] % 2],
-                      HETI_CAST(size_t, heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, -1)) * sizeof(float));
+                      heti_flow_place(r->ctx, HETI_FLOW_SUMS, unit, -1), sizeof(float));
 }
 
 /* Behind it: the own part is added, the others may leave. `rows`: of the call. */
@@ -13818,10 +13768,9 @@ static void heti_inside_move(const heti_owners *owners, int64_t i, int64_t first
 /* One side of a move around the ring: with which of its members, and whose part. */
 static heti_side heti_ring_side(const heti_owners *owners, int64_t member, int64_t part) {
     const int64_t *seat = owners->member;
-    heti_side side;
-    side.peer = heti_seat_rank(owners, seat[member % owners->members]);
-    side.begin = heti_local_cut(owners, seat[part % owners->members]);
-    side.end = heti_local_cut(owners, seat[part % owners->members + 1]);
+    const heti_side side = { heti_seat_rank(owners, seat[member % owners->members]),
+                             heti_local_cut(owners, seat[part % owners->members]),
+                             heti_local_cut(owners, seat[part % owners->members + 1]) };
     return side;
 }
 
@@ -13887,42 +13836,33 @@ static void heti_count_given(heti_rank *r, int64_t peer, int64_t bytes) {
     r->part->record[r->part->ring.job[r->part->ring.done].record].bytes += bytes;
 }
 
-/* At the start of a gather, at the end of a reduction: what each holder of a seat owns goes to, or
-   comes from, the leader. */
-static het_result heti_give_parts(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
+/* A move of a seat. At the start of a reduction, at the end of a gather (whole): all of the block to
+   the leader or from it, or each part to its owner or from it. At the other end, where there are
+   other seats: what each holder owns comes from the leader, or goes to it. */
+static het_result heti_give_seat(heti_rank *r, const heti_move *move, const heti_ring_job *job) {
     const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_communicator *group = &r->ctx->share.group[end->group];
-    const int64_t first = heti_holder_of(owners, group->member[0]);
-    const size_t element = heti_flow_element(r, heti_ring_kind(job));
-    HETI_TRY(heti_order_end(r, end, NULL));
-    for (int64_t m = 1; m < group->members; m++) {
-        const int64_t at = owners->cut[first + m],
-                      bytes = (owners->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
-        const int receives = (end->member == 0) == (job->gather != 0);
-        if (bytes == 0 || (end->member != 0 && end->member != m)) continue;
-        if (!receives) heti_count_given(r, group->member[end->member == 0 ? m : 0], bytes);
-        HETI_TRY(heti_give_message(r, end, receives, end->member == 0 ? m : 0, heti_ring_at(r, job, at),
-                                   HETI_CAST(size_t, bytes)));
-    }
-    return HET_OK;
-}
-
-/* At the start of a reduction, at the end of a gather: all of the block to the leader or from it,
-   or each part to its owner or from it. */
-static het_result heti_give_block(heti_rank *r, heti_endpoint *end, const heti_ring_job *job) {
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_communicator *group = &r->ctx->share.group[end->group];
-    const int64_t first = heti_holder_of(owners, group->member[0]);
-    const size_t element = heti_flow_element(r, heti_ring_kind(job));
+    const heti_communicator *group = &r->ctx->share.group[move->end->group];
+    const int64_t first = heti_holder_of(owners, group->member[0]), own = move->end->member;
+    const int64_t element = HETI_CAST(int64_t, heti_flow_element(r, heti_ring_kind(job)));
     int64_t *start = r->part->ring.start;
+    if (!move->whole && owners->seats == 1) return HET_OK;
+    HETI_TRY(heti_order_end(r, move->end, NULL));
+    for (int64_t m = 1; m < group->members && !move->whole; m++) {
+        const int64_t at = owners->cut[first + m], bytes = (owners->cut[first + m + 1] - at) * element,
+                      peer = own == 0 ? m : 0;
+        const int receives = (own == 0) == (job->gather != 0);
+        if (bytes == 0 || (own != 0 && own != m)) continue;
+        if (!receives) heti_count_given(r, group->member[peer], bytes);
+        HETI_TRY(heti_give_message(r, move->end, receives, peer, heti_ring_at(r, job, at), HETI_CAST(size_t, bytes)));
+    }
+    if (!move->whole) return HET_OK;
     for (int64_t m = 0; m <= group->members; m++)
         start[m] = owners->seats == 1 ? owners->cut[first + m] : m > 0 ? owners->cut[owners->holders] : 0;
     for (int64_t m = 0; m < group->members; m++) {
-        const int64_t owner = job->gather ? end->member : m;
-        heti_count_given(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
+        const int64_t owner = job->gather ? own : m;
+        heti_count_given(r, group->member[m], (start[owner + 1] - start[owner]) * element);
     }
-    HETI_TRY(heti_order_end(r, end, NULL));
-    return heti_give_ranges(r, end, job->gather, heti_ring_at(r, job, 0), start, element == sizeof(double) ?
+    return heti_give_ranges(r, move->end, job->gather, heti_ring_at(r, job, 0), start, element == sizeof(double) ?
                             HET_COMMUNICATOR_F64 : HET_COMMUNICATOR_F32);
 }
 
@@ -13933,8 +13873,7 @@ static het_result heti_begin_move(heti_rank *r, int64_t number) {
     const heti_move *m = &ring->move;
     ring->number = number;
     ring->more = heti_move_of(r, job, number, &ring->move);
-    if (m->end && m->whole) return heti_give_block(r, m->end, job);
-    if (m->end) return r->ctx->share.owners[job->block].seats > 1 ? heti_give_parts(r, m->end, job) : HET_OK;
+    if (m->end) return heti_give_seat(r, m, job);
     for (int i = 0; i < 2; i++) {
         const heti_side *side = i ? &m->receive : &m->send;
         heti_flow *f = heti_ring_flow(r->part, i);
@@ -14068,17 +14007,15 @@ static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, in
    of all ranks of the tree. */
 static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
     const heti_tree *t = &r->ctx->share.tree;
-    int64_t *own = r->part->joined, *other = r->part->joined + count, from = -1, i;
+    const het_tree_place *place = heti_tree_place_of(r->ctx, r->rank);
+    int64_t *own = r->part->joined, *other = r->part->joined + count, from = place ? place->from : -1, i;
     for (int64_t k = t->working - 1; k >= 0; k--) {
-        if (t->place[k].rank == r->rank) from = t->place[k].from;
         if (t->place[k].from != r->rank) continue;
         HETI_TRY(heti_join_message(r, 1, t->place[k].rank, other, count));
         for (i = 0; i < sums; i++) own[i] += other[i];
         for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
     }
-    if (from >= 0) HETI_TRY(heti_join_message(r, 0, from, own, count));
-    for (int64_t k = t->working; k < t->working + t->watching; k++)
-        if (t->place[k].rank == r->rank) from = t->place[k].from;
+    if (from >= 0 && place < t->place + t->working) HETI_TRY(heti_join_message(r, 0, from, own, count));
     if (from >= 0) HETI_TRY(heti_join_message(r, 1, from, own, count));
     for (int64_t k = 0; k < t->working + t->watching; k++) {
         if (t->place[k].from != r->rank) continue;
@@ -14600,7 +14537,7 @@ static het_result heti_clear_kept(heti_rank *r, const het_unit_call *c) {
     const int64_t rows = heti_min(c->view->tokens, r->part->limits.kept_rows);
     for (int64_t t = 0; t < c->info->tensors; t++)
         if (c->info->tensor[t].keep == HET_KEEP_MICRO_BATCH_GRADIENT && c->info->values != HET_BF16)
-            HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, rows * c->info->tensor[t].width) * sizeof(float)));
+            HETI_TRY(heti_clear(r, c->tensor[t], rows * c->info->tensor[t].width, sizeof(float)));
     return HET_OK;
 }
 
@@ -14707,25 +14644,20 @@ typedef struct heti_passage {
 } heti_passage;
 
 /* What leaves a stage, or comes: of F and of its SEND and RECV forward, of all others backward. */
-static heti_passage heti_passage_of(const het_action *a, const heti_stage *stage, int leaves) {
+static heti_passage heti_passage_of(const heti_rank *r, const het_action *a, const heti_stage *stage, int leaves) {
+    const het_plan *plan = r->ctx->share.plan;
     const int forward = heti_goes_forward(a), behind = forward == leaves;
+    const int64_t s = stage->planned, other = behind ? s + 1 : s - 1;
     heti_passage p;
-    p.peer = behind ? stage->after : stage->before;
-    if (!forward && !(behind ? stage->gets : stage->backward == 2)) p.peer = -1; /* a cut */
+    p.peer = other >= plan->first_stage[a->pipeline] && other < plan->first_stage[a->pipeline + 1] ?
+             plan->stage[other].rank : -1;
+    if (!forward && !(behind ? heti_gets_gradient(plan, s) : het_plan_backward(plan, s) == 2)) p.peer = -1; /* a cut */
     p.unit = behind ? stage->unit_end : stage->unit_begin;
     p.key = *a;
     p.key.kind = forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B;
-    p.key.stage = HETI_CAST(int32_t, stage->index + (!leaves ? 0 : forward ? 1 : -1));
+    if (leaves) p.key.stage += forward ? 1 : -1;
     p.key.overlap = 0;
     return p;
-}
-
-/* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
-static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) {
-    const het_unit_info *info = &ctx->chain.unit[unit - 1].info;
-    int64_t width = 0;
-    for (int64_t s = 0; s < info->out_streams; s++) width += info->out_width[s];
-    return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
 }
 
 /* The part of a passage between the rank and one member of the neighbouring stage: the rows that
@@ -14750,7 +14682,7 @@ static int heti_next_crossing(const heti_rank *r, const heti_passage *p, heti_cr
         x->rank = inside ? r->rank : heti_team_rank(plan, p->peer, x->member);
         x->first = heti_max(other[0].row - own[0].row, 0);
         x->rows = heti_max(heti_min(own[1].row, other[1].row) - own[0].row - x->first, 0);
-        x->size = heti_stream_bytes(r->ctx, p->unit, x->rows);
+        x->size = HETI_ENVELOPE + heti_stream_bytes(r->ctx, p->unit, x->rows);
         if (x->rows > 0 || inside || (team == 1 && r->part->members == 1)) return 1;
     }
     return 0;
@@ -14775,19 +14707,17 @@ static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs,
     return HET_OK;
 }
 
-static heti_message *heti_find_message(heti_rank *r, const het_action *key) {
-    heti_part *part = r->part;
-    for (int64_t i = 0; i < part->message_count; i++)
-        if (key ? part->message[i].used && heti_action_same(&part->message[i].action, key) : !part->message[i].used)
-            return &part->message[i];
+/* Of `count` messages that of an action; key NULL: a free one. */
+static heti_message *heti_find_message(heti_message *message, int64_t count, const het_action *key) {
+    for (; count > 0; count--, message++)
+        if (key ? heti_action_same(&message->action, key) : message->action.kind < 0) return message;
     return NULL;
 }
 
 static het_result heti_new_message(heti_rank *r, const het_action *key, heti_message **message) {
-    *message = heti_find_message(r, NULL);
+    *message = heti_find_message(r->part->message, r->part->message_count, NULL);
     if (!*message)
         return heti_rank_fail(r, HET_ERR_STATE, "more than the %d messages that were planned", r->part->message_count);
-    (*message)->used = 1;
     (*message)->action = *key;
     (*message)->end = NULL;
     return HET_OK;
@@ -14802,7 +14732,7 @@ static het_result heti_await_message(heti_rank *r, heti_message *message, const 
    SEND follows and finds them in the outgoing message made here. */
 static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, float *const *stream) {
     heti_part *part = r->part;
-    const heti_passage p = heti_passage_of(a, stage, 1);
+    const heti_passage p = heti_passage_of(r, a, stage, 1);
     heti_crossing x;
     heti_message *message;
     heti_envelope envelope;
@@ -14853,10 +14783,9 @@ static void heti_add_lane(heti_message *message) {
 }
 
 static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
-    const heti_passage p = heti_passage_of(a, stage, 1);
-    heti_message *message = r->part->outgoing;
-    while (message < r->part->outgoing + 2 && !heti_action_same(&message->action, &p.key)) message++;
-    if (message == r->part->outgoing + 2) return heti_rank_fail(r, HET_ERR_STATE, "a send of what is not made yet");
+    const heti_passage p = heti_passage_of(r, a, stage, 1);
+    heti_message *message = heti_find_message(r->part->outgoing, 2, &p.key);
+    if (!message) return heti_rank_fail(r, HET_ERR_STATE, "a send of what is not made yet");
     HETI_TRY(heti_start_message(r, message, 0, &p, record));
     if (!message->end || record->bytes == 0) return HET_OK;
     r->ctx->traffic[r->local * r->ctx->world.ranks + p.peer].transfer_bytes += record->bytes;
@@ -14865,7 +14794,7 @@ static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage 
 }
 
 static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
-    const heti_passage p = heti_passage_of(a, stage, 0);
+    const heti_passage p = heti_passage_of(r, a, stage, 0);
     heti_message *message;
     HETI_TRY(heti_new_message(r, &p.key, &message));
     message->record = record;
@@ -14891,14 +14820,14 @@ static het_result heti_check_envelope(heti_rank *r, const heti_message *message,
 
 /* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
 static het_result heti_receive_rows(heti_rank *r, const het_action *a, const heti_stage *stage, float *const *stream) {
-    const heti_passage p = heti_passage_of(a, stage, 0);
+    const heti_passage p = heti_passage_of(r, a, stage, 0);
     const double start = heti_now() - r->began;
     const char *what = heti_goes_forward(a) ? "an activation" : "a gradient";
     const int away = p.peer != heti_leader(r->ctx->share.plan, r->rank);
     heti_message *message;
     heti_crossing x;
     if (p.peer < 0) return HET_OK;
-    message = heti_find_message(r, &p.key);
+    message = heti_find_message(r->part->message, r->part->message_count, &p.key);
     if (!message)
         return heti_rank_fail(r, HET_ERR_STATE, "micro-batch %d needs a message of rank %d that no action receives",
                               HETI_CAST(int64_t, a->micro_batch), p.peer);
@@ -14908,7 +14837,7 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
         heti_add_lane(message);
         HETI_TRY(heti_await_message(r, message, what));
     }
-    message->used = 0;
+    message->action.kind = -1;
     r->present->start = heti_now() - r->began;
     if (away) {
         message->record->start = start;
@@ -14921,11 +14850,9 @@ static het_result heti_receive_rows(heti_rank *r, const het_action *a, const het
 /* ---- what goes from member to member of a team ---- */
 
 static het_box heti_both(const het_box *a, const het_box *b) {
-    het_box box;
-    box.row_begin = heti_max(a->row_begin, b->row_begin);
-    box.row_end = heti_max(box.row_begin, heti_min(a->row_end, b->row_end));
-    box.column_begin = heti_max(a->column_begin, b->column_begin);
-    box.column_end = heti_max(box.column_begin, heti_min(a->column_end, b->column_end));
+    const int64_t row = heti_max(a->row_begin, b->row_begin), column = heti_max(a->column_begin, b->column_begin);
+    const het_box box = { row, heti_max(row, heti_min(a->row_end, b->row_end)),
+                          column, heti_max(column, heti_min(a->column_end, b->column_end)) };
     return box;
 }
 
@@ -14954,25 +14881,12 @@ static heti_piece heti_piece_of(const heti_rank *r, const het_box *part, const h
     return p;
 }
 
-static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, int packs) {
-    const int whole = p->row == p->step;
-    const size_t count = whole ? 1 : p->rows, bytes = whole ? p->row * p->rows : p->row;
-    if (p->data == p->first) return HET_OK;
-    for (size_t i = 0; i < count; i++) {
-        char *there = p->first + i * p->step, *here = p->data + i * bytes;
-        HETI_TRY(heti_copy(r, packs ? HET_OP_COPY_OUT : HET_OP_COPY_IN, packs ? here : there, packs ? there : here,
-                           bytes, "copy of an exchange"));
-    }
-    return HET_OK;
-}
-
-/* The member's own piece. */
-static het_result heti_keep_piece(heti_rank *r, const heti_piece *from, const heti_piece *to) {
-    const int whole = from->row == from->step && from->row == to->step;
-    const size_t count = from->first == to->first ? 0 : whole && from->rows > 0 ? 1 : from->rows,
-                 bytes = whole ? from->row * from->rows : from->row;
-    for (size_t i = 0; i < count; i++)
-        HETI_TRY(heti_copy(r, HET_OP_COPY, to->first + i * to->step, from->first + i * from->step, bytes,
+/* The rows of a piece, `step` bytes from one to the next there and here. */
+static het_result heti_copy_piece(heti_rank *r, const heti_piece *p, het_op_kind kind, char *to, size_t to_step,
+                                  const char *from, size_t from_step) {
+    const int whole = p->row == to_step && p->row == from_step;
+    for (size_t i = 0; to != from && i < (whole ? 1 : p->rows); i++)
+        HETI_TRY(heti_copy(r, kind, to + i * to_step, from + i * from_step, whole ? p->row * p->rows : p->row,
                            "copy of an exchange"));
     return HET_OK;
 }
@@ -14996,9 +14910,12 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
             r->part->exchange_bytes)
             return heti_rank_fail(r, HET_ERR_STATE, "an exchange has %u bytes of room, and more to move",
                                   HETI_CAST(uint64_t, r->part->exchange_bytes));
-        if (i != me) HETI_TRY(heti_copy_piece(r, &send[i], 1));
+        if (i != me)
+            HETI_TRY(heti_copy_piece(r, &send[i], HET_OP_COPY_OUT, send[i].data, send[i].row, send[i].first,
+                                     send[i].step));
     }
-    HETI_TRY(heti_keep_piece(r, &send[me], &receive[me]));
+    HETI_TRY(heti_copy_piece(r, &send[me], HET_OP_COPY, receive[me].first, receive[me].step, send[me].first,
+                             send[me].step));
     send[me].rows = receive[me].rows = 0;
     HETI_TRY(heti_sync(r));
     heti_slow_down(r); /* what it sends was computed at its own speed */
@@ -15013,7 +14930,8 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
     }
     for (int64_t i = 0; i < 2 * t->members; i++) HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange"));
     for (int64_t i = 0; i < t->members; i++)
-        if (receive[i].rows > 0) HETI_TRY(heti_copy_piece(r, &receive[i], 0));
+        HETI_TRY(heti_copy_piece(r, &receive[i], HET_OP_COPY_IN, receive[i].first, receive[i].step, receive[i].data,
+                                 receive[i].row));
     r->present->exchange += heti_now() - start;
     return heti_sync(r);
 }
@@ -15060,7 +14978,8 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
     HETI_TRY(heti_hand_over(r, a, stage, c.out));
-    if (ctx->task.job == HETI_JOB_EVALUATE || (heti_trains(ctx) && !stage->backward)) heti_close_slots(r, stage, a);
+    if (ctx->task.job == HETI_JOB_EVALUATE || (heti_trains(ctx) && !het_plan_backward(ctx->share.plan, stage->planned)))
+        heti_close_slots(r, stage, a);
     return HET_OK;
 }
 
@@ -15159,7 +15078,7 @@ static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o) {
         o->first = 0;
         o->count = p->count;
         if (p->block != b || !heti_clip(p, low, high, &o->first, &o->count)) continue;
-        o->state = r->part->state_at[b] + p->offset + o->first - low;
+        o->state = r->part->state_at[b] + p->offset + o->first;
         return 1;
     }
     return 0;
@@ -15192,7 +15111,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
     het_gradient g[HETI_TOGETHER];
     het_sum_squares_args list[HETI_TOGETHER];
     (void)work;
-    HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
+    HETI_TRY(heti_clear(r, part->squares, 1, sizeof *part->squares));
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
         o.parameter = -1;
         for (int n = 0; heti_is_trained(r, b) && (n = heti_next_together(r, b, &o, own, g)) > 0;) {
@@ -15242,7 +15161,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     const het_verdict_args a = { part->scalars, r->ctx->chain.parameter_count, part->maximum, part->exponent,
                                  r->ctx->desc.reduce == HET_REDUCE_EXACT, part->squares, part->loss };
     /* it has nothing to update, and another one hears for its process */
-    if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
+    if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
     HETI_TRY(heti_wait(r, NULL, heti_reduced, "a reduction"));
     HETI_TRY(heti_fill_sums(r, -1));
     HETI_TRY(heti_do_work(r, &work, heti_square));
@@ -15378,8 +15297,8 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
     *heti_arrived(r, b, u) = part->given[b] = 0;
     part->flow.came = 1;
     if (u + heti_windows(r->ctx, b) >= heti_updates_of_block(r->ctx, b)) return heti_sync(r);
-    HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[i], u),
-                        HETI_CAST(size_t, owners->cut[i + 1] - owners->cut[i]) * sizeof(double)));
+    HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[i], u), owners->cut[i + 1] - owners->cut[i],
+                        sizeof(double)));
     return heti_sync(r);
 }
 
@@ -15454,8 +15373,7 @@ static het_result heti_reduce_update(heti_rank *r, const het_action *a) {
     HETI_TRY(heti_start_flow(r, a));
     HETI_TRY(heti_wait(r, NULL, heti_terms_left, "an owner's receive"));
     if (part->box_sum_at[b] != HETI_NOWHERE) {
-        HETI_TRY(heti_clear(r, heti_box_sums(r, b),
-                            HETI_CAST(size_t, heti_box_place(r->ctx, r->rank, b, -1)) * sizeof(double)));
+        HETI_TRY(heti_clear(r, heti_box_sums(r, b), heti_box_place(r->ctx, r->rank, b, -1), sizeof(double)));
         HETI_TRY(heti_sync(r));
     }
     ++*heti_arrived(r, b, a->version);
@@ -15602,9 +15520,8 @@ static het_result heti_begin_sums(heti_rank *r) {
                           sizeof *part->exponent));
     HETI_TRY(heti_copy_in(r, part->grid, ctx->verdict.grid, ctx->chain.parameter_count, sizeof *part->grid));
     for (p = 0; p < ctx->chain.parameter_count; p++) part->empty[p] = may_be_empty && part->sum_at[p] != HETI_NOWHERE;
-    if (!may_be_empty)
-        HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
-    return heti_clear(r, part->maximum, HETI_CAST(size_t, ctx->chain.parameter_count) * sizeof *part->maximum);
+    if (!may_be_empty) HETI_TRY(heti_clear(r, part->gradients, part->sum_floats, sizeof *part->gradients));
+    return heti_clear(r, part->maximum, ctx->chain.parameter_count, sizeof *part->maximum);
 }
 
 static het_result heti_read_values(het_ctx *ctx, int64_t index, het_array what, int64_t first, int64_t count,
@@ -15633,7 +15550,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     heti_part *part = r->part;
     const int64_t parameters = r->ctx->chain.parameter_count;
     int64_t *joined = part->joined, p;
-    if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
+    if (!heti_tree_place_of(r->ctx, r->rank)) return HET_OK;
     for (p = 0; p < parameters; p++) {
         uint64_t hash = 0;
         const int held = heti_has_copy(r, p);
@@ -15665,8 +15582,8 @@ static het_result heti_run_job(heti_rank *r) {
     r->began = heti_now();
     r->slept_for = heti_thread_time();
     HETI_TRY(heti_set_scalars(r));
-    HETI_TRY(heti_clear(r, part->loss, sizeof *part->loss));
-    HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
+    HETI_TRY(heti_clear(r, part->loss, 1, sizeof *part->loss));
+    HETI_TRY(heti_clear(r, part->squares, 1, sizeof *part->squares));
     if (trains) HETI_TRY(heti_begin_sums(r));
     if (trains) heti_order_rings(r);
     heti_begin_updates(r);
@@ -15991,14 +15908,13 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     het_step_info unasked;
     het_sum loss;
     int64_t n;
-    const int64_t limbs = HETI_SUM_INTEGERS;
     memset(&loss, 0, sizeof loss);
     HETI_TRY(heti_check_step(ctx, "het_evaluate", batches, count));
     for (int64_t first = 0; first < count; first += n) {
         n = heti_min(count - first, ctx->desc.limits.max_micro_batches);
         HETI_TRY(heti_deal(ctx, batches + first, n));
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
-        for (int64_t i = 0; i < limbs; i++) loss.limb[i] += ctx->task.loss.limb[i];
+        heti_sum_join(&loss, &ctx->task.loss);
     }
     if (!info) info = &unasked;
     memset(info, 0, sizeof *info);
@@ -16221,11 +16137,9 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_array what, i
     int64_t n;
     if (what == HET_WEIGHT)
         return heti_move_weight(r, p->type, heti_weight(r, p, part->own_at, first), count, NULL, to);
-    if (what != HET_GRADIENT) {
-        const heti_owners *owners = &r->ctx->share.owners[p->block];
-        const int64_t at = part->state_at[p->block] + p->offset + first - owners->cut[heti_holder_of(owners, r->rank)];
-        return heti_copy_out(r, to, part->state[what - HET_MOMENT0] + at, count, sizeof *to);
-    }
+    if (what != HET_GRADIENT)
+        return heti_copy_out(r, to, part->state[what - HET_MOMENT0] + part->state_at[p->block] + p->offset + first,
+                             count, sizeof *to);
     if (heti_sum_width(r, index) == 1) return heti_copy_out(r, to, heti_sum_at(r, index, first), count, sizeof *to);
     for (int64_t done = 0; done < count; done += n) {
         n = heti_min(HETI_STAGING, count - done);
@@ -16268,8 +16182,8 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what,
         if (!r) continue;
         if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
         else if (low < high)
-            result = heti_copy_in(r, r->part->state[what - HET_MOMENT0] + r->part->state_at[p->block] + low -
-                                     owners->cut[i], from + (low - p->offset - first), high - low, sizeof *from);
+            result = heti_copy_in(r, r->part->state[what - HET_MOMENT0] + r->part->state_at[p->block] + low,
+                                  from + (low - p->offset - first), high - low, sizeof *from);
         if (result != HET_OK || heti_sync(r) != HET_OK) return heti_move_error(ctx, r);
     }
     return HET_OK;
