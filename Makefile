@@ -135,15 +135,18 @@ build/train_nccl.o: programs/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c |
 build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o build/implementation.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
 	$(CXX) $^ -o $@ -L$(CUDA_LIBRARIES) -Xlinker -rpath=$(CUDA_LIBRARIES) -lcudart -lcublasLt $(NCCL_LIBS) $(MPI_LIBS) $(LIBS)
 
-# The tests on a real card: programs with kernels, device and test in one; those of NCCL where it is found.
+# The tests on a real card: programs with kernels, device and test in one; those of NCCL where it is found. Their cmocka is one header, so that they run
+# where they were copied to.
+CMOCKA_HEADER = tests/cuda/cmocka/cmocka.h
 ON_CUDA = $(patsubst %,build/on_cuda/%,$(if $(NCCL_HEADER),$(CUDA_SUITES),$(filter-out test_nccl,$(CUDA_SUITES))))
 
-$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp tests/cuda/training.h hetrain_cuda.cu hetrain_nccl.c hetrain.h build/tests/support.o build/tests/implementation.o
+$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp $(CMOCKA_HEADER) tests/cuda/training.h hetrain_cuda.cu hetrain_nccl.c hetrain.h build/tests/cuda_support.o \
+    build/tests/implementation.o
 	$(HAS_NVCC)
 	@mkdir -p build/on_cuda
-	$(NVCC) -std=c++17 -O2 $(INCLUDES) -Itests $(NCCL_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
-	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt \
-	    $(if $(findstring nccl,$@),$(NCCL_LIBS)) -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+	$(NVCC) -std=c++17 -O2 $(INCLUDES) -Itests/cuda/cmocka -Itests $(NCCL_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
+	$(NVCC) $(CUDA_CODE) $@.o build/tests/cuda_support.o build/tests/implementation.o -o $@ -lcublasLt \
+	    $(if $(findstring nccl,$@),$(NCCL_LIBS)) -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
 
 cuda-tests: $(ON_CUDA)
 
@@ -222,11 +225,15 @@ $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h util/hetrain_
 # The CUDA device and its kernels without a GPU: the kernels' own source under an emulation, the runtime and cuBLASLt played by a stand-in.
 STANDIN = tests/cuda/standin
 STANDIN_FILES = hetrain_cuda.cu hetrain_nccl.c $(wildcard tests/cuda/*.h $(STANDIN)/*)
-STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
+STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) -Itests/cuda/cmocka -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
 
-$(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_FILES) $(BUILD)/tests/standin.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
+$(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_FILES) $(CMOCKA_HEADER) $(BUILD)/tests/standin.o $(BUILD)/tests/cuda_support.o \
+    $(BUILD)/tests/implementation.o
 	@echo "  compile $<"
-	@$(STANDIN_CXX) $< $(filter %.o,$^) -o $@ -lcmocka $(LIBS)
+	@$(STANDIN_CXX) $< $(filter %.o,$^) -o $@ $(LIBS)
+
+$(BUILD)/tests/cuda_support.o: tests/support.c tests/support.h hetrain.h $(CMOCKA_HEADER) | $(BUILD)/tests
+	@$(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) -D_POSIX_C_SOURCE=200809L -Itests/cuda/cmocka -Itests $(C_WARNINGS) -c $< -o $@
 
 $(BUILD)/tests/standin.o: $(STANDIN)/standin.cpp $(STANDIN_FILES) | $(BUILD)/tests
 	@echo "  compile $<"

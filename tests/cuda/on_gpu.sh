@@ -108,7 +108,7 @@ PY
 }
 
 phase_speed() {
-    try 90 'tests of the kernels' test_kernels.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_kernels"
+    try 90 'tests of the kernels' test_kernels.txt "$tests/test_kernels"
     try 40 'graphs change no bits' train_eager.txt bash -c '
         a=$("$@" cuda:0 | tail -n 1) && b=$("$@" cuda:0:eager | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices
     bench 100 'benchmark of steps' bench_steps.jsonl steps
@@ -124,7 +124,7 @@ phase_speed() {
 }
 
 phase_right() {
-    try 120 'test_cuda_device' test_cuda_device.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_cuda_device"
+    try 120 'test_cuda_device' test_cuda_device.txt "$tests/test_cuda_device"
     try 60 'train --devices cuda:0, twice the same bits' train_cuda.txt bash -c '
         a=$("$@" | tail -n 1) && b=$("$@" | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices cuda:0
     try 40 'train --dtype bf16' train_bf16.txt "${train[@]}" --devices cuda:0 --dtype bf16
@@ -133,7 +133,7 @@ phase_right() {
     # NCCL: what one card can say of it. Two processes on it, which NCCL takes for two machines; one of them killed.
     if [ -z "$STANDIN" ]; then try 120 'build NCCL' build_nccl.txt make -k -j"$JOBS" nccl build/on_cuda/test_nccl; fi
     if [ -x "$tests/test_nccl" ]; then
-        try 90 'test_nccl' test_nccl.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_nccl"
+        try 90 'test_nccl' test_nccl.txt "$tests/test_nccl"
     else row 'test_nccl' 'not run' 'it was not built'; fi
     pair=("$programs/train_nccl" --data tests/data/shakespeare.txt --model "$model" --sequences 2 --micro-batches 2 --hash)
     if [ -n "$STANDIN" ]; then row 'two processes on one card, NCCL over sockets' 'not run' 'the stand-in is of one process'
