@@ -15349,9 +15349,9 @@ static het_result heti_try_steps(heti_rank *r) {
     return HET_OK;
 }
 
-/* Whether what the present action waits for has happened. STEP: the update; REDUCE: the one that had
-   its place on this rank; then what it sends has left; GATHER: likewise, and what it fetches has
-   come. */
+/* Whether what the present action waits for has happened. STEP: the update; REDUCE: the one that
+   had its place on this rank; then what it sends has left; GATHER: likewise, and what it fetches
+   has come. */
 static int heti_stepped(const heti_rank *r) {
     const het_action *a = r->doing;
     const int64_t ahead = a->kind == HET_ACTION_REDUCE ? heti_windows(r->ctx, a->stage) : 0;
