@@ -1785,9 +1785,6 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
 
 typedef struct heti_s_costing {
     het_plan_costs to;
-    const het_profile *profile;
-    const het_plan *plan;
-    const het_cluster *cluster;
     het_rank_cost *rank;              /* [ranks] */
     het_block_cost *block;            /* [blocks] */
     int64_t *rank_group;              /* [ranks] */
@@ -1800,19 +1797,20 @@ static void heti_s_costs_cut(void *self, heti_t_arena *arena) {
     c->to.stage = HETI_S_ROOM(het_stage_cost, c->to.curves);
     c->to.alone = HETI_S_ROOM(het_stage_cost, c->to.curves);
     c->to.together = HETI_S_ROOM(het_stage_cost, c->to.curves);
-    c->rank = HETI_S_ROOM(het_rank_cost, c->plan->ranks);
-    c->block = HETI_S_ROOM(het_block_cost, c->profile->blocks);
-    c->rank_group = HETI_S_ROOM(int64_t, c->plan->ranks);
+    c->rank = HETI_S_ROOM(het_rank_cost, c->held.plan->ranks);
+    c->block = HETI_S_ROOM(het_block_cost, c->held.profile->blocks);
+    c->rank_group = HETI_S_ROOM(int64_t, c->held.plan->ranks);
 }
 
 /* Which device of the profile a rank is, and how much slower; -1: the profile has none of that
    name. */
 static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double *slowness) {
-    const het_cluster_device *device = c->cluster != NULL ? &c->cluster->device[rank] : NULL;
+    const het_profile *p = c->held.profile;
+    const het_cluster_device *device = c->held.cluster != NULL ? &c->held.cluster->device[rank] : NULL;
     *slowness = device != NULL && device->speed > 0 ? 1 / device->speed : 1;
-    if (device == NULL) return c->profile->devices > 0 ? 0 : -1;
-    int64_t i = heti_s_named(c->profile->device, sizeof *c->profile->device, c->profile->devices, device->profile);
-    return i < c->profile->devices ? i : -1;
+    if (device == NULL) return p->devices > 0 ? 0 : -1;
+    const int64_t i = heti_s_named(p->device, sizeof *p->device, p->devices, device->profile);
+    return i < p->devices ? i : -1;
 }
 
 /* Adds what a unit moves in a team by columns. */
@@ -1877,8 +1875,8 @@ static double heti_s_chain(const het_profile *p, int64_t end) {
 /* A stage's units, of these times, on a device that is `slowness` times slower than its profile. */
 static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_device_profile *device,
                               const het_unit_time *times, double slowness, het_stage_cost *to) {
-    const het_profile *profile = c->profile;
-    const het_stage *stage = &c->plan->stage[g];
+    const het_profile *profile = c->held.profile;
+    const het_stage *stage = &c->held.plan->stage[g];
     const double copies = heti_s_messages(profile, stage->unit_begin, stage->unit_end) * device->message_byte *
                           slowness;
     const int kept = stage->keep == 0 ? stage->recompute : 0;
@@ -1909,19 +1907,19 @@ static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_he
    whose weights nothing hides in the rank's first call, nor its sums behind the last one; added. */
 static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, const het_device_profile *device,
                              double slowness, het_stage_cost *to, double first[2]) {
-    const het_stage *stage = &c->plan->stage[g];
+    const het_stage *stage = &c->held.plan->stage[g];
     const heti_s_held *held = &c->held.held[rank];
     const double own[2] = { device->message_byte * slowness, 2 * device->ring_byte * slowness };
-    const int whole = heti_s_is_whole(c->profile, stage);
+    const int whole = heti_s_is_whole(c->held.profile, stage);
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++)
         for (int k = 0; k < 2; k++) { /* weights, sums */
             const double part = held->of[k] > 0 ? held->away[k] / held->of[k] : 0,
                          bytes = part * c->held.unit[k][u],
                          seconds = bytes > 0 ? held->latency[k] + bytes * held->slowness[k] : 0;
             /* a loss's F is part of B */
-            const double forward = heti_s_real(k == 0 && !heti_s_kind_at(c->profile, u)->loss),
+            const double forward = heti_s_real(k == 0 && !heti_s_kind_at(c->held.profile, u)->loss),
                          again = whole ? forward : 0, lean = stage->keep != 0 ? again : 0,
-                         times = heti_s_real(!heti_s_is_idle(c->profile, u)) + again - lean; /* in B, I or W */
+                         times = heti_s_real(!heti_s_is_idle(c->held.profile, u)) + again - lean; /* in B, I or W */
             if (u == stage->unit_begin) first[k] += seconds;
             to->beside[HET_ACTION_F] += forward * seconds;
             to->forward.base += forward * bytes * own[k];
@@ -1936,13 +1934,13 @@ static void heti_s_flow_cost(const heti_s_costing *c, int64_t g, int64_t rank, c
 
 static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank, int64_t at) {
     double slowness, first[2] = { 0, 0 };
-    const het_device_profile *device = &c->profile->device[heti_s_rank_device(c, rank, &slowness)];
+    const het_device_profile *device = &c->held.profile->device[heti_s_rank_device(c, rank, &slowness)];
     int64_t i, count;
     heti_s_stage_cost(c, g, device, device->alone, slowness, &c->to.alone[at]);
     heti_s_stage_cost(c, g, device, c->beside ? device->together : device->alone, slowness, &c->to.together[at]);
     heti_s_flow_cost(c, g, rank, device, slowness, &c->to.together[at], first);
-    for (i = 0; i < g && c->plan->stage[i].rank != c->plan->stage[g].rank; i++) {}
-    if (i == g && (at != g || het_plan_team(c->plan, rank, &count) == NULL)) {
+    for (i = 0; i < g && c->held.plan->stage[i].rank != c->held.plan->stage[g].rank; i++) {}
+    if (i == g && (at != g || het_plan_team(c->held.plan, rank, &count) == NULL)) {
         c->rank[rank].begin += first[0];
         c->rank[rank].verdict += first[1];
     }
@@ -1980,10 +1978,10 @@ static void heti_s_team_cost(const het_team_member *team, int64_t count, const h
 /* Of all stages, and of the members of teams behind them. */
 static void heti_s_all_stages(const heti_s_costing *c) {
     het_stage_cost *const curves[3] = { c->to.stage, c->to.alone, c->to.together };
-    int64_t count, at = c->plan->stages;
-    for (int64_t g = 0; g < c->plan->stages; g++) {
-        const het_team_member *team = het_plan_team(c->plan, c->plan->stage[g].rank, &count);
-        heti_s_stage_costs(c, g, c->plan->stage[g].rank, g);
+    int64_t count, at = c->held.plan->stages;
+    for (int64_t g = 0; g < c->held.plan->stages; g++) {
+        const het_team_member *team = het_plan_team(c->held.plan, c->held.plan->stage[g].rank, &count);
+        heti_s_stage_costs(c, g, c->held.plan->stage[g].rank, g);
         if (count == 1) continue;
         for (int64_t m = 0; m < count; m++) heti_s_stage_costs(c, g, team[m].rank, at + m);
         for (int i = 0; i < 3; i++) heti_s_team_cost(team, count, curves[i] + at, curves[i] + g);
@@ -1993,43 +1991,43 @@ static void heti_s_all_stages(const heti_s_costing *c) {
 
 static het_result heti_s_fill_costs(heti_s_costing *c, het_error *error) {
     het_costs *costs = &c->to.costs;
-    const het_plan *plan = c->plan;
+    const het_plan *plan = c->held.plan;
     double slowness;
     int64_t device;
     for (int64_t r = 0; r < plan->ranks; r++) {
         device = heti_s_rank_device(c, r, &slowness);
         if (device < 0)
             return HETI_S_BAD(error, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, "
-                              "none is it", r, c->cluster != NULL ? c->cluster->device[r].profile : "",
-                              c->profile->devices);
-        heti_s_rank_cost(c, r, &c->held.held[r], &c->profile->device[device], slowness);
-        if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
+                              "none is it", r, c->held.cluster != NULL ? c->held.cluster->device[r].profile : "",
+                              c->held.profile->devices);
+        heti_s_rank_cost(c, r, &c->held.held[r], &c->held.profile->device[device], slowness);
+        if (c->held.cluster != NULL) c->rank_group[r] = c->held.cluster->device[r].group;
     }
     heti_s_all_stages(c);
-    for (int64_t b = 0; b < c->profile->blocks; b++) {
-        const double elements = c->profile->block[b].frozen ? 0 : heti_s_real(c->profile->block[b].elements);
-        c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
-        c->block[b].gather_bytes = elements * c->profile->gather_bytes;
+    for (int64_t b = 0; b < c->held.profile->blocks; b++) {
+        const double elements = c->held.profile->block[b].frozen ? 0 : heti_s_real(c->held.profile->block[b].elements);
+        c->block[b].reduce_bytes = elements * c->held.profile->reduce_bytes;
+        c->block[b].gather_bytes = elements * c->held.profile->gather_bytes;
         c->block[b].windows = elements / HETRAIN_RING_WINDOW;
         c->block[b].step = elements;
-        c->block[b].chain = heti_s_chain(c->profile, c->profile->use[c->profile->block[b].first_use]);
+        c->block[b].chain = heti_s_chain(c->held.profile, c->held.profile->use[c->held.profile->block[b].first_use]);
         c->block[b].columns =
-            elements > 0 ? (c->profile->block[b].by_heads + c->profile->block[b].by_share) / elements : 0;
+            elements > 0 ? (c->held.profile->block[b].by_heads + c->held.profile->block[b].by_share) / elements : 0;
     }
     costs->transfer = HET_TRANSFER_POSTED;
     costs->stage = c->to.stage;
     costs->member = c->to.curves > plan->stages ? c->to.stage + plan->stages : NULL;
     costs->rank = c->rank;
     costs->block = c->block;
-    costs->blocks = c->profile->blocks;
-    if (c->cluster != NULL) {
-        costs->group = c->cluster->group;
-        costs->groups = c->cluster->groups;
+    costs->blocks = c->held.profile->blocks;
+    if (c->held.cluster != NULL) {
+        costs->group = c->held.cluster->group;
+        costs->groups = c->held.cluster->groups;
         costs->rank_group = c->rank_group;
-        costs->link = c->cluster->link;
-    } else if (c->profile->links > 0) {
-        costs->every_link.latency = c->profile->link[0].latency;
-        costs->every_link.bandwidth = c->profile->link[0].bandwidth;
+        costs->link = c->held.cluster->link;
+    } else if (c->held.profile->links > 0) {
+        costs->every_link.latency = c->held.profile->link[0].latency;
+        costs->every_link.bandwidth = c->held.profile->link[0].bandwidth;
     }
     return HET_OK;
 }
@@ -2061,9 +2059,9 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
                           cluster->ranks);
     memset(&c, 0, sizeof c);
     HETI_T_TRY(heti_t_need_allocator(allocator, &c.to.allocator, "het_profile_costs", error));
-    c.profile = c.held.profile = profile;
-    c.plan = c.held.plan = plan;
-    c.cluster = c.held.cluster = cluster;
+    c.held.profile = profile;
+    c.held.plan = plan;
+    c.held.cluster = cluster;
     c.beside = together != HET_NO;
     c.to.curves = plan->stages + heti_s_members_before(plan, plan->stages);
     HETI_T_TRY(heti_s_hold(&c.held, NULL, &one, &c.to.allocator, error));
@@ -2838,13 +2836,12 @@ static het_result heti_s_merge_check(const het_profile *a, const het_profile *b,
 }
 
 static void heti_s_copy_device(const het_profile *to, het_device_profile *device, const het_device_profile *from) {
-    const size_t bytes = HETI_T_CAST(size_t, to->kinds) * sizeof *device->alone;
     het_unit_time *alone = device->alone, *together = device->together;
     *device = *from;
     device->alone = alone;
     device->together = together;
-    memcpy(alone, from->alone, bytes);
-    memcpy(together, from->together, bytes);
+    HETI_T_COPY(alone, from->alone, to->kinds);
+    HETI_T_COPY(together, from->together, to->kinds);
 }
 
 HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_profile *second,
@@ -3077,15 +3074,12 @@ static void heti_s_choose_units(heti_s_measure *m) {
 }
 
 static void heti_s_add_shape(heti_s_measure *m, int64_t tokens, int64_t length, int64_t granule) {
-    heti_s_sample *s = &m->sample[m->shapes];
+    const heti_s_sample sample = { tokens, length, heti_s_min(granule, tokens),
+                                   heti_s_real(tokens) * (heti_s_real(length) + 1) / 2 };
     if (length < 1 || tokens % length != 0 || m->shapes == HETI_S_SHAPES) return;
     for (int64_t i = 0; i < m->shapes; i++)
         if (m->sample[i].tokens == tokens && m->sample[i].length == length) return;
-    s->tokens = tokens;
-    s->length = length;
-    s->granule = granule < tokens ? granule : tokens;
-    s->pairs = heti_s_real(tokens) * (heti_s_real(length) + 1) / 2;
-    m->shapes++;
+    m->sample[m->shapes++] = sample;
 }
 
 /* Micro-batches of all, half and one of the granules of the largest, with the longest sequences and
@@ -3412,8 +3406,7 @@ static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int 
 
 static het_cost heti_s_fit(const heti_s_measure *m, const double *seconds) {
     double best = 1e300, coefficient[3], residual;
-    het_cost curve;
-    memset(&curve, 0, sizeof curve);
+    het_cost curve = { 0, 0, 0 };
     for (int terms = 1; terms < 8; terms++) {
         if (!heti_s_fit_terms(m, seconds, terms, coefficient, &residual) || residual >= best) continue;
         best = residual;
@@ -4158,9 +4151,8 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         if (device != NULL) *to = device[i];
         else {
             heti_t_text name = heti_t_text_in(to->name, sizeof to->name);
-            heti_t_text profile = heti_t_text_in(to->profile, sizeof to->profile);
             heti_t_format(&name, ranks > 1 ? "device#%d" : "device", i);
-            heti_t_put(&profile, "device");
+            memcpy(to->profile, "device", 7);
             to->speed = 1;
         }
         to->group = 0;
@@ -4788,16 +4780,12 @@ typedef struct heti_s_memo {
     double at, each;
 } heti_s_memo;
 
-#define HETI_S_MEMOS 16384
-
 /* A choice that was judged. */
 typedef struct heti_s_known { uint64_t key; double seconds; } heti_s_known;
 
-#define HETI_S_KNOWN 32768
-
 /* What heti_s_least_times was asked for. */
 typedef struct heti_s_times { int64_t key; double seconds[HETI_S_CALLS]; } heti_s_times;
-enum { HETI_S_TIMES = 4096 };
+enum { HETI_S_MEMOS = 16384, HETI_S_KNOWN = 32768, HETI_S_TIMES = 4096 };
 
 /* Devices of one profile, speed and memory. */
 typedef struct heti_s_device_kind {
@@ -4821,6 +4809,7 @@ typedef struct heti_s_prefix {
 } heti_s_prefix;
 
 typedef struct heti_s_seek {
+    het_search to;                    /* what is made of it */
     het_search_desc d;                /* with its defaults */
     het_error *error;
     het_allocator allocator;
@@ -5107,10 +5096,10 @@ static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
     plan->step.sequences = s->d.granule_sequences, plan->step.length = s->d.granule_tokens / s->d.granule_sequences;
 }
 
-static void heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c, het_shape *shape) {
-    shape->tokens = c->granules * s->d.granule_tokens;
-    shape->sequences = c->granules * s->d.granule_sequences;
-    shape->granule = s->d.granule_tokens / s->pieces;
+static het_shape heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c) {
+    const het_shape shape = { c->granules * s->d.granule_tokens, c->granules * s->d.granule_sequences,
+                              s->d.granule_tokens / s->pieces };
+    return shape;
 }
 
 /* State by speed of the optimizer, by what is left beside everything else, or with keepers. 0: not
@@ -5171,8 +5160,7 @@ static het_result heti_s_choice_costs(heti_s_seek *s, const heti_s_choice *c, he
 
 /* Bytes of every rank, with s->needs. */
 static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c) {
-    het_shape shape;
-    heti_s_choice_shape(s, c, &shape);
+    const het_shape shape = heti_s_choice_shape(s, c);
     HETI_T_CLEAR(s->used, s->ranks);
     for (int64_t i = 0; i < heti_s_used(c); i++) s->used[c->device[i]] = 1;
     HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
@@ -5192,67 +5180,6 @@ static int heti_s_shares_help(const heti_s_seek *s) {
             (keeps || s->plan.shard == HET_SHARD_WEIGHTS ? m->weights : 0)) > limit) return 0;
     }
     return 1;
-}
-
-static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c);
-
-static void heti_s_note_missing(heti_s_seek *s) {
-    int64_t begin = s->units, end = 0;
-    if (s->missing >= s->least_missing) return;
-    for (int64_t g = 0; g < s->plan.stages; g++)
-        if (s->plan.stage[g].rank == s->missing_rank) {
-            begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
-            end = heti_s_max(end, s->plan.stage[g].unit_end);
-        }
-    if (end == 0) return; /* a keeper, or a member that does not lead */
-    s->least_missing = s->missing;
-    s->least_missing_rank = s->missing_rank;
-    s->least_missing_begin = begin;
-    s->least_missing_end = end;
-}
-
-/* Simulates the choice with these lists and s->needs, NULL: there are none: c->seconds, or
-   HETI_S_MISFIT and more, or HETI_S_NONE. simulation: NULL, or gets it with its timeline, where the
-   choice is a plan. */
-static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het_schedule *lists,
-                                     het_simulation **simulation) {
-    het_simulation *made = NULL;
-    het_plan_costs *costs = NULL;
-    het_result result;
-    c->seconds = HETI_S_NONE;
-    s->evaluations++;
-    if (lists == NULL) return HET_OK;
-    heti_s_choice_plan(s, c);
-    HETI_T_TRY(heti_s_choice_memory(s, c));
-    if (s->impossible) return HET_OK;
-    heti_s_memory_missing(s);
-    if (s->missing > 0) {
-        heti_s_note_missing(s);
-        c->seconds = HETI_S_MISFIT * (1 + s->missing);
-        return HET_OK;
-    }
-    if (s->guessing) {
-        c->seconds = heti_s_guess(s, c);
-        return HET_OK;
-    }
-    HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
-    result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made,
-                                s->error);
-    het_plan_costs_free(costs);
-    if (result == HET_OK) c->seconds = made->makespan;
-    if (simulation != NULL && result == HET_OK) *simulation = made;
-    else het_simulation_free(made);
-    return result;
-}
-
-/* The same with lists made for it. *lists: NULL, or gets them. */
-static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation **simulation, het_schedule **lists) {
-    het_schedule *schedule = NULL;
-    het_result result = heti_s_choice_lists(s, c, &schedule);
-    if (result == HET_OK) result = heti_s_judge_lists(s, c, schedule, simulation);
-    if (lists != NULL && result == HET_OK) *lists = schedule;
-    else het_schedule_free(schedule);
-    return result;
 }
 
 /* ---- bounds ---- */
@@ -5638,9 +5565,8 @@ static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p
    in these lists, where a schedule keeps all. */
 static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int64_t p, const het_schedule *lists,
                                     double more, int *fits) {
-    het_shape shape;
+    const het_shape shape = heti_s_choice_shape(s, c);
     int64_t i;
-    heti_s_choice_shape(s, c, &shape);
     HETI_T_TRY(het_schedule_needs(&s->alone, lists, 0, s->alone.ranks, 0, &s->allocator, s->needs, s->error));
     for (i = 0; i < s->alone.ranks; i++) {
         s->alone.state_share[i] = 1;
@@ -5956,6 +5882,65 @@ static double heti_s_guess(heti_s_seek *s, const heti_s_choice *c) {
     }
     slowest *= ratio + (1 - ratio) * work / (slowest * heti_s_real(s->ranks) + 1e-300); /* as het_simulate_costs */
     return heti_s_larger(bound, slowest + after + 0.5 * heti_s_larger(0, heti_s_update(s, c) - after));
+}
+
+static void heti_s_note_missing(heti_s_seek *s) {
+    int64_t begin = s->units, end = 0;
+    if (s->missing >= s->least_missing) return;
+    for (int64_t g = 0; g < s->plan.stages; g++)
+        if (s->plan.stage[g].rank == s->missing_rank) {
+            begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
+            end = heti_s_max(end, s->plan.stage[g].unit_end);
+        }
+    if (end == 0) return; /* a keeper, or a member that does not lead */
+    s->least_missing = s->missing;
+    s->least_missing_rank = s->missing_rank;
+    s->least_missing_begin = begin;
+    s->least_missing_end = end;
+}
+
+/* Simulates the choice with these lists and s->needs, NULL: there are none: c->seconds, or
+   HETI_S_MISFIT and more, or HETI_S_NONE. simulation: NULL, or gets it with its timeline, where the
+   choice is a plan. */
+static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het_schedule *lists,
+                                     het_simulation **simulation) {
+    het_simulation *made = NULL;
+    het_plan_costs *costs = NULL;
+    het_result result;
+    c->seconds = HETI_S_NONE;
+    s->evaluations++;
+    if (lists == NULL) return HET_OK;
+    heti_s_choice_plan(s, c);
+    HETI_T_TRY(heti_s_choice_memory(s, c));
+    if (s->impossible) return HET_OK;
+    heti_s_memory_missing(s);
+    if (s->missing > 0) {
+        heti_s_note_missing(s);
+        c->seconds = HETI_S_MISFIT * (1 + s->missing);
+        return HET_OK;
+    }
+    if (s->guessing) {
+        c->seconds = heti_s_guess(s, c);
+        return HET_OK;
+    }
+    HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
+    result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made,
+                                s->error);
+    het_plan_costs_free(costs);
+    if (result == HET_OK) c->seconds = made->makespan;
+    if (simulation != NULL && result == HET_OK) *simulation = made;
+    else het_simulation_free(made);
+    return result;
+}
+
+/* The same with lists made for it. *lists: NULL, or gets them. */
+static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation **simulation, het_schedule **lists) {
+    het_schedule *schedule = NULL;
+    het_result result = heti_s_choice_lists(s, c, &schedule);
+    if (result == HET_OK) result = heti_s_judge_lists(s, c, schedule, simulation);
+    if (lists != NULL && result == HET_OK) *lists = schedule;
+    else het_schedule_free(schedule);
+    return result;
 }
 
 /* ---- the best of each form ---- */
@@ -7166,27 +7151,20 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
     return result;
 }
 
-/* A result, and how many ranks it is for. */
-typedef struct heti_s_searched { het_search search; int64_t ranks; } heti_s_searched;
-
 static void heti_s_search_cut(void *self, heti_t_arena *arena) {
-    const int64_t ranks = HETI_T_CAST(heti_s_searched *, self)->ranks;
-    het_search *to = &HETI_T_CAST(heti_s_searched *, self)->search;
+    const int64_t ranks = HETI_T_CAST(heti_s_seek *, self)->ranks;
+    het_search *to = &HETI_T_CAST(heti_s_seek *, self)->to;
     to->found = HETI_S_ROOM(het_found, to->found_count);
     double *memory = HETI_S_ROOM(double, to->found_count * ranks);
     for (int64_t i = 0; memory != NULL && i < to->found_count; i++) to->found[i].memory = memory + i * ranks;
 }
 
 static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
-    heti_s_searched made;
     het_result result = HET_OK;
-    memset(&made, 0, sizeof made);
-    made.ranks = s->ranks;
-    made.search.found_count = s->found_count;
-    made.search.allocator = s->allocator;
-    het_search *to = HETI_T_CAST(het_search *, heti_s_make(&made, sizeof made.search, &made.search.size,
-                                                           heti_s_search_cut, &s->allocator, "het_plan_search",
-                                                           s->error));
+    s->to.found_count = s->found_count;
+    s->to.allocator = s->allocator;
+    het_search *to = HETI_T_CAST(het_search *, heti_s_make(s, sizeof s->to, &s->to.size, heti_s_search_cut,
+                                                           &s->allocator, "het_plan_search", s->error));
     if (to == NULL) return HET_ERR_OOM;
     for (int64_t i = 0; i < s->found_count && result == HET_OK; i++) {
         result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
@@ -7353,6 +7331,7 @@ typedef struct heti_s_fusion {
     het_unit_time *time;              /* [ranks][kinds] */
     het_group *group;                 /* with latencies of one attention in all */
     int64_t *member_group;            /* [ranks] */
+    heti_t_arena arena;               /* of the arrays */
 } heti_s_fusion;
 
 static void heti_s_fusion_cut(void *self, heti_t_arena *arena) {
@@ -7381,9 +7360,7 @@ static int heti_s_can_fuse(const heti_s_seek *s) {
     return s->d.teams != HET_NO && s->ranks > 1 && attentions > 0 && s->d.cluster->link == NULL;
 }
 
-/* columns are cut finer than rows */
-enum { HETI_S_COLUMN_PARTS = 64 };
-enum { HETI_S_BY_CONTEXT, HETI_S_BY_HEADS, HETI_S_BY_COLUMNS, HETI_S_TEAM_WAYS };
+enum { HETI_S_BY_CONTEXT, HETI_S_BY_HEADS, HETI_S_BY_COLUMNS, HETI_S_TEAM_WAYS, HETI_S_COLUMN_PARTS = 64 };
 
 static heti_s_amount heti_s_granules(const heti_s_seek *s, int64_t granules) {
     const double n = heti_s_real(granules);
@@ -7510,7 +7487,7 @@ static het_result heti_s_fused_shares(heti_s_seek *s, heti_s_fusion *f, int64_t 
     desc.member = f->cost;
     desc.members = count;
     desc.granules = f->granules * s->pieces;
-    if (f->way[team] == HETI_S_BY_COLUMNS) desc.granules = HETI_S_COLUMN_PARTS;
+    if (f->way[team] == HETI_S_BY_COLUMNS) desc.granules = HETI_S_COLUMN_PARTS; /* finer than rows */
     desc.tokens = size.tokens;
     desc.pairs = size.pairs;
     desc.sequences = size.sequences;
@@ -7809,13 +7786,13 @@ static het_result heti_s_fuse_all(heti_s_seek *s, heti_s_fusion *f) {
     return HET_OK;
 }
 
-static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_arena *arena) {
+static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f) {
     int columns = 0;
     memset(f, 0, sizeof *f);
     f->profile = *s->d.profile;
     f->cluster = *s->d.cluster;
     f->most = HETRAIN_MAX_TEAM;
-    HETI_T_TRY(heti_s_arrays(arena, 0, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
+    HETI_T_TRY(heti_s_arrays(&f->arena, 0, heti_s_fusion_cut, f, &s->allocator, "het_plan_search", s->error));
     for (int64_t u = 0; u < s->units; u++) {
         const het_unit_kind *k = heti_s_kind_at(s->d.profile, u);
         f->attentions += k->attentions;
@@ -7829,15 +7806,14 @@ static het_result heti_s_fusion_start(heti_s_seek *s, heti_s_fusion *f, heti_t_a
 }
 
 static het_result heti_s_fuse(heti_s_seek *s) {
-    heti_t_arena arena;
     heti_s_fusion f;
-    HETI_T_TRY(heti_s_fusion_start(s, &f, &arena));
+    HETI_T_TRY(heti_s_fusion_start(s, &f));
     /* a chain's backward waits once for the last members' attention, not once a unit */
     HETI_T_COPY(f.group, s->d.cluster->group, s->d.cluster->groups);
     for (int64_t g = 0; g < s->d.cluster->groups; g++) f.group[g].latency /= f.attentions;
     (void)heti_s_give(s, 1);
     const het_result result = heti_s_fuse_all(s, &f);
-    heti_s_arrays_free(&arena, &s->allocator);
+    heti_s_arrays_free(&f.arena, &s->allocator);
     (void)heti_s_give(s, 1);
     return result;
 }
@@ -8054,9 +8030,8 @@ struct het_adapt {
     size_t size;                      /* of this block */
     het_search_desc search;           /* its cluster is the believed one below */
     het_cluster believed, nominal;    /* nominal: links as given, all speeds 1 */
-    double change, gain, step_seconds;
-    const double *frequency;
-    int64_t window, steps;
+    het_adapt_desc d;                 /* with its defaults */
+    double step_seconds;
     heti_s_watched *rank, *link;      /* [ranks], [groups] */
     het_plan *plan;                   /* in use */
     heti_s_predict predict;           /* its costs at nominal speeds */
@@ -8066,7 +8041,6 @@ struct het_adapt {
     int64_t most;                     /* micro-batches of a pipeline */
     heti_s_ring *ring;                /* [blocks] */
     double *share;                    /* [pipelines] that are tried */
-    int32_t only_shares;
     heti_t_arena ways;                /* of the four arrays above */
 };
 
@@ -8129,18 +8103,17 @@ HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **
     memset(&made, 0, sizeof made);
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &made.allocator, "het_adapt_create", error));
     const het_cluster *cluster = desc->search->cluster;
+    made.d = *desc;
     made.search = *desc->search;
     made.search.allocator = made.allocator;
     a = HETI_S_MAKE(het_adapt, made, heti_s_adapt_cut, &made.allocator, "het_adapt_create", error);
     if (a == NULL) return HET_ERR_OOM;
     a->search.cluster = &a->believed;
     for (int64_t r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = a->rank[r].clock = 1;
-    a->frequency = desc->frequency;
-    a->change = desc->change > 0 ? desc->change : 0.2;
-    a->gain = desc->gain > 0 ? desc->gain : 0.05;
-    a->window = desc->window > 0 ? desc->window : 5;
-    a->steps = desc->steps > 0 ? desc->steps : 2;
-    a->only_shares = desc->only_shares == HET_YES;
+    if (!(a->d.change > 0)) a->d.change = 0.2;
+    if (!(a->d.gain > 0)) a->d.gain = 0.05;
+    if (a->d.window == 0) a->d.window = 5;
+    if (a->d.steps == 0) a->d.steps = 2;
     *adapt = a;
     return HET_OK;
 }
@@ -8291,9 +8264,8 @@ static void heti_s_observe_messages(het_adapt *a, const het_timeline *t) {
         delay = *arrival - r->start - heti_s_link_seconds(&a->nominal.group[group], heti_s_real(r->bytes));
         heti_s_way *way = &a->way[backward * stages + s];
         if (way->seen && way->delay <= delay) continue;
-        way->seen = 1;
-        way->delay = delay;
-        way->bytes = heti_s_real(r->bytes);
+        const heti_s_way seen = { delay, heti_s_real(r->bytes), 1 };
+        *way = seen;
     }
 }
 
@@ -8320,12 +8292,12 @@ static void heti_s_observe_links(het_adapt *a) {
         if (ring->trips > 0 && ring->seconds > 0) heti_s_link_seen(a, ring->group, delay, ring->bytes);
     }
     for (int64_t g = 0; g < a->nominal.groups; g++)
-        if (a->link[g].seen < HETI_S_NONE) a->link[g].past[a->link[g].steps++ % a->window] = a->link[g].seen;
+        if (a->link[g].seen < HETI_S_NONE) a->link[g].past[a->link[g].steps++ % a->d.window] = a->link[g].seen;
 }
 
 static het_result heti_s_observe_clocks(het_adapt *a, het_error *error) {
-    for (int64_t r = 0; a->frequency != NULL && r < a->believed.ranks; r++) {
-        const double now = a->frequency[r];
+    for (int64_t r = 0; a->d.frequency != NULL && r < a->believed.ranks; r++) {
+        const double now = a->d.frequency[r];
         heti_s_watched *w = &a->rank[r];
         if (now > 0 ? !(now >= 1e-9 && now <= 1e18) : !(now >= 0))
             return HETI_S_BAD(error, "het_adapt_observe: rank %d reports a clock of %g; 0, or from 1e-9 to 1e18", r,
@@ -8361,7 +8333,7 @@ HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *t
             measured += r->end - r->start - r->exchange;
             expected += seconds;
         }
-        if (expected > 0 && measured > 0) w->past[w->steps++ % adapt->window] = w->clock * measured / expected;
+        if (expected > 0 && measured > 0) w->past[w->steps++ % adapt->d.window] = w->clock * measured / expected;
     }
     heti_s_observe_messages(adapt, timeline);
     heti_s_observe_reductions(adapt, timeline);
@@ -8381,13 +8353,13 @@ static double heti_s_watched_median(const heti_s_watched *w, int64_t window) {
 
 /* The speed that a rank's last steps say, at its present clock. */
 static double heti_s_rank_speed(const het_adapt *a, int64_t r) {
-    return a->rank[r].clock / heti_s_watched_median(&a->rank[r], a->window);
+    return a->rank[r].clock / heti_s_watched_median(&a->rank[r], a->d.window);
 }
 
 /* The link that a group's last steps say: another bandwidth where the message's time was mostly
    that, else another latency. */
 static het_group heti_s_link_now(const het_adapt *a, int64_t g) {
-    const double delay = heti_s_watched_median(&a->link[g], a->window), bytes = a->link[g].bytes;
+    const double delay = heti_s_watched_median(&a->link[g], a->d.window), bytes = a->link[g].bytes;
     het_group link = a->nominal.group[g];
     const double moving = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
     if (moving > link.latency && moving + delay > 0) link.bandwidth = bytes / (moving + delay);
@@ -8405,7 +8377,7 @@ static int heti_s_link_differs(const het_adapt *a, int64_t g) {
     const het_group now = heti_s_link_now(a, g);
     const double x = heti_s_link_seconds(&now, a->link[g].bytes),
                  y = heti_s_link_seconds(&a->believed.group[g], a->link[g].bytes);
-    return heti_s_differs(x, y, a->change) && heti_s_absolute(x - y) > 0.01 * a->step_seconds;
+    return heti_s_differs(x, y, a->d.change) && heti_s_absolute(x - y) > 0.01 * a->step_seconds;
 }
 
 /* Of rank i or, behind the ranks, of a group's link. */
@@ -8419,11 +8391,11 @@ static int heti_s_adapt_due(het_adapt *a) {
     int due = 0;
     for (int64_t i = 0; i < ranks + a->believed.groups; i++) {
         heti_s_watched *w = heti_s_watched_of(a, i);
-        const int differs = 2 * w->steps > a->window &&
-            (i < ranks ? heti_s_differs(heti_s_rank_speed(a, i), a->believed.device[i].speed, a->change)
+        const int differs = 2 * w->steps > a->d.window &&
+            (i < ranks ? heti_s_differs(heti_s_rank_speed(a, i), a->believed.device[i].speed, a->d.change)
                        : heti_s_link_differs(a, i - ranks));
         w->lasting = differs ? w->lasting + 1 : 0;
-        due |= w->lasting >= a->steps;
+        due |= w->lasting >= a->d.steps;
     }
     return due;
 }
@@ -8503,15 +8475,15 @@ static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, he
     HETI_T_TRY(heti_s_adapt_seconds(a, a->plan, &advice->before, error));
     advice->after = advice->before;
     HETI_T_TRY(heti_s_adapt_shares(a, &by_shares, error));
-    if (!a->only_shares) HETI_T_TRY(het_plan_search(&a->search, &search, error));
+    if (a->d.only_shares != HET_YES) HETI_T_TRY(het_plan_search(&a->search, &search, error));
     if (search != NULL && search->found_count > 0) found = &search->found[0];
     plan.share = a->share;
-    if (by_shares <= (1 - a->gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
+    if (by_shares <= (1 - a->d.gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
         advice->only_shares = 1;
         advice->granules = a->predict.granules;
         advice->after = by_shares;
         result = heti_s_plan_copy(&plan, &a->allocator, "het_adapt", &advice->plan, error);
-    } else if (found != NULL && found->seconds <= (1 - a->gain) * advice->before) {
+    } else if (found != NULL && found->seconds <= (1 - a->d.gain) * advice->before) {
         advice->granules = found->granules;
         advice->after = found->seconds;
         result = heti_s_plan_copy(found->plan, &a->allocator, "het_adapt", &advice->plan, error);
@@ -8525,7 +8497,7 @@ static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, he
 static void heti_s_adapt_tell(const het_adapt *a, const het_advice *advice, heti_t_text *out) {
     const het_plan *plan = advice->plan;
     if (plan == NULL) {
-        heti_t_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->gain);
+        heti_t_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->d.gain);
         return;
     }
     heti_t_format(out, "; a step of %g ms becomes %g ms: ", 1e3 * advice->before, 1e3 * advice->after);
@@ -8556,13 +8528,10 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     heti_t_text out = heti_t_text_in(made->text, sizeof made->text);
     heti_s_adapt_believe(adapt, &out);
     const het_result result = heti_s_adapt_choose(adapt, made, error);
-    if (result != HET_OK) {
-        het_advice_free(made);
-        return result;
-    }
-    heti_s_adapt_tell(adapt, made, &out);
-    *advice = made;
-    return HET_OK;
+    if (result == HET_OK) heti_s_adapt_tell(adapt, made, &out);
+    if (result == HET_OK) *advice = made;
+    else het_advice_free(made);
+    return result;
 }
 
 /* =================================================================================================
@@ -8610,7 +8579,7 @@ typedef struct heti_s_pack {
     het_cost *curve;                 /* [curves <= stages] w t, those that are not below another */
     double *load;                     /* [ranks] */
     int64_t *pipeline_count, *pipeline_full; /* [pipelines] */
-    heti_s_count *count;              /* [count_count] */
+    heti_s_count *count;              /* [count_count <= most] */
     /* the second half: within memory whatever the order */
     heti_s_grouping grouping[2 * HETI_S_KEPT], plain[HETI_S_PLAIN], spare_grouping;
     heti_s_amount *amount;            /* [most] of the micro-batches of the grouping that is judged */
@@ -8623,7 +8592,7 @@ typedef struct heti_s_pack {
     int64_t lists_for;                /* micro-batches */
     heti_s_score best;
     heti_s_grouping *best_grouping;
-    double plain_seconds, estimate;
+    double plain_seconds, estimate;   /* estimate: of the best */
     int64_t plain_count;
     int stopped;
 } heti_s_pack;
@@ -8709,7 +8678,7 @@ static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     s->pipeline_count = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
     s->pipeline_full = HETI_S_ROOM(int64_t, s->d.plan->pipelines);
     s->pipeline_amount = HETI_S_ROOM(heti_s_amount, s->d.plan->pipelines);
-    s->count = HETI_S_ROOM(heti_s_count, s->count_count);
+    s->count = HETI_S_ROOM(heti_s_count, m);
     for (int64_t i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_ROOM(int64_t, n);
     for (int64_t i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_ROOM(int64_t, n);
     s->spare_grouping.group = HETI_S_ROOM(int64_t, n);
@@ -8726,12 +8695,11 @@ static void heti_s_pack_cut(void *self, heti_t_arena *arena) {
     s->lists.action = HETI_S_ROOM(het_action, s->schedule->start[s->d.plan->ranks]);
 }
 
-/* Numbers of micro-batches that are looked at; count NULL: only how many they are. */
-static int64_t heti_s_pack_counts(const heti_s_pack *s, heti_s_count *count) {
+/* Numbers of micro-batches that are looked at; how many they are. */
+static int64_t heti_s_pack_counts(const heti_s_pack *s) {
     int64_t m = 1, n = 0;
     for (;;) {
-        if (count != NULL) count[n].count = m;
-        n++;
+        s->count[n++].count = m;
         if (m == s->most) return n;
         m = heti_s_min(s->most, m < HETI_S_EVERY_COUNT ? m + 1 : m + m / HETI_S_COUNT_STEPS);
     }
@@ -8739,9 +8707,8 @@ static int64_t heti_s_pack_counts(const heti_s_pack *s, heti_s_count *count) {
 
 static het_result heti_s_pack_room(heti_s_pack *s) {
     s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
-    s->count_count = heti_s_pack_counts(s, NULL);
     HETI_T_TRY(heti_s_arrays(&s->arena, 0, heti_s_pack_cut, s, &s->allocator, "het_pack", s->error));
-    (void)heti_s_pack_counts(s, s->count);
+    s->count_count = heti_s_pack_counts(s);
     s->lists.ranks = s->d.plan->ranks;
     s->lists.pipelines = s->d.plan->pipelines;
     s->lists.complete = 1;
@@ -8794,15 +8761,12 @@ static void heti_s_pack_add_curve(heti_s_pack *s, const het_cost *c) {
     s->curves = kept;
 }
 
-/* Ranks of a pipeline; marks them in s->load. */
+/* Ranks of a pipeline; s->load gets how many stages each has. */
 static int64_t heti_s_pack_ranks(heti_s_pack *s, int64_t pipeline) {
     int64_t ranks = 0;
+    HETI_T_CLEAR(s->load, s->d.plan->ranks);
     for (int64_t g = s->d.plan->first_stage[pipeline]; g < s->d.plan->first_stage[pipeline + 1]; g++)
-        s->load[s->d.plan->stage[g].rank] = 0;
-    for (int64_t g = s->d.plan->first_stage[pipeline]; g < s->d.plan->first_stage[pipeline + 1]; g++) {
-        ranks += s->load[s->d.plan->stage[g].rank] < 1;
-        s->load[s->d.plan->stage[g].rank] = 1;
-    }
+        ranks += s->load[s->d.plan->stage[g].rank]++ < 1;
     return ranks;
 }
 
@@ -9013,6 +8977,7 @@ static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *gr
 /* Puts the spare grouping among the best, of which there are `room`, and one more place. */
 static void heti_s_pack_keep(heti_s_pack *s, heti_s_grouping *best, int64_t room) {
     int64_t at = room;
+    if (s->estimate < 0 || s->spare_grouping.estimate < s->estimate) s->estimate = s->spare_grouping.estimate;
     while (at > 0 && (best[at - 1].count == 0 || best[at - 1].estimate > s->spare_grouping.estimate ||
         (best[at - 1].estimate >= s->spare_grouping.estimate && best[at - 1].count > s->spare_grouping.count))) at--;
     if (at == room) return;
@@ -9045,8 +9010,7 @@ static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best)
    of them, where limits allow. */
 static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
     int64_t j = 0, end = 0;
-    heti_s_amount sum;
-    memset(&sum, 0, sizeof sum);
+    heti_s_amount sum = { 0, 0, 0 };
     *largest = 0;
     for (int64_t i = 0; i < s->d.granules; i++) {
         const heti_s_amount own = heti_s_pack_amount(s, i);
@@ -9362,14 +9326,11 @@ static het_result heti_s_pack_search(heti_s_pack *s) {
     heti_s_pack_curves(s);
     heti_s_pack_sort(s);
     heti_s_pack_bounds(s);
+    s->estimate = -1; /* of none */
     heti_s_pack_plain(s);
     heti_s_pack_group(s, 0, s->grouping);
     tokens = s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
     if (s->bytes_a_token * tokens > 1) heti_s_pack_group(s, 1 / s->bytes_a_token, s->grouping + HETI_S_KEPT);
-    for (k = 0, s->estimate = -1; k < 3; k++) {
-        const heti_s_grouping *g = k == 0 ? s->grouping : k == 1 ? s->grouping + HETI_S_KEPT : s->plain;
-        if (g->count > 0 && (s->estimate < 0 || g->estimate < s->estimate)) s->estimate = g->estimate;
-    }
     HETI_T_TRY(heti_s_pack_judge_plain(s));
     HETI_T_TRY(heti_s_pack_judge_groupings(s));
     if (s->best_grouping == NULL)
@@ -9461,6 +9422,10 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
 enum { HETI_S_EVERY_SIZE = 8, HETI_S_TEAM_TRIES = 192, HETI_S_TEAM_SIZES = 7 }; /* 2^6: HETRAIN_MAX_TEAM */
 enum { HETI_S_TEAM_CHOICES = HETI_S_TEAM_WAYS + 2, HETI_S_TEAM_TURNS = 512 };
 
+/* One team: tokens of a micro-batch at most; what an empty one takes; when the team ends, and that
+   over what was guessed; of its granules, and what they add. */
+typedef struct heti_s_team { double cap, base, end, factor, tokens, seconds; } heti_s_team;
+
 typedef struct heti_s_teams {
     heti_s_seek s;
     heti_s_fusion f;
@@ -9473,10 +9438,8 @@ typedef struct heti_s_teams {
     /* one set of teams */
     het_plan *plan, from;             /* from: over composite devices */
     het_plan_costs *costs;
-    double *cap, *base, *end, *factor; /* [ranks] by team: tokens of a micro-batch; an empty one; when it ends, and that
-                                          over what was guessed */
+    heti_s_team *of;                  /* [ranks] by team */
     double *alone;                    /* [n][ranks] what a granule adds to a team */
-    heti_s_amount *sum;               /* [ranks] of a team's granules: tokens; in `pairs` what they add */
     int64_t *team, *kept, *group;     /* [n] of granules: their team, in the best deal, their micro-batch */
     heti_s_amount *batch;             /* [most] micro-batches, team by team */
     int64_t *count;                   /* [ranks] micro-batches of a team */
@@ -9502,12 +9465,8 @@ static void heti_s_teams_cut(void *self, heti_t_arena *arena) {
     t->from.first_stage = HETI_S_ROOM(int64_t, ranks + 1);
     t->from.share = HETI_S_ROOM(double, ranks);
     t->from.state_share = HETI_S_ROOM(double, ranks);
-    t->cap = HETI_S_ROOM(double, ranks);
-    t->base = HETI_S_ROOM(double, ranks);
-    t->end = HETI_S_ROOM(double, ranks);
-    t->factor = HETI_S_ROOM(double, ranks);
+    t->of = HETI_S_ROOM(heti_s_team, ranks);
     t->alone = HETI_S_ROOM(double, n * ranks);
-    t->sum = HETI_S_ROOM(heti_s_amount, ranks);
     t->team = HETI_S_ROOM(int64_t, n);
     t->kept = HETI_S_ROOM(int64_t, n);
     t->group = HETI_S_ROOM(int64_t, n);
@@ -9550,10 +9509,7 @@ static het_result heti_s_teams_plan(heti_s_teams *t) {
 /* Whether a team's members have room for a micro-batch of so many tokens. */
 static het_result heti_s_teams_fit(heti_s_teams *t, int64_t team, int64_t tokens, int *fits) {
     heti_s_seek *s = &t->s;
-    het_shape shape = { 0, 0, 0 };
-    shape.tokens = tokens;
-    shape.sequences = heti_s_min(tokens, t->n);
-    shape.granule = t->granule;
+    const het_shape shape = { tokens, heti_s_min(tokens, t->n), t->granule };
     HETI_T_TRY(het_profile_memory(s->d.profile, t->plan, s->needs, &shape, s->memory, s->error));
     *fits = 1;
     for (int64_t i = t->f.first[team]; i < t->f.first[team + 1]; i++) {
@@ -9573,9 +9529,9 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
     het_result result = het_schedule_needs(t->plan, lists, 0, s->ranks, 0, &s->allocator, s->needs, s->error);
     het_schedule_free(lists);
     for (int64_t p = 0; p < t->f.teams && result == HET_OK; p++) {
-        int64_t low = 0, high = 1; /* low fits, high does not, or is one more than there are */
+        /* low fits, high does not, or is one more than there are */
+        int64_t low = 0, high = 1 + HETI_T_CAST(int64_t, t->all.tokens);
         int fits = 0;
-        for (int64_t i = 0; i < t->n; i++) high += HETI_T_CAST(int64_t, t->amount[i].tokens);
         if (t->given.d.max_tokens > 0) high = heti_s_min(high, t->given.d.max_tokens + 1);
         for (like = 0; like < p; like++)
             if (t->choice[like] == t->choice[p] && heti_s_fused_alike(s, &t->f, like, p)) break;
@@ -9586,12 +9542,12 @@ static het_result heti_s_teams_caps(heti_s_teams *t) {
             result = heti_s_teams_fit(t, p, middle, &fits);
             *(fits ? &low : &high) = middle;
         }
-        t->cap[p] = like < p ? t->cap[like] : heti_s_real(low);
+        t->of[p].cap = like < p ? t->of[like].cap : heti_s_real(low);
     }
     return result;
 }
 
-/* t->end: when each team has done its t->count micro-batches. */
+/* When each team has done its t->count micro-batches. */
 static het_result heti_s_teams_run(heti_s_teams *t) {
     het_costs costs = t->costs->costs;
     het_simulation *made = NULL;
@@ -9605,7 +9561,7 @@ static het_result heti_s_teams_run(heti_s_teams *t) {
     }
     t->evaluations++;
     HETI_T_TRY(het_simulate(t->plan, &lists, &costs, HET_NO, &t->s.allocator, &made, t->s.error));
-    for (int64_t p = 0; p < t->f.teams; p++) t->end[p] = made->rank[t->plan->stage[p].rank].end;
+    for (int64_t p = 0; p < t->f.teams; p++) t->of[p].end = made->rank[t->plan->stage[p].rank].end;
     het_simulation_free(made);
     return HET_OK;
 }
@@ -9621,30 +9577,30 @@ static het_result heti_s_teams_alone(heti_s_teams *t) {
         }
         HETI_T_TRY(heti_s_teams_run(t));
         for (int64_t p = 0; p < t->f.teams; p++)
-            *(i < 0 ? &t->base[p] : &t->alone[i * t->s.ranks + p]) = t->end[p] - (i < 0 ? 0 : t->base[p]);
+            *(i < 0 ? &t->of[p].base : &t->alone[i * t->s.ranks + p]) = t->of[p].end - (i < 0 ? 0 : t->of[p].base);
     }
     return HET_OK;
 }
 
 /* A team's time as guessed, with granule `in`, without `out`; -1: none. */
 static double heti_s_teams_guess(const heti_s_teams *t, int64_t p, int64_t in, int64_t out) {
-    double tokens = t->sum[p].tokens, seconds = t->sum[p].pairs, calls;
+    double tokens = t->of[p].tokens, seconds = t->of[p].seconds, calls;
     for (int way = 0; way < 2; way++) {
         const int64_t i = way == 0 ? in : out;
         if (i < 0) continue;
         tokens += (way == 0 ? 1 : -1) * t->amount[i].tokens;
         seconds += (way == 0 ? 1 : -1) * t->alone[i * t->s.ranks + p];
     }
-    calls = tokens > 0 ? heti_s_real(HETI_T_CAST(int64_t, tokens / t->cap[p])) + 1 : 0;
-    return t->factor[p] * (seconds + calls * t->base[p]);
+    calls = tokens > 0 ? heti_s_real(HETI_T_CAST(int64_t, tokens / t->of[p].cap)) + 1 : 0;
+    return t->of[p].factor * (seconds + calls * t->of[p].base);
 }
 
 static void heti_s_teams_put(heti_s_teams *t, int64_t granule, int64_t team) {
     for (int way = 0; way < 2; way++) {
         const int64_t p = way == 0 ? t->team[granule] : team;
         if (p < 0) continue;
-        t->sum[p].tokens += (way == 0 ? -1 : 1) * t->amount[granule].tokens;
-        t->sum[p].pairs += (way == 0 ? -1 : 1) * t->alone[granule * t->s.ranks + p];
+        t->of[p].tokens += (way == 0 ? -1 : 1) * t->amount[granule].tokens;
+        t->of[p].seconds += (way == 0 ? -1 : 1) * t->alone[granule * t->s.ranks + p];
     }
     t->team[granule] = team;
 }
@@ -9652,15 +9608,14 @@ static void heti_s_teams_put(heti_s_teams *t, int64_t granule, int64_t team) {
 /* The longest first, each to the team that ends first with it; blur: times are drawn up to so many
    1,024ths longer. Returns whether all have a place. */
 static int heti_s_teams_deal(heti_s_teams *t, int64_t blur) {
-    HETI_T_CLEAR(t->sum, t->f.teams);
-    for (int64_t p = 0; p < t->f.teams; p++) t->factor[p] = 1;
+    for (int64_t p = 0; p < t->f.teams; p++) t->of[p].factor = 1, t->of[p].tokens = t->of[p].seconds = 0;
     for (int64_t i = 0; i < t->n; i++) {
         int64_t to = -1;
         double least = 0;
         for (int64_t p = 0; p < t->f.teams; p++) {
             const double seconds = heti_s_teams_guess(t, p, t->row[i], -1) *
                                    heti_s_real(1024 + heti_s_below(&t->s, blur));
-            if (t->amount[t->row[i]].tokens > t->cap[p] || (to >= 0 && seconds >= least)) continue;
+            if (t->amount[t->row[i]].tokens > t->of[p].cap || (to >= 0 && seconds >= least)) continue;
             to = p;
             least = seconds;
         }
@@ -9682,7 +9637,7 @@ static het_result heti_s_teams_group(heti_s_teams *t) {
             const heti_s_amount *a = &t->amount[i];
             int64_t m = first;
             if (t->team[i] != p) continue;
-            while (m < made && (t->batch[m].tokens + a->tokens > t->cap[p] || (t->given.d.max_sequences > 0 &&
+            while (m < made && (t->batch[m].tokens + a->tokens > t->of[p].cap || (t->given.d.max_sequences > 0 &&
                 t->batch[m].sequences + a->sequences > heti_s_real(t->given.d.max_sequences)))) m++;
             if (m == made) HETI_T_CLEAR(t->batch + made++, 1);
             heti_s_add(&t->batch[m], a, 1);
@@ -9692,8 +9647,8 @@ static het_result heti_s_teams_group(heti_s_teams *t) {
     }
     HETI_T_TRY(heti_s_teams_run(t));
     for (int64_t p = 0; p < t->f.teams; p++) {
-        t->factor[p] = 1;
-        if (t->count[p] > 0) t->factor[p] = t->end[p] / heti_s_larger(heti_s_teams_guess(t, p, -1, -1), 1e-300);
+        t->of[p].factor = 1;
+        if (t->count[p] > 0) t->of[p].factor = t->of[p].end / heti_s_larger(heti_s_teams_guess(t, p, -1, -1), 1e-300);
     }
     return HET_OK;
 }
@@ -9701,7 +9656,7 @@ static het_result heti_s_teams_group(heti_s_teams *t) {
 static int64_t heti_s_teams_last(const heti_s_teams *t) {
     int64_t last = 0;
     for (int64_t p = 1; p < t->f.teams; p++)
-        if (t->end[p] > t->end[last]) last = p;
+        if (t->of[p].end > t->of[last].end) last = p;
     return last;
 }
 
@@ -9709,14 +9664,14 @@ static int64_t heti_s_teams_last(const heti_s_teams *t) {
    end before. */
 static het_result heti_s_teams_move(heti_s_teams *t, int64_t i, int64_t j, int64_t p, int *better) {
     const int64_t last = t->team[i];
-    const double before = t->end[last], most = before * 1.05; /* of a guess */
+    const double before = t->of[last].end, most = before * 1.05; /* of a guess */
     *better = 0;
-    if (t->amount[i].tokens > t->cap[p] || (j >= 0 && t->amount[j].tokens > t->cap[last])) return HET_OK;
+    if (t->amount[i].tokens > t->of[p].cap || (j >= 0 && t->amount[j].tokens > t->of[last].cap)) return HET_OK;
     if (heti_s_teams_guess(t, last, j, i) >= most || heti_s_teams_guess(t, p, i, j) >= most) return HET_OK;
     heti_s_teams_put(t, i, p);
     if (j >= 0) heti_s_teams_put(t, j, last);
     HETI_T_TRY(heti_s_teams_group(t));
-    *better = heti_s_larger(t->end[last], t->end[p]) < before * (1 - 1e-9);
+    *better = heti_s_larger(t->of[last].end, t->of[p].end) < before * (1 - 1e-9);
     if (*better) return HET_OK;
     heti_s_teams_put(t, i, last);
     if (j >= 0) heti_s_teams_put(t, j, p);
@@ -9748,9 +9703,9 @@ static het_result heti_s_teams_deals(heti_s_teams *t, int *found) {
     for (int64_t turn = 0, best = 0; turn <= best + turns && heti_s_teams_deal(t, turn * 512 % 4096); turn++) {
         HETI_T_TRY(heti_s_teams_group(t));
         HETI_T_TRY(heti_s_teams_improve(t, until));
-        if (t->end[heti_s_teams_last(t)] < least) {
+        if (t->of[heti_s_teams_last(t)].end < least) {
             HETI_T_COPY(t->kept, t->team, t->n);
-            least = t->end[heti_s_teams_last(t)];
+            least = t->of[heti_s_teams_last(t)].end;
             best = turn;
         }
         *found = 1;
@@ -9796,7 +9751,7 @@ static het_result heti_s_teams_judge(heti_s_teams *t) {
     for (int64_t m = 0, at = 0; m < k->micro_batches; k->start[++m] = at)
         for (int64_t i = 0; i < t->n; i++)
             if (t->group[i] == m) k->order[at++] = i;
-    for (int64_t p = 0; p < t->f.teams; p++) heti_s_most(&k->estimate, t->end[p]);
+    for (int64_t p = 0; p < t->f.teams; p++) heti_s_most(&k->estimate, t->of[p].end);
     het_packing_free(t->best);
     het_plan_free(t->best_plan);
     t->best = k;
@@ -9953,7 +9908,6 @@ static het_result heti_s_teams_start(heti_s_teams *t, const het_search_desc *sea
 HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_pack_desc *desc, het_plan **plan,
                                       het_packing **packing, het_error *error) {
     heti_s_teams t;
-    heti_t_arena arena;
     if (search == NULL || desc == NULL || plan == NULL || packing == NULL)
         return HETI_S_BAD(error, "het_pack_teams: a description, plan or packing is NULL");
     *plan = NULL;
@@ -9967,13 +9921,12 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
         return HETI_S_BAD(error, "het_pack_teams: %d granules, max_tokens %d, max_sequences %d, granule_tokens %d",
                           desc->granules, desc->max_tokens, desc->max_sequences, search->granule_tokens);
     memset(&t, 0, sizeof t);
-    memset(&arena, 0, sizeof arena);
     t.given.d = *desc;
     t.given.error = t.s.error = error;
     HETI_T_TRY(heti_t_need_allocator(&desc->allocator, &t.s.allocator, "het_pack_teams", error));
     HETI_T_TRY(heti_s_pack_granules(&t.given));
     het_result result = heti_s_teams_start(&t, search);
-    if (result == HET_OK) result = heti_s_fusion_start(&t.s, &t.f, &arena);
+    if (result == HET_OK) result = heti_s_fusion_start(&t.s, &t.f);
     t.f.granules = 1;
     if (result == HET_OK) result = heti_s_teams_all(&t);
     if (result == HET_OK) {
@@ -9986,7 +9939,7 @@ HETRAIN_API het_result het_pack_teams(const het_search_desc *search, const het_p
         het_packing_free(t.best);
         het_plan_free(t.best_plan);
     }
-    heti_s_arrays_free(&arena, &t.s.allocator);
+    heti_s_arrays_free(&t.f.arena, &t.s.allocator);
     heti_s_arrays_free(&t.s.arena, &t.s.allocator);
     heti_s_arrays_free(&t.arena, &t.s.allocator);
     return result;
