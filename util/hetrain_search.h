@@ -1453,16 +1453,17 @@ static void heti_s_hold_link(const heti_s_holding *h, int64_t holders, int64_t i
     if (link.bandwidth > 0) heti_s_most(slowness, 1 / link.bandwidth);
 }
 
-/* Shares in a member's team: of all, of the groups before its own, and of that; whose members and
-   heads. */
-typedef struct heti_s_shares { double all, before, group, heads; int64_t members; } heti_s_shares;
+/* Shares in a rank's team: of all, of the groups before its own, and of that; whose members and
+   heads; which member it is. */
+typedef struct heti_s_shares { double all, before, group, heads; int64_t members, me; } heti_s_shares;
 
-static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t me) {
-    heti_s_shares shares = { 0, 0, 0, 0, 0 };
+static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count, int64_t rank) {
+    heti_s_shares shares = { 0, 0, 0, 0, 0, 0 };
+    while (team[shares.me].rank != rank) shares.me++;
     for (int64_t i = 0; i < count; i++) {
         shares.all += team[i].share;
-        if (team[i].group < team[me].group) shares.before += team[i].share;
-        if (team[i].group != team[me].group) continue;
+        if (team[i].group < team[shares.me].group) shares.before += team[i].share;
+        if (team[i].group != team[shares.me].group) continue;
         shares.group += team[i].share;
         shares.heads += heti_s_real(team[i].heads);
         shares.members++;
@@ -1473,14 +1474,13 @@ static heti_s_shares heti_s_shares_of(const het_team_member *team, int64_t count
 /* Elements of a block that a rank uses beside what it owns, in a team by columns or as a version;
    negative: it uses what it holds. */
 static double heti_s_box(const heti_s_holding *h, int64_t rank, const het_block_profile *block) {
-    int64_t count, me = 0;
+    int64_t count;
     const het_team_member *team = het_plan_team(h->plan, rank, &count);
     if (h->plan->updates > 1) return block->frozen || heti_s_keeps(h->plan, rank) ? -1 : heti_s_real(block->elements);
     if (team == NULL || team->columns == 0 || !(block->by_heads + block->by_share > 0)) return -1;
-    while (team[me].rank != rank) me++;
-    const heti_s_shares of = heti_s_shares_of(team, count, me);
-    return heti_s_real(block->elements) - block->by_heads * (1 - heti_s_real(team[me].heads) / of.heads) -
-           block->by_share * (1 - team[me].share / of.all);
+    const heti_s_shares of = heti_s_shares_of(team, count, rank);
+    return heti_s_real(block->elements) - block->by_heads * (1 - heti_s_real(team[of.me].heads) / of.heads) -
+           block->by_share * (1 - team[of.me].share / of.all);
 }
 
 static double heti_s_weights(const het_profile *p, const het_block_profile *block) {
@@ -1600,7 +1600,7 @@ static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
 
 /* How many rows a rank can have, and whose stages it runs. */
 static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64_t rank, heti_s_held *held) {
-    int64_t count, me = 0;
+    int64_t count;
     const het_team_member *team = het_plan_team(plan, rank, &count);
     heti_s_rows *to = &held->rows;
     held->leader = rank;
@@ -1611,13 +1611,12 @@ static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64
     held->leader = team->leader;
     to->members = heti_s_real(count);
     to->groups = heti_s_real(team[count - 1].group + 1);
-    while (team[me].rank != rank) me++;
-    const heti_s_shares shares = heti_s_shares_of(team, count, me);
-    if (shares.members > 1) to->heads = heti_s_real(team[me].heads);
-    if (team[me].columns != 0) to->columns = team[me].share / shares.all;
-    to->own = heti_s_share_rows(shape, to->own, team[me].share / shares.all);
+    const heti_s_shares shares = heti_s_shares_of(team, count, rank);
+    if (shares.members > 1) to->heads = heti_s_real(team[shares.me].heads);
+    if (team[shares.me].columns != 0) to->columns = team[shares.me].share / shares.all;
+    to->own = heti_s_share_rows(shape, to->own, team[shares.me].share / shares.all);
     to->group = heti_s_share_rows(shape, to->group, shares.group / shares.all);
-    if (team[me].group < team[count - 1].group)
+    if (team[shares.me].group < team[count - 1].group)
         to->kept = heti_s_share_rows(shape, to->kept, (shares.before + shares.group) / shares.all);
 }
 
@@ -1951,7 +1950,7 @@ static void heti_s_stage_costs(const heti_s_costing *c, int64_t g, int64_t rank,
 /* A member's part of the rows, and of the pairs where a micro-batch is one sequence. */
 static void heti_s_member_part(const het_team_member *team, int64_t count, int64_t member, double *rows,
                                double *pairs) {
-    const heti_s_shares s = heti_s_shares_of(team, count, member);
+    const heti_s_shares s = heti_s_shares_of(team, count, team[member].rank);
     *rows = team[member].share / s.all;
     *pairs = ((s.before + s.group) * (s.before + s.group) - s.before * s.before) / (s.all * s.all) *
         (s.members > 1 ? heti_s_real(team[member].heads) / s.heads : 1);
@@ -3696,12 +3695,11 @@ static int64_t heti_s_first_alike(const het_desc *desc, int64_t i) {
 static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_profile *device) {
     const het_device_desc *desc = m->desc->desc->layout.devices != NULL ? &m->desc->desc->layout.devices[i] : NULL;
     const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
-    int64_t number;
+    const int64_t threads = desc != NULL && desc->threads > 0 ? desc->threads : 1;
     heti_t_text name = heti_t_text_in(device->name, sizeof device->name);
     device->beside = iface->queues != NULL;
-    if (iface->host_memory) number = desc != NULL && desc->threads > 0 ? desc->threads : 1;
-    else number = desc->ordinal; /* of several such devices each has a name */
-    heti_t_format(&name, "%s:%d", iface->name, number);
+    /* of several that are not the processor each has a name */
+    heti_t_format(&name, "%s:%d", iface->name, iface->host_memory ? threads : desc->ordinal);
 }
 
 /* The description that contexts are made from, and everything of it that is not measured. */
@@ -4258,9 +4256,8 @@ HETRAIN_API het_op_price het_hardware_price(const het_hardware_device *device, c
     const het_described_unit *of = &description->unit[unit];
     const double speed = description->desc.dtype == HET_BF16 && device->bf16 > 0 ? device->bf16 : device->f32;
     het_op_price price;
-    heti_s_work w;
+    heti_s_work w = { 0, 0, 0, 0 };
     memset(&price, 0, sizeof price);
-    memset(&w, 0, sizeof w);
     if (node < of->program.nodes) {
         if (!heti_s_node_work(description, of, &of->program.node[node], call, &w)) return price;
         price.name = heti_s_names[of->program.node[node].kind];
@@ -5906,7 +5903,6 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
                                      het_simulation **simulation) {
     het_simulation *made = NULL;
     het_plan_costs *costs = NULL;
-    het_result result;
     c->seconds = HETI_S_NONE;
     s->evaluations++;
     if (lists == NULL) return HET_OK;
@@ -5924,8 +5920,8 @@ static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het
         return HET_OK;
     }
     HETI_T_TRY(heti_s_choice_costs(s, c, &costs));
-    result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made,
-                                s->error);
+    const het_result result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO,
+                                                 &s->allocator, &made, s->error);
     het_plan_costs_free(costs);
     if (result == HET_OK) c->seconds = made->makespan;
     if (simulation != NULL && result == HET_OK) *simulation = made;
