@@ -7693,7 +7693,8 @@ static het_result heti_s_fuse_try(heti_s_seek *s, heti_s_fusion *f) {
 /* A team goes this way, one device any. 0: it cannot. */
 static int heti_s_take_way(const heti_s_seek *s, const heti_s_fusion *f, int64_t team, int64_t way) {
     const int64_t size = f->first[team + 1] - f->first[team];
-    f->way[team] = size > 1 ? way : HETI_S_BY_CONTEXT;
+    f->way[team] = HETI_S_BY_CONTEXT;
+    if (size > 1) f->way[team] = way;
     if (size > 1 && (way == HETI_S_BY_CONTEXT ? s->whole : heti_s_real(size) > f->heads)) return 0;
     return f->way[team] != HETI_S_BY_COLUMNS || heti_s_real(size) <= f->most;
 }
@@ -9762,7 +9763,8 @@ static het_result heti_s_teams_way(heti_s_teams *t) {
     int found = 0;
     t->seconds = HETI_S_NONE;
     for (int64_t p = 0; p < t->f.teams; p++) {
-        const int64_t way = t->choice[p] < HETI_S_TEAM_WAYS ? t->choice[p] : HETI_S_BY_CONTEXT;
+        int64_t way = t->choice[p];
+        if (way >= HETI_S_TEAM_WAYS) way = HETI_S_BY_CONTEXT;
         if (!heti_s_take_way(&t->s, &t->f, p, way)) return HET_OK;
     }
     result = heti_s_teams_plan(t);
