@@ -69,12 +69,12 @@ static het_result threads_isend(void *self, int64_t to, uint32_t channel, const 
 {
     union { const void *from; void *to; } plain;
     plain.from = data;
-    return threads_start(self, ((threads_end *)self)->me, to, 1, channel, plain.to, size, request);
+    return threads_start((threads_end *)self, ((threads_end *)self)->me, to, 1, channel, plain.to, size, request);
 }
 
 static het_result threads_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
 {
-    return threads_start(self, from, ((threads_end *)self)->me, 0, channel, data, size, request);
+    return threads_start((threads_end *)self, from, ((threads_end *)self)->me, 0, channel, data, size, request);
 }
 
 static het_result threads_test(void *self, het_request *request, int32_t *done)
