@@ -7160,16 +7160,18 @@ static het_action heti_lists_other(const het_action *a, int32_t kind, int32_t by
     return b;
 }
 
-static int heti_lists_has(const heti_lists *l, const het_action *a) {
-    return (l->seen[heti_lists_entry(l, a)] >> a->kind) & 1;
+/* Whether the action of a kind has happened to an action's slice. */
+static int heti_lists_has(const heti_lists *l, const het_action *a, int32_t kind) {
+    return (l->seen[heti_lists_entry(l, a)] >> kind) & 1;
 }
 
 /* Whether an action makes the gradient of its stage's input. */
 static int heti_goes_back(const het_action *a) { return a->kind == HET_ACTION_B || a->kind == HET_ACTION_I; }
+static int heti_makes_gradients(const het_action *a) { return heti_goes_back(a) || a->kind == HET_ACTION_W; }
 
 /* Of B and I either will do. */
 static int heti_lists_happened(const heti_lists *l, const het_action *a) {
-    if (!heti_goes_back(a)) return heti_lists_has(l, a);
+    if (!heti_goes_back(a)) return heti_lists_has(l, a, a->kind);
     return (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_I)) != 0;
 }
 
@@ -7186,23 +7188,25 @@ static int64_t heti_lists_rank(const heti_lists *l, const het_action *a, int64_t
     return l->plan->stage[stage].rank;
 }
 
-/* other: a second action, or NULL. */
-static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t position, const char *what,
-                                      const het_action *other) {
-    heti_action_text text, text_other;
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s%s%s", l->where, rank, position,
-                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what,
-                     other != NULL ? " " : "", other != NULL ? heti_action_print(&text_other, other) : "");
-}
-
 static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what) {
-    return heti_lists_fail_for(l, rank, position, what, NULL);
+    heti_action_text text;
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s", l->where, rank, position,
+                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what);
 }
 
-static het_result heti_lists_missing(const heti_lists *l, int64_t rank, const het_action *a) {
+/* `what` of another action. */
+static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t position, const char *what,
+                                      het_action other) {
+    heti_action_text text;
+    char both[160];
+    (void)heti_format(both, sizeof both, "%s %s", what, heti_action_print(&text, &other));
+    return heti_lists_fail(l, rank, position, both);
+}
+
+static het_result heti_lists_missing(const heti_lists *l, int64_t rank, het_action a) {
     heti_action_text text;
     return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank,
-                     heti_action_print(&text, a));
+                     heti_action_print(&text, &a));
 }
 
 /* REDUCE, STEP or GATHER of an update of a block, VERDICT. */
@@ -7332,7 +7336,6 @@ static het_action heti_lists_forward(const heti_lists *l, int64_t p, int64_t sta
 static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) {
     const het_schedule *s = l->schedule;
     const int64_t rank = l->plan->stage[g].rank;
-    het_action missing;
     int64_t first = 0;
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *b = &s->action[i];
@@ -7340,8 +7343,7 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) 
         if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && entry <= l->stage[g].forwards) l->seen[entry] = 1;
     }
     while (l->seen[first]) first++;
-    missing = heti_lists_forward(l, p, g, first);
-    return heti_lists_missing(l, rank, &missing);
+    return heti_lists_missing(l, rank, heti_lists_forward(l, p, g, first));
 }
 
 /* No forward pass is missing, so there are no more entries than actions. */
@@ -7468,20 +7470,19 @@ static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t po
     int64_t whose;
     for (int sort = 0; sort < HETI_WANTS_MESSAGE; sort++)
         if (heti_lists_wants(l, a, sort, &wanted, &whose) && !heti_lists_happened(l, &wanted))
-            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+            return heti_lists_fail_for(l, rank, position, "must come after", wanted);
     return HET_OK;
 }
 
 /* Once only, not B beside I or W; B, I and W of what is on the device, PUT of what is needed. */
 static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position) {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
-    const het_action other = heti_lists_other(a, a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B, 0),
-                     put = heti_lists_other(a, HET_ACTION_PUT, 0), take = heti_lists_other(a, HET_ACTION_TAKE, 0);
-    if (heti_lists_has(l, a)) return heti_lists_fail(l, rank, position, "comes twice");
-    if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_lists_has(l, &other))
-        return heti_lists_fail_for(l, rank, position, "comes beside", &other);
-    if (a->kind <= HET_ACTION_W && heti_lists_has(l, &put))
-        return heti_lists_fail_for(l, rank, position, "must come after", &take);
+    const int32_t other = a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B;
+    if (heti_lists_has(l, a, a->kind)) return heti_lists_fail(l, rank, position, "comes twice");
+    if (heti_makes_gradients(a) && heti_lists_has(l, a, other))
+        return heti_lists_fail_for(l, rank, position, "comes beside", heti_lists_other(a, other, 0));
+    if (a->kind <= HET_ACTION_W && heti_lists_has(l, a, HET_ACTION_PUT))
+        return heti_lists_fail_for(l, rank, position, "must come after", heti_lists_other(a, HET_ACTION_TAKE, 0));
     if (a->kind == HET_ACTION_PUT && (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_W)))
         return heti_lists_fail(l, rank, position, "its backward has used up what it puts");
     return HET_OK;
@@ -7536,10 +7537,8 @@ static het_result heti_lists_check_entry(const heti_lists *l, const het_action *
         const int64_t other = heti_lists_neighbour(l, &made, kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B);
         if (other >= 0 && other != rank) needed |= 1u << kind;
     }
-    for (int32_t kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
-        const het_action missing = heti_lists_other(a, kind, 0);
-        if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, rank, &missing);
-    }
+    for (int32_t kind = 0; kind <= HET_ACTION_RECV_B; kind++)
+        if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, rank, heti_lists_other(a, kind, 0));
     return HET_OK;
 }
 
@@ -7794,25 +7793,20 @@ static het_result heti_play(heti_lists *l, int32_t only) {
 
 /* ---- the end of the step: REDUCE, VERDICT, STEP, GATHER ---- */
 
-static int heti_tail_happened(const heti_listed_block *block, int32_t kind) {
-    return (block->happened & 1u << kind) != 0;
-}
-
 /* One REDUCE, VERDICT, STEP or GATHER. */
 static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position) {
     const het_action *list = l->schedule->action + l->schedule->start[rank], *a = &list[position];
     heti_listed_block *block = heti_lists_block(l, a);
-    const int verdict = heti_tail_happened(&l->block[l->block_count], HET_ACTION_COMMIT);
+    const int verdict = l->block[l->block_count].happened != 0;
     if (block->stamp != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
-    if (heti_tail_happened(block, a->kind)) return heti_lists_fail(l, rank, position, "comes twice");
+    if ((block->happened >> a->kind & 1u) != 0) return heti_lists_fail(l, rank, position, "comes twice");
     if (a->kind == HET_ACTION_REDUCE && verdict) return heti_lists_fail(l, rank, position, "must come before VERDICT");
     if (a->kind == HET_ACTION_REDUCE && position < block->behind)
-        return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
-                                   &list[block->behind - 1]);
+        return heti_lists_fail_for(l, rank, position, "must come after the block's last use,", list[block->behind - 1]);
     if (a->kind == HET_ACTION_STEP && !verdict) return heti_lists_fail(l, rank, position, "must come after VERDICT");
     if (a->kind == HET_ACTION_GATHER && block->ranks == 1)
         return heti_lists_fail(l, rank, position, "the block has only this holder");
-    if (a->kind == HET_ACTION_GATHER && !heti_tail_happened(block, HET_ACTION_STEP))
+    if (a->kind == HET_ACTION_GATHER && (block->happened >> HET_ACTION_STEP & 1u) == 0)
         return heti_lists_fail(l, rank, position, "must come after its STEP");
     block->happened |= 1u << a->kind;
     return HET_OK;
@@ -7821,20 +7815,19 @@ static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t po
 static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     heti_listed_block *verdict = &l->block[l->block_count];
-    het_action action = heti_block_action(HET_ACTION_COMMIT, 0, 0);
     heti_lists_blocks_of(l, rank);
     for (int64_t i = 0; i < l->held_count; i++) l->block[l->held[i]].happened = 0;
     verdict->happened = 0;
     verdict->stamp = l->stamp;
     for (int64_t i = 0; i < s->start[rank + 1] - s->start[rank]; i++)
         if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, rank, i));
-    if (verdict->happened == 0) return heti_lists_missing(l, rank, &action);
+    if (verdict->happened == 0) return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_COMMIT, 0, 0));
     for (int64_t i = 0; i < l->held_count; i++) {
         const heti_listed_block *block = &l->block[l->held[i]];
         for (int32_t kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
             const int needed = kind != HET_ACTION_COMMIT && (kind != HET_ACTION_GATHER || block->ranks > 1);
-            action = heti_block_action(kind, l->held[i], 0);
-            if (needed && !heti_tail_happened(block, kind)) return heti_lists_missing(l, rank, &action);
+            if (needed && (block->happened >> kind & 1u) == 0)
+                return heti_lists_missing(l, rank, heti_block_action(kind, l->held[i], 0));
         }
     }
     return HET_OK;
@@ -7946,8 +7939,6 @@ static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_
     return -1;
 }
 
-static int heti_makes_gradients(const het_action *a) { return heti_goes_back(a) || a->kind == HET_ACTION_W; }
-
 /* The rank's blocks, behind which position each one's last gradient of an update lies, and nothing
    done. */
 static void heti_updates_start(heti_lists *l, int64_t rank) {
@@ -7976,7 +7967,7 @@ static void heti_updates_start(heti_lists *l, int64_t rank) {
 /* F uses what was gathered, or predicts, which only its sole holder can; of a micro-batch all
    slices use the same. */
 static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t position, const het_action *a) {
-    het_action first = *a, wanted;
+    het_action first = *a;
     first.slice = 0;
     l->version[heti_lists_entry(l, a)] = a->version;
     if (l->version[heti_lists_entry(l, &first)] != a->version)
@@ -7985,8 +7976,8 @@ static het_result heti_updates_forward(heti_lists *l, int64_t rank, int64_t posi
         const heti_listed_block *block = &l->block[b];
         if (l->update[b * l->updates + a->version - 1].gathered) continue;
         if (block->holders == 1 && block->gathered < a->version) continue; /* it predicts */
-        wanted = heti_block_action(HET_ACTION_GATHER, b, a->version - 1);
-        return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+        return heti_lists_fail_for(l, rank, position, "must come after",
+                                   heti_block_action(HET_ACTION_GATHER, b, a->version - 1));
     }
     return HET_OK;
 }
@@ -8003,17 +7994,17 @@ static het_result heti_updates_backward(heti_lists *l, int64_t rank, int64_t pos
                          HETI_CAST(int64_t, used), l->plan->staleness);
     for (int64_t k = 0, b; (b = heti_stage_block(l, a, &k)) >= 0;) {
         heti_listed_block *block = &l->block[b];
-        het_action wanted = heti_block_action(HET_ACTION_REDUCE, b, block->open >= 0 ? block->open : a->version);
-        if (a->version < block->reduced) return heti_lists_fail_for(l, rank, position, "must come before", &wanted);
+        const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, block->open >= 0 ? block->open : a->version);
+        if (a->version < block->reduced) return heti_lists_fail_for(l, rank, position, "must come before", reduce);
         if (block->open >= 0 && block->open != a->version)
-            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
-        wanted = heti_block_action(HET_ACTION_STEP, b, block->stepped);
+            return heti_lists_fail_for(l, rank, position, "must come after", reduce);
         if (block->holders == 1 && block->stepped < block->reduced)
-            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+            return heti_lists_fail_for(l, rank, position, "must come after",
+                                       heti_block_action(HET_ACTION_STEP, b, block->stepped));
         block->open = a->version;
-        wanted = heti_block_action(HET_ACTION_GATHER, b, used - 1);
         if (used > 0 && !l->update[b * l->updates + used - 1].gathered)
-            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+            return heti_lists_fail_for(l, rank, position, "must come after",
+                                       heti_block_action(HET_ACTION_GATHER, b, used - 1));
     }
     return HET_OK;
 }
@@ -8058,17 +8049,17 @@ static int64_t heti_block_updates(const heti_lists *l, int64_t b) {
 
 /* Everything was reduced, and every holder has the newest version. */
 static het_result heti_updates_end(heti_lists *l, int64_t rank) {
-    het_action missing = heti_block_action(HET_ACTION_COMMIT, 0, 0);
-    if (!l->block[l->block_count].happened) return heti_lists_missing(l, rank, &missing);
+    if (!l->block[l->block_count].happened)
+        return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_COMMIT, 0, 0));
     for (int64_t i = 0; i < l->held_count; i++) {
-        const heti_listed_block *block = &l->block[l->held[i]];
-        const int64_t updates = heti_block_updates(l, l->held[i]);
-        missing = heti_block_action(HET_ACTION_REDUCE, l->held[i], block->open);
-        if (block->open >= 0) return heti_lists_missing(l, rank, &missing);
-        missing = heti_block_action(HET_ACTION_STEP, l->held[i], block->stepped);
-        if (heti_lists_owns(l, rank, block) && block->stepped < updates) return heti_lists_missing(l, rank, &missing);
-        missing = heti_block_action(HET_ACTION_GATHER, l->held[i], updates - 1);
-        if (!heti_keeps(l->plan, rank) && block->gathered < updates) return heti_lists_missing(l, rank, &missing);
+        const int64_t b = l->held[i], updates = heti_block_updates(l, b);
+        const heti_listed_block *block = &l->block[b];
+        if (block->open >= 0)
+            return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_REDUCE, b, block->open));
+        if (heti_lists_owns(l, rank, block) && block->stepped < updates)
+            return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_STEP, b, block->stepped));
+        if (!heti_keeps(l->plan, rank) && block->gathered < updates)
+            return heti_lists_missing(l, rank, heti_block_action(HET_ACTION_GATHER, b, updates - 1));
     }
     return HET_OK;
 }
@@ -8094,17 +8085,12 @@ static het_result heti_updates_rank(heti_lists *l, int64_t rank) {
    does as soon as it may (heti_try_steps), and GATHERs of the versions that it will use; the others
    come at the end. STEP of a block with one holder comes right behind REDUCE. */
 
-static void heti_updates_add(heti_lists *l, const het_action *a) {
+static void heti_updates_add(heti_lists *l, het_action a) {
     if (l->placed) {
-        l->placed->action[l->placed_count] = *a;
-        if (a->kind > HET_ACTION_REDUCE && a->kind != HET_ACTION_COMMIT) heti_lists_update(l, a)->lists[a->kind]++;
+        l->placed->action[l->placed_count] = a;
+        if (a.kind > HET_ACTION_REDUCE && a.kind != HET_ACTION_COMMIT) heti_lists_update(l, &a)->lists[a.kind]++;
     }
     l->placed_count++;
-}
-
-static void heti_updates_of(heti_lists *l, int32_t kind, int64_t block, int64_t update) {
-    const het_action a = heti_block_action(kind, block, update);
-    heti_updates_add(l, &a);
 }
 
 /* STEPs of a block up to `version`, and GATHERs, unless gradients that they want are to come. */
@@ -8115,9 +8101,9 @@ static void heti_updates_bring(heti_lists *l, int64_t rank, int64_t b, int64_t v
         if (update[u].behind > position) return;
     for (; block->stepped < version; block->stepped++) {
         const int last = block->stepped + 1 == heti_block_updates(l, b);
-        if (heti_lists_owns(l, rank, block)) heti_updates_of(l, HET_ACTION_STEP, b, block->stepped);
+        if (heti_lists_owns(l, rank, block)) heti_updates_add(l, heti_block_action(HET_ACTION_STEP, b, block->stepped));
         if (!heti_keeps(l->plan, rank) && (update[block->stepped].used || last))
-            heti_updates_of(l, HET_ACTION_GATHER, b, block->stepped);
+            heti_updates_add(l, heti_block_action(HET_ACTION_GATHER, b, block->stepped));
     }
 }
 
@@ -8127,11 +8113,11 @@ static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_actio
         const het_action *a = &list[i];
         for (int64_t k = 0, b; a->kind == HET_ACTION_F && (b = heti_stage_block(l, a, &k)) >= 0;)
             heti_updates_bring(l, rank, b, a->version, i);
-        heti_updates_add(l, a);
+        heti_updates_add(l, *a);
         for (int64_t k = 0, b; heti_makes_gradients(a) && (b = heti_stage_block(l, a, &k)) >= 0;) {
             if (l->update[b * l->updates + a->version].behind != i + 1 || l->block[b].reduced > a->version) continue;
             heti_updates_bring(l, rank, b, a->version + 1 - heti_window(l->plan), i + 1);
-            heti_updates_of(l, HET_ACTION_REDUCE, b, a->version);
+            heti_updates_add(l, heti_block_action(HET_ACTION_REDUCE, b, a->version));
             l->block[b].reduced = a->version + 1;
             if (l->block[b].holders == 1) heti_updates_bring(l, rank, b, a->version + 1, i + 1);
         }
@@ -8139,7 +8125,7 @@ static void heti_updates_place_rank(heti_lists *l, int64_t rank, const het_actio
     for (int64_t u = 1; u <= l->updates; u++)
         for (int64_t i = 0; i < l->held_count; i++)
             if (u <= heti_block_updates(l, l->held[i])) heti_updates_bring(l, rank, l->held[i], u, count);
-    heti_updates_of(l, HET_ACTION_COMMIT, 0, 0);
+    heti_updates_add(l, heti_block_action(HET_ACTION_COMMIT, 0, 0));
 }
 
 /* The lists with them: counted, then written. They are what is completed from now on. */
@@ -8230,14 +8216,12 @@ static void heti_lists_end(heti_lists *l) {
     heti_arena_end(&l->arrays, &l->allocator);
 }
 
-static const char heti_schedule_check_name[] = "het_schedule_check";
-
 HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
                                           double *peak, het_error *error) {
     heti_lists l;
     het_result result;
-    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_schedule_check_name, error));
-    result = heti_lists_run(&l, plan, blocks, schedule, &schedule->allocator, 0, heti_schedule_check_name, error);
+    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, "het_schedule_check", error));
+    result = heti_lists_run(&l, plan, blocks, schedule, &schedule->allocator, 0, "het_schedule_check", error);
     for (int64_t i = 0; result == HET_OK && peak != NULL && i < plan->ranks; i++) peak[i] = l.rank[i].peak;
     heti_lists_end(&l);
     return result;
@@ -8274,19 +8258,11 @@ static void heti_store_move(heti_lists *l, int64_t rank, const het_action *a, in
     l->stage[heti_lists_stage(l, a)].kept += kind == HET_ACTION_TAKE ? 1 : -1;
 }
 
-/* PUT for what an F or I leaves too much, unless the next actions [next, end) work on it. */
-static void heti_store_put(heti_lists *l, int64_t rank, const het_action *a, const het_action *next,
-                           const het_action *end) {
-    const int keeps = a->kind == HET_ACTION_F || a->kind == HET_ACTION_I;
-    while (next < end && heti_lists_entry(l, next) != heti_lists_entry(l, a)) next++;
-    if (keeps && next == end && l->stage[heti_lists_stage(l, a)].kept > heti_store_most(l, a))
-        heti_store_move(l, rank, a, HET_ACTION_PUT);
-}
-
 /* A rank's actions [list, end), without those that are replaced. A slice takes its place when its F
-   begins, and gives it back when its B or W ends; what comes next is taken where there is one. */
+   begins, and gives it back when its B or W ends; what comes next is taken where there is one. What
+   an F or I leaves too much is put, unless the next actions work on it. */
 static void heti_store_rank(heti_lists *l, int64_t rank, het_action *list, const het_action *end) {
-    const het_action *a, *b, *next, *last;
+    const het_action *a, *b, *next, *last, *same;
     het_action *to = list;
     for (b = list; b < end; b++)
         if ((b->kind != HET_ACTION_PUT && b->kind != HET_ACTION_TAKE) || heti_store_most(l, b) == INT64_MAX) *to++ = *b;
@@ -8295,9 +8271,8 @@ static void heti_store_rank(heti_lists *l, int64_t rank, het_action *list, const
         next = a + 1 + (a->overlap != 0);
         last = next < end ? next + 1 + (next->overlap != 0) : end;
         for (b = a; b < last; b++) {
-            const het_action put = heti_lists_other(b, HET_ACTION_PUT, 0);
             int64_t *kept = &l->stage[heti_lists_stage(l, b)].kept;
-            if (heti_lists_has(l, &put) && (b < next || *kept <= heti_store_most(l, b)))
+            if (heti_lists_has(l, b, HET_ACTION_PUT) && (b < next || *kept <= heti_store_most(l, b)))
                 heti_store_move(l, rank, b, HET_ACTION_TAKE);
             *kept += b < next && b->kind == HET_ACTION_F;
         }
@@ -8305,7 +8280,12 @@ static void heti_store_rank(heti_lists *l, int64_t rank, het_action *list, const
             l->to->action[l->to->start[rank + 1]++] = *b;
             l->stage[heti_lists_stage(l, b)].kept -= b->kind == HET_ACTION_B || b->kind == HET_ACTION_W;
         }
-        for (b = a; b < next; b++) heti_store_put(l, rank, b, next, last);
+        for (b = a; b < next; b++) {
+            for (same = next; same < last && heti_lists_entry(l, same) != heti_lists_entry(l, b);) same++;
+            if ((b->kind == HET_ACTION_F || b->kind == HET_ACTION_I) && same == last &&
+                l->stage[heti_lists_stage(l, b)].kept > heti_store_most(l, b))
+                heti_store_move(l, rank, b, HET_ACTION_PUT);
+        }
     }
 }
 
@@ -8330,7 +8310,7 @@ HETRAIN_API het_result het_schedule_store(const het_plan *plan, het_schedule **s
     HETI_TRY(heti_schedule_arguments(plan, from, from, "het_schedule_store", error));
     for (int64_t i = 0; i < plan->stages; i++) stored += plan->stage[i].store > 0;
     if (stored == 0) return HET_OK;
-    result = heti_lists_run(&l, plan, NULL, from, &from->allocator, 0, heti_schedule_check_name, error);
+    result = heti_lists_run(&l, plan, NULL, from, &from->allocator, 0, "het_schedule_check", error);
     if (result == HET_OK) result = heti_store_lists(&l, from);
     heti_lists_end(&l);
     if (result != HET_OK) return result;
