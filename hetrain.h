@@ -2665,11 +2665,16 @@ HETI_UNUSED static void heti_arena_end(heti_arena *arena, const het_allocator *a
    ============================================================================================== */
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__SSE__)
-#define HETI_FP_SSE 1
+typedef uint32_t heti_fp_control;
+#define HETI_FP_OURS 0x1F80
+#define HETI_FP_GET(control) __asm__ __volatile__("stmxcsr %0" : "=m"(control) : : "memory")
+#define HETI_FP_SET(control) __asm__ __volatile__("ldmxcsr %0" : : "m"(control) : "memory")
 #elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
-#define HETI_FP_AARCH64 1
+typedef uint64_t heti_fp_control;
+#define HETI_FP_OURS 0
+#define HETI_FP_GET(control) __asm__ __volatile__("mrs %0, fpcr" : "=r"(control) : : "memory")
+#define HETI_FP_SET(control) __asm__ __volatile__("msr fpcr, %0" : : "r"(control) : "memory")
 #else
-#define HETI_FP_FENV 1
 #ifdef __cplusplus
 }
 #endif
@@ -2677,41 +2682,20 @@ HETI_UNUSED static void heti_arena_end(heti_arena *arena, const het_allocator *a
 #ifdef __cplusplus
 extern "C" {
 #endif
+typedef int heti_fp_control;
+#define HETI_FP_OURS FE_TONEAREST
+#define HETI_FP_GET(control) ((control) = fegetround())
+#define HETI_FP_SET(control) (void)fesetround(control)
 #endif
 
 /* What heti_fp_enter found and heti_fp_leave puts back. */
-typedef struct heti_fp {
-#if defined(HETI_FP_SSE)
-    uint32_t control;
-#elif defined(HETI_FP_AARCH64)
-    uint64_t control;
-#else
-    int control;
-#endif
-} heti_fp;
+typedef struct heti_fp { heti_fp_control control; } heti_fp;
 
-HETI_UNUSED static void heti_fp_leave(const heti_fp *saved) {
-#if defined(HETI_FP_SSE)
-    __asm__ __volatile__("ldmxcsr %0" : : "m"(saved->control) : "memory");
-#elif defined(HETI_FP_AARCH64)
-    __asm__ __volatile__("msr fpcr, %0" : : "r"(saved->control) : "memory");
-#else
-    (void)fesetround(saved->control);
-#endif
-}
+HETI_UNUSED static void heti_fp_leave(const heti_fp *saved) { HETI_FP_SET(saved->control); }
 
 HETI_UNUSED static void heti_fp_enter(heti_fp *saved) {
-    heti_fp ours;
-#if defined(HETI_FP_SSE)
-    __asm__ __volatile__("stmxcsr %0" : "=m"(saved->control) : : "memory");
-    ours.control = 0x1F80;
-#elif defined(HETI_FP_AARCH64)
-    __asm__ __volatile__("mrs %0, fpcr" : "=r"(saved->control) : : "memory");
-    ours.control = 0;
-#else
-    saved->control = fegetround();
-    ours.control = FE_TONEAREST;
-#endif
+    const heti_fp ours = { HETI_FP_OURS };
+    HETI_FP_GET(saved->control);
     heti_fp_leave(&ours);
 }
 
@@ -5649,14 +5633,10 @@ static int heti_fused_op(const het_unit_call *c, const het_node *first, const he
 
 enum { HETI_CORE_Q, HETI_CORE_K, HETI_CORE_V, HETI_CORE_O, HETI_CORE_GRADIENT };
 
-/* Rows of a member's group, [0] to [1] - 1. */
-static void heti_group_rows(const het_unit_call *c, int64_t member, int64_t row[2]) {
-    const het_team *t = c->team;
-    int64_t first = member, last = member;
-    while (first > 0 && t->plan[first - 1].group == t->plan[member].group) first--;
-    while (last + 1 < t->members && t->plan[last + 1].group == t->plan[member].group) last++;
-    row[0] = t->row[first];
-    row[1] = t->row[last + 1];
+/* Members [*first, *end) are a member's group. */
+static void heti_group_of(const het_team *t, int64_t member, int64_t *first, int64_t *end) {
+    for (*first = member; *first > 0 && t->plan[*first - 1].group == t->plan[member].group;) --*first;
+    for (*end = member + 1; *end < t->members && t->plan[*end].group == t->plan[member].group;) ++*end;
 }
 
 /* The first row whose keys the queries from row `row` on see. */
@@ -5675,9 +5655,8 @@ static int64_t heti_first_key(const het_unit_call *c, int64_t row) {
 /* Columns of a tensor `width` wide that a member's heads have. */
 static void heti_head_columns(const het_unit_call *c, int64_t member, int64_t width, het_box *box) {
     const het_team *t = c->team;
-    int64_t before = 0, all = 0;
-    for (int64_t m = 0; m < t->members; m++) {
-        if (t->plan[m].group != t->plan[member].group) continue;
+    int64_t before = 0, all = 0, m, end;
+    for (heti_group_of(t, member, &m, &end); m < end; m++) {
         if (m < member) before += t->plan[m].heads;
         all += t->plan[m].heads;
     }
@@ -5696,14 +5675,15 @@ static void heti_row_boxes(const het_unit_call *c, int64_t width, het_box *box) 
 /* What of it their cores have: the group's rows; of keys and values also those before that its
    queries see. With one group, slices before this one have brought them. */
 static void heti_core_boxes(const het_unit_call *c, int64_t width, int keys, het_box *box) {
-    const int64_t members = c->team->members;
-    int64_t m, row[2];
-    for (m = 0; m < members; m++) {
-        heti_group_rows(c, m, row);
+    const het_team *t = c->team;
+    int64_t first, end;
+    for (int64_t m = 0; m < t->members; m++) {
+        heti_group_of(t, m, &first, &end);
         heti_head_columns(c, m, width, &box[m]);
-        box[m].row_begin = keys && row[0] < row[1] && c->team->plan[members - 1].group > 0 ? heti_first_key(c, row[0])
-            : row[0];
-        box[m].row_end = row[1];
+        box[m].row_begin = t->row[first];
+        box[m].row_end = t->row[end];
+        if (keys && box[m].row_begin < box[m].row_end && t->plan[t->members - 1].group > 0)
+            box[m].row_begin = heti_first_key(c, box[m].row_begin);
     }
 }
 
@@ -5729,10 +5709,9 @@ static het_result heti_hand_chain(const het_unit_call *c, const het_node *n, con
     const int64_t width = c->info->program->value[n->x[1]].width, own = a->kv_heads * a->head_size;
     const het_team *t = c->team;
     het_box have[HETRAIN_MAX_TEAM], want[HETRAIN_MAX_TEAM];
-    int64_t m, row[2], first, end;
+    int64_t m, first, end;
     for (m = 0; t->plan[m].group != g + 1; m++) {}
-    heti_group_rows(c, m, row);
-    end = row[0];
+    end = t->row[m];
     first = heti_first_key(c, end);
     memset(have, 0, sizeof have);
     memset(want, 0, sizeof want);
@@ -5749,10 +5728,10 @@ static het_result heti_hand_chain(const het_unit_call *c, const het_node *n, con
 
 /* The op, filled for the rank's own rows, becomes that of its core. */
 static void heti_fill_core(const het_unit_call *c, const het_node *n, het_view *view, het_attention_args *a) {
-    int64_t row[2];
-    heti_group_rows(c, c->team->member, row);
-    view->row_begin = row[0];
-    view->row_end = row[1];
+    int64_t first, end;
+    heti_group_of(c->team, c->team->member, &first, &end);
+    view->row_begin = c->team->row[first];
+    view->row_end = c->team->row[end];
     a->view = view;
     a->heads = a->heads / a->kv_heads * c->team->plan[c->team->member].heads;
     a->kv_heads = c->team->plan[c->team->member].heads;
@@ -7041,10 +7020,7 @@ static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int
 
 static het_result heti_plain_lists(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
                                    const char *where, het_schedule **schedule, het_error *error) {
-    het_rule rule;
-    memset(&rule, 0, sizeof rule);
-    rule.where = where;
-    rule.choose = heti_plain_choose;
+    const het_rule rule = { where, NULL, NULL, heti_plain_choose };
     return het_schedule_play(plan, counts, &rule, allocator, schedule, error);
 }
 
@@ -9122,10 +9098,8 @@ typedef struct heti_muon {
 
 /* The products of a round: A = X X^T and B = A A^T, a linear's y = x w^T; Y = B X, its dx. */
 static het_op heti_muon_product(const heti_muon *k, int product) {
-    het_op op;
+    het_op op = heti_blank_op(product < 2 ? HET_OP_LINEAR_FORWARD : HET_OP_LINEAR_BACKWARD_INPUT, 0);
     het_linear_args *a = &op.u.linear;
-    memset(&op, 0, sizeof op);
-    op.kind = product < 2 ? HET_OP_LINEAR_FORWARD : HET_OP_LINEAR_BACKWARD_INPUT;
     a->compute = k->call->compute;
     a->rows = a->part[0].out = k->rows;
     a->in = product == 1 ? k->rows : k->columns;
@@ -9717,10 +9691,6 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
         }
         heti_sleep(r, seen, post);
     }
-}
-
-static het_result heti_await_post(heti_rank *r, heti_post *post, const char *what) {
-    return heti_wait(r, post, NULL, what);
 }
 
 /* Forgets what an ended job has left behind; nobody runs. */
@@ -10333,15 +10303,12 @@ static het_result heti_open_queue(heti_rank *r) {
 /* Whether the device writes gradients of max_tokens rows without reading them, as final ones or
    not. */
 static int32_t heti_takes_gradients(const heti_rank *r, int32_t final) {
-    het_gradient dw;
-    het_linear_args a;
-    memset(&dw, 0, sizeof dw);
-    memset(&a, 0, sizeof a);
-    dw.exact = dw.final = final;
-    a.rows = r->ctx->desc.limits.max_tokens;
-    a.parts = 1;
-    a.part[0].dw = &dw;
-    return heti_supports(&r->device, HETI_OP(LINEAR_BACKWARD_WEIGHT, &a));
+    const het_gradient dw = { NULL, final, 0, final, NULL, NULL };
+    het_op op = heti_blank_op(HET_OP_LINEAR_BACKWARD_WEIGHT, 0);
+    op.u.linear.rows = r->ctx->desc.limits.max_tokens;
+    op.u.linear.parts = 1;
+    op.u.linear.part[0].dw = &dw;
+    return heti_supports(&r->device, op);
 }
 
 /* An op without which the description is refused: where `asked`. */
@@ -11223,19 +11190,23 @@ static const het_tree_place *heti_tree_place_of(const het_ctx *ctx, int64_t rank
     return NULL;
 }
 
+/* The first rank of a process that works; -1: none does. */
+static int64_t heti_first_working(const het_ctx *ctx, int64_t process) {
+    for (int64_t r = ctx->world.process_first[process]; r < ctx->world.process_first[process + 1]; r++)
+        if (heti_works(ctx, r)) return r;
+    return -1;
+}
+
 /* The tree of the plan as far as this process needs it: the first of each process, the others of
    this one, the processes without work. Links between processes are not emulated, and nothing tells
    all processes alike what they take: trees of processes are binomial. */
 static void heti_build_tree(het_ctx *ctx) {
     heti_tree *t = &ctx->share.tree;
     double seconds[HETRAIN_TREE_MOST * HETRAIN_TREE_MOST];
-    int64_t r, own = -1;
-    for (int64_t p = 0; p < ctx->world.processes; p++) {
-        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_works(ctx, r); r++) {}
-        if (r == ctx->world.process_first[p + 1]) continue;
-        if (p == ctx->world.process) own = r;
-        t->place[t->working++].rank = r;
-    }
+    int64_t r;
+    const int64_t own = heti_first_working(ctx, ctx->world.process);
+    for (int64_t p = 0; p < ctx->world.processes; p++)
+        if ((r = heti_first_working(ctx, p)) >= 0) t->place[t->working++].rank = r;
     het_tree_grow(t->place, t->working, NULL);
     if (own >= 0) {
         het_tree_place *place = t->place + t->working;
@@ -11251,11 +11222,8 @@ static void heti_build_tree(het_ctx *ctx) {
         memmove(place, place + 1, HETI_CAST(size_t, count - 1) * sizeof *place); /* the first one has its place */
         t->working += count - 1;
     }
-    for (int64_t p = 0; p < ctx->world.processes; p++) {
-        for (r = ctx->world.process_first[p]; r < ctx->world.process_first[p + 1] && !heti_works(ctx, r); r++) {}
-        if (r == ctx->world.process_first[p + 1])
-            t->place[t->working + t->watching++].rank = ctx->world.process_first[p];
-    }
+    for (int64_t p = 0; p < ctx->world.processes; p++)
+        if (heti_first_working(ctx, p) < 0) t->place[t->working + t->watching++].rank = ctx->world.process_first[p];
     het_tree_grow(t->place + t->working, t->watching, NULL);
     t->place[t->working].from = t->place[0].rank;
     while (!heti_tree_place_of(ctx, ctx->world.first_rank + t->speaker)) t->speaker++;
@@ -11661,8 +11629,8 @@ static float *heti_boxes(const heti_rank *r, int64_t b, int64_t gathered) {
     return heti_boxes_at(r, b, gathered % r->part->versions);
 }
 
-/* Which place has what a call uses as a version, `versions`: none, it is predicted. Outside of steps
-   of several updates there is only version 0, the newest. */
+/* Which place has what a call uses as a version, `versions`: none, it is predicted. Outside of
+   steps of several updates there is only version 0, the newest. */
 static int64_t heti_version_place(const heti_rank *r, int64_t b, int64_t version) {
     const heti_part *part = r->part;
     int64_t place = 0;
@@ -12393,10 +12361,8 @@ static void heti_init_uniform(uint64_t seed, uint64_t stream, int64_t first, int
 /* The rank's own device where it draws in the host's memory, or one made for that. */
 static het_result heti_open_drawer(heti_rank *r, het_device *drawer) {
     het_device_config config;
-    het_normal_args a;
-    memset(&a, 0, sizeof a);
     *drawer = r->device;
-    if (drawer->iface->host_memory && !drawer->iface->queues && heti_supports(drawer, HETI_OP(NORMAL, &a)))
+    if (drawer->iface->host_memory && !drawer->iface->queues && heti_supports(drawer, heti_blank_op(HET_OP_NORMAL, 0)))
         return HET_OK;
     memset(&config, 0, sizeof config);
     config.allocator = &r->ctx->allocator;
@@ -12794,14 +12760,10 @@ typedef struct heti_bounds {
     int64_t capacity, count;
 } heti_bounds;
 
-/* Appends a bound, HET_ERR_LIMIT where there is no room. */
-static het_result heti_bounds_put(heti_bounds *bounds, int64_t bound) {
-    if (bounds->start != NULL) {
-        if (bounds->count >= bounds->capacity) return HET_ERR_LIMIT;
-        bounds->start[bounds->count] = bound;
-    }
+/* Appends a bound, where there is room. */
+static void heti_bounds_put(heti_bounds *bounds, int64_t bound) {
+    if (bounds->start != NULL && bounds->count < bounds->capacity) bounds->start[bounds->count] = bound;
     bounds->count++;
-    return HET_OK;
 }
 
 /* Sequences a granule by rule: for equal lengths the largest divisor of their number with at most
@@ -12837,25 +12799,22 @@ HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t seque
     bounds.count = 0;
     group = fixed > 0 ? fixed : heti_granule_group(sequence_start, sequences);
     begin = sequence_start[0];
-    HETI_TRY(heti_bounds_put(&bounds, begin));
+    heti_bounds_put(&bounds, begin);
     for (int64_t s = 0; s < sequences; s++) {
-        int64_t first = sequence_start[s], end = sequence_start[s + 1], cut;
+        int64_t first = sequence_start[s], end = sequence_start[s + 1];
         int is_long = end - first > HETI_GRANULE_TOKENS;
         int is_full = group > 0 ? held == group : end - begin > HETI_GRANULE_TOKENS;
         if (is_long || is_full) {
-            if (first > begin) HETI_TRY(heti_bounds_put(&bounds, first));
+            if (first > begin) heti_bounds_put(&bounds, first);
             begin = first;
             held = 0;
         }
         held++;
         if (!is_long) continue;
-        for (cut = HETI_GRANULE_TOKENS; cut < end - first; cut += HETI_GRANULE_TOKENS)
-            HETI_TRY(heti_bounds_put(&bounds, first + cut));
-        HETI_TRY(heti_bounds_put(&bounds, end));
-        begin = end;
-        held = 0;
+        for (held = 0; begin < end; heti_bounds_put(&bounds, begin)) begin = heti_min(begin + HETI_GRANULE_TOKENS, end);
     }
-    if (sequence_start[sequences] > begin) HETI_TRY(heti_bounds_put(&bounds, sequence_start[sequences]));
+    if (sequence_start[sequences] > begin) heti_bounds_put(&bounds, sequence_start[sequences]);
+    if (start != NULL && bounds.count > capacity) return HET_ERR_LIMIT;
     *granules = bounds.count - 1;
     return HET_OK;
 }
@@ -13816,8 +13775,8 @@ static void heti_count_given(heti_rank *r, int64_t peer, int64_t bytes) {
     r->part->record[r->part->ring.job[r->part->ring.done].record].bytes += bytes;
 }
 
-/* A move of a seat. At the start of a reduction, at the end of a gather (whole): all of the block to
-   the leader or from it, or each part to its owner or from it. At the other end, where there are
+/* A move of a seat. At the start of a reduction, at the end of a gather (whole): all of the block
+   to the leader or from it, or each part to its owner or from it. At the other end, where there are
    other seats: what each holder owns comes from the leader, or goes to it. */
 static het_result heti_give_seat(heti_rank *r, const heti_move *move, const heti_ring_job *job) {
     const heti_owners *owners = &r->ctx->share.owners[job->block];
@@ -13980,7 +13939,7 @@ static int heti_flowed(const heti_rank *r) { return heti_over(r, HETI_FLOWS); }
 static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count) {
     HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values,
                              HETI_CAST(size_t, count) * sizeof *values));
-    return heti_await_post(r, &r->join_post, "the verdict");
+    return heti_wait(r, &r->join_post, NULL, "the verdict");
 }
 
 /* The first `sums` integers of all ranks that work added up, of the others the largest, in `joined`
@@ -14704,7 +14663,7 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
 }
 
 static het_result heti_await_message(heti_rank *r, heti_message *message, const char *what) {
-    for (int64_t i = 0; i < r->part->crossings; i++) HETI_TRY(heti_await_post(r, &message->post[i], what));
+    for (int64_t i = 0; i < r->part->crossings; i++) HETI_TRY(heti_wait(r, &message->post[i], NULL, what));
     return HET_OK;
 }
 
@@ -14908,7 +14867,7 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
             HETI_TRY(heti_start_post(r, post + 1, 1, t->plan[i].rank, HETI_CHANNEL_TEAM, receive[i].data,
                                      receive[i].row * receive[i].rows));
     }
-    for (int64_t i = 0; i < 2 * t->members; i++) HETI_TRY(heti_await_post(r, &r->part->exchange[i], "an exchange"));
+    for (int64_t i = 0; i < 2 * t->members; i++) HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
     for (int64_t i = 0; i < t->members; i++)
         HETI_TRY(heti_copy_piece(r, &receive[i], HET_OP_COPY_IN, receive[i].first, receive[i].step, receive[i].data,
                                  receive[i].row));
@@ -15164,12 +15123,10 @@ static het_result heti_round_weights(heti_rank *r) {
     heti_part *part = r->part;
     for (int64_t i = 0; i < r->ctx->chain.parameter_count; i++) {
         const heti_parameter *p = &r->ctx->chain.parameter[i];
-        het_elements_args a;
         if (part->rounded_at[i] == HETI_NOWHERE || part->fresh[p->block]) continue;
-        memset(&a, 0, sizeof a);
-        a.count = p->count;
-        a.x = heti_weight(r, p, part->weight_at, 0);
-        a.y = HETI_CAST(float *, HETI_CAST(void *, part->rounded + part->rounded_at[i]));
+        void *const to = part->rounded + part->rounded_at[i];
+        const het_elements_args a = { p->count, HETI_CAST(float *, to), heti_weight(r, p, part->weight_at, 0), 0.0f,
+                                      NULL };
         HETI_TRY(heti_rank_op(r, HETI_OP(ROUND, &a), "rounding weights"));
     }
     for (int64_t b = 0; b < r->ctx->chain.block_count; b++) part->fresh[b] = 1;
@@ -15544,7 +15501,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
          (joined[p] == INT64_MIN && joined[parameters + p] == INT64_MIN)); p++) {}
     if (r->local == r->ctx->share.tree.speaker) r->ctx->task.different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
-    HETI_TRY(heti_await_post(r, &r->watch_post, "a receive"));
+    HETI_TRY(heti_wait(r, &r->watch_post, NULL, "a receive"));
     HETI_CLEAR(joined, r->ctx->world.ranks);
     if (heti_has_copy(r, p)) {
         uint64_t hash;
@@ -15577,7 +15534,7 @@ static het_result heti_run_job(heti_rank *r) {
         HETI_TRY(heti_join(r, limbs, limbs));
         HETI_TRY(heti_copy_in(r, part->loss, part->joined, limbs, sizeof(int64_t)));
     }
-    HETI_TRY(heti_await_post(r, &r->watch_post, "a receive"));
+    HETI_TRY(heti_wait(r, &r->watch_post, NULL, "a receive"));
     if (r->local == ctx->share.tree.speaker && ctx->task.job != HETI_JOB_VERIFY) {
         HETI_TRY(heti_copy_out_later(r, &ctx->task.loss, part->loss, 1, sizeof ctx->task.loss));
         HETI_TRY(heti_copy_out_later(r, &ctx->task.scalars, part->scalars, 1, sizeof ctx->task.scalars));
@@ -16156,14 +16113,13 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_array what,
     const heti_owners *owners = &ctx->share.owners[p->block];
     for (int64_t i = 0; i < owners->holders; i++) {
         heti_rank *r = heti_local_rank(ctx, owners->holder[i]);
-        const int64_t low = heti_max(p->offset + first, owners->cut[i]),
-                      high = heti_min(p->offset + first + count, owners->cut[i + 1]);
+        int64_t f = first, n = count;
         het_result result = HET_OK;
         if (!r) continue;
         if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
-        else if (low < high)
-            result = heti_copy_in(r, r->part->state[what - HET_MOMENT0] + r->part->state_at[p->block] + low,
-                                  from + (low - p->offset - first), high - low, sizeof *from);
+        else if (heti_clip(p, owners->cut[i], owners->cut[i + 1], &f, &n))
+            result = heti_copy_in(r, r->part->state[what - HET_MOMENT0] + r->part->state_at[p->block] + p->offset + f,
+                                  from + (f - first), n, sizeof *from);
         if (result != HET_OK || heti_sync(r) != HET_OK) return heti_move_error(ctx, r);
     }
     return HET_OK;
