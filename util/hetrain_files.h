@@ -573,8 +573,7 @@ static het_result heti_f_read(const het_reader *from, uint64_t offset, void *to,
 
 static het_result heti_f_write(const het_writer *to, const void *from, size_t size, het_error *error) {
     if (size == 0 || to->write(to->user, from, size) == 0) return HET_OK;
-    return heti_t_fail(error, HET_ERR_IO, "%s: writing %u bytes failed", heti_f_writer_name(to),
-                       HETI_T_CAST(uint64_t, size));
+    return heti_t_fail(error, HET_ERR_IO, "%s: writing %z bytes failed", heti_f_writer_name(to), size);
 }
 
 /* Little-endian numbers of 1 to 8 bytes. */
@@ -660,8 +659,7 @@ static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t p
     block = arena.used;
     if (block != SIZE_MAX) arena.base = HETI_T_CAST(char *, allocator->alloc(allocator->user, block, 16));
     if (arena.base == NULL)
-        return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a table of %d tensors: out of memory",
-                           HETI_T_CAST(uint64_t, block), tensors);
+        return heti_t_fail(error, HET_ERR_OOM, "%z bytes for a table of %d tensors: out of memory", block, tensors);
     arena.used = 0;
     heti_f_table_cut(t, &arena, tensors, pairs, text);
     memset(t->file, 0, sizeof *t->file);
@@ -765,8 +763,7 @@ static het_result heti_f_header_shape(const heti_f_header *h, het_json *j, het_s
         const size_t at = j->at;
         if (!het_json_integer(j, &value)) break;
         if (value < 0 || value >= HETI_F_DIMENSION_LIMIT)
-            return heti_f_header_bad(h, at, t, "dimension %d is %d, must be 0 .. 2^48 - 1",
-                                     HETI_T_CAST(int64_t, t->rank), value);
+            return heti_f_header_bad(h, at, t, "dimension %i is %d, must be 0 .. 2^48 - 1", t->rank, value);
         if (t->rank == HETRAIN_FILE_DIMENSIONS) return heti_f_header_bad(h, at, t, "more than 8 dimensions");
         t->shape[t->rank++] = value;
     }
@@ -1408,17 +1405,15 @@ static const heti_f_word heti_f_words[] = {
 };
 #define HETI_F_WORDS HETI_T_CAST(int, sizeof heti_f_words / sizeof heti_f_words[0])
 
-/* The class with a head is written; the one without, whose name ends after `stem` letters with
-   Model, is read too. */
+/* The class with a head is written; the one without, whose name has Model in place of the last 11
+   letters, is read too. */
 typedef struct heti_f_family {
-    const char *type, *name, *architecture;
-    size_t stem;
-    const char *gguf;                 /* llama.cpp's name of the architecture */
+    const char *type, *name, *architecture, *gguf; /* gguf: llama.cpp's name of the architecture */
 } heti_f_family;
 static const heti_f_family heti_f_families[] = { /* in the order of het_family, the first is HET_GPT2 */
-    { "gpt2", "gpt2", "GPT2LMHeadModel", 4, "gpt2" }, { "llama", "llama", "LlamaForCausalLM", 5, "llama" },
-    { "qwen2", "qwen2", "Qwen2ForCausalLM", 5, "qwen2" }, { "qwen3", "qwen3", "Qwen3ForCausalLM", 5, "qwen3" },
-    { "gpt_neox", "neox", "GPTNeoXForCausalLM", 7, "gptneox" }
+    { "gpt2", "gpt2", "GPT2LMHeadModel", "gpt2" }, { "llama", "llama", "LlamaForCausalLM", "llama" },
+    { "qwen2", "qwen2", "Qwen2ForCausalLM", "qwen2" }, { "qwen3", "qwen3", "Qwen3ForCausalLM", "qwen3" },
+    { "gpt_neox", "neox", "GPTNeoXForCausalLM", "gptneox" }
 };
 #define HETI_F_FAMILIES HETI_T_CAST(int, sizeof heti_f_families / sizeof heti_f_families[0])
 
@@ -1570,7 +1565,7 @@ static het_result heti_f_config_say(heti_f_config *c, const heti_f_config_key *k
 
 static het_result heti_f_config_architecture(heti_f_config *c, const char *value) {
     const char *known = heti_f_family_of(&c->model)->architecture;
-    const size_t stem = heti_f_family_of(&c->model)->stem;
+    const size_t stem = strlen(known) - strlen("ForCausalLM");
     if (strcmp(value, known) == 0) return HET_OK;
     if (strncmp(value, known, stem) == 0 && strcmp(value + stem, "Model") == 0) return HET_OK;
     return heti_f_config_unsupported(c, "architectures", value, known);
@@ -1788,9 +1783,8 @@ static het_result heti_f_config_own(heti_f_config *c) {
     while (het_json_next(&c->json, key, sizeof key, &length)) {
         const int64_t n = length < sizeof key ? heti_f_setting(&c->model, key, &s) : -1;
         if (n < 0 || ((given >> n) & 1) != 0)
-            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s key %q in \"hetrain\"", heti_f_config_where,
-                               HETI_T_CAST(uint64_t, c->json.at), n < 0 ? "unknown" : "repeated", key,
-                               heti_t_shown(length, sizeof key));
+            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %z: %s key %q in \"hetrain\"", heti_f_config_where,
+                               c->json.at, n < 0 ? "unknown" : "repeated", key, heti_t_shown(length, sizeof key));
         given |= UINT64_C(1) << n;
         c->at[n] = c->json.at;
         (void)heti_f_scalar(&c->json, value.text, sizeof value.text);
@@ -2616,6 +2610,12 @@ static het_result heti_f_report(het_ctx *ctx, het_result result, const het_error
     return het_fail(ctx, result, error->text);
 }
 
+/* All there is of a public function with a context: `call`, which leaves its errors in `error`. */
+#define HETI_F_REPORTED(ctx, call)                                                                                \
+    het_error error = { HET_OK, "" };                                                                             \
+    HETI_T_TRY(heti_f_ready(ctx));                                                                                \
+    return heti_f_report(ctx, call, &error)
+
 /* Where calls with a context get memory for the time they run. */
 static const het_allocator *heti_f_own(const het_ctx *ctx) { return &het_get_desc(ctx)->host.allocator; }
 
@@ -2667,23 +2667,19 @@ HETRAIN_API het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, he
     return HET_OK;
 }
 
-static het_result heti_f_tensor_check(const het_ctx *ctx, const char *function, int64_t index, const void *buffer,
-                                      heti_f_stored *s, het_error *error) {
-    if (buffer != NULL && index >= 0 && heti_f_stored_find(ctx, index, s)) return HET_OK;
-    return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index, het_tensor_count(ctx),
-                       buffer != NULL ? "given" : "NULL");
-}
-
 /* Tensor `index` out of the context, from NULL, or into it. */
 static het_result heti_f_tensor_pass(het_ctx *ctx, const char *function, int64_t index, het_array what,
                                      const float *from, float *to) {
     heti_f_stored s;
+    const int given = from != NULL || to != NULL;
     het_error error = { HET_OK, "" };
     float *values = NULL;
     int64_t count = 0;
-    het_result result;
+    het_result result = HET_OK;
     HETI_T_TRY(heti_f_ready(ctx));
-    result = heti_f_tensor_check(ctx, function, index, from != NULL ? from : to, &s, &error);
+    if (!given || index < 0 || !heti_f_stored_find(ctx, index, &s))
+        result = heti_t_fail(&error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index,
+                             het_tensor_count(ctx), given ? "given" : "NULL");
     if (result == HET_OK && from != NULL && heti_f_is_plain(&s))
         return het_parameter_write(ctx, s.part[0], what, from);
     if (result == HET_OK) {
@@ -2788,8 +2784,7 @@ static void heti_f_text_float(heti_t_text *t, float value) {
         heti_t_put(t, x > 0.0 ? "inf" : x < 0.0 ? "-inf" : "nan");
         return;
     }
-    if (x < 0.0) heti_t_char(t, '-');
-    if (x < 0.0) x = -x;
+    x = heti_t_sign(t, x);
     if (x > 0.0) number = heti_t_shortest_float(x, &exponent);
     if (exponent < 0 && exponent >= -12) {
         uint64_t unit = 1;
@@ -3003,10 +2998,9 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
                                    het_error *error) {
     const het_pair *pair = HETI_T_ITEMS(pairs->list, const het_pair);
     het_safetensors *file = NULL;
-    het_safetensor *list;
+    het_safetensor *list = HETI_T_CAST(het_safetensor *, heti_f_memory(all->allocator, last - first, sizeof *list,
+                                                                       "descriptions of tensors", error));
     het_result result;
-    list = HETI_T_CAST(het_safetensor *, heti_f_memory(all->allocator, last - first, sizeof *list,
-                                                       "descriptions of tensors", error));
     if (list == NULL) return HET_ERR_OOM;
     memset(list, 0, (last - first) * sizeof *list);
     for (size_t i = first; i < last; i++) {
@@ -3077,17 +3071,11 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
 }
 
 HETRAIN_API het_result het_save_weights(het_ctx *ctx, const het_writer *to) {
-    het_error error = { HET_OK, "" };
-    HETI_T_TRY(heti_f_ready(ctx));
-    return heti_f_report(ctx, heti_f_save(ctx, "het_save_weights", HETI_F_WEIGHTS, heti_f_own(ctx), to, NULL, &error),
-                         &error);
+    HETI_F_REPORTED(ctx, heti_f_save(ctx, "het_save_weights", HETI_F_WEIGHTS, NULL, to, NULL, &error));
 }
 
 HETRAIN_API het_result het_save_state(het_ctx *ctx, const het_writer *to) {
-    het_error error = { HET_OK, "" };
-    HETI_T_TRY(heti_f_ready(ctx));
-    return heti_f_report(ctx, heti_f_save(ctx, "het_save_state", HETI_F_STATE, heti_f_own(ctx), to, NULL, &error),
-                         &error);
+    HETI_F_REPORTED(ctx, heti_f_save(ctx, "het_save_state", HETI_F_STATE, NULL, to, NULL, &error));
 }
 
 /* ---- loading: one file or several, as one table ---- */
@@ -3274,11 +3262,10 @@ static het_result heti_f_torn(const het_ctx *ctx, het_result result, heti_f_cont
 /* The file fits: from here on only reading can fail, and then the context says that it is torn.
    Weights get the fingerprint of their base. */
 static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents) {
-    het_result result;
+    het_result result = HET_OK;
     heti_f_located at;
     uint64_t base = 0;
     HETI_T_TRY(het_restore_begin(f->ctx, HETI_T_CAST(int32_t, contents)));
-    result = HET_OK;
     for (size_t i = 0; i < all->count && result == HET_OK; i++) {
         const heti_f_stored *s = &all->stored[i];
         if (!heti_f_find(f, s->name, &at)) return HET_ERR_STATE;
@@ -3451,15 +3438,11 @@ static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_content
 }
 
 HETRAIN_API het_result het_load_weights(het_ctx *ctx, const het_reader *from) {
-    het_error error = { HET_OK, "" };
-    HETI_T_TRY(heti_f_ready(ctx));
-    return heti_f_report(ctx, heti_f_load(ctx, "het_load_weights", HETI_F_WEIGHTS, from, 0, &error), &error);
+    HETI_F_REPORTED(ctx, heti_f_load(ctx, "het_load_weights", HETI_F_WEIGHTS, from, 0, &error));
 }
 
 HETRAIN_API het_result het_load_state(het_ctx *ctx, const het_reader *from) {
-    het_error error = { HET_OK, "" };
-    HETI_T_TRY(heti_f_ready(ctx));
-    return heti_f_report(ctx, heti_f_load(ctx, "het_load_state", HETI_F_STATE, from, 0, &error), &error);
+    HETI_F_REPORTED(ctx, heti_f_load(ctx, "het_load_state", HETI_F_STATE, from, 0, &error));
 }
 
 /* =================================================================================================
@@ -3690,14 +3673,12 @@ static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het
 }
 
 HETRAIN_API het_result het_load_folder(het_ctx *ctx, const het_folder *folder) {
-    het_error error = { HET_OK, "" };
-    HETI_T_TRY(heti_f_ready(ctx));
-    return heti_f_report(ctx, heti_f_load_folder(ctx, folder, &error), &error);
+    HETI_F_REPORTED(ctx, heti_f_load_folder(ctx, folder, &error));
 }
 
 /* ---- a model held against shapes ---- */
 
-/* Letters of sizes, and the settings of which they are the fault. T: Q + 2 K; L: layers. */
+/* Letters of sizes, and the settings of which they are the fault; L: layers. */
 static const char heti_f_sizes[] = "VCDFKQTL";
 static const char *const heti_f_size_settings[] = { "vocab", "context", "width", "mlp_width", "kv_heads", "heads",
                                                    "heads", "layers" };
@@ -3709,26 +3690,25 @@ typedef struct heti_f_sizing {
     het_error *error;
 } heti_f_sizing;
 
+static het_setting heti_f_size_setting(const het_model_desc *m, char size) {
+    het_setting s;
+    (void)heti_f_setting(m, heti_f_size_settings[strchr(heti_f_sizes, size) - heti_f_sizes], &s);
+    return s;
+}
+
+/* Sizes of K, Q and T, which is Q + 2 K, count heads. */
+static int heti_f_is_heads(char size) { return size == 'K' || size == 'Q' || size == 'T'; }
+
 static int64_t heti_f_size_of(const het_model_desc *m, char size) {
-    switch (size) {
-    case 'V': return m->vocab;
-    case 'C': return m->context;
-    case 'D': return m->width;
-    case 'F': return m->mlp_width;
-    case 'K': return m->kv_heads * m->head_size;
-    case 'Q': return m->heads * m->head_size;
-    case 'T': return (m->heads + 2 * m->kv_heads) * m->head_size;
-    default: return m->layers;
-    }
+    const int64_t value = heti_f_size_setting(m, size).integer;
+    return (value + (size == 'T' ? 2 * m->kv_heads : 0)) * (heti_f_is_heads(size) ? m->head_size : 1);
 }
 
 /* "num_attention_heads 4 of 8: ": the key of config.json behind a size, and its value. */
 static void heti_f_text_size(heti_t_text *t, const heti_f_sizing *s, char size) {
-    const char *setting = heti_f_size_settings[strchr(heti_f_sizes, size) - heti_f_sizes];
-    const int heads = size == 'K' || size == 'Q' || size == 'T';
-    const int64_t value = size == 'K' ? s->model.kv_heads : heads ? s->model.heads : heti_f_size_of(&s->model, size);
-    heti_t_format(t, "%s %d", heti_f_key_of(s->in, setting), value);
-    if (heads) heti_t_format(t, " of size %d", s->model.head_size);
+    const het_setting setting = heti_f_size_setting(&s->model, size);
+    heti_t_format(t, "%s %d", heti_f_key_of(s->in, setting.name), setting.integer);
+    if (heti_f_is_heads(size)) heti_t_format(t, " of size %d", s->model.head_size);
     heti_t_put(t, ": ");
 }
 
@@ -3863,8 +3843,7 @@ static size_t heti_f_export_end(const heti_f_export *e, size_t first) {
 
 /* model-00001-of-00002.safetensors, or model.safetensors where there is one. */
 static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[64]) {
-    heti_t_text t;
-    t = heti_t_text_in(name, 64);
+    heti_t_text t = heti_t_text_in(name, 64);
     heti_t_put(&t, "model");
     for (int i = 0; i < 2 && e->shards > 1; i++) {
         heti_t_put(&t, i == 0 ? "-" : "-of-");
@@ -3979,9 +3958,7 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
 }
 
 HETRAIN_API het_result het_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc) {
-    het_error error = { HET_OK, "" };
-    HETI_T_TRY(heti_f_ready(ctx));
-    return heti_f_report(ctx, heti_f_save_folder(ctx, folder, desc, &error), &error);
+    HETI_F_REPORTED(ctx, heti_f_save_folder(ctx, folder, desc, &error));
 }
 
 /* =================================================================================================
@@ -4474,9 +4451,7 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
 }
 
 HETRAIN_API het_result het_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc) {
-    het_error error = { HET_OK, "" };
-    HETI_T_TRY(heti_f_ready(ctx));
-    return heti_f_report(ctx, heti_f_save_gguf(ctx, to, desc, &error), &error);
+    HETI_F_REPORTED(ctx, heti_f_save_gguf(ctx, to, desc, &error));
 }
 
 #endif /* HETRAIN_TOKENIZER_H */
@@ -5064,8 +5039,7 @@ static het_result heti_f_disk_write(const het_disk *d, void *file, const char *p
         size_t done = 0;
         HETI_F_DISK_TRY(d, d->write(d->user, file, from, size, &done), "write", path, error);
         if (done == 0 || done > size)
-            return heti_t_fail(error, HET_ERR_IO, "cannot write %s: %u bytes taken of %u", path,
-                               HETI_T_CAST(uint64_t, done), HETI_T_CAST(uint64_t, size));
+            return heti_t_fail(error, HET_ERR_IO, "cannot write %s: %z bytes taken of %z", path, done, size);
         from += done;
         size -= done;
     }
@@ -5078,8 +5052,7 @@ static het_result heti_f_disk_read(const het_disk *d, void *file, const char *pa
         size_t done = 0;
         HETI_F_DISK_TRY(d, d->read(d->user, file, offset, to, size, &done), "read", path, error);
         if (done == 0 || done > size)
-            return heti_t_fail(error, HET_ERR_FORMAT, "%s: ends at byte %u, %u more are missing", path, offset,
-                               HETI_T_CAST(uint64_t, size));
+            return heti_t_fail(error, HET_ERR_FORMAT, "%s: ends at byte %u, %z more are missing", path, offset, size);
         to += done;
         offset += done;
         size -= done;
@@ -5161,8 +5134,7 @@ typedef struct heti_f_step_name { char text[32]; } heti_f_step_name;
 /* step-00000123 */
 static heti_f_step_name heti_f_step_name_of(int64_t step, const char *behind) {
     heti_f_step_name name;
-    heti_t_text t;
-    t = heti_t_text_in(name.text, sizeof name.text);
+    heti_t_text t = heti_t_text_in(name.text, sizeof name.text);
     heti_t_put(&t, "step-");
     for (int64_t limit = 10000000; limit > step && limit > 1; limit /= 10) heti_t_char(&t, '0');
     heti_t_unsigned(&t, HETI_T_CAST(uint64_t, step));
@@ -5265,8 +5237,7 @@ static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash) {
     for (size_t i = 0; i < c->blob[HETI_F_SAVED_HEAD].used; i++) heti_t_char(&t, c->blob[HETI_F_SAVED_HEAD].data[i]);
     heti_t_put(&t, ",\n\"files\":{");
     for (size_t i = 0; i < HETI_T_CAST(size_t, c->files); i++) {
-        heti_t_format(&t, "%s\n%j:{\"size\":%u,\"xxh64\":[", i > 0 ? "," : "", c->name[i],
-                      HETI_T_CAST(uint64_t, c->blob[i].used));
+        heti_t_format(&t, "%s\n%j:{\"size\":%z,\"xxh64\":[", i > 0 ? "," : "", c->name[i], c->blob[i].used);
         for (size_t k = 0; k < heti_f_blocks(c->blob[i].used); k++) {
             heti_t_put(&t, k > 0 ? ",\"" : "\"");
             heti_t_hex(&t, hash != NULL ? *hash++ : 0);
@@ -5381,8 +5352,7 @@ HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, he
     HETI_T_TRY(heti_t_choose(&desc->allocator, &allocator, error, "het_checkpoint_create"));
     c = HETI_T_CAST(het_checkpoint *, allocator.alloc(allocator.user, sizeof *c, 64));
     if (c == NULL)
-        return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_create: the allocator gave no %u bytes",
-                           HETI_T_CAST(uint64_t, sizeof *c));
+        return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_create: the allocator gave no %z bytes", sizeof *c);
     memset(c, 0, sizeof *c);
     c->disk = *desc->disk;
     c->allocator = allocator;
@@ -5557,7 +5527,6 @@ static het_result heti_f_prune_all(const het_checkpoint *c, het_error *error) {
         int number;
         memset(&p, 0, sizeof p);
         p.step = c->step;
-        p.oldest = -1;
         HETI_F_DISK(&c->disk, number, (p.count = 0, p.oldest = -1, c->disk.list(c->disk.user, c->directory,
             heti_f_prune_name, &p)));
         if (number != 0 && number != -1) return heti_f_disk_fail(&c->disk, "list", c->directory, number, error);
@@ -5652,8 +5621,7 @@ static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t li
     *size = HETI_T_CAST(size_t, bytes);
     if (bytes <= limit) *to = HETI_T_CAST(char *, a->alloc(a->user, *size + 1, 16));
     if (bytes > limit)
-        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %u are expected", path, bytes,
-                             HETI_T_CAST(uint64_t, limit));
+        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %z are expected", path, bytes, limit);
     else if (*to == NULL)
         result = heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
     else result = heti_f_disk_read(d, file, path, 0, *to, *size, error);
@@ -5676,7 +5644,7 @@ static int heti_f_seek_name(void *list, const char *name) {
 static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
     const heti_f_path self = heti_f_path_of(s->directory, "state.json"),
                       marker = heti_f_path_of(s->directory, "latest");
-    heti_f_offer one;
+    const heti_f_offer one = { 0, 0, 1 };
     void *file = NULL;
     char *text;
     size_t size;
@@ -5685,9 +5653,6 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
     HETI_F_DISK(s->disk, number, s->disk->open(s->disk->user, self.text, 0, &file));
     if (number == 0) {
         (void)s->disk->close(s->disk->user, file);
-        one.step = 0;
-        one.old = 0;
-        one.self = 1;
         return heti_t_list_add(&s->found, &one, sizeof one, s->allocator, error);
     }
     HETI_F_DISK(s->disk, number, (s->found.used = 0, s->disk->list(s->disk->user, s->directory, heti_f_seek_name, s)));
@@ -5866,8 +5831,7 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     void *block = NULL;
     char *name = NULL, *damaged = NULL;
     if (size < HETI_F_STATE_TAIL)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: %u bytes are too few", path,
-                           HETI_T_CAST(uint64_t, size));
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: %z bytes are too few", path, size);
     heti_f_state_tail(tail, text, length);
     if (memcmp(tail, text + length, HETI_F_STATE_TAIL) != 0)
         return heti_t_fail(error, HET_ERR_FORMAT,
@@ -5878,8 +5842,7 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
         j = het_json_start(text, size);
         heti_f_state_walk(&state, &j);
         if (j.rule != NULL)
-            return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %u: %s", path,
-                               HETI_T_CAST(uint64_t, j.rule_at), j.rule);
+            return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %z: %s", path, j.rule_at, j.rule);
         if (pass == 1) break;
         for (;;) { /* sizes, then places */
             arena.used = 0;
@@ -5892,8 +5855,7 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
             if (block != NULL) break;
             block = arena.used < SIZE_MAX ? s->allocator->alloc(s->allocator->user, arena.used, 64) : NULL;
             if (block == NULL)
-                return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path,
-                                   HETI_T_CAST(uint64_t, arena.used));
+                return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %z bytes", path, arena.used);
             memset(block, 0, arena.used);
             arena.base = HETI_T_CAST(char *, block);
         }
