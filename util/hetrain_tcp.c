@@ -699,14 +699,20 @@ static void heti_tcp_schedule(heti_tcp *m, heti_tcp_line *line) {
     heti_tcp_enter(p, small ? HETI_TCP_SMALL : HETI_TCP_LARGE, line);
 }
 
+/* A message that is here goes to its receive. */
+static void heti_tcp_hand_over(heti_tcp *m, heti_tcp_node *receive, const unsigned char *from, size_t size) {
+    const int fits = size == receive->size;
+    if (!fits) heti_tcp_length_error(m, receive, size);
+    else if (size > 0) memcpy(receive->to, from, size);
+    heti_tcp_complete(m, receive, fits ? HETI_TCP_OK : HETI_TCP_WRONG);
+}
+
 /* Of the process to itself. */
 static void heti_tcp_match(heti_tcp *m, heti_tcp_line *line) {
     while (line->sends.first != NULL && line->receives.first != NULL) {
-        heti_tcp_node *send = heti_tcp_take(&line->sends), *receive = heti_tcp_take(&line->receives);
-        if (send->size != receive->size) heti_tcp_length_error(m, receive, send->size);
-        else if (send->size > 0) memcpy(receive->to, send->from, send->size);
+        heti_tcp_node *send = heti_tcp_take(&line->sends);
+        heti_tcp_hand_over(m, heti_tcp_take(&line->receives), send->from, send->size);
         heti_tcp_complete(m, send, HETI_TCP_OK);
-        heti_tcp_complete(m, receive, send->size == receive->size ? HETI_TCP_OK : HETI_TCP_WRONG);
     }
 }
 
@@ -722,14 +728,10 @@ static void heti_tcp_return_place(heti_tcp_peer *p, heti_tcp_place *place) {
 /* The first message that came early goes to the first receive. */
 static void heti_tcp_deliver(heti_tcp *m, heti_tcp_line *line) {
     heti_tcp_place *place = line->early;
-    heti_tcp_node *node = heti_tcp_take(&line->receives);
-    const int fits = place->size == node->size;
     line->early = place->next;
     if (line->early == NULL) line->last_early = NULL;
-    if (!fits) heti_tcp_length_error(m, node, place->size);
-    else if (place->size > 0) memcpy(node->to, place->data, place->size);
+    heti_tcp_hand_over(m, heti_tcp_take(&line->receives), place->data, place->size);
     heti_tcp_return_place(&m->peer[line->process], place);
-    heti_tcp_complete(m, node, fits ? HETI_TCP_OK : HETI_TCP_WRONG);
 }
 
 static void heti_tcp_start_receive(heti_tcp *m, heti_tcp_line *line, heti_tcp_node *node) {
@@ -1489,16 +1491,8 @@ static int heti_tcp_end_of(int s, int other, struct sockaddr_storage *address, s
     return (other ? getpeername(s, at, length) : getsockname(s, at, length)) == 0;
 }
 
-static int heti_tcp_port(const struct sockaddr_storage *address) {
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    memcpy(&v4, address, sizeof v4);
-    memcpy(&v6, address, sizeof v6);
-    return ntohs(address->ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
-}
-
 /* An address on the wire and back, HETI_TCP_ENTRY bytes. IPv4 in IPv6 becomes IPv4. */
-static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *address, int port) {
+static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *address) {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     const int is_v4 = address->ss_family == AF_INET;
@@ -1506,7 +1500,7 @@ static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *a
     memcpy(&v4, address, sizeof v4);
     memcpy(&v6, address, sizeof v6);
     entry[0] = is_v4 ? 4 : 6;
-    heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, port));
+    heti_tcp_put(entry + 2, 2, ntohs(is_v4 ? v4.sin_port : v6.sin6_port));
     if (is_v4) {
         memcpy(entry + 4, &v4.sin_addr, 4);
     } else if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
@@ -1550,7 +1544,7 @@ static void heti_tcp_name(char *text, size_t capacity, const struct sockaddr_sto
     struct sockaddr_storage copy = *given, *address = &copy;
     char host[64], port[16];
     unsigned char entry[HETI_TCP_ENTRY];
-    heti_tcp_pack(entry, address, heti_tcp_port(address));
+    heti_tcp_pack(entry, address);
     if (entry[0] == 4) length = heti_tcp_unpack(address, entry, 0);
     if (getnameinfo(heti_tcp_general(address), length, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0)
@@ -1741,7 +1735,7 @@ static int heti_tcp_is_near(const char *host) {
     for (a = found; a != NULL; a = a->ai_next) {
         const struct sockaddr_storage address = heti_tcp_copy_address(a->ai_addr, a->ai_addrlen);
         unsigned char entry[HETI_TCP_ENTRY];
-        heti_tcp_pack(entry, &address, 0);
+        heti_tcp_pack(entry, &address);
         near_by &= heti_tcp_is_loopback(entry);
     }
     freeaddrinfo(found);
@@ -1766,7 +1760,10 @@ static int heti_tcp_listen_first(const char *host, int port, int near_only, int 
 static int heti_tcp_port_of(int s) {
     struct sockaddr_storage address;
     socklen_t length;
-    return heti_tcp_end_of(s, 0, &address, &length) ? heti_tcp_port(&address) : 0;
+    unsigned char entry[HETI_TCP_ENTRY];
+    if (!heti_tcp_end_of(s, 0, &address, &length)) return 0;
+    heti_tcp_pack(entry, &address);
+    return HETI_CAST(int, heti_tcp_get(entry + 2, 2));
 }
 
 /* ---- open: those who come -------------------------------------------------------------------- */
@@ -1821,7 +1818,7 @@ static int heti_tcp_invite(heti_tcp *m, double now) {
     g->have = 0;
     g->since = now;
     heti_tcp_name(g->address, sizeof g->address, &address, length);
-    heti_tcp_pack(entry, &address, 0);
+    heti_tcp_pack(entry, &address);
     if (m->near_only && !heti_tcp_is_loopback(entry))
         heti_tcp_dismiss(m, g, "not a loopback address: there is no secret");
     return 1;
@@ -2043,9 +2040,10 @@ static int heti_tcp_listen_beside(heti_tcp *m, int s) {
     unsigned char entry[HETI_TCP_ENTRY];
     struct sockaddr_in6 v6;
     if (!heti_tcp_end_of(s, 0, &address, &length)) return -1;
-    heti_tcp_pack(entry, &address, 0);
+    heti_tcp_pack(entry, &address);
     if (m->lax && heti_tcp_is_loopback(entry)) return heti_tcp_listen_everywhere(0, m->processes);
     memcpy(&v6, &address, sizeof v6);
+    heti_tcp_put(entry + 2, 2, 0); /* at a port of its own */
     length = heti_tcp_unpack(&address, entry, v6.sin6_family == AF_INET6 ? v6.sin6_scope_id : 0);
     return heti_tcp_listen_at(&address, length, m->processes);
 }
@@ -2056,7 +2054,7 @@ static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, 
     const double now = heti_tcp_now(), until = now + seconds < m->deadline ? now + seconds : m->deadline;
     unsigned char entry[HETI_TCP_ENTRY];
     int kind = 0, s;
-    heti_tcp_pack(entry, address, 0);
+    heti_tcp_pack(entry, address);
     if (m->near_only && !heti_tcp_is_loopback(entry))
         return heti_tcp_because(why, 0, "not a loopback address: there is no secret");
     s = heti_tcp_dial(address, length, until, why);
@@ -2122,7 +2120,7 @@ static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port) {
                 continue;
             size = a->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
             address = heti_tcp_copy_address(a->ifa_addr, size);
-            heti_tcp_pack(entry, &address, port);
+            heti_tcp_pack(entry, &address);
             if (heti_tcp_is_loopback(entry) != loopback || (entry[0] == 6 && entry[4] == 0xFE && entry[5] == 0x80))
                 continue;
             if (getnameinfo(a->ifa_addr, HETI_CAST(socklen_t, size), host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
@@ -2274,13 +2272,13 @@ static int heti_tcp_send_table(heti_tcp *m, int to) {
     socklen_t length;
     unsigned char *table = m->peer[to].out, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
     if (!heti_tcp_end_of(m->peer[to].socket, 0, &address, &length)) return 0;
-    heti_tcp_pack(here, &address, 0);
+    heti_tcp_pack(here, &address);
     heti_tcp_put(table, 8, m->session);
     memset(table + 8, 0, HETI_TCP_ENTRY);
     for (int p = 1; p < m->processes; p++) {
         unsigned char *entry = table + 8 + p * HETI_TCP_ENTRY;
         if (!heti_tcp_end_of(m->peer[p].socket, 1, &address, &length)) return 0;
-        heti_tcp_pack(theirs, &address, 0);
+        heti_tcp_pack(theirs, &address);
         memcpy(entry, heti_tcp_is_loopback(theirs) ? here : theirs, HETI_TCP_ENTRY);
         heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, m->peer[p].port));
     }

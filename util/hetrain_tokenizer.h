@@ -1278,8 +1278,7 @@ static het_result heti_k_read_pre_tokenizer(const heti_k_source *s, const het_js
     HETI_T_TRY(heti_k_json(s, &j));
     if (count != 2)
         return heti_k_bad(s, HET_ERR_UNSUPPORTED, field[1].at,
-                          "pre_tokenizer's Sequence has %d members; what is supported: Split, ByteLevel",
-                          HETI_T_CAST(int64_t, count));
+                          "pre_tokenizer's Sequence has %i members; what is supported: Split, ByteLevel", count);
     HETI_T_TRY(heti_k_read_split(s, &item[0], &info->split));
     HETI_T_TRY(heti_k_read_byte_level(s, &item[1], "second of pre_tokenizer's Sequence", &prefix_space, &regex));
     if (!regex && !prefix_space) return HET_OK;
@@ -1316,8 +1315,7 @@ static het_result heti_k_read_template_ids(const heti_k_source *s, const het_jso
     het_json j = *table, field[3];
     HETI_T_TRY(heti_k_string(s, name, wanted, sizeof wanted, &length));
     if (length >= sizeof wanted)
-        return heti_k_bad(s, HET_ERR_LIMIT, at, "a template's token of %d bytes; the most are 255",
-                          HETI_T_CAST(int64_t, length));
+        return heti_k_bad(s, HET_ERR_LIMIT, at, "a template's token of %z bytes; the most are 255", length);
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &key_length)) {
         if (key_length != length || memcmp(key, wanted, length) != 0) { het_json_skip(&j); continue; }
@@ -1326,8 +1324,7 @@ static het_result heti_k_read_template_ids(const heti_k_source *s, const het_jso
         het_json_enter(&j, HET_JSON_ARRAY);
         while (het_json_next(&j, NULL, 0, NULL)) {
             if (wrap->count == HETI_K_WRAP)
-                return heti_k_bad(s, HET_ERR_LIMIT, j.at, "a template of more than %d ids",
-                                   HETI_T_CAST(int64_t, HETI_K_WRAP));
+                return heti_k_bad(s, HET_ERR_LIMIT, j.at, "a template of more than %i ids", HETI_K_WRAP);
             wrap->at[wrap->count] = j.at;
             if (!het_json_integer(&j, &id)) break;
             if (id < 0 || id > INT32_MAX - 1) id = INT32_MAX; /* never an id: refused when the vocabulary is known */
@@ -1448,8 +1445,7 @@ static het_result heti_k_count_merges(const heti_k_source *s, heti_k_parts *p) {
             }
             HETI_T_TRY(heti_k_json(s, &j));
             if (parts != 2)
-                return heti_k_bad(s, HET_ERR_FORMAT, at, "model.merges[%d] has %d texts, not 2",
-                                   HETI_T_CAST(int64_t, p->merge_count), HETI_T_CAST(int64_t, parts));
+                return heti_k_bad(s, HET_ERR_FORMAT, at, "model.merges[%z] has %i texts, not 2", p->merge_count, parts);
         }
         if (total > p->merge_bytes) p->merge_bytes = total;
         p->merge_count++;
@@ -1615,8 +1611,7 @@ static het_result heti_k_fill_vocab(het_tokenizer *t, const heti_k_source *s, co
         t->byte_id[byte] = t->slot[slot] != 0 ? t->token[t->slot[slot] - 1].id : -1;
         if (t->byte_id[byte] < 0 && p->needs_bytes)
             return heti_k_bad(s, HET_ERR_UNSUPPORTED, p->needs_bytes_at,
-                              "unk_token or byte_fallback with a model.vocab that lacks byte %d",
-                              HETI_T_CAST(int64_t, byte));
+                              "unk_token or byte_fallback with a model.vocab that lacks byte %i", byte);
     }
     return heti_k_json(s, &j);
 }
@@ -1739,19 +1734,18 @@ static het_result heti_k_fill_added(het_tokenizer *t, const heti_k_source *s, co
         const size_t at = j.at;
         int64_t entry;
         size_t slot;
-        int flag[5], i;
+        uint8_t *const to[5] = { &a->single_word, &a->lstrip, &a->rstrip, &a->normalized, &a->special };
+        int flag, i;
         char *content = t->bytes + t->bytes_used;
         HETI_T_TRY(heti_k_read_added_fields(s, &j, field));
         HETI_T_TRY(heti_k_string(s, &field[1], content, t->bytes_size - t->bytes_used, &length));
-        for (i = 0; i < 5; i++) HETI_T_TRY(heti_k_flag(s, &field[2 + i], 0, &flag[i]));
         memset(a, 0, sizeof *a);
+        for (i = 0; i < 5; i++) {
+            HETI_T_TRY(heti_k_flag(s, &field[2 + i], 0, &flag));
+            *to[i] = HETI_T_CAST(uint8_t, flag);
+        }
         a->content = HETI_T_CAST(uint32_t, t->bytes_used);
         a->content_length = HETI_T_CAST(uint32_t, length);
-        a->single_word = HETI_T_CAST(uint8_t, flag[0]);
-        a->lstrip = HETI_T_CAST(uint8_t, flag[1]);
-        a->rstrip = HETI_T_CAST(uint8_t, flag[2]);
-        a->normalized = HETI_T_CAST(uint8_t, flag[3]);
-        a->special = HETI_T_CAST(uint8_t, flag[4]);
         t->bytes_used += length;
         slot = heti_k_slot(t, HETI_K_KEY_ADDED, content, length);
         if (length == 0 || t->slot[slot] != 0)
@@ -1857,8 +1851,7 @@ HETRAIN_API het_result het_tokenizer_read(const char *text, size_t length, const
     memset(&parts, 0, sizeof parts);
     HETI_T_TRY(heti_t_choose(allocator, &sizes.allocator, error, "het_tokenizer_read"));
     if (length > (HETI_T_CAST(size_t, 1) << 30))
-        return heti_t_fail(error, HET_ERR_LIMIT, "tokenizer: a file of %d bytes; the most are 1073741824",
-                           HETI_T_CAST(int64_t, length));
+        return heti_t_fail(error, HET_ERR_LIMIT, "tokenizer: a file of %z bytes; the most are 1073741824", length);
     s.text = text;
     s.length = sizes.json_length = length;
     s.error = error;
@@ -1993,8 +1986,7 @@ static het_result heti_k_encode_word(heti_k_encoder *e, const unsigned char *tex
         if (entry != 0) { heti_k_emit(e, t->token[entry - 1].id); return HET_OK; }
     }
     if (length >= INT32_MAX)
-        return heti_t_fail(e->error, HET_ERR_LIMIT, "het_tokenizer_encode: a word of %d bytes",
-                           HETI_T_CAST(int64_t, length));
+        return heti_t_fail(e->error, HET_ERR_LIMIT, "het_tokenizer_encode: a word of %z bytes", length);
     HETI_T_TRY(heti_t_list_room(&e->symbols, length * sizeof *symbol, &e->allocator, e->error));
     HETI_T_TRY(heti_t_list_room(&e->heap, length * 2 * sizeof *e->entry, &e->allocator, e->error));
     symbol = HETI_T_ITEMS(e->symbols, heti_k_symbol);
@@ -2433,8 +2425,7 @@ static het_result heti_k_learn_start(heti_k_learner *l, const int32_t *byte_id) 
     heti_k_place_in_word place;
     if (l->words.bytes.used > INT32_MAX / 2)
         return heti_t_fail(l->error, HET_ERR_LIMIT,
-                           "het_tokenizer_train: different words of %d bytes; the most are 2^30",
-                           HETI_T_CAST(int64_t, l->words.bytes.used));
+                           "het_tokenizer_train: different words of %z bytes; the most are 2^30", l->words.bytes.used);
     for (size_t w = 0; w < l->words.count; w++) {
         const heti_k_item *item = &heti_k_items(&l->words)[w];
         for (size_t i = 0; i < item->length; i++) {
