@@ -149,7 +149,7 @@ declare -A values=(
     [layers]=2 [width]=48 [heads]=4 [kv_heads]=1 [head_size]=8 [mlp_width]=40 [vocab]=300 [context]=24 [norm]='layernorm rmsnorm'
     [activation]='gelu_tanh gelu_erf swiglu' [position]='learned rotary none' [tied]='yes no' [qkv_bias]='yes no' [linear_bias]='yes no'
     [qk_norm]='yes no' [parallel]='yes no' [causal]='yes no' [window]=8 [norm_epsilon]=0.003 [rotary_theta]=5000 [rotary_fraction]=0.5
-    [rotary_factor]=2 [rotary_low]=2 [rotary_high]=8 [rotary_original]=64 [init_std]=0.05 [dropout]=0.1)
+    [rotary_factor]=2 [rotary_low]=2 [rotary_high]=8 [rotary_original]=64 [init_std]=0.05 [dropout]=0.1 [local_loss]=1)
 mapfile -t keys < <(sed -n '/^Keys: /,/^$/p' "$root/docs/models.md" | grep -o '`[a-z_]*`' | tr -d '`')
 mapfile -t families < <(sed -n '/^| family | presets/,/^$/s/^| `\([a-z0-9]*\)`.*/\1/p' "$root/docs/models.md")
 stop_and_go() { # stop_and_go FAMILY: prints what differs, and how many keys there were
