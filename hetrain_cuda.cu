@@ -950,9 +950,9 @@ HETC_DEVICE void hetc_entry_rows(const hetc_scatter &s, hetc_entry *e, int32_t e
     }
 }
 
-/* Block (place in the order, columns): the first place of an entry adds up all rows that have it, in
-   their order, and gives each granule's sum to the gradient. One block owns an element, so no two
-   add to it at the same time. A warp looks through as many runs at once as it has lanes. */
+/* Block (place in the order, columns): the first place of an entry adds up all rows that have it,
+   in their order, and gives each granule's sum to the gradient. One block owns an element, so no
+   two add to it at the same time. A warp looks through as many runs at once as it has lanes. */
 HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
     const int64_t first = blockIdx.x;
     const int32_t entry = s.id[s.order[first]];
@@ -969,8 +969,8 @@ HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
     if (s.gradient.exact) hetc_raise(s.gradient.maximum, e.top);
 }
 
-/* order[0, rows) by token, [rows, 2 rows) by position: a block sorts (entry, row) of a run in shared
-   memory, by comparing and exchanging. size: a power of two, the longest run fits. */
+/* order[0, rows) by token, [rows, 2 rows) by position: a block sorts (entry, row) of a run in
+   shared memory, by comparing and exchanging. size: a power of two, the longest run fits. */
 HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_t *position, int64_t rows, int size) {
     HETC_SHARED(uint64_t, key, HETC_SORTED);
     const int64_t first = (int64_t)blockIdx.x * HETC_SORTED;
@@ -1877,8 +1877,8 @@ HETC_DEVICE float hetc_row_max(float x) {
     return fmaxf(x, __shfl_xor_sync(HETC_ALL, x, 2));
 }
 
-/* Scores of columns [from, from + N) that a row does not see become -infinity: most tiles have none.
-   seen: columns of the lane's 2 M rows, `apart` elements from one to the next. */
+/* Scores of columns [from, from + N) that a row does not see become -infinity: most tiles have
+   none. seen: columns of the lane's 2 M rows, `apart` elements from one to the next. */
 template <int N, int M>
 HETC_DEVICE void hetc_hide(hetc_accumulator<N, M> &s, int from, const hetc_run *seen, int apart) {
     const int column = from + hetc_lane() % 4 * 2;
