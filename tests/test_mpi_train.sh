@@ -4,6 +4,7 @@
 # layouts are drawn (100). Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
+. tests/tools/late_lists.sh
 program=$PWD/${BUILD:-build}/mpi/train_mpi
 alone=$PWD/${BUILD:-build}/checked/train
 work=$(mktemp -d)
@@ -50,15 +51,7 @@ same 2 --devices cpu:1 --plan pp --schedule 1f1b "${often[@]}"
 served='{"pipelines":[{"share":2,"stages":[{"rank":0,"units":[0,8]}]},{"stages":[{"rank":1,"units":[0,8]}]}],"keepers":[2],"state_shares":[0,1,2]}'
 hash=$("$alone" "${run[@]}" --steps 8 --devices cpu:1,cpu:1,cpu:1 --plan "$served" "${often[@]}" | grep '^weights')
 same 3 --devices cpu:1 --plan "$served" "${often[@]}"
-# late PROCESSES OPTION...: lists that no other layout has; the hash of threads
-late() {
-    hash=$("$alone" "${run[@]}" --steps 8 --devices "cpu:1$(printf ',cpu:1%.0s' $(seq 2 "$1"))" "${@:2}" | grep '^weights')
-    same "$1" --devices cpu:1 "${@:2}"
-}
-late 2 --plan pp --schedule pipedream --updates 6
-late 3 --plan pp --schedule 2bw --updates 3
-late 4 --plan dp2xpp2 --staleness 1 --feedback 1 --updates 3
-late 2 --plan dp --schedule hogbatch --updates 6
+late_lists "$alone"
 # experts divided among two processes of two ranks each
 moe=(--model llama:layers=3,width=32,heads=4,context=16 --experts 4,2)
 hash=$("$alone" "${run[@]}" --steps 8 --devices cpu:1 "${moe[@]}" | grep '^weights')

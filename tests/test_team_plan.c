@@ -615,30 +615,17 @@ static het_search *search_of(const world *w, het_choice teams)
     return search;
 }
 
-/* Seconds of a plan of one or two pipelines over micro-batches of g granules, sizes as the search has them. */
-static double seconds_of(const world *w, het_plan *plan, int64_t g)
+/* Seconds of a plan whose pipelines take count[] micro-batches of these sizes each. */
+static double simulated_seconds(const world *w, const het_plan *plan, const int64_t *count, const double *tokens, const double *pairs,
+                                const double *sequences)
 {
     static const int64_t start[UNITS + 1] = { 0, 1, 2, 3, 4 };
+    const het_blocks blocks = { UNITS, start, w->use };
     het_error error = { HET_OK, "" };
     het_schedule *compute = NULL, *lists = NULL;
     het_plan_costs *costs = NULL;
     het_simulation *result = NULL;
-    het_blocks blocks;
-    const int64_t n = (w->desc.granules + g - 1) / g;
-    const double all = w->desc.granule_pairs > 0 ? w->desc.granule_pairs :
-        0.5 * (double)w->desc.granule_tokens * (double)(w->desc.granule_tokens + 1);
-    double tokens[16], pairs[16], sequences[16], seconds;
-    int64_t count[2], i;
-    for (i = 0; i < plan->pipelines; i++) count[i] = (int64_t)plan->share[i];
-    for (i = 0; i < n; i++) {
-        const double granules = (double)(i + 1 < n ? g : w->desc.granules - g * (n - 1)), each = (double)w->desc.granule_tokens;
-        tokens[i] = granules * each;
-        pairs[i] = granules * all;
-        sequences[i] = tokens[i] / (2 * all / each - 1);
-    }
-    blocks.count = UNITS;
-    blocks.start = start;
-    blocks.unit = w->use;
+    double seconds;
     EXPECT_OK(het_schedule_make(plan, count, NULL, &compute, &error));
     EXPECT_OK(het_schedule_complete(plan, &blocks, compute, NULL, &lists, &error));
     EXPECT_OK(het_profile_costs(&w->profile, plan, &w->cluster, HET_YES, NULL, &costs, &error));
@@ -652,6 +639,24 @@ static double seconds_of(const world *w, het_plan *plan, int64_t g)
     het_schedule_free(lists);
     het_schedule_free(compute);
     return seconds;
+}
+
+/* Seconds of a plan of one or two pipelines over micro-batches of g granules, sizes as the search has them. */
+static double seconds_of(const world *w, het_plan *plan, int64_t g)
+{
+    const int64_t n = (w->desc.granules + g - 1) / g;
+    const double all = w->desc.granule_pairs > 0 ? w->desc.granule_pairs :
+        0.5 * (double)w->desc.granule_tokens * (double)(w->desc.granule_tokens + 1);
+    double tokens[16], pairs[16], sequences[16];
+    int64_t count[2], i;
+    for (i = 0; i < plan->pipelines; i++) count[i] = (int64_t)plan->share[i];
+    for (i = 0; i < n; i++) {
+        const double granules = (double)(i + 1 < n ? g : w->desc.granules - g * (n - 1)), each = (double)w->desc.granule_tokens;
+        tokens[i] = granules * each;
+        pairs[i] = granules * all;
+        sequences[i] = tokens[i] / (2 * all / each - 1);
+    }
+    return simulated_seconds(w, plan, count, tokens, pairs, sequences);
 }
 
 typedef struct fusion_brute {
@@ -1324,15 +1329,9 @@ static void flex_seconds(flex_brute *f, int64_t teams, int way)
 /* The whole step with this deal, each team in its best way. */
 static double flex_step(flex_brute *f, int64_t teams, const int64_t *deal)
 {
-    static const int64_t start[UNITS + 1] = { 0, 1, 2, 3, 4 };
-    het_error error;
-    het_plan_costs *costs = NULL;
-    het_schedule *compute = NULL, *lists = NULL;
-    het_simulation *result = NULL;
-    het_blocks blocks = { UNITS, start, f->w->use };
     int64_t count[8] = { 0 }, p, i, m = 0;
     int ways[8] = { 0 }, way;
-    double tokens[MOST_FEW], pairs[MOST_FEW], sequences[MOST_FEW], seconds;
+    double tokens[MOST_FEW], pairs[MOST_FEW], sequences[MOST_FEW];
     for (p = 0; p < teams; p++) {
         for (way = 1; way < FLEX_WAYS; way++)
             if (f->several[way][p][deal[p]] < f->several[ways[p]][p][deal[p]]) ways[p] = way;
@@ -1349,19 +1348,7 @@ static double flex_step(flex_brute *f, int64_t teams, const int64_t *deal)
     }
     assert_true(flex_plan(f, teams, ways));
     for (p = 0; p < teams; p++) f->share[p] = (double)count[p];
-    EXPECT_OK(het_profile_costs(&f->w->profile, &f->plan, &f->w->cluster, HET_YES, NULL, &costs, &error));
-    EXPECT_OK(het_schedule_make(&f->plan, count, NULL, &compute, &error));
-    EXPECT_OK(het_schedule_complete(&f->plan, &blocks, compute, NULL, &lists, &error));
-    costs->costs.tokens = tokens;
-    costs->costs.pairs = pairs;
-    costs->costs.sequences = sequences;
-    EXPECT_OK(het_simulate_costs(&f->plan, lists, costs, HET_NO, NULL, &result, &error));
-    seconds = result->makespan;
-    het_simulation_free(result);
-    het_plan_costs_free(costs);
-    het_schedule_free(lists);
-    het_schedule_free(compute);
-    return seconds;
+    return simulated_seconds(f->w, &f->plan, count, tokens, pairs, sequences);
 }
 
 static double flex_both(const flex_brute *f, int64_t p, int64_t set, int64_t sub)

@@ -18,12 +18,14 @@ warnings="-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloa
 # others have too, each in another combination.
 configurations="
 gcc -std=c99 -O0, no instruction sets, no threads|gcc|-std=c99 -O0 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
++gcc -std=c99 -O0|gcc|-std=c99 -O0||
 +gcc -std=gnu17 -O2, avx2, 3 threads, and the reference device|gcc|-std=gnu17 -O2|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3;HETRAIN_TEST_ISA=reference|
 gcc -O3 -march=native -ffp-contract=fast, no warnings: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast $warnings|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 +gcc -O1 -ffp-contract=off, avx512|gcc|-std=c99 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
 gcc -O2, hetrain.h alone|gcc|-std=gnu17 -O2 -march=native -DHETRAIN_NO_CPU||
 +gcc -O2, no instruction sets, no threads|gcc|-std=c99 -O2 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
 g++ -std=c++11 -O1 -ffp-contract=off, avx512|g++|-x c++ -std=c++11 -O1 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
++g++ -std=c++11 -O1|g++|-x c++ -std=c++11 -O1||
 clang -std=c99 -O0: native, plain|clang|-std=c99 -O0|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain|
 +clang -std=gnu17 -O1, 2 threads|clang|-std=gnu17 -O1|HETRAIN_TEST_THREADS=2|
 clang -O3 -march=native -ffp-contract=fast: native, plain, the reference device|clang|-std=gnu17 -O3 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
