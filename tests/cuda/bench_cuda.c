@@ -9,7 +9,7 @@
 #define HETRAIN_CUDA_DECLARATIONS
 #include "hetrain_cuda.cu"
 
-enum { ROUNDS = 5 };
+enum { ROUNDS = 5, DRAWERS = 8 }; /* threads that draw the first weights */
 
 typedef struct bench {
     const het_device_iface *iface;
@@ -441,7 +441,7 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
     double *seconds = (double *)calloc((size_t)b->steps, sizeof *seconds), from;
     het_result result;
     memset(&desc, 0, sizeof desc), memset(&device, 0, sizeof device), memset(&error, 0, sizeof error);
-    device.iface = b->iface, desc.layout.devices = &device, desc.layout.device_count = 1;
+    device.iface = b->iface, device.threads = DRAWERS, desc.layout.devices = &device, desc.layout.device_count = 1;
     result = het_model_parse(model, &desc.model, &error);
     desc.dtype = dtype, desc.reduce = reduce, desc.limits.max_tokens = n, desc.limits.max_sequences = sequences;
     desc.limits.max_micro_batches = micro_batches;
@@ -537,7 +537,7 @@ static int bench_count(const char *model, int64_t sequences, int64_t length, int
     het_result result;
     memset(&desc, 0, sizeof desc), memset(&device, 0, sizeof device), memset(&error, 0, sizeof error), memset(&batch, 0, sizeof batch);
     table.create = count_create;
-    device.iface = &table, desc.layout.devices = &device, desc.layout.device_count = 1;
+    device.iface = &table, device.threads = DRAWERS, desc.layout.devices = &device, desc.layout.device_count = 1;
     desc.dtype = HET_BF16, desc.reduce = HET_REDUCE_FAST, desc.limits.max_tokens = n, desc.limits.max_sequences = sequences;
     desc.limits.max_micro_batches = 1, desc.guard.skip_bad_steps = HET_YES; /* where nothing is computed, no step has a loss */
     result = het_model_parse(model, &desc.model, &error);

@@ -1,8 +1,9 @@
 """What build/bench_cuda measures, by PyTorch on the same card: one JSON line a measurement, under the same names and with the same work counted.
 Training steps are those of a GPT of this file, compiled, its vocabulary padded to 50,304: bf16 autocast, f32 master weights, fused attention, fused AdamW, clipping.
 
-    python3 tests/cuda/torch_cuda.py [all|ops|steps] [--small] [--eager] [--device cuda|cpu]
+    python3 tests/cuda/torch_cuda.py [all|ops|steps] [--small] [--eager] [--warm] [--device cuda|cpu]
 
+--warm: one step is timed, not seven: for what is compiled to be kept for the next run.
 --device cpu with --small says that the program works, and nothing of a GPU.
 """
 import argparse
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 
 DEVICE = "cuda"
 COMPILED = True
+WARM = False
 
 
 def wait():
@@ -141,11 +143,12 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), target.reshape(-1))
 
 
-def step(name, shape, micro_batches, sequences, length, steps=7):
+def step(name, shape, micro_batches, sequences, length):
     if DEVICE == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    model = GPT(*shape).to(DEVICE)
+    with torch.device(DEVICE):
+        model = GPT(*shape)
     if shape[0] > 12:  # many layers: the block is compiled once, not the model
         model.blocks = nn.ModuleList(compiled(block) for block in model.blocks)
         run = model
@@ -154,7 +157,7 @@ def step(name, shape, micro_batches, sequences, length, steps=7):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     token = torch.randint(0, shape[3], (sequences, length + 1), device=DEVICE)
     seconds = []
-    for _ in range(steps + 3):
+    for _ in range(4 if WARM else 10):
         wait()
         start = time.perf_counter()
         for _ in range(micro_batches):
@@ -175,10 +178,11 @@ def main():
     parser.add_argument("what", nargs="?", default="all", choices=["all", "ops", "steps"])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--warm", action="store_true")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     a = parser.parse_args()
-    global DEVICE, COMPILED
-    DEVICE, COMPILED = a.device, not a.eager
+    global DEVICE, COMPILED, WARM
+    DEVICE, COMPILED, WARM = a.device, not a.eager, a.warm
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
     if a.what != "steps":
