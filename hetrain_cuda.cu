@@ -86,6 +86,7 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 /* >>cu_device: whether f32 may be tf32; bytes of shared memory a block may ask for; the queue's
    stream (NULL: the default queue); how an error is kept: "what", its name, file and line. */
 static int hetc_allows_tf32(void *self);
+static int hetc_has_wide(void *self);
 static size_t hetc_shared_limit(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
@@ -159,7 +160,7 @@ static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows
 #define HETC_ROLLED
 #else
 #define HETC_SHARED(type, name, count) __shared__ type name[count]
-#define HETC_SHARED_BYTES(name) extern __shared__ __align__(128) unsigned char name[]
+#define HETC_SHARED_BYTES(name) extern __shared__ __align__(1024) unsigned char name[]
 #define HETC_UNROLL _Pragma("unroll")  /* arrays indexed by the loop then stay in registers */
 #define HETC_ROLLED _Pragma("unroll 1")
 #endif
@@ -379,6 +380,120 @@ HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
         "r"(b1));
+#endif
+}
+
+/* ---- tensor cores for four warps at a time (PTX ISA, wgmma m64nNk16, sm_90a): d += a b with a
+   64 x 16, b 16 x N. Warp w of the four has rows 16 w to 16 w + 15 of a and d, in the layout of mma.
+   b, and a where it is no registers, are read from shared memory while the warps go on: rows of 64
+   elements (128 bytes), 16 bytes of which lie at place i ^ row % 8 instead of i, eight rows by
+   eight, `apart` bytes from eight to eight. TRANSPOSED: b's rows are k, else they are columns of b ---- */
+
+/* A bf16 whose products are these. */
+struct hetc_wide {
+    uint16_t bits;
+    __device__ hetc_wide() {}
+    __device__ hetc_wide(uint16_t bits_) : bits(bits_) {}
+};
+
+#if defined(HETC_EMULATED) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HETC_HAS_WIDE 1
+#else
+#define HETC_HAS_WIDE 0
+#endif
+
+/* Says whether the code that runs here has these products: for blocks of 64 threads, else of 32. */
+template <class T> static __global__ void __launch_bounds__(HETC_HAS_WIDE ? 64 : 32) hetc_wide_kernel(T) {}
+
+/* Of a matrix in shared memory, begun at a multiple of 1,024 bytes but for the step along a row:
+   address, bytes from eight rows to eight, places that are swapped in 128 bytes. */
+HETC_DEVICE uint64_t hetc_matrix(const void *at, int apart) {
+#ifdef HETC_EMULATED
+    const uint32_t address = emulator_shared_address(at);
+#else
+    const uint32_t address = hetc_shared_address(at);
+#endif
+    return (uint64_t)(address >> 4) | (uint64_t)(apart >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+/* What the products read has been written, to shared memory by this thread: a barrier makes
+   everybody's visible to them. */
+HETC_DEVICE void hetc_group_publish() {
+#if HETC_HAS_WIDE && !defined(HETC_EMULATED)
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+#endif
+}
+
+/* Registers of products: what is before them in the source has been done, what comes behind waits. */
+template <int N> HETC_DEVICE void hetc_group_hold(float (*d)[1][4]) {
+#ifndef HETC_EMULATED
+    HETC_UNROLL
+    for (int n = 0; n < N / 8; n++)
+        for (int i = 0; i < 4; i++) asm volatile("" : "+f"(d[n][0][i]) : : "memory");
+#else
+    (void)d;
+#endif
+}
+template <int N> HETC_DEVICE void hetc_group_begin(float (*d)[1][4]) {
+    hetc_group_hold<N>(d);
+#if HETC_HAS_WIDE && !defined(HETC_EMULATED)
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+#endif
+}
+HETC_DEVICE void hetc_group_end() {
+#if HETC_HAS_WIDE && !defined(HETC_EMULATED)
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+#endif
+}
+/* All products that have begun are done, with them d. */
+template <int N> HETC_DEVICE void hetc_group_wait(float (*d)[1][4]) {
+#if HETC_HAS_WIDE && !defined(HETC_EMULATED)
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+#endif
+    hetc_group_hold<N>(d);
+}
+
+#define HETC_D4(n) "+f"(d[n][0][0]), "+f"(d[n][0][1]), "+f"(d[n][0][2]), "+f"(d[n][0][3])
+#define HETC_D16(n) HETC_D4(n), HETC_D4(n + 1), HETC_D4(n + 2), HETC_D4(n + 3)
+#define HETC_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define HETC_NAMES_32 HETC_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define HETC_GROUP(n, more) "{ .reg .pred more; setp.ne.b32 more, " more ", 0; " \
+    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {"
+
+/* a in registers; N is 32 or 64. more: d += a b, else d = a b. */
+template <int N, bool TRANSPOSED> HETC_DEVICE void hetc_group_mma(float (*d)[1][4], const uint32_t (&a)[4],
+                                                                  uint64_t b, int more) {
+#ifdef HETC_EMULATED
+    emulator_group_mma(d, N, a, b, TRANSPOSED, more);
+#elif HETC_HAS_WIDE
+    if constexpr (N == 64)
+        asm volatile(HETC_GROUP(64, "%38") HETC_NAMES_32 "}, {%32,%33,%34,%35}, %36, more, 1, 1, %37; }" : HETC_D16(0),
+            HETC_D16(4) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(TRANSPOSED), "r"(more));
+    else
+        asm volatile(HETC_GROUP(32, "%22") HETC_NAMES_16 "}, {%16,%17,%18,%19}, %20, more, 1, 1, %21; }" : HETC_D16(0)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(TRANSPOSED), "r"(more));
+#else
+    (void)d, (void)a, (void)b, (void)more;
+    asm volatile("trap;");
+#endif
+}
+
+/* a in shared memory, rows of 64 elements as b's. */
+template <int N> HETC_DEVICE void hetc_group_mma(float (*d)[1][4], uint64_t a, uint64_t b, int more) {
+#ifdef HETC_EMULATED
+    uint32_t own[4];
+    emulator_group_left(own, a);
+    emulator_group_mma(d, N, own, b, false, more);
+#elif HETC_HAS_WIDE
+    if constexpr (N == 64)
+        asm volatile(HETC_GROUP(64, "%34") HETC_NAMES_32 "}, %32, %33, more, 1, 1, 0, 0; }"
+            : HETC_D16(0), HETC_D16(4) : "l"(a), "l"(b), "r"(more));
+    else
+        asm volatile(HETC_GROUP(32, "%18") HETC_NAMES_16 "}, %16, %17, more, 1, 1, 0, 0; }"
+            : HETC_D16(0) : "l"(a), "l"(b), "r"(more));
+#else
+    (void)d, (void)a, (void)b, (void)more;
+    asm volatile("trap;");
 #endif
 }
 
@@ -1535,8 +1650,9 @@ struct hetc_run { int first, last; };
 struct hetc_tf32 { uint32_t bits; };
 /* Whether a kind of element goes through the tensor cores: it then has their exponential as
    well. */
-template <class E> struct hetc_kind { enum { TENSOR = 1 }; };
-template <> struct hetc_kind<float> { enum { TENSOR = 0 }; };
+template <class E> struct hetc_kind { enum { TENSOR = 1, WIDE = 0 }; };
+template <> struct hetc_kind<float> { enum { TENSOR = 0, WIDE = 0 }; };
+template <> struct hetc_kind<hetc_wide> { enum { TENSOR = 1, WIDE = 1 }; };
 
 HETC_DEVICE int hetc_min(int a, int b) { return a < b ? a : b; }
 HETC_DEVICE int hetc_max(int a, int b) { return a > b ? a : b; }
@@ -1569,9 +1685,13 @@ template <class E> HETC_DEVICE hetc_run hetc_queries_of(const hetc_attention<E> 
 
 /* Elements from one row of a tile to the next, and of a tile of N rows. */
 template <class E, int P> struct hetc_tile { enum { CHUNK = 16 / sizeof(E), PITCH = P + CHUNK }; };
+template <int P> struct hetc_tile<hetc_wide, P> { enum { CHUNK = 8, PITCH = P }; };
 
+/* wide: eight rows by eight, of these 64 columns by 64, each as hetc_matrix has it. */
 template <class E, int P> HETC_DEVICE E *hetc_chunk(E *tile, int row, int chunk) {
-    return tile + row * hetc_tile<E, P>::PITCH + chunk * hetc_tile<E, P>::CHUNK;
+    if constexpr (hetc_kind<E>::WIDE)
+        return tile + row / 8 * 8 * P + chunk / 8 * 512 + row % 8 * 64 + ((chunk ^ row) & 7) * 8;
+    else return tile + row * hetc_tile<E, P>::PITCH + chunk * hetc_tile<E, P>::CHUNK;
 }
 
 /* x, new to the compiler: what follows from it is made again each time, not kept in registers. */
@@ -1601,6 +1721,12 @@ HETC_DEVICE void hetc_tile_fetch(E *tile, const E *from, int stride, int first, 
         if (ROWS % LINES != 0 && own + i >= ROWS) return;
         hetc_copy_async(to + i * hetc_tile<E, P>::PITCH, base + (int64_t)(present ? row : 0) * bytes, present);
     }
+}
+
+/* This thread's part of the tiles is there; behind a barrier all of them. */
+template <class E> HETC_DEVICE void hetc_tiles_wait() {
+    hetc_copy_wait();
+    if (hetc_kind<E>::WIDE) hetc_group_publish();
 }
 
 /* Rows of a head's keys, and the same of its values. head: its first element in a row. */
@@ -1681,6 +1807,18 @@ template <int P, int M> struct hetc_left<uint16_t, P, M, true> {
             for (int i = 0; i < 4; i++) to[m][i] = a[k][m][i];
     }
 };
+template <int P> struct hetc_left<hetc_wide, P, 1, false> { /* the 64 rows that four warps share */
+    hetc_wide *tile;
+    __device__ __forceinline__ void load(hetc_wide *tile_, int row) { tile = tile_ + row / 64 * 64 * P; }
+};
+template <int P> struct hetc_left<hetc_wide, P, 1, true> {
+    uint32_t a[(size_t)P / 16][4];
+    __device__ __forceinline__ void load(hetc_wide *tile, int row) {
+        HETC_UNROLL
+        for (int k = 0; k < P / 16; k++)
+            hetc_ldmatrix<false>(a[k], hetc_chunk<hetc_wide, P>(tile, row + hetc_lane() % 16, 2 * k + hetc_lane() / 16));
+    }
+};
 /* in registers they would be twice those of bf16 */
 template <int P, bool HELD> struct hetc_left<hetc_tf32, P, 1, HELD> {
     hetc_tf32 *tile = nullptr;
@@ -1693,10 +1831,22 @@ template <int P, bool HELD> struct hetc_left<float, P, 1, HELD> {
     __device__ __forceinline__ void load(float *tile_, int row_) { tile = tile_; row = row_ + hetc_lane() / 4; }
 };
 
-/* s += left right^T: the warp's rows by N rows of the tile `right`. */
+/* What hetc_scores and hetc_mix leave in x is there: those of wide go on meanwhile. */
+template <class E, int N, size_t M> HETC_DEVICE void hetc_done(float (&x)[(size_t)N / 8][M][4]) {
+    if constexpr (hetc_kind<E>::WIDE) hetc_group_wait<N>(x);
+    else (void)x;
+}
+
+template <int N, int M> HETC_DEVICE void hetc_zero(hetc_accumulator<N, M> &x) {
+    HETC_UNROLL
+    for (int i = 0; i < N / 8 * M * 4; i++) x[i / (4 * M)][i / 4 % M][i % 4] = 0.0f;
+}
+
+/* s = left right^T: the warp's rows by N rows of the tile `right`. */
 template <int P, int N, int M, bool HELD>
 HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<uint16_t, P, M, HELD> &left, uint16_t *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, column = lane / 8 % 2;
+    hetc_zero<N, M>(s);
     HETC_UNROLL
     for (int k = 0; k < P / 16; k++) {
         uint32_t a[(size_t)M][4];
@@ -1714,11 +1864,29 @@ HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<uint16_t
     }
 }
 
+/* Columns [16 k, 16 k + 16) of a tile, from a row that is a multiple of 8 on. */
+template <int P> HETC_DEVICE uint64_t hetc_slice(const hetc_wide *tile, int k) {
+    return hetc_matrix(tile + k / 4 * 512 + k % 4 * 16, 16 * P);
+}
+
+template <int P, int N, int M, bool HELD>
+HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<hetc_wide, P, M, HELD> &left,
+                             hetc_wide *right) {
+    hetc_group_begin<N>(s);
+    HETC_UNROLL
+    for (int k = 0; k < P / 16; k++) {
+        if constexpr (HELD) hetc_group_mma<N, false>(s, left.a[k], hetc_slice<P>(right, k), k > 0);
+        else hetc_group_mma<N>(s, hetc_slice<P>(left.tile, k), hetc_slice<P>(right, k), k > 0);
+    }
+    hetc_group_end();
+}
+
 /* Four tf32 are the 16 bytes of a row of ldmatrix: a lane gets element lane % 4 of row lane / 4. */
 template <int P, int N, int M, bool HELD>
 HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<hetc_tf32, P, M, HELD> &left,
                              hetc_tf32 *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
+    hetc_zero<N, M>(s);
     HETC_ROLLED
     for (int k = 0; k < P / 8; k++) {
         uint32_t a[4];
@@ -1745,6 +1913,7 @@ HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pac
 template <int P, int N, int M, bool HELD>
 HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<float, P, M, HELD> &left, float *right) {
     const int column = hetc_lane() % 4 * 2;
+    hetc_zero<N, M>(s);
     HETC_ROLLED
     for (int k = 0; k < P / 4; k++) {
         const hetc_pack<float, 4> low = hetc_quad<P>(left.tile, left.row, k), high = hetc_quad<P>(left.tile,
@@ -1768,20 +1937,39 @@ HETC_DEVICE void hetc_keep_order() {
 #endif
 }
 
+/* 16 columns of a warp's rows, rounded, as the left operand. */
+template <int M> HETC_DEVICE void hetc_round_left(uint32_t (&a)[(size_t)M][4], const float (*w)[(size_t)M][4]) {
+    HETC_UNROLL
+    for (int m = 0; m < M; m++)
+        for (int i = 0; i < 4; i++) {
+            const float *pair = &w[i / 2][m][2 * (i % 2)];
+            a[m][i] = hetc_bf16_pair(pair[0], pair[1]);
+        }
+}
+
 /* x += w right: the warp's rows by P columns, w by N, right N rows of a tile. bf16: w is rounded to
    it. */
+template <int P, int N, int M>
+HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, hetc_wide *right) {
+    uint32_t a[(size_t)N / 16][M][4];
+    HETC_UNROLL
+    for (int k = 0; k < N / 16; k++) hetc_round_left<M>(a[k], w + 2 * k);
+    hetc_group_begin<P>(x);
+    HETC_UNROLL
+    for (int k = 0; k < N / 16; k++)
+        HETC_UNROLL
+        for (int n = 0; n < P / 64; n++)
+            hetc_group_mma<64, true>(x + 8 * n, a[k][0], hetc_matrix(right + 16 * k * P + 512 * n, 16 * P), 1);
+    hetc_group_end();
+}
+
 template <int P, int N, int M>
 HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M> &w, uint16_t *right) {
     const int lane = hetc_lane();
     HETC_UNROLL
     for (int k = 0; k < N / 16; k++) {
         uint32_t a[(size_t)M][4];
-        HETC_UNROLL
-        for (int m = 0; m < M; m++)
-            for (int i = 0; i < 4; i++) {
-                const float *pair = &w[2 * k + i / 2][m][2 * (i % 2)];
-                a[m][i] = hetc_bf16_pair(pair[0], pair[1]);
-            }
+        hetc_round_left<M>(a, w + 2 * k);
         HETC_UNROLL
         for (int n = 0; n < P / 16; n++) {
             uint32_t b[4];
@@ -1894,6 +2082,27 @@ HETC_DEVICE void hetc_hide(hetc_accumulator<N, M> &s, int from, const hetc_run *
     }
 }
 
+/* Rows of the forward, rows of the backward's two kernels, the steps of both, a warp's rows by 16,
+   and blocks of the forward, of queries' and of keys' gradients that share a multiprocessor: what
+   registers (accumulators grow with P) and shared memory take; 99 KiB of it but for wide. */
+template <class E, int P> struct hetc_tiles {
+    enum { BF16 = sizeof(E) == 2, NARROW = P == 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
+    enum { M = BF16 && NARROW ? 2 : 1 };
+    enum { FORWARD = BF16 ? 128 : 64, BACKWARD = BF16 || (TF32 && NARROW) ? 64 * M : 32 };
+    enum { STEP = BF16 ? 32 * M : TF32 && NARROW ? 32 : 16, BACKWARD_STEP = STEP / M };
+    enum { BLOCKS = NARROW ? 2 : 1, QUERY_BLOCKS = 1, KEY_BLOCKS = 1 };
+};
+#ifndef HETC_WIDE_64
+#define HETC_WIDE_64 128, 64, 2, 128, 64, 2, 1
+#define HETC_WIDE_128 128, 64, 1, 128, 64, 1, 1
+#endif
+template <int F, int S, int FB, int B, int BS, int QB, int KB> struct hetc_wide_tiles {
+    enum { M = 1, FORWARD = F, STEP = S, BLOCKS = FB, BACKWARD = B, BACKWARD_STEP = BS, QUERY_BLOCKS = QB,
+           KEY_BLOCKS = KB };
+};
+template <> struct hetc_tiles<hetc_wide, 64> : hetc_wide_tiles<HETC_WIDE_64> {};
+template <> struct hetc_tiles<hetc_wide, 128> : hetc_wide_tiles<HETC_WIDE_128> {};
+
 /* ---- forward: o = exp(S - m) v / l with the maximum m so far; a new one scales what there is ---- */
 
 /* The scores of keys become exponentials; m, l and o follow. */
@@ -1925,7 +2134,7 @@ HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N, M> &s, float factor, floa
 }
 
 template <class E, int P, int ROWS, int STEP, int M>
-static __global__ void __launch_bounds__(2 * ROWS / M, P == 64 ? 2 : 1)
+static __global__ void __launch_bounds__(2 * ROWS / M, hetc_tiles<E, P>::BLOCKS)
 hetc_attention_forward_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
@@ -1938,7 +2147,7 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
     hetc_accumulator<P, M> o = {};
     float m[(size_t)M * 2], l[(size_t)M * 2];
     hetc_run seen[(size_t)M * 2];
-    hetc_left<E, P, M, true> left;
+    hetc_left<E, P, M, (P == 64 || !hetc_kind<E>::WIDE)> left;
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
@@ -1955,7 +2164,7 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
         hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
                                 (int)t.a.head_size, t.a.scale);
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
-        hetc_copy_wait();
+        hetc_tiles_wait<E>();
         __syncthreads(); /* this tile is there, and nobody still reads the other buffer */
         if (from == first) left.load(queries, own);
         if (from + STEP < last) {
@@ -1963,11 +2172,13 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
             hetc_keys_fetch<E, P, STEP, THREADS>(keys + other, values + other, t, key_head, from + STEP);
             hetc_copy_commit();
         }
-        hetc_accumulator<STEP, M> s = {};
+        hetc_accumulator<STEP, M> s;
         hetc_scores<P, STEP>(s, left, keys + buffer);
+        hetc_done<E, STEP>(s);
         hetc_hide<STEP, M>(s, from, seen, 1);
         hetc_softmax_step<E, P, STEP, M>(s, t.factor, m, l, o);
         hetc_mix<P, STEP, M>(o, s, values + buffer);
+        hetc_done<E, P>(o);
     }
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
@@ -2003,7 +2214,8 @@ template <class T> HETC_DEVICE float hetc_delta(const het_attention_args &a, int
 
 /* dq = scale dS k; t.statistic, which the gradients of keys want. */
 template <class E, int P, int ROWS, int STEP, int M>
-static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_kernel(hetc_attention<E> t) {
+static __global__ void __launch_bounds__(2 * ROWS / M, hetc_tiles<E, P>::QUERY_BLOCKS)
+hetc_attention_queries_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
     E *const queries = reinterpret_cast<E *>(bytes), *const outputs = queries + ROWS * PITCH,
@@ -2035,7 +2247,7 @@ static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_ke
     hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
     hetc_copy_commit();
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
-        hetc_copy_wait();
+        hetc_tiles_wait<E>();
         __syncthreads();
         if (from + STEP < last) {
             const int other = buffer ^ STEP * PITCH;
@@ -2043,13 +2255,15 @@ static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_ke
             hetc_copy_commit();
         }
         hetc_left<E, P, M, false> left;
-        hetc_accumulator<STEP, M> s = {};
+        hetc_accumulator<STEP, M> s;
         if (from == first) held.load(queries, own);
         hetc_scores<P, STEP>(s, held, keys + buffer);
-        hetc_hide<STEP, M>(s, from, seen, 1);
-        hetc_accumulator<STEP, M> dp = {};
+        hetc_accumulator<STEP, M> dp;
         left.load(outputs, own);
         hetc_scores<P, STEP>(dp, left, values + buffer);
+        hetc_done<E, STEP>(s);
+        hetc_done<E, STEP>(dp);
+        hetc_hide<STEP, M>(s, from, seen, 1);
         HETC_UNROLL
         for (int n = 0; n < STEP / 8; n++)
             HETC_UNROLL
@@ -2059,6 +2273,7 @@ static __global__ void __launch_bounds__(2 * ROWS / M) hetc_attention_queries_ke
                 x = hetc_exp_shifted<E>(x, shift[r], t.factor) * inverse[r] * (dp[n][e / 4][e % 4] - delta[r]);
             }
         hetc_mix<P, STEP, M>(dq, s, keys + buffer);
+        hetc_done<E, P>(dq);
     }
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
@@ -2087,12 +2302,14 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
                                 const hetc_left<E, P, M, (M > 1)> &keys, E *values, E *q, E *d_o,
                                 const float *statistic, float factor, int at, const hetc_run *seen) {
     hetc_left<E, P, M, false> left;
-    hetc_accumulator<STEP, M> p = {};
+    hetc_accumulator<STEP, M> p;
     hetc_scores<P, STEP>(p, keys, q);
-    hetc_hide<STEP, M>(p, at, seen, 8);
-    hetc_accumulator<STEP, M> ds = {};
+    hetc_accumulator<STEP, M> ds;
     left.load(values, 16 * M * hetc_warp());
     hetc_scores<P, STEP>(ds, left, d_o);
+    hetc_done<E, STEP>(p);
+    hetc_done<E, STEP>(ds);
+    hetc_hide<STEP, M>(p, at, seen, 8);
     HETC_UNROLL
     for (int n = 0; n < STEP / 8; n++) {
         const int column = 8 * n + hetc_lane() % 4 * 2;
@@ -2107,18 +2324,21 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
     }
     hetc_mix<P, STEP, M>(dv, p, d_o);
     hetc_mix<P, STEP, M>(dk, ds, q);
+    hetc_done<E, P>(dv);
+    hetc_done<E, P>(dk);
 }
 
 /* The gradients of keys and values: the heads of the group one after the other. */
 template <class E, int P, int ROWS, int STEP, int M>
-static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_kernel(hetc_attention<E> t) {
+static __global__ void __launch_bounds__(2 * ROWS / M, hetc_tiles<E, P>::KEY_BLOCKS)
+hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
-    HETC_SHARED(hetc_run, seen, ROWS);
     enum { PITCH = hetc_tile<E, P>::PITCH, THREADS = 2 * ROWS / M };
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
         *const queries = values + ROWS * PITCH;
     E *const outputs = queries + 2 * STEP * PITCH;
     float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][3][STEP] */
+    hetc_run *const seen = reinterpret_cast<hetc_run *>(statistics + 6 * STEP);      /* [ROWS] */
     const int kv_head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)blockIdx.x * ROWS,
               group = (int)(t.a.heads / t.a.kv_heads);
     const int first = hetc_queries_of(t, begin).first,
@@ -2140,14 +2360,14 @@ static __global__ void __launch_bounds__(2 * ROWS / M, 1) hetc_attention_keys_ke
     if (head < end) {
         hetc_keys_fetch<E, P, ROWS, THREADS>(keys, values, t, kv_head * t.line, begin);
         fetch(head, at);
-        hetc_copy_wait();
+        hetc_tiles_wait<E>();
         __syncthreads();
         held.load(keys, own);
     }
     HETC_ROLLED
     while (head < end) { /* fetches the next queries, uses those from `at` on of head `head` */
         const int from = to * STEP, now = at;
-        hetc_copy_wait();
+        hetc_tiles_wait<E>();
         __syncthreads();
         to ^= 1;
         at += STEP;
@@ -2191,15 +2411,6 @@ static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const flo
     return HETC_LAUNCH(self, queue, pack, hetc_spread(lines * P, packs), HETC_THREADS, 0, to, from, lines, (int)size,
                        scale);
 }
-
-/* Rows of the forward, rows of the backward's two kernels, the steps of both, and a warp's rows by
-   16: what registers (accumulators grow with P) and 99 KiB of shared memory take. */
-template <class E, int P> struct hetc_tiles {
-    enum { BF16 = sizeof(E) == 2, NARROW = P == 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
-    enum { M = BF16 && NARROW ? 2 : 1 };
-    enum { FORWARD = BF16 ? 128 : 64, BACKWARD = BF16 || (TF32 && NARROW) ? 64 * M : 32 };
-    enum { STEP = BF16 ? 32 * M : TF32 && NARROW ? 32 : 16, BACKWARD_STEP = STEP / M };
-};
 
 /* First key that a query of the slice sees. */
 static int64_t hetc_first_key(const het_attention_args *a) {
@@ -2281,8 +2492,8 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, ROWS, STEP, tiles::M>),
                          hetc_grid(hetc_ceil_div(rows, ROWS), a->heads), threads, shared, t));
     return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, ROWS, STEP, tiles::M>),
-                       hetc_grid(hetc_ceil_div(keys, ROWS), a->kv_heads), threads, shared + 6 * STEP * sizeof(float),
-                       t);
+                       hetc_grid(hetc_ceil_div(keys, ROWS), a->kv_heads), threads,
+                       shared + 6 * STEP * sizeof(float) + ROWS * sizeof(hetc_run), t);
 }
 
 /* The P of a head: what the kernels are made for. */
@@ -2320,6 +2531,9 @@ static het_result hetc_attend(void *self, het_queue *queue, const het_attention_
     }
     if (rows == 0) return HET_OK;
     if (a->compute == HET_BF16) {
+        const int wide = bf16 != 0 && hetc_has_wide(self);
+        if (size <= 64 && wide) return hetc_attention_run<hetc_wide, 64>(self, queue, a, bf16, backward);
+        if (size > 96 && wide) return hetc_attention_run<hetc_wide, 128>(self, queue, a, bf16, backward);
         if (size <= 64) return hetc_attention_run<uint16_t, 64>(self, queue, a, bf16, backward);
         if (size <= 96) return hetc_attention_run<uint16_t, 96>(self, queue, a, bf16, backward);
         return hetc_attention_run<uint16_t, 128>(self, queue, a, bf16, backward);
@@ -2424,6 +2638,7 @@ struct hetc_device {
     het_allocator allocator;
     int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED, HET_CUDA_EAGER */
     int32_t shared;               /* bytes of shared memory a block may ask for */
+    int32_t wide;                 /* products of four warps (hetc_wide) are compiled in for this card */
     int32_t capturing;            /* between capture_begin and capture_end */
     int32_t failed, copying;      /* atomic: no copy with the host starts any more; so many are under way */
     hetc_queue *queue;            /* of those who give none, and of the first who asks for one */
@@ -2441,6 +2656,7 @@ struct hetc_device {
 static hetc_device *hetc_self(void *self) { return static_cast<hetc_device *>(self); }
 
 static size_t hetc_shared_limit(void *self) { return static_cast<size_t>(hetc_self(self)->shared); }
+static int hetc_has_wide(void *self) { return hetc_self(self)->wide; }
 static int hetc_allows_tf32(void *self) { return (hetc_self(self)->options & HET_CUDA_TF32) != 0; }
 
 static const char *hetc_base_name(const char *file) {
@@ -3308,6 +3524,7 @@ static void hetc_destroy(void *self) {
    compute capability 8.0. */
 static het_result hetc_check_card(hetc_device *device) {
     int count = 0, major = 0, minor = 0;
+    cudaFuncAttributes about;
     HETC_CUDA(device, cudaGetDeviceCount, (&count));
     if (device->ordinal < 0 || device->ordinal >= count) {
         snprintf(device->text, sizeof device->text, "cuda:%d: there are %d such devices",
@@ -3319,6 +3536,8 @@ static het_result hetc_check_card(hetc_device *device) {
     HETC_CUDA(device, cudaDeviceGetAttribute, (&minor, cudaDevAttrComputeCapabilityMinor, device->ordinal));
     HETC_CUDA(device, cudaDeviceGetAttribute, (&device->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
                                                device->ordinal));
+    HETC_CUDA(device, cudaFuncGetAttributes, (&about, hetc_wide_kernel<int>));
+    device->wide = about.maxThreadsPerBlock == 64;
     if (major >= 8) return HET_OK;
     snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed",
              static_cast<int>(device->ordinal), major, minor);

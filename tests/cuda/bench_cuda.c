@@ -1,7 +1,7 @@
 /* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda count MODEL SEQUENCES LENGTH STEPS     what the ops of these steps take, bf16 and fast sums
-     build/bench_cuda [all|ops|gemm|steps] [--small] [--fast] [--steps N]
+     build/bench_cuda [all|ops|attention|gemm|steps] [--small] [--fast] [--steps N]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
 #define PROGRAM "bench_cuda"
 #define HETRAIN_IMPLEMENTATION
@@ -474,6 +474,14 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
     free(batch), free(token), free(start), free(seconds);
 }
 
+static void bench_attentions(bench *b) {
+    bench_attention(b, HET_BF16, 16, 1024, 12, 64);
+    bench_attention(b, HET_BF16, 4, 4096, 12, 64);
+    bench_attention(b, HET_BF16, 16, 1024, 12, 128);
+    bench_attention(b, HET_BF16, 4, 4096, 12, 128);
+    bench_attention(b, HET_F32, 16, 1024, 12, 64);
+}
+
 static void bench_ops(bench *b) {
     const int64_t rows = b->small ? 64 : 16384;
     bench_copy(b);
@@ -493,11 +501,7 @@ static void bench_ops(bench *b) {
     bench_linear(b, HET_BF16, rows, 3072, 768, "3072x768");
     bench_linear(b, HET_BF16, rows, 1600, 6400, "1600x6400");
     bench_linear(b, HET_F32, rows, 768, 3072, "768x3072");
-    bench_attention(b, HET_BF16, 16, 1024, 12, 64);
-    bench_attention(b, HET_BF16, 4, 4096, 12, 64);
-    bench_attention(b, HET_BF16, 16, 1024, 12, 128);
-    bench_attention(b, HET_BF16, 4, 4096, 12, 128);
-    bench_attention(b, HET_F32, 16, 1024, 12, 64);
+    bench_attentions(b);
     bench_norm(b, 32768, 768);
     bench_loss(b, 4096, 50304);
     bench_adamw(b, INT64_C(124) << 20);
@@ -567,7 +571,7 @@ int main(int argc, char **argv) {
     het_parallel parallel = { NULL, NULL };
     het_device_config config;
     het_error error = { HET_OK, "" };
-    int ops = 1, gemm = 0, steps = 1, i;
+    int ops = 1, gemm = 0, steps = 1, attentions = 0, i;
     bench b;
     memset(&b, 0, sizeof b), memset(&config, 0, sizeof config);
     if (argc == 6 && strcmp(argv[1], "count") == 0)
@@ -579,8 +583,9 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc && parse_integer(argv[i + 1], 2, 1000, &b.steps)) i++;
         else if (strcmp(argv[i], "ops") == 0) steps = 0;
         else if (strcmp(argv[i], "gemm") == 0) ops = steps = 0, gemm = 1;
+        else if (strcmp(argv[i], "attention") == 0) ops = steps = 0, attentions = 1;
         else if (strcmp(argv[i], "steps") == 0) ops = 0;
-        else if (strcmp(argv[i], "all") != 0) return fail(BAD_INPUT, "%s: expected all, ops, gemm, steps, --small, --fast or --steps N", argv[i]);
+        else if (strcmp(argv[i], "all") != 0) return fail(BAD_INPUT, "%s: expected all, ops, attention, gemm, steps, --small, --fast or --steps N", argv[i]);
     }
     b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;
@@ -588,6 +593,7 @@ int main(int argc, char **argv) {
     if (!bench_open(&b)) return fail(FAILED, "%s", error.text);
     if (ops) bench_ops(&b);
     if (gemm) bench_gemm(&b);
+    if (attentions) bench_attentions(&b);
     (void)bench_next(&b);
     bench_close(&b);
     if (steps && !b.failed) bench_steps(&b);

@@ -245,7 +245,7 @@ inline void *emulator_shared(const void *key, size_t bytes)
 #else
     const size_t guard = EMULATOR_GUARD;
 #endif
-    if (posix_memalign(&data, 128, bytes + guard + (bytes + guard == 0)) != 0) abort();
+    if (posix_memalign(&data, 1024, bytes + guard + (bytes + guard == 0)) != 0) abort();
     memset(data, 0xff, bytes);
     memset(static_cast<unsigned char *>(data) + bytes, 0xa5, guard);
     m.arrays.push_back({ key, static_cast<unsigned char *>(data), bytes });
@@ -540,6 +540,50 @@ inline void emulator_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
             }
     });
     for (int i = 0; i < 4; i++) d[i] += __uint_as_float(uint32_t(lane->out[i]));
+}
+
+/* Of dynamic shared memory, which begins at a multiple of 1,024. */
+inline uint32_t emulator_shared_address(const void *p)
+{
+    return uint32_t(static_cast<const unsigned char *>(p) - emulator_dynamic_shared());
+}
+
+/* A pair of neighbouring elements, or of neighbouring rows, of a matrix that a wgmma descriptor names: rows of 128 bytes whose 16-byte places are
+   swapped (swizzle mode 1), eight rows by eight. by_rows: k counts rows. */
+inline uint32_t emulator_matrix_pair(uint64_t matrix, int line, int k, bool by_rows)
+{
+    const emulator_array &shared = emulator_this().arrays[0];
+    uint32_t pair = 0;
+    if (matrix >> 62 != 1 || (matrix >> 49 & 7) != 0) emulator_fail("wgmma: a descriptor of another layout, %llx", (unsigned long long)matrix);
+    for (int i = 0; i < 2; i++) {
+        const uint32_t row = uint32_t(by_rows ? k + i : line), column = uint32_t(by_rows ? line : k + i);
+        uint32_t at = uint32_t(matrix & 0x3fff) * 16 + row / 8 * (uint32_t(matrix >> 32 & 0x3fff) * 16) + row % 8 * 128 + column * 2;
+        uint16_t element;
+        at ^= (at >> 7 & 7) << 4;
+        if (at + 2 > shared.bytes) emulator_fail("wgmma: byte %u of %zu of shared memory", at, shared.bytes);
+        memcpy(&element, shared.data + at, 2);
+        pair |= uint32_t(element) << 16 * i;
+    }
+    return pair;
+}
+
+/* The rows of a that this warp of four has: registers as of mma. */
+inline void emulator_group_left(uint32_t (&a)[4], uint64_t matrix)
+{
+    const emulator_lane *lane = emulator_this().current;
+    const int row = lane->number / EMULATOR_WARP % 4 * 16 + lane->number % EMULATOR_WARP / 4, k = lane->number % 4 * 2;
+    for (int i = 0; i < 4; i++) a[i] = emulator_matrix_pair(matrix, row + i % 2 * 8, k + i / 2 * 8, false);
+}
+
+/* d = a b, or += (more), of wgmma m64nNk16, this warp's 16 rows: mma of 8 columns each. */
+inline void emulator_group_mma(float (*d)[1][4], int columns, const uint32_t (&a)[4], uint64_t b, bool by_rows, int more)
+{
+    const int lane = emulator_lane_index();
+    for (int i = 0; i < columns / 2; i++)
+        if (!more) d[i / 4][0][i % 4] = 0.0f;
+    for (int n = 0; n < columns / 8; n++)
+        emulator_mma(d[n][0], a, emulator_matrix_pair(b, 8 * n + lane / 4, lane % 4 * 2, by_rows),
+                     emulator_matrix_pair(b, 8 * n + lane / 4, lane % 4 * 2 + 8, by_rows));
 }
 
 /* tf32 is the upper 19 bits of a float; the others are not looked at. */

@@ -83,6 +83,8 @@ extern "C" {
 static cudaStream_t hetc_stream(void *, het_queue *) { return nullptr; }
 static int tf32; /* f32 attention may go through the tensor cores */
 static int hetc_allows_tf32(void *) { return tf32; }
+static int groups; /* attention by products of four warps */
+static int hetc_has_wide(void *) { return groups; }
 static size_t shared_limit = 227 << 10;
 static size_t hetc_shared_limit(void *) { return shared_limit; }
 static std::string last_failure;
@@ -413,6 +415,76 @@ static void product_of_fragments(void **)
             for (int k = 0; k < 16; k++) sum += float_of(uint32_t(a[16 * i + k]) << 16) * float_of(uint32_t(b[16 * k + j]) << 16);
             assert_true(sum == d[8 * i + j]);
         }
+}
+
+/* The 64 x P tile a times the N rows of b, and that, rounded, times b: 4 warps. held: a in registers. */
+template <int P, int N, bool HELD> static __global__ void __launch_bounds__(128) group_kernel(float *d, float *x, uint16_t *a, uint16_t *b)
+{
+    HETC_SHARED_BYTES(bytes);
+    hetc_wide *const left = reinterpret_cast<hetc_wide *>(bytes), *const right = left + 64 * P;
+    hetc_tile_fetch<hetc_wide, P, 64, 128>(left, reinterpret_cast<hetc_wide *>(a), P, 0, 64, P);
+    hetc_tile_fetch<hetc_wide, P, N, 128>(right, reinterpret_cast<hetc_wide *>(b), P, 0, N, P);
+    hetc_copy_commit();
+    hetc_tiles_wait<hetc_wide>();
+    __syncthreads();
+    hetc_left<hetc_wide, P, 1, HELD> own;
+    hetc_accumulator<N, 1> s;
+    hetc_accumulator<P, 1> mixed = {};
+    own.load(left, 16 * hetc_warp());
+    hetc_scores<P, N>(s, own, right);
+    hetc_done<hetc_wide, N>(s);
+    hetc_mix<P, N, 1>(mixed, s, right);
+    hetc_done<hetc_wide, P>(mixed);
+    for (int i = 0; i < 4; i++) {
+        const int row = 16 * hetc_warp() + hetc_lane() / 4 + i / 2 * 8, column = hetc_lane() % 4 * 2 + i % 2;
+        for (int n = 0; n < N / 8; n++) d[row * N + 8 * n + column] = s[n][0][i];
+        for (int n = 0; n < P / 8; n++) x[row * P + 8 * n + column] = mixed[n][0][i];
+    }
+}
+
+template <int P, int N, bool HELD> static void products_of_groups(uint64_t seed)
+{
+    draw(seed);
+    array<uint16_t> a(64 * P), b(N * P);
+    floats d(64 * N), x(64 * P);
+    for (array<uint16_t> *one : { &a, &b })
+        for (int64_t i = 0; i < one->count; i++) (*one)[i] = uint16_t(support_bits(float(below(12) == 0 ? below(3) - 1 : 0)) >> 16);
+    RUN(HETC_LAUNCH(nullptr, nullptr, (group_kernel<P, N, HELD>), dim3(1), 128, size_t(2) * P * (64 + N), d.data, x.data, a.data, b.data));
+    for (int i = 0; i < 64; i++) {
+        for (int j = 0; j < N; j++) {
+            float sum = 0;
+            for (int k = 0; k < P; k++) sum += float_of(uint32_t(a[P * i + k]) << 16) * float_of(uint32_t(b[P * j + k]) << 16);
+            assert_true(sum == d[N * i + j]);
+        }
+        for (int k = 0; k < P; k++) {
+            float sum = 0;
+            for (int j = 0; j < N; j++) sum += d[N * i + j] * float_of(uint32_t(b[P * j + k]) << 16);
+            assert_true(sum == x[P * i + k]);
+        }
+    }
+}
+
+/* Whether this card, or the emulation, has them; a card of another kind skips. */
+static bool has_groups()
+{
+#ifdef HETC_EMULATED
+    return true;
+#else
+    cudaFuncAttributes about;
+    return cudaFuncGetAttributes(&about, hetc_wide_kernel<int>) == cudaSuccess && about.maxThreadsPerBlock == 64;
+#endif
+}
+
+static void product_of_groups(void **)
+{
+    if (!has_groups()) return;
+    products_of_groups<64, 64, true>(1);
+    products_of_groups<64, 64, false>(2);
+    products_of_groups<64, 32, true>(3);
+    products_of_groups<64, 32, false>(4);
+    products_of_groups<128, 64, true>(5);
+    products_of_groups<128, 64, false>(6);
+    products_of_groups<128, 32, false>(7);
 }
 
 #ifdef HETC_EMULATED
@@ -1317,6 +1389,14 @@ static void attention_of_bf16(void **)
     }
 }
 
+static void attention_of_groups(void **state)
+{
+    if (!has_groups()) return;
+    groups = 1;
+    attention_of_bf16(state);
+    groups = 0;
+}
+
 /* ---- addresses that packs do not fit ---- */
 
 static void everything_off(void **state)
@@ -1389,13 +1469,13 @@ int main()
 #ifdef HETC_EMULATED
         cmocka_unit_test(emulator_is_strict), cmocka_unit_test(as_strict_as_a_card),
 #endif
-        cmocka_unit_test(product_of_fragments), cmocka_unit_test(norms), cmocka_unit_test(column_sums),
+        cmocka_unit_test(product_of_fragments), cmocka_unit_test(product_of_groups), cmocka_unit_test(norms), cmocka_unit_test(column_sums),
         cmocka_unit_test(rotary), cmocka_unit_test(activations), cmocka_unit_test(embedding), cmocka_unit_test(dropout),
         cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(int8_weights),
         cmocka_unit_test(adamw), cmocka_unit_test(updates_together), cmocka_unit_test(verdicts),
         cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_tf32), cmocka_unit_test(attention_random),
         cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16),
-        cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
+        cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(attention_of_groups), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
     };
     if (getenv("HETRAIN_TEST_ONLY") != nullptr) cmocka_set_test_filter(getenv("HETRAIN_TEST_ONLY"));
     return cmocka_run_group_tests(tests, start_devices, end_devices) != 0 || broken_guards != 0;
