@@ -566,13 +566,15 @@ typedef struct het_int8_block { float scale; int8_t q[HETRAIN_INT8_BLOCK]; } het
 typedef struct het_linear_part {
     int64_t out;
     const float *w;       /* [out][in]; NULL where the weight is frozen and kept in bf16: */
-    const uint16_t *w_bf16; /* the same; a float's upper half. Beside w: that rounded, or NULL */
+    const uint16_t *w_bf16; /* the same; a float's upper half. Beside w: that rounded, or NULL, with rows of 0
+                               behind it up to a multiple of 8 */
     const float *bias;    /* [out] or NULL */
-    const uint16_t *bias_bf16; /* that rounded, or NULL */
+    const uint16_t *bias_bf16; /* that rounded, or NULL; likewise with elements behind it */
     float *y;             /* forward (=) [rows][out] */
     const float *add;     /* forward: y = x W^T + b + add, y being floats. [rows][out], not y itself; or NULL */
     const float *dy;      /* backward [rows][out] */
-    int64_t pitch;        /* elements from row to row of y, or of dy; 0: out */
+    int64_t pitch;        /* elements from row to row of y, or of dy; 0: out. Of bf16 rows with room for
+                             `out` rounded up to 8, forward may write so many, and in dy the rest is 0 */
     const het_gradient *dw, *dbias; /* backward_weight (+=); dbias NULL: no bias */
     const het_int8_block *w_int8; /* w where that and w_bf16 are NULL: the blocks of the matrix */
 } het_linear_part;
@@ -11872,8 +11874,9 @@ static int heti_has_copy(const heti_rank *r, int64_t parameter) {
 }
 
 /* Weights in bf16 beside those that products take: matrices first, so that those of a block that
-   share their x lie side by side, then biases. What is fetched for a call, or used as a box, its
-   ops round themselves. */
+   share their x lie side by side, then biases. Each begins at 16 bytes and has the rows of 0 behind
+   it that het_linear_part.w_bf16 wants. What is fetched for a call, or used as a box, its ops round
+   themselves. */
 static void heti_layout_rounded(heti_rank *r) {
     heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
@@ -11886,7 +11889,7 @@ static void heti_layout_rounded(heti_rank *r) {
             if (!p->rounded || p->type != HET_F32 || (p->desc.columns == 1) != vectors || !heti_has_copy(r, i))
                 continue;
             part->rounded_at[i] = part->rounded_elements;
-            part->rounded_elements += heti_ceil_div(p->count, 8) * 8; /* begins at 16 bytes */
+            part->rounded_elements += heti_ceil_div(p->desc.rows, 8) * 8 * p->desc.columns;
         }
 }
 
@@ -12451,6 +12454,7 @@ static het_result heti_open_memory(heti_rank *r) {
     for (int64_t s = 0; s < r->ctx->slots; s++)
         HETI_TRY(heti_clear(r, part->state[s], part->state_elements, sizeof(float)));
     HETI_TRY(heti_clear(r, part->gradients, part->sum_floats, sizeof *part->gradients));
+    HETI_TRY(heti_clear(r, part->rounded, part->rounded_elements, sizeof *part->rounded)); /* rows behind matrices */
     return heti_init_rotary(r);
 }
 

@@ -3335,8 +3335,15 @@ static int hetc_is_rounded(const het_linear_args *a, const het_linear_part *part
     return part->w_bf16 != nullptr && a->in % 8 == 0;
 }
 
+/* Columns of y, or of dy, in a product: of bf16 as many as fill 16 bytes where its rows have room
+   for them. cuBLASLt's fast kernels want that of the extent, not of the pitch alone. The rows of
+   matrices that belong to them are 0. */
+static int64_t hetc_whole(int64_t out, int64_t pitch, int is_bf16) {
+    return is_bf16 && pitch >= hetc_pitch(out) ? hetc_pitch(out) : out;
+}
+
 /* Where the op takes matrices in bf16, there is room for them in `w`, and likewise for biases in
-   `bias`: what is not there in bf16 is rounded, in one launch. */
+   `bias`: what is not there in bf16 is rounded, in one launch, with rows of 0 behind each matrix. */
 static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const het_linear_args *a, void *w, void *bias,
                                    hetc_operands *o) {
     uint16_t *to = static_cast<uint16_t *>(w), *to_bias = static_cast<uint16_t *>(bias);
@@ -3356,7 +3363,10 @@ static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const 
                 device->rounded++;
                 hetc_list(&arrays, to, part->w, part->out * a->in);
             }
-            to += part->out * o->pitch;
+            const int64_t whole = hetc_pitch(part->out) * o->pitch, own = part->out * o->pitch;
+            const het_copy_args rest = { to + own, nullptr, 2 * hetc_elements(1, whole - own) };
+            HETC_TRY(hetc_clear(device, queue, &rest));
+            to += whole;
         }
         if (bias != nullptr && part->bias_bf16 != nullptr) o->bias[p] = part->bias_bf16;
         else if (bias != nullptr && part->bias != nullptr) {
@@ -3414,13 +3424,13 @@ static het_result hetc_linear_rows(void *self, het_queue *queue, het_op_kind kin
         const int64_t pitch = hetc_part_pitch(part);
         c.a = o.w[p];
         c.d = forward ? part->y : a->dx;
-        c.key.m = forward ? part->out : a->in;
-        c.key.k = forward ? a->in : part->out;
         c.key.ldd = forward ? pitch : a->in;
         if (forward) {
             c.bias = o.bias[p];
             c.added = part->add;
         } else HETC_TRY(hetc_operand(device, queue, part->dy, a->rows, part->out, pitch, piece.dy, &c.b, &c.key.ldb));
+        c.key.m = forward ? hetc_whole(part->out, pitch, bf16_d != 0) : a->in;
+        c.key.k = forward ? a->in : hetc_whole(part->out, c.key.ldb, c.key.bf16);
         c.beta = a->continues || c.added != nullptr || (p > 0 && !forward) ? 1.0f : 0.0f;
         if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, f, forward, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));

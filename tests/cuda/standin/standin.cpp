@@ -868,6 +868,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     gpu.count.products++;
     gpu.count.fused += with_aux;
     gpu.count.summed += with_sums;
+    gpu.count.ragged += x.type == CUDA_R_16BF && (a_layout->data[LAYOUT_ROWS] | b_layout->data[LAYOUT_ROWS] | d_layout->data[LAYOUT_ROWS]) % 8 != 0;
     put(stream, [=] {
         gpu.clock += cost;
         if (gpu.skip) return;

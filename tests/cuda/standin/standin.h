@@ -18,6 +18,7 @@ typedef struct standin_count {
     int64_t live;        /* allocations, streams, events, handles and descriptors not given back */
     int64_t products;    /* of cublasLtMatmul */
     int64_t fused, summed; /* of these, with GELU or its derivative; with sums of b */
+    int64_t ragged;      /* of these, of bf16 with an extent along which elements lie side by side that is no multiple of 8 */
     int64_t captured, launched; /* graphs made, and launches of graphs */
     int64_t exchanges;   /* collectives and messages of NCCL that have taken place */
     int64_t ran;         /* pieces of work that ran */
