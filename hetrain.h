@@ -11806,19 +11806,23 @@ static int64_t heti_windows(const het_ctx *ctx, int64_t b) {
 }
 
 /* Places for the sums of a trained block, where they are sharded, or of a keeper, for the owned
-   part; from the first of them, `sum_floats` floats. Not for late ones. */
+   part; from the first of them, `sum_floats` floats. Not for late ones. Where nobody else has the
+   block, vectors are behind matrices: those that share their x are one. */
 static void heti_layout_sums(heti_rank *r, int64_t b) {
     heti_part *part = r->part;
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t place = heti_holder_of(owners, r->rank), width = r->ctx->desc.reduce == HET_REDUCE_EXACT ? 2 : 1;
     const int sharded = heti_is_sharded(r->ctx, HETI_FLOW_SUMS, b) || heti_keeps(r->ctx->share.plan, r->rank) ||
                         part->box_at[b] != HETI_NOWHERE;
+    const int sole = owners->holders == 1 && !sharded && r->ctx->share.updates == 1;
     int64_t p, at = part->sum_floats - (sharded ? width * owners->cut[place] : 0);
-    for (p = r->ctx->chain.block[b].parameter; p < r->ctx->chain.parameter_count; p++) {
-        if (r->ctx->chain.parameter[p].block != b) continue;
-        part->sum_at[p] = at;
-        if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
-    }
+    for (int vectors = 0; vectors <= sole; vectors++)
+        for (p = r->ctx->chain.block[b].parameter; p < r->ctx->chain.parameter_count; p++) {
+            const heti_parameter *parameter = &r->ctx->chain.parameter[p];
+            if (parameter->block != b || (sole && (parameter->desc.columns == 1) != vectors)) continue;
+            part->sum_at[p] = at;
+            if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
+        }
     part->sum_floats = sharded ? part->sum_floats + heti_windows(r->ctx, b) * width *
                                      (owners->cut[place + 1] - owners->cut[place]) : at;
     if (part->box_at[b] == HETI_NOWHERE || heti_is_sharded(r->ctx, HETI_FLOW_SUMS, b) ||

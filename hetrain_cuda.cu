@@ -3282,6 +3282,23 @@ static het_linear_args hetc_one_part(const het_linear_args *a) {
     return own;
 }
 
+/* The second of two fast sums begins where the first, of so many elements, ends; or neither is
+   wanted. */
+static int hetc_adjoins(const het_gradient *before, int64_t elements, const het_gradient *gradient) {
+    if (!hetc_wanted(before) || !hetc_wanted(gradient)) return hetc_wanted(before) == hetc_wanted(gradient);
+    return !before->exact && !gradient->exact && static_cast<float *>(before->sum) + elements == gradient->sum;
+}
+
+/* The parts that backward_weight makes: one where rows of dy lie side by side and sums one behind
+   the other. */
+static het_linear_args hetc_weight_parts(const het_linear_args *a, int32_t types) {
+    int follow = hetc_side_by_side(a, nullptr, types & HET_BF16_DY, 0);
+    for (int64_t p = 1; p < a->parts && follow; p++)
+        follow = hetc_adjoins(a->part[p - 1].dw, a->part[p - 1].out * a->in, a->part[p].dw) &&
+            hetc_adjoins(a->part[p - 1].dbias, a->part[p - 1].out, a->part[p].dbias);
+    return follow ? hetc_one_part(a) : *a;
+}
+
 /* The pieces of an op's workspace; NULL where it needs none. */
 typedef struct hetc_pieces {
     void *blas;          /* [HETC_BLAS_WORKSPACE] */
@@ -3313,6 +3330,7 @@ static size_t hetc_cut(hetc_device *device, het_op_kind kind, const het_linear_a
         out += hetc_pitch(a->part[p].out);
         widest = a->part[p].out > widest ? a->part[p].out : widest;
     }
+    if (weight && (types & HET_BF16_DY) != 0) widest = out; /* all may be one */
     piece->blas = hetc_take(&at, 1, HETC_BLAS_WORKSPACE);
     piece->scratch = hetc_take(&at, input && (device->options & HET_CUDA_TIMED), 4 * hetc_elements(a->rows, a->in));
     piece->term = static_cast<float *>(hetc_take(&at, weight, 4 * hetc_elements(widest, a->in)));
@@ -3484,6 +3502,7 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     hetc_pieces piece;
     hetc_arrays arrays;
     HETC_TRY(hetc_linear_check(device, "linear_backward_weight", a));
+    const het_linear_args args = hetc_weight_parts(a, types);
     if (a->rows == 0) return HET_OK;
     (void)hetc_cut(device, HET_OP_LINEAR_BACKWARD_WEIGHT, a, types, &piece);
     arrays.count = 0;
@@ -3494,8 +3513,8 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     c.key.k = a->rows;
     c.key.transpose_b = CUBLAS_OP_T;
     HETC_TRY(hetc_operand(device, queue, a->x, a->rows, a->in, a->in, piece.x, &c.a, &c.key.lda));
-    for (int64_t p = 0; p < a->parts; p++) {
-        const het_linear_part *part = &a->part[p];
+    for (int64_t p = 0; p < args.parts; p++) {
+        const het_linear_part *part = &args.part[p];
         const int64_t pitch = hetc_part_pitch(part);
         float *sums = hetc_sums_bias(a, part, types) ? piece.sums : nullptr;
         HETC_TRY(hetc_operand(device, queue, part->dy, a->rows, part->out, pitch, piece.dy, &c.b, &c.key.ldb));
@@ -3687,8 +3706,8 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
             hetc_bytes_of(op, HET_BF16_DX);
     else
         w->bytes = x * hetc_operand_bytes(op, HET_BF16_X, a->compute) * static_cast<double>(
-            (op->bf16 & HET_BF16_X) != 0 ? a->parts : 1) + y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) +
-            weight * 8.0 + bias;
+            (op->bf16 & HET_BF16_X) != 0 ? hetc_weight_parts(a, op->bf16).parts : 1) +
+            y * hetc_operand_bytes(op, HET_BF16_DY, a->compute) + weight * 8.0 + bias;
 }
 
 /* Causal attention does half of each sequence's square. */

@@ -180,8 +180,8 @@ def main():
     update = update_facts(ops, counted(program, 2))
     token, launches, weights, rounded = layer_facts(ops)
     rows = [
-        ("bytes a token and layer, of d", token, 664, 230, 209),
-        ("kernels and products a layer", launches, 91, 40, 27),
+        ("bytes a token and layer, of d", token, 664, 230, 205),
+        ("kernels and products a layer", launches, 91, 40, 25),
         ("activations rounded a layer", rounded, 15, 0, 0),
         ("weights rounded a layer", weights, 12, 0, 0),
         ("bytes an element, to update", update[0], 36, 38, 38),
