@@ -48,9 +48,10 @@ const het_device_iface *het_cuda_device(void);
    Threads: any. */
 int32_t het_cuda_ordinal(const het_device *device);
 /* Of a device with HET_CUDA_OPS: what its ops have taken, a JSON line for each op and shape: calls,
-   milliseconds, bytes of device memory read and written, FLOPs, kernels and products started,
-   matrices rounded to bf16. Writes at most capacity bytes, a 0 at their end; returns the bytes of
-   all lines without it. Threads: the device's. */
+   milliseconds of all and of the fastest (the first ones load kernels), bytes of device memory read
+   and written, FLOPs, kernels and products started, matrices rounded to bf16. Writes at most
+   capacity bytes, a 0 at their end; returns the bytes of all lines without it. Threads: the
+   device's. */
 size_t het_cuda_ops(const het_device *device, char *text, size_t capacity);
 void *het_cuda_stream(const het_device *device, het_queue *queue);
 
@@ -2629,7 +2630,7 @@ typedef struct hetc_work {
     int32_t kind, bf16;     /* het_op_kind, HET_BF16_* */
     int64_t shape[3];
     int64_t calls, launches, rounded;
-    double ms, bytes, flops;
+    double ms, least, bytes, flops; /* least: milliseconds of the fastest call */
 } hetc_work;
 
 #define HETC_PRODUCTS 1024 /* places of the table of products, a power of two */
@@ -3822,6 +3823,7 @@ static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) 
     w->launches += device->launches - launches;
     w->rounded += device->rounded - rounded;
     w->ms += static_cast<double>(milliseconds);
+    if (w->calls == 1 || static_cast<double>(milliseconds) < w->least) w->least = static_cast<double>(milliseconds);
     w->bytes += one.bytes;
     w->flops += one.flops;
     return HET_OK;
@@ -3848,9 +3850,9 @@ extern "C" size_t het_cuda_ops(const het_device *device, char *text, size_t capa
         char line[400];
         const long long shape[3] = { w->shape[0], w->shape[1], w->shape[2] }, calls = w->calls, launches = w->launches;
         const int length = snprintf(line, sizeof line,
-            "{\"op\":\"%s\",\"bf16\":%d,\"shape\":[%lld,%lld,%lld],\"calls\":%lld,\"ms\":%.6g,\"bytes\":%.9g,"
-            "\"flops\":%.9g,\"launches\":%lld,\"rounded\":%lld}\n", names[w->kind], (int)w->bf16, shape[0], shape[1],
-            shape[2], calls, w->ms, w->bytes, w->flops, launches, (long long)w->rounded);
+            "{\"op\":\"%s\",\"bf16\":%d,\"shape\":[%lld,%lld,%lld],\"calls\":%lld,\"ms\":%.6g,\"least\":%.6g,"
+            "\"bytes\":%.9g,\"flops\":%.9g,\"launches\":%lld,\"rounded\":%lld}\n", names[w->kind], (int)w->bf16,
+            shape[0], shape[1], shape[2], calls, w->ms, w->least, w->bytes, w->flops, launches, (long long)w->rounded);
         if (used + static_cast<size_t>(length) < capacity) memcpy(text + used, line, static_cast<size_t>(length) + 1);
         used += static_cast<size_t>(length);
     }

@@ -97,8 +97,8 @@ lines = [json.loads(line) for line in open(sys.argv[1]) if line.startswith("{")]
 ops = {}
 for op in lines[1:]:
     o = ops.setdefault(op["op"], [0, 0.0, 0.0, 0.0])
-    for i, key in enumerate(("calls", "ms", "bytes", "flops")):
-        o[i] += op[key]
+    for i, value in enumerate((op["calls"], op["calls"] * op["least"], op["bytes"], op["flops"])):  # the first calls load kernels
+        o[i] += value
 whole = sum(o[1] for o in ops.values()) or 1.0
 for name, (calls, ms, size, flops) in sorted(ops.items(), key=lambda o: -o[1][1])[:16]:
     print("    %-28s %6d calls %9.3f ms %5.1f %% %8.1f GB/s %8.2f TFLOP/s" % (name, calls, ms, 100 * ms / whole, size / ms / 1e6 if ms else 0,
