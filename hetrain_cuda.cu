@@ -309,7 +309,12 @@ template <int V, class T> HETC_DEVICE hetc_pack<float, V> hetc_load(const T *fro
     if constexpr (sizeof(T) == 4) return bits;
     else {
         hetc_pack<float, V> x;
-        for (int i = 0; i < V; i++) x.v[i] = __uint_as_float((uint32_t)bits.v[i] << 16);
+        for (int i = 0; i < V; i += 2) {
+            uint32_t pair = 0;
+            memcpy(&pair, bits.v + i, V > 1 ? 4 : 2);
+            x.v[i] = __uint_as_float(pair << 16);
+            if (i + 1 < V) x.v[i + 1] = __uint_as_float(pair & 0xffff0000u);
+        }
         return x;
     }
 }
@@ -319,8 +324,7 @@ template <int V, class T> HETC_DEVICE void hetc_save(T *to, const hetc_pack<floa
         hetc_pack<T, V> bits;
         for (int i = 0; i < V; i += 2) {
             const uint32_t pair = hetc_bf16_pair(x.v[i], i + 1 < V ? x.v[i + 1] : 0.0f);
-            bits.v[i] = (T)pair;
-            if (i + 1 < V) bits.v[i + 1] = (T)(pair >> 16);
+            memcpy(bits.v + i, &pair, V > 1 ? 4 : 2);
         }
         hetc_put(to, bits);
     }
@@ -1185,101 +1189,110 @@ static het_result hetc_dropout(void *self, het_queue *queue, const het_dropout_a
 
 /* ---- cross-entropy, a block a row: the row is read once for maximum and sum, and once more for
    the gradient in its place. Rows so long that the second read would come from device memory are
-   kept in shared memory meanwhile, where they fit ---- */
+   copied to shared memory first, where they fit ---- */
 
 enum { HETC_LONG_ROW = 12288, HETC_LONG_THREADS = 1024 };
 
 struct hetc_softmax { float maximum, sum; }; /* sum of exp(x - maximum) */
 
-/* exp(x - m) of parts that are joined; a part of nothing but -infinity counts 0, and NaN stays
-   NaN. */
-HETC_DEVICE float hetc_softmax_scale(float x, float m) { return expf(x - (m == -INFINITY ? 0.0f : m)); }
-
-HETC_DEVICE hetc_softmax hetc_softmax_join(hetc_softmax a, hetc_softmax b) {
-    const float m = fmaxf(a.maximum, b.maximum);
-    return { m, a.sum * hetc_softmax_scale(a.maximum, m) + b.sum * hetc_softmax_scale(b.maximum, m) };
+/* exp(x - m); of bf16 (T), whose gradient is rounded to 8 bits, by the fast power of 2: two bf16 have
+   an exact difference, or one so large that the power is 0. */
+template <class T> HETC_DEVICE float hetc_softmax_exp(float x, float m) {
+    return sizeof(T) == 4 ? expf(x - m) : hetc_exp2((x - m) * HETC_LOG2_E);
 }
 
-/* One more element: a new maximum scales the sum so far. */
-HETC_DEVICE void hetc_softmax_add(hetc_softmax *s, float x) {
-    if (x > s->maximum) {
-        s->sum *= hetc_softmax_scale(s->maximum, x);
-        s->maximum = x;
-    }
-    s->sum += hetc_softmax_scale(x, s->maximum);
+/* Further elements: a new maximum scales the sum so far. While there is nothing but -infinity the
+   sum is 0, and NaN stays NaN. */
+template <class T, int V> HETC_DEVICE void hetc_softmax_add(hetc_softmax *s, const hetc_pack<float, V> &x) {
+    float m = s->maximum;
+    for (const float one : x.v) m = fmaxf(m, one);
+    const float base = m == -INFINITY ? 0.0f : m;
+    s->sum *= hetc_softmax_exp<T>(s->maximum, base);
+    for (const float one : x.v) s->sum += hetc_softmax_exp<T>(one, base);
+    s->maximum = m;
+}
+
+/* The warp's, in all lanes. */
+HETC_DEVICE hetc_softmax hetc_softmax_warp(hetc_softmax s) {
+    float m = s.maximum;
+    for (int step = HETC_WARP / 2; step > 0; step /= 2) m = fmaxf(m, __shfl_xor_sync(HETC_ALL, m, step));
+    return { m, hetc_warp_sum(s.sum * expf(s.maximum - (m == -INFINITY ? 0.0f : m))) };
 }
 
 /* The block's part of a row of `count` elements at any address: f(index, x) for them as floats, in
-   packs of 4 behind the first aligned one. */
-template <class T, class F> HETC_DEVICE void hetc_row_each(const T *row, int64_t count, F f) {
-    const int64_t unaligned = (int64_t)((0 - reinterpret_cast<uintptr_t>(row) / sizeof(T)) & 3),
-                  head = unaligned < count ? unaligned : count;
-    const int64_t packs = (count - head) / 4, tail = head + 4 * packs;
-    if (threadIdx.x < head) f((int64_t)threadIdx.x, hetc_load<1>(row + threadIdx.x));
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) f(head + 4 * i, hetc_load<4>(row + head + 4 * i));
-    if (tail + threadIdx.x < count) f(tail + threadIdx.x, hetc_load<1>(row + tail + threadIdx.x));
+   packs of 16 bytes behind the first aligned one. */
+template <class T, class F> HETC_DEVICE void hetc_row_each(const T *row, int count, F f) {
+    enum { V = 16 / sizeof(T) };
+    const int unaligned = (int)((0 - reinterpret_cast<uintptr_t>(row) / sizeof(T)) & (V - 1)),
+              head = unaligned < count ? unaligned : count;
+    const int packs = (count - head) / V, tail = head + V * packs, thread = (int)threadIdx.x;
+    if (thread < head) f(thread, hetc_load<1>(row + thread));
+    for (int i = thread; i < packs; i += (int)blockDim.x) f(head + V * i, hetc_load<V>(row + head + V * i));
+    if (tail + thread < count) f(tail + thread, hetc_load<1>(row + tail + thread));
 }
 
-/* What the gradient of a row is made by; target -1: the row has none. */
-struct hetc_softmax_writer { float maximum, inverse, scale; int64_t target; };
-
-/* (p - onehot) scale, p = exp(x - m) / l; without a target 0. */
-HETC_DEVICE float hetc_softmax_gradient(const hetc_softmax_writer &w, float x, int64_t index) {
-    const float p = expf(x - w.maximum) * w.inverse;
-    return w.target < 0 ? 0.0f : (index == w.target ? p - 1.0f : p) * w.scale;
-}
-
-/* The gradient of a row whose logits are at `from`: there, or kept. Of bf16 all but the vocabulary
-   is 0. */
-template <class T> HETC_DEVICE void hetc_softmax_write(T *row, const T *from, const het_cross_entropy_args &a,
-                                                       const hetc_softmax_writer &writer) {
-    hetc_row_each(from, a.vocab, [row, &writer](int64_t index, auto x) {
-        T *const to = row + index;
-        for (float &one : x.v) one = hetc_softmax_gradient(writer, one, index++);
-        hetc_save(to, x);
+template <class T> HETC_DEVICE void hetc_row_zero(T *row, int count) {
+    hetc_row_each(row, count, [row](int index, const auto &x) {
+        auto zeros = x;
+        for (float &zero : zeros.v) zero = 0.0f;
+        hetc_save(row + index, zeros);
     });
-    for (int64_t i = a.vocab + threadIdx.x; sizeof(T) == 2 && i < a.pitch; i += blockDim.x) row[i] = 0;
 }
 
-/* T: of the logits and of their gradient. KEPT: shared memory has room for T[vocab]. */
-template <class T, bool KEPT> HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
+/* T: of the logits and of their gradient, (p - onehot) scale with p = exp(x - m) / l. Of bf16 all but
+   the vocabulary is 0, and so is a row without a target (-1). KEPT: shared memory has room for
+   T[vocab + 8], a copy that lies in its 16 bytes as the row does: packs are a thread's own in both. */
+template <class T, bool KEPT>
+static __global__ void __launch_bounds__(KEPT ? HETC_LONG_THREADS : HETC_THREADS, KEPT ? 2 : 6)
+hetc_cross_entropy_kernel(het_cross_entropy_args a) {
     enum { WARPS = KEPT ? HETC_LONG_THREADS / HETC_WARP : HETC_WARPS };
     HETC_SHARED_BYTES(bytes);
     HETC_SHARED(hetc_softmax, part, WARPS);
-    const int64_t target = a.target[blockIdx.x];
-    T *const row = hetc_as<T>(a.logits) + blockIdx.x * a.pitch, *const kept = reinterpret_cast<T *>(bytes);
+    const int target = a.target[blockIdx.x], vocab = (int)a.vocab, end = sizeof(T) == 2 ? (int)a.pitch : vocab;
+    T *const row = hetc_as<T>(a.logits) + blockIdx.x * a.pitch;
+    T *const from = KEPT ? reinterpret_cast<T *>(bytes + reinterpret_cast<uintptr_t>(row) % 16) : row;
     hetc_softmax s = { -INFINITY, 0.0f };
     if (target < 0) {
-        if (a.gradient) hetc_softmax_write(row, row, a, { 0.0f, 0.0f, 0.0f, -1 });
+        if (a.gradient) hetc_row_zero(row, end);
         if (threadIdx.x == 0 && a.row_loss != NULL) a.row_loss[blockIdx.x] = 0.0f;
         return;
     }
-    const float logit = hetc_load<1>(row + target).v[0], weight = a.weight[blockIdx.x];
-    hetc_row_each(row, a.vocab, [&s, kept](int64_t index, const auto &x) {
-        if (KEPT) hetc_save(kept + index, x); /* its own, which it reads again */
-        for (const float one : x.v) hetc_softmax_add(&s, one);
-    });
-    for (int step = HETC_WARP / 2; step > 0; step /= 2) {
-        const float m = __shfl_xor_sync(HETC_ALL, s.maximum, step), l = __shfl_xor_sync(HETC_ALL, s.sum, step);
-        s = hetc_softmax_join(s, { m, l });
+    const float logit = hetc_load<1>(row + target).v[0];
+    if (KEPT) {
+        hetc_row_each(row, vocab, [row, from](int index, const auto &x) {
+            if constexpr (sizeof x == sizeof(float)) hetc_save(from + index, x);
+            else hetc_copy_async(from + index, row + index, true);
+        });
+        hetc_copy_commit();
+        hetc_copy_wait();
     }
+    hetc_row_each(from, vocab, [&s](int, const auto &x) { hetc_softmax_add<T>(&s, x); });
+    s = hetc_softmax_warp(s);
     if (hetc_lane() == 0) part[hetc_warp()] = s;
+    const float weight = a.weight[blockIdx.x];
     __syncthreads(); /* also: everybody has the target's logit before it is overwritten */
-    s = part[0];
-    for (int warp = 1; warp < WARPS; warp++) s = hetc_softmax_join(s, part[warp]);
+    s = hetc_softmax_warp(hetc_lane() < WARPS ? part[hetc_lane()] : hetc_softmax{ -INFINITY, 0.0f });
     if (threadIdx.x == 0) {
         const double loss = log((double)s.sum) + (double)s.maximum - (double)logit;
         hetc_sum_add(a.loss->limb, (double)weight * loss);
         if (a.row_loss != NULL) a.row_loss[blockIdx.x] = (float)loss;
     }
     if (!a.gradient) return;
-    const hetc_softmax_writer writer = { s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight, target };
-    hetc_softmax_write<T>(row, KEPT ? kept : row, a, writer);
+    const float maximum = s.maximum, inverse = 1.0f / s.sum, scale = weight * a.scalars->inverse_weight;
+    const float factor = inverse * scale;
+    const hetc_pack<float, 1> one = { { (hetc_softmax_exp<T>(logit, maximum) * inverse - 1.0f) * scale } };
+    hetc_row_each(from, vocab, [=](int index, const auto &x) {
+        auto own = x;
+        for (float &p : own.v) p = hetc_softmax_exp<T>(p, maximum) * factor;
+        hetc_save(row + index, own);
+        if ((unsigned)(target - index) < sizeof x / sizeof(float)) hetc_save(row + target, one);
+    });
+    hetc_row_zero(row + vocab, end - vocab);
 }
 
 /* Bytes of shared memory for a row; 0: it is read twice. */
 static size_t hetc_kept_row(void *self, const het_cross_entropy_args *a, int32_t bf16) {
-    const size_t bytes = (size_t)a->vocab * sizeof(uint16_t);
+    const size_t bytes = ((size_t)a->vocab + 8) * sizeof(uint16_t);
     return bf16 && a->gradient && a->vocab >= HETC_LONG_ROW && bytes + 1024 <= hetc_shared_limit(self) ? bytes : 0;
 }
 
@@ -1291,7 +1304,8 @@ static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cro
         bf16 ? hetc_cross_entropy_kernel<uint16_t, false> : hetc_cross_entropy_kernel<float, false>;
     if (own.pitch == 0) own.pitch = a->vocab;
     HETC_TRY(hetc_shape(self, "cross_entropy", a->rows >= 0 && a->vocab > 0 && own.pitch >= a->vocab &&
-                        (!bf16 || hetc_packs(own.pitch, a->logits)), a->rows, a->vocab, __LINE__));
+                        own.pitch <= INT32_MAX && (!bf16 || hetc_packs(own.pitch, a->logits)), a->rows, a->vocab,
+                        __LINE__));
     return HETC_LAUNCH(self, queue, cross_entropy, hetc_grid(a->rows, 1), threads, kept, own);
 }
 
