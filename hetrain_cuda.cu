@@ -465,25 +465,21 @@ template <int N> HETC_DEVICE void hetc_group_wait(float (*d)[1][4]) {
 #define HETC_GROUP(n, more) "{ .reg .pred more; setp.ne.b32 more, " more ", 0; " \
     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {"
 
-/* a in registers; N is 32 or 64. more: d += a b, else d = a b. */
-template <int N, bool TRANSPOSED> HETC_DEVICE void hetc_group_mma(float (*d)[1][4], const uint32_t (&a)[4],
-                                                                  uint64_t b, int more) {
+/* d += a b, a in registers, N = 64, rows of b are k. */
+HETC_DEVICE void hetc_group_mma(float (*d)[1][4], const uint32_t (&a)[4], uint64_t b) {
 #ifdef HETC_EMULATED
-    emulator_group_mma(d, N, a, b, TRANSPOSED, more);
+    emulator_group_mma(d, 64, a, b, true, 1);
 #elif HETC_HAS_WIDE
-    if constexpr (N == 64)
-        asm volatile(HETC_GROUP(64, "%38") HETC_NAMES_32 "}, {%32,%33,%34,%35}, %36, more, 1, 1, %37; }" : HETC_D16(0),
-            HETC_D16(4) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(TRANSPOSED), "r"(more));
-    else
-        asm volatile(HETC_GROUP(32, "%22") HETC_NAMES_16 "}, {%16,%17,%18,%19}, %20, more, 1, 1, %21; }" : HETC_D16(0)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(TRANSPOSED), "r"(more));
+    asm volatile(HETC_GROUP(64, "%37") HETC_NAMES_32 "}, {%32,%33,%34,%35}, %36, more, 1, 1, 1; }"
+        : HETC_D16(0), HETC_D16(4) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
 #else
-    (void)d, (void)a, (void)b, (void)more;
+    (void)d, (void)a, (void)b;
     asm volatile("trap;");
 #endif
 }
 
-/* a in shared memory, rows of 64 elements as b's. */
+/* a and b in shared memory, columns of b are rows of its memory; N is 32 or 64. more: d += a b, else
+   d = a b. */
 template <int N> HETC_DEVICE void hetc_group_mma(float (*d)[1][4], uint64_t a, uint64_t b, int more) {
 #ifdef HETC_EMULATED
     uint32_t own[4];
@@ -1822,17 +1818,9 @@ template <int P, int M> struct hetc_left<uint16_t, P, M, true> {
             for (int i = 0; i < 4; i++) to[m][i] = a[k][m][i];
     }
 };
-template <int P> struct hetc_left<hetc_wide, P, 1, false> { /* the 64 rows that four warps share */
+template <int P> struct hetc_left<hetc_wide, P, 1, false> { /* the 64 rows that four warps share; never held */
     hetc_wide *tile;
     __device__ __forceinline__ void load(hetc_wide *tile_, int row) { tile = tile_ + row / 64 * 64 * P; }
-};
-template <int P> struct hetc_left<hetc_wide, P, 1, true> {
-    uint32_t a[(size_t)P / 16][4];
-    __device__ __forceinline__ void load(hetc_wide *tile, int row) {
-        HETC_UNROLL
-        for (int k = 0; k < P / 16; k++)
-            hetc_ldmatrix<false>(a[k], hetc_chunk<hetc_wide, P>(tile, row + hetc_lane() % 16, 2 * k + hetc_lane() / 16));
-    }
 };
 /* in registers they would be twice those of bf16 */
 template <int P, bool HELD> struct hetc_left<hetc_tf32, P, 1, HELD> {
@@ -1884,15 +1872,13 @@ template <int P> HETC_DEVICE uint64_t hetc_slice(const hetc_wide *tile, int k) {
     return hetc_matrix(tile + k / 4 * 512 + k % 4 * 16, 16 * P);
 }
 
-template <int P, int N, int M, bool HELD>
-HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<hetc_wide, P, M, HELD> &left,
+template <int P, int N, int M>
+HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<hetc_wide, P, M, false> &left,
                              hetc_wide *right) {
     hetc_group_begin<N>(s);
     HETC_UNROLL
-    for (int k = 0; k < P / 16; k++) {
-        if constexpr (HELD) hetc_group_mma<N, false>(s, left.a[k], hetc_slice<P>(right, k), k > 0);
-        else hetc_group_mma<N>(s, hetc_slice<P>(left.tile, k), hetc_slice<P>(right, k), k > 0);
-    }
+    for (int k = 0; k < P / 16; k++)
+        hetc_group_mma<N>(s, hetc_slice<P>(left.tile, k), hetc_slice<P>(right, k), k > 0);
     hetc_group_end();
 }
 
@@ -1974,7 +1960,7 @@ HETC_DEVICE void hetc_mix(hetc_accumulator<P, M> &x, const hetc_accumulator<N, M
     for (int k = 0; k < N / 16; k++)
         HETC_UNROLL
         for (int n = 0; n < P / 64; n++)
-            hetc_group_mma<64, true>(x + 8 * n, a[k][0], hetc_matrix(right + 16 * k * P + 512 * n, 16 * P), 1);
+            hetc_group_mma(x + 8 * n, a[k][0], hetc_matrix(right + 16 * k * P + 512 * n, 16 * P));
     hetc_group_end();
 }
 
@@ -2107,16 +2093,10 @@ template <class E, int P> struct hetc_tiles {
     enum { STEP = BF16 ? 32 * M : TF32 && NARROW ? 32 : 16, BACKWARD_STEP = STEP / M };
     enum { BLOCKS = NARROW ? 2 : 1, QUERY_BLOCKS = 1, KEY_BLOCKS = 1 };
 };
-#ifndef HETC_WIDE_64
-#define HETC_WIDE_64 128, 64, 2, 128, 64, 2, 1
-#define HETC_WIDE_128 128, 64, 1, 128, 64, 1, 1
-#endif
-template <int F, int S, int FB, int B, int BS, int QB, int KB> struct hetc_wide_tiles {
-    enum { M = 1, FORWARD = F, STEP = S, BLOCKS = FB, BACKWARD = B, BACKWARD_STEP = BS, QUERY_BLOCKS = QB,
-           KEY_BLOCKS = KB };
+template <int P> struct hetc_tiles<hetc_wide, P> {
+    enum { M = 1, FORWARD = 64, STEP = 64, BACKWARD = 64, BACKWARD_STEP = 64 };
+    enum { BLOCKS = P == 64 ? 4 : 2, QUERY_BLOCKS = P == 64 ? 4 : 2, KEY_BLOCKS = P == 64 ? 3 : 2 };
 };
-template <> struct hetc_tiles<hetc_wide, 64> : hetc_wide_tiles<HETC_WIDE_64> {};
-template <> struct hetc_tiles<hetc_wide, 128> : hetc_wide_tiles<HETC_WIDE_128> {};
 
 /* ---- forward: o = exp(S - m) v / l with the maximum m so far; a new one scales what there is ---- */
 
@@ -2162,7 +2142,7 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
     hetc_accumulator<P, M> o = {};
     float m[(size_t)M * 2], l[(size_t)M * 2];
     hetc_run seen[(size_t)M * 2];
-    hetc_left<E, P, M, (P == 64 || !hetc_kind<E>::WIDE)> left;
+    hetc_left<E, P, M, !hetc_kind<E>::WIDE> left;
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
@@ -2178,10 +2158,12 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
     if (t.q == NULL)
         hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
                                 (int)t.a.head_size, t.a.scale);
+    hetc_tiles_wait<E>();
+    __syncthreads();
+    left.load(queries, own);
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
         hetc_tiles_wait<E>();
         __syncthreads(); /* this tile is there, and nobody still reads the other buffer */
-        if (from == first) left.load(queries, own);
         if (from + STEP < last) {
             const int other = buffer ^ STEP * PITCH;
             hetc_keys_fetch<E, P, STEP, THREADS>(keys + other, values + other, t, key_head, from + STEP);
@@ -2261,6 +2243,9 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
     hetc_queries_fetch<E, P, ROWS, THREADS>(queries, outputs, t, head, begin);
     hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
     hetc_copy_commit();
+    hetc_tiles_wait<E>();
+    __syncthreads();
+    held.load(queries, own);
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
         hetc_tiles_wait<E>();
         __syncthreads();
@@ -2271,7 +2256,6 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
         }
         hetc_left<E, P, M, false> left;
         hetc_accumulator<STEP, M> s;
-        if (from == first) held.load(queries, own);
         hetc_scores<P, STEP>(s, held, keys + buffer);
         hetc_accumulator<STEP, M> dp;
         left.load(outputs, own);

@@ -417,8 +417,8 @@ static void product_of_fragments(void **)
         }
 }
 
-/* The 64 x P tile a times the N rows of b, and that, rounded, times b: 4 warps. held: a in registers. */
-template <int P, int N, bool HELD> static __global__ void __launch_bounds__(128) group_kernel(float *d, float *x, uint16_t *a, uint16_t *b)
+/* The 64 x P tile a times the N rows of b, and that, rounded, times b: 4 warps. */
+template <int P, int N> static __global__ void __launch_bounds__(128) group_kernel(float *d, float *x, uint16_t *a, uint16_t *b)
 {
     HETC_SHARED_BYTES(bytes);
     hetc_wide *const left = reinterpret_cast<hetc_wide *>(bytes), *const right = left + 64 * P;
@@ -427,7 +427,7 @@ template <int P, int N, bool HELD> static __global__ void __launch_bounds__(128)
     hetc_copy_commit();
     hetc_tiles_wait<hetc_wide>();
     __syncthreads();
-    hetc_left<hetc_wide, P, 1, HELD> own;
+    hetc_left<hetc_wide, P, 1, false> own;
     hetc_accumulator<N, 1> s;
     hetc_accumulator<P, 1> mixed = {};
     own.load(left, 16 * hetc_warp());
@@ -442,14 +442,14 @@ template <int P, int N, bool HELD> static __global__ void __launch_bounds__(128)
     }
 }
 
-template <int P, int N, bool HELD> static void products_of_groups(uint64_t seed)
+template <int P, int N> static void products_of_groups(uint64_t seed)
 {
     draw(seed);
     array<uint16_t> a(64 * P), b(N * P);
     floats d(64 * N), x(64 * P);
     for (array<uint16_t> *one : { &a, &b })
         for (int64_t i = 0; i < one->count; i++) (*one)[i] = uint16_t(support_bits(float(below(12) == 0 ? below(3) - 1 : 0)) >> 16);
-    RUN(HETC_LAUNCH(nullptr, nullptr, (group_kernel<P, N, HELD>), dim3(1), 128, size_t(2) * P * (64 + N), d.data, x.data, a.data, b.data));
+    RUN(HETC_LAUNCH(nullptr, nullptr, (group_kernel<P, N>), dim3(1), 128, size_t(2) * P * (64 + N), d.data, x.data, a.data, b.data));
     for (int i = 0; i < 64; i++) {
         for (int j = 0; j < N; j++) {
             float sum = 0;
@@ -478,13 +478,10 @@ static bool has_groups()
 static void product_of_groups(void **)
 {
     if (!has_groups()) return;
-    products_of_groups<64, 64, true>(1);
-    products_of_groups<64, 64, false>(2);
-    products_of_groups<64, 32, true>(3);
-    products_of_groups<64, 32, false>(4);
-    products_of_groups<128, 64, true>(5);
-    products_of_groups<128, 64, false>(6);
-    products_of_groups<128, 32, false>(7);
+    products_of_groups<64, 64>(1);
+    products_of_groups<64, 32>(2);
+    products_of_groups<128, 64>(3);
+    products_of_groups<128, 32>(4);
 }
 
 #ifdef HETC_EMULATED
