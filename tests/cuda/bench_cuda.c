@@ -68,14 +68,12 @@ static void bench_close(bench *b) {
     b->self = NULL;
 }
 
-/* Before each measurement: one that failed has ended its device, the next gets another. 0: none is to be had. */
-static int bench_next(bench *b) {
-    if (!b->failed) return 1;
+/* Before each measurement: one that failed has ended its device, the next gets another. Where none is to be had the program ends. */
+static void bench_next(bench *b) {
+    if (!b->failed) return;
     bench_close(b);
     b->failures++, b->failed = 0;
-    if (bench_open(b)) return 1;
-    b->failed = 1;
-    return 0;
+    if (!bench_open(b)) exit(fail(FAILED, "no device after the error: %s", b->config->error->text));
 }
 
 static double bench_round(bench *b, const het_op *op, int ops, int64_t calls) {
@@ -102,7 +100,7 @@ static void bench_measure_in(bench *b, const char *name, const het_op *op, int o
     calls = once > 0 ? (int64_t)(b->seconds / once) + 1 : 1;
     for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, op, ops, calls);
     qsort(round, ROUNDS, sizeof *round, compare_seconds);
-    if (!bench_next(b)) return;
+    if (b->failed) return;
     printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
     if (bytes > 0) printf(",\"bytes\":%llu", (unsigned long long)bytes);
     printf("}\n");
@@ -199,7 +197,7 @@ static void rows_end(bench *b, bench_rows *r) {
 
 static void bench_copy(bench *b) {
     het_copy_args a;
-    if (!bench_next(b)) return;
+    bench_next(b);
     a.size = b->small ? 1 << 16 : (size_t)1 << 30;
     void *from = bench_bytes(b, NULL, a.size);
     a.from = from, a.to = bench_bytes(b, NULL, a.size);
@@ -230,7 +228,7 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     char name[96];
     size_t bytes[3], most = 0;
     int i;
-    if (!bench_next(b)) return;
+    bench_next(b);
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
     dw.beta = 1;
@@ -260,55 +258,84 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
 }
 
 /* A product with operands in bf16: results as floats or bf16, with nothing, a bias, GELU or its derivative; as floats also the gradient of a matrix,
-   without and with sums for the bias (BGRADB). The weight is floats, which are rounded in the op: with many rows that does not count. */
+   without and with sums for the bias (BGRADB), and these sums alone. The weight is floats, which are rounded in the op: with many rows that does not
+   count. */
 static void bench_product(bench *b, int64_t rows, int64_t in, int64_t out) {
-    static const char *const epilogues[] = { "none", "bias", "gelu", "dgelu", "weight", "bgradb" };
+    enum { DGELU = 3, WEIGHT = 4, SUMS = 6, KINDS = 7 };
+    static const char *const epilogues[KINDS] = { "none", "bias", "gelu", "dgelu", "weight", "bgradb", "sums" };
     const double work = 2e-12 * (double)rows * (double)in * (double)out;
-    het_linear_activation_args a;
+    const int64_t length = rows < 1024 ? rows : 1024;
     het_gradient dw, dbias;
     bench_rows r;
-    size_t bytes = 0;
     char name[96];
     int type, i;
-    if (!bench_next(b)) return;
-    rows_start(b, &r, rows / 64, 64);
-    memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
+    bench_next(b);
+    rows_start(b, &r, rows / length, length);
+    memset(&dw, 0, sizeof dw);
     dw.beta = 1;
     dbias = dw;
-    a.linear.view = &r.view, a.linear.part[0].dw = &dw, a.linear.part[0].dbias = &dbias;
-    a.linear.compute = HET_BF16, a.linear.rows = rows, a.linear.in = in, a.linear.parts = 1, a.linear.part[0].out = out;
-    a.activation.kind = HET_GELU_TANH;
     float *x = bench_floats(b, rows * in / 2, 1), *y = bench_floats(b, rows * out, 1), *u = bench_floats(b, rows * out, 1),
         *w = bench_floats(b, in * out, 0.02f), *bias = bench_floats(b, out, 1), *dx = bench_floats(b, rows * in, 1),
         *aux = bench_floats(b, in * out, 1);
     dw.sum = aux, dbias.sum = bias;
-    for (i = 0; i < 3; i++) {
-        const size_t more = bench_workspace(b, i == 0 ? OP(LINEAR_FORWARD, &a.linear) : i == 1 ? OP(LINEAR_BACKWARD_INPUT, &a.linear) :
-                                               OP(LINEAR_BACKWARD_WEIGHT, &a.linear));
-        bytes = more > bytes ? more : bytes;
-    }
-    a.linear.workspace = bench_bytes(b, NULL, bytes);
     for (type = 0; type < 2; type++)
-        for (i = 0; i < (type ? 4 : 6); i++) {
+        for (i = 0; i < (type ? WEIGHT : KINDS) && !b->failed; i++) {
+            het_linear_activation_args a;
             het_op op;
-            a.linear.x = x, a.linear.dx = dx, a.linear.part[0].w = w, a.linear.part[0].y = y, a.linear.part[0].dy = x;
-            a.linear.part[0].bias = i == 1 || i == 2 ? bias : NULL;
-            a.activation.count = rows * out, a.activation.a = y, a.activation.y = u;
-            if (i == 3) { /* the other way round: dy [rows][in], dx [rows][out] */
+            memset(&a, 0, sizeof a);
+            a.linear.view = &r.view, a.linear.compute = HET_BF16, a.linear.rows = rows, a.linear.in = in, a.linear.parts = 1;
+            a.linear.x = x, a.linear.dx = dx, a.linear.part[0].out = out, a.linear.part[0].w = w, a.linear.part[0].y = y;
+            a.linear.part[0].dy = i < WEIGHT ? x : y, a.linear.part[0].dw = i == SUMS ? NULL : &dw;
+            a.linear.part[0].bias = i == 1 || i == 2 ? bias : NULL, a.linear.part[0].dbias = i > WEIGHT ? &dbias : NULL;
+            a.activation.kind = HET_GELU_TANH, a.activation.count = rows * out, a.activation.a = y, a.activation.y = u;
+            if (i == DGELU) { /* the other way round: dy [rows][in], dx [rows][out] */
                 a.linear.in = out, a.linear.part[0].out = in, a.linear.dx = u;
                 a.activation.dy = a.activation.da = u;
             }
-            if (i > 3) a.linear.part[0].dy = y, a.linear.part[0].dbias = i == 5 ? &dbias : NULL;
-            op = i < 2 ? OP(LINEAR_FORWARD, &a.linear) : i == 2 ? OP(LINEAR_ACTIVATION_FORWARD, &a) :
-                 i == 3 ? OP(LINEAR_ACTIVATION_BACKWARD, &a) : OP(LINEAR_BACKWARD_WEIGHT, &a.linear);
+            op = i < DGELU ? OP(LINEAR_FORWARD, &a.linear) : i == DGELU ? OP(LINEAR_BACKWARD_INPUT, &a.linear) :
+                 OP(LINEAR_BACKWARD_WEIGHT, &a.linear);
             op.bf16 = HET_BF16_X | HET_BF16_DY | (type ? HET_BF16_Y | HET_BF16_DX : 0);
+            a.linear.workspace = bench_bytes(b, NULL, bench_workspace(b, op));
+            op.u.linear_activation = a; /* which begins with its linear layer */
+            if (i == 2) op.kind = HET_OP_LINEAR_ACTIVATION_FORWARD;
+            if (i == DGELU) op.kind = HET_OP_LINEAR_ACTIVATION_BACKWARD;
             snprintf(name, sizeof name, "gemm_%dx%d_%s_%s", (int)in, (int)out, type ? "bf16" : "f32", epilogues[i]);
-            bench_measure(b, name, op, work, "TFLOP/s");
-            a.linear.in = in, a.linear.part[0].out = out;
-            if (b->failed) i = type = 6;
+            if (i == SUMS) bench_measure(b, name, op, 2e-9 * (double)rows * (double)out, "GB/s");
+            else bench_measure(b, name, op, work, "TFLOP/s");
+            bench_free(b, a.linear.workspace);
         }
-    bench_free(b, x), bench_free(b, y), bench_free(b, u), bench_free(b, w), bench_free(b, bias), bench_free(b, dx), bench_free(b, aux),
-        bench_free(b, a.linear.workspace);
+    bench_free(b, x), bench_free(b, y), bench_free(b, u), bench_free(b, w), bench_free(b, bias), bench_free(b, dx), bench_free(b, aux);
+    rows_end(b, &r);
+}
+
+/* The head's products: logits of bf16, whose rows begin at 256 bytes; the matrix is there in bf16. */
+static void bench_head(bench *b, int64_t rows, int64_t in, int64_t out) {
+    static const het_op_kind kinds[] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
+    static const char *const names[] = { "forward", "input", "weight" };
+    const int64_t pitch = (out + 127) / 128 * 128;
+    het_linear_args a;
+    het_gradient dw;
+    bench_rows r;
+    char name[96];
+    int i;
+    bench_next(b);
+    rows_start(b, &r, 1, rows);
+    memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
+    float *x = bench_floats(b, rows * in / 2, 1), *w = bench_floats(b, out * in, 0.02f), *half = bench_floats(b, (out + 8) * in / 2, 1),
+        *logits = (float *)bench_bytes(b, NULL, (size_t)(rows * pitch) * 2), *dx = bench_floats(b, rows * in, 1);
+    dw.sum = bench_floats(b, out * in, 1), dw.beta = 1;
+    a.view = &r.view, a.compute = HET_BF16, a.rows = rows, a.in = in, a.parts = 1, a.x = x, a.dx = dx;
+    a.part[0].out = out, a.part[0].pitch = pitch, a.part[0].w = w, a.part[0].w_bf16 = (const uint16_t *)(const void *)half;
+    a.part[0].y = logits, a.part[0].dy = logits, a.part[0].dw = &dw;
+    for (i = 0; i < 3 && !b->failed; i++) {
+        het_op op = bench_op(kinds[i], &a, sizeof a);
+        op.bf16 = HET_BF16_X | HET_BF16_Y | HET_BF16_DX | HET_BF16_DY;
+        op.u.linear.workspace = bench_bytes(b, NULL, bench_workspace(b, op));
+        snprintf(name, sizeof name, "gemm_head_%dx%d_%s", (int)in, (int)out, names[i]);
+        bench_measure(b, name, op, 2e-12 * (double)rows * (double)in * (double)out, "TFLOP/s");
+        bench_free(b, op.u.linear.workspace);
+    }
+    bench_free(b, x), bench_free(b, w), bench_free(b, half), bench_free(b, logits), bench_free(b, dx), bench_free(b, dw.sum);
     rows_end(b, &r);
 }
 
@@ -318,9 +345,12 @@ static void bench_gemm(bench *b) {
     size_t i;
     if (b->small) {
         bench_product(b, 64, 32, 48);
+        bench_head(b, 64, 32, 41);
         return;
     }
     bench_product(b, 32768, 8192, 8192); /* the peak */
+    bench_head(b, 8192, 768, 50257);
+    bench_head(b, 8192, 768, 50264);
     for (i = 0; i < sizeof shapes / sizeof *shapes; i++) bench_product(b, 16384, shapes[i][0], shapes[i][1]);
 }
 
@@ -334,7 +364,7 @@ static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_
     char name[96];
     int i;
     size_t forward, backward;
-    if (!bench_next(b)) return;
+    bench_next(b);
     rows_start(b, &r, sequences, length);
     memset(&a, 0, sizeof a);
     a.view = &r.view, a.compute = dtype, a.heads = a.kv_heads = heads, a.head_size = size, a.causal = 1,
@@ -367,7 +397,7 @@ static void bench_norm(bench *b, int64_t rows, int64_t width) {
     het_op both[2];
     het_gradient dgain, dbias;
     size_t bytes[2];
-    if (!bench_next(b)) return;
+    bench_next(b);
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&dgain, 0, sizeof dgain), memset(&dbias, 0, sizeof dbias);
     a.view = &r.view, a.kind = HET_LAYERNORM, a.rows = rows, a.width = width, a.rows_per_token = 1, a.epsilon = 1e-5f;
@@ -390,7 +420,7 @@ static void bench_loss(bench *b, int64_t rows, int64_t vocab) {
     het_cross_entropy_args a;
     het_op op;
     het_step_scalars scalars;
-    if (!bench_next(b)) return;
+    bench_next(b);
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&scalars, 0, sizeof scalars);
     scalars.inverse_weight = 1.0f / (float)rows;
@@ -412,7 +442,7 @@ static void bench_adamw(bench *b, int64_t count) {
     het_adamw_args a;
     het_gradient g;
     het_step_scalars scalars;
-    if (!bench_next(b)) return;
+    bench_next(b);
     memset(&a, 0, sizeof a), memset(&g, 0, sizeof g), memset(&scalars, 0, sizeof scalars);
     scalars.learning_rate = 1e-4f, scalars.bias_correction1 = scalars.bias_correction2 = scalars.clip_scale = 1,
         scalars.verdict = HET_VERDICT_ACCEPT;
@@ -594,7 +624,7 @@ int main(int argc, char **argv) {
     if (ops) bench_ops(&b);
     if (gemm) bench_gemm(&b);
     if (attentions) bench_attentions(&b);
-    (void)bench_next(&b);
+    bench_next(&b);
     bench_close(&b);
     if (steps && !b.failed) bench_steps(&b);
     return b.failed || b.failures > 0 ? FAILED : DONE;
