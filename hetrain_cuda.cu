@@ -704,6 +704,34 @@ template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
     }
 }
 
+/* Slots of the sums of dy alone, added as above: V columns a thread, AHEAD rows of them on their way
+   at once. */
+template <int V, class Y> HETC_KERNEL hetc_bias_kernel(hetc_columns c) {
+    enum { COLUMNS = HETC_COLUMNS * V, AHEAD = 8 };
+    HETC_SHARED(float, shared, HETC_WARPS * COLUMNS);
+    const int64_t first = (int64_t)blockIdx.y * COLUMNS, column = first + hetc_lane() * V;
+    const Y *dy = hetc_as<Y>(c.dy) + column;
+    int64_t last;
+    int64_t row = hetc_slot_rows(c, blockIdx.x, &last) + hetc_warp();
+    hetc_pack<float, V> sum = {};
+    for (; column < c.width && row < last; row += AHEAD * HETC_WARPS) {
+        hetc_pack<Y, V> d[AHEAD];
+        HETC_UNROLL
+        for (int i = 0; i < AHEAD; i++)
+            if (row + i * HETC_WARPS < last) d[i] = hetc_get<V>(dy + (row + i * HETC_WARPS) * c.pitch);
+        HETC_UNROLL
+        for (int i = 0; i < AHEAD; i++)
+            for (int j = 0; j < V && row + i * HETC_WARPS < last; j++) sum.v[j] += hetc_load<1>(d[i].v + j).v[0];
+    }
+    hetc_put(shared + hetc_warp() * COLUMNS + hetc_lane() * V, sum);
+    __syncthreads();
+    for (int at = (int)threadIdx.x; at < COLUMNS && first + at < c.width; at += HETC_THREADS) {
+        float x = shared[at];
+        for (int i = 1; i < HETC_WARPS; i++) x += shared[i * COLUMNS + at];
+        c.slot[(blockIdx.x * 2 + 1) * c.width + first + at] = x;
+    }
+}
+
 /* A norm's backward in one pass over x and dy: dx, and the slots of the gradients. A block has the
    rows of a slot, 8 at a time: a warp makes a row's two means, then a thread goes down its columns.
    Shared: float[2][width], its sums of dy xhat and of dy. */
@@ -780,7 +808,11 @@ static size_t hetc_columns_workspace(int64_t rows, int64_t width, int64_t chunk 
    gradients; workspace: hetc_columns_workspace. `norm`: makes its dx as well. */
 static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c, const het_view *view, int64_t rows,
                                    int32_t bf16, const het_norm_args *norm, void *workspace) {
-    void (*const columns)(hetc_columns) = bf16 & HET_BF16_X ?
+    const int pack = (bf16 & HET_BF16_DY) != 0 ? 8 : 4, packs = c.x == NULL && hetc_packs(4, c.dy) &&
+        (c.width | c.pitch) % pack == 0; /* of dy alone */
+    void (*const columns)(hetc_columns) = c.x == NULL && bf16 & HET_BF16_DY ?
+        (packs ? hetc_bias_kernel<8, uint16_t> : hetc_bias_kernel<1, uint16_t>) : c.x == NULL ?
+        (packs ? hetc_bias_kernel<4, float> : hetc_bias_kernel<1, float>) : bf16 & HET_BF16_X ?
         (bf16 & HET_BF16_DY ? hetc_columns_kernel<uint16_t, uint16_t> : hetc_columns_kernel<uint16_t, float>) :
         bf16 & HET_BF16_DY ? hetc_columns_kernel<float, uint16_t> : hetc_columns_kernel<float, float>;
     void (*const backward)(het_norm_args, hetc_columns) = bf16 & HET_BF16_X ?
@@ -809,7 +841,8 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
             if (norm != NULL)
                 HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(blocks, 1), HETC_THREADS,
                                      2 * (size_t)c.width * sizeof(float), hetc_without_view(norm), c));
-            else HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(blocks, across), HETC_THREADS, 0, c));
+            else HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(blocks, hetc_ceil_div(across, packs ? pack : 1)),
+                                      HETC_THREADS, 0, c));
             HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 2), HETC_THREADS, 0, c));
         }
         c.first += c.granules;

@@ -575,30 +575,38 @@ static void norms(void **)
     }
 }
 
-/* One granule longer than a chunk, many short ones that need several launches, and the bits of any order of blocks and warps. */
+static array<uint16_t> round_to_bf16(floats &x);
+
+/* One granule longer than a chunk, many short ones that need several launches, and the bits of any order of blocks and warps; of floats and of bf16,
+   in packs and (37 columns) one by one. Between the rows are NaNs. */
 static void column_sums(void **)
 {
-    for (int shape = 0; shape < 3; shape++) {
+    for (int shape = 0; shape < 12; shape++) {
         draw(uint64_t(shape));
-        const packed batch({ shape == 0 ? 700 : 300 }, shape == 0 ? 1000 : shape == 1 ? 1 : 300, 5);
-        const int64_t width = 40;
-        const floats dy = random_floats(batch.view.tokens * width, 1);
+        const packed batch({ shape % 3 == 0 ? 700 : 300 }, shape % 3 == 0 ? 1000 : shape % 3 == 1 ? 1 : 300, 5);
+        const int64_t width = shape < 6 ? 40 : 37, pitch = width + 8, rows = batch.view.tokens;
+        const int32_t bf16 = shape % 2 == 0 ? 0 : HET_BF16_DY;
+        floats dy = random_floats(rows * pitch, 1);
+        for (int64_t i = 0; i < rows * pitch; i++)
+            if (i % pitch >= width) dy[i] = NAN;
+        const array<uint16_t> half = round_to_bf16(dy); /* dy as well */
+        const float *const from = bf16 ? reinterpret_cast<const float *>(half.data) : dy.data;
         for (int exact = 0; exact < 2; exact++) {
             gradient wanted(width, exact != 0), got(wanted), again(wanted);
-            floats space(int64_t(hetc_columns_workspace(batch.view.tokens, width) / sizeof(float)));
+            floats space(int64_t(hetc_columns_workspace(rows, width) / sizeof(float)));
             for (int64_t g = 0; g < batch.view.granules; g++) { /* plain sums in double, one term a granule */
                 std::vector<float> term(size_t(width), 0.0f);
                 for (int64_t j = 0; j < width; j++) {
                     double sum = 0;
-                    for (int64_t r = batch.granules[size_t(g)]; r < batch.granules[size_t(g) + 1]; r++) sum += double(dy[r * width + j]);
+                    for (int64_t r = batch.granules[size_t(g)]; r < batch.granules[size_t(g) + 1]; r++) sum += double(dy[r * pitch + j]);
                     term[size_t(j)] = float(sum);
                 }
                 const het_accumulate_args one = { &wanted.g, 0, width, term.data() };
                 RUN(on_cpu(HET_OP_ACCUMULATE, one));
             }
-            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, width, 0, &got.g, space.data));
+            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, rows, width, from, pitch, bf16, &got.g, space.data));
             emulator_seed(99);
-            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, width, 0, &again.g, space.data));
+            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, rows, width, from, pitch, bf16, &again.g, space.data));
             same_gradient("column sums", got, wanted, F32);
             same_gradient("column sums in another order", again, got, 0);
         }
