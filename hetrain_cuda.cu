@@ -159,11 +159,13 @@ static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows
 #define HETC_SHARED_BYTES(name) unsigned char *const name = emulator_dynamic_shared()
 #define HETC_UNROLL
 #define HETC_ROLLED
+#define HETC_BATCHED
 #else
 #define HETC_SHARED(type, name, count) __shared__ type name[count]
 #define HETC_SHARED_BYTES(name) extern __shared__ __align__(1024) unsigned char name[]
 #define HETC_UNROLL _Pragma("unroll")  /* arrays indexed by the loop then stay in registers */
 #define HETC_ROLLED _Pragma("unroll 1")
+#define HETC_BATCHED _Pragma("unroll 8") /* as many loads at once */
 #endif
 
 enum { HETC_WARP = 32, HETC_THREADS = 256, HETC_WARPS = HETC_THREADS / HETC_WARP };
@@ -579,59 +581,46 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm
     }
 }
 
-/* With g = dy gain: dx = residual + rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks
-   mean(g). */
-struct hetc_norm_means { float mean, rstd, of_g, of_product; };
-
-/* A row's, which a warp makes. */
-template <int V, class X, class Y> HETC_DEVICE hetc_norm_means hetc_norm_row(const het_norm_args &a, int64_t row) {
-    const int64_t width = a.width;
-    float sum = 0.0f, product = 0.0f;
-    const X *x = hetc_as<X>(a.x) + row * width;
-    const Y *dy = hetc_as<Y>(a.dy) + row * width;
-    const float mean = a.kind != HET_RMSNORM ? a.mean[row] : 0.0f, rstd = a.rstd[row];
-    for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_load<V>(x + j), d = hetc_load<V>(dy + j), gain = hetc_get<V>(a.gain + j);
-        for (int i = 0; i < V; i++) {
-            const float g = d.v[i] * gain.v[i];
-            sum += g;
-            product += g * ((t.v[i] - mean) * rstd);
-        }
-    }
-    const float mean_g = a.kind != HET_RMSNORM ? hetc_warp_sum(sum) / (float)width : 0.0f;
-    return { mean, rstd, mean_g, hetc_warp_sum(product) / (float)width };
-}
-
-/* V columns of dx; dy xhat and dy are added to the sums. */
-template <int V, class X, class Y>
-HETC_DEVICE void hetc_norm_dx(const het_norm_args &a, int64_t row, int64_t j, const hetc_norm_means &m,
-                              hetc_pack<float, V> *product, hetc_pack<float, V> *sum) {
-    const int64_t at = row * a.width + j;
-    const hetc_pack<float, V> t = hetc_load<V>(hetc_as<X>(a.x) + at), d = hetc_load<V>(hetc_as<Y>(a.dy) + at),
-                              gain = hetc_get<V>(a.gain + j);
+/* With g = dy gain: dx = residual + rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks mean(g).
+   V columns of it, which lie at `at`; dx may be dy or the residual. */
+template <int V, class X>
+HETC_DEVICE void hetc_norm_dx(const het_norm_args &a, int64_t at, float rstd, float mean_g, float mean_product,
+                              const hetc_pack<float, V> &g, const hetc_pack<float, V> &xhat,
+                              const hetc_pack<float, V> &residual) {
     hetc_pack<float, V> dx;
-    for (int i = 0; i < V; i++) {
-        dx.v[i] = m.rstd * (d.v[i] * gain.v[i] - m.of_g - (t.v[i] - m.mean) * m.rstd * m.of_product)
-                + (a.residual != NULL ? a.residual[at + i] : 0.0f);
-        product->v[i] += d.v[i] * ((t.v[i] - m.mean) * m.rstd);
-        sum->v[i] += d.v[i];
-    }
+    for (int i = 0; i < V; i++) dx.v[i] = rstd * (g.v[i] - mean_g - xhat.v[i] * mean_product) + residual.v[i];
     hetc_save(hetc_as<X>(a.dx) + at, dx);
     if (a.dx_bf16 != NULL) hetc_save(a.dx_bf16 + at, dx);
 }
 
 template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
-    const int64_t row = hetc_warp_row();
-    hetc_pack<float, V> unused = {};
+    const int64_t row = hetc_warp_row(), width = a.width;
     if (row >= a.rows) return;
-    const hetc_norm_means m = hetc_norm_row<V, X, Y>(a, row);
-    for (int64_t j = hetc_lane() * V; j < a.width; j += HETC_WARP * V)
-        hetc_norm_dx<V, X, Y>(a, row, j, m, &unused, &unused);
+    float sum = 0.0f, product = 0.0f;
+    const float mean = a.kind != HET_RMSNORM ? a.mean[row] : 0.0f, rstd = a.rstd[row];
+    for (int write = 0; write < 2; write++) { /* the means of g and g xhat, then dx */
+        for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
+            hetc_pack<float, V> x = hetc_load<V>(hetc_as<X>(a.x) + row * width + j), residual = {},
+                                g = hetc_load<V>(hetc_as<Y>(a.dy) + row * width + j);
+            const hetc_pack<float, V> gain = hetc_get<V>(a.gain + j);
+            for (int i = 0; i < V; i++) {
+                g.v[i] *= gain.v[i];
+                x.v[i] = (x.v[i] - mean) * rstd;
+                if (!write) sum += g.v[i];
+                if (!write) product += g.v[i] * x.v[i];
+            }
+            if (write && a.residual != NULL) residual = hetc_get<V>(a.residual + row * width + j);
+            if (write) hetc_norm_dx<V, X>(a, row * width + j, rstd, sum, product, g, x, residual);
+        }
+        if (write) return;
+        sum = a.kind != HET_RMSNORM ? hetc_warp_sum(sum) / (float)width : 0.0f;
+        product = hetc_warp_sum(product) / (float)width;
+    }
 }
 
 /* Forward, or dx. */
 static het_result hetc_norm_rows(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16, int backward) {
-    const int packs = backward ? hetc_packs(a->width, a->x, a->dy, a->gain, a->dx) :
+    const int packs = backward ? hetc_packs(a->width, a->x, a->dy, a->gain, a->dx, a->residual) :
                       hetc_packs(a->width, a->x, a->y, a->gain);
     const int32_t x = bf16 & (HET_BF16_X | HET_BF16_DX), y = bf16 & (HET_BF16_Y | HET_BF16_DY);
     void (*const norm)(het_norm_args) = backward ? HETC_TYPED(hetc_norm_backward_input_kernel, x, y, packs) :
@@ -646,7 +635,7 @@ static het_result hetc_norm_rows(void *self, het_queue *queue, const het_norm_ar
    workspace; a second kernel adds the slots of a granule in their order, which is the granule's
    term, and the terms to the gradient. */
 
-enum { HETC_CHUNK = 128, HETC_NORM_CHUNK = 32, HETC_COLUMNS = 32 };
+enum { HETC_CHUNK = 128, HETC_NORM_CHUNK = 16, HETC_COLUMNS = 32, HETC_JOINED = 8 };
 
 struct hetc_columns {
     const int64_t *granule_start;  /* device */
@@ -733,55 +722,83 @@ template <int V, class Y> HETC_KERNEL hetc_bias_kernel(hetc_columns c) {
 }
 
 /* A norm's backward in one pass over x and dy: dx, and the slots of the gradients. A block has the
-   rows of a slot, 8 at a time: a warp makes a row's two means, then a thread goes down its columns.
-   Shared: float[2][width], its sums of dy xhat and of dy. */
-template <class X, class Y> HETC_KERNEL hetc_norm_backward_kernel(het_norm_args a, hetc_columns c) {
-    HETC_SHARED_BYTES(bytes);
-    HETC_SHARED(hetc_norm_means, means, HETC_WARPS);
-    float *const sums = reinterpret_cast<float *>(bytes);
+   rows of a slot, ROWS at a time; a thread keeps K packs of 4 columns of each in registers, from the
+   first load to dx, and its columns' sums of dy xhat and of dy. */
+template <int K, class X, class Y>
+static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_norm_args a, hetc_columns c) {
+    enum { ROWS = 2 / K };
+    typedef hetc_pack<float, 4> four;
+    typedef hetc_pack<float, 2 * ROWS> means; /* of g and g xhat, row by row */
+    HETC_SHARED(means, part, 2 * HETC_WARP);  /* in turns: the one is read while the other is written */
+    const int64_t width = a.width, column = 4 * (int64_t)threadIdx.x, across = 4 * (int64_t)blockDim.x;
+    const int warps = (int)blockDim.x / HETC_WARP;
+    const float share = 1.0f / (float)width;
+    four gain[K] = {}, product[K] = {}, sum[K] = {};
     int64_t last;
-    const int64_t width = a.width, begin = hetc_slot_rows(c, blockIdx.x, &last);
-    for (int64_t j = 4 * threadIdx.x; j < width; j += 4 * HETC_THREADS) { /* a thread's own, here and below */
-        hetc_put(sums + j, hetc_pack<float, 4>{ { 0.0f, 0.0f, 0.0f, 0.0f } });
-        hetc_put(sums + width + j, hetc_pack<float, 4>{ { 0.0f, 0.0f, 0.0f, 0.0f } });
-    }
-    for (int64_t first = begin; first < last; first += HETC_WARPS) {
-        __syncthreads(); /* the means before have been used */
-        if (first + hetc_warp() < last) {
-            const hetc_norm_means m = hetc_norm_row<4, X, Y>(a, first + hetc_warp());
-            if (hetc_lane() == 0) means[hetc_warp()] = m;
+    HETC_UNROLL for (int k = 0; k < K; k++)
+        if (column + k * across < width) gain[k] = hetc_get<4>(a.gain + column + k * across);
+    int turn = 0;
+    for (int64_t first = hetc_slot_rows(c, blockIdx.x, &last); first < last; first += ROWS, turn ^= HETC_WARP) {
+        four x[2] = {}, d[2] = {}, residual[2] = {};
+        float mean[2] = {}, rstd[2] = {};
+        HETC_UNROLL for (int n = 0; n < 2; n++) {
+            const int64_t row = first + n / K, j = column + n % K * across;
+            if (row >= last || j >= width) continue;
+            x[n] = hetc_load<4>(hetc_as<X>(a.x) + row * width + j);
+            d[n] = hetc_load<4>(hetc_as<Y>(a.dy) + row * width + j);
+            if (a.residual != NULL) residual[n] = hetc_get<4>(a.residual + row * width + j);
+            if (a.kind != HET_RMSNORM) mean[n] = a.mean[row];
+            rstd[n] = a.rstd[row];
         }
+        means total = {};
+        HETC_UNROLL for (int n = 0; n < 2; n++)
+            HETC_UNROLL for (int i = 0; i < 4; i++) {
+                x[n].v[i] = (x[n].v[i] - mean[n]) * rstd[n];
+                product[n % K].v[i] += d[n].v[i] * x[n].v[i];
+                sum[n % K].v[i] += d[n].v[i];
+                d[n].v[i] *= gain[n % K].v[i];
+                total.v[n / K * 2] += d[n].v[i];
+                total.v[n / K * 2 + 1] += d[n].v[i] * x[n].v[i];
+            }
+        for (float &one : total.v) one = hetc_warp_sum(one);
+        if (hetc_lane() == 0) part[turn + hetc_warp()] = total;
         __syncthreads();
-        for (int64_t j = 4 * threadIdx.x; j < width; j += 4 * HETC_THREADS) {
-            hetc_pack<float, 4> product = hetc_get<4>(sums + j), sum = hetc_get<4>(sums + width + j);
-            for (int64_t row = first; row < last && row < first + HETC_WARPS; row++)
-                hetc_norm_dx<4, X, Y>(a, row, j, means[row - first], &product, &sum);
-            hetc_put(sums + j, product);
-            hetc_put(sums + width + j, sum);
+        total = means{};
+        for (int warp = 0; warp < warps; warp++)
+            for (int i = 0; i < 2 * ROWS; i++) total.v[i] += part[turn + warp].v[i];
+        HETC_UNROLL for (int n = 0; n < 2; n++) {
+            const int64_t row = first + n / K, j = column + n % K * across;
+            if (row >= last || j >= width) continue;
+            hetc_norm_dx<4, X>(a, row * width + j, rstd[n], total.v[n / K * 2] * (a.kind != HET_RMSNORM ? share : 0.0f),
+                               total.v[n / K * 2 + 1] * share, d[n], x[n], residual[n]);
         }
     }
-    for (int64_t j = 4 * threadIdx.x; j < width; j += 4 * HETC_THREADS) {
-        hetc_put(c.slot + blockIdx.x * 2 * width + j, hetc_get<4>(sums + j));
-        hetc_put(c.slot + (blockIdx.x * 2 + 1) * width + j, hetc_get<4>(sums + width + j));
+    HETC_UNROLL for (int k = 0; k < K; k++) {
+        if (column + k * across >= width) continue;
+        hetc_put(c.slot + blockIdx.x * 2 * width + column + k * across, product[k]);
+        hetc_put(c.slot + (blockIdx.x * 2 + 1) * width + column + k * across, sum[k]);
     }
 }
 
-/* Terms of the launch's granules into both gradients, one of dy xhat and one of dy. Sums of
-   multiples of the grid are exact, so that the 8 rows of threads may share the granules; floats
-   have a fixed tree. */
+/* Terms of the launch's granules into both gradients, one of dy xhat and one of dy: a warp has 8
+   columns of a granule, 4 lanes each, which take every 4th slot. Sums of multiples of the grid are
+   exact, so that the 8 warps may share the granules; floats have a fixed tree. */
 HETC_KERNEL hetc_columns_join_kernel(hetc_columns c) {
     HETC_SHARED(double, shared, HETC_THREADS);
     const het_gradient &gradient = blockIdx.y == 0 ? c.of_product : c.of_dy;
     const float *slot = c.slot + blockIdx.y * c.width;
     if (gradient.sum == NULL) return;
-    const int64_t column = (int64_t)blockIdx.x * HETC_COLUMNS + hetc_lane();
+    const int64_t column = (int64_t)blockIdx.x * HETC_JOINED + hetc_lane() % HETC_JOINED;
+    const bool own = hetc_warp() == 0 && hetc_lane() < HETC_JOINED && column < c.width;
     const double grid = gradient.exact ? *gradient.grid : 0.0;
     double exact = 0.0;
     float fast = 0.0f;
     uint32_t top = 0;
-    for (int64_t granule = hetc_warp(); column < c.width && granule < c.granules; granule += HETC_WARPS) {
+    for (int64_t granule = hetc_warp(); granule < c.granules; granule += HETC_WARPS) {
         float term = 0.0f;
-        for (int64_t i = 0; i < c.chunks; i++) term += slot[(granule * c.chunks + i) * 2 * c.width + column];
+        HETC_BATCHED for (int64_t i = hetc_lane() / HETC_JOINED; i < c.chunks; i += HETC_WARP / HETC_JOINED)
+            if (column < c.width) term += slot[(granule * c.chunks + i) * 2 * c.width + column];
+        for (int step = HETC_JOINED; step < HETC_WARP; step *= 2) term += __shfl_xor_sync(HETC_ALL, term, step);
         const uint32_t bits = __float_as_uint(term) & 0x7fffffffu;
         if (bits > top) top = bits;
         if (gradient.exact) exact += ((double)term + grid) - grid;
@@ -789,11 +806,11 @@ HETC_KERNEL hetc_columns_join_kernel(hetc_columns c) {
     }
     if (gradient.exact) {
         exact = hetc_column_sum(exact, shared);
-        if (hetc_warp() == 0 && column < c.width) static_cast<double *>(gradient.sum)[column] += exact;
+        if (own) static_cast<double *>(gradient.sum)[column] += exact;
         hetc_raise(gradient.maximum, top);
     } else {
         fast = hetc_column_sum(fast, reinterpret_cast<float *>(shared));
-        if (hetc_warp() == 0 && column < c.width) static_cast<float *>(gradient.sum)[column] += fast;
+        if (own) static_cast<float *>(gradient.sum)[column] += fast;
     }
 }
 
@@ -815,8 +832,10 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
         (packs ? hetc_bias_kernel<4, float> : hetc_bias_kernel<1, float>) : bf16 & HET_BF16_X ?
         (bf16 & HET_BF16_DY ? hetc_columns_kernel<uint16_t, uint16_t> : hetc_columns_kernel<uint16_t, float>) :
         bf16 & HET_BF16_DY ? hetc_columns_kernel<float, uint16_t> : hetc_columns_kernel<float, float>;
+    const int wide = c.width > 4096;
     void (*const backward)(het_norm_args, hetc_columns) = bf16 & HET_BF16_X ?
-        hetc_norm_backward_kernel<uint16_t, uint16_t> : hetc_norm_backward_kernel<float, uint16_t>;
+        (wide ? hetc_norm_backward_kernel<2, uint16_t, uint16_t> : hetc_norm_backward_kernel<1, uint16_t, uint16_t>) :
+        wide ? hetc_norm_backward_kernel<2, float, uint16_t> : hetc_norm_backward_kernel<1, float, uint16_t>;
     const int64_t across = hetc_ceil_div(c.width, HETC_COLUMNS);
     int64_t slots;
     if (rows == 0 || (c.of_product.sum == NULL && c.of_dy.sum == NULL && norm == NULL)) return HET_OK;
@@ -839,11 +858,13 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
         if (c.chunks > 0) {
             const int64_t blocks = c.granules * c.chunks;
             if (norm != NULL)
-                HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(blocks, 1), HETC_THREADS,
-                                     2 * (size_t)c.width * sizeof(float), hetc_without_view(norm), c));
+                HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(blocks, 1),
+                                     (unsigned)(hetc_ceil_div(c.width, wide ? 256 : 128) * HETC_WARP), 0,
+                                     hetc_without_view(norm), c));
             else HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(blocks, hetc_ceil_div(across, packs ? pack : 1)),
                                       HETC_THREADS, 0, c));
-            HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 2), HETC_THREADS, 0, c));
+            HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel,
+                                 hetc_grid(hetc_ceil_div(c.width, HETC_JOINED), 2), HETC_THREADS, 0, c));
         }
         c.first += c.granules;
     }
