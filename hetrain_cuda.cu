@@ -550,35 +550,41 @@ HETC_DEVICE void hetc_copy_wait() {
 
 /* ---- norms, a warp a row: xhat = (x - mean) rstd, for RMSNorm x rstd; y = xhat gain + bias ---- */
 
+enum { HETC_NORM_KEPT = 8 }; /* packs of a row that a lane keeps in registers; what is behind is read thrice */
+
 template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
-    const int64_t row = hetc_warp_row(), width = a.width;
+    const int64_t row = hetc_warp_row(), width = a.width, first = hetc_lane() * V, step = HETC_WARP * V;
     const float count = (float)width;
     float mean = 0.0f, square = 0.0f;
     if (row >= a.rows) return;
     const X *x = hetc_as<X>(a.x) + row * width;
+    hetc_pack<float, V> kept[HETC_NORM_KEPT] = {};
+    HETC_UNROLL for (int k = 0; k < HETC_NORM_KEPT; k++)
+        if (first + k * step < width) kept[k] = hetc_load<V>(x + first + k * step);
+    const auto each = [&kept, x, first, step, width](auto f) { /* f(j, x) for the lane's packs */
+        HETC_UNROLL for (int k = 0; k < HETC_NORM_KEPT; k++)
+            if (first + k * step < width) f(first + k * step, kept[k]);
+        for (int64_t j = first + HETC_NORM_KEPT * step; j < width; j += step) f(j, hetc_load<V>(x + j));
+    };
     if (a.kind != HET_RMSNORM) {
-        for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-            const hetc_pack<float, V> t = hetc_load<V>(x + j);
-            for (int i = 0; i < V; i++) mean += t.v[i];
-        }
+        each([&mean](int64_t, const auto &t) { for (const float one : t.v) mean += one; });
         mean = hetc_warp_sum(mean) / count;
     }
-    for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_load<V>(x + j);
-        for (int i = 0; i < V; i++) square += (t.v[i] - mean) * (t.v[i] - mean);
-    }
+    each([&square, mean](int64_t, const auto &t) {
+        for (const float one : t.v) square += (one - mean) * (one - mean);
+    });
     const float rstd = 1.0f / sqrtf(hetc_warp_sum(square) / count + a.epsilon);
     if (hetc_lane() == 0) {
         if (a.kind != HET_RMSNORM) a.mean[row] = mean;
         a.rstd[row] = rstd;
     }
-    for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
-        const hetc_pack<float, V> t = hetc_load<V>(x + j), gain = hetc_get<V>(a.gain + j);
-        hetc_pack<float, V> y;
-        for (int i = 0; i < V; i++)
-            y.v[i] = (t.v[i] - mean) * rstd * gain.v[i] + (a.bias != NULL ? a.bias[j + i] : 0.0f);
-        hetc_save(hetc_as<Y>(a.y) + row * width + j, y);
-    }
+    each([&a, row, mean, rstd](int64_t j, const auto &t) {
+        const hetc_pack<float, V> gain = hetc_get<V>(a.gain + j);
+        hetc_pack<float, V> y = {};
+        if (a.bias != NULL) y = hetc_get<V>(a.bias + j);
+        for (int i = 0; i < V; i++) y.v[i] = (t.v[i] - mean) * rstd * gain.v[i] + y.v[i];
+        hetc_save(hetc_as<Y>(a.y) + row * a.width + j, y);
+    });
 }
 
 /* With g = dy gain: dx = residual + rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks mean(g).
@@ -621,7 +627,7 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_backward_input_kernel(h
 /* Forward, or dx. */
 static het_result hetc_norm_rows(void *self, het_queue *queue, const het_norm_args *a, int32_t bf16, int backward) {
     const int packs = backward ? hetc_packs(a->width, a->x, a->dy, a->gain, a->dx, a->residual) :
-                      hetc_packs(a->width, a->x, a->y, a->gain);
+                      hetc_packs(a->width, a->x, a->y, a->gain, a->bias);
     const int32_t x = bf16 & (HET_BF16_X | HET_BF16_DX), y = bf16 & (HET_BF16_Y | HET_BF16_DY);
     void (*const norm)(het_norm_args) = backward ? HETC_TYPED(hetc_norm_backward_input_kernel, x, y, packs) :
                                         HETC_TYPED(hetc_norm_forward_kernel, x, y, packs);
