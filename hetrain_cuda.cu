@@ -245,12 +245,6 @@ HETC_DEVICE uint32_t hetc_add_term(const het_gradient &gradient, int64_t i, floa
     return __float_as_uint(term) & 0x7fffffffu;
 }
 
-/* float(sum[i]) */
-HETC_DEVICE float hetc_gradient_at(const het_gradient &gradient, int64_t i) {
-    return gradient.exact ? (float)static_cast<const double *>(gradient.sum)[i] :
-        static_cast<const float *>(gradient.sum)[i];
-}
-
 /* ---- het_sum: sum += term, as heti_sum_add of hetrain.h. Integer atomics have no order ---- */
 
 HETC_DEVICE void hetc_limb_add(int64_t *limb, int64_t value) {
@@ -1508,18 +1502,37 @@ template <class Args> HETC_DEVICE int hetc_which(const hetc_op_list<Args> &list,
     return n;
 }
 
+/* A lane's squares of the `left` first of a block's elements: packs of 16 bytes, 8 loads under way. */
+template <class T> HETC_DEVICE double hetc_squares(const T *sum, int64_t left) {
+    enum { V = 16 / sizeof(T), PACKS = 8 };
+    const bool whole = left >= HETC_SQUARES && reinterpret_cast<uintptr_t>(sum) % 16 == 0;
+    double squares = 0.0;
+    for (int first = hetc_lane() * V; first < HETC_SQUARES; first += PACKS * HETC_WARP * V) {
+        hetc_pack<T, V> g[PACKS];
+        HETC_UNROLL for (int n = 0; n < PACKS; n++) {
+            const int at = first + n * HETC_WARP * V;
+            if (whole) g[n] = hetc_get<V>(sum + at);
+            else HETC_UNROLL for (int i = 0; i < V; i++) g[n].v[i] = at + i < left ? sum[at + i] : (T)0;
+        }
+        HETC_UNROLL for (int n = 0; n < PACKS; n++)
+            HETC_UNROLL for (int i = 0; i < V; i++) {
+                const double one = (double)(float)g[n].v[i];
+                squares += one * one;
+            }
+    }
+    return squares;
+}
+
 HETC_KERNEL hetc_sum_squares_kernel(hetc_op_list<het_sum_squares_args> list, int64_t blocks) {
     HETC_SHARED(int64_t, limb, HETC_LIMBS);
     if (threadIdx.x < HETC_LIMBS) limb[threadIdx.x] = 0;
     __syncthreads();
     for (int64_t block = hetc_warp_row(); block < blocks; block += (int64_t)gridDim.x * HETC_WARPS) {
         const int n = hetc_which(list, block);
-        double squares = 0.0;
-        for (int i = 0; i < HETC_SQUARES; i += HETC_WARP) {
-            const int64_t at = (block - list.block[n]) * HETC_SQUARES + i + hetc_lane();
-            const double g = at < list.args[n].count ? (double)hetc_gradient_at(list.gradient[n], at) : 0.0;
-            squares += g * g;
-        }
+        const int64_t at = (block - list.block[n]) * HETC_SQUARES, left = list.args[n].count - at;
+        const void *sum = list.gradient[n].sum;
+        double squares = list.gradient[n].exact ? hetc_squares(static_cast<const double *>(sum) + at, left) :
+                         hetc_squares(static_cast<const float *>(sum) + at, left);
         squares = hetc_warp_sum(squares);
         if (hetc_lane() == 0) hetc_sum_add(limb, squares);
     }
