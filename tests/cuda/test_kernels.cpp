@@ -1032,12 +1032,15 @@ static void check_attention(const attention_shape &s, het_dtype compute, uint64_
     wanted.go(s, batch, compute, false, q, k, v, d_o);
     got.go(s, batch, compute, true, q, k, v, d_o);
     const double tolerance = compute == HET_BF16 ? BF16 : tf32 ? TF32 : F32;
-    const double least = tf32 ? 0.2 : 0.05; /* of dP - delta, numbers near 1 whose tf32 products are off by 2^-11, little may be left */
+    /* Little may be left of terms near 1. In tf32 a term P do, P = exp(S - m) / l, is off by 2^-11 for P, 2^-11 for do and by S's error, 4e-4
+       (standard deviation of 61 products): of 640 runs of these shapes the worst element of dv was off by TF32 (|dv| + 0.41), of dk by 0.30, of o by
+       0.26, of dq by 0.23. The card's last bit of P may round it the other way: 2^-11 more, TF32 0.16. */
+    const double least = tf32 ? 0.6 : 0.05;
     /* tensor cores drop bits of partial sums: near 4e-6 with heads of 128 */
     const double statistics = tf32 ? TF32 : compute == HET_BF16 ? 3e-5 : F32;
     close_to("attention maximum", got.maximum.data, wanted.maximum.data, n * s.heads, statistics);
     close_to("attention sum", got.sum.data, wanted.sum.data, n * s.heads, statistics);
-    close_to("attention o", got.o.data, wanted.o.data, q.count, tolerance);
+    close_to("attention o", got.o.data, wanted.o.data, q.count, tolerance, tf32 ? least : 0);
     close_to("attention dq", got.dq.data, wanted.dq.data, q.count, tolerance, least);
     close_to("attention dk", got.dk.data, wanted.dk.data, k.count, tolerance, least);
     close_to("attention dv", got.dv.data, wanted.dv.data, k.count, tolerance, least);
