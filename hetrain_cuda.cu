@@ -2212,6 +2212,10 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
     const int head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
     const int key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
+    hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
+    if (t.q != NULL)
+        hetc_tile_fetch<E, P, ROWS, THREADS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.line);
+    hetc_copy_commit();
     hetc_accumulator<P, M> o = {};
     float m[(size_t)M * 2], l[(size_t)M * 2];
     hetc_run seen[(size_t)M * 2];
@@ -2224,10 +2228,6 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
         seen[r] = { 0, 0 };
         if (row < t.rows) seen[r] = hetc_keys_of(t, row);
     }
-    hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
-    if (t.q != NULL)
-        hetc_tile_fetch<E, P, ROWS, THREADS>(queries, t.q + head * t.line, t.q_row, begin, t.rows, t.line);
-    hetc_copy_commit();
     if (t.q == NULL)
         hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
                                 (int)t.a.head_size, t.a.scale);
@@ -2266,20 +2266,17 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
 
 /* ---- backward: P = exp(S - m) / l, dS = P (dP - delta), dP = do v^T ---- */
 
-/* delta = rowsum(do o) of a head, its first element at `at`: the four lanes that share a row add up
-   what a warp would, in its order. T: of o and do. */
+/* delta = rowsum(do o) of a head, its first element at `at`, by the four lanes that share a row. T: of
+   o and do; bf16 heads are whole packs of 8. */
 template <class T> HETC_DEVICE float hetc_delta(const het_attention_args &a, int64_t at) {
-    const T *const o = hetc_as<T>(a.o) + at, *const d_o = hetc_as<T>(a.d_o) + at;
-    float sum[8] = {};
-    for (int j = hetc_lane() % 4; j < (int)a.head_size; j += HETC_WARP)
+    enum { V = sizeof(T) == 2 ? 8 : 1 };
+    float sum = 0.0f;
+    for (int j = hetc_lane() % 4 * V; j < (int)a.head_size; j += 4 * V) {
+        const hetc_pack<float, V> o = hetc_load<V>(hetc_as<T>(a.o) + at + j), d = hetc_load<V>(hetc_as<T>(a.d_o) + at + j);
         HETC_UNROLL
-        for (int i = 0; i < 8; i++)
-            if (j + 4 * i < (int)a.head_size)
-                sum[i] = fmaf(hetc_load<1>(o + j + 4 * i).v[0], hetc_load<1>(d_o + j + 4 * i).v[0], sum[i]);
-    HETC_UNROLL
-    for (int i = 0; i < 4; i++) sum[i] += sum[i + 4];
-    const float x = (sum[0] + sum[2]) + (sum[1] + sum[3]), pair = x + __shfl_xor_sync(HETC_ALL, x, 2);
-    return pair + __shfl_xor_sync(HETC_ALL, pair, 1);
+        for (int i = 0; i < V; i++) sum = fmaf(o.v[i], d.v[i], sum);
+    }
+    return hetc_row_sum(sum);
 }
 
 /* dq = scale dS k; t.statistic, which the gradients of keys want. */
@@ -2294,6 +2291,9 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
     const int head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
     const int key_head = head / (int)(t.a.heads / t.a.kv_heads) * t.line;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
+    hetc_queries_fetch<E, P, ROWS, THREADS>(queries, outputs, t, head, begin);
+    hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
+    hetc_copy_commit();
     hetc_accumulator<P, M> dq = {};
     hetc_left<E, P, M, (M > 1)> held;
     float shift[(size_t)M * 2] = {}, inverse[(size_t)M * 2] = {}, delta[(size_t)M * 2] = {};
@@ -2313,9 +2313,6 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
         statistic[t.a.heads * t.rows] = inverse[r];
         statistic[2 * t.a.heads * t.rows] = delta[r];
     }
-    hetc_queries_fetch<E, P, ROWS, THREADS>(queries, outputs, t, head, begin);
-    hetc_keys_fetch<E, P, STEP, THREADS>(keys, values, t, key_head, first);
-    hetc_copy_commit();
     hetc_tiles_wait<E>();
     __syncthreads();
     held.load(queries, own);
@@ -2417,11 +2414,6 @@ hetc_attention_keys_kernel(hetc_attention<E> t) {
               last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     hetc_accumulator<P, M> dk = {}, dv = {};
     hetc_left<E, P, M, (M > 1)> held;
-    if (threadIdx.x < ROWS) { /* a barrier comes before they are read */
-        hetc_run run = { 0, 0 };
-        if (begin + (int)threadIdx.x < t.keys) run = hetc_queries_of(t, begin + (int)threadIdx.x);
-        seen[threadIdx.x] = run;
-    }
     int head = kv_head * group, at = first, to = 0;
     const int end = last > first ? head + group : head;
     const auto fetch = [&](int of, int next) {
@@ -2432,10 +2424,15 @@ hetc_attention_keys_kernel(hetc_attention<E> t) {
     if (head < end) {
         hetc_keys_fetch<E, P, ROWS, THREADS>(keys, values, t, kv_head * t.line, begin);
         fetch(head, at);
-        hetc_tiles_wait<E>();
-        __syncthreads();
-        held.load(keys, own);
     }
+    if (threadIdx.x < ROWS) {
+        hetc_run run = { 0, 0 };
+        if (begin + (int)threadIdx.x < t.keys) run = hetc_queries_of(t, begin + (int)threadIdx.x);
+        seen[threadIdx.x] = run;
+    }
+    hetc_tiles_wait<E>();
+    __syncthreads();
+    if (head < end) held.load(keys, own);
     HETC_ROLLED
     while (head < end) { /* fetches the next queries, uses those from `at` on of head `head` */
         const int from = to * STEP, now = at;
@@ -2589,7 +2586,7 @@ static het_result hetc_attend(void *self, het_queue *queue, const het_attention_
               heads = a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0;
     HETC_TRY(hetc_shape(self, "attention", heads && a->window >= 0 && a->view->tokens <= INT32_MAX / 8 &&
                         (whole || (a->causal && !bf16)) &&
-                        (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v))) &&
+                        (!bf16 || (a->compute == HET_BF16 && hetc_packs(size / 2, a->q, a->k, a->v, a->o, a->d_o))) &&
                         (a->pitch == 0 || (bf16 && a->pitch % 8 == 0 && a->pitch <= INT32_MAX)), rows,
                         a->heads * size, __LINE__));
     if (size > 128) {
