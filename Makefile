@@ -82,15 +82,15 @@ build/hetrain_mpi.o: util/hetrain_mpi.c hetrain.h | build
 	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat $(INCLUDES) $(MPI_INCLUDES) -c $< -o $@
 
 # ---- CUDA -------------------------------------------------------------------------------------------------------------
-# Machine code for compute capability 8.0 and 9.0, and 9.0's PTX, which drivers of newer cards translate. A kernel that spills registers or uses local
-# memory is an error.
+# Machine code for compute capability 8.0 and 9.0 (9.0a: with products of four warps), and 9.0's PTX, which drivers of newer cards translate. A kernel that
+# spills registers or uses local memory is an error.
 
 NVCC ?= nvcc
 PHASE ?= speed
 CUDA_SUITES = $(basename $(notdir $(wildcard tests/cuda/test_*.cpp)))
 NVCC_FOUND = $(shell command -v $(NVCC) 2> /dev/null)
 CUDA_LIBRARIES = $(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC_FOUND)))
-CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
 NVCC_FLAGS = -std=c++17 -O3 $(INCLUDES) $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
 CUDA_LINK = $(NVCC) $(CUDA_CODE) $^ -o $@ -lcublasLt -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
 HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make cuda: $(NVCC) is missing (the CUDA toolkit, version 12 or newer; or NVCC=...)' >&2; exit 2; }

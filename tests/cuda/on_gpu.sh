@@ -131,7 +131,9 @@ phase_right() {
     try 40 'train --devices cuda:0,cpu:12 --plan dp' train_mixed.txt "${train[@]}" --devices cuda:0,cpu:12 --plan dp
     try 40 'train --devices cuda:0,cpu:12 --plan pp' train_pipeline.txt "${train[@]}" --devices cuda:0,cpu:12 --plan pp
     # NCCL: what one card can say of it. Two processes on it, which NCCL takes for two machines; one of them killed.
-    if [ -z "$STANDIN" ]; then try 120 'build NCCL' build_nccl.txt make -k -j"$JOBS" nccl build/on_cuda/test_nccl; fi
+    if [ -z "$STANDIN" ] && command -v "${NVCC:-nvcc}" > /dev/null; then
+        try 120 'build NCCL' build_nccl.txt make -k -j"$JOBS" nccl build/on_cuda/test_nccl
+    fi
     if [ -x "$tests/test_nccl" ]; then
         try 90 'test_nccl' test_nccl.txt "$tests/test_nccl"
     else row 'test_nccl' 'not run' 'it was not built'; fi

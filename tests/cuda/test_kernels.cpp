@@ -475,7 +475,7 @@ static bool has_groups()
 #endif
 }
 
-static void product_of_groups(void **)
+static void products_of_bf16_by_groups(void **)
 {
     if (!has_groups()) return;
     products_of_groups<64, 64>(1);
@@ -1397,7 +1397,7 @@ static void attention_of_bf16(void **)
     }
 }
 
-static void attention_of_groups(void **state)
+static void attention_of_bf16_by_groups(void **state)
 {
     if (!has_groups()) return;
     groups = 1;
@@ -1477,13 +1477,13 @@ int main()
 #ifdef HETC_EMULATED
         cmocka_unit_test(emulator_is_strict), cmocka_unit_test(as_strict_as_a_card),
 #endif
-        cmocka_unit_test(product_of_fragments), cmocka_unit_test(product_of_groups), cmocka_unit_test(norms), cmocka_unit_test(column_sums),
+        cmocka_unit_test(product_of_fragments), cmocka_unit_test(products_of_bf16_by_groups), cmocka_unit_test(norms), cmocka_unit_test(column_sums),
         cmocka_unit_test(rotary), cmocka_unit_test(activations), cmocka_unit_test(embedding), cmocka_unit_test(dropout),
         cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(int8_weights),
         cmocka_unit_test(adamw), cmocka_unit_test(updates_together), cmocka_unit_test(verdicts),
         cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_tf32), cmocka_unit_test(attention_random),
         cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(norms_bf16), cmocka_unit_test(elements_bf16),
-        cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(attention_of_groups), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
+        cmocka_unit_test(cross_entropy_bf16), cmocka_unit_test(attention_of_bf16), cmocka_unit_test(attention_of_bf16_by_groups), cmocka_unit_test(everything_off), cmocka_unit_test(refusals)
     };
     if (getenv("HETRAIN_TEST_ONLY") != nullptr) cmocka_set_test_filter(getenv("HETRAIN_TEST_ONLY"));
     return cmocka_run_group_tests(tests, start_devices, end_devices) != 0 || broken_guards != 0;
