@@ -233,16 +233,29 @@ HETC_DEVICE void hetc_raise(uint32_t *maximum, uint32_t bits) {
     if (hetc_lane() == 0 && bits > 0) atomicMax(maximum, bits);
 }
 
-/* One term into element i of a gradient's sum: on the grid, or as floats. Returns what goes into
-   the maximum: the bits of |term|. Nobody else may add to this element at the same time. */
-HETC_DEVICE uint32_t hetc_add_term(const het_gradient &gradient, int64_t i, float term) {
-    if (!gradient.exact) {
-        static_cast<float *>(gradient.sum)[i] += term;
-        return 0;
+/* Terms into elements i ... i + V - 1 of a gradient's sum: on the grid, or as floats; all are read
+   before one is written. Returns what goes into the maximum: the largest bits of |term|. Nobody else
+   may add to these elements at the same time. */
+template <int V> HETC_DEVICE uint32_t hetc_add_terms(const het_gradient &gradient, int64_t i,
+                                                     const hetc_pack<float, V> &term) {
+    uint32_t top = 0;
+    if (gradient.exact) {
+        double *const sum = static_cast<double *>(gradient.sum) + i;
+        double now[V];
+        const double grid = *gradient.grid;
+        HETC_UNROLL for (int n = 0; n < V; n++) now[n] = sum[n];
+        HETC_UNROLL for (int n = 0; n < V; n++) {
+            const uint32_t bits = __float_as_uint(term.v[n]) & 0x7fffffffu;
+            top = bits > top ? bits : top;
+            sum[n] = now[n] + (((double)term.v[n] + grid) - grid);
+        }
+    } else {
+        float *const sum = static_cast<float *>(gradient.sum) + i;
+        float now[V];
+        HETC_UNROLL for (int n = 0; n < V; n++) now[n] = sum[n];
+        HETC_UNROLL for (int n = 0; n < V; n++) sum[n] = now[n] + term.v[n];
     }
-    const double grid = *gradient.grid;
-    static_cast<double *>(gradient.sum)[i] += ((double)term + grid) - grid;
-    return __float_as_uint(term) & 0x7fffffffu;
+    return top;
 }
 
 /* ---- het_sum: sum += term, as heti_sum_add of hetrain.h. Integer atomics have no order ---- */
@@ -1058,8 +1071,7 @@ static het_result hetc_embedding_forward(void *self, het_queue *queue, const het
 struct hetc_scatter {
     het_gradient gradient;         /* of a table [entries][width] */
     const int64_t *granule_start;
-    const int32_t *id;             /* [rows] entry of each row of the slice */
-    const int32_t *order;          /* [rows] the rows, in runs of HETC_SORTED sorted by entry, then by row */
+    const uint64_t *order;         /* [rows] entry 2^32 + row of the slice, sorted */
     const float *dy;               /* [rows][width] */
     int64_t rows, width, row_begin, granule_begin;
 };
@@ -1067,81 +1079,64 @@ struct hetc_scatter {
 #ifndef HETC_SORTED
 #define HETC_SORTED 2048 /* rows that a block sorts in shared memory; a power of two */
 #endif
+enum { HETC_SCATTERED = 8 }; /* rows whose loads are under way together */
 
-/* Where the entry's rows begin in a run of `order`; -1: it has none. */
-HETC_DEVICE int hetc_entry_find(const hetc_scatter &s, int64_t run, int32_t entry) {
-    int low = (int)(run * HETC_SORTED), end = (int)(low + HETC_SORTED < s.rows ? low + HETC_SORTED : s.rows);
-    for (int high = end; low < high; ) {
-        const int middle = (low + high) / 2;
-        if (s.id[s.order[middle]] < entry) low = middle + 1;
-        else high = middle;
-    }
-    return low < end && s.id[s.order[low]] == entry ? low : -1;
-}
-
-/* What a block that owns an entry's columns keeps: rows come in their order, and each granule's sum
-   is a term. */
-struct hetc_entry {
+/* What a thread keeps of V columns of an entry: rows come in their order, and each granule's sum is
+   a term. */
+template <int V> struct hetc_entry {
     int64_t at, column, granule, granule_end; /* at: of the entry's element in the gradient */
-    float term;
+    hetc_pack<float, V> term;
     uint32_t top;
 };
 
-HETC_DEVICE hetc_entry hetc_entry_begin(const hetc_scatter &s, int64_t row) {
-    const int64_t column = (int64_t)blockIdx.y * HETC_THREADS + threadIdx.x;
-    return { s.id[row] * s.width + column, column, s.granule_begin, 0, 0.0f, 0 };
-}
-
-HETC_DEVICE void hetc_entry_term(const hetc_scatter &s, hetc_entry *e) {
+template <int V> HETC_DEVICE void hetc_entry_term(const hetc_scatter &s, hetc_entry<V> *e) {
     if (e->column >= s.width || e->granule_end == 0) return; /* no row yet */
-    const uint32_t one = hetc_add_term(s.gradient, e->at, e->term);
-    e->top = one > e->top ? one : e->top;
+    const uint32_t top = hetc_add_terms(s.gradient, e->at, e->term);
+    e->top = top > e->top ? top : e->top;
 }
 
-HETC_DEVICE void hetc_entry_add(const hetc_scatter &s, hetc_entry *e, int64_t row) {
+template <int V>
+HETC_DEVICE void hetc_entry_add(const hetc_scatter &s, hetc_entry<V> *e, int row, const hetc_pack<float, V> &dy) {
     if (row >= e->granule_end) {
         hetc_entry_term(s, e);
         while (row >= s.granule_start[e->granule + 1] - s.row_begin) e->granule++;
         e->granule_end = s.granule_start[e->granule + 1] - s.row_begin;
-        e->term = 0.0f;
+        e->term = {};
     }
-    if (e->column < s.width) e->term += s.dy[row * s.width + e->column];
-}
-
-/* The rows from order[first] on that have the entry, to the end of the run. */
-HETC_DEVICE void hetc_entry_rows(const hetc_scatter &s, hetc_entry *e, int32_t entry, int first) {
-    const int64_t run_end = (int64_t)(first / HETC_SORTED + 1) * HETC_SORTED, end = run_end < s.rows ? run_end : s.rows;
-    uint32_t bits = HETC_ALL;
-    for (int begin = first; bits == HETC_ALL; begin += HETC_WARP) {
-        const int row = begin + hetc_lane() < end ? s.order[begin + hetc_lane()] : -1;
-        bits = __ballot_sync(HETC_ALL, row >= 0 && s.id[row < 0 ? 0 : row] == entry);
-        for (int lane = 0; lane < HETC_WARP && (bits >> lane & 1) != 0; lane++)
-            hetc_entry_add(s, e, __shfl_sync(HETC_ALL, row, lane));
-    }
+    for (int i = 0; i < V; i++) e->term.v[i] += dy.v[i];
 }
 
 /* Block (place in the order, columns): the first place of an entry adds up all rows that have it,
    in their order, and gives each granule's sum to the gradient. One block owns an element, so no
-   two add to it at the same time. A warp looks through as many runs at once as it has lanes. */
-HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
-    const int64_t first = blockIdx.x;
-    const int32_t entry = s.id[s.order[first]];
-    if (first % HETC_SORTED > 0 && s.id[s.order[first - 1]] == entry) return;
-    hetc_entry e = hetc_entry_begin(s, s.order[first]);
-    for (int64_t run = 0; run * HETC_SORTED < s.rows; run += HETC_WARP) {
-        const int at = hetc_entry_find(s, run + hetc_lane(), entry);
-        uint32_t found = __ballot_sync(HETC_ALL, at >= 0);
-        if (found != 0 && run + __ffs((int)found) - 1 < first / HETC_SORTED) return; /* an earlier run has it */
-        for (; found != 0; found &= found - 1)
-            hetc_entry_rows(s, &e, entry, __shfl_sync(HETC_ALL, at, __ffs((int)found) - 1));
+   two add to it at the same time. */
+template <int V> HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
+    const int64_t first = blockIdx.x, entry = (int64_t)(s.order[first] >> 32);
+    const int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V;
+    if (first > 0 && (int64_t)(s.order[first - 1] >> 32) == entry) return;
+    hetc_entry<V> e = { entry * s.width + column, column, s.granule_begin, 0, {}, 0 };
+    int count = HETC_WARP;
+    for (int64_t begin = first; count == HETC_WARP; begin += HETC_WARP) {
+        const uint64_t key = begin + hetc_lane() < s.rows ? s.order[begin + hetc_lane()] : ~UINT64_C(0);
+        const uint32_t others = ~__ballot_sync(HETC_ALL, (int64_t)(key >> 32) == entry);
+        count = others != 0 ? __ffs((int)others) - 1 : HETC_WARP;
+        for (int next = 0; next < count; next += HETC_SCATTERED) {
+            hetc_pack<float, V> dy[HETC_SCATTERED] = {};
+            int row[HETC_SCATTERED];
+            HETC_UNROLL for (int n = 0; n < HETC_SCATTERED; n++) {
+                row[n] = __shfl_sync(HETC_ALL, (int)(uint32_t)key, next + n);
+                if (next + n < count && column < s.width) dy[n] = hetc_get<V>(s.dy + row[n] * s.width + column);
+            }
+            HETC_UNROLL for (int n = 0; n < HETC_SCATTERED; n++)
+                if (next + n < count) hetc_entry_add(s, &e, row[n], dy[n]);
+        }
     }
     hetc_entry_term(s, &e);
     if (s.gradient.exact) hetc_raise(s.gradient.maximum, e.top);
 }
 
-/* order[0, rows) by token, [rows, 2 rows) by position: a block sorts (entry, row) of a run in
-   shared memory, by comparing and exchanging. size: a power of two, the longest run fits. */
-HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_t *position, int64_t rows, int size) {
+/* key[0, rows) by token, [rows, 2 rows) by position: a block sorts (entry, row) of a run in shared
+   memory, by comparing and exchanging. size: a power of two, the longest run fits. */
+HETC_KERNEL hetc_order_kernel(uint64_t *to, const int32_t *token, const int32_t *position, int64_t rows, int size) {
     HETC_SHARED(uint64_t, key, HETC_SORTED);
     const int64_t first = (int64_t)blockIdx.x * HETC_SORTED;
     const int32_t *id = blockIdx.y == 0 ? token : position;
@@ -1160,30 +1155,56 @@ HETC_KERNEL hetc_order_kernel(int32_t *order, const int32_t *token, const int32_
         }
     __syncthreads();
     for (int i = (int)threadIdx.x; i < size && first + i < rows; i += HETC_THREADS)
-        order[blockIdx.y * rows + first + i] = (int32_t)key[i];
+        to[blockIdx.y * rows + first + i] = key[i];
+}
+
+/* Keys of sorted runs to their place among all: so many are less, run by run. */
+HETC_KERNEL hetc_merge_kernel(uint64_t *to, const uint64_t *from, int rows) {
+    const int64_t all = (int64_t)blockIdx.y * rows, i = hetc_index();
+    if (i >= rows) return;
+    const uint64_t *const key = from + all;
+    const uint64_t own = key[i];
+    int place = 0;
+    for (int run = 0; run < rows; run += HETC_SORTED) {
+        int low = run;
+        for (int high = rows - run < HETC_SORTED ? rows : run + HETC_SORTED; low < high; ) {
+            const int middle = (low + high) / 2;
+            if (key[middle] < own) low = middle + 1;
+            else high = middle;
+        }
+        place += low - run;
+    }
+    to[all + place] = own;
 }
 
 static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a,
-                                   const het_gradient *gradient, const int32_t *id, const int32_t *order) {
-    const dim3 grid = hetc_grid(a->rows, hetc_ceil_div(a->width, HETC_THREADS));
+                                   const het_gradient *gradient, const uint64_t *order) {
+    const int packs = hetc_packs(a->width, a->dy);
+    const int64_t lanes = packs ? a->width / 4 : a->width, warps = hetc_ceil_div(lanes, HETC_WARP);
+    const unsigned threads = HETC_WARP * (unsigned)(warps < HETC_WARPS ? warps : (int64_t)HETC_WARPS);
     const het_view *view = a->view;
     if (!hetc_wanted(gradient)) return HET_OK;
-    const hetc_scatter s = { *gradient, view->granule_start, id + view->row_begin, order, a->dy, a->rows, a->width,
-                             view->row_begin, view->granule_begin };
-    return HETC_LAUNCH(self, queue, hetc_scatter_kernel, grid, HETC_THREADS, 0, s);
+    const hetc_scatter s = { *gradient, view->granule_start, order, a->dy, a->rows, a->width, view->row_begin,
+                             view->granule_begin };
+    void (*const scatter)(hetc_scatter) = packs ? hetc_scatter_kernel<4> : hetc_scatter_kernel<1>;
+    return HETC_LAUNCH(self, queue, scatter, hetc_grid(a->rows, hetc_ceil_div(lanes, threads)), threads, 0, s);
 }
 
 static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a) {
-    int32_t *const order = static_cast<int32_t *>(a->workspace);
+    uint64_t *const runs = static_cast<uint64_t *>(a->workspace), *const order = runs + 2 * a->rows;
+    const int64_t kinds = a->dpositions != NULL ? 2 : 1;
     const het_view *view = a->view;
     int size = 1;
     while (size < a->rows && size < HETC_SORTED) size *= 2;
-    HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
-    HETC_TRY(HETC_LAUNCH(self, queue, hetc_order_kernel,
-                         hetc_grid(hetc_ceil_div(a->rows, HETC_SORTED), a->dpositions != NULL ? 2 : 1), HETC_THREADS, 0,
-                         order, view->token + view->row_begin, view->position + view->row_begin, a->rows, size));
-    HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, view->token, order));
-    return hetc_scatter_run(self, queue, a, a->dpositions, view->position, order + a->rows);
+    HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->rows <= INT32_MAX && a->width > 0,
+                        a->rows, a->width, __LINE__));
+    HETC_TRY(HETC_LAUNCH(self, queue, hetc_order_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_SORTED), kinds),
+                         HETC_THREADS, 0, runs, view->token + view->row_begin, view->position + view->row_begin,
+                         a->rows, size));
+    HETC_TRY(HETC_LAUNCH(self, queue, hetc_merge_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_THREADS), kinds),
+                         HETC_THREADS, 0, order, runs, (int)a->rows));
+    HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, order));
+    return hetc_scatter_run(self, queue, a, a->dpositions, order + a->rows);
 }
 
 /* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word
@@ -1454,7 +1475,7 @@ HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_
     uint32_t top = 0;
     for (int i = 0; i < 4; i++) {
         const int64_t at = begin + i * HETC_THREADS;
-        const uint32_t bits = at < count ? hetc_add_term(gradient, offset + at, term[at]) : 0;
+        const uint32_t bits = at < count ? hetc_add_terms(gradient, offset + at, hetc_load<1>(term + at)) : 0;
         if (bits > top) top = bits;
     }
     if (gradient.exact) hetc_raise(gradient.maximum, top);
@@ -2648,7 +2669,7 @@ static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
 static size_t hetc_rows_workspace(const het_op *op) {
     if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT || op->kind == HET_OP_NORM_BACKWARD)
         return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width, op->bf16 ? HETC_NORM_CHUNK : HETC_CHUNK);
-    if (op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT) return 2 * (size_t)op->u.embedding.rows * sizeof(int32_t);
+    if (op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT) return 4 * (size_t)op->u.embedding.rows * sizeof(uint64_t);
     if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
         return hetc_attention_workspace(&op->u.attention, op->bf16, op->kind == HET_OP_ATTENTION_BACKWARD);
     return 0;
