@@ -1742,7 +1742,7 @@ template <class E> struct hetc_attention {
     int bf16;              /* a.o, dq, dk and dv are bf16, and (=) */
     float scale;           /* of the scores; 1: q has it already */
     float factor;          /* scale log2 e */
-    float *statistic;      /* [3][heads][rows] shift of the maximum, 1 / l, rowsum(do o): the backward's */
+    float *statistic;      /* [2][heads][rows] the shift by which P = exp(S - shift), rowsum(do o): the backward's */
     het_attention_args a;  /* a.o, dq: rows of the slice; a.dk, dv: key 0 */
     const int32_t *sequence_of;    /* [n] */
     const int64_t *sequence_start; /* [s + 1] */
@@ -2189,7 +2189,7 @@ template <class E, int P> struct hetc_tiles {
 };
 template <int P> struct hetc_tiles<hetc_wide, P> {
     enum { M = 1, FORWARD = 64, STEP = 64, BACKWARD = 64, BACKWARD_STEP = 64 };
-    enum { BLOCKS = P == 64 ? 4 : 2, QUERY_BLOCKS = P == 64 ? 4 : 2, KEY_BLOCKS = P == 64 ? 3 : 2 };
+    enum { BLOCKS = P == 64 ? 5 : 2, QUERY_BLOCKS = P == 64 ? 4 : 2, KEY_BLOCKS = P == 64 ? 3 : 2 };
 };
 
 /* ---- forward: o = exp(S - m) v / l with the maximum m so far; a new one scales what there is ---- */
@@ -2215,6 +2215,7 @@ HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N, M> &s, float factor, floa
                 sum += s[n][r / 2][i];
             }
         l[r] = l[r] * rescale + sum;
+        if (__ballot_sync(HETC_ALL, rescale != 1.0f) == 0) continue; /* no row of the warp has a new maximum */
         HETC_UNROLL
         for (int n = 0; n < P / 8; n++)
             HETC_UNROLL
@@ -2285,7 +2286,7 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
     }
 }
 
-/* ---- backward: P = exp(S - m) / l, dS = P (dP - delta), dP = do v^T ---- */
+/* ---- backward: P = exp(S - m - log l), dS = P (dP - delta), dP = do v^T ---- */
 
 /* delta = rowsum(do o) of a head, its first element at `at`, by the four lanes that share a row. T: of
    o and do; bf16 heads are whole packs of 8. */
@@ -2317,22 +2318,21 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
     hetc_copy_commit();
     hetc_accumulator<P, M> dq = {};
     hetc_left<E, P, M, (M > 1)> held;
-    float shift[(size_t)M * 2] = {}, inverse[(size_t)M * 2] = {}, delta[(size_t)M * 2] = {};
+    float shift[(size_t)M * 2] = {}, delta[(size_t)M * 2] = {};
     hetc_run seen[(size_t)M * 2] = {};
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
         const int64_t at = (int64_t)hetc_min(row, t.rows - 1) * t.a.heads + head;
         float *statistic = t.statistic + (int64_t)head * t.rows + row;
-        shift[r] = hetc_shift<E>(t.a.maximum[at], HETC_LOG2_E);
-        inverse[r] = 1.0f / t.a.sum[at];
+        shift[r] = hetc_shift<E>(t.a.maximum[at], HETC_LOG2_E) +
+            (hetc_kind<E>::TENSOR ? log2f(t.a.sum[at]) : logf(t.a.sum[at]));
         delta[r] = t.bf16 ? hetc_delta<uint16_t>(t.a, at * t.a.head_size) : hetc_delta<float>(t.a, at * t.a.head_size);
         if (row >= t.rows) continue;
         seen[r] = hetc_keys_of(t, row);
         if (hetc_lane() % 4 != 0) continue;
         statistic[0] = shift[r];
-        statistic[t.a.heads * t.rows] = inverse[r];
-        statistic[2 * t.a.heads * t.rows] = delta[r];
+        statistic[t.a.heads * t.rows] = delta[r];
     }
     hetc_tiles_wait<E>();
     __syncthreads();
@@ -2360,7 +2360,7 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
             for (int e = 0; e < 4 * M; e++) {
                 const int r = e / 2;
                 float &x = s[n][e / 4][e % 4];
-                x = hetc_exp_shifted<E>(x, shift[r], t.factor) * inverse[r] * (dp[n][e / 4][e % 4] - delta[r]);
+                x = hetc_exp_shifted<E>(x, shift[r], t.factor) * (dp[n][e / 4][e % 4] - delta[r]);
             }
         hetc_mix<P, STEP, M>(dq, s, keys + buffer);
         hetc_done<E, P>(dq);
@@ -2374,18 +2374,18 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
     }
 }
 
-/* t.statistic of STEP queries of a head, [3][STEP] in shared memory. */
+/* t.statistic of STEP queries of a head, [2][STEP] in shared memory. */
 template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, const hetc_attention<E> &t, int first,
                                                                     int head) {
     const int which = (int)threadIdx.x / STEP, row = first + (int)threadIdx.x % STEP;
-    for (int i = which; i < 3; i += (int)blockDim.x / STEP) {
+    for (int i = which; i < 2; i += (int)blockDim.x / STEP) {
         const float *from = t.statistic + (i * t.a.heads + head) * t.rows;
         hetc_copy_async<4>(to + i * STEP + (int)threadIdx.x % STEP, row < t.rows ? from + row : from, row < t.rows);
     }
 }
 
 /* dk += dS^T (scale q), dv += P^T do over the STEP queries from `at` on: rows are the warp's 16 M
-   keys, columns queries. statistic: [3][STEP]; seen: the queries of the lane's keys, every eighth,
+   keys, columns queries. statistic: [2][STEP]; seen: the queries of the lane's keys, every eighth,
    in shared memory, since registers are scarce here. */
 template <class E, int P, int STEP, int M>
 HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, M> &dv,
@@ -2403,13 +2403,13 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
     HETC_UNROLL
     for (int n = 0; n < STEP / 8; n++) {
         const int column = 8 * n + hetc_lane() % 4 * 2;
-        hetc_pack<float, 2> of[3]; /* of the two queries, for all of the lane's keys */
-        for (int i = 0; i < 3; i++) of[i] = hetc_get<2>(statistic + i * STEP + column);
+        hetc_pack<float, 2> of[2]; /* of the two queries, for all of the lane's keys */
+        for (int i = 0; i < 2; i++) of[i] = hetc_get<2>(statistic + i * STEP + column);
         HETC_UNROLL
         for (int e = 0; e < 4 * M; e++) {
             float &x = p[n][e / 4][e % 4], &dx = ds[n][e / 4][e % 4];
-            x = hetc_exp_shifted<E>(x, of[0].v[e % 2], factor) * of[1].v[e % 2];
-            dx = x * (dx - of[2].v[e % 2]);
+            x = hetc_exp_shifted<E>(x, of[0].v[e % 2], factor);
+            dx = x * (dx - of[1].v[e % 2]);
         }
     }
     hetc_mix<P, STEP, M>(dv, p, d_o);
@@ -2427,8 +2427,8 @@ hetc_attention_keys_kernel(hetc_attention<E> t) {
     E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
         *const queries = values + ROWS * PITCH;
     E *const outputs = queries + 2 * STEP * PITCH;
-    float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][3][STEP] */
-    hetc_run *const seen = reinterpret_cast<hetc_run *>(statistics + 6 * STEP);      /* [ROWS] */
+    float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][2][STEP] */
+    hetc_run *const seen = reinterpret_cast<hetc_run *>(statistics + 4 * STEP);      /* [ROWS] */
     const int kv_head = (int)blockIdx.y, own = 16 * M * hetc_warp(), begin = (int)blockIdx.x * ROWS,
               group = (int)(t.a.heads / t.a.kv_heads);
     const int first = hetc_queries_of(t, begin).first,
@@ -2439,7 +2439,7 @@ hetc_attention_keys_kernel(hetc_attention<E> t) {
     const int end = last > first ? head + group : head;
     const auto fetch = [&](int of, int next) {
         hetc_queries_fetch<E, P, STEP, THREADS>(queries + to * STEP * PITCH, outputs + to * STEP * PITCH, t, of, next);
-        hetc_statistics_fetch<E, STEP>(statistics + to * 3 * STEP, t, next, of);
+        hetc_statistics_fetch<E, STEP>(statistics + to * 2 * STEP, t, next, of);
         hetc_copy_commit();
     };
     if (head < end) {
@@ -2464,7 +2464,7 @@ hetc_attention_keys_kernel(hetc_attention<E> t) {
         if (at >= last) { at = first; head++; }
         if (head < end) fetch(head, at);
         hetc_keys_step<E, P, STEP, M>(dk, dv, held, values, queries + from * PITCH, outputs + from * PITCH,
-                                      statistics + 3 * from, t.factor, now, seen + own + hetc_lane() / 4);
+                                      statistics + 2 * from, t.factor, now, seen + own + hetc_lane() / 4);
     }
     HETC_UNROLL
     for (int r = 0; r < 2 * M; r++) {
@@ -2583,7 +2583,7 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
                          hetc_grid(hetc_ceil_div(rows, ROWS), a->heads), threads, shared, t));
     return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, ROWS, STEP, tiles::M>),
                        hetc_grid(hetc_ceil_div(keys, ROWS), a->kv_heads), threads,
-                       shared + 6 * STEP * sizeof(float) + ROWS * sizeof(hetc_run), t);
+                       shared + 4 * STEP * sizeof(float) + ROWS * sizeof(hetc_run), t);
 }
 
 /* The P of a head: what the kernels are made for. */
@@ -2595,7 +2595,7 @@ static size_t hetc_attention_workspace(const het_attention_args *a, int32_t bf16
     const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float);
     const size_t size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
     const size_t rows = (size_t)(a->view->row_end - a->view->row_begin), keys = (size_t)a->view->row_end;
-    const size_t queries = rows * (size_t)a->heads, statistics = backward ? 3 * queries * sizeof(float) : 0;
+    const size_t queries = rows * (size_t)a->heads, statistics = backward ? 2 * queries * sizeof(float) : 0;
     if (bf16) return statistics;
     return 2 * keys * (size_t)a->kv_heads * size + (backward ? 2 * queries * size : 0) + statistics;
 }
