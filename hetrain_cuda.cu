@@ -3064,8 +3064,8 @@ static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph) {
    tanh GELU is the epilogue of the product before it: y = GELU(x W^T + b) with what it is taken of
    kept beside it; so is its derivative, dx = (dy W) GELU'. That is for bf16 and tf32: cuBLASLt does
    not say how exact its tanh is, so f32 keeps the kernels of >>cu_rows, as does what the library
-   has no algorithm for. Fast sums of biases come with dW's product where dy is bf16; exact ones are
-   terms of granules, which no epilogue adds up.
+   has no algorithm for. Sums of biases are kernels of >>cu_rows: the epilogue that makes them
+   (BGRADB) slows its product down by more than it takes to read dy once more.
 
    Bits: the first algorithm of the heuristic, which depends on shapes, alignment, library and card
    alone, with reductions that add in a fixed order (none, or partial sums in f32 added in a step of
@@ -3088,8 +3088,8 @@ typedef struct hetc_product_key {
     int32_t used;
 } hetc_product_key;
 
-/* What the product's epilogue does beside a bias. BIAS_GRADIENT: sums of b's rows into `bias` */
-enum hetc_tail { HETC_TAIL_NONE, HETC_GELU_FORWARD, HETC_GELU_BACKWARD, HETC_BIAS_GRADIENT };
+/* What the product's epilogue does beside a bias. */
+enum hetc_tail { HETC_TAIL_NONE, HETC_GELU_FORWARD, HETC_GELU_BACKWARD };
 
 typedef struct hetc_product {
     hetc_product_key key;
@@ -3211,7 +3211,7 @@ static het_result hetc_set_epilogue(hetc_device *device, hetc_product *p, const 
     const int32_t bias = c->bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
     const int32_t epilogue = c->key.tail == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU :
         c->key.tail == HETC_GELU_FORWARD ? CUBLASLT_EPILOGUE_GELU_AUX | bias :
-        c->key.tail == HETC_BIAS_GRADIENT ? CUBLASLT_EPILOGUE_BGRADB : bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
+        bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
     HETC_DESCRIBE(device, p, EPILOGUE, epilogue);
     if (c->aux != nullptr) HETC_DESCRIBE(device, p, EPILOGUE_AUX_LD, c->key.ldd);
     return hetc_set_pointers(device, p, c);
@@ -3395,7 +3395,7 @@ typedef struct hetc_pieces {
     void *x, *dy, *w;    /* operands that are rounded: of all rows, of one part's, of all parts */
     void *bias;          /* those of all parts, for a y of bf16 */
     void *scratch;       /* for timing, as large as dx */
-    float *term, *sums;  /* dW of a granule and part; sums of dy of all parts */
+    float *term;         /* dW of a granule and part */
     void *slots;         /* of hetc_column_sums */
 } hetc_pieces;
 
@@ -3424,7 +3424,6 @@ static size_t hetc_cut(hetc_device *device, het_op_kind kind, const het_linear_a
     piece->blas = hetc_take(&at, 1, HETC_BLAS_WORKSPACE);
     piece->scratch = hetc_take(&at, input && (device->options & HET_CUDA_TIMED), 4 * hetc_elements(a->rows, a->in));
     piece->term = static_cast<float *>(hetc_take(&at, weight, 4 * hetc_elements(widest, a->in)));
-    piece->sums = static_cast<float *>(hetc_take(&at, weight, 4 * hetc_elements(1, out)));
     piece->slots = hetc_take(&at, weight, hetc_columns_workspace(a->rows, widest));
     piece->x = hetc_take(&at, bf16 && !input && (types & HET_BF16_X) == 0, 2 * hetc_elements(a->rows, in));
     piece->dy = hetc_take(&at, bf16 && !forward && (types & HET_BF16_DY) == 0,
@@ -3546,18 +3545,10 @@ static het_result hetc_linear_rows(void *self, het_queue *queue, het_op_kind kin
     return f != nullptr && !fused ? hetc_activate(self, queue, f, bf16_d, !forward) : HET_OK;
 }
 
-/* Whether the product that makes dW may add up dy for the bias as well: it reads dy anyway. */
-static int hetc_sums_bias(const het_linear_args *a, const het_linear_part *part, int32_t types) {
-    return a->compute == HET_BF16 && (types & HET_BF16_DY) != 0 && hetc_wanted(part->dw) && hetc_wanted(part->dbias) &&
-        !part->dw->exact && !part->dbias->exact;
-}
-
 /* One part's dW [out][in] = dy^T x: exact sums take the granules one by one, fast ones all rows of
-   the product `all` at once. term: [out][in]; sums: [out] gets those of dy, or becomes NULL where
-   the library does not make them. */
+   the product `all` at once. term: [out][in]. */
 static het_result hetc_weight_part(hetc_device *device, het_queue *queue, const het_linear_args *a,
-                                   const het_linear_part *part, const hetc_product_call *all, float *term,
-                                   float **sums) {
+                                   const het_linear_part *part, const hetc_product_call *all, float *term) {
     const het_view *view = a->view;
     const size_t element = all->key.bf16 ? 2 : 4;
     hetc_product_call c = *all;
@@ -3567,13 +3558,7 @@ static het_result hetc_weight_part(hetc_device *device, het_queue *queue, const 
     c.d = part->dw->exact ? term : part->dw->sum;
     c.beta = part->dw->exact ? 0.0f : 1.0f;
     c.scratch = part->dw->exact ? nullptr : term;
-    for (int tried = *sums == nullptr; !part->dw->exact; tried++) {
-        c.bias = *sums;
-        c.key.tail = *sums != nullptr ? HETC_BIAS_GRADIENT : HETC_TAIL_NONE;
-        HETC_TRY(hetc_multiply(device, queue, &c));
-        if (tried || !c.refused) return HET_OK;
-        *sums = nullptr;
-    }
+    if (!part->dw->exact) return hetc_multiply(device, queue, &c);
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
         const int64_t row = view->host_granule_start[g] - view->row_begin;
         c.key.k = view->host_granule_start[g + 1] - view->row_begin - row;
@@ -3590,12 +3575,10 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     hetc_device *device = hetc_self(self);
     hetc_product_call c;
     hetc_pieces piece;
-    hetc_arrays arrays;
     HETC_TRY(hetc_linear_check(device, "linear_backward_weight", a));
     const het_linear_args args = hetc_weight_parts(a, types);
     if (a->rows == 0) return HET_OK;
     (void)hetc_cut(device, HET_OP_LINEAR_BACKWARD_WEIGHT, a, types, &piece);
-    arrays.count = 0;
     memset(&c, 0, sizeof c);
     c.workspace = piece.blas;
     c.key.bf16 = a->compute == HET_BF16;
@@ -3606,15 +3589,12 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     for (int64_t p = 0; p < args.parts; p++) {
         const het_linear_part *part = &args.part[p];
         const int64_t pitch = hetc_part_pitch(part);
-        float *sums = hetc_sums_bias(a, part, types) ? piece.sums : nullptr;
         HETC_TRY(hetc_operand(device, queue, part->dy, a->rows, part->out, pitch, piece.dy, &c.b, &c.key.ldb));
-        HETC_TRY(hetc_weight_part(device, queue, a, part, &c, piece.term, &sums));
-        if (sums != nullptr) hetc_list(&arrays, part->dbias->sum, sums, part->out);
-        else HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
-                                       piece.slots));
-        piece.sums += hetc_pitch(part->out);
+        HETC_TRY(hetc_weight_part(device, queue, a, part, &c, piece.term));
+        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, part->out, part->dy, pitch, types, part->dbias,
+                                  piece.slots));
     }
-    return hetc_run_arrays<float>(device, queue, &arrays);
+    return HET_OK;
 }
 
 /* -------------------------------------------------------------------------------------------------
@@ -3779,7 +3759,7 @@ static void hetc_linear_work(const het_op *op, const het_linear_args *a, int32_t
     double bias = 0.0;
     for (int64_t p = 0; p < a->parts; p++) {
         out += a->part[p].out;
-        if (hetc_wanted(a->part[p].dbias) && !hetc_sums_bias(a, &a->part[p], op->bf16))
+        if (hetc_wanted(a->part[p].dbias))
             bias += hetc_area(a->rows, a->part[p].out) * hetc_bytes_of(op, HET_BF16_DY);
     }
     const double x = hetc_area(a->rows, a->in), y = hetc_area(a->rows, out), weight = hetc_area(a->in, out),

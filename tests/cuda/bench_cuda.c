@@ -258,11 +258,11 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
 }
 
 /* A product with operands in bf16: results as floats or bf16, with nothing, a bias, GELU or its derivative; as floats also the gradient of a matrix,
-   without and with sums for the bias (BGRADB), and these sums alone. The weight is floats, which are rounded in the op: with many rows that does not
+   without and with sums for the bias, and these sums alone. The weight is floats, which are rounded in the op: with many rows that does not
    count. */
 static void bench_product(bench *b, int64_t rows, int64_t in, int64_t out) {
     enum { DGELU = 3, WEIGHT = 4, SUMS = 6, KINDS = 7 };
-    static const char *const epilogues[KINDS] = { "none", "bias", "gelu", "dgelu", "weight", "bgradb", "sums" };
+    static const char *const epilogues[KINDS] = { "none", "bias", "gelu", "dgelu", "weight", "both", "sums" };
     const double work = 2e-12 * (double)rows * (double)in * (double)out;
     const int64_t length = rows < 1024 ? rows : 1024;
     het_gradient dw, dbias;

@@ -645,8 +645,7 @@ double gelu_slope(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.79788456080286536 * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-/* What a product's result goes through: a bias along the columns; GELU, with what it is taken of kept in aux; its derivative at aux. Or bias gets the
-   sums of b over k, which BGRADB wants. */
+/* What a product's result goes through: a bias along the columns; GELU, with what it is taken of kept in aux; its derivative at aux. */
 struct tail { uint64_t epilogue; char *bias, *aux; int64_t ld; cudaDataType_t type; };
 
 /* Element i of an array of floats or bf16. */
@@ -686,14 +685,12 @@ void product(const operand &a, const operand &b, float alpha, float beta, const 
     for (int64_t p = 0; p < k; p++)
         for (int64_t i = 0; i < m; i++) columns[static_cast<size_t>(p * m + i)] = element(a, i, p, tf32);
     for (int64_t j = 0; j < n; j++) {
-        float *s = sum.data(), total = 0.0f;
+        float *s = sum.data();
         for (int64_t i = 0; i < m; i++) s[i] = 0.0f;
         for (int64_t p = 0; p < k; p++) {
             const float *column = columns.data() + p * m, x = element(b, p, j, tf32);
             for (int64_t i = 0; i < m; i++) s[i] += column[i] * x;
-            total += x;
         }
-        if (t.epilogue == CUBLASLT_EPILOGUE_BGRADB) write_at(t.bias, j, t.type, total);
         for (int64_t i = 0; i < m; i++)
             write_at(d, j * ld + i, t.type, finished(t, alpha * s[i] + (beta != 0.0f ? beta * read_at(c, j * ld + i, t.type) : 0.0f), i, j));
     }
@@ -848,15 +845,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     BLAS_CALL();
     memcpy(&t.bias, &desc->data[DESC_BIAS], sizeof t.bias);
     memcpy(&t.aux, &desc->data[DESC_AUX], sizeof t.aux);
-    const int with_sums = t.epilogue == CUBLASLT_EPILOGUE_BGRADB, with_bias = (t.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || with_sums;
-    const int with_aux = t.epilogue >= CUBLASLT_EPILOGUE_GELU_AUX && !with_sums;
+    const int with_bias = (t.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0, with_aux = t.epilogue >= CUBLASLT_EPILOGUE_GELU_AUX;
     BLAS_CHECK(handle->device == current_device && right_stream(stream), "cublasLtMatmul on a stream of another device");
     BLAS_CHECK(x.rows == m && y.columns == n && x.columns == y.rows, "cublasLtMatmul: shapes");
     BLAS_CHECK(c_layout == d_layout && (type == CUDA_R_32F || x.type == CUDA_R_16BF) && x.type == y.type, "cublasLtMatmul: types");
     BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout))
                && on_device(d, layout_bytes(d_layout)) && on_device(c, layout_bytes(c_layout)),
                "cublasLtMatmul: an operand is not in device memory");
-    BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(with_sums ? n : m) * bytes), "cublasLtMatmul: bias is not in device memory");
+    BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(m) * bytes), "cublasLtMatmul: bias is not in device memory");
     BLAS_CHECK(!with_aux || (t.ld % 8 == 0 && t.ld >= m && aligned(t.aux, 16) && t.aux != d
                && on_device(t.aux, static_cast<size_t>(t.ld * (n - 1) + m) * bytes)), "cublasLtMatmul: what GELU is taken of");
     BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))),
@@ -867,7 +863,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (gpu.refuse == 3 && is_tail(desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
     gpu.count.products++;
     gpu.count.fused += with_aux;
-    gpu.count.summed += with_sums;
     gpu.count.ragged += x.type == CUDA_R_16BF && (a_layout->data[LAYOUT_ROWS] | b_layout->data[LAYOUT_ROWS] | d_layout->data[LAYOUT_ROWS]) % 8 != 0;
     put(stream, [=] {
         gpu.clock += cost;

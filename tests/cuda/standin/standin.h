@@ -17,7 +17,7 @@ typedef struct standin_count {
     int64_t calls;       /* that could have failed, since standin_reset */
     int64_t live;        /* allocations, streams, events, handles and descriptors not given back */
     int64_t products;    /* of cublasLtMatmul */
-    int64_t fused, summed; /* of these, with GELU or its derivative; with sums of b */
+    int64_t fused;       /* of these, with GELU or its derivative */
     int64_t ragged;      /* of these, of bf16 with an extent along which elements lie side by side that is no multiple of 8 */
     int64_t captured, launched; /* graphs made, and launches of graphs */
     int64_t exchanges;   /* collectives and messages of NCCL that have taken place */
@@ -33,7 +33,7 @@ typedef struct standin_count {
 void standin_reset(int devices);             /* nothing may be live. Programs that never call it have STANDIN_DEVICES cards, or one */
 void standin_fail(int64_t call);             /* call number `call` from now (0: the next) fails; negative: none */
 void standin_skip(int on);                   /* 1: kernels and products are counted and checked but compute nothing */
-void standin_refuse(int how);                /* cuBLASLt refuses GELU and sums of b: 1: it has no algorithm; 2: INVALID_VALUE from the heuristic;
+void standin_refuse(int how);                /* cuBLASLt refuses GELU: 1: it has no algorithm; 2: INVALID_VALUE from the heuristic;
                                                 3: at the call; 4: its candidates have a bad state */
 void standin_stall(int on);                  /* 1: no work runs any more */
 standin_count standin_counted(void);
