@@ -3545,6 +3545,21 @@ static het_result hetc_linear_rows(void *self, het_queue *queue, het_op_kind kin
     return f != nullptr && !fused ? hetc_activate(self, queue, f, bf16_d, !forward) : HET_OK;
 }
 
+/* The product of a part's dW, of as many of its `out` rows at once as fill 16 bytes of dy, then of
+   the rest: see hetc_whole. */
+static het_result hetc_weight_product(hetc_device *device, het_queue *queue, const hetc_product_call *all,
+                                      int64_t out) {
+    hetc_product_call c = *all;
+    for (int64_t first = 0; first < out; first += c.key.n) {
+        const int64_t left = out - first;
+        c.key.n = c.key.bf16 && left > 8 ? left / 8 * 8 : left;
+        c.b = static_cast<const char *>(all->b) + hetc_elements(first, c.key.bf16 ? 2 : 4);
+        c.d = static_cast<float *>(all->d) + hetc_elements(first, c.key.m);
+        HETC_TRY(hetc_multiply(device, queue, &c));
+    }
+    return HET_OK;
+}
+
 /* One part's dW [out][in] = dy^T x: exact sums take the granules one by one, fast ones all rows of
    the product `all` at once. term: [out][in]. */
 static het_result hetc_weight_part(hetc_device *device, het_queue *queue, const het_linear_args *a,
@@ -3554,18 +3569,17 @@ static het_result hetc_weight_part(hetc_device *device, het_queue *queue, const 
     hetc_product_call c = *all;
     const het_accumulate_args add = { part->dw, 0, part->out * a->in, term };
     if (!hetc_wanted(part->dw)) return HET_OK;
-    c.key.n = part->out;
     c.d = part->dw->exact ? term : part->dw->sum;
     c.beta = part->dw->exact ? 0.0f : 1.0f;
     c.scratch = part->dw->exact ? nullptr : term;
-    if (!part->dw->exact) return hetc_multiply(device, queue, &c);
+    if (!part->dw->exact) return hetc_weight_product(device, queue, &c, part->out);
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
         const int64_t row = view->host_granule_start[g] - view->row_begin;
         c.key.k = view->host_granule_start[g + 1] - view->row_begin - row;
         c.a = static_cast<const char *>(all->a) + hetc_elements(row, c.key.lda) * element;
         c.b = static_cast<const char *>(all->b) + hetc_elements(row, c.key.ldb) * element;
         if (c.key.k == 0) continue;
-        HETC_TRY(hetc_multiply(device, queue, &c));
+        HETC_TRY(hetc_weight_product(device, queue, &c, part->out));
         HETC_TRY(hetc_accumulate(device, queue, &add));
     }
     return HET_OK;

@@ -74,8 +74,9 @@ static void dropout_in_bf16(void **)
 static void queries_beside_keys(void **)
 {
     static const struct { het_family family; int64_t head_size, products; } tries[] = {
-        { HET_LLAMA, 8, 60 }, { HET_LLAMA, 12, 84 }, { HET_NEOX, 24, 60 }, { HET_QWEN3, 16, 84 } /* forward, back and of weights: each 4 fewer a
-                                                                                                    step, of gate and up 2 */
+        { HET_LLAMA, 8, 64 }, { HET_LLAMA, 12, 88 }, { HET_NEOX, 24, 64 }, { HET_QWEN3, 16, 88 } /* forward, back and of weights: each 4 fewer a
+                                                                                                    step, of gate and up 2; of the head's weight, whose
+                                                                                                    rows are odd, 4 more in all */
     };
     for (const auto &t : tries) {
         het_model_desc model = support_model(t.family);

@@ -67,6 +67,10 @@ template <class Kernel> cudaError_t cudaFuncSetAttribute(Kernel *kernel, cudaFun
 {
     return standin_ask_shared(reinterpret_cast<const void *>(kernel), bytes);
 }
+/* Of hetc_wide_kernel: code with products of four warps. */
+typedef struct cudaFuncAttributes { int maxThreadsPerBlock; } cudaFuncAttributes;
+cudaError_t standin_ask_threads(cudaFuncAttributes *attributes);
+template <class Kernel> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, Kernel *) { return standin_ask_threads(attributes); }
 #endif
 
 #include "standin.h"

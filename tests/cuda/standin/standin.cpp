@@ -215,6 +215,14 @@ cudaError_t standin_ask_shared(const void *kernel, int bytes)
     return cudaSuccess;
 }
 
+cudaError_t standin_ask_threads(cudaFuncAttributes *attributes)
+{
+    guard g(gpu.lock);
+    if (told_to_fail("cudaFuncGetAttributes")) return failed(cudaErrorInvalidValue);
+    attributes->maxThreadsPerBlock = 64;
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 {
     guard g(gpu.lock);
