@@ -557,7 +557,8 @@ HETC_DEVICE void hetc_copy_wait() {
 
 /* ---- norms, a warp a row: xhat = (x - mean) rstd, for RMSNorm x rstd; y = xhat gain + bias ---- */
 
-enum { HETC_NORM_KEPT = 8 }; /* packs of a row that a lane keeps in registers; what is behind is read thrice */
+/* Packs of a row that a lane keeps in registers; what is behind them is read thrice. */
+enum { HETC_NORM_KEPT = 8 };
 
 template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
     const int64_t row = hetc_warp_row(), width = a.width, first = hetc_lane() * V, step = HETC_WARP * V;
@@ -742,7 +743,7 @@ static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_nor
     enum { ROWS = 2 / K };
     typedef hetc_pack<float, 4> four;
     typedef hetc_pack<float, 2 * ROWS> means; /* of g and g xhat, row by row */
-    HETC_SHARED(means, part, 2 * HETC_WARP);  /* in turns: the one is read while the other is written */
+    HETC_SHARED(means, part, 2 * HETC_WARP);  /* in turns: one is read, the other written */
     const int64_t width = a.width, column = 4 * (int64_t)threadIdx.x, across = 4 * (int64_t)blockDim.x;
     const int warps = (int)blockDim.x / HETC_WARP;
     const float share = 1.0f / (float)width;
@@ -1312,7 +1313,7 @@ template <class T> HETC_DEVICE void hetc_row_zero(T *row, int count) {
 
 /* T: of the logits and of their gradient, (p - onehot) scale with p = exp(x - m) / l. Of bf16 all but
    the vocabulary is 0, and so is a row without a target (-1). KEPT: shared memory has room for
-   T[vocab + 8], a copy that lies in its 16 bytes as the row does: packs are a thread's own in both. */
+   T[vocab + 8], a copy that lies in its 16 bytes as the row does: packs are whole in both. */
 template <class T, bool KEPT>
 static __global__ void __launch_bounds__(KEPT ? HETC_LONG_THREADS : HETC_THREADS, KEPT ? 2 : 6)
 hetc_cross_entropy_kernel(het_cross_entropy_args a) {
@@ -1523,7 +1524,7 @@ template <class Args> HETC_DEVICE int hetc_which(const hetc_op_list<Args> &list,
     return n;
 }
 
-/* A lane's squares of the `left` first of a block's elements: packs of 16 bytes, 8 loads under way. */
+/* A lane's squares of the `left` first of a block's elements: packs of 16 bytes, 8 under way. */
 template <class T> HETC_DEVICE double hetc_squares(const T *sum, int64_t left) {
     enum { V = 16 / sizeof(T), PACKS = 8 };
     const bool whole = left >= HETC_SQUARES && reinterpret_cast<uintptr_t>(sum) % 16 == 0;
