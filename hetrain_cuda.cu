@@ -2701,9 +2701,9 @@ typedef struct hetc_queue hetc_queue;
 
 typedef struct hetc_copy {  /* a piece: what the host function needs */
     hetc_queue *queue;
-    void *to;
-    const void *from;
+    char *host, *staging, *device; /* device NULL: a piece that comes from it */
     size_t size;
+    uint64_t run;           /* of the first: pieces that the host function moves */
 } hetc_copy;
 
 struct hetc_queue {
@@ -2712,6 +2712,9 @@ struct hetc_queue {
     char *staging;          /* [HETC_STAGING] pinned */
     int32_t taken;          /* the device's own queue: queue_create has given it out */
     uint64_t issued, done;  /* pieces; done is the host function's */
+    uint64_t waiting;       /* the last of those issued, all in one direction: one host function will move them */
+    size_t staged;          /* bytes of staging that these take */
+    int32_t lost;           /* pieces that could not be given to the stream */
     hetc_copy copy[HETC_COPIES];
 };
 
@@ -2819,13 +2822,40 @@ static cudaError_t hetc_answer(cudaError_t code) {
 
 /* ---- copies with the host ---- */
 
-static void hetc_run_copy(void *user) {
-    const hetc_copy *copy = static_cast<const hetc_copy *>(user);
-    hetc_queue *queue = copy->queue;
+/* A run of pieces, for which the stream stops once. Behind an error the host's memory may be gone,
+   and kernels that still run find zeros, which are tokens. */
+static void hetc_run_copies(void *user) {
+    const hetc_copy *first = static_cast<const hetc_copy *>(user);
+    hetc_queue *queue = first->queue;
+    const uint64_t run = first->run, place = static_cast<uint64_t>(first - queue->copy);
     __atomic_fetch_add(&queue->device->copying, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&queue->device->failed, __ATOMIC_SEQ_CST) == 0) memcpy(copy->to, copy->from, copy->size);
+    for (uint64_t i = 0; i < run; i++) {
+        const hetc_copy *copy = &queue->copy[(place + i) % HETC_COPIES];
+        if (__atomic_load_n(&queue->device->failed, __ATOMIC_SEQ_CST) != 0) memset(copy->staging, 0, copy->size);
+        else if (copy->device != nullptr) memcpy(copy->staging, copy->host, copy->size);
+        else memcpy(copy->host, copy->staging, copy->size);
+    }
     __atomic_fetch_sub(&queue->device->copying, 1, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&queue->done, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&queue->done, run, __ATOMIC_RELEASE);
+}
+
+/* Gives the pieces that wait to the stream: before anything else is. Behind an error they are lost. */
+static het_result hetc_flush(hetc_queue *queue) {
+    const uint64_t run = queue->waiting, first = queue->issued - run;
+    hetc_copy *const copy = queue->copy;
+    if (run == 0) return queue->lost ? HET_ERR_DEVICE : HET_OK;
+    queue->waiting = 0;
+    queue->staged = 0;
+    queue->lost = 1;
+    if (__atomic_load_n(&queue->device->failed, __ATOMIC_SEQ_CST) != 0) queue->issued = first;
+    if (queue->issued == first) return HET_ERR_DEVICE;
+    copy[first % HETC_COPIES].run = run;
+    HETC_CUDA(queue->device, cudaLaunchHostFunc, (queue->stream, hetc_run_copies, &copy[first % HETC_COPIES]));
+    for (uint64_t i = first; i < queue->issued && copy[first % HETC_COPIES].device != nullptr; i++)
+        HETC_CUDA(queue->device, cudaMemcpyAsync, (copy[i % HETC_COPIES].device, copy[i % HETC_COPIES].staging,
+                                                   copy[i % HETC_COPIES].size, cudaMemcpyHostToDevice, queue->stream));
+    queue->lost = 0;
+    return HET_OK;
 }
 
 /* Waits until a place for a piece is free: never, unless HETC_COPIES are under way. */
@@ -2841,29 +2871,26 @@ static het_result hetc_await_place(hetc_queue *queue) {
     return hetc_fail(queue->device, code, "cudaStreamQuery", __FILE__, __LINE__);
 }
 
-/* Moves at most HETC_STAGING bytes on the host, in the queue's order. */
-static het_result hetc_host_copy(hetc_queue *queue, void *to, const void *from, size_t size) {
-    hetc_copy *copy = &queue->copy[queue->issued % HETC_COPIES];
-    HETC_TRY(hetc_await_place(queue));
-    *copy = { queue, to, from, size };
-    HETC_CUDA(queue->device, cudaLaunchHostFunc, (queue->stream, hetc_run_copy, copy));
-    queue->issued++;
-    return HET_OK;
-}
-
 /* `in`: to the device; else from it. */
 static het_result hetc_copy_staged(void *self, het_queue *queue, const het_copy_args *a, int in) {
     hetc_queue *q = hetc_queue_of(self, queue);
+    char *host = const_cast<char *>(static_cast<const char *>(in ? a->from : a->to)),
+         *device = const_cast<char *>(static_cast<const char *>(in ? a->to : a->from));
     for (size_t done = 0, piece; done < a->size; done += piece) {
-        const char *from = static_cast<const char *>(a->from) + done;
-        char *to = static_cast<char *>(a->to) + done;
         piece = a->size - done < HETC_STAGING ? a->size - done : HETC_STAGING;
-        if (in) HETC_TRY(hetc_host_copy(q, q->staging, from, piece));
-        HETC_CUDA(self, cudaMemcpyAsync, (in ? to : q->staging, in ? q->staging : from, piece,
-                                          in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, q->stream));
-        if (!in) HETC_TRY(hetc_host_copy(q, to, q->staging, piece));
+        if (q->staged + piece > HETC_STAGING || q->waiting == HETC_COPIES / 2 ||
+            (q->waiting > 0 && (q->copy[(q->issued - 1) % HETC_COPIES].device != nullptr) != in))
+            HETC_TRY(hetc_flush(q));
+        HETC_TRY(hetc_await_place(q));
+        hetc_copy *copy = &q->copy[q->issued % HETC_COPIES];
+        *copy = { q, host + done, q->staging + q->staged, in ? device + done : nullptr, piece, 0 };
+        if (!in) HETC_CUDA(self, cudaMemcpyAsync, (copy->staging, device + done, piece, cudaMemcpyDeviceToHost,
+                                                   q->stream));
+        q->issued++;
+        q->waiting++;
+        q->staged += (piece + 63) / 64 * 64;
     }
-    return HET_OK;
+    return q->device->capturing ? hetc_flush(q) : HET_OK; /* a graph cannot hold them, which the stream says */
 }
 
 /* ---- memory ---- */
@@ -2872,6 +2899,7 @@ static het_result hetc_copy_staged(void *self, het_queue *queue, const het_copy_
    the stream's end: nothing more runs on it. */
 static int hetc_drain(hetc_queue *queue) {
     int errors = 0;
+    (void)hetc_flush(queue);
     return hetc_wait(queue->device->failed ? HETC_LAST_PATIENCE : HETC_PATIENCE, [&] {
         const cudaError_t code = hetc_answer(cudaStreamQuery(queue->stream));
         return code == cudaSuccess || (code != cudaErrorNotReady && ++errors == 2);
@@ -2977,12 +3005,14 @@ static void hetc_event_destroy(void *self, het_event *event) {
 
 static het_result hetc_event_record(void *self, het_queue *queue, het_event *event) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    HETC_TRY(hetc_flush(hetc_queue_of(self, queue)));
     HETC_CUDA(self, cudaEventRecord, (hetc_event(event), hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
 
 static het_result hetc_event_wait(void *self, het_queue *queue, het_event *event) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    HETC_TRY(hetc_flush(hetc_queue_of(self, queue)));
     HETC_CUDA(self, cudaStreamWaitEvent, (hetc_queue_of(self, queue)->stream, hetc_event(event), 0));
     return HET_OK;
 }
@@ -3006,6 +3036,7 @@ static het_result hetc_event_sync(void *self, het_event *event, double deadline_
 
 static het_result hetc_capture_begin(void *self, het_queue *queue) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    HETC_TRY(hetc_flush(hetc_queue_of(self, queue)));
     /* other threads, which are other ranks, may meanwhile do as they like */
     HETC_CUDA(self, cudaStreamBeginCapture, (hetc_queue_of(self, queue)->stream, cudaStreamCaptureModeThreadLocal));
     hetc_self(self)->capturing = 1;
@@ -3040,6 +3071,7 @@ static het_result hetc_capture_end(void *self, het_queue *queue, het_graph **gra
 
 static het_result hetc_graph_launch(void *self, het_queue *queue, het_graph *graph) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    HETC_TRY(hetc_flush(hetc_queue_of(self, queue)));
     HETC_CUDA(self, cudaGraphLaunch, (reinterpret_cast<cudaGraphExec_t>(graph), hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
@@ -3739,6 +3771,7 @@ static het_result hetc_op(void *self, het_queue *queue, const het_op *op) {
     const het_linear_args *linear = &op->u.linear;
     const het_linear_activation_args *both = &op->u.linear_activation;
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    if (op->kind != HET_OP_COPY_IN && op->kind != HET_OP_COPY_OUT) HETC_TRY(hetc_flush(hetc_queue_of(self, queue)));
     switch (op->kind) {
     case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT:
         return hetc_linear_rows(self, queue, op->kind, linear, op->bf16, nullptr);
@@ -3892,6 +3925,7 @@ static het_result hetc_timed_op(void *self, het_queue *queue, const het_op *op) 
     HETC_CUDA(device, cudaSetDevice, (device->ordinal));
     HETC_CUDA(device, cudaEventRecord, (device->begin, stream));
     HETC_TRY(hetc_op(self, queue, op));
+    HETC_TRY(hetc_flush(hetc_queue_of(self, queue)));
     HETC_CUDA(device, cudaEventRecord, (device->end, stream));
     HETC_TRY(hetc_await_event(device, device->end, HETC_PATIENCE));
     HETC_CUDA(device, cudaEventElapsedTime, (&milliseconds, device->begin, device->end));
@@ -3973,6 +4007,7 @@ extern "C" int32_t het_cuda_ordinal(const het_device *device) {
 }
 
 extern "C" void *het_cuda_stream(const het_device *device, het_queue *queue) {
+    (void)hetc_flush(hetc_queue_of(device->self, queue)); /* an error comes with the next op */
     return hetc_queue_of(device->self, queue)->stream;
 }
 
