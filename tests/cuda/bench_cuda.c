@@ -457,8 +457,9 @@ static void bench_adamw(bench *b, int64_t count) {
 
 /* ---- whole steps ---- */
 
-static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce reduce, int64_t micro_batches, int64_t sequences,
-    int64_t length) {
+/* what: behind the model in the name. */
+static void bench_step(bench *b, const char *model, const char *what, het_dtype dtype, het_reduce reduce, int64_t micro_batches,
+    int64_t sequences, int64_t length) {
     het_device_desc device;
     het_desc desc;
     het_error error;
@@ -494,7 +495,7 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
         het_get_memory(ctx, 0, &memory);
         qsort(seconds + 1, (size_t)b->steps - 1, sizeof *seconds,
             compare_seconds); /* the first step loads kernels and is repeated for its exponents */
-        printf("{\"name\":\"step_%s_%s_%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"tokens/s\",\"bytes\":%llu}\n", model,
+        printf("{\"name\":\"step_%s%s_%s_%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"tokens/s\",\"bytes\":%llu}\n", model, what,
             dtype == HET_BF16 ? "bf16" : "f32",
                reduce == HET_REDUCE_FAST ? "fast" : "exact", 1e3 * seconds[b->steps / 2], (double)(n * micro_batches) / seconds[b->steps / 2],
                (unsigned long long)memory.device);
@@ -539,13 +540,14 @@ static void bench_ops(bench *b) {
 
 static void bench_steps(bench *b) {
     if (b->small) {
-        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", HET_BF16, HET_REDUCE_FAST, 2, 2, 16);
-        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", HET_F32, HET_REDUCE_EXACT, 1, 2, 16);
+        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", "", HET_BF16, HET_REDUCE_FAST, 2, 2, 16);
+        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", "", HET_F32, HET_REDUCE_EXACT, 1, 2, 16);
         return;
     }
-    bench_step(b, "gpt2:124m", HET_BF16, HET_REDUCE_FAST, 2, 16, 1024);
-    bench_step(b, "gpt2:124m", HET_BF16, HET_REDUCE_EXACT, 2, 16, 1024);
-    bench_step(b, "gpt2:1558m", HET_BF16, HET_REDUCE_FAST, 8, 4, 1024);
+    bench_step(b, "gpt2:124m", "", HET_BF16, HET_REDUCE_FAST, 2, 16, 1024);
+    bench_step(b, "gpt2:124m", "", HET_BF16, HET_REDUCE_EXACT, 2, 16, 1024);
+    bench_step(b, "gpt2:1558m", "", HET_BF16, HET_REDUCE_FAST, 8, 4, 1024);
+    bench_step(b, "gpt2:1558m", "_2x16", HET_BF16, HET_REDUCE_FAST, 2, 16, 1024); /* the same tokens in fewer, larger micro-batches */
 }
 
 /* What the ops of steps take, by op and shape: a line each (het_cuda_ops). The first line says how many tokens and layers they were. */

@@ -759,11 +759,17 @@ static void many_small_copies(void **)
         EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device + i, &from[static_cast<size_t>(i)], sizeof(int64_t)));
     }
     EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, to.data(), device, static_cast<size_t>(count) * sizeof(int64_t)));
-    float *numbers = static_cast<float *>(r.d->alloc(r.self, 16)); /* a kernel behind the wait for a place */
-    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, numbers, NULL, 16));
+    const float four[4] = { 1.0f, 2.0f, 3.0f, 4.0f };
+    float twice[2][4];
+    float *numbers = static_cast<float *>(r.d->alloc(r.self, 16)); /* a kernel behind the wait for a place, and between copies */
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, numbers, four, 16));
     EXPECT_OK(rig_elements(&r, HET_OP_SCALE, numbers, numbers, 2.0f));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, twice[0], numbers, 16));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, numbers, four, 16));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, twice[1], numbers, 16));
     rig_wait(&r);
     assert_true(from == to);
+    for (int i = 0; i < 4; i++) assert_true(twice[0][i] == 2.0f * four[i] && twice[1][i] == four[i]);
     r.d->free(r.self, numbers, 16);
     r.d->free(r.self, device, static_cast<size_t>(count) * sizeof(int64_t));
     rig_end(&r);
