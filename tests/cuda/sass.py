@@ -3,12 +3,12 @@
 
     python3 tests/cuda/sass.py NVCC [OBJECT]
 
-Compiles hetrain_cuda.cu for compute capability 9.0 (or takes OBJECT) and disassembles it with cuobjdump: beside NVCC, in PATH, or of the Python wheel
+Compiles hetrain_cuda.cu for compute capability 9.0a (or takes OBJECT) and disassembles it with cuobjdump: beside NVCC, in PATH, or of the Python wheel
 nvidia-cuda-cuobjdump (and nvidia-cuda-nvdisasm, which it calls). A main loop is the range up to a backward branch that holds most tensor-core
 instructions; `masked` counts all it has issued where a tile has what a row does not see, `issued` what remains elsewhere: without what forward branches
 skip that has neither products nor copies. Its cycles of shared memory a warp: 4 an LDSM.x4 (512 bytes at 128 a cycle) or a copy of 16 bytes a lane into
-it, 1 an LDS or a copy of 4 bytes a lane. `tests/cuda/model.py` takes its estimate of attention from the rows of bf16. Fails where a kernel's registers
-and threads do not fit.
+it, 1 an LDS or a copy of 4 bytes a lane; what products of four warps (wgmma) read there is not counted. Fails where a kernel's registers and threads do
+not fit.
 """
 import os
 import re
@@ -33,7 +33,7 @@ def disassembler(nvcc):
 
 def compiled(nvcc, folder):
     path = os.path.join(folder, "device.cubin")
-    subprocess.run([nvcc, "-std=c++17", "-O3", "-I.", "-Iutil", "-arch=sm_90", "-cubin", "hetrain_cuda.cu", "-o", path], check=True)
+    subprocess.run([nvcc, "-std=c++17", "-O3", "-I.", "-Iutil", "-gencode=arch=compute_90a,code=sm_90a", "-cubin", "hetrain_cuda.cu", "-o", path], check=True)
     return path
 
 
@@ -56,6 +56,10 @@ def branch_to(text):
     return int(branch.group(1), 16) if branch else -1
 
 
+def is_tensor(text):
+    return bool(re.search(r"\bHG?MMA\b", text))
+
+
 def main_loop(code):
     """All of it, and what a tile that every row sees whole issues of it. "@!PT": never done."""
     best, most = [], 0
@@ -64,20 +68,20 @@ def main_loop(code):
         if to < 0 or to > at:
             continue
         body = [(a, t) for a, t in code if to <= a <= at and not t.startswith("@!PT")]
-        tensor = sum("HMMA" in t for _, t in body)
+        tensor = sum(is_tensor(t) for _, t in body)
         if tensor > most or (tensor == most and tensor > 0 and len(body) < len(best)):
             best, most = body, tensor
     skipped = set()
     for at, text in best:
         over = [(a, t) for a, t in best if at < a < branch_to(text)]
-        if text.startswith("@") and not any("HMMA" in t or "LDGSTS" in t for _, t in over):
+        if text.startswith("@") and not any(is_tensor(t) or "LDGSTS" in t for _, t in over):
             skipped.update(a for a, _ in over)
     return [t for _, t in best], [t for a, t in best if a not in skipped]
 
 
 def short(name):
-    shape = re.search(r"hetc_attention_(\w+?)_kernelI(t|f|9hetc_tf32)Li(\d+)ELi(\d+)ELi(\d+)ELi(\d+)E", name)
-    kind = {"t": "bf16", "f": "f32", "9hetc_tf32": "tf32"}
+    shape = re.search(r"hetc_attention_(\w+?)_kernelI(t|f|9hetc_tf32|9hetc_wide)Li(\d+)ELi(\d+)ELi(\d+)ELi(\d+)E", name)
+    kind = {"t": "bf16", "f": "f32", "9hetc_tf32": "tf32", "9hetc_wide": "wgmma"}
     return shape and ("%s %s" % (shape.group(1), kind[shape.group(2)]), *(int(shape.group(i)) for i in range(3, 7)))
 
 
@@ -93,8 +97,8 @@ def main():
     registers = {}
     for name, count in re.findall(r"Function (\S+):\s*\n\s*REG:(\d+)", usage):
         registers[name] = int(count)
-    print("%-16s %5s %5s %5s %5s %5s %7s %7s %7s %6s %6s %6s %6s %8s" % ("attention, sm_90", "head", "rows", "step", "warp", "regs", "threads",
-                                                                       "masked", "issued", "HMMA", "LDSM", "LDS", "copies", "shared"))
+    print("%-16s %5s %5s %5s %5s %5s %7s %7s %7s %6s %6s %6s %6s %8s" % ("attention, sm_90a", "head", "rows", "step", "warp", "regs", "threads",
+                                                                       "masked", "issued", "MMA", "LDSM", "LDS", "copies", "shared"))
     wrong = 0
     for name, code in sorted(kernels(sass).items()):
         what = short(name)
@@ -102,7 +106,7 @@ def main():
             wrong += registers.get(name, 0) * 256 > 65536
             continue
         threads, (masked, body) = 2 * what[2] // what[4], main_loop(code)
-        counts = [sum(bool(re.search(r"\b%s\b" % word, t)) for t in body) for word in ("HMMA", "LDSM", "LDS", "LDGSTS")]
+        counts = [sum(bool(re.search(r"\b%s\b" % word, t)) for t in body) for word in ("HG?MMA", "LDSM", "LDS", "LDGSTS")]
         wide = sum("LDGSTS" in t and ".128" in t for t in body)
         wrong += registers.get(name, 0) * threads > 65536
         print("%-16s %5d %5d %5d %5d %5d %7d %7d %7d %6d %6d %6d %6d %8d" % (*what[:4], 16 * what[4], registers.get(name, 0), threads, len(masked),
