@@ -398,10 +398,10 @@ HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b
 }
 
 /* ---- tensor cores for four warps at a time (PTX ISA, wgmma m64nNk16, sm_90a): d += a b with a
-   64 x 16, b 16 x N. Warp w of the four has rows 16 w to 16 w + 15 of a and d, in the layout of mma.
-   b, and a where it is no registers, are read from shared memory while the warps go on: rows of 64
-   elements (128 bytes), 16 bytes of which lie at place i ^ row % 8 instead of i, eight rows by
-   eight, `apart` bytes from eight to eight. TRANSPOSED: b's rows are k, else they are columns of b ---- */
+   64 x 16, b 16 x N. Warp w of the four has rows 16 w to 16 w + 15 of a and d, as mma lays them
+   out. b, and a where it is no registers, are read from shared memory while the warps go on: rows of
+   64 elements (128 bytes), 16 bytes of which lie at place i ^ row % 8 instead of i, eight rows by
+   eight, `apart` bytes from eight to eight ---- */
 
 /* A bf16 whose products are these. */
 struct hetc_wide {
@@ -438,7 +438,7 @@ HETC_DEVICE void hetc_group_publish() {
 #endif
 }
 
-/* Registers of products: what is before them in the source has been done, what comes behind waits. */
+/* Registers of products: what is before them in the source has been done, what is behind waits. */
 template <int N> HETC_DEVICE void hetc_group_hold(float (*d)[1][4]) {
 #ifndef HETC_EMULATED
     HETC_UNROLL
@@ -487,8 +487,8 @@ HETC_DEVICE void hetc_group_mma(float (*d)[1][4], const uint32_t (&a)[4], uint64
 #endif
 }
 
-/* a and b in shared memory, columns of b are rows of its memory; N is 32 or 64. more: d += a b, else
-   d = a b. */
+/* a and b in shared memory, columns of b are rows of its memory; N is 32 or 64. more: d += a b,
+   else d = a b. */
 template <int N> HETC_DEVICE void hetc_group_mma(float (*d)[1][4], uint64_t a, uint64_t b, int more) {
 #ifdef HETC_EMULATED
     uint32_t own[4];
@@ -1724,14 +1724,17 @@ static het_result hetc_feedback(void *self, het_queue *queue, const het_feedback
    v and, for the backward, q (times scale) and do become bf16 (or float or tf32). A tile is rows
    of P elements in shared memory, fetched by cp.async into one of two buffers while the other is
    used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring
-   rows lie in different banks.
+   rows lie in different banks; wide ones lie as hetc_matrix says.
 
    A warp has M times 16 rows of the block: what it loads of the right operand serves all of them.
    An accumulator x[n][m][e] of its lane is row 16 m + lane / 4 + 8 (e / 2), column 8 n + 2 (lane %
    4) + e % 2, which is the layout of mma m16n8k16 and m16n8k8; the float kind does the same sums by
-   fma, so that all three are one source. tf32 operands have 10 bits of
-   fraction, those of the second product (weights, dS) as well; sums, exponentials and statistics
-   are float.
+   fma, so that all are one source. tf32 operands have 10 bits of fraction, those of the second
+   product (weights, dS) as well; sums, exponentials and statistics are float.
+
+   On compute capability 9.0, bf16 with heads up to 64 or from 97 on is wide: four warps share a
+   product, M is 1, and hetc_done waits for what goes on meanwhile. A left operand kept in registers
+   over the steps is not for these: ptxas 13.0 gave its registers away behind the first one.
    ---------------------------------------------------------------------------------------------- */
 
 template <class E> struct hetc_attention {
@@ -2289,13 +2292,14 @@ hetc_attention_forward_kernel(hetc_attention<E> t) {
 
 /* ---- backward: P = exp(S - m - log l), dS = P (dP - delta), dP = do v^T ---- */
 
-/* delta = rowsum(do o) of a head, its first element at `at`, by the four lanes that share a row. T: of
-   o and do; bf16 heads are whole packs of 8. */
+/* delta = rowsum(do o) of a head, its first element at `at`, by the four lanes that share a row. T:
+   of o and do; bf16 heads are whole packs of 8. */
 template <class T> HETC_DEVICE float hetc_delta(const het_attention_args &a, int64_t at) {
     enum { V = sizeof(T) == 2 ? 8 : 1 };
     float sum = 0.0f;
     for (int j = hetc_lane() % 4 * V; j < (int)a.head_size; j += 4 * V) {
-        const hetc_pack<float, V> o = hetc_load<V>(hetc_as<T>(a.o) + at + j), d = hetc_load<V>(hetc_as<T>(a.d_o) + at + j);
+        const hetc_pack<float, V> o = hetc_load<V>(hetc_as<T>(a.o) + at + j),
+                                  d = hetc_load<V>(hetc_as<T>(a.d_o) + at + j);
         HETC_UNROLL
         for (int i = 0; i < V; i++) sum = fmaf(o.v[i], d.v[i], sum);
     }
@@ -2839,7 +2843,8 @@ static void hetc_run_copies(void *user) {
     __atomic_fetch_add(&queue->done, run, __ATOMIC_RELEASE);
 }
 
-/* Gives the pieces that wait to the stream: before anything else is. Behind an error they are lost. */
+/* Gives the pieces that wait to the stream, before anything else is. Behind an error they are
+   lost. */
 static het_result hetc_flush(hetc_queue *queue) {
     const uint64_t run = queue->waiting, first = queue->issued - run;
     hetc_copy *const copy = queue->copy;
