@@ -3107,10 +3107,10 @@ static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph) {
 
    Bits: the first algorithm of the heuristic, which depends on shapes, alignment, library and card
    alone, with reductions that add in a fixed order (none, or partial sums in f32 added in a step of
-   their own). HET_CUDA_TIMED takes the fastest of eight, which may be another tomorrow.
+   their own). HET_CUDA_TIMED takes the fastest of sixteen, which may be another tomorrow.
    ---------------------------------------------------------------------------------------------- */
 
-#define HETC_ALGORITHMS 8    /* candidates of HET_CUDA_TIMED */
+#define HETC_ALGORITHMS 16   /* candidates of HET_CUDA_TIMED */
 #define HETC_TIMED_RUNS 3    /* of each */
 #ifndef HETC_BLAS_WORKSPACE
 #define HETC_BLAS_WORKSPACE (size_t(32) << 20) /* bytes; what NVIDIA recommends for compute capability 9.0 */

@@ -166,8 +166,8 @@ phase_anchor() {
 }
 
 phase_tune() {
-    bench 120 'benchmark of ops, tf32 and timed algorithms' bench_ops_fast.jsonl ops --fast
     bench 120 'benchmark of steps, timed algorithms' bench_steps_fast.jsonl steps --fast
+    bench 120 'benchmark of ops, tf32 and timed algorithms' bench_ops_fast.jsonl ops --fast
     bench 90 'benchmark of products, timed algorithms' bench_gemm_fast.jsonl gemm --fast
 }
 
