@@ -459,10 +459,10 @@ HETC_DEVICE void hetc_group_end() {
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 #endif
 }
-/* All products that have begun are done, with them d. */
-template <int N> HETC_DEVICE void hetc_group_wait(float (*d)[1][4]) {
+/* All products but those between the last OPEN begins and ends are done, with them d. */
+template <int N, int OPEN> HETC_DEVICE void hetc_group_wait(float (*d)[1][4]) {
 #if HETC_HAS_WIDE && !defined(HETC_EMULATED)
-    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(OPEN) : "memory");
 #endif
     hetc_group_hold<N>(d);
 }
@@ -1932,9 +1932,10 @@ template <int P, bool HELD> struct hetc_left<float, P, 1, HELD> {
     __device__ __forceinline__ void load(float *tile_, int row_) { tile = tile_; row = row_ + hetc_lane() / 4; }
 };
 
-/* What hetc_scores and hetc_mix leave in x is there: those of wide go on meanwhile. */
-template <class E, int N, size_t M> HETC_DEVICE void hetc_done(float (&x)[(size_t)N / 8][M][4]) {
-    if constexpr (hetc_kind<E>::WIDE) hetc_group_wait<N>(x);
+/* What hetc_scores and hetc_mix leave in x is there: those of wide go on meanwhile, here the last
+   OPEN of them. */
+template <class E, int N, int OPEN = 0, size_t M> HETC_DEVICE void hetc_done(float (&x)[(size_t)N / 8][M][4]) {
+    if constexpr (hetc_kind<E>::WIDE) hetc_group_wait<N, OPEN>(x);
     else (void)x;
 }
 
@@ -2356,17 +2357,16 @@ hetc_attention_queries_kernel(hetc_attention<E> t) {
         hetc_accumulator<STEP, M> dp;
         left.load(outputs, own);
         hetc_scores<P, STEP>(dp, left, values + buffer);
-        hetc_done<E, STEP>(s);
-        hetc_done<E, STEP>(dp);
+        hetc_done<E, STEP, 1>(s);
         hetc_hide<STEP, M>(s, from, seen, 1);
         HETC_UNROLL
         for (int n = 0; n < STEP / 8; n++)
-            HETC_UNROLL
-            for (int e = 0; e < 4 * M; e++) {
-                const int r = e / 2;
-                float &x = s[n][e / 4][e % 4];
-                x = hetc_exp_shifted<E>(x, shift[r], t.factor) * (dp[n][e / 4][e % 4] - delta[r]);
-            }
+            for (int e = 0; e < 4 * M; e++)
+                s[n][e / 4][e % 4] = hetc_exp_shifted<E>(s[n][e / 4][e % 4], shift[e / 2], t.factor);
+        hetc_done<E, STEP>(dp);
+        HETC_UNROLL
+        for (int n = 0; n < STEP / 8; n++)
+            for (int e = 0; e < 4 * M; e++) s[n][e / 4][e % 4] *= dp[n][e / 4][e % 4] - delta[e / 2];
         hetc_mix<P, STEP, M>(dq, s, keys + buffer);
         hetc_done<E, P>(dq);
     }
@@ -2402,22 +2402,23 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
     hetc_accumulator<STEP, M> ds;
     left.load(values, 16 * M * hetc_warp());
     hetc_scores<P, STEP>(ds, left, d_o);
-    hetc_done<E, STEP>(p);
-    hetc_done<E, STEP>(ds);
+    hetc_done<E, STEP, 1>(p);
     hetc_hide<STEP, M>(p, at, seen, 8);
     HETC_UNROLL
-    for (int n = 0; n < STEP / 8; n++) {
-        const int column = 8 * n + hetc_lane() % 4 * 2;
-        hetc_pack<float, 2> of[2]; /* of the two queries, for all of the lane's keys */
-        for (int i = 0; i < 2; i++) of[i] = hetc_get<2>(statistic + i * STEP + column);
+    for (int n = 0; n < STEP / 8; n++) { /* the two queries of a column's pair, for all of the lane's keys */
+        const hetc_pack<float, 2> shift = hetc_get<2>(statistic + 8 * n + hetc_lane() % 4 * 2);
         HETC_UNROLL
-        for (int e = 0; e < 4 * M; e++) {
-            float &x = p[n][e / 4][e % 4], &dx = ds[n][e / 4][e % 4];
-            x = hetc_exp_shifted<E>(x, of[0].v[e % 2], factor);
-            dx = x * (dx - of[1].v[e % 2]);
-        }
+        for (int e = 0; e < 4 * M; e++)
+            p[n][e / 4][e % 4] = hetc_exp_shifted<E>(p[n][e / 4][e % 4], shift.v[e % 2], factor);
     }
     hetc_mix<P, STEP, M>(dv, p, d_o);
+    hetc_done<E, STEP, 1>(ds);
+    HETC_UNROLL
+    for (int n = 0; n < STEP / 8; n++) {
+        const hetc_pack<float, 2> delta = hetc_get<2>(statistic + STEP + 8 * n + hetc_lane() % 4 * 2);
+        HETC_UNROLL
+        for (int e = 0; e < 4 * M; e++) ds[n][e / 4][e % 4] = p[n][e / 4][e % 4] * (ds[n][e / 4][e % 4] - delta.v[e % 2]);
+    }
     hetc_mix<P, STEP, M>(dk, ds, q);
     hetc_done<E, P>(dv);
     hetc_done<E, P>(dk);
