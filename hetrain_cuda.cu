@@ -85,11 +85,14 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
     (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
 
 /* >>cu_device: whether f32 may be tf32; bytes of shared memory a block may ask for; the queue's
-   stream (NULL: the default queue); how an error is kept: "what", its name, file and line. */
+   stream (NULL: the default queue) and its counters (hetc_last_block), [HETC_COUNTERS] in device
+   memory; how an error is kept: "what", its name, file and line. */
+enum { HETC_COUNTERS = 1 << 16 };
 static int hetc_allows_tf32(void *self);
 static int hetc_has_wide(void *self);
 static size_t hetc_shared_limit(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
+static unsigned *hetc_counters(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
 
 /* x by y blocks; hetc_launch starts nothing where x is 0. What CUDA cannot start (2^31 blocks, or 2^16
@@ -646,10 +649,10 @@ static het_result hetc_norm_rows(void *self, het_queue *queue, const het_norm_ar
 
 /* ---- sums over the rows of each granule: gradients of gains and biases ----
    A granule's rows are cut into chunks. Blocks write a sum a chunk and column into slots of the
-   workspace; a second kernel adds the slots of a granule in their order, which is the granule's
-   term, and the terms to the gradient. */
+   workspace; the block that is the last with its columns, or a second kernel, adds the slots of a
+   granule in their order, which is the granule's term, and the terms to the gradient. */
 
-enum { HETC_CHUNK = 128, HETC_NORM_CHUNK = 16, HETC_COLUMNS = 32, HETC_JOINED = 8 };
+enum { HETC_CHUNK = 128, HETC_NORM_CHUNK = 16, HETC_COLUMNS = 32 };
 
 struct hetc_columns {
     const int64_t *granule_start;  /* device */
@@ -659,13 +662,14 @@ struct hetc_columns {
                                       mean NULL: RMSNorm */
     het_gradient of_product, of_dy; /* sum NULL: not wanted */
     float *slot;                   /* [slots][2][width]: sums of dy xhat, sums of dy */
+    unsigned *counter;             /* of hetc_last_block */
     int64_t first, chunk;          /* granule of slot 0; rows of a slot */
     int64_t granules, chunks;      /* granules of this launch, slots of each */
 };
 
 /* Sums over a block's 8 rows of threads, 32 columns side by side; valid in the first row of
    threads. */
-template <class T> HETC_DEVICE T hetc_column_sum(T x, T *shared) {
+HETC_DEVICE float hetc_column_sum(float x, float *shared) {
     const int column = hetc_lane(), line = hetc_warp();
     __syncthreads();
     shared[line * HETC_COLUMNS + column] = x;
@@ -683,8 +687,71 @@ HETC_DEVICE int64_t hetc_slot_rows(const hetc_columns &c, int64_t slot, int64_t 
     return begin;
 }
 
+/* N slots, on their way at once, to the terms of V columns, in fours, so that terms do not depend on
+   N; slots from the `left`th on are not there. */
+template <int V, int N> HETC_DEVICE void hetc_add_slots(float (&term)[V], const float *slot, int64_t step, int left) {
+    hetc_pack<float, V> x[N] = {};
+    HETC_UNROLL for (int n = 0; n < N; n++)
+        if (n < left) x[n] = hetc_get<V>(slot + n * step);
+    HETC_UNROLL for (int n = 0; n < N; n += 4)
+        HETC_UNROLL for (int j = 0; j < V; j++)
+            term[j] += (x[n].v[j] + x[n + 1].v[j]) + (x[n + 2].v[j] + x[n + 3].v[j]);
+}
+
+/* Terms of the launch's granules into one of the gradients (0: of dy xhat, 1: of dy), 32 V columns
+   from `first` on. A warp has every `warps`th granule, a lane V columns of it (the last ones, where
+   the row has ended). Terms are rounded to the grid, if there is one, and added as doubles; the sums
+   of warps, [warps][V][32] in shared memory, are added in their order. */
+template <int V> HETC_DEVICE void hetc_join(const hetc_columns &c, int which, int64_t first, double *shared) {
+    enum { COLUMNS = HETC_COLUMNS * V };
+    const het_gradient &gradient = which == 0 ? c.of_product : c.of_dy;
+    const int warps = (int)blockDim.x / HETC_WARP, chunks = (int)c.chunks;
+    const int64_t own = first + hetc_lane() * V, column = own < c.width ? own : c.width - V, step = 2 * c.width;
+    if (gradient.sum == NULL) return;
+    const double grid = gradient.exact ? *gradient.grid : 0.0;
+    double sum[V] = {};
+    uint32_t top = 0;
+    for (int64_t granule = hetc_warp(); granule < c.granules; granule += warps) {
+        float term[V] = {};
+        const float *slot = c.slot + granule * chunks * step + which * c.width + column;
+        int i = 0;
+        for (; V == 1 && i + 16 <= chunks; i += 16) hetc_add_slots<V, 16>(term, slot + i * step, step, 16);
+        for (; i < chunks; i += 4) hetc_add_slots<V, 4>(term, slot + i * step, step, chunks - i);
+        HETC_UNROLL for (int j = 0; j < V; j++) {
+            const uint32_t bits = __float_as_uint(term[j]) & 0x7fffffffu;
+            if (bits > top) top = bits;
+            sum[j] += ((double)term[j] + grid) - grid;
+        }
+    }
+    __syncthreads(); /* what was in shared memory has been read */
+    HETC_UNROLL for (int j = 0; j < V; j++) shared[hetc_warp() * COLUMNS + j * HETC_WARP + hetc_lane()] = sum[j];
+    __syncthreads();
+    for (int at = (int)threadIdx.x; at < COLUMNS; at += (int)blockDim.x) {
+        const int64_t i = first + at % HETC_WARP * V + at / HETC_WARP;
+        double all = shared[at];
+        for (int warp = 1; warp < warps; warp++) all += shared[warp * COLUMNS + at];
+        if (i < c.width && gradient.exact) static_cast<double *>(gradient.sum)[i] += all;
+        else if (i < c.width) static_cast<float *>(gradient.sum)[i] += (float)all;
+    }
+    if (gradient.exact) hetc_raise(gradient.maximum, top);
+}
+
+/* Whether all other blocks of blockIdx.y have been here: then what they wrote before is read behind
+   this. The counter, 0 before, is 0 again. */
+HETC_DEVICE bool hetc_last_block(unsigned *counter) {
+    bool last = false;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence(); /* also of what the barrier's other threads wrote */
+        last = atomicInc(counter + blockIdx.y, gridDim.x - 1) == gridDim.x - 1;
+        if (last) __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
 template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
-    HETC_SHARED(float, shared, HETC_THREADS);
+    HETC_SHARED(double, joined, HETC_THREADS);
+    float *const shared = reinterpret_cast<float *>(joined);
     const int64_t slot = blockIdx.x, column = (int64_t)blockIdx.y * HETC_COLUMNS + hetc_lane();
     int64_t last;
     const int64_t begin = hetc_slot_rows(c, slot, &last);
@@ -705,13 +772,17 @@ template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
         sum = hetc_column_sum(sum, shared);
         if (hetc_warp() == 0 && column < c.width) to[c.width] = sum;
     }
+    if (!hetc_last_block(c.counter)) return;
+    for (int which = 0; which < 2; which++) hetc_join<1>(c, which, (int64_t)blockIdx.y * HETC_COLUMNS, joined);
 }
 
 /* Slots of the sums of dy alone, added as above: V columns a thread, AHEAD rows of them on their way
    at once. */
-template <int V, class Y> HETC_KERNEL hetc_bias_kernel(hetc_columns c) {
+template <int V, class Y>
+static __global__ void __launch_bounds__(HETC_THREADS, 3) hetc_bias_kernel(hetc_columns c) {
     enum { COLUMNS = HETC_COLUMNS * V, AHEAD = 8 };
-    HETC_SHARED(float, shared, HETC_WARPS * COLUMNS);
+    HETC_SHARED(double, joined, HETC_WARPS * COLUMNS);
+    float *const shared = reinterpret_cast<float *>(joined);
     const int64_t first = (int64_t)blockIdx.y * COLUMNS, column = first + hetc_lane() * V;
     const Y *dy = hetc_as<Y>(c.dy) + column;
     int64_t last;
@@ -733,6 +804,7 @@ template <int V, class Y> HETC_KERNEL hetc_bias_kernel(hetc_columns c) {
         for (int i = 1; i < HETC_WARPS; i++) x += shared[i * COLUMNS + at];
         c.slot[(blockIdx.x * 2 + 1) * c.width + first + at] = x;
     }
+    if (hetc_last_block(c.counter)) hetc_join<V>(c, 1, first, joined);
 }
 
 /* A norm's backward in one pass over x and dy: dx, and the slots of the gradients. A block has the
@@ -794,38 +866,10 @@ static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_nor
     }
 }
 
-/* Terms of the launch's granules into both gradients, one of dy xhat and one of dy: a warp has 8
-   columns of a granule, 4 lanes each, which take every 4th slot. Sums of multiples of the grid are
-   exact, so that the 8 warps may share the granules; floats have a fixed tree. */
-HETC_KERNEL hetc_columns_join_kernel(hetc_columns c) {
-    HETC_SHARED(double, shared, HETC_THREADS);
-    const het_gradient &gradient = blockIdx.y == 0 ? c.of_product : c.of_dy;
-    const float *slot = c.slot + blockIdx.y * c.width;
-    if (gradient.sum == NULL) return;
-    const int64_t column = (int64_t)blockIdx.x * HETC_JOINED + hetc_lane() % HETC_JOINED;
-    const bool own = hetc_warp() == 0 && hetc_lane() < HETC_JOINED && column < c.width;
-    const double grid = gradient.exact ? *gradient.grid : 0.0;
-    double exact = 0.0;
-    float fast = 0.0f;
-    uint32_t top = 0;
-    for (int64_t granule = hetc_warp(); granule < c.granules; granule += HETC_WARPS) {
-        float term = 0.0f;
-        HETC_BATCHED for (int64_t i = hetc_lane() / HETC_JOINED; i < c.chunks; i += HETC_WARP / HETC_JOINED)
-            if (column < c.width) term += slot[(granule * c.chunks + i) * 2 * c.width + column];
-        for (int step = HETC_JOINED; step < HETC_WARP; step *= 2) term += __shfl_xor_sync(HETC_ALL, term, step);
-        const uint32_t bits = __float_as_uint(term) & 0x7fffffffu;
-        if (bits > top) top = bits;
-        if (gradient.exact) exact += ((double)term + grid) - grid;
-        else fast += term;
-    }
-    if (gradient.exact) {
-        exact = hetc_column_sum(exact, shared);
-        if (own) static_cast<double *>(gradient.sum)[column] += exact;
-        hetc_raise(gradient.maximum, top);
-    } else {
-        fast = hetc_column_sum(fast, reinterpret_cast<float *>(shared));
-        if (own) static_cast<float *>(gradient.sum)[column] += fast;
-    }
+/* Both gradients of 32 columns. */
+static __global__ void __launch_bounds__(HETC_WARP * HETC_WARP, 1) hetc_columns_join_kernel(hetc_columns c) {
+    HETC_SHARED(double, shared, HETC_COLUMNS * HETC_WARP);
+    hetc_join<1>(c, (int)blockIdx.x, (int64_t)blockIdx.y * HETC_COLUMNS, shared);
 }
 
 /* Slots of the workspace: all chunks at once where granules are HETC_CHUNK rows and longer; shorter
@@ -858,6 +902,7 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
     c.granule_start = view->granule_start;
     c.row_begin = view->row_begin;
     c.slot = static_cast<float *>(workspace);
+    c.counter = hetc_counters(self, queue);
     c.first = view->granule_begin;
     while (c.first < view->granule_end) {
         c.granules = c.chunks = 0;
@@ -871,14 +916,16 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
         }
         if (c.chunks > 0) {
             const int64_t blocks = c.granules * c.chunks;
-            if (norm != NULL)
+            if (norm == NULL)
+                HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(blocks, hetc_ceil_div(across, packs ? pack : 1)),
+                                     HETC_THREADS, 0, c));
+            else {
                 HETC_TRY(HETC_LAUNCH(self, queue, backward, hetc_grid(blocks, 1),
                                      (unsigned)(hetc_ceil_div(c.width, wide ? 256 : 128) * HETC_WARP), 0,
                                      hetc_without_view(norm), c));
-            else HETC_TRY(HETC_LAUNCH(self, queue, columns, hetc_grid(blocks, hetc_ceil_div(across, packs ? pack : 1)),
-                                      HETC_THREADS, 0, c));
-            HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel,
-                                 hetc_grid(hetc_ceil_div(c.width, HETC_JOINED), 2), HETC_THREADS, 0, c));
+                HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(2, across),
+                                     HETC_WARP * HETC_WARP, 0, c));
+            }
         }
         c.first += c.granules;
     }
@@ -2715,6 +2762,7 @@ struct hetc_queue {
     hetc_device *device;
     cudaStream_t stream;
     char *staging;          /* [HETC_STAGING] pinned */
+    unsigned *counters;     /* [HETC_COUNTERS], 0 between kernels */
     int32_t taken;          /* the device's own queue: queue_create has given it out */
     uint64_t issued, done;  /* pieces; done is the host function's */
     uint64_t waiting;       /* the last of those issued, all in one direction: one host function will move them */
@@ -2806,6 +2854,7 @@ static cudaStream_t hetc_stream(void *self, het_queue *queue) {
     hetc_self(self)->launches++;
     return hetc_queue_of(self, queue)->stream;
 }
+static unsigned *hetc_counters(void *self, het_queue *queue) { return hetc_queue_of(self, queue)->counters; }
 
 /* Asks again and again whether it is done: at first at once, then with pauses of up to 50 us.
    False: not after `seconds`. */
@@ -2952,15 +3001,20 @@ static void hetc_close_queue(hetc_queue *queue) {
         (void)cudaStreamDestroy(queue->stream);
     }
     if (queue->staging != nullptr) (void)cudaFreeHost(queue->staging);
+    if (queue->counters != nullptr) (void)cudaFree(queue->counters);
     allocator.free(allocator.user, queue, sizeof *queue);
 }
 
 static het_result hetc_fill_queue(hetc_queue *queue) {
-    void *staging = nullptr;
+    const size_t size = HETC_COUNTERS * sizeof(unsigned);
+    void *staging = nullptr, *counters = nullptr;
     HETC_CUDA(queue->device, cudaSetDevice, (queue->device->ordinal));
     HETC_CUDA(queue->device, cudaStreamCreateWithFlags, (&queue->stream, cudaStreamNonBlocking));
     HETC_CUDA(queue->device, cudaHostAlloc, (&staging, HETC_STAGING, cudaHostAllocDefault));
     queue->staging = static_cast<char *>(staging);
+    HETC_CUDA(queue->device, cudaMalloc, (&counters, size));
+    queue->counters = static_cast<unsigned *>(counters);
+    HETC_CUDA(queue->device, cudaMemsetAsync, (counters, 0, size, queue->stream));
     return HET_OK;
 }
 

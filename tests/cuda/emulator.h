@@ -489,6 +489,13 @@ inline unsigned atomicMax(unsigned *to, unsigned value)
     while (seen < value && !__atomic_compare_exchange_n(to, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
     return seen;
 }
+inline unsigned atomicInc(unsigned *to, unsigned last) /* 0 behind the last */
+{
+    unsigned seen = __atomic_load_n(to, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(to, &seen, seen >= last ? 0 : seen + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    return seen;
+}
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
 
 /* ---- tensor cores (PTX ISA: ldmatrix m8n8.x4, mma m16n8k16 bf16, m16n8k8 tf32) and asynchronous copies ---- */

@@ -81,6 +81,11 @@ extern "C" {
 }
 
 static cudaStream_t hetc_stream(void *, het_queue *) { return nullptr; }
+static unsigned *hetc_counters(void *, het_queue *)
+{
+    static void *const counters = memset(shared_alloc(HETC_COUNTERS * sizeof(unsigned)), 0, HETC_COUNTERS * sizeof(unsigned));
+    return static_cast<unsigned *>(counters);
+}
 static int tf32; /* f32 attention may go through the tensor cores */
 static int hetc_allows_tf32(void *) { return tf32; }
 static int groups; /* attention by products of four warps */
