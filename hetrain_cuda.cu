@@ -558,16 +558,29 @@ HETC_DEVICE void hetc_copy_wait() {
    >>cu_rows  Norms, rotary positions, activations, embedding, dropout.
    ---------------------------------------------------------------------------------------------- */
 
-/* ---- norms, a warp a row: xhat = (x - mean) rstd, for RMSNorm x rstd; y = xhat gain + bias ---- */
+/* ---- norms, whole warps a row: xhat = (x - mean) rstd, for RMSNorm x rstd; y = xhat gain + bias ---- */
 
-/* Packs of a row that a lane keeps in registers; what is behind them is read thrice. */
+/* Packs of a row that a thread keeps in registers; what is behind them is read thrice. */
 enum { HETC_NORM_KEPT = 8 };
 
-template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
-    const int64_t row = hetc_warp_row(), width = a.width, first = hetc_lane() * V, step = HETC_WARP * V;
-    const float count = (float)width;
+/* The sum over a row's 2^split warps, side by side in the block; shared: [HETC_WARPS], used once. */
+HETC_DEVICE float hetc_row_sum(float x, int split, float *shared) {
+    x = hetc_warp_sum(x);
+    if (split == 0) return x;
+    if (hetc_lane() == 0) shared[hetc_warp()] = x;
+    __syncthreads();
+    x = 0.0f;
+    for (int i = 0; i < 1 << split; i++) x += shared[(hetc_warp() >> split << split) + i];
+    return x;
+}
+
+/* 2^split warps a row: as many as keep it in registers, or all 8. */
+template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a, int split) {
+    HETC_SHARED(float, shared, 2 * HETC_WARPS);
+    const int64_t row = hetc_warp_row() >> split, step = (HETC_WARP * V) << split;
+    const int64_t first = (int64_t)threadIdx.x * V & (step - 1), width = row < a.rows ? a.width : 0;
+    const float count = (float)a.width;
     float mean = 0.0f, square = 0.0f;
-    if (row >= a.rows) return;
     const X *x = hetc_as<X>(a.x) + row * width;
     hetc_pack<float, V> kept[HETC_NORM_KEPT] = {};
     HETC_UNROLL for (int k = 0; k < HETC_NORM_KEPT; k++)
@@ -579,13 +592,13 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm
     };
     if (a.kind != HET_RMSNORM) {
         each([&mean](int64_t, const auto &t) { for (const float one : t.v) mean += one; });
-        mean = hetc_warp_sum(mean) / count;
+        mean = hetc_row_sum(mean, split, shared) / count;
     }
     each([&square, mean](int64_t, const auto &t) {
         for (const float one : t.v) square += (one - mean) * (one - mean);
     });
-    const float rstd = 1.0f / sqrtf(hetc_warp_sum(square) / count + a.epsilon);
-    if (hetc_lane() == 0) {
+    const float rstd = 1.0f / sqrtf(hetc_row_sum(square, split, shared + HETC_WARPS) / count + a.epsilon);
+    if (first == 0 && row < a.rows) {
         if (a.kind != HET_RMSNORM) a.mean[row] = mean;
         a.rstd[row] = rstd;
     }
@@ -640,11 +653,14 @@ static het_result hetc_norm_rows(void *self, het_queue *queue, const het_norm_ar
     const int packs = backward ? hetc_packs(a->width, a->x, a->dy, a->gain, a->dx, a->residual) :
                       hetc_packs(a->width, a->x, a->y, a->gain, a->bias);
     const int32_t x = bf16 & (HET_BF16_X | HET_BF16_DX), y = bf16 & (HET_BF16_Y | HET_BF16_DY);
-    void (*const norm)(het_norm_args) = backward ? HETC_TYPED(hetc_norm_backward_input_kernel, x, y, packs) :
-                                        HETC_TYPED(hetc_norm_forward_kernel, x, y, packs);
+    int split = 0;
+    while (1 << split < HETC_WARPS && (HETC_WARP * HETC_NORM_KEPT * (packs ? 4 : 1)) << split < a->width) split++;
     HETC_TRY(hetc_shape(self, backward ? "norm_backward_input" : "norm_forward", a->rows >= 0 && a->width > 0 &&
                         (packs || !bf16), a->rows, a->width, __LINE__));
-    return HETC_LAUNCH(self, queue, norm, hetc_warps(a->rows), HETC_THREADS, 0, hetc_without_view(a));
+    if (!backward) return HETC_LAUNCH(self, queue, HETC_TYPED(hetc_norm_forward_kernel, x, y, packs),
+                                      hetc_warps(a->rows << split), HETC_THREADS, 0, hetc_without_view(a), split);
+    return HETC_LAUNCH(self, queue, HETC_TYPED(hetc_norm_backward_input_kernel, x, y, packs), hetc_warps(a->rows),
+                       HETC_THREADS, 0, hetc_without_view(a));
 }
 
 /* ---- sums over the rows of each granule: gradients of gains and biases ----
