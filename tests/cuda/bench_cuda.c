@@ -1,6 +1,7 @@
 /* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda count MODEL SEQUENCES LENGTH STEPS     what the ops of these steps take, bf16 and fast sums
+     build/bench_cuda ablate MODEL SEQUENCES LENGTH STEPS    steps with one thing at a time in another form, and what modules take
      build/bench_cuda [all|ops|attention|gemm|steps] [--small] [--fast] [--steps N]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
 #define PROGRAM "bench_cuda"
@@ -457,52 +458,123 @@ static void bench_adamw(bench *b, int64_t count) {
 
 /* ---- whole steps ---- */
 
-/* what: behind the model in the name. */
-static void bench_step(bench *b, const char *model, const char *what, het_dtype dtype, het_reduce reduce, int64_t micro_batches,
-    int64_t sequences, int64_t length) {
+/* A model on the card and its steps' micro-batches, all alike: what is asked for, and what model_open makes of it. */
+typedef struct bench_model {
+    const char *name;
+    het_dtype dtype;
+    het_reduce reduce;
+    het_choice recompute;
+    int32_t options; /* HET_CUDA_* */
+    int64_t micro_batches, sequences, length;
+    het_device_iface table;
     het_device_desc device;
     het_desc desc;
     het_error error;
-    het_ctx *ctx = NULL;
     het_memory memory;
-    het_batch *batch = (het_batch *)calloc((size_t)micro_batches, sizeof *batch);
-    const int64_t n = sequences * length;
-    int32_t *token = (int32_t *)calloc((size_t)n + 1, sizeof *token);
-    int64_t *start = (int64_t *)calloc((size_t)sequences + 1, sizeof *start), i;
-    double *seconds = (double *)calloc((size_t)b->steps, sizeof *seconds), from;
-    het_result result;
-    memset(&desc, 0, sizeof desc), memset(&device, 0, sizeof device), memset(&error, 0, sizeof error);
-    device.iface = b->iface, device.threads = DRAWERS, desc.layout.devices = &device, desc.layout.device_count = 1;
-    result = het_model_parse(model, &desc.model, &error);
-    desc.dtype = dtype, desc.reduce = reduce, desc.limits.max_tokens = n, desc.limits.max_sequences = sequences;
-    desc.limits.max_micro_batches = micro_batches;
-    desc.optimizer.learning_rate = 1e-4f, desc.optimizer.clip = 1;
-    for (i = 0; i <= n; i++) token[i] = (int32_t)(i * 7919 % desc.model.vocab);
-    for (i = 0; i <= sequences; i++) start[i] = i * length;
-    for (i = 0; i < micro_batches; i++) {
-        batch[i].tokens = n, batch[i].sequences = sequences, batch[i].token = token, batch[i].target = token + 1, batch[i].sequence_start = start;
+    het_batch *batch;
+    int32_t *token;
+    int64_t *start;
+    het_ctx *ctx;
+} bench_model;
+
+/* The device of the model that is there, and how often its memory was asked for. */
+static het_device model_device;
+static int64_t model_allocations;
+static het_result model_create(const het_device_config *config, void **self) {
+    const het_result result = model_device.iface->create(config, self);
+    if (result == HET_OK) model_device.self = *self;
+    return result;
+}
+static void *model_alloc(void *self, size_t size) {
+    model_allocations++;
+    return model_device.iface->alloc(self, size);
+}
+
+/* The steps' sequences are so long from now on. */
+static void model_cut(bench_model *m, int64_t length) {
+    const int64_t n = m->sequences * length;
+    int64_t i;
+    for (i = 0; i <= m->sequences; i++) m->start[i] = i * length;
+    for (i = 0; i < m->micro_batches; i++) {
+        m->batch[i].tokens = n, m->batch[i].sequences = m->sequences, m->batch[i].token = m->token, m->batch[i].target = m->token + 1;
+        m->batch[i].sequence_start = m->start;
     }
-    if (result == HET_OK) result = het_create(&desc, &ctx, &error);
-    for (i = 0; i < b->steps && result == HET_OK; i++) {
+}
+
+static het_result model_open(bench_model *m) {
+    const int64_t n = m->sequences * m->length;
+    het_result result;
+    int64_t i;
+    m->batch = (het_batch *)calloc((size_t)m->micro_batches, sizeof *m->batch);
+    m->token = (int32_t *)calloc((size_t)n + 1, sizeof *m->token);
+    m->start = (int64_t *)calloc((size_t)m->sequences + 1, sizeof *m->start);
+    model_device.iface = het_cuda_device_with(m->options), model_device.self = NULL;
+    m->table = *model_device.iface, m->table.create = model_create, m->table.alloc = model_alloc;
+    m->device.iface = &m->table, m->device.threads = DRAWERS, m->desc.layout.devices = &m->device, m->desc.layout.device_count = 1;
+    m->desc.layout.recompute = m->recompute, m->desc.dtype = m->dtype, m->desc.reduce = m->reduce;
+    m->desc.limits.max_tokens = n, m->desc.limits.max_sequences = m->sequences, m->desc.limits.max_micro_batches = m->micro_batches;
+    m->desc.optimizer.learning_rate = 1e-4f, m->desc.optimizer.clip = 1;
+    if ((m->options & HET_CUDA_OPS) != 0) m->desc.guard.skip_bad_steps = HET_YES; /* where nothing is computed, no step has a loss */
+    result = het_model_parse(m->name, &m->desc.model, &m->error);
+    for (i = 0; i <= n; i++) m->token[i] = (int32_t)(i * 7919 % (m->desc.model.vocab > 0 ? m->desc.model.vocab : 1));
+    model_cut(m, m->length);
+    if (result == HET_OK) result = het_create(&m->desc, &m->ctx, &m->error);
+    if (result == HET_OK) het_get_memory(m->ctx, 0, &m->memory);
+    return result;
+}
+
+/* Ends it; result: of what was done with it, said where it failed. */
+static int model_close(bench_model *m, het_result result) {
+    if (result != HET_OK) (void)fail(FAILED, "steps of %s: %s", m->name, m->ctx != NULL ? het_last_error(m->ctx) : m->error.text);
+    het_destroy(m->ctx);
+    free(m->batch), free(m->token), free(m->start);
+    m->ctx = NULL, m->batch = NULL, m->token = NULL, m->start = NULL;
+    return result == HET_OK ? DONE : FAILED;
+}
+
+/* So many steps: the median of the seconds they take. */
+static het_result model_steps(bench_model *m, int64_t steps, double *median) {
+    double *seconds = (double *)calloc((size_t)steps, sizeof *seconds), from;
+    het_result result = HET_OK;
+    int64_t i;
+    for (i = 0; i < steps && result == HET_OK; i++) {
         from = seconds_now();
-        result = het_step(ctx, batch, micro_batches, NULL);
+        result = het_step(m->ctx, m->batch, m->micro_batches, NULL);
         seconds[i] = seconds_now() - from;
     }
-    if (result != HET_OK) {
-        b->failures++;
-        (void)fail(FAILED, "step of %s: %s", model, ctx != NULL ? het_last_error(ctx) : error.text);
-    } else {
-        het_get_memory(ctx, 0, &memory);
-        qsort(seconds + 1, (size_t)b->steps - 1, sizeof *seconds,
-            compare_seconds); /* the first step loads kernels and is repeated for its exponents */
-        printf("{\"name\":\"step_%s%s_%s_%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"tokens/s\",\"bytes\":%llu}\n", model, what,
-            dtype == HET_BF16 ? "bf16" : "f32",
-               reduce == HET_REDUCE_FAST ? "fast" : "exact", 1e3 * seconds[b->steps / 2], (double)(n * micro_batches) / seconds[b->steps / 2],
-               (unsigned long long)memory.device);
-        fflush(stdout);
-    }
-    het_destroy(ctx);
-    free(batch), free(token), free(start), free(seconds);
+    qsort(seconds, (size_t)steps, sizeof *seconds, compare_seconds);
+    *median = seconds[(steps - 1) / 2];
+    free(seconds);
+    return result;
+}
+
+/* Opens, takes a step that loads kernels and is repeated for its exponents, and `steps` that are measured, which it prints and leaves in *median.
+   flops: of a token, 6 for each parameter and 6 T E a layer for causal attention over T tokens, as train counts them. */
+static het_result model_measure(bench_model *m, const char *name, int64_t steps, double *median) {
+    het_result result = model_open(m);
+    double tokens;
+    if (result == HET_OK) result = model_steps(m, 1, median);
+    if (result == HET_OK) result = model_steps(m, steps, median);
+    if (result != HET_OK) return result;
+    tokens = (double)(m->micro_batches * m->sequences * m->length);
+    printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"tokens/s\",\"bytes\":%llu,\"flops\":%.9g}\n", name, 1e3 * *median,
+           tokens / *median, (unsigned long long)m->memory.device,
+           6.0 * (double)(m->memory.parameters + m->desc.model.layers * m->desc.model.width * m->length));
+    fflush(stdout);
+    return HET_OK;
+}
+
+/* what: behind the model in the name. */
+static void bench_step(bench *b, const char *model, const char *what, het_dtype dtype, het_reduce reduce, int64_t micro_batches,
+    int64_t sequences, int64_t length) {
+    bench_model m;
+    char name[120];
+    double median;
+    memset(&m, 0, sizeof m);
+    m.name = model, m.dtype = dtype, m.reduce = reduce, m.micro_batches = micro_batches, m.sequences = sequences, m.length = length;
+    m.options = b->fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0;
+    snprintf(name, sizeof name, "step_%s%s_%s_%s", model, what, dtype == HET_BF16 ? "bf16" : "f32", reduce == HET_REDUCE_FAST ? "fast" : "exact");
+    if (model_close(&m, model_measure(&m, name, b->steps - 1, &median)) != DONE) b->failures++;
 }
 
 static void bench_attentions(bench *b) {
@@ -550,53 +622,102 @@ static void bench_steps(bench *b) {
     bench_step(b, "gpt2:1558m", "_2x16", HET_BF16, HET_REDUCE_FAST, 2, 16, 1024); /* the same tokens in fewer, larger micro-batches */
 }
 
-/* What the ops of steps take, by op and shape: a line each (het_cuda_ops). The first line says how many tokens and layers they were. */
-static const het_device_iface *count_iface;
-static void *count_self;
-static het_result count_create(const het_device_config *config, void **self) {
-    const het_result result = count_iface->create(config, self);
-    if (result == HET_OK) count_self = *self;
-    return result;
+/* ---- one model, looked at ---- */
+
+/* The device's table of ops (het_cuda_ops); the caller frees it. */
+static char *model_ops(void) {
+    const size_t size = het_cuda_ops(&model_device, NULL, 0) + 1;
+    char *text = (char *)malloc(size);
+    if (text != NULL) (void)het_cuda_ops(&model_device, text, size);
+    return text;
 }
 
-static int bench_count(const char *model, int64_t sequences, int64_t length, int64_t steps) {
-    het_device_iface table = *(count_iface = het_cuda_device_with(HET_CUDA_OPS));
-    const int64_t n = sequences * length;
-    int32_t *token = (int32_t *)calloc((size_t)n + 1, sizeof *token);
-    int64_t *start = (int64_t *)calloc((size_t)sequences + 1, sizeof *start), i;
-    het_device_desc device;
-    het_device inner;
-    het_batch batch;
-    het_desc desc;
-    het_error error;
-    het_ctx *ctx = NULL;
+/* What the ops of steps take, by op and shape: a line each. The first line says how many tokens and layers they were. */
+static int bench_count(bench_model *m, int64_t steps) {
+    double median;
     het_result result;
-    memset(&desc, 0, sizeof desc), memset(&device, 0, sizeof device), memset(&error, 0, sizeof error), memset(&batch, 0, sizeof batch);
-    table.create = count_create;
-    device.iface = &table, device.threads = DRAWERS, desc.layout.devices = &device, desc.layout.device_count = 1;
-    desc.dtype = HET_BF16, desc.reduce = HET_REDUCE_FAST, desc.limits.max_tokens = n, desc.limits.max_sequences = sequences;
-    desc.limits.max_micro_batches = 1, desc.guard.skip_bad_steps = HET_YES; /* where nothing is computed, no step has a loss */
-    result = het_model_parse(model, &desc.model, &error);
-    for (i = 0; i <= n; i++) token[i] = (int32_t)(i * 7919 % (desc.model.vocab > 0 ? desc.model.vocab : 1));
-    for (i = 0; i <= sequences; i++) start[i] = i * length;
-    batch.tokens = n, batch.sequences = sequences, batch.token = token, batch.target = token + 1, batch.sequence_start = start;
-    if (result == HET_OK) result = het_create(&desc, &ctx, &error);
-    for (i = 0; i < steps && result == HET_OK; i++) result = het_step(ctx, &batch, 1, NULL);
-    if (result != HET_OK) (void)fail(FAILED, "count of %s: %s", model, ctx != NULL ? het_last_error(ctx) : error.text);
-    else {
-        inner.iface = count_iface, inner.self = count_self;
-        const size_t size = het_cuda_ops(&inner, NULL, 0) + 1;
-        char *text = (char *)malloc(size);
-        if (text != NULL) (void)het_cuda_ops(&inner, text, size);
-        printf("{\"model\":\"%s\",\"tokens\":%lld,\"sequences\":%lld,\"steps\":%lld,\"layers\":%d,\"width\":%d,\"vocab\":%d}\n%s", model,
-               (long long)n, (long long)sequences, (long long)steps, (int)desc.model.layers, (int)desc.model.width, (int)desc.model.vocab,
-               text != NULL ? text : "");
+    m->options = HET_CUDA_OPS;
+    result = model_open(m);
+    if (result == HET_OK) result = model_steps(m, steps, &median);
+    if (result == HET_OK) {
+        char *text = model_ops();
+        printf("{\"model\":\"%s\",\"tokens\":%lld,\"sequences\":%lld,\"steps\":%lld,\"layers\":%d,\"width\":%d,\"vocab\":%d}\n%s", m->name,
+               (long long)m->start[m->sequences], (long long)m->sequences, (long long)steps, (int)m->desc.model.layers, (int)m->desc.model.width,
+               (int)m->desc.model.vocab, text != NULL ? text : "");
         free(text);
     }
-    het_destroy(ctx);
-    free(token), free(start);
-    return result == HET_OK ? DONE : FAILED;
+    return model_close(m, result);
 }
+
+/* ---- what a step's time goes to ---- */
+
+enum { ATTENTION, PRODUCTS, HEAD, NORMS, UPDATE, COPIES, OTHER, MODULES };
+
+/* The head's products are those that are as wide as the vocabulary. */
+static int module_of(const char *op, int64_t out, int64_t vocab) {
+    static const struct { const char *prefix; int module; } modules[] = {
+        { "attention", ATTENTION }, { "cross_entropy", HEAD }, { "linear", PRODUCTS }, { "norm_", NORMS }, { "accumulate", UPDATE },
+        { "sum_squares", UPDATE }, { "verdict", UPDATE }, { "adamw", UPDATE }, { "round", UPDATE }, { "copy", COPIES }, { "clear", COPIES } };
+    size_t i;
+    for (i = 0; i < sizeof modules / sizeof *modules; i++)
+        if (strncmp(op, modules[i].prefix, strlen(modules[i].prefix)) == 0)
+            return modules[i].module == PRODUCTS && out == vocab ? HEAD : modules[i].module;
+    return OTHER;
+}
+
+/* Calls of each line of `before` and of `after`, `steps` later; a line's place never changes. Prints a line a module and one of all: milliseconds of
+   a step, each call taking the least of its op and shape, and what share that is of steps that took `eager` and `timed` seconds. */
+static void print_modules(const bench_model *m, const char *before, const char *after, int64_t steps, double eager, double timed) {
+    static const char *const names[MODULES] = { "attention", "products", "head", "norms", "update", "copies", "other" };
+    double ms[MODULES] = { 0 }, calls[MODULES] = { 0 }, all = 0, least;
+    long long was, is, out;
+    char op[32];
+    int i;
+    for (; *after != 0; after = strchr(after, '\n') + 1) {
+        was = 0;
+        if (sscanf(after, "{\"op\":\"%31[^\"]\",\"bf16\":%*d,\"shape\":[%*d,%*d,%lld],\"calls\":%lld,\"ms\":%*f,\"least\":%lf",
+                   op, &out, &is, &least) != 4) continue;
+        if (*before != 0) {
+            (void)sscanf(before, "{\"op\":\"%*[^\"]\",\"bf16\":%*d,\"shape\":[%*d,%*d,%*d],\"calls\":%lld", &was);
+            before = strchr(before, '\n') + 1;
+        }
+        i = module_of(op, out, m->desc.model.vocab);
+        calls[i] += (double)(is - was) / (double)steps, ms[i] += least * (double)(is - was) / (double)steps;
+    }
+    for (i = 0; i < MODULES; i++) all += ms[i];
+    for (i = 0; i < MODULES; i++)
+        printf("{\"name\":\"module_%s\",\"ms\":%.6g,\"calls\":%.6g,\"share\":%.4g}\n", names[i], ms[i], calls[i], ms[i] / all);
+    printf("{\"name\":\"modules\",\"ms\":%.6g,\"of_eager\":%.4g,\"of_timed\":%.4g}\n", all, 1e-3 * all / eager, 1e-3 * all / timed);
+}
+
+/* Steps with one thing after the other as it is not in the base; at last one where each op is timed, and what the modules take there. */
+static int bench_ablate(bench_model *m, int64_t steps) {
+    static const struct { const char *name; het_dtype dtype; het_reduce reduce; het_choice recompute; int32_t options; } forms[] = {
+        { "ablate_base", HET_BF16, HET_REDUCE_FAST, HET_NO, 0 }, { "ablate_f32", HET_F32, HET_REDUCE_FAST, HET_NO, 0 },
+        { "ablate_exact", HET_BF16, HET_REDUCE_EXACT, HET_NO, 0 }, { "ablate_recompute", HET_BF16, HET_REDUCE_FAST, HET_YES, 0 },
+        { "ablate_eager", HET_BF16, HET_REDUCE_FAST, HET_NO, HET_CUDA_EAGER }, { "ablate_timed", HET_BF16, HET_REDUCE_FAST, HET_NO, HET_CUDA_OPS } };
+    double eager = 0, median = 0;
+    size_t i;
+    for (i = 0; i < sizeof forms / sizeof *forms; i++) {
+        bench_model one = *m;
+        het_result result;
+        one.dtype = forms[i].dtype, one.reduce = forms[i].reduce, one.recompute = forms[i].recompute, one.options = forms[i].options;
+        result = model_measure(&one, forms[i].name, steps, &median);
+        if (one.options == HET_CUDA_EAGER) eager = median;
+        if (one.options == HET_CUDA_OPS && result == HET_OK) {
+            char *before = model_ops(), *after;
+            result = model_steps(&one, steps, &median);
+            after = model_ops();
+            if (before != NULL && after != NULL && result == HET_OK) print_modules(&one, before, after, steps, eager, median);
+            free(before), free(after);
+        }
+        if (model_close(&one, result) != DONE) return FAILED;
+    }
+    return DONE;
+}
+
+static const struct { const char *name; int (*run)(bench_model *, int64_t); } looks[] = {
+    { "count", bench_count }, { "ablate", bench_ablate } };
 
 int main(int argc, char **argv) {
     static const het_allocator allocator = { simple_alloc, simple_free, NULL };
@@ -606,8 +727,14 @@ int main(int argc, char **argv) {
     int ops = 1, gemm = 0, steps = 1, attentions = 0, i;
     bench b;
     memset(&b, 0, sizeof b), memset(&config, 0, sizeof config);
-    if (argc == 6 && strcmp(argv[1], "count") == 0)
-        return bench_count(argv[2], strtoll(argv[3], NULL, 10), strtoll(argv[4], NULL, 10), strtoll(argv[5], NULL, 10));
+    if (argc == 6) {
+        bench_model m;
+        memset(&m, 0, sizeof m);
+        m.name = argv[2], m.dtype = HET_BF16, m.reduce = HET_REDUCE_FAST, m.micro_batches = 1;
+        m.sequences = strtoll(argv[3], NULL, 10), m.length = strtoll(argv[4], NULL, 10);
+        for (i = 0; i < (int)(sizeof looks / sizeof *looks); i++)
+            if (strcmp(argv[1], looks[i].name) == 0) return looks[i].run(&m, strtoll(argv[5], NULL, 10));
+    }
     b.steps = 7, b.seconds = 0.05;
     for (i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--small") == 0) b.small = 1, b.seconds = 0, b.steps = 2;
