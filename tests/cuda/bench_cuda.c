@@ -2,6 +2,7 @@
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda count MODEL SEQUENCES LENGTH STEPS     what the ops of these steps take, bf16 and fast sums
      build/bench_cuda ablate MODEL SEQUENCES LENGTH STEPS    steps with one thing at a time in another form, and what modules take
+     build/bench_cuda lengths MODEL SEQUENCES LENGTH ROUNDS  device memory over steps of all lengths up to LENGTH
      build/bench_cuda [all|ops|attention|gemm|steps] [--small] [--fast] [--steps N]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
 #define PROGRAM "bench_cuda"
@@ -716,8 +717,34 @@ static int bench_ablate(bench_model *m, int64_t steps) {
     return DONE;
 }
 
+/* ---- device memory from step to step ---- */
+
+int cudaMemGetInfo(size_t *available, size_t *all); /* of the CUDA runtime; its errors are an enum */
+
+/* After a step of the largest length, one of each length, `rounds` times: how often the device's memory was asked for since that step, and by how
+   much the card's free memory has shrunk since the round before. The first round loads the kernels of short lengths. */
+static int bench_lengths(bench_model *m, int64_t rounds) {
+    het_result result = model_open(m);
+    size_t was = 0, is = 0, all;
+    int64_t round, length, allocations;
+    double median;
+    if (result == HET_OK) result = model_steps(m, 1, &median);
+    allocations = model_allocations;
+    (void)cudaMemGetInfo(&was, &all);
+    for (round = 0; round < rounds && result == HET_OK; round++, was = is) {
+        for (length = 1; length <= m->length && result == HET_OK; length++) {
+            model_cut(m, length);
+            result = model_steps(m, 1, &median);
+        }
+        (void)cudaMemGetInfo(&is, &all);
+        printf("{\"name\":\"lengths_round_%d\",\"steps\":%lld,\"allocations\":%lld,\"less_free\":%lld}\n", (int)round + 1, (long long)m->length,
+               (long long)(model_allocations - allocations), (long long)was - (long long)is);
+    }
+    return model_close(m, result);
+}
+
 static const struct { const char *name; int (*run)(bench_model *, int64_t); } looks[] = {
-    { "count", bench_count }, { "ablate", bench_ablate } };
+    { "count", bench_count }, { "ablate", bench_ablate }, { "lengths", bench_lengths } };
 
 int main(int argc, char **argv) {
     static const het_allocator allocator = { simple_alloc, simple_free, NULL };

@@ -1,15 +1,15 @@
 #!/bin/bash
 # Rows that want a CUDA card: with make cuda build/bench_cuda cuda-tests, where nvidia-smi finds one. Elsewhere the same on the stand-in, with tiny
 # shapes: lines "works on the stand-in: ...", which say nothing of a card, and status 77: skipped.
-# usage: tests/systems/card.sh ablate
+# usage: tests/systems/card.sh fused|ablate
 . "$(dirname "$0")/common.sh"
 programs=${programs%/checked}
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)
 if [ -n "$card" ]; then
-    shape=width=768,heads=12,vocab=512,context=1024 sequences=16 length=1024
+    suites=on_cuda shape=width=768,heads=12,vocab=512,context=1024 sequences=16 length=1024
     model=gpt2:124m steps=5
 else
-    programs=$programs/standin shape=width=16,heads=2,vocab=256,context=16 sequences=2 length=16
+    suites=../tests programs=$programs/standin shape=width=16,heads=2,vocab=256,context=16 sequences=2 length=16
     model=gpt2:layers=2,$shape steps=2
     works() { echo "works on the stand-in: $*"; }
 fi
@@ -19,6 +19,38 @@ fi
 field() { sed -n 's/^{"name":"'"$2"'",.*"'"$3"'":\([0-9.e+-]*\).*/\1/p' "$1"; } # field LOG NAME KEY
 # holds 'EXPRESSION' TEXT: of figures that only a card has; on the stand-in anything does
 holds() { [ -z "$card" ] || is "$1" || short "$2"; }
+
+# A layer's kernels a step, forward and backward: what two layers start more than one, but for the update and copies.
+launches() {
+    sed -nE '/"op":"(adamw|sum_squares|verdict|round|copy|clear)/d; s/.*"launches":([0-9]+).*/\1/p' "$1" | awk '{ n += $1 } END { print n }'
+}
+
+# One op at a time, as the formulas stand, a kernel for each product, sum over rows or columns and elementwise operation of a GPT-2 layer; matrices of
+# queries, keys and values are one; casts, transpositions and adding up gradients are free.
+# Forward 44. Norms 2 x 8: mean, x - mean, its square, that one's mean, rstd, times rstd, times gain, plus bias. Linear layers 4 x 2: product, bias.
+#   Attention 9: q k^T, scale, mask, maximum, difference, exp, sum, quotient, times v. GELU 9: x x, x x x, times c, plus x, times d, t = tanh of it,
+#   1 + t, times x, halved. Residual sums 2.
+# Backward 54. Norms 2 x 11: dy gain, its mean, times xhat, that one's mean, times xhat, two differences, times rstd; dy xhat and its sum, the sum of
+#   dy. Linear layers 4 x 3: two products, the bias's sum. Attention 9: dv, dp, dp p, its sum, difference, times p, scale, dq, dk. GELU 9: t t,
+#   1 - t t, x x scaled, plus d, their product, times x / 2, (1 + t) / 2, sum, times dy. Residual sums 2.
+# Coarser, with norms (backward 2), softmax and GELU a kernel each: 18 + 25.
+plain=98 coarse=43
+fused() {
+    local worst kernels
+    HETRAIN_TEST_ONLY='*_trains_in_bf16' does agree "$suites/test_cuda_device"
+    worst=$(grep -oE '(gpt2|llama) bf16 [a-z]+: loss.*' agree | paste -sd , | sed 's/,\([gl]\)/; \1/g')
+    [ -n "$worst" ] || short "no test of bf16 ran: $(tail -n 1 agree)"
+    does lengths bench_cuda lengths "gpt2:layers=1,$shape" $sequences $length 2
+    [ "$(field lengths lengths_round_2 allocations) $(field lengths lengths_round_2 less_free)" = '0 0' ] || short "memory was taken: $(cat lengths)"
+    does one bench_cuda count "gpt2:layers=1,$shape" $sequences $length 2
+    does two bench_cuda count "gpt2:layers=2,$shape" $sequences $length 2
+    kernels=$((($(launches two) - $(launches one)) / 2))
+    is "$kernels > 0 && $kernels <= $plain / 2" || short "a layer starts $kernels kernels, of $plain one op at a time"
+    works "${card:+$card: }against the CPU, shares of the largest value: $worst; 0 allocations in 2 x $length steps of lengths 1 to $length," \
+        "free memory $(field lengths lengths_round_1 less_free) bytes less in the first round (kernels that are loaded), 0 in the second;" \
+        "a layer of $shape starts $kernels kernels forward and backward, one op at a time would $plain (a count, not a run;" \
+        "$coarse with norms, softmax and GELU a kernel each)"
+}
 
 ablate() {
     local one said table whole
@@ -33,5 +65,5 @@ ablate() {
         "modules in ms: $table: $(field log modules ms), $whole of the eager step, $(field log modules of_timed) of the step whose ops are timed"
 }
 
-case $1 in ablate) "$1" ;; *) short "$0 ablate" ;; esac
+case $1 in fused|ablate) "$1" ;; *) short "$0 fused|ablate" ;; esac
 [ -n "$card" ] || exit 77

@@ -34,6 +34,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device);
 cudaError_t cudaMalloc(void **pointer, size_t size);
 cudaError_t cudaFree(void *pointer);
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all);
 cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags);
 cudaError_t cudaFreeHost(void *pointer);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, cudaMemcpyKind kind, cudaStream_t stream);
