@@ -2,6 +2,7 @@
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda count MODEL SEQUENCES LENGTH STEPS     what the ops of these steps take, bf16 and fast sums
      build/bench_cuda ablate MODEL SEQUENCES LENGTH STEPS    steps with one thing at a time in another form, and what modules take
+     build/bench_cuda sweep MODEL SEQUENCES LENGTH STEPS     steps of SEQUENCES in 1 to 8 micro-batches, without and with recomputation
      build/bench_cuda lengths MODEL SEQUENCES LENGTH ROUNDS  device memory over steps of all lengths up to LENGTH
      build/bench_cuda [all|ops|attention|gemm|steps] [--small] [--fast] [--steps N]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
@@ -717,6 +718,21 @@ static int bench_ablate(bench_model *m, int64_t steps) {
     return DONE;
 }
 
+/* A step's sequences in 1, 2, 4 and 8 micro-batches, without and with recomputation. */
+static int bench_sweep(bench_model *m, int64_t steps) {
+    int i;
+    for (i = 0; i < 8; i++) {
+        bench_model one = *m;
+        char name[64];
+        double median;
+        one.micro_batches = INT64_C(1) << i / 2, one.sequences = m->sequences / one.micro_batches, one.recompute = i % 2 ? HET_YES : HET_NO;
+        if (m->sequences < 8 || m->sequences % 8 != 0) return fail(BAD_INPUT, "sweep: a multiple of 8 sequences is wanted");
+        snprintf(name, sizeof name, "sweep_%dx%d%s", (int)one.micro_batches, (int)one.sequences, i % 2 ? "_recompute" : "");
+        if (model_close(&one, model_measure(&one, name, steps, &median)) != DONE) return FAILED;
+    }
+    return DONE;
+}
+
 /* ---- device memory from step to step ---- */
 
 int cudaMemGetInfo(size_t *available, size_t *all); /* of the CUDA runtime; its errors are an enum */
@@ -744,7 +760,7 @@ static int bench_lengths(bench_model *m, int64_t rounds) {
 }
 
 static const struct { const char *name; int (*run)(bench_model *, int64_t); } looks[] = {
-    { "count", bench_count }, { "ablate", bench_ablate }, { "lengths", bench_lengths } };
+    { "count", bench_count }, { "ablate", bench_ablate }, { "sweep", bench_sweep }, { "lengths", bench_lengths } };
 
 int main(int argc, char **argv) {
     static const het_allocator allocator = { simple_alloc, simple_free, NULL };
