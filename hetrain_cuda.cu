@@ -335,7 +335,8 @@ template <int V, class T> HETC_DEVICE void hetc_save(T *to, const hetc_pack<floa
     else if constexpr (V % 4 == 0) { /* whole words: the compiler may store halves one by one */
         hetc_pack<uint64_t, V / 4> words;
         for (int i = 0; i < V; i += 4)
-            words.v[i / 4] = hetc_bf16_pair(x.v[i], x.v[i + 1]) | (uint64_t)hetc_bf16_pair(x.v[i + 2], x.v[i + 3]) << 32;
+            words.v[i / 4] = (uint64_t)hetc_bf16_pair(x.v[i + 2], x.v[i + 3]) << 32 |
+                hetc_bf16_pair(x.v[i], x.v[i + 1]);
         hetc_put(reinterpret_cast<uint64_t *>(to), words);
     } else {
         hetc_pack<T, V> bits;
