@@ -7,14 +7,15 @@
 #   anchor   PyTorch's ops and steps on the same card
 #   tune     algorithms chosen by timing; slower and faster forms of a step beside each other
 # STANDIN=1: the same on the stand-in, with tiny shapes: says that this script works, and nothing of a GPU.
-# LIMIT=SECONDS for all of it (530). Programs that are in build/ already, from another machine, are used as they are.
+# LIMIT=SECONDS for all of it (530); SKIP=EXPRESSION: parts with such names are left out. Programs that are in build/ already, from another machine, are
+# used as they are.
 cd "$(dirname "$0")/../.." || exit 2
 phase=$1
-case $phase in speed|right|anchor|tune) ;; *) sed -n '2,10p' "$0" >&2; exit 2 ;; esac
+case $phase in speed|right|anchor|tune) ;; *) sed -n '2,11p' "$0" >&2; exit 2 ;; esac
 folder=${2:-build/on_gpu}
 mkdir -p "$folder" || exit 2
 folder=$(cd "$folder" && pwd)
-: "${LIMIT:=530}" "${STANDIN:=}" "${JOBS:=$(nproc)}"
+: "${LIMIT:=530}" "${SKIP:=}" "${STANDIN:=}" "${JOBS:=$(nproc)}"
 table=$folder/$phase.txt
 logs=$(mktemp -d)
 : > "$table"
@@ -34,6 +35,7 @@ try() {
     local limit=$1 name=$2 log=$logs/$3 begin=$SECONDS status
     case $3 in *.jsonl) log=$folder/$3 ;; esac
     shift 3
+    if [ -n "$SKIP" ] && [[ $name =~ $SKIP ]]; then row "$name" 'left out' ''; return 1; fi
     [ "$limit" -gt "$(left)" ] && limit=$(left)
     if [ "$limit" -lt 5 ]; then row "$name" 'not run' 'no time left'; return 1; fi
     timeout -k 10 "$limit" "$@" > "$log" 2>&1
