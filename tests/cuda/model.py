@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A model of a training step on an H200, from counted ops: what the device's ops read, write, multiply and start for one layer of a small GPT-2
-(build/standin/bench_cuda count, nothing computed), scaled to gpt2:124m and gpt2:1558m. Nothing here is measured on a card: rates are estimates.
+(build/standin/bench_cuda count, nothing computed), scaled to gpt2:124m and gpt2:1558m. The rates of copies, products and attention were measured on a
+card (tests/bench/RESULTS.md, CUDA); what the model adds up is compared with the steps that were measured there.
 
     python3 tests/cuda/model.py [--check] build/standin/bench_cuda
 
@@ -14,47 +15,19 @@ import os
 import subprocess
 import sys
 
-COPY = 4.3e12                   # bytes a second of a copy
-GAP = 1.7e-6                    # seconds from node to node of a graph
-PRODUCTS = {768: 560e12, 1600: 600e12}  # FLOP/s of products of that width
-CYCLES = 132 * 1.755e9          # a second, of all multiprocessors
-HMMA = 1.55                     # cycles of a multiprocessor's tensor cores for one, m16n8k16
-# The main loops of attention, head 64 in bf16, as tests/cuda/sass.py counts them for compute capability 9.0: rows of a block, of a warp, step; what a
-# warp issues where a tile has masked scores, and elsewhere; its cycles of shared memory, HMMA. FIRST: those of the first kernels, and the rates that
-# they were estimated to have (causal, 1,024 tokens): a share of what their tightest unit allows. These kernels are taken to reach the same share.
-LOOPS = {
-    "attention_forward": [(128, 32, 64, 953, 687, 160, 128)],
-    "attention_backward": [(128, 32, 32, 552, 407, 144, 96), (128, 32, 32, 681, 557, 193, 128)],
-}
-FIRST = {
-    "attention_forward": (150e12, [(128, 16, 64, 504, 504, 144, 64)]),
-    "attention_backward": (102e12, [(64, 16, 64, 540, 540, 256, 96), (64, 16, 64, 1000, 1000, 416, 128)]),
-}
+COPY = 4.26e12                  # bytes a second of a copy
+GAP = 1.7e-6                    # seconds from node to node of a graph: an estimate
+PRODUCTS = {768: 590e12, 1600: 580e12}  # FLOP/s of a layer's products of that width, of 16,384 and 4,096 rows
+HEAD = 750e12                   # the same of logits and their gradients
+ATTENTION = {"attention_forward": {768: 245e12, 1600: 236e12}, "attention_backward": {768: 213e12, 1600: 209e12}}  # head 64, 1,024 tokens, causal
 WIDTH, HEADS, VOCAB, TOKENS = 128, 2, 12800, 256  # as the vocabularies below: rows of logits so long that they are kept in shared memory
 X, Y, DX, DY = 1, 2, 4, 8
-STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length, predicted before, goal: thousands of tokens a second
-    "gpt2:124m": (12, 768, 50257, 2, 16, 1024, 219, 520),
-    "gpt2:1558m": (48, 1600, 50257, 8, 4, 1024, 26, 53),
+STEPS = {  # model: layers, width, vocabulary, micro-batches, sequences, length, measured, goal: thousands of tokens a second
+    "gpt2:124m": (12, 768, 50257, 2, 16, 1024, 517, 520),
+    "gpt2:1558m": (48, 1600, 50257, 8, 4, 1024, 46.1, 53),
 }
 
-LEAST = {"gpt2:124m": 510, "gpt2:1558m": 48}
-
-
-def attention_limit(name, loops, length):
-    """FLOP/s that a unit of the multiprocessor allows: a causal query has half of `length` keys, and what is masked in the tiles at both ends; the last
-    tiles, as many as a block has rows, are masked."""
-    cycles = 0.0
-    for rows, warp, step, masked, issued, shared, tensor in loops:
-        tile, last = (max(count / 4, shared, HMMA * tensor) for count in (issued, masked))
-        cycles += (tile * (1 + (rows + step) / length) + (last - tile) * 2 * rows / length) / (warp * step)
-    return (5 if "backward" in name else 2) * 2 * 64 * CYCLES / cycles
-
-
-def attention_rate(name, length, cautious):
-    """cautious: what the first kernels lost beside their tightest unit takes as long as it did."""
-    estimate, first = FIRST[name]
-    limit, before = attention_limit(name, LOOPS[name], length), attention_limit(name, first, 1024)
-    return 1 / (1 / limit + 1 / estimate - 1 / before) if cautious else estimate * limit / before
+LEAST = {"gpt2:124m": 560, "gpt2:1558m": 48}
 
 
 def count_steps(program, layers, steps):
@@ -121,7 +94,7 @@ def layer_facts(ops):
     return token, launches, weights, rounded
 
 
-def seconds(op, d, vocab, tokens, length, cautious):
+def seconds(op, d, vocab, tokens, length):
     """Of this op in one micro-batch."""
     k, name = d / WIDTH, op["op"]
     rows = tokens / TOKENS
@@ -137,9 +110,9 @@ def seconds(op, d, vocab, tokens, length, cautious):
             other += tokens * outputs * (2 if op["bf16"] & DY else 4)
         if is_head(op) and name != "linear_backward_weight":
             gap *= max(1.0, tokens / 8192)
-        return flops / PRODUCTS[d] + other / COPY + gap
-    if name in LOOPS:
-        return op["flops"] * rows * k * length / TOKENS / attention_rate(name, length, cautious) + gap
+        return flops / (HEAD if is_head(op) else PRODUCTS[d]) + other / COPY + gap
+    if name in ATTENTION:
+        return op["flops"] * rows * k * length / TOKENS / ATTENTION[name][d] + gap
     if name == "cross_entropy":
         return op["bytes"] * rows * wide / COPY + gap
     return op["bytes"] * rows * k / COPY + gap
@@ -154,7 +127,7 @@ def update_facts(ops, deeper):
     return all_of(ops, "bytes") / elements, all_of(ops, "launches") - layer, layer
 
 
-def step(ops, update, cautious, layers, d, vocab, micro_batches, sequences, length, *_):
+def step(ops, update, layers, d, vocab, micro_batches, sequences, length, *_):
     tokens = sequences * length
     parts = {"products": 0.0, "attention": 0.0, "head": 0.0, "rest": 0.0}
     layer = {id(op): share for op, share in in_layer(ops)}
@@ -162,9 +135,9 @@ def step(ops, update, cautious, layers, d, vocab, micro_batches, sequences, leng
         name = op["op"]
         if is_update(op):
             continue
-        t = micro_batches * seconds(op, d, vocab, tokens, length, cautious)
+        t = micro_batches * seconds(op, d, vocab, tokens, length)
         share = layer.get(id(op), 0.0)
-        part = "products" if name.startswith("linear") else "attention" if name in LOOPS else "rest"
+        part = "products" if name.startswith("linear") else "attention" if name in ATTENTION else "rest"
         if is_head(op):
             parts["head"] += t
         else:
@@ -180,8 +153,8 @@ def main():
     update = update_facts(ops, counted(program, 2))
     token, launches, weights, rounded = layer_facts(ops)
     rows = [
-        ("bytes a token and layer, of d", token, 664, 230, 223),
-        ("kernels and products a layer", launches, 91, 40, 29),
+        ("bytes a token and layer, of d", token, 664, 230, 224),
+        ("kernels and products a layer", launches, 91, 40, 25),
         ("activations rounded a layer", rounded, 15, 0, 0),
         ("weights rounded a layer", weights, 12, 0, 0),
         ("bytes an element, to update", update[0], 36, 38, 38),
@@ -194,12 +167,11 @@ def main():
         print()
     predicted = []
     for name, shape in STEPS.items():
-        parts, rate = step(ops, update, False, *shape)
+        parts, rate = step(ops, update, *shape)
         predicted.append((name, rate / 1e3))
         if not check:
-            slow = step(ops, update, True, *shape)[1]
-            print(name + ": predicted %.1f thousand tokens/s, %.1f if attention's latencies stay (before: %d, goal: %d); ms a step: " % (
-                rate / 1e3, slow / 1e3, shape[6], shape[7]) + ", ".join("%s %.1f" % (part, 1e3 * t) for part, t in parts.items()))
+            print(name + ": by these rates %.1f thousand tokens/s (measured: %.1f, goal: %d); ms a step: " % (rate / 1e3, shape[6], shape[7]) +
+                  ", ".join("%s %.1f" % (part, 1e3 * t) for part, t in parts.items()))
     if check:
         for number, (what, value, _, _, limit) in enumerate(rows, 1):
             print("%s %d - %s: %.0f, at most %d" % ("ok" if value <= limit + 0.5 else "not ok", number, what, value, limit))
