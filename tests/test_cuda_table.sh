@@ -31,10 +31,13 @@ shows 'step_gpt2:1558m_bf16_fast, thousands/s' - - - - - - 48 53 not measured
 made bench_ops copy 2000 GB/s
 made bench_ops linear_forward_8192x8192_bf16 600 TFLOP/s
 made bench_ops_fast linear_forward_8192x8192_bf16 800 TFLOP/s
-made bench_ops linear_forward_768x3072_bf16 380 TFLOP/s
-made bench_ops_fast linear_forward_768x3072_bf16 400 TFLOP/s
-made bench_ops_fast linear_gelu_forward_768x3072_bf16 384 TFLOP/s
-made bench_ops linear_forward_3072x768_bf16 500 TFLOP/s
+made bench_ops linear_forward_768x3072_bf16 100 TFLOP/s
+made bench_gemm gemm_768x3072_bf16_none 380 TFLOP/s
+made bench_gemm_fast gemm_768x3072_bf16_none 400 TFLOP/s
+made bench_gemm_fast gemm_768x3072_bf16_gelu 384 TFLOP/s
+made bench_gemm gemm_768x3072_bf16_dgelu 416 TFLOP/s
+made bench_gemm gemm_768x3072_f32_weight 450 TFLOP/s
+made bench_gemm gemm_3072x768_bf16_none 500 TFLOP/s
 made bench_ops attention_backward_head64_T1024 300 TFLOP/s
 made bench_ops_fast attention_backward_head64_T1024 500 TFLOP/s
 made bench_ops attention_forward_head128_T4096 480 TFLOP/s
@@ -44,9 +47,13 @@ made bench_ops adamw 1690 GB/s
 made bench_steps step_gpt2:124m_bf16_fast 400000 tokens/s 6000000000
 made bench_steps_fast step_gpt2:124m_bf16_fast 480000 tokens/s 5500000000
 made bench_steps_fast step_gpt2:1558m_bf16_fast 47000.5 tokens/s 40000000000
+made bench_steps_fast step_gpt2:1558m_2x16_bf16_fast 50000 tokens/s
 echo 'a line that is no measurement, and {"rate":1} one without a name' >> "$work/bench_ops.jsonl"
 cat >> "$work/torch_ops.jsonl" <<'LINES'
 {"name": "linear_forward_768x3072_bf16", "ms": 0.19, "rate": 400.0, "unit": "TFLOP/s"}
+{"name": "linear_backward_input_3072x768_bf16", "ms": 0.19, "rate": 400.0, "unit": "TFLOP/s"}
+{"name": "linear_backward_input_768x3072_bf16", "ms": 0.19, "rate": 520.0, "unit": "TFLOP/s"}
+{"name": "linear_backward_weight_768x3072_bf16", "ms": 0.19, "rate": 500.0, "unit": "TFLOP/s"}
 {"name": "attention_backward_head64_T1024", "ms": 0.19, "rate": 400.0, "unit": "TFLOP/s"}
 {"name": "attention_forward_head128_T4096", "ms": 0.19, "rate": 3e2, "unit": "TFLOP/s"}
 {"name": "norm_backward", "ms": 0.19, "rate": 1200.0, "unit": "GB/s"}
@@ -55,10 +62,13 @@ LINES
 echo '{"name": "step_gpt2:124m_bf16_fast", "ms": 1.0, "rate": 400000.0, "unit": "tokens/s", "bytes": 10000000000}' > "$work/torch_steps.jsonl"
 bash tests/cuda/table.sh "$work" > "$work/table"
 report $? 'the table of made up files'
-shows 'linear_forward_768x3072_bf16' 400 380 '50 %' 400 1.00 0.97 1.00 1.05 good
-shows 'linear_gelu_forward_768x3072_bf16' 384 - '48 %' 400 0.96 0.97 1.00 1.05 below
-shows 'linear_forward_3072x768_bf16' - 500 '62 %' - - 0.97 1.00 1.05 PyTorch not measured
-shows 'linear_forward_1600x6400_bf16' - - - - - 0.97 1.00 1.05 not measured
+shows 'gemm_768x3072_bf16_none, forward_768x3072' 400 380 '50 %' 400 1.00 0.97 1.00 1.05 good
+shows 'gemm_768x3072_bf16_gelu, forward_768x3072' 384 - '48 %' 400 0.96 0.97 1.00 1.05 below
+shows 'gemm_768x3072_bf16_dgelu, backward_input_3072x768' - 416 '52 %' 400 1.04 0.97 1.00 1.05 good
+shows 'gemm_768x3072_f32_weight, backward_weight_768x3072' - 450 '56 %' 500 0.90 0.97 1.00 1.05 below
+shows 'gemm_3072x768_bf16_none, backward_input_768x3072' - 500 '62 %' 520 0.96 0.97 1.00 1.05 below
+shows 'gemm_3072x768_bf16_none, forward_3072x768' - 500 '62 %' - - 0.97 1.00 1.05 PyTorch not measured
+shows 'gemm_1600x6400_bf16_none, forward_1600x6400' - - - - - 0.97 1.00 1.05 not measured
 shows 'attention_backward_head64_T1024' 500 300 '62 %' 400 1.25 0.75 1.00 1.20 stretch
 shows 'attention_backward_head64_T1024, deterministic/timed' 500 300 '62 %' - 0.60 0.75 - - below
 shows 'attention_forward_head128_T4096' - 480 '60 %' 300 1.60 0.80 1.00 1.60 stretch
@@ -70,15 +80,23 @@ shows 'step_gpt2:124m_bf16_fast' 4.8e+05 4e+05 '48 %' 4e+05 1.20 1.05 1.15 1.30 
 shows 'step_gpt2:124m_bf16_fast, thousands/s' 4.8e+05 4e+05 - - 480.00 - 470 520 good
 shows 'step_gpt2:124m_bf16_fast, deterministic/timed' 4.8e+05 4e+05 - - 0.83 0.75 - - accept
 shows 'step_gpt2:124m_bf16_fast, bytes' 5.5e+09 6e+09 - 1e+10 0.55 0.6 0.5 - accept
+shows 'step_gpt2:1558m_2x16_bf16_fast' 5e+04 - '61 %' - - 1.05 1.15 1.30 PyTorch not measured
 shows 'step_gpt2:1558m_bf16_fast, thousands/s' 4.7e+04 - - - 47.00 - 48 53 below
 shows 'linear_forward_8192x8192_bf16 (timed)' 800 TFLOP/s '100 %' - -
-report "$(grep -q "^$asked asked for: 9 reached, 5 below, $((asked - 14)) not measured\$" "$work/table"; echo $?)" 'they are counted' \
+report "$(grep -q "^$asked asked for: 10 reached, 7 below, $((asked - 17)) not measured\$" "$work/table"; echo $?)" 'they are counted' \
     "$(grep 'asked for:' "$work/table")"
 
 # ---- the names are those of the programs ----
 for name in copy norm_backward cross_entropy adamw linear_forward_ linear_backward_input_ linear_backward_weight_ attention_ step_; do
     report "$(grep -q "\"$name" tests/cuda/bench_cuda.c && grep -q "\"$name" tests/cuda/torch_cuda.py; echo $?)" "both programs measure $name"
 done
+while read -r a b epilogue; do
+    report "$(grep -q "{ $a, $b }" tests/cuda/bench_cuda.c && grep -q "\"$epilogue\"" tests/cuda/bench_cuda.c; echo $?)" \
+        "bench_cuda measures gemm_${a}x${b}, $epilogue"
+done < <(sed -n 's/^speed gemm_\([0-9]*\)x\([0-9]*\)_[a-z0-9]*_\([a-z]*\) .*/\1 \2 \3/p' tests/cuda/table.sh)
+while read -r a b; do
+    report "$(grep -q "($a, $b, rows)" tests/cuda/torch_cuda.py; echo $?)" "torch_cuda.py measures products of ${a}x${b}"
+done < <(sed -n 's/^speed .* linear_[a-z_]*_\([0-9]*\)x\([0-9]*\)_bf16 .*/\1 \2/p' tests/cuda/table.sh | sort -u)
 if python3 -c 'import torch' 2> /dev/null; then
     timeout 200 python3 tests/cuda/torch_cuda.py all --small --eager --device cpu > "$work/torch.jsonl" 2> "$work/errors"
     report $? 'torch_cuda.py runs small on the CPU' "$(tail -n 3 "$work/errors")"

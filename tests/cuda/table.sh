@@ -1,7 +1,7 @@
 #!/bin/bash
 # The table of on_gpu.sh, from the JSON lines that bench_cuda and torch_cuda.py left in a folder: what was asked for, measured and reached, and then
 # all measurements. What is not there was not measured, and says so. Prints nothing that is not in the files.
-# usage: tests/cuda/table.sh FOLDER   with bench_ops.jsonl bench_steps.jsonl (deterministic), bench_ops_fast.jsonl bench_steps_fast.jsonl
+# usage: tests/cuda/table.sh FOLDER   with bench_ops.jsonl bench_gemm.jsonl bench_steps.jsonl (deterministic), the same as bench_..._fast.jsonl
 #        (algorithms chosen by timing), torch_ops.jsonl torch_steps.jsonl
 folder=${1:?usage: tests/cuda/table.sh FOLDER}
 
@@ -25,19 +25,21 @@ facts() {
 
 {
     facts plain bench_ops.jsonl bench_gemm.jsonl bench_steps.jsonl
-    facts timed bench_ops_fast.jsonl bench_steps_fast.jsonl
+    facts timed bench_ops_fast.jsonl bench_gemm_fast.jsonl bench_steps_fast.jsonl
     facts torch torch_ops.jsonl torch_steps.jsonl
     # What is asked for. ROW KIND NAME PYTORCH ACCEPT GOOD STRETCH [WORK]   KIND: speed, of PyTorch's; copy, of the copy's; self, deterministic of
     # timed; memory, of PyTorch's, less is better; rate, in thousands a second. WORK: TFLOP of a token. -: nothing is asked
+    # Products: operands are bf16 already on both sides, as in a step; results too, but for our gradient of a matrix. gemm_AxB: x [rows][A] to
+    # y [rows][B], with dgelu dy [rows][A] to dx [rows][B]. A dx without GELU has no name of its own: it is the product of its shape.
     sed 's/^/row /' <<'ROWS'
-speed linear_forward_768x2304_bf16 linear_forward_768x2304_bf16 0.97 1.00 1.05
-speed linear_forward_768x3072_bf16 linear_forward_768x3072_bf16 0.97 1.00 1.05
-speed linear_gelu_forward_768x3072_bf16 linear_forward_768x3072_bf16 0.97 1.00 1.05
-speed linear_forward_3072x768_bf16 linear_forward_3072x768_bf16 0.97 1.00 1.05
-speed linear_forward_1600x6400_bf16 linear_forward_1600x6400_bf16 0.97 1.00 1.05
-speed linear_backward_input_768x3072_bf16 linear_backward_input_768x3072_bf16 0.97 1.00 1.05
-speed linear_gelu_backward_3072x768_bf16 linear_backward_input_3072x768_bf16 0.97 1.00 1.05
-speed linear_backward_weight_768x3072_bf16 linear_backward_weight_768x3072_bf16 0.97 1.00 1.05
+speed gemm_768x2304_bf16_none linear_forward_768x2304_bf16 0.97 1.00 1.05
+speed gemm_768x3072_bf16_none linear_forward_768x3072_bf16 0.97 1.00 1.05
+speed gemm_768x3072_bf16_gelu linear_forward_768x3072_bf16 0.97 1.00 1.05
+speed gemm_3072x768_bf16_none linear_forward_3072x768_bf16 0.97 1.00 1.05
+speed gemm_1600x6400_bf16_none linear_forward_1600x6400_bf16 0.97 1.00 1.05
+speed gemm_3072x768_bf16_none linear_backward_input_768x3072_bf16 0.97 1.00 1.05
+speed gemm_768x3072_bf16_dgelu linear_backward_input_3072x768_bf16 0.97 1.00 1.05
+speed gemm_768x3072_f32_weight linear_backward_weight_768x3072_bf16 0.97 1.00 1.05
 speed attention_forward_head64_T1024 attention_forward_head64_T1024 0.80 1.00 1.15
 speed attention_forward_head64_T4096 attention_forward_head64_T4096 0.80 1.00 1.15
 speed attention_backward_head64_T1024 attention_backward_head64_T1024 0.75 1.00 1.20
@@ -57,6 +59,7 @@ rate step_gpt2:124m_bf16_fast - - 470 520
 self step_gpt2:124m_bf16_fast - 0.75 - -
 memory step_gpt2:124m_bf16_fast step_gpt2:124m_bf16_fast 0.6 0.5 -
 speed step_gpt2:1558m_bf16_fast step_gpt2:1558m_bf16_fast 1.05 1.15 1.30 9.82e-3
+speed step_gpt2:1558m_2x16_bf16_fast step_gpt2:1558m_2x16_bf16_fast 1.05 1.15 1.30 9.82e-3
 rate step_gpt2:1558m_bf16_fast - - 48 53
 self step_gpt2:1558m_bf16_fast - 0.75 - -
 memory step_gpt2:1558m_bf16_fast step_gpt2:1558m_bf16_fast 0.6 0.5 -
@@ -80,9 +83,10 @@ ROWS
     $1 != "row" { fact[$1, $2, $3] = $4; if (!(($1, $2) in seen)) { seen[$1, $2] = 1; if ($1 != "torch") order[++count] = $1 " " $2 }; next }
     $1 == "row" { rows++; for (i = 2; i <= 8; i++) row[rows, i] = $i }
     END {
-        peak = fact["timed", "linear_forward_8192x8192_bf16", "rate"] + 0
-        if (peak < fact["plain", "linear_forward_8192x8192_bf16", "rate"] + 0) peak = fact["plain", "linear_forward_8192x8192_bf16", "rate"] + 0
-        if (peak < fact["plain", "gemm_8192x8192_bf16_none", "rate"] + 0) peak = fact["plain", "gemm_8192x8192_bf16_none", "rate"] + 0
+        for (i = 0; i < 4; i++) {
+            rate = fact[i % 2 ? "timed" : "plain", i < 2 ? "linear_forward_8192x8192_bf16" : "gemm_8192x8192_bf16_none", "rate"] + 0
+            if (peak < rate) peak = rate
+        }
         copy = fact["plain", "copy", "rate"] + 0
         line("asked for", "timed", "determin.", "share", "PyTorch", "ratio", "accept", "good", "stretch", "reached")
         for (r = 1; r <= rows; r++) {
@@ -93,8 +97,10 @@ ROWS
             own = timed != "" ? timed : plain
             under = kind == "copy" ? (copy > 0 ? copy : "") : kind == "self" ? timed : kind == "rate" ? 1000 : theirs
             over = kind == "self" ? plain : own
+            product = torch == "-" ? name : torch
+            if (product != name) gsub(/^linear_|_bf16$/, "", product)
             title = name (kind == "memory" ? ", bytes" : kind == "self" ? ", deterministic/timed" : kind == "copy" ? ", of copy" : \
-                          kind == "rate" ? ", thousands/s" : "")
+                          kind == "rate" ? ", thousands/s" : product != name ? ", " product : "")
             if (over == "" || under == "") {
                 line(title, number(timed), number(plain), share_of(own, key == "bytes" ? "" : unit, work), number(theirs), "-", accept, good,
                      stretch, (over == "" ? "" : kind == "copy" ? "copy " : kind == "self" ? "timed " : "PyTorch ") "not measured")
