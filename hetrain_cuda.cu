@@ -848,20 +848,20 @@ static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_nor
     int turn = 0;
     for (int64_t first = hetc_slot_rows(c, blockIdx.x, &last); first < last; first += ROWS, turn ^= HETC_WARP) {
         four x[2] = {}, d[2] = {}, residual[2] = {};
-        float mean[2] = {}, rstd[2] = {};
+        float mean[ROWS] = {}, rstd[ROWS] = {};
         HETC_UNROLL for (int n = 0; n < 2; n++) {
             const int64_t row = first + n / K, j = column + n % K * across;
             if (row >= last || j >= width) continue;
             x[n] = hetc_load<4>(hetc_as<X>(a.x) + row * width + j);
             d[n] = hetc_load<4>(hetc_as<Y>(a.dy) + row * width + j);
             if (a.residual != NULL) residual[n] = hetc_get<4>(a.residual + row * width + j);
-            if (a.kind != HET_RMSNORM) mean[n] = a.mean[row];
-            rstd[n] = a.rstd[row];
+            if (a.kind != HET_RMSNORM) mean[n / K] = a.mean[row];
+            rstd[n / K] = a.rstd[row];
         }
         means total = {};
         HETC_UNROLL for (int n = 0; n < 2; n++)
             HETC_UNROLL for (int i = 0; i < 4; i++) {
-                x[n].v[i] = (x[n].v[i] - mean[n]) * rstd[n];
+                x[n].v[i] = (x[n].v[i] - mean[n / K]) * rstd[n / K];
                 product[n % K].v[i] += d[n].v[i] * x[n].v[i];
                 sum[n % K].v[i] += d[n].v[i];
                 d[n].v[i] *= gain[n % K].v[i];
@@ -877,7 +877,7 @@ static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_nor
         HETC_UNROLL for (int n = 0; n < 2; n++) {
             const int64_t row = first + n / K, j = column + n % K * across;
             if (row >= last || j >= width) continue;
-            hetc_norm_dx<4, X>(a, row * width + j, rstd[n], total.v[n / K * 2] * (a.kind != HET_RMSNORM ? share : 0.0f),
+            hetc_norm_dx<4, X>(a, row * width + j, rstd[n / K], total.v[n / K * 2] * (a.kind != HET_RMSNORM ? share : 0.0f),
                                total.v[n / K * 2 + 1] * share, d[n], x[n], residual[n]);
         }
     }
@@ -1410,16 +1410,16 @@ hetc_cross_entropy_kernel(het_cross_entropy_args a) {
     hetc_row_each(from, vocab, [&s](int, const auto &x) { hetc_softmax_add<T>(&s, x); });
     s = hetc_softmax_warp(s);
     if (hetc_lane() == 0) part[hetc_warp()] = s;
-    const float weight = a.weight[blockIdx.x];
     __syncthreads(); /* also: everybody has the target's logit before it is overwritten */
     s = hetc_softmax_warp(hetc_lane() < WARPS ? part[hetc_lane()] : hetc_softmax{ -INFINITY, 0.0f });
     if (threadIdx.x == 0) {
         const double loss = log((double)s.sum) + (double)s.maximum - (double)logit;
-        hetc_sum_add(a.loss->limb, (double)weight * loss);
+        hetc_sum_add(a.loss->limb, (double)a.weight[blockIdx.x] * loss);
         if (a.row_loss != NULL) a.row_loss[blockIdx.x] = (float)loss;
     }
     if (!a.gradient) return;
-    const float maximum = s.maximum, inverse = 1.0f / s.sum, scale = weight * a.scalars->inverse_weight;
+    const float maximum = s.maximum, inverse = 1.0f / s.sum,
+                scale = a.weight[blockIdx.x] * a.scalars->inverse_weight;
     const float factor = inverse * scale;
     const hetc_pack<float, 1> one = { { (hetc_softmax_exp<T>(logit, maximum) * inverse - 1.0f) * scale } };
     hetc_row_each(from, vocab, [=](int index, const auto &x) {
@@ -2480,14 +2480,16 @@ HETC_DEVICE void hetc_keys_step(hetc_accumulator<P, M> &dk, hetc_accumulator<P, 
         for (int e = 0; e < 4 * M; e++)
             p[n][e / 4][e % 4] = hetc_exp_shifted<E>(p[n][e / 4][e % 4], shift.v[e % 2], factor);
     }
-    hetc_mix<P, STEP, M>(dv, p, d_o);
+    if constexpr (hetc_kind<E>::WIDE) hetc_mix<P, STEP, M>(dv, p, d_o); /* goes on while dS is made */
     hetc_done<E, STEP, 1>(ds);
     HETC_UNROLL
     for (int n = 0; n < STEP / 8; n++) {
         const hetc_pack<float, 2> delta = hetc_get<2>(statistic + STEP + 8 * n + hetc_lane() % 4 * 2);
         HETC_UNROLL
-        for (int e = 0; e < 4 * M; e++) ds[n][e / 4][e % 4] = p[n][e / 4][e % 4] * (ds[n][e / 4][e % 4] - delta.v[e % 2]);
+        for (int e = 0; e < 4 * M; e++)
+            ds[n][e / 4][e % 4] = p[n][e / 4][e % 4] * (ds[n][e / 4][e % 4] - delta.v[e % 2]);
     }
+    if constexpr (!hetc_kind<E>::WIDE) hetc_mix<P, STEP, M>(dv, p, d_o);
     hetc_mix<P, STEP, M>(dk, ds, q);
     hetc_done<E, P>(dv);
     hetc_done<E, P>(dk);
