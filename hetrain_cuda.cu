@@ -95,8 +95,8 @@ static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static unsigned *hetc_counters(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
 
-/* x by y blocks; hetc_launch starts nothing where x is 0. What CUDA cannot start (2^31 blocks, or 2^16
-   in y) becomes a grid it refuses. */
+/* x by y blocks; hetc_launch starts nothing where x is 0. What CUDA cannot start (2^31 blocks, or
+   2^16 in y) becomes a grid it refuses. */
 static dim3 hetc_grid(int64_t x, int64_t y) {
     return x <= INT32_MAX && y <= 65535 ? dim3((unsigned)x, (unsigned)y, 1) : dim3(0, 0, 0);
 }
@@ -237,8 +237,8 @@ HETC_DEVICE void hetc_raise(uint32_t *maximum, uint32_t bits) {
 }
 
 /* Terms into elements i ... i + V - 1 of a gradient's sum: on the grid, or as floats; all are read
-   before one is written. Returns what goes into the maximum: the largest bits of |term|. Nobody else
-   may add to these elements at the same time. */
+   before one is written. Returns what goes into the maximum: the largest bits of |term|. Nobody
+   else may add to these elements at the same time. */
 template <int V> HETC_DEVICE uint32_t hetc_add_terms(const het_gradient &gradient, int64_t i,
                                                      const hetc_pack<float, V> &term) {
     uint32_t top = 0;
@@ -408,9 +408,9 @@ HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b
 
 /* ---- tensor cores for four warps at a time (PTX ISA, wgmma m64nNk16, sm_90a): d += a b with a
    64 x 16, b 16 x N. Warp w of the four has rows 16 w to 16 w + 15 of a and d, as mma lays them
-   out. b, and a where it is no registers, are read from shared memory while the warps go on: rows of
-   64 elements (128 bytes), 16 bytes of which lie at place i ^ row % 8 instead of i, eight rows by
-   eight, `apart` bytes from eight to eight ---- */
+   out. b, and a where it is no registers, are read from shared memory while the warps go on: rows
+   of 64 elements (128 bytes), 16 bytes of which lie at place i ^ row % 8 instead of i, eight rows
+   by eight, `apart` bytes from eight to eight ---- */
 
 /* A bf16 whose products are these. */
 struct hetc_wide {
@@ -569,7 +569,7 @@ HETC_DEVICE void hetc_copy_wait() {
 /* Packs of a row that a thread keeps in registers; what is behind them is read thrice. */
 enum { HETC_NORM_KEPT = 8 };
 
-/* The sum over a row's 2^split warps, side by side in the block; shared: [HETC_WARPS], used once. */
+/* The sum over a row's 2^split warps, side by side in a block; shared: [HETC_WARPS], used once. */
 HETC_DEVICE float hetc_row_sum(float x, int split, float *shared) {
     x = hetc_warp_sum(x);
     if (split == 0) return x;
@@ -709,8 +709,8 @@ HETC_DEVICE int64_t hetc_slot_rows(const hetc_columns &c, int64_t slot, int64_t 
     return begin;
 }
 
-/* N slots, on their way at once, to the terms of V columns, in fours, so that terms do not depend on
-   N; slots from the `left`th on are not there. */
+/* N slots, on their way at once, to the terms of V columns, in fours, so that terms do not depend
+   on N; slots from the `left`th on are not there. */
 template <int V, int N> HETC_DEVICE void hetc_add_slots(float (&term)[V], const float *slot, int64_t step, int left) {
     hetc_pack<float, V> x[N] = {};
     HETC_UNROLL for (int n = 0; n < N; n++)
@@ -722,8 +722,8 @@ template <int V, int N> HETC_DEVICE void hetc_add_slots(float (&term)[V], const 
 
 /* Terms of the launch's granules into one of the gradients (0: of dy xhat, 1: of dy), 32 V columns
    from `first` on. A warp has every `warps`th granule, a lane V columns of it (the last ones, where
-   the row has ended). Terms are rounded to the grid, if there is one, and added as doubles; the sums
-   of warps, [warps][V][32] in shared memory, are added in their order. */
+   the row has ended). Terms are rounded to the grid, if there is one, and added as doubles; the
+   sums of warps, [warps][V][32] in shared memory, are added in their order. */
 template <int V> HETC_DEVICE void hetc_join(const hetc_columns &c, int which, int64_t first, double *shared) {
     enum { COLUMNS = HETC_COLUMNS * V };
     const het_gradient &gradient = which == 0 ? c.of_product : c.of_dy;
@@ -798,8 +798,8 @@ template <class X, class Y> HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
     for (int which = 0; which < 2; which++) hetc_join<1>(c, which, (int64_t)blockIdx.y * HETC_COLUMNS, joined);
 }
 
-/* Slots of the sums of dy alone, added as above: V columns a thread, AHEAD rows of them on their way
-   at once. */
+/* Slots of the sums of dy alone, added as above: V columns a thread, AHEAD rows of them on their
+   way at once. */
 template <int V, class Y>
 static __global__ void __launch_bounds__(HETC_THREADS, 3) hetc_bias_kernel(hetc_columns c) {
     enum { COLUMNS = HETC_COLUMNS * V, AHEAD = 8 };
@@ -830,8 +830,8 @@ static __global__ void __launch_bounds__(HETC_THREADS, 3) hetc_bias_kernel(hetc_
 }
 
 /* A norm's backward in one pass over x and dy: dx, and the slots of the gradients. A block has the
-   rows of a slot, ROWS at a time; a thread keeps K packs of 4 columns of each in registers, from the
-   first load to dx, and its columns' sums of dy xhat and of dy. */
+   rows of a slot, ROWS at a time; a thread keeps K packs of 4 columns of each in registers, from
+   the first load to dx, and its columns' sums of dy xhat and of dy. */
 template <int K, class X, class Y>
 static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_norm_args a, hetc_columns c) {
     enum { ROWS = 2 / K };
@@ -1336,8 +1336,8 @@ enum { HETC_LONG_ROW = 12288, HETC_LONG_THREADS = 1024 };
 
 struct hetc_softmax { float maximum, sum; }; /* sum of exp(x - maximum) */
 
-/* exp(x - m); of bf16 (T), whose gradient is rounded to 8 bits, by the fast power of 2: two bf16 have
-   an exact difference, or one so large that the power is 0. */
+/* exp(x - m); of bf16 (T), whose gradient is rounded to 8 bits, by the fast power of 2: two bf16
+   have an exact difference, or one so large that the power is 0. */
 template <class T> HETC_DEVICE float hetc_softmax_exp(float x, float m) {
     return sizeof(T) == 4 ? expf(x - m) : hetc_exp2((x - m) * HETC_LOG2_E);
 }
@@ -1380,8 +1380,8 @@ template <class T> HETC_DEVICE void hetc_row_zero(T *row, int count) {
     });
 }
 
-/* T: of the logits and of their gradient, (p - onehot) scale with p = exp(x - m) / l. Of bf16 all but
-   the vocabulary is 0, and so is a row without a target (-1). KEPT: shared memory has room for
+/* T: of the logits and of their gradient, (p - onehot) scale with p = exp(x - m) / l. Of bf16 all
+   but the vocabulary is 0, and so is a row without a target (-1). KEPT: shared memory has room for
    T[vocab + 8], a copy that lies in its 16 bytes as the row does: packs are whole in both. */
 template <class T, bool KEPT>
 static __global__ void __launch_bounds__(KEPT ? HETC_LONG_THREADS : HETC_THREADS, KEPT ? 2 : 6)
@@ -3567,7 +3567,7 @@ static int64_t hetc_whole(int64_t out, int64_t pitch, int is_bf16) {
 }
 
 /* Where the op takes matrices in bf16, there is room for them in `w`, and likewise for biases in
-   `bias`: what is not there in bf16 is rounded, in one launch, with rows of 0 behind each matrix. */
+   `bias`: what is not there in bf16 is rounded in one launch, with rows of 0 behind each matrix. */
 static het_result hetc_round_parts(hetc_device *device, het_queue *queue, const het_linear_args *a, void *w, void *bias,
                                    hetc_operands *o) {
     uint16_t *to = static_cast<uint16_t *>(w), *to_bias = static_cast<uint16_t *>(bias);

@@ -787,7 +787,8 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "gemm") == 0) ops = steps = 0, gemm = 1;
         else if (strcmp(argv[i], "attention") == 0) ops = steps = 0, attentions = 1;
         else if (strcmp(argv[i], "steps") == 0) ops = 0;
-        else if (strcmp(argv[i], "all") != 0) return fail(BAD_INPUT, "%s: expected all, ops, attention, gemm, steps, --small, --fast or --steps N", argv[i]);
+        else if (strcmp(argv[i], "all") != 0)
+            return fail(BAD_INPUT, "%s: expected all, ops, attention, gemm, steps, --small, --fast or --steps N", argv[i]);
     }
     b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;
