@@ -406,8 +406,8 @@ HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b
 #endif
 }
 
-/* ---- tensor cores for four warps at a time (PTX ISA, wgmma m64nNk16, sm_90a): d += a b with a
-   64 x 16, b 16 x N. Warp w of the four has rows 16 w to 16 w + 15 of a and d, as mma lays them
+/* ---- tensor cores for four warps at a time (PTX ISA, wgmma m64n64k16, sm_90a): d += a b with
+   a 64 x 16, b 16 x 64. Warp w of the four has rows 16 w to 16 w + 15 of a and d, as mma lays them
    out. b, and a where it is no registers, are read from shared memory while the warps go on: rows
    of 64 elements (128 bytes), 16 bytes of which lie at place i ^ row % 8 instead of i, eight rows
    by eight, `apart` bytes from eight to eight ---- */
@@ -478,38 +478,34 @@ template <int N, int OPEN> HETC_DEVICE void hetc_group_wait(float (*d)[1][4]) {
 
 #define HETC_D4(n) "+f"(d[n][0][0]), "+f"(d[n][0][1]), "+f"(d[n][0][2]), "+f"(d[n][0][3])
 #define HETC_D16(n) HETC_D4(n), HETC_D4(n + 1), HETC_D4(n + 2), HETC_D4(n + 3)
-#define HETC_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
-#define HETC_NAMES_32 HETC_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define HETC_GROUP(n, more) "{ .reg .pred more; setp.ne.b32 more, " more ", 0; " \
-    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {"
+#define HETC_NAMES_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24," \
+    "%25,%26,%27,%28,%29,%30,%31"
+/* more: the operand that says whether there is a sum already. */
+#define HETC_GROUP(more, operands) "{ .reg .pred more; setp.ne.b32 more, " more ", 0; " \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HETC_NAMES_32 "}, " operands "; }"
 
-/* d += a b, a in registers, N = 64, rows of b are k. */
+/* d += a b, a in registers, rows of b are k. */
 HETC_DEVICE void hetc_group_mma(float (*d)[1][4], const uint32_t (&a)[4], uint64_t b) {
 #ifdef HETC_EMULATED
-    emulator_group_mma(d, 64, a, b, true, 1);
+    emulator_group_mma(d, a, b, true, 1);
 #elif HETC_HAS_WIDE
-    asm volatile(HETC_GROUP(64, "%37") HETC_NAMES_32 "}, {%32,%33,%34,%35}, %36, more, 1, 1, 1; }"
-        : HETC_D16(0), HETC_D16(4) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+    asm volatile(HETC_GROUP("%37", "{%32,%33,%34,%35}, %36, more, 1, 1, 1") : HETC_D16(0), HETC_D16(4)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
 #else
     (void)d, (void)a, (void)b;
     asm volatile("trap;");
 #endif
 }
 
-/* a and b in shared memory, columns of b are rows of its memory; N is 32 or 64. more: d += a b,
-   else d = a b. */
-template <int N> HETC_DEVICE void hetc_group_mma(float (*d)[1][4], uint64_t a, uint64_t b, int more) {
+/* a and b in shared memory, columns of b are rows of its memory. more: d += a b, else d = a b. */
+HETC_DEVICE void hetc_group_mma(float (*d)[1][4], uint64_t a, uint64_t b, int more) {
 #ifdef HETC_EMULATED
     uint32_t own[4];
     emulator_group_left(own, a);
-    emulator_group_mma(d, N, own, b, false, more);
+    emulator_group_mma(d, own, b, false, more);
 #elif HETC_HAS_WIDE
-    if constexpr (N == 64)
-        asm volatile(HETC_GROUP(64, "%34") HETC_NAMES_32 "}, %32, %33, more, 1, 1, 0, 0; }"
-            : HETC_D16(0), HETC_D16(4) : "l"(a), "l"(b), "r"(more));
-    else
-        asm volatile(HETC_GROUP(32, "%18") HETC_NAMES_16 "}, %16, %17, more, 1, 1, 0, 0; }"
-            : HETC_D16(0) : "l"(a), "l"(b), "r"(more));
+    asm volatile(HETC_GROUP("%34", "%32, %33, more, 1, 1, 0, 0") : HETC_D16(0), HETC_D16(4)
+                 : "l"(a), "l"(b), "r"(more));
 #else
     (void)d, (void)a, (void)b, (void)more;
     asm volatile("trap;");
@@ -2043,10 +2039,11 @@ template <int P> HETC_DEVICE uint64_t hetc_slice(const hetc_wide *tile, int k) {
 template <int P, int N, int M>
 HETC_DEVICE void hetc_scores(hetc_accumulator<N, M> &s, const hetc_left<hetc_wide, P, M, false> &left,
                              hetc_wide *right) {
+    static_assert(N == 64 && M == 1, "what the instruction has");
     hetc_group_begin<N>(s);
     HETC_UNROLL
     for (int k = 0; k < P / 16; k++)
-        hetc_group_mma<N>(s, hetc_slice<P>(left.tile, k), hetc_slice<P>(right, k), k > 0);
+        hetc_group_mma(s, hetc_slice<P>(left.tile, k), hetc_slice<P>(right, k), k > 0);
     hetc_group_end();
 }
 

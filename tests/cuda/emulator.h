@@ -582,13 +582,13 @@ inline void emulator_group_left(uint32_t (&a)[4], uint64_t matrix)
     for (int i = 0; i < 4; i++) a[i] = emulator_matrix_pair(matrix, row + i % 2 * 8, k + i / 2 * 8, false);
 }
 
-/* d = a b, or += (more), of wgmma m64nNk16, this warp's 16 rows: mma of 8 columns each. */
-inline void emulator_group_mma(float (*d)[1][4], int columns, const uint32_t (&a)[4], uint64_t b, bool by_rows, int more)
+/* d = a b, or += (more), of wgmma m64n64k16, this warp's 16 rows: mma of 8 columns each. */
+inline void emulator_group_mma(float (*d)[1][4], const uint32_t (&a)[4], uint64_t b, bool by_rows, int more)
 {
     const int lane = emulator_lane_index();
-    for (int i = 0; i < columns / 2; i++)
+    for (int i = 0; i < 32; i++)
         if (!more) d[i / 4][0][i % 4] = 0.0f;
-    for (int n = 0; n < columns / 8; n++)
+    for (int n = 0; n < 8; n++)
         emulator_mma(d[n][0], a, emulator_matrix_pair(b, 8 * n + lane / 4, lane % 4 * 2, by_rows),
                      emulator_matrix_pair(b, 8 * n + lane / 4, lane % 4 * 2 + 8, by_rows));
 }

@@ -484,9 +484,7 @@ static void products_of_bf16_by_groups(void **)
 {
     if (!has_groups()) return;
     products_of_groups<64, 64>(1);
-    products_of_groups<64, 32>(2);
-    products_of_groups<128, 64>(3);
-    products_of_groups<128, 32>(4);
+    products_of_groups<128, 64>(2);
 }
 
 #ifdef HETC_EMULATED
