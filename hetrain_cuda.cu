@@ -873,8 +873,9 @@ static __global__ void __launch_bounds__(1024) hetc_norm_backward_kernel(het_nor
         HETC_UNROLL for (int n = 0; n < 2; n++) {
             const int64_t row = first + n / K, j = column + n % K * across;
             if (row >= last || j >= width) continue;
-            hetc_norm_dx<4, X>(a, row * width + j, rstd[n / K], total.v[n / K * 2] * (a.kind != HET_RMSNORM ? share : 0.0f),
-                               total.v[n / K * 2 + 1] * share, d[n], x[n], residual[n]);
+            const float mean_g = total.v[n / K * 2] * (a.kind != HET_RMSNORM ? share : 0.0f);
+            hetc_norm_dx<4, X>(a, row * width + j, rstd[n / K], mean_g, total.v[n / K * 2 + 1] * share, d[n], x[n],
+                               residual[n]);
         }
     }
     HETC_UNROLL for (int k = 0; k < K; k++) {
