@@ -162,13 +162,11 @@ static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows
 #define HETC_SHARED_BYTES(name) unsigned char *const name = emulator_dynamic_shared()
 #define HETC_UNROLL
 #define HETC_ROLLED
-#define HETC_BATCHED
 #else
 #define HETC_SHARED(type, name, count) __shared__ type name[count]
 #define HETC_SHARED_BYTES(name) extern __shared__ __align__(1024) unsigned char name[]
 #define HETC_UNROLL _Pragma("unroll")  /* arrays indexed by the loop then stay in registers */
 #define HETC_ROLLED _Pragma("unroll 1")
-#define HETC_BATCHED _Pragma("unroll 8") /* as many loads at once */
 #endif
 
 enum { HETC_WARP = 32, HETC_THREADS = 256, HETC_WARPS = HETC_THREADS / HETC_WARP };
@@ -566,7 +564,7 @@ HETC_DEVICE void hetc_copy_wait() {
 enum { HETC_NORM_KEPT = 8 };
 
 /* The sum over a row's 2^split warps, side by side in a block; shared: [HETC_WARPS], used once. */
-HETC_DEVICE float hetc_row_sum(float x, int split, float *shared) {
+HETC_DEVICE float hetc_warps_sum(float x, int split, float *shared) {
     x = hetc_warp_sum(x);
     if (split == 0) return x;
     if (hetc_lane() == 0) shared[hetc_warp()] = x;
@@ -594,12 +592,12 @@ template <int V, class X, class Y> HETC_KERNEL hetc_norm_forward_kernel(het_norm
     };
     if (a.kind != HET_RMSNORM) {
         each([&mean](int64_t, const auto &t) { for (const float one : t.v) mean += one; });
-        mean = hetc_row_sum(mean, split, shared) / count;
+        mean = hetc_warps_sum(mean, split, shared) / count;
     }
     each([&square, mean](int64_t, const auto &t) {
         for (const float one : t.v) square += (one - mean) * (one - mean);
     });
-    const float rstd = 1.0f / sqrtf(hetc_row_sum(square, split, shared + HETC_WARPS) / count + a.epsilon);
+    const float rstd = 1.0f / sqrtf(hetc_warps_sum(square, split, shared + HETC_WARPS) / count + a.epsilon);
     if (first == 0 && row < a.rows) {
         if (a.kind != HET_RMSNORM) a.mean[row] = mean;
         a.rstd[row] = rstd;
@@ -3764,12 +3762,14 @@ static het_result hetc_check_card(hetc_device *device) {
     HETC_CUDA(device, cudaDeviceGetAttribute, (&minor, cudaDevAttrComputeCapabilityMinor, device->ordinal));
     HETC_CUDA(device, cudaDeviceGetAttribute, (&device->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin,
                                                device->ordinal));
+    if (major < 8) { /* there is no code for it that could be asked */
+        snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed",
+                 static_cast<int>(device->ordinal), major, minor);
+        return HET_ERR_UNSUPPORTED;
+    }
     HETC_CUDA(device, cudaFuncGetAttributes, (&about, hetc_wide_kernel<int>));
     device->wide = about.maxThreadsPerBlock == 64;
-    if (major >= 8) return HET_OK;
-    snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed",
-             static_cast<int>(device->ordinal), major, minor);
-    return HET_ERR_UNSUPPORTED;
+    return HET_OK;
 }
 
 static het_result hetc_fill_device(hetc_device *device) {

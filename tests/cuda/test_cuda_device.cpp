@@ -1431,6 +1431,11 @@ static void cards_that_are_not_there(void **)
     tiny(&run, 1);
     run.device[0].ordinal = 2;
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "cuda:2|there are 2");
+    run.device[0].ordinal = 1;
+    standin_old(1);
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "cuda:1|7.0|8.0 is needed");
+    standin_old(0);
+    run.device[0].ordinal = 2;
     run.device[0].iface = het_cpu_device();
     EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "cpu:2");
     support_run_end(&run);

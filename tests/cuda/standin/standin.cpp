@@ -51,7 +51,7 @@ struct machine {
     standin_count count;
     int64_t fail_at = -1, next = 0;
     int devices = getenv("STANDIN_DEVICES") != nullptr ? atoi(getenv("STANDIN_DEVICES")) : 1;
-    int skip = getenv("STANDIN_SKIP") != nullptr, stall = 0, refuse = 0, open = 0;
+    int skip = getenv("STANDIN_SKIP") != nullptr, stall = 0, old = 0, refuse = 0, open = 0;
     uint64_t clock = 0;
 };
 machine gpu;
@@ -151,7 +151,7 @@ void standin_reset(int devices)
     memset(&gpu.count, 0, sizeof gpu.count);
     gpu.fail_at = -1;
     gpu.devices = devices;
-    gpu.skip = gpu.stall = gpu.refuse = 0;
+    gpu.skip = gpu.stall = gpu.refuse = gpu.old = 0;
     last_error = cudaSuccess;
 }
 
@@ -166,6 +166,7 @@ void standin_fail(int64_t call)
 void standin_skip(int on) { guard g(gpu.lock); gpu.skip = on; }
 void standin_refuse(int on) { guard g(gpu.lock); gpu.refuse = on; }
 void standin_stall(int on) { guard g(gpu.lock); gpu.stall = on; }
+void standin_old(int on) { guard g(gpu.lock); gpu.old = on; }
 standin_count standin_counted(void) { guard g(gpu.lock); return gpu.count; }
 
 void standin_enqueue(CUstream_st *stream, std::function<void()> work)
@@ -201,7 +202,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     guard g(gpu.lock);
     CALL(cudaErrorInvalidValue);
     CHECK(device >= 0 && device < gpu.devices, "cudaDeviceGetAttribute: no such device");
-    *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : attribute == cudaDevAttrComputeCapabilityMinor ? 0
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? (gpu.old ? 7 : 9) : attribute == cudaDevAttrComputeCapabilityMinor ? 0
            : attribute == cudaDevAttrMultiProcessorCount ? 4 : 227 * 1024;
     return cudaSuccess;
 }
@@ -219,6 +220,7 @@ cudaError_t standin_ask_threads(cudaFuncAttributes *attributes)
 {
     guard g(gpu.lock);
     if (told_to_fail("cudaFuncGetAttributes")) return failed(cudaErrorInvalidValue);
+    CHECK(!gpu.old, "cudaFuncGetAttributes: there is no code for this card");
     attributes->maxThreadsPerBlock = 64;
     return cudaSuccess;
 }
