@@ -168,7 +168,7 @@ int main(int argc, char **argv) {
    granules into micro-batches, slices, recomputation, fused, split or deferred backward, stop and
    resume, compiler, optimisation level and instruction set (AVX2, AVX-512, NEON, plain C) do not
    change a bit, in f32 with reduce = exact. bf16 promises the same on one kind of product, reduce =
-   fast only for one plan and one grouping. het_hash shows it.
+   fast only for one plan, one grouping and one kind of processor. het_hash shows it.
    How: only correctly rounded operations (every product added to something is an explicit fma), own
    exp, log, sin, cos and erf, fixed trees over rows, exact sums over granules, random numbers that
    are a function of a counter. The rounding mode is set on entry and restored.
@@ -861,15 +861,17 @@ typedef struct het_op {
 } het_op;
 
 /* Which inner loops the CPU device uses. AUTO takes the best the machine has. All give the same
-   bits in f32. */
+   bits, but for products in bf16 in the matrix registers of Intel's AMX (Linux): those are several
+   times as fast and have bits of their own, so AUTO takes them where sums are fast only. */
 typedef enum het_isa { HET_ISA_AUTO = 0, HET_ISA_PLAIN = 1, HET_ISA_AVX2 = 2, HET_ISA_AVX512 = 3,
-                      HET_ISA_AVX512_BF16 = 4, HET_ISA_NEON = 5 } het_isa;
+                      HET_ISA_AVX512_BF16 = 4, HET_ISA_NEON = 5, HET_ISA_AMX = 6 } het_isa;
 
 typedef struct het_device_config {
     const het_allocator *allocator;  /* never NULL */
     const het_parallel *parallel;    /* never NULL; `run` NULL: the device may make threads of its own */
     int32_t threads;                 /* >= 1 */
     het_isa isa;
+    int32_t fast;                    /* 1: sums are fast (het_reduce), bits may be the device's own */
     int32_t ordinal;                 /* which one of its kind; the CPU refuses all but 0 */
     het_error *error;                /* create writes here why it failed, if it can say more than
                                         its result; may be NULL */
@@ -10371,6 +10373,7 @@ static het_result heti_open_device(heti_rank *r) {
     config.parallel = &ctx->desc.host.parallel;
     config.threads = r->desc.threads;
     config.isa = r->desc.isa;
+    config.fast = ctx->desc.reduce == HET_REDUCE_FAST;
     config.ordinal = r->desc.ordinal;
     config.error = &why;
     r->device.iface = r->desc.iface;

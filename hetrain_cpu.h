@@ -7,7 +7,8 @@
 
    The inner loops are one body of source, compiled once per instruction set: this file includes
    itself (HETI_ISA_PASS: 1 plain C, 2 AVX2, 3 AVX-512, 4 AVX-512 with bf16 products, 5 NEON). The
-   device takes the best that the machine has when it is created.
+   device takes the best that the machine has when it is created. Products in bf16 can also be made
+   in the matrix registers of Intel's AMX (het_isa says when).
 
    Contents
        >>pool       threads
@@ -35,6 +36,11 @@
 
 #if defined(HETI_HAVE_X86)
 #include <immintrin.h>
+#if defined(__linux__) && defined(__LP64__) && !defined(__CUDACC__) && \
+    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define HETI_HAVE_AMX 1
+#include <cpuid.h>
+#endif
 #elif defined(HETI_HAVE_NEON)
 #include <arm_neon.h>
 #endif
@@ -288,6 +294,7 @@ static het_result heti_pool_create(const het_allocator *allocator, int32_t threa
    bf16) streams from the first two caches, packed rows from the second. */
 #define HETI_PRODUCT_K 384
 #define HETI_PRODUCT_ROWS 240
+#define HETI_WEIGHT_ROWS 256 /* whole granules of about so many: x is packed for them, and stays near */
 #define HETI_TILE_ROWS 12
 #define HETI_TILE_COLUMNS 32
 
@@ -447,7 +454,11 @@ static HETI_UNUSED heti_chains heti_make_chains(float *c, int64_t c_row, int con
    each pitch the first heti_packed_k(k, pairs) are written. Tiles go on with walk[HETI_WALKS]. */
 typedef struct heti_product_kernels {
     int64_t tile_rows, tile_columns; /* of A's and of B's tiles */
+    int64_t block_k, block_rows;     /* of k, so that a panel has at most PANEL_FLOATS words; of gradients' rows */
     int32_t bf16_pairs;
+    void (*prepare)(int begin);      /* NULL, or what a thread calls before and after products */
+    void (*pack_rows)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to,
+                      int64_t pitch); /* of A, */
     void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to, int64_t pitch);
     /* to[m][n], n <= tile_columns: chains over k of tiles of rows and the panel b, packed here into
        `packed` (where b is NULL it is packed already). Goes on with the walk `next` meanwhile. */
@@ -1324,12 +1335,10 @@ HETI_IN __m512i HETI_K(narrow)(__m512 low, __m512 high) {
     return r;
 }
 
-/* pairs[k / 2][tile] of up to 16 lines and 32 k, the even k in the high halves; lines that are
-   missing in `width` are 0. k contiguous: a line's pairs are made, then turned. */
-HETI_IN void HETI_K(pair_lines)(const heti_operand *from, int64_t lines, int64_t k, int64_t width, float *to,
-                                int64_t tile) {
-    const __mmask16 low = HETI_K(lanes)(k), high = HETI_K(lanes)(k - 16), all = HETI_K(lanes)(width);
-    __m512 r[16];
+/* Pairs of up to 16 lines and 32 contiguous k, the even k in the high halves: a line a register,
+   missing lines are 0. */
+HETI_IN void HETI_K(line_pairs)(const heti_operand *from, int64_t lines, int64_t k, __m512 *r) {
+    const __mmask16 low = HETI_K(lanes)(k), high = HETI_K(lanes)(k - 16);
     HETI_UNROLL
     for (int i = 0; i < 16; i++) {
         const float *p = from->data + i * from->line_stride;
@@ -1339,6 +1348,14 @@ HETI_IN void HETI_K(pair_lines)(const heti_operand *from, int64_t lines, int64_t
                                                                                        _mm512_maskz_loadu_ps(high,
                                                                                            p + 16)), 16));
     }
+}
+
+/* pairs[k / 2][tile] of them; lines that are missing in `width` are 0. */
+HETI_IN void HETI_K(pair_lines)(const heti_operand *from, int64_t lines, int64_t k, int64_t width, float *to,
+                                int64_t tile) {
+    const __mmask16 all = HETI_K(lanes)(width);
+    __m512 r[16];
+    HETI_K(line_pairs)(from, lines, k, r);
     HETI_K(turn)(r);
     HETI_UNROLL
     for (int i = 0; i < 16; i++)
@@ -1358,6 +1375,19 @@ HETI_IN void HETI_K(pair_columns)(const heti_operand *from, int64_t lines, int64
         const __m512i pair = HETI_K(narrow)(_mm512_maskz_loadu_ps(some, p), odd);
         _mm512_mask_storeu_ps(to, all, _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, pair)));
     }
+}
+
+/* The pairs of up to 16 lines and 32 k of any operand, a line a register. */
+HETI_IN void HETI_K(pair_rows)(const heti_operand *from, int64_t lines, int64_t k, __m512 *r) {
+    float turned[16 * 16];
+    if (from->k_stride == 1) {
+        HETI_K(line_pairs)(from, lines, k, r);
+        return;
+    }
+    HETI_K(pair_columns)(from, lines, k, 16, turned, 16);
+    HETI_UNROLL
+    for (int i = 0; i < 16; i++) r[i] = 2 * i < k ? _mm512_loadu_ps(turned + 16 * i) : _mm512_setzero_ps();
+    HETI_K(turn)(r);
 }
 
 /* A tile of up to 32 k. */
@@ -1758,8 +1788,150 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
 }
 
 static const heti_product_kernels HETI_K(product_kernels) = {
-    HETI_TILE_M, HETI_TILE_N, HETI_ISA_PASS == 4, HETI_K(pack), HETI_K(panel), HETI_K(weight), HETI_K(bias)
+    HETI_TILE_M, HETI_TILE_N, HETI_PRODUCT_K, HETI_WEIGHT_ROWS, HETI_ISA_PASS == 4, NULL, HETI_K(pack), HETI_K(pack),
+    HETI_K(panel), HETI_K(weight), HETI_K(bias)
 };
+
+#if HETI_ISA_PASS == 4 && defined(HETI_HAVE_AMX)
+/* ---- products of bf16 in the matrix registers (AMX, Intel's Software Developer's Manual, 3.2,
+   TDPBF16PS) ----
+   C is made in blocks of 32 x 32: four registers of 16 x 16 floats, between two of A (16 rows of 16
+   pairs of k) and two of B (16 pairs of k of 16 columns). One instruction adds, of 32 k, the even
+   ones' chain and the odd ones', each an fma from +0, to one another and then to C: other bits than
+   those of pairs, equal wherever the product is cut in multiples of 32 k. */
+
+#define HETI_AMX_FN static HETI_UNUSED __attribute__((target( \
+    "avx2,fma,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")))
+#define HETI_AMX_ROWS 32
+
+/* Registers 0 to 3 are C, 4 and 5 A, 6 and 7 B, of 2 `words` k. It clears them. */
+HETI_AMX_FN void HETI_K(amx_shape)(int64_t words) {
+    struct { uint8_t palette, start, zero[14]; uint16_t row_bytes[16]; uint8_t rows[16]; } shape;
+    memset(&shape, 0, sizeof shape);
+    shape.palette = 1;
+    for (int i = 0; i < 8; i++) {
+        shape.row_bytes[i] = HETI_CAST(uint16_t, i == 4 || i == 5 ? 4 * words : 64);
+        shape.rows[i] = HETI_CAST(uint8_t, i >= 6 ? words : 16);
+    }
+    __asm__ volatile("" : : "r"(&shape) : "memory"); /* gcc's intrinsic owns up to reading 8 bytes */
+    _tile_loadconfig(&shape);
+}
+
+/* The shape of 16 words is that of all but the last k of a product. */
+HETI_AMX_FN void HETI_K(amx_prepare)(int begin) {
+    if (begin) HETI_K(amx_shape)(16);
+    else _tile_release();
+}
+
+/* `count` times 2 `words` k of c[32][32], or of its first 16 rows. */
+HETI_AMX_FN void HETI_K(amx_span)(int tall, int64_t count, int64_t words, const float *a, const float *b, float *c,
+                                  int64_t c_row, int continued) {
+    const size_t row = HETI_CAST(size_t, 4 * c_row), a_row = HETI_CAST(size_t, 4 * words);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (continued) {
+        _tile_loadd(0, c, row);
+        _tile_loadd(1, c + 16, row);
+        if (tall) _tile_loadd(2, c + 16 * c_row, row);
+        if (tall) _tile_loadd(3, c + 16 * c_row + 16, row);
+    }
+    for (; count > 0; count--, a += HETI_AMX_ROWS * words, b += HETI_TILE_N * words) {
+        _tile_loadd(6, b, 4 * HETI_TILE_N);
+        _tile_loadd(7, b + 16, 4 * HETI_TILE_N);
+        _tile_loadd(4, a, a_row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if (!tall) continue;
+        _tile_loadd(5, a + 16 * words, a_row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, row);
+    _tile_stored(1, c + 16, row);
+    if (tall) _tile_stored(2, c + 16 * c_row, row);
+    if (tall) _tile_stored(3, c + 16 * c_row + 16, row);
+}
+
+/* A whole block. */
+HETI_AMX_FN void HETI_K(amx_block)(int64_t m, int64_t k, const float *a, const float *b, float *c, int64_t c_row,
+                                   int continued) {
+    const int64_t whole = k / 32, rest = heti_packed_k(k % 32, 1);
+    HETI_K(amx_span)(m > 16, whole, 16, a, b, c, c_row, continued);
+    if (rest == 0) return;
+    HETI_K(amx_shape)(rest);
+    HETI_K(amx_span)(m > 16, 1, rest, a + whole * 16 * HETI_AMX_ROWS, b + whole * 16 * HETI_TILE_N, c, c_row, 1);
+    HETI_K(amx_shape)(16);
+}
+
+/* The same of m x n of a block, with the bias. */
+HETI_AMX_FN void HETI_K(amx_tile)(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                                  const heti_chains *to) {
+    const int whole = m == HETI_AMX_ROWS && n == HETI_TILE_N;
+    float edge[HETI_AMX_ROWS * HETI_TILE_N], *c = whole ? to->c : edge;
+    const int64_t c_row = whole ? to->c_row : HETI_TILE_N;
+    for (int64_t i = 0; !whole && to->continued && i < m; i++) HETI_COPY(edge + i * c_row, to->c + i * to->c_row, n);
+    HETI_K(amx_block)(m, k, a, b, c, c_row, to->continued);
+    for (int64_t i = 0; i < m && (!whole || to->bias != NULL); i++)
+        for (int64_t j = 0; j < n; j += 16) {
+            HETI_V sum = HETI_LOAD(c + i * c_row + j);
+            if (to->bias != NULL) sum = HETI_ADD(sum, HETI_LOAD_PART(to->bias + j, n - j));
+            HETI_STORE_PART(to->c + i * to->c_row + j, sum, n - j);
+        }
+}
+
+HETI_AMX_FN void HETI_K(amx_panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed,
+                                   heti_chains to, int bf16, heti_walk *next) {
+    (void)next;
+    if (b != NULL) HETI_K(pack)(HETI_TILE_N, n, k, b, bf16, packed, heti_packed_k(k, 1));
+    for (int64_t i = 0; i < m; i += HETI_AMX_ROWS, a.data += a.tile, to.c += HETI_AMX_ROWS * to.c_row)
+        HETI_K(amx_tile)(heti_min(HETI_AMX_ROWS, m - i), n, k, a.data, packed, &to);
+}
+
+/* A term of an exact sum comes back to as many registers as others' tiles have. */
+HETI_AMX_FN void HETI_K(amx_weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                                    heti_weight_sum *to, int64_t offset, int bf16, heti_walk *walk) {
+    float term[HETI_AMX_ROWS * HETI_TILE_N];
+    const heti_chains chains = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, !to->empty, NULL);
+    heti_weight_sum part = *to;
+    (void)bf16;
+    (void)walk;
+    if (to->exact) HETI_K(amx_block)(m, k, a, b, term, HETI_TILE_N, 0);
+    else HETI_K(amx_tile)(m, n, k, a, b, &chains);
+    for (int64_t i = 0; i < m && to->exact; i += HETI_TILE_M, part.kept += HETI_TILE_M * HETI_TILE_N) {
+        HETI_K(tile) t;
+        uint32_t top;
+        HETI_COPY(t.row[0], term + i * HETI_TILE_N, heti_min(HETI_TILE_M, HETI_AMX_ROWS - i) * HETI_TILE_V);
+        top = HETI_BITS_TOP(HETI_K(tile_sum)(&t, heti_min(HETI_TILE_M, m - i), n, &part, offset + i * to->columns));
+        if (top > to->maximum) to->maximum = top;
+    }
+}
+
+/* Tiles of A: [k / 32][32 lines][16 words], the last of fewer words. */
+HETI_FN void HETI_K(amx_pack_rows)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16,
+                                   float *to, int64_t pitch) {
+    (void)bf16;
+    for (int64_t line = 0; line < heti_ceil_div(lines, tile) * tile; line += 16)
+        for (int64_t j = 0; j < k; j += 32) {
+            const int64_t count = heti_max(0, heti_min(16, lines - line)), deep = heti_min(32, k - j),
+                          words = heti_packed_k(deep, 1);
+            float *place = to + line / tile * tile * pitch + j / 2 * tile + line % tile * words, wide[16 * 32];
+            heti_operand part = *from;
+            __m512 r[16];
+            heti_move_operand(&part, heti_min(line, lines), j);
+            if (part.data == NULL) HETI_K(unfold)(count, deep, 16, 32, &part, wide);
+            HETI_K(pair_rows)(&part, count, deep, r);
+            HETI_UNROLL
+            for (int i = 0; i < 16; i++) _mm512_mask_storeu_ps(place + i * words, HETI_K(lanes)(words), r[i]);
+        }
+}
+
+static const heti_product_kernels heti_amx_product_kernels = {
+    HETI_AMX_ROWS, HETI_TILE_N, 2 * HETI_PRODUCT_K, 4 * HETI_WEIGHT_ROWS, 1, HETI_K(amx_prepare),
+    HETI_K(amx_pack_rows), HETI_K(pack), HETI_K(amx_panel), HETI_K(amx_weight), HETI_K(bias)
+};
+#endif
 
 /* The rows section follows; then every macro of the pass is forgotten. */
 /* =================================================================================================
@@ -2632,7 +2804,7 @@ typedef struct heti_cpu {
     het_device_config config;
     het_parallel parallel;  /* the caller's, or the pool's */
     heti_pool *pool;        /* NULL where the caller gave a parallel-for */
-    const heti_product_kernels *product;
+    const heti_product_kernels *product, *bf16_product;
     const heti_row_kernels *rows;
     het_error error;
 } heti_cpu;
@@ -2641,22 +2813,39 @@ typedef struct heti_cpu {
 
 typedef struct heti_kernels {
     het_isa isa;
-    const heti_product_kernels *product;
+    const heti_product_kernels *product, *bf16_product;
     const heti_row_kernels *rows;
 } heti_kernels;
-#define HETI_KERNELS(isa, name) { isa, &heti_##name##_product_kernels, &heti_##name##_row_kernels }
+#define HETI_KERNELS(isa, name, bf16) \
+    { isa, &heti_##name##_product_kernels, &heti_##bf16##_product_kernels, &heti_##name##_row_kernels }
 
 /* Those of this build, the best first. */
 static const heti_kernels heti_built[] = {
+#ifdef HETI_HAVE_AMX
+    HETI_KERNELS(HET_ISA_AMX, avx512, amx),
+#endif
 #ifdef HETI_HAVE_X86
-    HETI_KERNELS(HET_ISA_AVX512_BF16, avx512_bf16), HETI_KERNELS(HET_ISA_AVX512, avx512),
-    HETI_KERNELS(HET_ISA_AVX2, avx2),
+    HETI_KERNELS(HET_ISA_AVX512_BF16, avx512_bf16, avx512_bf16), HETI_KERNELS(HET_ISA_AVX512, avx512, avx512),
+    HETI_KERNELS(HET_ISA_AVX2, avx2, avx2),
 #endif
 #ifdef HETI_HAVE_NEON
-    HETI_KERNELS(HET_ISA_NEON, neon),
+    HETI_KERNELS(HET_ISA_NEON, neon, neon),
 #endif
-    HETI_KERNELS(HET_ISA_PLAIN, plain)
+    HETI_KERNELS(HET_ISA_PLAIN, plain, plain)
 };
+
+#ifdef HETI_HAVE_AMX
+/* Whether the processor has AMX (its manual, 2A, CPUID 7: bits 22 and 24 of EDX), and Linux lets this
+   process use it from now on: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), which libc has no
+   word for. */
+static int heti_amx_begin(void) {
+    unsigned a, b, c, d;
+    long status;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (~d & (1u << 22 | 1u << 24)) != 0) return 0;
+    __asm__ volatile("syscall" : "=a"(status) : "0"(158L), "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
+    return status == 0;
+}
+#endif
 
 /* Whether this machine has an instruction set of the build. */
 static int heti_cpu_has(het_isa isa) {
@@ -2667,6 +2856,9 @@ static int heti_cpu_has(het_isa isa) {
     avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
     if (isa == HET_ISA_AVX512_BF16) return avx512 && __builtin_cpu_supports("avx512bf16");
+#ifdef HETI_HAVE_AMX
+    if (isa == HET_ISA_AMX) return avx512 && __builtin_cpu_supports("avx512bf16") && heti_amx_begin();
+#endif
     if (isa == HET_ISA_AVX512) return avx512;
     if (isa == HET_ISA_AVX2) return avx2;
 #endif
@@ -2676,8 +2868,9 @@ static int heti_cpu_has(het_isa isa) {
 
 /* The bf16 dot product runs at half the multiply-add rate on Intel's cores (measured: 108 against
    217 GFLOP/s, Sapphire Rapids), so that rounded floats in float products are as fast; on AMD's it
-   runs at twice that rate. */
-static int heti_cpu_avoids(het_isa isa) {
+   runs at twice that rate. Matrix registers have bits of their own. */
+static int heti_cpu_avoids(het_isa isa, int fast) {
+    if (isa == HET_ISA_AMX) return !fast;
 #ifdef HETI_HAVE_X86
     __builtin_cpu_init();
     return isa == HET_ISA_AVX512_BF16 && __builtin_cpu_is("intel");
@@ -2690,10 +2883,13 @@ static int heti_cpu_avoids(het_isa isa) {
 /* The kernels of `isa`, AUTO: the best this machine has. 0: there are none. */
 static int heti_cpu_choose(het_isa isa, heti_cpu *cpu) {
     const heti_kernels *k = heti_built, *end = heti_built + HETI_COUNT(heti_built);
-    while (k < end && ((isa == HET_ISA_AUTO ? heti_cpu_avoids(k->isa) : isa != k->isa) || !heti_cpu_has(k->isa))) k++;
+    const int fast = cpu->config.fast;
+    while (k < end && ((isa == HET_ISA_AUTO ? heti_cpu_avoids(k->isa, fast) : isa != k->isa) || !heti_cpu_has(k->isa)))
+        k++;
     if (k == end) return 0;
     cpu->config.isa = k->isa;
     cpu->product = k->product;
+    cpu->bf16_product = k->bf16_product;
     cpu->rows = k->rows;
     return 1;
 }
@@ -2863,8 +3059,8 @@ static void heti_linear_pack_work(void *arg, int64_t runner, int64_t begin, int6
     heti_operand from = job->source[job->present];
     (void)runner;
     heti_move_operand(&from, job->row_begin + begin * tile, job->chunk_begin);
-    job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16,
-                       job->packed + begin * tile * job->pitch, job->pitch);
+    job->kernels->pack_rows(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16,
+                            job->packed + begin * tile * job->pitch, job->pitch);
 }
 
 /* The block of weights that a panel needs at k floats into the chunk; returns the output and its
@@ -2876,7 +3072,7 @@ static const heti_linear_output *heti_linear_block(const heti_linear_job *job, i
     for (; panel >= heti_ceil_div(output->columns, wide); output++) panel -= heti_ceil_div(output->columns, wide);
     *column = panel * wide;
     block->lines = heti_min(wide, output->columns - *column);
-    block->k = heti_min(HETI_PRODUCT_K, job->chunk - k);
+    block->k = heti_min(job->kernels->block_k, job->chunk - k);
     block->from = job->weight[output - job->output][job->present];
     heti_move_operand(&block->from, *column, job->chunk_begin + k);
     return output;
@@ -2910,32 +3106,41 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
 static void heti_linear_work(void *arg, int64_t runner, int64_t unit, int64_t end) {
     const heti_linear_job *job = HETI_CAST(const heti_linear_job *, arg);
     float *packed_panel = job->panel + runner * HETI_PANEL_FLOATS;
+    if (job->kernels->prepare != NULL) job->kernels->prepare(1);
     while (unit < end) {
         const int64_t row = unit / job->panels * job->row_step, rows = heti_min(job->row_step, job->rows - row);
         const int64_t panel_begin = unit % job->panels, panel_end = heti_min(job->panels, panel_begin + end - unit);
-        for (int64_t k = 0; k < job->chunk; k += HETI_PRODUCT_K)
+        for (int64_t k = 0; k < job->chunk; k += job->kernels->block_k)
             for (int64_t panel = panel_begin; panel < panel_end; panel++)
                 heti_linear_panel(job, row, rows, panel, panel + 1 < panel_end ? panel + 1 : -1, k, packed_panel);
         unit += panel_end - panel_begin;
     }
+    if (job->kernels->prepare != NULL) job->kernels->prepare(0);
 }
 
-static int64_t heti_linear_packed_rows(int64_t rows) {
-    return (rows + HETI_TILE_ROWS - 1) / HETI_TILE_ROWS * HETI_TILE_ROWS;
+static const heti_product_kernels *heti_cpu_product(const heti_cpu *cpu, het_dtype compute) {
+    return compute == HET_BF16 ? cpu->bf16_product : cpu->product;
+}
+
+/* Lines of a tile of A, whatever the instruction set, if it is one of vectors. */
+static int64_t heti_linear_tile(const heti_product_kernels *kernels) {
+    return heti_max(HETI_TILE_ROWS, kernels->tile_rows);
 }
 
 /* The most rows that are packed at a time, over PRODUCT_K. Fewer rows are packed over more k, which
    saves threads a meeting, but only as much of them as half of that: what was packed too early has
    left the cache. */
 static int64_t heti_linear_most(const heti_cpu *cpu, het_dtype compute) {
-    const int64_t pairs = compute == HET_BF16 && cpu->product->bf16_pairs ? 2 : 1;
-    return pairs * HETI_LINEAR_ROWS * HETI_CAST(int64_t, cpu->config.threads);
+    const int64_t pairs = compute == HET_BF16 && cpu->bf16_product->bf16_pairs ? 2 : 1,
+                  tile = heti_linear_tile(heti_cpu_product(cpu, compute));
+    return pairs * HETI_LINEAR_ROWS * HETI_CAST(int64_t, cpu->config.threads) / tile * tile;
 }
 
 /* The rows at row_begin, over all k of all sources. */
 static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most) {
-    const int64_t tile = cpu->product->tile_rows,
-                  chunk = heti_max(1, most / 2 / heti_linear_packed_rows(job->rows)) * HETI_PRODUCT_K;
+    const int64_t tile = job->kernels->tile_rows, block = job->kernels->block_k, whole = heti_linear_tile(job->kernels),
+                  rows = heti_ceil_div(job->rows, whole) * whole,
+                  chunk = heti_max(1, most * HETI_PRODUCT_K / 2 / rows / block) * block;
     /* units, so that the last ones are short */
     const int64_t threads = cpu->config.threads, wanted = threads > 1 ? 8 * threads : 1;
     const int64_t blocks = heti_max(heti_ceil_div(wanted, job->panels), heti_ceil_div(job->rows * threads, most));
@@ -2956,16 +3161,16 @@ static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most) 
 
 static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linear_args *a) {
     const int64_t most = heti_linear_most(cpu, a->compute), step = heti_ceil_div(a->rows, heti_ceil_div(a->rows, most));
-    const int64_t tile = cpu->product->tile_rows;
-    job->kernels = cpu->product;
+    const int64_t tile = heti_cpu_product(cpu, a->compute)->tile_rows;
+    job->kernels = heti_cpu_product(cpu, a->compute);
     job->bf16 = a->compute == HET_BF16;
     job->continues = a->continues;
-    job->pairs = job->bf16 && cpu->product->bf16_pairs;
+    job->pairs = job->bf16 && job->kernels->bf16_pairs;
     job->panel = HETI_CAST(float *, a->workspace);
     job->packed = job->panel + cpu->config.threads * HETI_PANEL_FLOATS;
     job->panels = 0;
     for (int64_t o = 0; o < job->outputs; o++)
-        job->panels += heti_ceil_div(job->output[o].columns, cpu->product->tile_columns);
+        job->panels += heti_ceil_div(job->output[o].columns, job->kernels->tile_columns);
     for (job->row_begin = 0; job->row_begin < a->rows; job->row_begin += job->rows) {
         job->rows = heti_min(heti_ceil_div(step, tile) * tile, a->rows - job->row_begin);
         heti_linear_rows(cpu, job, most);
@@ -3021,8 +3226,6 @@ static het_result heti_cpu_linear(heti_cpu *cpu, const het_linear_args *a, int f
 #define HETI_WEIGHT_FLOATS 98304 /* packed dy of a runner, unless one tile is larger: a share of the second cache */
 /* at a time: their rows of the sum are so many pages, which neighbouring columns meet again */
 #define HETI_WEIGHT_TILES 8
-/* whole granules of about so many rows are taken together: x is packed for them, and stays near */
-#define HETI_WEIGHT_ROWS 256
 
 typedef struct heti_weight_job {
     const heti_product_kernels *kernels;
@@ -3068,10 +3271,10 @@ static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *grad
 }
 
 /* Rows whose granules are taken together: all of a call that makes a final sum. */
-static int64_t heti_weight_rows(const het_linear_args *a) {
+static int64_t heti_weight_rows(const heti_product_kernels *kernels, const het_linear_args *a) {
     for (int64_t p = 0; p < a->parts; p++)
         if (a->part[p].dw != NULL && a->part[p].dw->exact && a->part[p].dw->final) return a->rows;
-    return HETI_WEIGHT_ROWS;
+    return kernels->block_rows;
 }
 
 /* Lines [line, line + lines) of dy. */
@@ -3119,7 +3322,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
         const int64_t row = heti_granule_row(a->view, g), k = heti_granule_row(a->view, g + 1) - row;
         const heti_operand from = heti_make_operand(part->dy + row * part->out + line, 1, part->out);
         if (dw->sum != NULL)
-            job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + before * tile, job->pitch);
+            job->kernels->pack_rows(tile, lines, k, &from, job->bf16, packed_dy + before * tile, job->pitch);
         if (dbias->sum != NULL && k > 0) job->kernels->bias(lines, k, from.data, part->out, dbias, line);
         before += heti_packed_k(k, job->pairs);
     }
@@ -3151,7 +3354,7 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
                               float *packed_dy, uint32_t *maximum) {
     const int64_t tile = job->kernels->tile_rows;
     const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->pitch))) * tile;
-    double kept[HETI_TILE_ROWS * HETI_TILE_COLUMNS];
+    double kept[HETI_TILE_COLUMNS * HETI_TILE_COLUMNS];
     heti_weight_sum dw, dbias;
     heti_weight_sum_start(&dw, part->dw, job->args->in, maximum[0]);
     heti_weight_sum_start(&dbias, part->dbias, 1, maximum[1]);
@@ -3169,6 +3372,7 @@ static void heti_weight_work(void *arg, int64_t runner, int64_t begin, int64_t e
     const heti_weight_job *job = HETI_CAST(const heti_weight_job *, arg);
     const int64_t tile = job->kernels->tile_rows;
     int64_t before = 0;
+    if (job->kernels->prepare != NULL) job->kernels->prepare(1);
     for (int64_t p = 0; p < job->args->parts; p++) {
         const het_linear_part *part = &job->args->part[p];
         const int64_t tiles = heti_ceil_div(part->out, tile), from = heti_max(begin - before, 0),
@@ -3178,13 +3382,13 @@ static void heti_weight_work(void *arg, int64_t runner, int64_t begin, int64_t e
                               job->packed_dy + runner * job->runner_floats, job->maximum + 6 * runner + 2 * p);
         before += tiles;
     }
+    if (job->kernels->prepare != NULL) job->kernels->prepare(0);
 }
 
 /* Enough for any group of granules among these rows: WEIGHT_TILES tiles, or what WEIGHT_FLOATS take
    of them, or one. */
-static int64_t heti_weight_runner_floats(int64_t rows) {
-    return (heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows) +
-            15) / 16 * 16;
+static int64_t heti_weight_runner_floats(int64_t tile, int64_t rows) {
+    return (heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * tile * rows), tile * rows) + 15) / 16 * 16;
 }
 
 /* Without any token a sum with beta 0 is 0. */
@@ -3196,14 +3400,14 @@ static void heti_weight_clear(heti_cpu *cpu, const het_gradient *dw, int64_t cou
 static het_result heti_cpu_linear_backward_weight(heti_cpu *cpu, const het_linear_args *a) {
     heti_weight_job job;
     const het_view *view = a->view;
-    const int64_t threads = cpu->config.threads, most = heti_weight_rows(a);
+    const int64_t threads = cpu->config.threads, most = heti_weight_rows(heti_cpu_product(cpu, a->compute), a);
     HETI_TRY(heti_linear_check(cpu, "linear_backward_weight", a));
     memset(&job, 0, sizeof job);
-    job.kernels = cpu->product;
+    job.kernels = heti_cpu_product(cpu, a->compute);
     job.args = a;
     job.bf16 = a->compute == HET_BF16;
-    job.pairs = job.bf16 && cpu->product->bf16_pairs;
-    job.runner_floats = heti_weight_runner_floats(a->rows);
+    job.pairs = job.bf16 && job.kernels->bf16_pairs;
+    job.runner_floats = heti_weight_runner_floats(heti_linear_tile(job.kernels), a->rows);
     job.packed_dy = HETI_CAST(float *, a->workspace);
     job.packed_x = job.packed_dy + threads * job.runner_floats;
     job.maximum = HETI_CAST(uint32_t *, a->workspace) + threads * job.runner_floats + heti_packed(a->in, a->rows,
@@ -3239,14 +3443,15 @@ static het_result heti_cpu_linear_backward_weight(heti_cpu *cpu, const het_linea
 
 /* Bytes of op's workspace, one of the three linear ones. */
 static size_t heti_linear_workspace_of(const heti_cpu *cpu, het_op_kind kind, const het_linear_args *a) {
+    const int64_t tile = heti_linear_tile(heti_cpu_product(cpu, a->compute));
     int64_t floats, k = a->in;
     if (kind == HET_OP_LINEAR_BACKWARD_WEIGHT) {
-        floats = cpu->config.threads * (heti_weight_runner_floats(a->rows) + 6) + heti_packed(a->in, a->rows,
+        floats = cpu->config.threads * (heti_weight_runner_floats(tile, a->rows) + 6) + heti_packed(a->in, a->rows,
             HETI_TILE_COLUMNS);
     } else {
         if (kind == HET_OP_LINEAR_BACKWARD_INPUT)
             for (int64_t p = k = 0; p < a->parts; p++) k = heti_max(k, a->part[p].out);
-        floats = heti_min(heti_linear_packed_rows(a->rows) * k, heti_linear_most(cpu, a->compute) * HETI_PRODUCT_K);
+        floats = heti_min(heti_ceil_div(a->rows, tile) * tile * k, heti_linear_most(cpu, a->compute) * HETI_PRODUCT_K);
         floats += cpu->config.threads * HETI_PANEL_FLOATS;
     }
     return HETI_CAST(size_t, floats) * sizeof(float);

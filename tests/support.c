@@ -247,27 +247,31 @@ het_parallel support_backwards(void)
     return parallel;
 }
 
-int support_isas(het_isa isa[5])
+int support_has(het_isa isa)
 {
-    static const het_isa all[5] = { HET_ISA_PLAIN, HET_ISA_AVX2, HET_ISA_AVX512, HET_ISA_AVX512_BF16, HET_ISA_NEON };
     support_memory memory;
     het_allocator allocator = support_allocator(&memory);
     het_parallel parallel = support_serial();
     het_device_config config;
-    int i, count = 0;
+    void *self = NULL;
     memset(&config, 0, sizeof config);
-    for (i = 0; i < 5; i++) {
-        void *self = NULL;
-        config.allocator = &allocator;
-        config.parallel = &parallel;
-        config.threads = 1;
-        config.isa = all[i];
-        if (het_cpu_device()->create(&config, &self) != HET_OK) continue;
-        het_cpu_device()->destroy(self);
-        isa[count++] = all[i];
-    }
-    assert_true(count > 0 && isa[0] == HET_ISA_PLAIN);
+    config.allocator = &allocator;
+    config.parallel = &parallel;
+    config.threads = 1;
+    config.isa = isa;
+    if (het_cpu_device()->create(&config, &self) != HET_OK) return 0;
+    het_cpu_device()->destroy(self);
     assert_int_equal(memory.live, 0);
+    return 1;
+}
+
+int support_isas(het_isa isa[5])
+{
+    static const het_isa all[5] = { HET_ISA_PLAIN, HET_ISA_AVX2, HET_ISA_AVX512, HET_ISA_AVX512_BF16, HET_ISA_NEON };
+    int i, count = 0;
+    for (i = 0; i < 5; i++)
+        if (support_has(all[i])) isa[count++] = all[i];
+    assert_true(count > 0 && isa[0] == HET_ISA_PLAIN);
     return count;
 }
 
@@ -280,6 +284,7 @@ const char *support_isa_name(het_isa isa)
     case HET_ISA_AVX512: return "avx512";
     case HET_ISA_AVX512_BF16: return "avx512-bf16";
     case HET_ISA_NEON: return "neon";
+    case HET_ISA_AMX: return "amx";
     }
     return "?";
 }

@@ -66,7 +66,8 @@ het_writer support_writer(support_buffer *buffer);
 
 /* ---- devices ---- */
 
-/* Instruction sets of this machine, PLAIN first. Returns how many; names for messages. */
+/* Whether this machine has an instruction set; those whose bits are equal, PLAIN first. Returns how many; names for messages. */
+int support_has(het_isa isa);
 int support_isas(het_isa isa[5]);
 const char *support_isa_name(het_isa isa);
 het_parallel support_serial(void);  /* a loop */

@@ -300,9 +300,10 @@ static void hook_that_does_nothing(void **state)
 /* bf16 products keep the promise on each product path by itself. */
 static void bf16_on_one_path(void **state)
 {
-    het_isa isa[5];
+    het_isa isa[6];
     int isas = support_isas(isa), i, k;
     (void)state;
+    if (support_has(HET_ISA_AMX)) isa[isas++] = HET_ISA_AMX;
     for (i = 0; i < isas; i++) {
         het_model_desc model = support_model(i % 2 ? HET_GPT2 : HET_LLAMA);
         support_result base, exact;
@@ -324,6 +325,32 @@ static void bf16_on_one_path(void **state)
         }
         support_run_end(&run);
     }
+}
+
+/* Matrix registers are taken where they are named, or where sums are fast. */
+static void matrix_registers(void **state)
+{
+    static const het_isa isa[3] = { HET_ISA_AUTO, HET_ISA_AMX, HET_ISA_AVX512 };
+    het_model_desc model = support_model(HET_GPT2);
+    support_result result[2][3];
+    support_run run;
+    int fast, i;
+    (void)state;
+    if (!support_has(HET_ISA_AMX)) skip();
+    start(&run, &model, SUPPORT_SHORT);
+    run.desc.dtype = HET_BF16;
+    support_run_ranks(&run, 1);
+    for (fast = 0; fast < 2; fast++)
+        for (i = 0; i < 3; i++) {
+            run.desc.reduce = fast ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
+            run.device[0].isa = isa[i];
+            result[fast][i] = support_train(&run, SUPPORT_TOGETHER);
+        }
+    for (fast = 0; fast < 2; fast++) {
+        assert_true(result[fast][1].weights != result[fast][2].weights);
+        assert_true(result[fast][0].weights == result[fast][fast ? 1 : 2].weights);
+    }
+    support_run_end(&run);
 }
 
 /* Float sums: equal bits from run to run on one layout, and the exact result within rounding. */
@@ -464,6 +491,7 @@ int main(void)
         cmocka_unit_test(parallel_of_the_caller),
         cmocka_unit_test(hook_that_does_nothing),
         cmocka_unit_test(bf16_on_one_path),
+        cmocka_unit_test(matrix_registers),
         cmocka_unit_test(fast_mode_repeats),
         cmocka_unit_test(random_layouts),
         cmocka_unit_test(what_does_change_the_bits),

@@ -630,6 +630,92 @@ static void linear_rounds_operands_to_bf16(void **state)
     on_every_device(linear_bf16, (int)(sizeof linear_shape / sizeof *linear_shape));
 }
 
+/* What TDPBF16PS makes of k products in bf16, element i of a at i * a_step: of every 32, the chain of the even and that of the odd ones. */
+static float matrix_chain(float c, int64_t k, const float *a, int64_t a_step, const float *b, int64_t b_step)
+{
+    int64_t i, j;
+    for (i = 0; i < k; i += 32) {
+        float sum[2] = { 0.0f, 0.0f };
+        for (j = i; j < k && j < i + 32; j++) sum[j % 2] = fmaf(support_bf16(a[j * a_step]), support_bf16(b[j * b_step]), sum[j % 2]);
+        c += sum[0] + sum[1];
+    }
+    return c;
+}
+
+static void matrix_bits(const char *what, int shape, float got, float want)
+{
+    if (memcmp(&got, &want, sizeof got) != 0) fail_msg("shape %d: %s is %.9g, by the manual %.9g", shape, what, (double)got, (double)want);
+}
+
+/* The bits of every output are those of the instruction's description, sum by sum. */
+static void matrix_check(rig *r, int shape)
+{
+    linear_rig l;
+    int64_t part, row, o, k, g;
+    linear_start(&l, shape, HET_BF16);
+    RUN(r, HET_OP_LINEAR_FORWARD, &l.args);
+    RUN(r, HET_OP_LINEAR_BACKWARD_INPUT, &l.args);
+    RUN(r, HET_OP_LINEAR_BACKWARD_WEIGHT, &l.args);
+    for (row = 0; row < l.args.rows; row++)
+        for (k = 0; k < l.args.in; k++) {
+            float dx = 0.0f;
+            for (part = 0; part < l.args.parts; part++)
+                dx = matrix_chain(dx, l.args.part[part].out, l.dy[part] + row * l.args.part[part].out, 1, l.w[part] + k, l.args.in);
+            matrix_bits("dx", shape, l.dx[row * l.args.in + k], dx);
+        }
+    for (part = 0; part < l.args.parts; part++) {
+        const int64_t in = l.args.in, out = l.args.part[part].out;
+        for (row = 0; row < l.args.rows; row++)
+            for (o = 0; o < out; o++)
+                matrix_bits("y", shape, l.y[part][row * out + o], matrix_chain(0.0f, in, l.x + row * in, 1, l.w[part] + o * in, 1) +
+                            (l.b[part] != NULL ? l.b[part][o] : 0.0f));
+        for (o = 0; o < out; o++)
+            for (k = 0; k < in; k++) {
+                const double grid = *l.dw[part].gradient.grid;
+                double sum = 0.0;
+                for (g = 0; g < l.tokens.view.granules; g++) {
+                    const het_view view = granules_of(&l.tokens, g, g + 1);
+                    const float term = matrix_chain(0.0f, view.row_end - view.row_begin, l.dy[part] + view.row_begin * out + o, out,
+                                                    l.x + view.row_begin * in + k, in);
+                    sum += ((double)term + grid) - grid;
+                }
+                if (l.dw[part].sum[o * in + k] != sum) fail_msg("shape %d: dw is %.17g, by the manual %.17g", shape, l.dw[part].sum[o * in + k], sum);
+            }
+    }
+    linear_end(&l);
+}
+
+/* Products in matrix registers have bits of their own, which threads and the division into calls do not change. */
+static void linear_in_matrix_registers(void **state)
+{
+    int shape;
+    (void)state;
+    if (!support_has(HET_ISA_AMX)) skip();
+    for (shape = 0; shape < (int)(sizeof linear_shape / sizeof *linear_shape); shape++) {
+        uint64_t hash[2];
+        int32_t threads;
+        for (threads = 1; threads <= 3; threads += 2) {
+            rig r;
+            rig_start(&r, HET_ISA_AMX, threads);
+            hash[threads / 2] = linear_bf16(&r, shape);
+            matrix_check(&r, shape);
+            rig_end(&r);
+        }
+        assert_true(hash[0] == hash[1]);
+    }
+    for (shape = 0; shape < (int)(sizeof linear_shape / sizeof *linear_shape); shape++) { /* f32 is as elsewhere */
+        uint64_t hash[2];
+        rig r;
+        rig_start(&r, HET_ISA_AMX, 1);
+        hash[0] = linear_f32(&r, shape);
+        rig_end(&r);
+        rig_start(&r, HET_ISA_AUTO, 1);
+        hash[1] = linear_f32(&r, shape);
+        rig_end(&r);
+        assert_true(hash[0] == hash[1]);
+    }
+}
+
 /* A frozen parameter has no sum; a sum in float takes one chain over all rows, from +0 where it was empty. */
 static void linear_frozen_and_fast(void **state)
 {
@@ -2001,6 +2087,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_matches_double),
         cmocka_unit_test(linear_rounds_operands_to_bf16),
+        cmocka_unit_test(linear_in_matrix_registers),
         cmocka_unit_test(linear_frozen_and_fast),
         cmocka_unit_test(linear_chains_continue),
         cmocka_unit_test(norm_matches_double),

@@ -34,7 +34,7 @@ static const option options[] = {
     { "--threads", "N", OPTION_INTEGER, AT(threads), 1, 256, "by default all processors" },
     { "--repetitions", "N", OPTION_INTEGER, AT(repetitions), 1, 1000, "after one that is not counted" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
-    { "--isa", "auto|plain|avx2|avx512|avx512bf16|neon", OPTION_CHOICE, AT(isa), 0, 0, "inner loops" },
+    { "--isa", "auto|plain|avx2|avx512|avx512bf16|neon|amx", OPTION_CHOICE, AT(isa), 0, 0, "inner loops" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "sums of gradients" },
     { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step and attention: each repetition waits for a line of input and prints one" },
     { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
@@ -85,7 +85,7 @@ static spread spread_of(bench *b) {
 }
 
 static void print_head(const bench *b, const char *name) {
-    static const char *const isa[] = { "auto", "plain", "avx2", "avx512", "avx512bf16", "neon" };
+    static const char *const isa[] = { "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "amx" };
     printf("{\"name\":\"%s\",\"threads\":%d,\"isa\":\"%s\",\"dtype\":\"%s\"", name, b->threads, isa[b->set.isa - 1],
            b->set.dtype == HET_BF16 ? "bf16" : "f32");
 }
@@ -970,6 +970,7 @@ static int run(bench *b, int argc, char **argv) {
     memset(&config, 0, sizeof config);
     memset(&parallel, 0, sizeof parallel); /* the device's own threads */
     config.allocator = &allocator, config.parallel = &parallel, config.threads = b->threads, config.isa = (het_isa)(s->isa - 1);
+    config.fast = s->reduce == HET_REDUCE_FAST;
     b->cpu = het_cpu_device();
     if (b->cpu->create(&config, &b->self) != HET_OK) return fail(BAD_INPUT, "--isa: this machine or build does not have it");
     libraries_open(&b->library, b->threads);

@@ -54,6 +54,23 @@ MACHINE_KERNEL(machine_chains_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_
 MACHINE_KERNEL(machine_chains_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps, MACHINE_PAIRS, _mm512_storeu_ps, 32)
 #endif
 
+#ifdef HETI_HAVE_AMX
+/* Of zeros: an instruction makes 16 x 16 x 32 multiply-adds of whatever it is given. */
+__attribute__((target("amx-tile,amx-bf16"))) static double machine_chains_amx(float *sink) {
+    int64_t round;
+    heti_avx512_bf16_amx_prepare(1);
+    for (round = 0; round < MACHINE_ROUNDS / 64; round++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    heti_avx512_bf16_amx_prepare(0);
+    (void)sink;
+    return (double)(MACHINE_ROUNDS / 64) * 4 * 16 * 16 * 32;
+}
+#endif
+
 typedef struct machine_work {
     double (*chains)(float *sink);
     float *memory;          /* [threads][2][MACHINE_FLOATS] */
@@ -84,7 +101,11 @@ static void machine_stream(void *user, int64_t index) {
 static double (*machine_kernel(const bench *b))(float *) {
 #ifdef MACHINE_X86
     const int64_t isa = b->set.isa - 1;
-    const int wide = isa == HET_ISA_AUTO || isa == HET_ISA_AVX512 || isa == HET_ISA_AVX512_BF16;
+    const int wide = isa == HET_ISA_AUTO || isa == HET_ISA_AVX512 || isa == HET_ISA_AVX512_BF16 || isa == HET_ISA_AMX;
+#ifdef HETI_HAVE_AMX
+    const int matrix = isa == HET_ISA_AMX || (isa == HET_ISA_AUTO && b->set.reduce == HET_REDUCE_FAST);
+    if (b->set.dtype == HET_BF16 && matrix && heti_cpu_has(HET_ISA_AMX)) return machine_chains_amx;
+#endif
     if (b->set.dtype == HET_BF16 && (isa == HET_ISA_AUTO || isa == HET_ISA_AVX512_BF16) && __builtin_cpu_supports("avx512bf16"))
         return machine_chains_bf16;
     if (wide && __builtin_cpu_supports("avx512f")) return machine_chains_avx512;
