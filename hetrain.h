@@ -204,7 +204,7 @@ int main(int argc, char **argv) {
                          het_unit_local_head het_model_units
        >>optimizer_api   het_adamw het_muon het_optimizer_slots het_learning_rate
        >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_backward
-                         het_plan_team
+                         het_plan_team het_plan_rows
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_store
                          het_schedule_needs het_schedule_free het_tree_grow
@@ -1466,6 +1466,10 @@ HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL i
 HETRAIN_API int het_plan_backward(const het_plan *plan, int64_t stage);
 /* The members of a rank's team, the leader first. NULL: it is alone, *count is 1. Threads: any. */
 HETRAIN_API const het_team_member *het_plan_team(const het_plan *plan, int64_t rank, int64_t *count);
+/* The most that a rank can have of a micro-batch with at most so many tokens and sequences and
+   granules of at most `granule` tokens; all of *limits but `node`, which is 0. Threads: any. */
+HETRAIN_API void het_plan_rows(const het_plan *plan, int64_t rank, int64_t tokens, int64_t sequences, int64_t granule,
+                               het_team_limits *limits);
 
 /* ---- >>schedule_api: in which order -------------------------------------------------------------
    One list of actions a rank, plain data; that of a team is its leader's, its other members have
@@ -2284,8 +2288,10 @@ int madvise(void *address, size_t size, int advice);
 
 #ifdef __cplusplus
 #define HETI_CAST(type, value) static_cast<type>(value)
+#define HETI_ZEROS {}    /* of a struct without unions, where it is declared */
 #else
 #define HETI_CAST(type, value) ((type)(value))
+#define HETI_ZEROS { 0 }
 #endif
 /* `count` elements */
 #define HETI_COPY(to, from, count) memcpy((to), (from), HETI_CAST(size_t, (count)) * sizeof *(to))
@@ -2328,10 +2334,11 @@ extern "C" {
 /* =================================================================================================
    >>error  Result texts, the message formatter, the version.
    Messages carry facts (function, name, value, limit) and are made without stdio, so that a build
-   without it says the same. The formatter knows %s, %d (int64_t), %u (uint64_t), %x (uint64_t,
-   hexadecimal), %g (double, 6 digits), %G (double, 9 digits: a float survives the trip) and %%.
-   Arguments must have exactly these types: cast them. Control characters in %s become '?', because
-   names come from files and messages go to terminals.
+   without it says the same. The formatter knows %s, %d (int64_t), %i (int and what becomes one),
+   %u (uint64_t), %x (uint64_t, hexadecimal), %b (uint64_t, bytes), %g (double, 6 digits), %G
+   (double, 9 digits: a float survives the trip) and %%. Arguments must have exactly these types:
+   cast them. Control characters in %s become '?', because names come from files and messages go to
+   terminals.
    ============================================================================================== */
 
 HETRAIN_API int32_t het_version(void) {
@@ -2444,7 +2451,7 @@ static void heti_text_bytes(heti_text *text, uint64_t bytes) {
     heti_text_string(text, heti_units[unit]);
 }
 
-/* The one loop behind heti_format and heti_fail; %b: bytes. INT64_MIN has no positive counterpart:
+/* The one loop behind heti_format and heti_fail. INT64_MIN has no positive counterpart:
    its size is made as an unsigned number. */
 static void heti_text_format(heti_text *text, const char *format, va_list arguments) {
     for (; *format != 0; format++) {
@@ -2452,8 +2459,8 @@ static void heti_text_format(heti_text *text, const char *format, va_list argume
         if (*format != '%') { heti_text_char(text, *format); continue; }
         switch (*++format) {
         case 's': heti_text_string(text, va_arg(arguments, const char *)); break;
-        case 'd':
-            number = va_arg(arguments, int64_t);
+        case 'd': case 'i':
+            number = *format == 'd' ? va_arg(arguments, int64_t) : va_arg(arguments, int);
             if (number < 0) heti_text_char(text, '-');
             heti_text_unsigned(text, number < 0 ? 0 - HETI_CAST(uint64_t, number) : HETI_CAST(uint64_t, number), 10, 0);
             break;
@@ -2618,9 +2625,9 @@ HETI_UNUSED static het_result heti_choose_allocator(const het_allocator *given, 
     return heti_fail(error, HET_ERR_INVALID, "%s: the allocator needs both alloc and free", where);
 }
 
-/* Several arrays in one block. A function that takes them all in order runs twice: with base NULL
-   it only counts, then, behind heti_arena_start, it hands out pointers. Every array starts at a
-   multiple of HETI_ALIGNMENT. */
+/* Several arrays in one block. What takes them all in order runs twice (HETI_TAKE_ALL): with base
+   NULL it only counts, then, behind heti_arena_start, it hands out pointers. Every array starts at
+   a multiple of HETI_ALIGNMENT. */
 typedef struct heti_arena {
     char *base;
     size_t used, size;
@@ -2653,6 +2660,10 @@ HETI_UNUSED static het_result heti_arena_start(heti_arena *arena, const het_allo
     memset(arena->base, 0, arena->asked);
     return HET_OK;
 }
+
+/* takes: the call, or the assignment, that takes all arrays of the arena. */
+#define HETI_TAKE_ALL(arena, allocator, where, error, takes) do { (void)(takes); \
+    HETI_TRY(heti_arena_start((arena), (allocator), (where), (error))); (void)(takes); } while (0)
 
 HETI_UNUSED static void heti_arena_end(heti_arena *arena, const het_allocator *allocator) {
     heti_free(allocator, arena->base, arena->asked);
@@ -4155,10 +4166,9 @@ static int heti_field_is_real(const heti_field *f) { return f->kind == HETI_FLOA
    int32_t, because a hostile value need not be one of theirs. */
 static het_setting heti_field_get(const void *desc, const heti_field *f) {
     const char *at = HETI_CAST(const char *, desc) + f->offset;
-    het_setting s;
+    het_setting s = HETI_ZEROS;
     int32_t word = 0;
     float narrow;
-    memset(&s, 0, sizeof s);
     s.name = f->name;
     s.kind = heti_field_is_real(f) ? HET_SETTING_REAL : f->kind >= HETI_CHOICE ? HET_SETTING_WORD : HET_SETTING_INTEGER;
     if (f->kind == HETI_FLOAT) { memcpy(&narrow, at, sizeof narrow); s.real = HETI_CAST(double, narrow); }
@@ -4349,8 +4359,8 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
         return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets is %d: this family's q, k and v are one matrix, all "
                                                  "three have factors or none", where, m->lora_targets);
     if (m->heads > INT32_MAX / m->head_size) {
-        return heti_fail(error, HET_ERR_INVALID, "%s: heads %d times head_size %d is over %d", where, m->heads,
-                         m->head_size, HETI_CAST(int64_t, INT32_MAX));
+        return heti_fail(error, HET_ERR_INVALID, "%s: heads %d times head_size %d is over %i", where, m->heads,
+                         m->head_size, INT32_MAX);
     }
     if (m->position == HET_ROTARY && (rotary < 2 || rotary % 2)) {
         return heti_fail(error, HET_ERR_INVALID,
@@ -4502,7 +4512,7 @@ static void heti_text_field(heti_text *t, const void *desc, const heti_field *f)
 static void heti_desc_agreed(const het_desc *d, heti_text *t) {
     het_model_desc model = d->model;
     const int complete = het_model_complete(&model, NULL) == HET_OK;
-    heti_text_write(t, "family=%d", HETI_CAST(int64_t, d->model.family));
+    heti_text_write(t, "family=%i", d->model.family);
     for (int i = 0; i < HETI_FIELDS && complete; i++) heti_text_field(t, &model, &heti_fields[i]);
     for (int i = 0; i < HETI_DESC_FIELDS; i++)
         if (heti_desc_fields[i].agreed) heti_text_field(t, d, &heti_desc_fields[i]);
@@ -6307,12 +6317,10 @@ HETRAIN_API het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_
                                         const het_allocator *allocator, const char *where, het_schedule **schedule,
                                         het_error *error) {
     het_allocator chosen;
-    heti_arena arena;
-    memset(&arena, 0, sizeof arena);
+    heti_arena arena = HETI_ZEROS;
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
-    heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
-    HETI_TRY(heti_arena_start(&arena, &chosen, where, error));
-    heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
+    HETI_TAKE_ALL(&arena, &chosen, where, error,
+                  heti_schedule_layout(&arena, ranks, pipelines, actions, schedule));
     (*schedule)->allocator = chosen;
     return HET_OK;
 }
@@ -6349,12 +6357,9 @@ static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan 
 HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *allocator, const char *where,
                                     het_plan **plan, het_error *error) {
     het_allocator chosen;
-    heti_arena arena;
-    memset(&arena, 0, sizeof arena);
+    heti_arena arena = HETI_ZEROS;
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
-    heti_plan_layout(&arena, shape, plan);
-    HETI_TRY(heti_arena_start(&arena, &chosen, where, error));
-    heti_plan_layout(&arena, shape, plan);
+    HETI_TAKE_ALL(&arena, &chosen, where, error, heti_plan_layout(&arena, shape, plan));
     (*plan)->allocator = chosen;
     return HET_OK;
 }
@@ -6475,6 +6480,60 @@ HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batc
     }
 }
 
+/* The most of `rows` that a share has: cuts move to the next granule. */
+static int64_t heti_share_rows(int64_t rows, double share, int64_t granule) {
+    return heti_min(rows, HETI_CAST(int64_t, HETI_CAST(double, rows) * share) + 2 + granule);
+}
+
+/* How much of a micro-batch the largest slice can hold: of one with rows in the last n alone, which
+   has fewer than (n + 1) slice_tokens, too. One sequence has granules of one length, but for its
+   last one: heti_cut_batch then never takes more of them than a share has, rounded up. */
+static int64_t heti_largest_slice(const het_plan *plan, int64_t tokens, int64_t sequences, int64_t granule) {
+    int64_t most = 0, rows;
+    double total = 0.0, largest = 0.0;
+    if (plan->slices == 1) return tokens;
+    for (int64_t n = 1; n <= plan->slices; n++) {
+        const double share = plan->slice_share[plan->slices - n], few = HETI_CAST(double, plan->slice_tokens) *
+                             HETI_CAST(double, n + 1);
+        total += share;
+        if (share > largest) largest = share;
+        if (n < plan->slices && plan->slice_tokens == 0) continue;
+        rows = n == plan->slices || few > HETI_CAST(double, tokens) ? tokens : HETI_CAST(int64_t, few);
+        if (sequences != 1) rows = heti_share_rows(rows, largest / total, granule);
+        else {
+            const double granules = HETI_CAST(double, rows) / HETI_CAST(double, granule) * (largest / total);
+            rows = heti_min(rows, (HETI_CAST(int64_t, granules - 1e-6) + 1) * granule);
+        }
+        most = heti_max(most, rows);
+    }
+    return most;
+}
+
+HETRAIN_API void het_plan_rows(const het_plan *plan, int64_t rank, int64_t tokens, int64_t sequences, int64_t granule,
+                               het_team_limits *limits) {
+    const het_team_member *team, *own;
+    double all = 0.0, before = 0.0, group = 0.0;
+    memset(limits, 0, sizeof *limits);
+    own = team = het_plan_team(plan, rank, &limits->members);
+    limits->rows = limits->group_rows = heti_largest_slice(plan, tokens, sequences, granule);
+    limits->kept_rows = tokens;
+    limits->groups = 1;
+    if (limits->members == 1) return;
+    while (own->rank != rank) own++;
+    limits->member = own - team;
+    limits->plan = team->columns ? team : NULL;
+    limits->groups = team[limits->members - 1].group + 1;
+    for (const het_team_member *m = team; m < team + limits->members; m++) {
+        all += m->share;
+        if (m->group < own->group) before += m->share;
+        if (m->group == own->group) group += m->share;
+        if (m->group == own->group && m != own) limits->heads = own->heads;
+    }
+    limits->rows = heti_share_rows(limits->rows, own->share / all, granule);
+    limits->group_rows = heti_share_rows(limits->group_rows, group / all, granule);
+    if (own->group + 1 < limits->groups) limits->kept_rows = heti_share_rows(tokens, (before + group) / all, granule);
+}
+
 HETRAIN_API void het_tree_grow(het_tree_place *place, int64_t count, const double *seconds) {
     double heard[HETRAIN_TREE_MOST] = { 0.0 }; /* when who knows can send the next message */
     int64_t at[HETRAIN_TREE_MOST], i, j, k, half = 1; /* at: which row of `seconds` it has */
@@ -6545,17 +6604,17 @@ static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const c
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is held twice, again by stage %d", where,
                              p, begin, number);
         if (plan->stage[i].recompute < HET_RECOMPUTE_NONE || plan->stage[i].recompute > HET_RECOMPUTE_STAGE)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: recompute is %d; 0 is none, 1 unit by "
-                             "unit, 2 the stage", where, p, number, HETI_CAST(int64_t, plan->stage[i].recompute));
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: recompute is %i; 0 is none, 1 unit by "
+                             "unit, 2 the stage", where, p, number, plan->stage[i].recompute);
         if (plan->slices < 64 && plan->stage[i].keep >> plan->slices != 0)
             return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: keep is 0x%x; there are %d slices",
                              where, p, number, plan->stage[i].keep, plan->slices);
         if (plan->stage[i].store < 0)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: store is %d", where, p, number,
-                             HETI_CAST(int64_t, plan->stage[i].store));
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: store is %i", where, p, number,
+                             plan->stage[i].store);
         if (plan->stage[i].updates < 0 || plan->stage[i].updates > heti_max(plan->updates, 1))
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: %d updates of a step's %d", where, p,
-                             number, HETI_CAST(int64_t, plan->stage[i].updates), heti_max(plan->updates, 1));
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: %i updates of a step's %d", where, p,
+                             number, plan->stage[i].updates, heti_max(plan->updates, 1));
         next = end;
     }
     if (next < plan->units)
@@ -6650,8 +6709,8 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
         for (count = 0; i + count < plan->members && team[count].leader == team->leader; count++) {
             HETI_TRY(heti_plan_check_member(plan, i + count, where, error));
             if (count == HETRAIN_MAX_TEAM)
-                return heti_fail(error, HET_ERR_LIMIT, "%s: the team of rank %d has more than %d members", where,
-                                 team->leader, HETI_CAST(int64_t, HETRAIN_MAX_TEAM));
+                return heti_fail(error, HET_ERR_LIMIT, "%s: the team of rank %d has more than %i members", where,
+                                 team->leader, HETRAIN_MAX_TEAM);
             share[count] = team[count].share;
         }
         HETI_TRY(heti_plan_check_shares(share, count, 1, "members of a team", where, error));
@@ -6666,7 +6725,7 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
 static het_result heti_plan_check_keepers(const het_plan *plan, const char *where, het_error *error) {
     int64_t s;
     if (plan->shard < HET_SHARD_DEFAULT || plan->shard > HET_SHARD_WEIGHTS)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shard is %d", where, HETI_CAST(int64_t, plan->shard));
+        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shard is %i", where, plan->shard);
     for (int64_t r = 0; r < plan->ranks; r++) {
         if (plan->near && plan->near[r] < 0)
             return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is near set %d", where, r, plan->near[r]);
@@ -6686,9 +6745,9 @@ static het_result heti_plan_check_cuts(const het_plan *plan, const char *where, 
     for (int64_t u = 0; u < plan->units && plan->cut; u++)
         if (plan->cut[u] > HET_CUT_NONE || (plan->cut[u] != HET_CUT_NOWHERE && u + 1 == plan->units) ||
             (plan->cut[u] == HET_CUT_NONE && u > 0 && plan->cut[u - 1] == HET_CUT_NOWHERE))
-            return heti_fail(error, HET_ERR_INVALID, "%s: unit %d cannot be cut in way %d: behind the last unit there "
+            return heti_fail(error, HET_ERR_INVALID, "%s: unit %d cannot be cut in way %i: behind the last unit there "
                              "is nothing, and behind a unit with a backward pass only a cut ends it", where, u,
-                             HETI_CAST(int64_t, plan->cut[u]));
+                             plan->cut[u]);
     return HET_OK;
 }
 
@@ -6722,17 +6781,17 @@ typedef struct heti_action_text { char text[80]; } heti_action_text;
 static void heti_action_suffix(char **to, char mark, int32_t value) {
     if (value == 0) return;
     *(*to)++ = mark;
-    *to += heti_format(*to, 16, "%d", HETI_CAST(int64_t, value));
+    *to += heti_format(*to, 16, "%i", value);
 }
 
 /* "2F3.1@1/0", without the parentheses of a pair. */
 static const char *heti_action_print(heti_action_text *t, const het_action *a) {
     const char *name = a->kind >= 0 && a->kind <= HET_ACTION_GATHER ? heti_action_names[a->kind] : "?";
     char *to = t->text;
-    if (a->kind < HET_ACTION_REDUCE) to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->stage));
+    if (a->kind < HET_ACTION_REDUCE) to += heti_format(to, 16, "%i", a->stage);
     to += heti_format(to, 16, "%s", name);
     if (a->kind == HET_ACTION_COMMIT) return t->text;
-    to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->kind < HET_ACTION_REDUCE ? a->micro_batch : a->stage));
+    to += heti_format(to, 16, "%i", a->kind < HET_ACTION_REDUCE ? a->micro_batch : a->stage);
     heti_action_suffix(&to, '.', a->slice); /* of REDUCE, STEP and GATHER 0 */
     heti_action_suffix(&to, '@', a->pipeline);
     heti_action_suffix(&to, '/', a->version);
@@ -6920,18 +6979,17 @@ static void heti_rule_layout(heti_rule_play *m) {
 static void heti_rule_stages(heti_rule_play *m) {
     const het_plan *plan = m->play.plan;
     int64_t *start = m->lists->start;
-    for (int64_t p = 0; p < plan->pipelines; p++) {
-        for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++) {
-            het_play_stage *stage = &m->play.stage[s];
-            stage->pipeline = p;
-            stage->before = s - plan->first_stage[p];
-            stage->after = plan->first_stage[p + 1] - 1 - s;
-            stage->backward = het_plan_backward(plan, s);
-            while (stage->behind < stage->after && (!stage->backward || heti_gets_gradient(plan, s + stage->behind)))
-                stage->behind++;
-            stage->items = m->play.counts[p] * plan->slices;
-            start[plan->stage[s].rank + 1] += 3 * stage->items;
-        }
+    for (int64_t s = 0; s < plan->stages; s++) {
+        const int64_t p = plan->stage[s].pipeline;
+        het_play_stage *stage = &m->play.stage[s];
+        stage->pipeline = p;
+        stage->before = s - plan->first_stage[p];
+        stage->after = plan->first_stage[p + 1] - 1 - s;
+        stage->backward = het_plan_backward(plan, s);
+        while (stage->behind < stage->after && (!stage->backward || heti_gets_gradient(plan, s + stage->behind)))
+            stage->behind++;
+        stage->items = m->play.counts[p] * plan->slices;
+        start[plan->stage[s].rank + 1] += 3 * stage->items;
     }
     for (int64_t r = 0; r < plan->ranks; r++) {
         start[r + 1] += start[r];
@@ -6943,9 +7001,7 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
     const het_plan *plan = m->play.plan;
     het_schedule *lists = m->lists;
     int64_t at = 0;
-    heti_rule_layout(m);
-    HETI_TRY(heti_arena_start(&m->arena, allocator, m->where, m->error));
-    heti_rule_layout(m);
+    HETI_TAKE_ALL(&m->arena, allocator, m->where, m->error, heti_rule_layout(m));
     heti_rule_stages(m);
     if (m->rule->start != NULL) HETI_TRY(m->rule->start(m->rule->user, &m->play, m->error));
     m->player.user = m;
@@ -6967,10 +7023,9 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
 HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *counts, const het_rule *rule,
                                          const het_allocator *allocator, het_schedule **schedule, het_error *error) {
     het_allocator chosen;
-    heti_rule_play m;
+    heti_rule_play m = HETI_ZEROS;
     het_result result;
     int64_t items = 0;
-    memset(&m, 0, sizeof m);
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || rule == NULL || rule->choose == NULL || schedule == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_schedule_play: plan, counts, rule and schedule must not be NULL");
@@ -7040,6 +7095,7 @@ static het_result heti_schedule_arguments(const het_plan *plan, const void *inpu
 /* A stage, counted through all pipelines. */
 typedef struct heti_listed_stage {
     int64_t forwards;              /* F met */
+    int64_t entry;                 /* its first one */
     int64_t kept;                  /* slices on the device, where PUT and TAKE are placed */
     int64_t last, last_time;       /* its last backward action, or F where it has none, ends before this
                                       position, at this time */
@@ -7089,7 +7145,7 @@ typedef struct heti_lists {
     int64_t block_count, uses;     /* blocks; (block, unit) pairs */
     int32_t transfers;             /* the lists have SEND and RECV */
     int32_t only;                  /* the kind of action that is played; 0: all */
-    int64_t *base;                 /* [pipelines + 1] first entry */
+    int64_t entries;
     heti_listed_stage *stage;      /* [stages] */
     heti_listed_block *block;      /* [blocks + 1] */
     heti_listed_rank *rank;        /* [ranks] */
@@ -7102,14 +7158,6 @@ typedef struct heti_lists {
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     heti_player player;
 } heti_lists;
-
-static int64_t heti_lists_unit_count(const heti_lists *l, int64_t block) {
-    return l->blocks == NULL ? 1 : l->blocks->start[block + 1] - l->blocks->start[block];
-}
-
-static int64_t heti_lists_unit(const heti_lists *l, int64_t block, int64_t i) {
-    return l->blocks == NULL ? block : l->blocks->unit[l->blocks->start[block] + i];
-}
 
 static int64_t heti_lists_stage(const heti_lists *l, const het_action *a) {
     return l->plan->first_stage[a->pipeline] + a->stage;
@@ -7126,8 +7174,7 @@ static heti_listed_update *heti_lists_update(const heti_lists *l, const het_acti
 }
 
 static int64_t heti_lists_entry(const heti_lists *l, const het_action *a) {
-    return l->base[a->pipeline] + (a->stage * l->schedule->micro_batches[a->pipeline] + a->micro_batch) *
-        l->plan->slices + a->slice;
+    return l->stage[heti_lists_stage(l, a)].entry + a->micro_batch * l->plan->slices + a->slice;
 }
 
 /* The same micro-batch and slice `by` stages further along, as an action of another kind. */
@@ -7191,8 +7238,7 @@ static het_result heti_lists_missing(const heti_lists *l, int64_t rank, het_acti
 
 /* REDUCE, STEP or GATHER of an update of a block, VERDICT. */
 static het_action heti_block_action(int32_t kind, int64_t block, int64_t update) {
-    het_action a;
-    memset(&a, 0, sizeof a);
+    het_action a = HETI_ZEROS;
     a.kind = kind;
     a.stage = HETI_CAST(int32_t, block);
     a.version = HETI_CAST(int32_t, update);
@@ -7303,7 +7349,8 @@ static het_result heti_lists_check_actions(heti_lists *l) {
 }
 
 /* The number-th micro-batch and slice of a stage. */
-static het_action heti_lists_forward(const heti_lists *l, int64_t p, int64_t stage, int64_t number) {
+static het_action heti_lists_forward(const heti_lists *l, int64_t stage, int64_t number) {
+    const int64_t p = l->plan->stage[stage].pipeline;
     het_action a = heti_block_action(HET_ACTION_F, stage - l->plan->first_stage[p], 0);
     a.pipeline = HETI_CAST(int32_t, p);
     a.micro_batch = HETI_CAST(int32_t, number / l->plan->slices);
@@ -7313,7 +7360,7 @@ static het_action heti_lists_forward(const heti_lists *l, int64_t p, int64_t sta
 
 /* Stage g has fewer forward passes than micro-batches and slices: the first missing is below their
    number + 1. */
-static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) {
+static het_result heti_lists_first_missing(heti_lists *l, int64_t g) {
     const het_schedule *s = l->schedule;
     const int64_t rank = l->plan->stage[g].rank;
     int64_t first = 0;
@@ -7323,21 +7370,17 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) 
         if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && entry <= l->stage[g].forwards) l->seen[entry] = 1;
     }
     while (l->seen[first]) first++;
-    return heti_lists_missing(l, rank, heti_lists_forward(l, p, g, first));
+    return heti_lists_missing(l, rank, heti_lists_forward(l, g, first));
 }
 
 /* No forward pass is missing, so there are no more entries than actions. */
 static het_result heti_lists_check_forwards(heti_lists *l) {
-    int64_t p, entries = 0;
-    for (p = 0; p < l->plan->pipelines; p++) {
-        l->base[p] = entries;
-        for (int64_t g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
-            const int64_t needed = l->schedule->micro_batches[p] * l->plan->slices;
-            if (l->stage[g].forwards < needed) return heti_lists_first_missing(l, p, g);
-            entries += needed;
-        }
+    for (int64_t g = 0; g < l->plan->stages; g++) {
+        const int64_t needed = l->schedule->micro_batches[l->plan->stage[g].pipeline] * l->plan->slices;
+        if (l->stage[g].forwards < needed) return heti_lists_first_missing(l, g);
+        l->stage[g].entry = l->entries;
+        l->entries += needed;
     }
-    l->base[p] = entries;
     return HET_OK;
 }
 
@@ -7346,7 +7389,6 @@ static het_result heti_lists_check_forwards(heti_lists *l) {
 static void heti_lists_layout(heti_lists *l) {
     heti_arena *a = &l->arrays;
     const het_plan *plan = l->plan;
-    l->base = HETI_TAKE(a, int64_t, plan->pipelines + 1);
     l->stage = HETI_TAKE(a, heti_listed_stage, plan->stages);
     l->block = HETI_TAKE(a, heti_listed_block, l->block_count + 1);
     l->rank = HETI_TAKE(a, heti_listed_rank, plan->ranks);
@@ -7365,15 +7407,17 @@ static void heti_lists_layout(heti_lists *l) {
    stages of a pipeline share a rank. */
 static void heti_lists_index(heti_lists *l) {
     const het_plan *plan = l->plan;
+    const het_blocks *blocks = l->blocks;
     int64_t *rank = l->rank_start, *unit = l->unit_start;
     for (int64_t i = 0; i < plan->stages; i++) rank[plan->stage[i].rank]++;
     for (int64_t i = 0; i < plan->ranks; i++) rank[i + 1] += rank[i];
     for (int64_t i = plan->stages - 1; i >= 0; i--) l->rank_stage[--rank[plan->stage[i].rank]] = i;
-    for (int64_t i = 0; i < l->block_count; i++)
-        for (int64_t k = 0; k < heti_lists_unit_count(l, i); k++) unit[heti_lists_unit(l, i, k)]++;
+    for (int64_t i = 0; i < l->uses; i++) unit[blocks ? blocks->unit[i] : i]++;
     for (int64_t i = 0; i < plan->units; i++) unit[i + 1] += unit[i];
-    for (int64_t i = l->block_count - 1; i >= 0; i--)
-        for (int64_t k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_block[--unit[heti_lists_unit(l, i, k)]] = i;
+    for (int64_t i = l->uses - 1, b = l->block_count - 1; i >= 0; i--) {
+        while (blocks && i < blocks->start[b]) b--;
+        l->unit_block[--unit[blocks ? blocks->unit[i] : i]] = blocks ? b : i;
+    }
     for (int64_t p = 0; p < plan->pipelines; p++) {
         const int64_t begin = plan->first_stage[p], end = plan->first_stage[p + 1];
         for (int64_t i = begin; i < end; i++) l->rank[plan->stage[i].rank].at++;
@@ -7523,14 +7567,11 @@ static het_result heti_lists_check_entry(const heti_lists *l, const het_action *
 }
 
 static het_result heti_lists_check_entries(const heti_lists *l) {
-    for (int64_t p = 0; p < l->plan->pipelines; p++) {
-        for (int64_t g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
-            for (int64_t i = 0; i < l->schedule->micro_batches[p] * l->plan->slices; i++) {
-                const het_action a = heti_lists_forward(l, p, g, i);
-                HETI_TRY(heti_lists_check_entry(l, &a, g));
-            }
+    for (int64_t g = 0; g < l->plan->stages; g++)
+        for (int64_t i = 0; i < l->schedule->micro_batches[l->plan->stage[g].pipeline] * l->plan->slices; i++) {
+            const het_action a = heti_lists_forward(l, g, i);
+            HETI_TRY(heti_lists_check_entry(l, &a, g));
         }
-    }
     return HET_OK;
 }
 
@@ -7755,7 +7796,7 @@ static het_result heti_play_stuck(const heti_lists *l) {
 /* only: 0, HET_ACTION_REDUCE or HET_ACTION_GATHER. */
 static het_result heti_play(heti_lists *l, int32_t only) {
     int64_t r;
-    HETI_CLEAR(l->seen, l->base[l->plan->pipelines]);
+    HETI_CLEAR(l->seen, l->entries);
     for (r = 0; r < l->plan->ranks; r++) l->rank[r].at = l->rank[r].open = 0;
     for (r = 0; r <= l->block_count; r++) l->block[r].arrived = 0;
     for (r = 0; l->updates > 1 && r < l->block_count * l->updates; r++)
@@ -7968,10 +8009,9 @@ static het_result heti_updates_backward(heti_lists *l, int64_t rank, int64_t pos
     if (used > a->version)
         return heti_lists_fail(l, rank, position, "its forward pass used what this update, or a later one, makes");
     if (l->plan->staleness > 0 && a->version - used > l->plan->staleness)
-        return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d: the gradient of micro-batch %d joins "
-                         "update %d and was made with version %d; the plan's staleness is %d", l->where, rank,
-                         position, HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->version),
-                         HETI_CAST(int64_t, used), l->plan->staleness);
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d: the gradient of micro-batch %i joins "
+                         "update %d and was made with version %i; the plan's staleness is %d", l->where, rank, position,
+                         a->micro_batch, HETI_CAST(int64_t, a->version), used, l->plan->staleness);
     for (int64_t k = 0, b; (b = heti_stage_block(l, a, &k)) >= 0;) {
         heti_listed_block *block = &l->block[b];
         const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, block->open >= 0 ? block->open : a->version);
@@ -8173,9 +8213,7 @@ static het_result heti_lists_run(heti_lists *l, const het_plan *plan, const het_
     HETI_TRY(heti_lists_check_blocks(l));
     HETI_TRY(heti_lists_check_shape(l));
     l->updates = heti_updates(plan);
-    heti_lists_layout(l);
-    HETI_TRY(heti_arena_start(&l->arrays, &l->allocator, where, error));
-    heti_lists_layout(l);
+    HETI_TAKE_ALL(&l->arrays, &l->allocator, where, error, heti_lists_layout(l));
     HETI_TRY(heti_lists_check_actions(l));
     HETI_TRY(heti_lists_check_forwards(l));
     heti_lists_index(l);
@@ -8276,7 +8314,7 @@ static het_result heti_store_lists(heti_lists *l, het_schedule *from) {
     HETI_TRY(heti_lists_compute_only(l, "only compute lists get PUT and TAKE"));
     /* an F or I and what is put behind it and taken again: three for one */
     HETI_TRY(heti_schedule_like(from, 3 * from->start[from->ranks], &from->allocator, l->where, &l->to, l->error));
-    HETI_CLEAR(l->seen, l->base[l->plan->pipelines]);
+    HETI_CLEAR(l->seen, l->entries);
     for (int64_t i = 0; i < from->ranks; i++)
         heti_store_rank(l, i, from->action + from->start[i], from->action + from->start[i + 1]);
     return HET_OK;
@@ -8410,11 +8448,10 @@ static void heti_follow_layout(heti_followed *f) {
     int64_t cells = 0;
     f->base = HETI_TAKE(&f->arena, int64_t, f->plan->stages);
     f->apart = HETI_TAKE(&f->arena, uint8_t, f->plan->stages);
-    for (int64_t p = 0; p < f->plan->pipelines; p++)
-        for (int64_t s = f->plan->first_stage[p]; s < f->plan->first_stage[p + 1]; s++) {
-            if (f->arena.base) f->base[s] = cells;
-            cells += f->schedule->micro_batches[p];
-        }
+    for (int64_t s = 0; s < f->plan->stages; s++) {
+        if (f->arena.base) f->base[s] = cells;
+        cells += f->schedule->micro_batches[f->plan->stage[s].pipeline];
+    }
     f->left = HETI_TAKE(&f->arena, int64_t, cells);
     if (heti_updates(f->plan) == 1) return;
     f->version = HETI_TAKE(&f->arena, int32_t, cells);
@@ -8429,7 +8466,7 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
                                           het_error *error) {
     static const char heti_where[] = "het_schedule_needs";
     het_allocator own;
-    heti_followed f;
+    heti_followed f = HETI_ZEROS;
     het_result result = HET_OK;
     int64_t i;
     HETI_TRY(heti_schedule_arguments(plan, schedule, needs, heti_where, error));
@@ -8438,15 +8475,12 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
         return heti_fail(error, HET_ERR_INVALID, "%s: the schedule is not of this plan, or it has no ranks %d to %d",
                          heti_where, first, first + count);
     HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
-    memset(&f, 0, sizeof f);
     f.plan = plan;
     f.schedule = schedule;
     for (i = 0; i < schedule->ranks; i++) f.longest = heti_max(f.longest, schedule->start[i + 1] - schedule->start[i]);
     for (i = 0; i < schedule->start[schedule->ranks]; i++)
         if (schedule->action[i].kind == HET_ACTION_GATHER) f.blocks = heti_max(f.blocks, schedule->action[i].stage + 1);
-    heti_follow_layout(&f);
-    HETI_TRY(heti_arena_start(&f.arena, &own, heti_where, error));
-    heti_follow_layout(&f);
+    HETI_TAKE_ALL(&f.arena, &own, heti_where, error, heti_follow_layout(&f));
     HETI_CLEAR(needs, count);
     for (i = 0; i < count && result == HET_OK; i++) {
         result = heti_follow(&f, first + i, forwards, &needs[i], error);
@@ -9033,9 +9067,8 @@ static heti_rank *heti_local_rank(const het_ctx *ctx, int64_t rank) {
    ============================================================================================== */
 
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step) {
-    het_desc d;
+    het_desc d = HETI_ZEROS;
     double rate, lowest, x;
-    memset(&d, 0, sizeof d);
     if (desc) d.optimizer = *desc;
     heti_desc_fallbacks(&d);
     const het_optimizer_desc o = d.optimizer;
@@ -10241,16 +10274,15 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
     else if (d->unit_count)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.unit_count is %d, units is NULL", d->unit_count);
     if (d->layout.transport.iface && d->layout.transport.iface->version != HETRAIN_TRANSPORT_VERSION)
-        return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d",
-                         HETI_CAST(int64_t, d->layout.transport.iface->version),
-                         HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
+        return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %i",
+                         HETI_CAST(int64_t, d->layout.transport.iface->version), HETRAIN_TRANSPORT_VERSION);
     if (communicators && communicators->version != HETRAIN_COMMUNICATOR_VERSION)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.layout.communicators: the table has version %d, this is %d",
-                         HETI_CAST(int64_t, communicators->version), HETI_CAST(int64_t, HETRAIN_COMMUNICATOR_VERSION));
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.layout.communicators: the table has version %d, this is %i",
+                         HETI_CAST(int64_t, communicators->version), HETRAIN_COMMUNICATOR_VERSION);
     if (communicators && (communicators->id_bytes < 1 || communicators->id_bytes > HETRAIN_COMMUNICATOR_ID))
         return heti_fail(e, HET_ERR_INVALID,
-                         "het_desc.layout.communicators: an identity of %u bytes; they have 1 to %d",
-                         HETI_CAST(uint64_t, communicators->id_bytes), HETI_CAST(int64_t, HETRAIN_COMMUNICATOR_ID));
+                         "het_desc.layout.communicators: an identity of %u bytes; they have 1 to %i",
+                         HETI_CAST(uint64_t, communicators->id_bytes), HETRAIN_COMMUNICATOR_ID);
     HETI_TRY(heti_check_range(e, "optimizer.iface->slots", d->optimizer.iface->slots, 0, 4));
     HETI_TRY(heti_check_range(e, "optimizer.iface->slots and feedback's", het_optimizer_slots(&d->optimizer), 0, 4));
     return heti_check_links(e, d);
@@ -10274,14 +10306,13 @@ static het_result heti_find_ranks(het_ctx *ctx) {
     w->processes = 1;
     if (iface) {
         if (w->local_count > HETI_PROCESS_RANKS)
-            return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most",
-                             w->local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %i are the most",
+                             w->local_count, HETI_PROCESS_RANKS);
         w->processes = iface->processes(w->transport.self);
         w->process = iface->process(w->transport.self);
     }
-    (void)HETI_TAKE(&w->arena, int64_t, w->processes + 1);
-    HETI_TRY(heti_arena_start(&w->arena, &ctx->allocator, ctx->call, &ctx->error));
-    w->process_first = HETI_TAKE(&w->arena, int64_t, w->processes + 1);
+    HETI_TAKE_ALL(&w->arena, &ctx->allocator, ctx->call, &ctx->error,
+                  w->process_first = HETI_TAKE(&w->arena, int64_t, w->processes + 1));
     for (int64_t i = 0; i < w->processes; i++) {
         int64_t count = w->local_count;
         HETI_TRY(heti_broadcast(ctx, i, &count, sizeof count));
@@ -10354,8 +10385,8 @@ static het_result heti_ask_device(heti_rank *r) {
 
 static het_result heti_open_device(heti_rank *r) {
     het_ctx *ctx = r->ctx;
-    het_device_config config;
-    het_error why;
+    het_device_config config = HETI_ZEROS;
+    het_error why = HETI_ZEROS;
     het_result result;
     if (!r->desc.iface) r->desc.iface = het_cpu_device();
     if (r->desc.threads == 0) r->desc.threads = 1;
@@ -10365,10 +10396,8 @@ static het_result heti_open_device(heti_rank *r) {
                          "het_desc.layout.devices[%d].speed is %g; it must be above 0 and at most 1", r->local,
                          r->desc.speed);
     if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d",
-                         HETI_CAST(int64_t, r->desc.iface->version), HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    memset(&config, 0, sizeof config);
-    memset(&why, 0, sizeof why);
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %i",
+                         HETI_CAST(int64_t, r->desc.iface->version), HETRAIN_DEVICE_VERSION);
     config.allocator = r->desc.allocator.alloc && r->desc.allocator.free ? &r->desc.allocator : &ctx->allocator;
     config.parallel = &ctx->desc.host.parallel;
     config.threads = r->desc.threads;
@@ -10380,10 +10409,8 @@ static het_result heti_open_device(heti_rank *r) {
     result = r->device.iface->create(&config, &r->device.self);
     if (result != HET_OK) {
         r->device.self = NULL;
-        return heti_fail(&ctx->error, result,
-                         "rank %d, device %s:%d with %d threads and instruction set %d could not be created%s%s",
-                         r->rank, r->device.iface->name, HETI_CAST(int64_t, config.ordinal),
-                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa),
+        return heti_fail(&ctx->error, result, "rank %d, device %s:%i with %i threads and instruction set %i could not "
+                         "be created%s%s", r->rank, r->device.iface->name, config.ordinal, config.threads, config.isa,
                          why.text[0] ? ": " : "", why.text);
     }
     HETI_TRY(heti_ask_device(r));
@@ -10412,9 +10439,8 @@ static het_result heti_open_ranks(het_ctx *ctx) {
 /* The units of the model, or the caller's. */
 static het_result heti_open_chain(het_ctx *ctx) {
     heti_chain *chain = &ctx->chain;
-    (void)HETI_TAKE(&chain->units, het_described_unit, chain->unit_count);
-    HETI_TRY(heti_arena_start(&chain->units, &ctx->allocator, ctx->call, &ctx->error));
-    chain->unit = HETI_TAKE(&chain->units, het_described_unit, chain->unit_count);
+    HETI_TAKE_ALL(&chain->units, &ctx->allocator, ctx->call, &ctx->error,
+                  chain->unit = HETI_TAKE(&chain->units, het_described_unit, chain->unit_count));
     for (int64_t u = 0; u < chain->unit_count; u++) {
         het_unit *unit = &chain->unit[u].unit;
         *unit = ctx->desc.units ? ctx->desc.units[u] : heti_model_unit(&ctx->desc.model, u);
@@ -10445,9 +10471,8 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_device *d
         for (int64_t s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
     }
     if (!unit->iface || unit->iface->version != HETRAIN_UNIT_VERSION)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: its table has version %d, this is %d", index,
-                         unit->iface ? HETI_CAST(int64_t, unit->iface->version) : HETI_CAST(int64_t, -1),
-                         HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: its table has version %d, this is %i", index,
+                         unit->iface ? HETI_CAST(int64_t, unit->iface->version) : INT64_C(-1), HETRAIN_UNIT_VERSION);
     result = unit->iface->describe(unit, info);
     if (result != HET_OK)
         return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of "
@@ -10458,9 +10483,8 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_device *d
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
         info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most "
-                         "are %d, %d, %d", index, unit->iface->name, info->parameters, info->tensors, info->out_streams,
-                         HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS), HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS),
-                         HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
+                         "are %i, %i, %i", index, unit->iface->name, info->parameters, info->tensors, info->out_streams,
+                         HETRAIN_MAX_UNIT_PARAMETERS, HETRAIN_MAX_UNIT_TENSORS, HETRAIN_MAX_STREAMS);
     return HET_OK;
 }
 
@@ -10492,8 +10516,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         p->piece != 0) || (p->divide == 3 && (p->grid[0] < 1 || p->grid[1] < 1 || p->grid[2] < 1 || p->grid[3] < 1 ||
         p->rows % p->grid[0] != 0 || p->columns % p->grid[1] != 0)))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s, %d x %d, cannot be divided so: divide "
-                         "is %d, piece %d", unit, p->name, p->rows, p->columns, HETI_CAST(int64_t, p->divide),
-                         HETI_CAST(int64_t, p->piece));
+                         "is %i, piece %i", unit, p->name, p->rows, p->columns, p->divide, p->piece);
     if (p->rows < 1 || p->columns < 1 || !heti_mul(HETI_CAST(size_t, p->rows), HETI_CAST(size_t, p->columns), &count) ||
         !heti_mul(count, 64, &bytes))
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name,
@@ -10642,9 +10665,7 @@ static het_result heti_build_tables(het_ctx *ctx) {
     int64_t uses;
     HETI_TRY(heti_open_chain(ctx));
     HETI_TRY(heti_describe_chain(ctx, NULL, &uses));
-    heti_layout_tables(ctx, uses);
-    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->call, &ctx->error));
-    heti_layout_tables(ctx, uses);
+    HETI_TAKE_ALL(&ctx->host, &ctx->allocator, ctx->call, &ctx->error, heti_layout_tables(ctx, uses));
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
     if (ctx->desc.layout.recompute_unit) {
@@ -10683,9 +10704,8 @@ static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
 
 /* One pipeline of one stage on every rank. */
 static het_result heti_plain_plan(het_ctx *ctx) {
-    het_plan shape, *plan = NULL;
+    het_plan shape = HETI_ZEROS, *plan = NULL;
     int64_t i;
-    memset(&shape, 0, sizeof shape);
     shape.units = ctx->chain.unit_count;
     shape.ranks = shape.pipelines = shape.stages = ctx->world.ranks;
     shape.slices = heti_max(ctx->desc.limits.max_slices, 1);
@@ -10773,9 +10793,8 @@ static het_result heti_take_cuts(het_ctx *ctx) {
     for (int64_t u = 0; u < ctx->chain.unit_count && ctx->desc.inference != HET_YES; u++) {
         const het_cut own = heti_cut_at(ctx, u, &backs);
         if (given && cut[u] != own)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: unit %d (%s): the plan's cut is %d, the model's %d",
-                             ctx->call, u, ctx->chain.unit[u].unit.iface->name, HETI_CAST(int64_t, cut[u]),
-                             HETI_CAST(int64_t, own));
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: unit %d (%s): the plan's cut is %i, the model's %i",
+                             ctx->call, u, ctx->chain.unit[u].unit.iface->name, cut[u], own);
         cut[u] = HETI_CAST(uint8_t, own);
     }
     return HET_OK;
@@ -10958,8 +10977,7 @@ typedef struct heti_box_run {
 } heti_box_run;
 
 static heti_box_run heti_runs_from(int64_t first) {
-    heti_box_run run;
-    memset(&run, 0, sizeof run);
+    heti_box_run run = HETI_ZEROS;
     run.first = first;
     return run;
 }
@@ -11170,13 +11188,12 @@ static void heti_find_groups(het_ctx *ctx) {
                 owners->holder + owners->seat[s], members, 0) : -1;
         }
     }
-    for (int64_t p = 0; p < plan->pipelines; p++)
-        for (int64_t s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
-            const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
-            if (!heti_on_lane(ctx, forth[0], forth[1])) continue;
-            (void)heti_find_group(ctx, forth, 2, 1);
-            if (trains) (void)heti_find_group(ctx, back, 2, 1);
-        }
+    for (int64_t s = 0; s + 1 < plan->stages; s++) {
+        const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
+        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || !heti_on_lane(ctx, forth[0], forth[1])) continue;
+        (void)heti_find_group(ctx, forth, 2, 1);
+        if (trains) (void)heti_find_group(ctx, back, 2, 1);
+    }
 }
 
 /* Whether a rank has something of the model. */
@@ -11265,9 +11282,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
 static het_result heti_build_owners(het_ctx *ctx) {
     int64_t *table;
     double *owed;
-    heti_layout_share(ctx, &table, &owed);
-    HETI_TRY(heti_arena_start(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error));
-    heti_layout_share(ctx, &table, &owed);
+    HETI_TAKE_ALL(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error, heti_layout_share(ctx, &table, &owed));
     for (int64_t i = 0; i < ctx->world.local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
     heti_build_holders(ctx, table, owed);
     heti_build_tree(ctx);
@@ -11407,15 +11422,9 @@ static het_result heti_place_units(heti_rank *r) {
     return HET_OK;
 }
 
-/* The most rows of a share of `rows`: cuts move to the next granule. */
-static int64_t heti_share_rows(const het_ctx *ctx, int64_t rows, double share) {
-    return heti_min(rows, HETI_CAST(int64_t, HETI_CAST(double, rows) * share) + 2 + ctx->share.max_granule_tokens);
-}
-
 /* Whether the device can go on with the chains of a team by columns. */
 static het_result heti_check_chains(heti_rank *r) {
-    het_linear_args a;
-    memset(&a, 0, sizeof a);
+    het_linear_args a = HETI_ZEROS;
     a.parts = a.continues = 1;
     if (!r->part->limits.plan || (heti_supports(&r->device, HETI_OP(LINEAR_FORWARD, &a)) &&
                                   heti_supports(&r->device, HETI_OP(LINEAR_BACKWARD_INPUT, &a))))
@@ -11425,64 +11434,27 @@ static het_result heti_check_chains(heti_rank *r) {
                      r->device.iface->name);
 }
 
-/* The same of slices. One sequence has granules of one length, but for its last one: heti_cut_batch
-   then never takes more of them than a share has, rounded up. */
-static int64_t heti_slice_share(const het_ctx *ctx, int64_t rows, double share) {
-    const int64_t granule = ctx->share.max_granule_tokens;
-    if (ctx->desc.limits.max_sequences > 1) return heti_share_rows(ctx, rows, share);
-    share *= HETI_CAST(double, rows) / HETI_CAST(double, granule);
-    return heti_min(rows, (HETI_CAST(int64_t, share - 1e-6) + 1) * granule);
+/* What het_plan_rows says of a rank; of rank -1, which is in no team, how much of a micro-batch the
+   largest slice can hold. */
+static het_team_limits heti_rank_rows(const het_ctx *ctx, int64_t rank) {
+    het_team_limits limits;
+    het_plan_rows(ctx->share.plan, rank, ctx->desc.limits.max_tokens, ctx->desc.limits.max_sequences,
+                  ctx->share.max_granule_tokens, &limits);
+    return limits;
 }
 
-/* How much of a micro-batch the largest slice can hold: of one with rows in the last n alone, which
-   has fewer than (n + 1) slice_tokens, too. */
-static int64_t heti_slice_rows(const het_ctx *ctx) {
-    const het_plan *plan = ctx->share.plan;
-    int64_t most = ctx->desc.limits.max_tokens, rows = 0;
-    double total = 0.0, largest = 0.0;
-    if (plan->slices == 1) return most;
-    for (int64_t n = 1; n <= plan->slices; n++) {
-        const double share = plan->slice_share[plan->slices - n], few = HETI_CAST(double, plan->slice_tokens) *
-                             HETI_CAST(double, n + 1);
-        total += share;
-        if (share > largest) largest = share;
-        if (n < plan->slices && plan->slice_tokens == 0) continue;
-        rows = heti_max(rows, heti_slice_share(ctx, n == plan->slices || few > HETI_CAST(double, most) ? most
-                                                                        : HETI_CAST(int64_t, few), largest / total));
-    }
-    return rows;
-}
+static int64_t heti_slice_rows(const het_ctx *ctx) { return heti_rank_rows(ctx, -1).rows; }
 
 /* The rank's place in its team, and how many rows of a slice it can have. */
 static void heti_find_team(heti_rank *r) {
-    const het_plan *plan = r->ctx->share.plan;
     heti_part *part = r->part;
-    het_team_limits *to = &part->limits;
-    const het_team_member *team = het_plan_team(plan, r->rank, &part->members);
-    double all = 0.0, before = 0.0, group = 0.0;
-    to->rows = to->group_rows = heti_slice_rows(r->ctx);
-    to->kept_rows = r->ctx->desc.limits.max_tokens;
-    to->members = part->members;
-    to->groups = 1;
-    if (part->members == 1) return;
-    to->plan = team->columns ? team : NULL;
-    while (team[part->member].rank != r->rank) part->member++;
-    to->member = part->member;
-    part->team.plan = team;
-    part->team.members = part->members;
-    part->team.member = part->member;
-    for (int64_t i = 0; i < part->members; i++) {
-        all += team[i].share;
-        if (team[i].group < team[part->member].group) before += team[i].share;
-        if (team[i].group == team[part->member].group) group += team[i].share;
-        to->groups = team[i].group + 1;
-        to->node[i] = heti_process_of(r->ctx, team[i].rank);
-        if (i != part->member && team[i].group == team[part->member].group) to->heads = team[part->member].heads;
-    }
-    to->rows = heti_share_rows(r->ctx, to->rows, team[part->member].share / all);
-    to->group_rows = heti_share_rows(r->ctx, to->group_rows, group / all);
-    if (team[part->member].group + 1 < to->groups)
-        to->kept_rows = heti_share_rows(r->ctx, to->kept_rows, (before + group) / all);
+    het_team *team = &part->team;
+    part->limits = heti_rank_rows(r->ctx, r->rank);
+    team->plan = het_plan_team(r->ctx->share.plan, r->rank, &team->members);
+    part->members = team->members;
+    part->member = team->member = part->limits.member;
+    for (int64_t i = 0; i < team->members && team->plan; i++)
+        part->limits.node[i] = heti_process_of(r->ctx, team->plan[i].rank);
 }
 
 /* Whether a team's leader shows its hook the rows of all members. */
@@ -11523,15 +11495,14 @@ static void heti_count_messages(heti_rank *r) {
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
     part->crossings = 1;
-    for (int64_t p = 0; p < plan->pipelines; p++)
-        for (int64_t s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
-            const int64_t from = plan->stage[s].rank, to = plan->stage[s + 1].rank;
-            size_t *most = heti_on_lane(r->ctx, from, to) ? &part->lane_bytes : &part->message_bytes;
-            if (from != leader && to != leader) continue;
-            *most = heti_max_size(*most, heti_stream_bytes(r->ctx, plan->stage[s].unit_end, part->limits.rows));
-            if (from == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, to));
-            if (to == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, from));
-        }
+    for (int64_t s = 0; s + 1 < plan->stages; s++) {
+        const int64_t from = plan->stage[s].rank, to = plan->stage[s + 1].rank;
+        size_t *most = heti_on_lane(r->ctx, from, to) ? &part->lane_bytes : &part->message_bytes;
+        if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (from != leader && to != leader)) continue;
+        *most = heti_max_size(*most, heti_stream_bytes(r->ctx, plan->stage[s].unit_end, part->limits.rows));
+        if (from == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, to));
+        if (to == leader) part->crossings = heti_max(part->crossings, heti_team_size(plan, from));
+    }
 }
 
 /* Place of a rank among a block's holders; -1: not one. */
@@ -11839,9 +11810,8 @@ static void heti_layout_sums(heti_rank *r, int64_t b) {
    i makes its own, there are the activations of units 0 .. i and the sums of i, i + 1 ... Returns
    the bytes of a slot for both. */
 static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_arena *activations) {
-    heti_arena sums;
+    heti_arena sums = HETI_ZEROS;
     size_t bytes = activations->used, both;
-    memset(&sums, 0, sizeof sums);
     for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         for (int64_t q = 0; q < r->ctx->chain.unit[u].info.parameters; q++) {
             const int64_t p = r->ctx->chain.unit[u].parameter[q];
@@ -12091,9 +12061,8 @@ static het_result heti_layout(heti_rank *r, char *base) {
     const int trains = desc->inference != HET_YES;
     const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->limits.rows;
     const int64_t table = heti_rotary_rows(desc) * half;
-    heti_arena arena;
+    heti_arena arena = HETI_ZEROS;
     size_t mark = 0;
-    memset(&arena, 0, sizeof arena);
     arena.base = base;
 #define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
     heti_layout_blocks(r);
@@ -12273,9 +12242,7 @@ static het_result heti_map_rank(heti_rank *r) {
     part->action = ctx->share.schedule->action + start[leader];
     part->actions = start[leader + 1] - start[leader];
     HETI_TRY(heti_count_needs(r));
-    heti_layout_host(r, &part->host);
-    HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
-    heti_layout_host(r, &part->host);
+    HETI_TAKE_ALL(&part->host, &ctx->allocator, ctx->call, &ctx->error, heti_layout_host(r, &part->host));
     (void)heti_find_flows(r, part->flow.flow);
     heti_find_stages(r);
     heti_find_ends(r, part->end);
@@ -12370,11 +12337,10 @@ static void heti_init_uniform(uint64_t seed, uint64_t stream, int64_t first, int
 
 /* The rank's own device where it draws in the host's memory, or one made for that. */
 static het_result heti_open_drawer(heti_rank *r, het_device *drawer) {
-    het_device_config config;
+    het_device_config config = HETI_ZEROS;
     *drawer = r->device;
     if (drawer->iface->host_memory && !drawer->iface->queues && heti_supports(drawer, heti_blank_op(HET_OP_NORMAL, 0)))
         return HET_OK;
-    memset(&config, 0, sizeof config);
     config.allocator = &r->ctx->allocator;
     config.parallel = &r->ctx->desc.host.parallel;
     config.threads = r->desc.threads;
@@ -12584,8 +12550,8 @@ static het_result heti_agree(het_ctx *ctx) {
     heti_text mine = heti_text_in(own, SIZE);
     heti_hash_agreed(ctx, &parameters, &plan);
     heti_desc_agreed(&ctx->desc, &mine);
-    heti_text_write(&mine, ",optimizer=%s,hetrain=%d,parameters=%x,plan_and_schedule=%x",
-                    ctx->desc.optimizer.iface->name, HETI_CAST(int64_t, het_version()), parameters, plan);
+    heti_text_write(&mine, ",optimizer=%s,hetrain=%i,parameters=%x,plan_and_schedule=%x",
+                    ctx->desc.optimizer.iface->name, het_version(), parameters, plan);
     for (int64_t i = 0; i < ctx->world.processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
         HETI_TRY(heti_broadcast(ctx, i, other, SIZE));
@@ -12627,8 +12593,8 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     HETI_TRY(heti_find_ranks(ctx));
     HETI_TRY(heti_build_tables(ctx));
     if (ctx->world.ranks > 1 && ctx->chain.parameter_count > 2 * HETI_STAGING)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks",
-                         ctx->chain.parameter_count, HETI_CAST(int64_t, 2 * HETI_STAGING));
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %i is the most of several ranks",
+                         ctx->chain.parameter_count, 2 * HETI_STAGING);
     ctx->desc.units = NULL; /* copied */
     HETI_TRY(heti_open_ranks(ctx));
     if (ctx->purpose == HETI_TO_DESCRIBE) return heti_describe_units(&ctx->rank[0]);
@@ -12645,11 +12611,10 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
 
 /* In the floating-point mode of a call that computes. */
 static het_result heti_new_context(const het_desc *desc, heti_purpose purpose, het_ctx **ctx, het_error *error) {
-    het_desc full;
+    het_desc full = HETI_ZEROS;
     het_ctx *c;
     het_result result;
     if (desc) full = *desc;
-    else memset(&full, 0, sizeof full);
     if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
     het_desc_defaults(&full);
     HETI_TRY(heti_check_desc(error, &full));
@@ -12715,10 +12680,9 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
 HETRAIN_API het_result het_describe(const het_desc *desc, het_description **description, het_error *error) {
     het_description *d;
     het_ctx *ctx;
-    het_desc one;
+    het_desc one = HETI_ZEROS;
     if (!description) return heti_fail(error, HET_ERR_INVALID, "het_describe: description is NULL");
     *description = NULL;
-    memset(&one, 0, sizeof one);
     if (desc) one = *desc;
     one.layout.device_count = 1;
     one.layout.transport.iface = NULL;
@@ -12845,11 +12809,11 @@ static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch
     const int64_t vocab = ctx->desc.model.vocab;
     for (int64_t i = 0; i < b->tokens; i++) {
         if (b->token[i] < 0 || b->token[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index,
-                             i, HETI_CAST(int64_t, b->token[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %i; the vocabulary has %d", index,
+                             i, b->token[i], vocab);
         if (b->target[i] < -1 || b->target[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d",
-                             index, i, HETI_CAST(int64_t, b->target[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %i; the vocabulary has %d",
+                             index, i, b->target[i], vocab);
         if (b->weight && (!heti_is_finite(HETI_CAST(double, b->weight[i])) || b->weight[i] < 0.0f))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: weight[%d] is %g", index, i,
                              HETI_CAST(double, b->weight[i]));
@@ -12942,8 +12906,7 @@ static void heti_sum_weights(const het_batch *b, het_sum *sum) {
 /* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
 static het_result heti_check_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
     heti_task *task = &ctx->task;
-    het_sum sum;
-    memset(&sum, 0, sizeof sum);
+    het_sum sum = HETI_ZEROS;
     memset(task, 0, sizeof *task);
     ctx->inferred = 0;
     HETI_TRY(heti_check_torn(ctx, function));
@@ -15877,14 +15840,10 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
    in all processes alike. */
 static int64_t heti_infer_rows(const het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
-    const int64_t slice = heti_slice_rows(ctx);
-    int64_t k, most = slice;
-    for (int64_t i = 0; i < plan->members; i++) {
-        double all = 0.0;
-        if (i + 1 < plan->members && plan->member[i + 1].leader == plan->member[i].leader) continue;
-        for (k = i; k >= 0 && plan->member[k].leader == plan->member[i].leader; k--) all += plan->member[k].share;
-        most = heti_min(most, heti_share_rows(ctx, slice, plan->member[i].share / all));
-    }
+    int64_t most = heti_slice_rows(ctx);
+    for (int64_t i = 0; i < plan->members; i++)
+        if (i + 1 == plan->members || plan->member[i + 1].leader != plan->member[i].leader)
+            most = heti_min(most, heti_rank_rows(ctx, plan->member[i].rank).rows);
     return most;
 }
 
@@ -16750,9 +16709,8 @@ static void heti_data_arrays(het_data *data, heti_arena *arena) {
 /* The open data in memory: a copy of *plan with its arrays. NULL: out of memory, or sizes beyond
    it. */
 static het_data *heti_data_make(het_data *plan) {
-    heti_arena arena;
+    heti_arena arena = HETI_ZEROS;
     het_data *data;
-    memset(&arena, 0, sizeof arena);
     (void)HETI_TAKE(&arena, het_data, 1);
     heti_data_arrays(plan, &arena);
     if (heti_arena_start(&arena, &plan->allocator, "het_data_open", NULL) != HET_OK) return NULL;
@@ -16770,8 +16728,7 @@ static het_result heti_data_setting(het_error *error, const char *name, int64_t 
                                     int64_t *value) {
     *value = given != 0 ? given : fallback;
     if (*value >= 1 && *value <= INT32_MAX) return HET_OK;
-    return heti_fail(error, HET_ERR_INVALID, "het_data_open: %s %d is not between 1 and %d", name, given,
-                     HETI_CAST(int64_t, INT32_MAX));
+    return heti_fail(error, HET_ERR_INVALID, "het_data_open: %s %d is not between 1 and %i", name, given, INT32_MAX);
 }
 
 /* Copies the description into *plan with its defaults, and checks it. */
@@ -16783,8 +16740,7 @@ static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, 
                          "het_data_open: a canary of the description is not 0: clear the struct before filling it");
     if (desc->reader.read == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: reader.read is NULL");
     if (HETI_CAST(int, desc->format) < HET_DATA_AUTO || desc->format > HET_DATA_LLMC)
-        return heti_fail(error, HET_ERR_INVALID, "het_data_open: format %d is unknown",
-                         HETI_CAST(int64_t, desc->format));
+        return heti_fail(error, HET_ERR_INVALID, "het_data_open: format %i is unknown", desc->format);
     plan->reader = desc->reader;
     plan->seed = desc->seed;
     HETI_TRY(heti_data_setting(error, "vocab", desc->vocab, 256, &plan->vocab));
@@ -16971,11 +16927,10 @@ static het_result heti_train_evaluate(heti_train *t, double *loss) {
     double sum = 0, weight = 0;
     for (int64_t i = 0; i < t->desc.evaluate_batches; i++) {
         het_batch batch;
-        het_step_info info;
+        het_step_info info = HETI_ZEROS; /* compilers do not see that het_evaluate fills it */
         het_result result;
         HETI_TRY(het_data_held_out(t->data, i * t->desc.data.sequences, &batch, t->error));
         if (batch.tokens == 0) break;
-        memset(&info, 0, sizeof info); /* compilers do not see that het_evaluate fills it */
         result = het_evaluate(t->ctx, &batch, 1, &info);
         if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
         sum = fma(info.loss, info.weight, sum);
@@ -17024,12 +16979,11 @@ static het_result heti_train_run(heti_train *t) {
 /* The context keeps nothing of data and description, so both end here. */
 HETRAIN_API het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_error *error) {
     het_limits *limits;
-    heti_train t;
+    heti_train t = HETI_ZEROS;
     het_result result;
     if (ctx == NULL) return heti_fail(error, HET_ERR_INVALID, "het_train: ctx is NULL");
     *ctx = NULL;
     if (desc == NULL) return heti_fail(error, HET_ERR_INVALID, "het_train: desc is NULL");
-    memset(&t, 0, sizeof t);
     t.desc = *desc;
     t.error = error;
     HETI_TRY(heti_train_settings(&t.desc, error));

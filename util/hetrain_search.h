@@ -1569,55 +1569,22 @@ static int64_t heti_s_granule(const het_shape *shape) {
     return shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
 }
 
-/* The most rows of a share of `rows`: cuts move to the next granule. */
-static double heti_s_share_rows(const het_shape *shape, double rows, double share) {
-    return heti_s_smaller(rows, heti_s_real(HETI_T_CAST(int64_t, rows * share) + 2 + heti_s_granule(shape)));
-}
-
-/* The same of slices: one sequence has granules of one length. */
-static double heti_s_slice_share(const het_shape *shape, double rows, double share) {
-    const int64_t granule = heti_s_granule(shape);
-    if (shape->sequences != 1) return heti_s_share_rows(shape, rows, share);
-    share *= rows / heti_s_real(granule);
-    return heti_s_smaller(rows, heti_s_real((HETI_T_CAST(int64_t, share - 1e-6) + 1) * granule));
-}
-
-/* Rows of the largest slice. */
-static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
-    const double all = heti_s_real(shape->tokens);
-    double total = 0, largest = 0, rows = 0;
-    if (plan->slices == 1) return all;
-    for (int64_t n = 1; n <= plan->slices; n++) { /* of micro-batches with rows in the last n alone */
-        const double few = heti_s_real(plan->slice_tokens) * heti_s_real(n + 1);
-        total += plan->slice_share[plan->slices - n];
-        heti_s_most(&largest, plan->slice_share[plan->slices - n]);
-        if (n < plan->slices && plan->slice_tokens == 0) continue;
-        heti_s_most(&rows, heti_s_slice_share(shape, n == plan->slices ? all : heti_s_smaller(all, few),
-                                              largest / total));
-    }
-    return rows;
-}
-
 /* How many rows a rank can have, and whose stages it runs. */
 static void heti_s_find_rows(const het_plan *plan, const het_shape *shape, int64_t rank, heti_s_held *held) {
     int64_t count;
     const het_team_member *team = het_plan_team(plan, rank, &count);
     heti_s_rows *to = &held->rows;
-    held->leader = rank;
-    to->own = to->group = heti_s_slice_rows(plan, shape);
-    to->kept = heti_s_real(shape->tokens);
-    to->groups = to->members = to->crossings = 1;
-    if (count == 1) return;
-    held->leader = team->leader;
-    to->members = heti_s_real(count);
-    to->groups = heti_s_real(team[count - 1].group + 1);
-    const heti_s_shares shares = heti_s_shares_of(team, count, rank);
-    if (shares.members > 1) to->heads = heti_s_real(team[shares.me].heads);
-    if (team[shares.me].columns != 0) to->columns = team[shares.me].share / shares.all;
-    to->own = heti_s_share_rows(shape, to->own, team[shares.me].share / shares.all);
-    to->group = heti_s_share_rows(shape, to->group, shares.group / shares.all);
-    if (team[shares.me].group < team[count - 1].group)
-        to->kept = heti_s_share_rows(shape, to->kept, (shares.before + shares.group) / shares.all);
+    het_team_limits limits;
+    het_plan_rows(plan, rank, shape->tokens, shape->sequences, heti_s_granule(shape), &limits);
+    held->leader = team != NULL ? team->leader : rank;
+    to->own = heti_s_real(limits.rows);
+    to->group = heti_s_real(limits.group_rows);
+    to->kept = heti_s_real(limits.kept_rows);
+    to->heads = heti_s_real(limits.heads);
+    to->groups = heti_s_real(limits.groups);
+    to->members = heti_s_real(limits.members);
+    to->crossings = 1;
+    if (limits.plan != NULL) to->columns = team[limits.member].share / heti_s_shares_of(team, count, rank).all;
 }
 
 static void heti_s_holding_cut(void *self, heti_t_arena *arena) {
