@@ -8394,6 +8394,7 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
         if (forward && a->slice == 0) {
             needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
             *left = f->plan->slices;
+            if (f->version) f->version[f->base[stage] + a->micro_batch] = a->version;
         }
         if (backward && a->slice == f->plan->slices - 1) needs->chains = heti_max(needs->chains, ++chains);
         if (complete && gets) messages--;
@@ -8416,16 +8417,12 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
 static void heti_follow_versions(const heti_followed *f, int64_t rank, het_needs *needs) {
     const int64_t start = f->schedule->start[rank], count = f->schedule->start[rank + 1] - start,
                   updates = heti_updates(f->plan);
-    for (int pass = 0; pass < 2; pass++) { /* F's versions; what is wanted from the end on */
-        f->wanted[count] = INT32_MAX;
-        for (int64_t k = 0; k < count; k++) {
-            const int64_t i = pass == 0 ? k : count - 1 - k;
-            const het_action *a = &f->schedule->action[start + i];
-            int32_t *version = a->kind > HET_ACTION_W ? NULL :
-                &f->version[f->base[f->plan->first_stage[a->pipeline] + a->stage] + a->micro_batch];
-            if (version && a->kind == HET_ACTION_F) *version = a->version;
-            if (pass == 1) f->wanted[i] = version && *version < f->wanted[i + 1] ? *version : f->wanted[i + 1];
-        }
+    f->wanted[count] = INT32_MAX;
+    for (int64_t i = count - 1; i >= 0; i--) {
+        const het_action *a = &f->schedule->action[start + i];
+        const int32_t version = a->kind > HET_ACTION_W ? INT32_MAX :
+            f->version[f->base[f->plan->first_stage[a->pipeline] + a->stage] + a->micro_batch];
+        f->wanted[i] = version < f->wanted[i + 1] ? version : f->wanted[i + 1];
     }
     HETI_CLEAR(f->first, f->blocks);
     HETI_CLEAR(f->end, f->blocks);
@@ -8576,7 +8573,6 @@ typedef struct heti_stage {
                                  so that there is room for the rows in flight, not for all rows of every
                                  micro-batch of which a slice is; copies bring it together for each call */
     int32_t whole, apart;     /* it recomputes as a whole; and nothing between its units is kept */
-    het_program *program;     /* [unit_end - unit_begin] the rank's own; NULL: those all ranks share */
 } heti_stage;
 
 /* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
@@ -11364,8 +11360,6 @@ static void heti_find_stages(heti_rank *r) {
     heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
     const int64_t leader = heti_leader(plan, r->rank);
-    heti_placed *unit = part->placed;
-    het_program *program = heti_has_programs(r) ? part->program : NULL;
     part->stage_count = part->placed_count = part->numbers = 0;
     for (int64_t i = 0; i < 2 * plan->stages; i++) {
         const int64_t s = i / 2, lean = i % 2;
@@ -11373,12 +11367,11 @@ static void heti_find_stages(heti_rank *r) {
         const int64_t units = from->unit_end - from->unit_begin;
         heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
         if (from->rank != leader || lean > heti_is_mixed(from)) continue;
+        if (to) to->unit = part->placed + part->placed_count;
         part->stage_count++;
         part->placed_count += units;
         part->numbers += !lean;
         if (!to) continue;
-        to->program = program;
-        if (program) program += units;
         to->planned = s;
         to->number = part->numbers - 1;
         to->lean = HETI_CAST(int32_t, lean);
@@ -11388,8 +11381,6 @@ static void heti_find_stages(heti_rank *r) {
         /* not where a slice leaves the device before later ones have come, ends with its F, or
            slots are of two kinds */
         to->gathers = part->gathers && from->store == 0 && !heti_is_mixed(from) && het_plan_backward(plan, s);
-        to->unit = unit;
-        unit += units;
     }
 }
 
@@ -11410,8 +11401,8 @@ static het_result heti_place_units(heti_rank *r) {
         for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
             /* all ranks', and already there, where it is not the rank's own */
-            het_program *program = stage->program ? &stage->program[u - stage->unit_begin]
-                                                  : &ctx->chain.unit[u].program;
+            het_program *program = heti_has_programs(r) ? &part->program[unit - part->placed]
+                                                        : &ctx->chain.unit[u].program;
             HETI_TRY(heti_describe(ctx, u, &r->device, program, part->members > 1 ? &part->limits : NULL, &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                               (layout->recompute_unit ? layout->recompute_unit[u] != 0
