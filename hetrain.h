@@ -6438,45 +6438,27 @@ static double heti_divide_quota(const het_plan *plan, int64_t pipeline, double t
     return HETI_CAST(double, micro_batches) / HETI_CAST(double, plan->pipelines);
 }
 
-/* How many quotas have a fraction above `level`. */
-static int64_t heti_divide_above(const het_plan *plan, const int64_t *counts, double total, int64_t micro_batches,
-                                 double level) {
-    int64_t above = 0;
-    for (int64_t p = 0; p < plan->pipelines; p++)
-        above += heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]) > level;
-    return above;
-}
-
-/* Whole parts first. The rest goes one each to the largest fractions: the level above which they
-   lie is found by bisection, to 2^-30; fractions closer than that count as equal, so that rounding
-   of the shares decides nothing. */
+/* Whole parts first. The rest goes one each to those that lack most of their quota; what lacks less
+   than 2^-30 more lacks the same, so that rounding of the shares decides nothing. */
 HETRAIN_API void het_plan_micro_batches(const het_plan *plan, int64_t micro_batches, int64_t *counts) {
-    double total = 0, low = -1, high = 1, level;
-    int64_t left = micro_batches;
     const double near = 9.3132257461547852e-10; /* 2^-30 */
+    double total = 0;
+    int64_t left = micro_batches;
     for (int64_t p = 0; p < plan->pipelines; p++) total += plan->share[p];
     for (int64_t p = 0; p < plan->pipelines; p++) {
         counts[p] = heti_min(left, HETI_CAST(int64_t, heti_divide_quota(plan, p, total, micro_batches) + near));
         left -= counts[p];
     }
-    for (int64_t round = 0; round < 32; round++) { /* more than `left` lie above low, at most `left` above high */
-        level = 0.5 * (low + high);
-        if (heti_divide_above(plan, counts, total, micro_batches, level) > left) low = level;
-        else high = level;
-    }
-    /* first those above the level, then those on it, the lower pipeline first */
-    for (int64_t round = 0; round < 2 && left > 0; round++) {
-        for (int64_t p = 0; p < plan->pipelines && left > 0; p++) {
-            double rest = heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]);
-            if (rest <= (round == 0 ? high : low) || rest <= 0) continue;
-            counts[p]++;
-            left--;
+    for (; left > 0; left--) {
+        double most = -HETI_DINFINITY;
+        int64_t best = 0;
+        for (int64_t p = 0; p < plan->pipelines; p++) {
+            const double quota = heti_divide_quota(plan, p, total, micro_batches);
+            if (!(quota > 0.0) || !(quota - HETI_CAST(double, counts[p]) > most + near)) continue;
+            most = quota - HETI_CAST(double, counts[p]);
+            best = p;
         }
-    }
-    for (int64_t p = 0; p < plan->pipelines && left > 0; p++) { /* beyond 2^53 micro-batches quotas are not exact */
-        if (total > 0 && plan->share[p] <= 0) continue;
-        counts[p] += left;
-        left = 0;
+        counts[best]++;
     }
 }
 
