@@ -2513,6 +2513,15 @@ HETI_UNUSED static het_result heti_fail(het_error *error, het_result code, const
     return het_error_put(error, code, whole);
 }
 
+/* What somebody (`where`) was given is wrong. */
+HETI_UNUSED static het_result heti_invalid(het_error *error, const char *where, const char *format, ...) {
+    char whole[2048];
+    heti_text text = heti_text_in(whole, sizeof whole);
+    heti_text_write(&text, "%s: ", where);
+    HETI_FORMAT(&text, format);
+    return het_error_put(error, HET_ERR_INVALID, whole);
+}
+
 /* =================================================================================================
    >>mem  Checked sizes, the allocator, several arrays in one block.
    Every size that depends on input is made by heti_mul and heti_add. All memory comes from a
@@ -2646,6 +2655,7 @@ HETI_UNUSED static void *heti_reserve(heti_arena *arena, int64_t count, size_t e
     return arena->base != NULL ? arena->base + at : NULL;
 }
 #define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_reserve((arena), (count), sizeof(type)))
+#define HETI_TAKE_BYTES(arena, bytes) HETI_CAST(char *, heti_reserve((arena), 1, (bytes)))
 
 /* Between the two passes: a block for what was counted, all bytes 0. */
 HETI_UNUSED static het_result heti_arena_start(heti_arena *arena, const het_allocator *allocator, const char *where,
@@ -4199,19 +4209,18 @@ static het_result heti_field_check(const void *desc, const heti_field *f, int ra
     if (((raw || f->zero) && value >= 0.0 && value <= 0.0) || f->kind == HETI_UNSIGNED) return HET_OK;
     if (f->kind == HETI_INTEGER || f->kind == HETI_ENUM) {
         if (value >= f->least && value <= f->most) return HET_OK;
-        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, must be %d .. %d", where, f->name, s.integer,
-                         HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
+        return heti_invalid(error, where, "%s is %d, must be %d .. %d", f->name, s.integer,
+                            HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
     }
     if (heti_field_is_real(f)) { /* the float nearest to a bound is inside */
         const int narrow = f->kind == HETI_FLOAT;
         if (value >= (narrow ? HETI_CAST(double, HETI_CAST(float, f->least)) : f->least) &&
             value <= (narrow ? HETI_CAST(double, HETI_CAST(float, f->most)) : f->most))
             return HET_OK;
-        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %g, must be %g .. %g", where, f->name, value, f->least,
-                         f->most);
+        return heti_invalid(error, where, "%s is %g, must be %g .. %g", f->name, value, f->least, f->most);
     }
     if (s.word) return HET_OK;
-    return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, which is no value of its type", where, f->name, s.integer);
+    return heti_invalid(error, where, "%s is %d, which is no value of its type", f->name, s.integer);
 }
 
 HETRAIN_API int het_model_get(const het_model_desc *model, int64_t number, het_setting *setting) {
@@ -4236,7 +4245,7 @@ HETRAIN_API het_result het_model_set(het_model_desc *model, int64_t number, cons
         if (found) integer = heti_words[i].value;
     }
     if (!found)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %s is '%s', not one of %s", where, f->name, value->word, list);
+        return heti_invalid(error, where, "%s is '%s', not one of %s", f->name, value->word, list);
     heti_field_set(model, f, integer, value->real);
     return heti_field_check(model, f, 0, where, error);
 }
@@ -4345,37 +4354,27 @@ static int heti_model_fits(const het_model_desc *m) {
 static het_result heti_model_agree(const het_model_desc *m, int head_size_given, const char *where, het_error *error) {
     const int64_t rotary = heti_rotary_size(m), heti_qkv = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     if (m->heads % m->kv_heads)
-        return heti_fail(error, HET_ERR_INVALID, "%s: heads %d is not a multiple of kv_heads %d", where, m->heads,
-                         m->kv_heads);
-    if (!head_size_given && m->width % m->heads) {
-        return heti_fail(error, HET_ERR_INVALID,
-                         "%s: width %d is not a multiple of heads %d, and head_size is not given", where, m->width,
-                         m->heads);
-    }
+        return heti_invalid(error, where, "heads %d is not a multiple of kv_heads %d", m->heads, m->kv_heads);
+    if (!head_size_given && m->width % m->heads)
+        return heti_invalid(error, where, "width %d is not a multiple of heads %d, and head_size is not given",
+                            m->width, m->heads);
     if (m->lora_rank > 0 && m->lora_targets == 0)
-        return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets names no matrix of this model", where);
+        return heti_invalid(error, where, "lora_targets names no matrix of this model");
     if (m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) && (m->lora_targets & heti_qkv) != 0 &&
         (m->lora_targets & heti_qkv) != heti_qkv)
-        return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets is %d: this family's q, k and v are one matrix, all "
-                                                 "three have factors or none", where, m->lora_targets);
-    if (m->heads > INT32_MAX / m->head_size) {
-        return heti_fail(error, HET_ERR_INVALID, "%s: heads %d times head_size %d is over %i", where, m->heads,
-                         m->head_size, INT32_MAX);
-    }
-    if (m->position == HET_ROTARY && (rotary < 2 || rotary % 2)) {
-        return heti_fail(error, HET_ERR_INVALID,
-                         "%s: head_size %d times rotary_fraction %g gives %d rotary columns, must be even and at "
-                         "least 2", where, m->head_size, HETI_CAST(double, m->rotary_fraction), rotary);
-    }
-    if (m->rotary_high <= m->rotary_low) {
-        return heti_fail(error, HET_ERR_INVALID, "%s: rotary_high %g is not above rotary_low %g", where,
-                         HETI_CAST(double, m->rotary_high), HETI_CAST(double, m->rotary_low));
-    }
-    if (!heti_model_fits(m)) {
-        return heti_fail(error, HET_ERR_INVALID,
-                         "%s: layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 parameters or more",
-                         where, m->layers, m->width, m->mlp_width, m->vocab, m->context);
-    }
+        return heti_invalid(error, where, "lora_targets is %d: this family's q, k and v are one matrix, all three have "
+                            "factors or none", m->lora_targets);
+    if (m->heads > INT32_MAX / m->head_size)
+        return heti_invalid(error, where, "heads %d times head_size %d is over %i", m->heads, m->head_size, INT32_MAX);
+    if (m->position == HET_ROTARY && (rotary < 2 || rotary % 2))
+        return heti_invalid(error, where, "head_size %d times rotary_fraction %g gives %d rotary columns, must be even "
+                            "and at least 2", m->head_size, HETI_CAST(double, m->rotary_fraction), rotary);
+    if (m->rotary_high <= m->rotary_low)
+        return heti_invalid(error, where, "rotary_high %g is not above rotary_low %g",
+                            HETI_CAST(double, m->rotary_high), HETI_CAST(double, m->rotary_low));
+    if (!heti_model_fits(m))
+        return heti_invalid(error, where, "layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 "
+                            "parameters or more", m->layers, m->width, m->mlp_width, m->vocab, m->context);
     return HET_OK;
 }
 
@@ -4383,14 +4382,12 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
     static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, 0, 0 };
     het_model_desc m;
     int64_t family;
-    if (!model) return heti_fail(error, HET_ERR_INVALID, "%s: model is NULL", where);
-    if (model->start_canary || model->end_canary) {
-        return heti_fail(error, HET_ERR_INVALID,
-                         "%s: a canary of het_model_desc is not 0: clear the struct before filling it", where);
-    }
+    if (!model) return heti_invalid(error, where, "model is NULL");
+    if (model->start_canary || model->end_canary)
+        return heti_invalid(error, where, "a canary of het_model_desc is not 0: clear the struct before filling it");
     family = heti_field_get(model, &heti_family).integer;
     if (family < 0 || family > HET_NEOX)
-        return heti_fail(error, HET_ERR_INVALID, "%s: family is %d, which is no value of its type", where, family);
+        return heti_invalid(error, where, "family is %d, which is no value of its type", family);
     m = *model;
     for (int i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
     heti_model_defaults(&m);
@@ -6319,8 +6316,7 @@ HETRAIN_API het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_
     het_allocator chosen;
     heti_arena arena = HETI_ZEROS;
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
-    HETI_TAKE_ALL(&arena, &chosen, where, error,
-                  heti_schedule_layout(&arena, ranks, pipelines, actions, schedule));
+    HETI_TAKE_ALL(&arena, &chosen, where, error, heti_schedule_layout(&arena, ranks, pipelines, actions, schedule));
     (*schedule)->allocator = chosen;
     return HET_OK;
 }
@@ -6574,33 +6570,31 @@ static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const c
         const int64_t number = i - plan->first_stage[p], begin = plan->stage[i].unit_begin,
                       end = plan->stage[i].unit_end;
         if (begin >= end)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d is empty: units [%d, %d)", where, p,
-                             number, begin, end);
+            return heti_invalid(error, where, "pipeline %d, stage %d is empty: units [%d, %d)", p, number, begin, end);
         if (begin > next)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is not held: stage %d begins at unit %d",
-                             where, p, next, number, begin);
+            return heti_invalid(error, where, "pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next,
+                                number, begin);
         if (begin < 0 || end > plan->units)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: units [%d, %d) of a chain of %d",
-                             where, p, number, begin, end, plan->units);
+            return heti_invalid(error, where, "pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
+                                begin, end, plan->units);
         if (begin < next)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is held twice, again by stage %d", where,
-                             p, begin, number);
+            return heti_invalid(error, where, "pipeline %d: unit %d is held twice, again by stage %d", p, begin,
+                                number);
         if (plan->stage[i].recompute < HET_RECOMPUTE_NONE || plan->stage[i].recompute > HET_RECOMPUTE_STAGE)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: recompute is %i; 0 is none, 1 unit by "
-                             "unit, 2 the stage", where, p, number, plan->stage[i].recompute);
+            return heti_invalid(error, where, "pipeline %d, stage %d: recompute is %i; 0 is none, 1 unit by unit, 2 "
+                                "the stage", p, number, plan->stage[i].recompute);
         if (plan->slices < 64 && plan->stage[i].keep >> plan->slices != 0)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: keep is 0x%x; there are %d slices",
-                             where, p, number, plan->stage[i].keep, plan->slices);
+            return heti_invalid(error, where, "pipeline %d, stage %d: keep is 0x%x; there are %d slices", p, number,
+                                plan->stage[i].keep, plan->slices);
         if (plan->stage[i].store < 0)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: store is %i", where, p, number,
-                             plan->stage[i].store);
+            return heti_invalid(error, where, "pipeline %d, stage %d: store is %i", p, number, plan->stage[i].store);
         if (plan->stage[i].updates < 0 || plan->stage[i].updates > heti_max(plan->updates, 1))
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: %i updates of a step's %d", where, p,
-                             number, plan->stage[i].updates, heti_max(plan->updates, 1));
+            return heti_invalid(error, where, "pipeline %d, stage %d: %i updates of a step's %d", p, number,
+                                plan->stage[i].updates, heti_max(plan->updates, 1));
         next = end;
     }
     if (next < plan->units)
-        return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is not held by any stage", where, p, next);
+        return heti_invalid(error, where, "pipeline %d: unit %d is not held by any stage", p, next);
     return HET_OK;
 }
 
@@ -6608,30 +6602,29 @@ static het_result heti_plan_check_chain(const het_plan *plan, int64_t p, const c
    exist, and where the plan has cuts of units that exist. */
 static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error) {
     if (plan->stage == NULL || plan->first_stage == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
+        return heti_invalid(error, where, "the plan's stages must not be NULL");
     if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX ||
         plan->stages > INT32_MAX || plan->slices < 1 || plan->slices > INT32_MAX)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be from "
-                         "1 to 2^31 - 1", where, plan->ranks, plan->pipelines, plan->stages, plan->slices);
+        return heti_invalid(error, where, "%d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - "
+                            "1", plan->ranks, plan->pipelines, plan->stages, plan->slices);
     if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where,
-                         plan->first_stage[0], plan->first_stage[plan->pipelines], plan->stages);
+        return heti_invalid(error, where, "pipelines hold stages %d to %d, the plan has %d", plan->first_stage[0],
+                            plan->first_stage[plan->pipelines], plan->stages);
     for (int64_t p = 0; p < plan->pipelines; p++)
         if (plan->first_stage[p + 1] <= plan->first_stage[p])
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
+            return heti_invalid(error, where, "pipeline %d has no stage", p);
     for (int64_t p = 0; p < plan->pipelines; p++)
         for (int64_t s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
             if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks || plan->stage[s].pipeline != p)
-                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: is of pipeline %d, on rank %d; "
-                                 "there are %d ranks", where, p, s - plan->first_stage[p], plan->stage[s].pipeline,
-                                 plan->stage[s].rank, plan->ranks);
+                return heti_invalid(error, where, "pipeline %d, stage %d: is of pipeline %d, on rank %d; there are %d "
+                    "ranks", p, s - plan->first_stage[p], plan->stage[s].pipeline, plan->stage[s].rank, plan->ranks);
     if (plan->updates < 0 || plan->updates > HETI_MOST_UPDATES || plan->staleness < 0)
-        return heti_fail(error, HET_ERR_INVALID, "%s: %d updates of weights in a step, at most %d late; at most %d "
-                         "updates, and not negative", where, plan->updates, plan->staleness, HETI_MOST_UPDATES);
+        return heti_invalid(error, where, "%d updates of weights in a step, at most %d late; at most %d updates, and "
+                            "not negative", plan->updates, plan->staleness, HETI_MOST_UPDATES);
     if (plan->slice_tokens < 0)
-        return heti_fail(error, HET_ERR_INVALID, "%s: slice_tokens is %d; 0 is none", where, plan->slice_tokens);
+        return heti_invalid(error, where, "slice_tokens is %d; 0 is none", plan->slice_tokens);
     if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
+        return heti_invalid(error, where, "the schedule's name has no end");
     for (int64_t p = 0; p < plan->pipelines && plan->cut; p++) HETI_TRY(heti_plan_check_chain(plan, p, where, error));
     return HET_OK;
 }
@@ -6640,16 +6633,15 @@ static het_result heti_plan_check_shape(const het_plan *plan, const char *where,
 static het_result heti_plan_check_shares(const double *share, int64_t count, int zeros, const char *what,
                                          const char *where, het_error *error) {
     int64_t used = 0;
-    if (share == NULL) return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shares of %s are NULL", where, what);
+    if (share == NULL) return heti_invalid(error, where, "the plan's shares of %s are NULL", what);
     for (int64_t i = 0; i < count; i++) {
         const int is_zero = zeros && share[i] <= 0.0 && share[i] >= 0.0;
         if (!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST))
-            return heti_fail(error, HET_ERR_INVALID, "%s: of the shares of %s, number %d is %g, not %sfrom 1e-30 to "
-                             "1e30", where, what, i, share[i], zeros ? "0 or " : "");
+            return heti_invalid(error, where, "of the shares of %s, number %d is %g, not %sfrom 1e-30 to 1e30", what, i,
+                                share[i], zeros ? "0 or " : "");
         used += !is_zero;
     }
-    return used > 0 ? HET_OK : heti_fail(error, HET_ERR_INVALID, "%s: the shares of all %d %s are 0", where, count,
-                                         what);
+    return used > 0 ? HET_OK : heti_invalid(error, where, "the shares of all %d %s are 0", count, what);
 }
 
 /* Member i, behind those of its team before it. */
@@ -6658,33 +6650,31 @@ static het_result heti_plan_check_member(const het_plan *plan, int64_t i, const 
                           *behind = i + 1 < plan->members && m[1].leader == m->leader ? m + 1 : NULL;
     const int shares = (before && before->group == m->group) || (behind && behind->group == m->group);
     if (m->rank < 0 || m->rank >= plan->ranks)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d; there are %d ranks", where,
-                         m->leader, m->rank, plan->ranks);
+        return heti_invalid(error, where, "the team of rank %d: rank %d; there are %d ranks", m->leader, m->rank,
+                            plan->ranks);
     for (int64_t k = 0; k < i; k++)
         if (plan->member[k].rank == m->rank || (!before && plan->member[k].leader == m->leader))
-            return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is in the team of rank %d and in that of rank %d",
-                             where, m->rank, plan->member[k].leader, m->leader);
+            return heti_invalid(error, where, "rank %d is in the team of rank %d and in that of rank %d", m->rank,
+                                plan->member[k].leader, m->leader);
     if (!before && m->rank != m->leader)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d begins with rank %d", where, m->leader,
-                         m->rank);
+        return heti_invalid(error, where, "the team of rank %d begins with rank %d", m->leader, m->rank);
     if (before ? m->group < before->group || m->group > before->group + 1 : m->group != 0)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d; groups follow each "
-                                                 "other from 0 on", where, m->leader, m->rank, m->group);
+        return heti_invalid(error, where, "the team of rank %d: rank %d is in group %d; groups follow each other from "
+                            "0 on", m->leader, m->rank, m->group);
     if ((before && m->columns != before->columns) || (m->columns != 0 && (m->columns != 1 || m->group > 0)))
-        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d is in group %d and has columns %d; "
-                                                 "a team by columns is one group, and all its members are in it",
-                         where, m->leader, m->rank, m->group, m->columns);
+        return heti_invalid(error, where, "the team of rank %d: rank %d is in group %d and has columns %d; a team by "
+            "columns is one group, and all its members are in it", m->leader, m->rank, m->group, m->columns);
     if (m->heads < shares || m->heads > INT32_MAX)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the team of rank %d: rank %d has %d key/value heads", where,
-                         m->leader, m->rank, m->heads);
+        return heti_invalid(error, where, "the team of rank %d: rank %d has %d key/value heads", m->leader, m->rank,
+                            m->heads);
     return HET_OK;
 }
 
 static het_result heti_plan_check_teams(const het_plan *plan, const char *where, het_error *error) {
     int64_t count;
     if (plan->members < 0 || (plan->members > 0 && !plan->member))
-        return heti_fail(error, HET_ERR_INVALID, "%s: %d members of teams at %s", where, plan->members,
-                         plan->member ? "an address" : "NULL");
+        return heti_invalid(error, where, "%d members of teams at %s", plan->members,
+                            plan->member ? "an address" : "NULL");
     for (int64_t i = 0; i < plan->members; i += count) {
         const het_team_member *team = &plan->member[i];
         double share[HETRAIN_MAX_TEAM];
@@ -6699,24 +6689,24 @@ static het_result heti_plan_check_teams(const het_plan *plan, const char *where,
     }
     for (int64_t s = 0; s < plan->stages; s++)
         if (heti_leader(plan, plan->stage[s].rank) != plan->stage[s].rank)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: rank %d has a stage, but does not lead the team "
-                                                     "it is in", where, plan->stage[s].pipeline, plan->stage[s].rank);
+            return heti_invalid(error, where, "pipeline %d: rank %d has a stage, but does not lead the team it is in",
+                                plan->stage[s].pipeline, plan->stage[s].rank);
     return HET_OK;
 }
 
 static het_result heti_plan_check_keepers(const het_plan *plan, const char *where, het_error *error) {
     int64_t s;
     if (plan->shard < HET_SHARD_DEFAULT || plan->shard > HET_SHARD_WEIGHTS)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shard is %i", where, plan->shard);
+        return heti_invalid(error, where, "the plan's shard is %i", plan->shard);
     for (int64_t r = 0; r < plan->ranks; r++) {
         if (plan->near && plan->near[r] < 0)
-            return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is near set %d", where, r, plan->near[r]);
+            return heti_invalid(error, where, "rank %d is near set %d", r, plan->near[r]);
         if (!heti_keeps(plan, r)) continue;
         for (s = 0; s < plan->stages && plan->stage[s].rank != heti_leader(plan, r); s++) {}
         if (s < plan->stages || heti_team_size(plan, r) > 1)
-            return heti_fail(error, HET_ERR_INVALID, "%s: rank %d is a keeper and has a stage", where, r);
+            return heti_invalid(error, where, "rank %d is a keeper and has a stage", r);
         if (!(plan->state_share[r] > 0.0))
-            return heti_fail(error, HET_ERR_INVALID, "%s: keeper %d has no share of the state", where, r);
+            return heti_invalid(error, where, "keeper %d has no share of the state", r);
     }
     return HET_OK;
 }
@@ -6727,9 +6717,8 @@ static het_result heti_plan_check_cuts(const het_plan *plan, const char *where, 
     for (int64_t u = 0; u < plan->units && plan->cut; u++)
         if (plan->cut[u] > HET_CUT_NONE || (plan->cut[u] != HET_CUT_NOWHERE && u + 1 == plan->units) ||
             (plan->cut[u] == HET_CUT_NONE && u > 0 && plan->cut[u - 1] == HET_CUT_NOWHERE))
-            return heti_fail(error, HET_ERR_INVALID, "%s: unit %d cannot be cut in way %i: behind the last unit there "
-                             "is nothing, and behind a unit with a backward pass only a cut ends it", where, u,
-                             plan->cut[u]);
+            return heti_invalid(error, where, "unit %d cannot be cut in way %i: behind the last unit there is nothing, "
+                                "and behind a unit with a backward pass only a cut ends it", u, plan->cut[u]);
     return HET_OK;
 }
 
@@ -7020,8 +7009,8 @@ HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *co
     HETI_TRY(heti_plan_check_shape(plan, m.where, error));
     for (int64_t p = 0; p < plan->pipelines; p++) {
         if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
-            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d gets %d micro-batches of %d slices; at least 0, "
-                             "together below 2^31", m.where, p, counts[p], plan->slices);
+            return heti_invalid(error, m.where, "pipeline %d gets %d micro-batches of %d slices; at least 0, together "
+                                "below 2^31", p, counts[p], plan->slices);
         items += counts[p] * plan->slices * (plan->first_stage[p + 1] - plan->first_stage[p]);
     }
     HETI_TRY(het_schedule_new(plan->ranks, plan->pipelines, 3 * items, &chosen, m.where, schedule, error));
@@ -7070,8 +7059,7 @@ static het_result heti_plain_lists(const het_plan *plan, const int64_t *counts, 
 static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output,
                                           const char *where, het_error *error) {
     if (plan != NULL && input != NULL && output != NULL) return heti_plan_check_shape(plan, where, error);
-    return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ?
-                     "the input" : "schedule");
+    return heti_invalid(error, where, "%s is NULL", plan == NULL ? "plan" : input == NULL ? "the input" : "schedule");
 }
 
 /* A stage, counted through all pipelines. */
@@ -7199,8 +7187,8 @@ static int64_t heti_lists_rank(const heti_lists *l, const het_action *a, int64_t
 
 static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what) {
     heti_action_text text;
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s", l->where, rank, position,
-                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what);
+    return heti_invalid(l->error, l->where, "rank %d, position %d (%s): %s", rank, position,
+                        heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what);
 }
 
 /* `what` of another action. */
@@ -7214,8 +7202,7 @@ static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t
 
 static het_result heti_lists_missing(const heti_lists *l, int64_t rank, het_action a) {
     heti_action_text text;
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank,
-                     heti_action_print(&text, &a));
+    return heti_invalid(l->error, l->where, "rank %d: %s is missing", rank, heti_action_print(&text, &a));
 }
 
 /* REDUCE, STEP or GATHER of an update of a block, VERDICT. */
@@ -7235,15 +7222,14 @@ static het_result heti_lists_check_blocks(heti_lists *l) {
     if (b == NULL) return HET_OK;
     if (b->count < 0 || b->count > HETI_PLANS_COUNT || b->start == NULL || (b->unit == NULL && b->count > 0) ||
         b->start[0] != 0)
-        return heti_fail(l->error, HET_ERR_INVALID, "%s: het_blocks: %d blocks", l->where, b->count);
+        return heti_invalid(l->error, l->where, "het_blocks: %d blocks", b->count);
     for (int64_t block = 0; block < b->count; block++) {
         if (b->start[block + 1] <= b->start[block])
-            return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d is used by no unit", l->where, block);
-        for (int64_t i = b->start[block]; i < b->start[block + 1]; i++) {
+            return heti_invalid(l->error, l->where, "block %d is used by no unit", block);
+        for (int64_t i = b->start[block]; i < b->start[block + 1]; i++)
             if (b->unit[i] < 0 || b->unit[i] >= l->plan->units || (i > b->start[block] && b->unit[i] <= b->unit[i - 1]))
-                return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d: unit %d, of %d units, or not ascending",
-                                 l->where, block, b->unit[i], l->plan->units);
-        }
+                return heti_invalid(l->error, l->where, "block %d: unit %d, of %d units, or not ascending", block,
+                                    b->unit[i], l->plan->units);
     }
     l->block_count = b->count;
     l->uses = b->count > 0 ? b->start[b->count] : 0;
@@ -7253,18 +7239,15 @@ static het_result heti_lists_check_blocks(heti_lists *l) {
 static het_result heti_lists_check_shape(const heti_lists *l) {
     const het_schedule *s = l->schedule;
     if (s->ranks != l->plan->ranks || s->pipelines != l->plan->pipelines)
-        return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the plan %d and "
-                         "%d", l->where, s->ranks, s->pipelines, l->plan->ranks, l->plan->pipelines);
-    for (int64_t p = 0; p < s->pipelines; p++) {
+        return heti_invalid(l->error, l->where, "the schedule has %d ranks and %d pipelines, the plan %d and %d",
+                            s->ranks, s->pipelines, l->plan->ranks, l->plan->pipelines);
+    for (int64_t p = 0; p < s->pipelines; p++)
         if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
-            return heti_fail(l->error, HET_ERR_INVALID, "%s: pipeline %d: %d micro-batches", l->where, p,
-                             s->micro_batches[p]);
-    }
-    for (int64_t r = 0; r < s->ranks; r++) {
+            return heti_invalid(l->error, l->where, "pipeline %d: %d micro-batches", p, s->micro_batches[p]);
+    for (int64_t r = 0; r < s->ranks; r++)
         if (s->start[0] != 0 || s->start[r + 1] < s->start[r])
-            return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: its list begins at %d and ends at %d", l->where,
-                             r, s->start[r], s->start[r + 1]);
-    }
+            return heti_invalid(l->error, l->where, "rank %d: its list begins at %d and ends at %d", r, s->start[r],
+                                s->start[r + 1]);
     return HET_OK;
 }
 
@@ -7320,9 +7303,8 @@ static het_result heti_lists_check_actions(heti_lists *l) {
             if (a->kind >= HET_ACTION_REDUCE && l->updates > 1) heti_lists_update(l, a)->lists[a->kind]++;
             if (a->kind >= HET_ACTION_REDUCE) continue;
             if (heti_lists_rank(l, a, 0) != r)
-                return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): the plan has this stage on "
-                                                            "rank %d", l->where, r, i - s->start[r],
-                                 heti_action_print(&text, a), heti_lists_rank(l, a, 0));
+                return heti_invalid(l->error, l->where, "rank %d, position %d (%s): the plan has this stage on rank %d",
+                                    r, i - s->start[r], heti_action_print(&text, a), heti_lists_rank(l, a, 0));
             if (a->kind == HET_ACTION_F) l->stage[heti_lists_stage(l, a)].forwards++;
             if (a->kind >= HET_ACTION_SEND_F) l->transfers = 1;
         }
@@ -7772,7 +7754,7 @@ static het_result heti_play_stuck(const heti_lists *l) {
             if (before != NULL) heti_text_write(&t, " behind %s", heti_action_print(&text, before));
         }
     }
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: deadlock: %s", l->where, chain);
+    return heti_invalid(l->error, l->where, "deadlock: %s", chain);
 }
 
 /* only: 0, HET_ACTION_REDUCE or HET_ACTION_GATHER. */
@@ -7991,9 +7973,9 @@ static het_result heti_updates_backward(heti_lists *l, int64_t rank, int64_t pos
     if (used > a->version)
         return heti_lists_fail(l, rank, position, "its forward pass used what this update, or a later one, makes");
     if (l->plan->staleness > 0 && a->version - used > l->plan->staleness)
-        return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d: the gradient of micro-batch %i joins "
-                         "update %d and was made with version %i; the plan's staleness is %d", l->where, rank, position,
-                         a->micro_batch, HETI_CAST(int64_t, a->version), used, l->plan->staleness);
+        return heti_invalid(l->error, l->where, "rank %d, position %d: the gradient of micro-batch %i joins update %d "
+                            "and was made with version %i; the plan's staleness is %d", rank, position, a->micro_batch,
+                            HETI_CAST(int64_t, a->version), used, l->plan->staleness);
     for (int64_t k = 0, b; (b = heti_stage_block(l, a, &k)) >= 0;) {
         heti_listed_block *block = &l->block[b];
         const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, block->open >= 0 ? block->open : a->version);
@@ -8451,8 +8433,8 @@ HETRAIN_API het_result het_schedule_needs(const het_plan *plan, const het_schedu
     HETI_TRY(heti_schedule_arguments(plan, schedule, needs, heti_where, error));
     if (schedule->ranks != plan->ranks || schedule->pipelines != plan->pipelines || first < 0 || count < 0 ||
         count > plan->ranks - first)
-        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule is not of this plan, or it has no ranks %d to %d",
-                         heti_where, first, first + count);
+        return heti_invalid(error, heti_where, "the schedule is not of this plan, or it has no ranks %d to %d", first,
+                            first + count);
     HETI_TRY(heti_choose_allocator(allocator, &own, heti_where, error));
     f.plan = plan;
     f.schedule = schedule;
@@ -8563,7 +8545,7 @@ typedef struct heti_batch_slot {
     int64_t version;                         /* of the weights that it uses */
     int64_t slices;                          /* in flight, or still to come */
     int64_t chain;                           /* of heti_part.chain_count; -1: none yet */
-    het_view view;                           /* whole micro-batch */
+    het_view view;                           /* whole micro-batch; its arrays are the ones below */
     int64_t *sequence_start, *granule_start; /* host copies */
     int32_t *device_token, *device_target, *device_position, *device_sequence_of;
     float *device_weight;
@@ -9143,7 +9125,7 @@ static size_t heti_muon_start(heti_muon *k, const het_optimizer_call *call) {
     k->a = HETI_TAKE(&arena, float, k->rows * k->rows);
     k->b = HETI_TAKE(&arena, float, k->rows * k->rows);
     k->squares = HETI_TAKE(&arena, het_sum, 1);
-    k->scratch = HETI_TAKE(&arena, char, HETI_CAST(int64_t, scratch));
+    k->scratch = HETI_TAKE_BYTES(&arena, scratch);
     return arena.overflow ? SIZE_MAX : arena.used;
 }
 
@@ -10733,9 +10715,8 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
         if (first) heads = 0;
         heads += team[i].heads;
         if (last && !(first && heads == 0) && heads != model->kv_heads)
-            return heti_fail(&ctx->error, HET_ERR_INVALID,
-                             "%s: the team of rank %d: group %d has %d key/value heads, the model has %d", ctx->call,
-                             stage->rank, team[i].group, heads, model->kv_heads);
+            return heti_invalid(&ctx->error, ctx->call, "the team of rank %d: group %d has %d key/value heads, the "
+                                "model has %d", stage->rank, team[i].group, heads, model->kv_heads);
     }
     return HET_OK;
 }
@@ -10771,8 +10752,8 @@ static het_result heti_take_cuts(het_ctx *ctx) {
     for (int64_t u = 0; u < ctx->chain.unit_count && ctx->desc.inference != HET_YES; u++) {
         const het_cut own = heti_cut_at(ctx, u, &backs);
         if (given && cut[u] != own)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: unit %d (%s): the plan's cut is %i, the model's %i",
-                             ctx->call, u, ctx->chain.unit[u].unit.iface->name, cut[u], own);
+            return heti_invalid(&ctx->error, ctx->call, "unit %d (%s): the plan's cut is %i, the model's %i", u,
+                                ctx->chain.unit[u].unit.iface->name, cut[u], own);
         cut[u] = HETI_CAST(uint8_t, own);
     }
     return HET_OK;
@@ -11310,15 +11291,15 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     else if (plan->make != NULL)
         result = plan->make(plan, ctx->share.batch_count, &ctx->allocator, &made, &ctx->error);
     else if (plan->schedule[0] != 0)
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "%s: het_plan.make is NULL, nothing makes schedule '%s'",
-                           ctx->call, plan->schedule);
+        result = heti_invalid(&ctx->error, ctx->call, "het_plan.make is NULL, nothing makes schedule '%s'",
+                              plan->schedule);
     else result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &made, &ctx->error);
     if (from == NULL) from = made;
     for (int64_t p = 0; result == HET_OK && p < from->pipelines; p++) sum += from->micro_batches[p];
     if (result == HET_OK && (from->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "%s: the schedule has %d pipelines and %d micro-batches; the "
-                           "plan has %d, max_micro_batches is %d", ctx->call, from->pipelines, sum, plan->pipelines,
-                           ctx->desc.limits.max_micro_batches);
+        result = heti_invalid(&ctx->error, ctx->call, "the schedule has %d pipelines and %d micro-batches; the plan "
+                              "has %d, max_micro_batches is %d", from->pipelines, sum, plan->pipelines,
+                              ctx->desc.limits.max_micro_batches);
     if (result == HET_OK) result = heti_copy_schedule(ctx, from, &compute);
     if (result == HET_OK) result = het_schedule_store(plan, &compute, &ctx->error);
     if (result == HET_OK)
@@ -11971,12 +11952,11 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
         heti_layout_tensors(r, stage, unit, 1, arena);
         if (stage->whole) made = arena[HETI_REGION_SHARED].used;
         unit->gathered = arena[HETI_REGION_SHARED].used;
-        (void)heti_reserve(&arena[HETI_REGION_SHARED],
-                           HETI_CAST(int64_t, arena[HETI_REGION_GATHERED].used - unit->inferred), 1);
+        (void)HETI_TAKE_BYTES(&arena[HETI_REGION_SHARED], arena[HETI_REGION_GATHERED].used - unit->inferred);
         heti_layout_tensors(r, stage, unit, 0, arena);
         unit->end = arena[HETI_REGION_SLICE].used;
         unit->workspace = arena[HETI_REGION_SHARED].used;
-        (void)heti_reserve(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
+        (void)HETI_TAKE_BYTES(&arena[HETI_REGION_SHARED], unit->info.workspace);
         part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
     }
     *slot = heti_max_size(*slot, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
@@ -12006,20 +11986,21 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
     const int64_t rows = r->ctx->desc.limits.max_tokens, sequences = r->ctx->desc.limits.max_sequences;
     for (int64_t i = 0; i < part->batch_slot_count; i++) {
         heti_batch_slot *batch_slot = &part->batch_slot[i];
-        batch_slot->device_token = HETI_TAKE(arena, int32_t, rows);
-        batch_slot->device_target = HETI_TAKE(arena, int32_t, rows);
-        batch_slot->device_position = HETI_TAKE(arena, int32_t, rows);
-        batch_slot->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
-        batch_slot->device_weight = HETI_TAKE(arena, float, rows);
-        batch_slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
-        batch_slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
-        batch_slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-        batch_slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->batch_slot_bytes));
+        het_view *view = &batch_slot->view;
+        view->token = batch_slot->device_token = HETI_TAKE(arena, int32_t, rows);
+        view->target = batch_slot->device_target = HETI_TAKE(arena, int32_t, rows);
+        view->position = batch_slot->device_position = HETI_TAKE(arena, int32_t, rows);
+        view->sequence_of = batch_slot->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
+        view->weight = batch_slot->device_weight = HETI_TAKE(arena, float, rows);
+        view->sequence_start = batch_slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
+        view->sample_id = batch_slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
+        view->granule_start = batch_slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+        batch_slot->memory = HETI_TAKE_BYTES(arena, part->batch_slot_bytes);
     }
     part->chains = HETI_CAST(char *, heti_reserve(arena, part->chain_count, part->chain_bytes));
     for (int64_t i = 0; i < part->slot_count; i++)
-        part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, i < part->slot_count - part->lean_count
-                                                                         ? part->slot_bytes : part->lean_bytes));
+        part->slot[i].memory = HETI_TAKE_BYTES(arena, i < part->slot_count - part->lean_count ? part->slot_bytes
+                                                                                              : part->lean_bytes);
 }
 
 /* Positions of the longest sequence there can be. */
@@ -12058,7 +12039,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
     if (!heti_layout_activations(r)) arena.overflow = 1;
     heti_layout_slots(r, &arena);
     heti_move_sums(r, 1, arena.used); /* behind the only slot */
-    part->kept = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->kept_bytes));
+    part->kept = HETI_TAKE_BYTES(&arena, part->kept_bytes);
     for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int64_t whole = part->member == 0 && heti_shows_whole(r) ? heti_slice_rows(r->ctx) : 0;
         float **const stream[] = { &part->gradient_stream[0][s], &part->gradient_stream[1][s], &part->spare_stream[s],
@@ -12067,12 +12048,10 @@ static het_result heti_layout(heti_rank *r, char *base) {
             *stream[i] = HETI_CAST(float *, heti_reserve(&arena, i == 3 ? whole : trains ? rows : 0,
                                                          HETI_CAST(size_t, part->stream_width[s]) * sizeof(float)));
     }
-    for (int64_t s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
-        heti_message *message = &part->message[s];
-        message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->lane_bytes));
-    }
+    for (int64_t s = 0; part->lanes > 0 && s < part->message_count + 2; s++)
+        part->message[s].rows = HETI_TAKE_BYTES(&arena, part->lane_bytes);
     HETI_MARK(activations);
-    part->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->shared_bytes));
+    part->shared = HETI_TAKE_BYTES(&arena, part->shared_bytes);
     part->logits = HETI_TAKE(&arena, float, desc->model.vocab);
     part->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
     part->loss = HETI_TAKE(&arena, het_sum, 1);
@@ -12113,16 +12092,15 @@ static void heti_layout_buffers(heti_rank *r, heti_arena *arena) {
     }
     mark = arena->used;
     for (int64_t i = 0; i < part->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE +
-                                            HETI_CAST(int64_t, part->message_bytes));
+        char *data = HETI_TAKE(arena, char, part->crossings * HETI_ENVELOPE + HETI_CAST(int64_t, part->message_bytes));
         if (arena->base) part->message[i].data = data;
     }
     for (int64_t i = 0; i < 2; i++)
-        part->exchange_data[i] = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->exchange_bytes));
+        part->exchange_data[i] = HETI_TAKE_BYTES(arena, part->exchange_bytes);
     part->ring.data[1] = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
     part->ring.data[0] = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
     for (int64_t i = 0; i < part->flow.flows; i++) {
-        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, heti_flow_data(r, i)));
+        char *data = HETI_TAKE_BYTES(arena, heti_flow_data(r, i));
         if (arena->base) part->flow.flow[i].data = heti_flow_data(r, i) > 0 ? data : NULL;
     }
     part->sizes.communication = arena->used - mark;
@@ -12163,10 +12141,9 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->world.ranks + 1 : 0);
     for (int64_t i = 0; i < part->batch_slot_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
-        if (arena->base) {
-            part->batch_slot[i].sequence_start = start;
-            part->batch_slot[i].granule_start = granule;
-        }
+        if (!arena->base) continue;
+        part->batch_slot[i].view.host_sequence_start = part->batch_slot[i].sequence_start = start;
+        part->batch_slot[i].view.host_granule_start = part->batch_slot[i].granule_start = granule;
     }
     part->host_token = HETI_TAKE(arena, int32_t, rows);
     part->host_target = HETI_TAKE(arena, int32_t, rows);
@@ -12195,8 +12172,8 @@ static het_result heti_open_places(heti_rank *r) {
         if (part->action[i].kind == HET_ACTION_PUT)
             part->place_bytes = heti_max_size(part->place_bytes, heti_stage_bytes(heti_stage_of(r, &part->action[i])));
     if (!heti_mul(part->place_bytes, HETI_CAST(size_t, part->place_count), &part->sizes.stored))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: rank %d: %d activations on the host are too much",
-                         ctx->call, r->rank, part->place_count);
+        return heti_invalid(&ctx->error, ctx->call, "rank %d: %d activations on the host are too much", r->rank,
+                            part->place_count);
     if (part->sizes.stored == 0 || ctx->desc.host.store.put || ctx->purpose == HETI_TO_ESTIMATE) return HET_OK;
     part->places = HETI_CAST(char *, heti_alloc(&ctx->allocator, part->sizes.stored));
     if (!part->places)
@@ -13971,16 +13948,6 @@ static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, con
                           sizeof *batch_slot->granule_start));
     v->tokens = b->tokens;
     v->sequences = b->sequences;
-    v->token = batch_slot->device_token;
-    v->target = batch_slot->device_target;
-    v->position = batch_slot->device_position;
-    v->sequence_of = batch_slot->device_sequence_of;
-    v->weight = batch_slot->device_weight;
-    v->sample_id = batch_slot->device_sample_id;
-    v->sequence_start = batch_slot->device_sequence_start;
-    v->granule_start = batch_slot->device_granule_start;
-    v->host_sequence_start = batch_slot->sequence_start;
-    v->host_granule_start = batch_slot->granule_start;
     if (r->loaded) HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, r->loaded), "event");
     return HET_OK;
 }
