@@ -203,8 +203,8 @@ int main(int argc, char **argv) {
                          het_unit_embed het_unit_attention het_unit_mlp het_unit_head
                          het_unit_local_head het_model_units
        >>optimizer_api   het_adamw het_muon het_optimizer_slots het_learning_rate
-       >>plan_api        het_plan_new het_plan_check het_plan_free het_plan_backward
-                         het_plan_team het_plan_rows
+       >>plan_api        het_plan_new het_plan_copy het_plan_check het_plan_free
+                         het_plan_backward het_plan_team het_plan_rows
        >>schedule_api    het_plan_micro_batches het_schedule_play het_play_ready het_schedule_new
                          het_schedule_complete het_schedule_check het_schedule_store
                          het_schedule_needs het_schedule_free het_tree_grow
@@ -1456,6 +1456,9 @@ struct het_plan {
    in errors. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_new(const het_plan *shape, const het_allocator *allocator,
                                                        const char *where, het_plan **plan, het_error *error);
+/* All of a plan; of arrays that it does not have, zeros. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_copy(const het_plan *from, const het_allocator *allocator,
+                                                        const char *where, het_plan **plan, het_error *error);
 /* Stages are there and on ranks that exist, every pipeline holds every unit once and in order,
    shares are finite and not all 0. Errors name the pipeline, the unit or rank and what is wrong
    with it. Threads: any. */
@@ -4378,7 +4381,8 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
     return HET_OK;
 }
 
-static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error) {
+HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *error) {
+    const char *const where = "het_model_complete";
     static const heti_field heti_family = { "family", HETI_ENUM, offsetof(het_model_desc, family), 0, 0, 0, 0, 0 };
     het_model_desc m;
     int64_t family;
@@ -4395,10 +4399,6 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
     HETI_TRY(heti_model_agree(&m, model->head_size != 0, where, error));
     *model = m;
     return HET_OK;
-}
-
-HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *error) {
-    return heti_model_complete(model, "het_model_complete", error);
 }
 
 /* ---- what a matrix or vector of a model is: its name, its factors ---- */
@@ -6296,18 +6296,16 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 
 static void heti_schedule_layout(heti_arena *arena, int64_t ranks, int64_t pipelines, int64_t actions,
                                  het_schedule **schedule) {
-    het_schedule *s = HETI_TAKE(arena, het_schedule, 1);
-    int64_t *micro_batches = HETI_TAKE(arena, int64_t, pipelines),
-            *start = HETI_TAKE(arena, int64_t, heti_min(ranks, INT64_MAX - 1) + 1);
-    het_action *action = HETI_TAKE(arena, het_action, actions);
-    if (s == NULL) return;
-    s->ranks = ranks;
-    s->pipelines = pipelines;
-    s->micro_batches = micro_batches;
-    s->start = start;
-    s->action = action;
-    s->size = arena->size;
-    *schedule = s;
+    het_schedule *to = HETI_TAKE(arena, het_schedule, 1), s = HETI_ZEROS;
+    s.ranks = ranks;
+    s.pipelines = pipelines;
+    s.micro_batches = HETI_TAKE(arena, int64_t, pipelines);
+    s.start = HETI_TAKE(arena, int64_t, heti_min(ranks, INT64_MAX - 1) + 1);
+    s.action = HETI_TAKE(arena, het_action, actions);
+    s.size = arena->size;
+    if (to == NULL) return;
+    *to = s;
+    *schedule = to;
 }
 
 HETRAIN_API het_result het_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions,
@@ -6357,6 +6355,24 @@ HETRAIN_API het_result het_plan_new(const het_plan *shape, const het_allocator *
     HETI_TRY(heti_choose_allocator(allocator, &chosen, where, error));
     HETI_TAKE_ALL(&arena, &chosen, where, error, heti_plan_layout(&arena, shape, plan));
     (*plan)->allocator = chosen;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_plan_copy(const het_plan *from, const het_allocator *allocator, const char *where,
+                                     het_plan **plan, het_error *error) {
+    het_plan *to = NULL;
+    *plan = NULL;
+    HETI_TRY(het_plan_new(from, allocator, where, &to, error));
+    HETI_COPY(to->stage, from->stage, from->stages);
+    HETI_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
+    HETI_COPY(to->share, from->share, from->pipelines);
+    HETI_COPY(to->state_share, from->state_share, from->ranks);
+    HETI_COPY(to->slice_share, from->slice_share, from->slices);
+    if (from->members > 0) HETI_COPY(to->member, from->member, from->members);
+    if (from->near) HETI_COPY(to->near, from->near, from->ranks);
+    if (from->keeper) HETI_COPY(to->keeper, from->keeper, from->ranks);
+    if (from->cut) HETI_COPY(to->cut, from->cut, from->units);
+    *plan = to;
     return HET_OK;
 }
 
@@ -6869,7 +6885,6 @@ typedef struct heti_rule_play {
     heti_player player;
     het_schedule *lists;                /* with room for 3 actions an item */
     int64_t *end;                       /* [ranks] a rank's list so far, in it */
-    int64_t *running;                   /* [ranks] its last actions, which it works on: 0, 1 or a pair */
     heti_arena arena;
 } heti_rule_play;
 
@@ -6917,15 +6932,16 @@ static int64_t heti_rule_begin(void *user, int64_t rank) {
         heti_rule_add(m, &m->lists->action[m->end[rank]++], stage[i], kind[i], i + 1 < count);
         cost += heti_action_cost(kind[i]);
     }
-    m->running[rank] = count;
     return cost;
 }
 
+/* Of what a rank worked on: its list's last action, or pair. */
 static void heti_rule_end(void *user, int64_t rank) {
     heti_rule_play *m = HETI_CAST(heti_rule_play *, user);
     const het_plan *plan = m->play.plan;
-    for (int64_t i = m->end[rank] - m->running[rank]; i < m->end[rank]; i++) {
-        const het_action *a = &m->lists->action[i];
+    const het_action *end = m->lists->action + m->end[rank], *a = end - 1;
+    if (a > m->lists->action + m->lists->start[rank] && a[-1].overlap) a--;
+    for (; a < end; a++) {
         const int64_t s = plan->first_stage[a->pipeline] + a->stage;
         het_play_stage *stage = &m->play.stage[s];
         stage->done[heti_rule_what(a->kind)]++;
@@ -6942,7 +6958,6 @@ static void heti_rule_layout(heti_rule_play *m) {
     const het_plan *plan = m->play.plan;
     m->play.stage = HETI_TAKE(&m->arena, het_play_stage, plan->stages);
     m->end = HETI_TAKE(&m->arena, int64_t, plan->ranks);
-    m->running = HETI_TAKE(&m->arena, int64_t, plan->ranks);
     heti_player_layout(&m->player, &m->arena, plan->ranks);
 }
 
@@ -7046,12 +7061,6 @@ static int heti_plain_choose(void *user, const het_play *play, int64_t rank, int
     stage[0] = backward;
     kind[0] = HET_ACTION_B;
     return backward >= 0 && (forwards == 0 || stages == 1);
-}
-
-static het_result heti_plain_lists(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
-                                   const char *where, het_schedule **schedule, het_error *error) {
-    const het_rule rule = { where, NULL, NULL, heti_plain_choose };
-    return het_schedule_play(plan, counts, &rule, allocator, schedule, error);
 }
 
 /* ---- what check and complete know about a schedule ---- */
@@ -8756,7 +8765,7 @@ typedef struct heti_part {
     int64_t *weight_at, *own_at;         /* [blocks] floats from `weights` to where the block's weights would
                                             begin, of what is held and of what is owned; HETI_NOWHERE:
                                             not here */
-    int64_t *box_at, *box_sum_at;        /* [blocks] floats from `weights`, from `memory` to the boxes of a block
+    int64_t *box_at, *box_sum_at;        /* [blocks] floats from `weights`, `gradients` to the boxes of a block
                                             and to their sums; HETI_NOWHERE: it is used whole, it is summed
                                             where it is owned */
     int64_t versions;                    /* of boxes, one behind the other; more than 1 with several updates */
@@ -8770,7 +8779,7 @@ typedef struct heti_part {
                                             gone */
     int64_t *arrived;                    /* [blocks x heti_window] REDUCEs that have come of an update not done */
     int64_t *state_at;                   /* [blocks] elements from `state` to where the block's would begin */
-    int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to
+    int64_t *sum_at;                     /* [parameters] floats from `gradients` to its sum, or to
                                             where element 0 would be if the rank sums only what it
                                             owns; HETI_NOWHERE: not trained here */
     int64_t weight_elements, rounded_elements, sum_floats, state_elements;
@@ -10644,24 +10653,6 @@ static het_result heti_build_tables(het_ctx *ctx) {
 
 /* ---- the plan: holders and owners of blocks, groups, the tree of a join ---- */
 
-/* A plan of the context's own: everything the user's points to is copied. */
-static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
-    het_plan *to = NULL;
-    HETI_TRY(het_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
-    HETI_COPY(to->stage, from->stage, from->stages);
-    for (int64_t s = 0; s < from->stages && ctx->desc.inference == HET_YES; s++) to->stage[s].keep = 0;
-    HETI_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
-    HETI_COPY(to->share, from->share, from->pipelines);
-    HETI_COPY(to->state_share, from->state_share, from->ranks);
-    HETI_COPY(to->slice_share, from->slice_share, from->slices);
-    HETI_COPY(to->member, from->member, from->members);
-    if (from->near) HETI_COPY(to->near, from->near, from->ranks);
-    if (from->keeper) HETI_COPY(to->keeper, from->keeper, from->ranks);
-    if (from->cut) HETI_COPY(to->cut, from->cut, from->units);
-    ctx->share.plan = to;
-    return HET_OK;
-}
-
 /* One pipeline of one stage on every rank. */
 static het_result heti_plain_plan(het_ctx *ctx) {
     het_plan shape = HETI_ZEROS, *plan = NULL;
@@ -10728,8 +10719,11 @@ static het_result heti_take_plan(het_ctx *ctx) {
     if (plan->units != ctx->chain.unit_count || plan->ranks != ctx->world.ranks)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d "
                          "ranks", plan->units, plan->ranks, ctx->chain.unit_count, ctx->world.ranks);
-    HETI_TRY(heti_copy_plan(ctx, plan));
-    for (int64_t s = 0; s < plan->stages; s++) HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
+    HETI_TRY(het_plan_copy(plan, &ctx->allocator, ctx->call, &ctx->share.plan, &ctx->error));
+    for (int64_t s = 0; s < plan->stages; s++) {
+        if (ctx->desc.inference == HET_YES) ctx->share.plan->stage[s].keep = 0;
+        HETI_TRY(heti_check_stage_team(ctx, &plan->stage[s]));
+    }
     return HET_OK;
 }
 
@@ -10929,7 +10923,7 @@ static int64_t heti_box_place(const het_ctx *ctx, int64_t rank, int64_t b, int64
 /* Elements of a block that follow each other in the block and in what a rank uses of it. */
 typedef struct heti_box_run {
     int64_t first, count, place;
-    int32_t begun, boxed;                /* boxed: the rank uses a box of each parameter; now of this one: */
+    int32_t boxed;                       /* the rank uses a box of each parameter; now of this one: */
     int64_t parameter;
     het_box box;
     int64_t box_place;
@@ -10968,9 +10962,7 @@ static int heti_next_in_box(const heti_parameter *p, int64_t end, heti_box_run *
 /* The next run of what a rank uses of a block behind the one before, before element `end`; all of
    it at once where it uses the block whole. */
 static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t end, heti_box_run *run) {
-    const int begun = run->begun;
-    if (!begun) {
-        run->begun = 1;
+    if (run->count == 0) {
         run->boxed = heti_is_boxed(ctx, rank, b);
         run->parameter = ctx->chain.block[b].parameter - 1;
     }
@@ -10979,7 +10971,7 @@ static int heti_next_run(const het_ctx *ctx, int64_t rank, int64_t b, int64_t en
         run->count = end - run->first;
         return run->count > 0;
     }
-    if (begun && heti_next_in_box(&ctx->chain.parameter[run->parameter], end, run)) return 1;
+    if (run->count > 0 && heti_next_in_box(&ctx->chain.parameter[run->parameter], end, run)) return 1;
     while (++run->parameter < ctx->chain.parameter_count) {
         const heti_parameter *p = &ctx->chain.parameter[run->parameter];
         if (p->block != b || p->offset + p->count <= run->first + run->count) continue;
@@ -11282,6 +11274,7 @@ static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het
 static het_result heti_take_schedule(het_ctx *ctx) {
     const het_plan *plan = ctx->share.plan;
     const het_blocks blocks = { ctx->chain.block_count, ctx->chain.use_start, ctx->chain.use };
+    const het_rule plain = { ctx->call, NULL, NULL, heti_plain_choose };
     const het_schedule *from = ctx->desc.layout.schedule;
     het_schedule *made = NULL, *compute = NULL;
     het_result result;
@@ -11293,7 +11286,7 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     else if (plan->schedule[0] != 0)
         result = heti_invalid(&ctx->error, ctx->call, "het_plan.make is NULL, nothing makes schedule '%s'",
                               plan->schedule);
-    else result = heti_plain_lists(plan, ctx->share.batch_count, &ctx->allocator, ctx->call, &made, &ctx->error);
+    else result = het_schedule_play(plan, ctx->share.batch_count, &plain, &ctx->allocator, &made, &ctx->error);
     if (from == NULL) from = made;
     for (int64_t p = 0; result == HET_OK && p < from->pipelines; p++) sum += from->micro_batches[p];
     if (result == HET_OK && (from->pipelines != plan->pipelines || sum != ctx->desc.limits.max_micro_batches))
@@ -11780,15 +11773,6 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
     return bytes;
 }
 
-/* Late sums, or all others, were placed from `from` bytes of the rank's memory on. */
-static void heti_move_sums(heti_rank *r, int late, size_t from) {
-    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
-        if (r->part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
-            r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
-    for (int64_t p = 0; p < r->ctx->chain.block_count && !late; p++)
-        if (r->part->box_sum_at[p] != HETI_NOWHERE) r->part->box_sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
-}
-
 /* Places for the elements [low, high) of a block among the rank's weights; returns where the block
    would begin. */
 static int64_t heti_layout_weights(heti_rank *r, int64_t b, int64_t low, int64_t high) {
@@ -12016,7 +12000,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
     const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->limits.rows;
     const int64_t table = heti_rotary_rows(desc) * half;
     heti_arena arena = HETI_ZEROS;
-    size_t mark = 0;
+    size_t mark = 0, sums;
     arena.base = base;
 #define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
     heti_layout_blocks(r);
@@ -12027,7 +12011,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
     part->cosine = HETI_TAKE(&arena, float, table);
     part->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
-    heti_move_sums(r, 0, arena.used);
+    sums = mark;
     part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
     for (int64_t s = 0; s < 2; s++) part->flow.buffer[0][s] = HETI_TAKE(&arena, float, part->flow.floats[0]);
     part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->chain.parameter_count);
@@ -12038,7 +12022,9 @@ static het_result heti_layout(heti_rank *r, char *base) {
     HETI_MARK(optimizer);
     if (!heti_layout_activations(r)) arena.overflow = 1;
     heti_layout_slots(r, &arena);
-    heti_move_sums(r, 1, arena.used); /* behind the only slot */
+    for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++) /* behind the only slot */
+        if (part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p))
+            part->sum_at[p] += HETI_CAST(int64_t, (arena.used - sums) / sizeof(float));
     part->kept = HETI_TAKE_BYTES(&arena, part->kept_bytes);
     for (int64_t s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int64_t whole = part->member == 0 && heti_shows_whole(r) ? heti_slice_rows(r->ctx) : 0;
@@ -13067,8 +13053,7 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
 
 /* Where element `element` of a parameter's gradient is summed. */
 static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element) {
-    return HETI_CAST(float *, HETI_CAST(void *, r->part->memory)) + r->part->sum_at[parameter] +
-        element * heti_sum_width(r, parameter);
+    return r->part->gradients + r->part->sum_at[parameter] + element * heti_sum_width(r, parameter);
 }
 
 /* Which of the sums that owners have of a block is update u's: the first is that of the last, which
@@ -13329,8 +13314,7 @@ static float *heti_call_block(const heti_rank *r, heti_flow_kind kind, int64_t c
 
 /* The sums of a block's boxes, where they lie apart. */
 static double *heti_box_sums(const heti_rank *r, int64_t b) {
-    return HETI_CAST(double *, HETI_CAST(void *, r->part->memory + HETI_CAST(size_t, r->part->box_sum_at[b]) *
-                                                                   sizeof(float)));
+    return HETI_CAST(double *, HETI_CAST(void *, r->part->gradients + r->part->box_sum_at[b]));
 }
 
 /* The update that a piece belongs to. */

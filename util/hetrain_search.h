@@ -7020,24 +7020,6 @@ static het_result heti_s_seek_start(heti_s_seek *s) {
 
 /* ---- what is found ---- */
 
-static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *allocator, const char *call,
-                                   het_plan **plan, het_error *error) {
-    het_plan *to;
-    *plan = NULL;
-    HETI_T_TRY(het_plan_new(from, allocator, call, &to, error));
-    HETI_T_COPY(to->stage, from->stage, from->stages);
-    HETI_T_COPY(to->first_stage, from->first_stage, from->pipelines + 1);
-    HETI_T_COPY(to->share, from->share, from->pipelines);
-    HETI_T_COPY(to->state_share, from->state_share, from->ranks);
-    HETI_T_COPY(to->slice_share, from->slice_share, from->slices);
-    if (from->members > 0) HETI_T_COPY(to->member, from->member, from->members);
-    if (from->near != NULL) HETI_T_COPY(to->near, from->near, from->ranks);
-    if (from->keeper != NULL) HETI_T_COPY(to->keeper, from->keeper, from->ranks);
-    if (from->cut != NULL) HETI_T_COPY(to->cut, from->cut, from->units);
-    *plan = to;
-    return HET_OK;
-}
-
 /* The step again (which says how busy the ranks are), without reductions and steps, and without
    links: where the time goes. Each simulation is of the same lists. */
 static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const het_schedule *lists, het_found *found) {
@@ -7109,7 +7091,7 @@ static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found 
         for (int64_t r = 0; r < s->ranks; r++) found->memory[r] = s->used[r] ? heti_s_limited(&s->memory[r]) : 0;
         if (!s->guessing) result = heti_s_explain(s, c, lists, found);
     }
-    if (result == HET_OK) result = heti_s_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
+    if (result == HET_OK) result = het_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
     het_schedule_free(lists);
     return result;
 }
@@ -8132,7 +8114,7 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     if (adapt == NULL) return HETI_S_BAD(error, "het_adapt_start: adapt is NULL");
     result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
     if (result == HET_OK) result = heti_s_predict_run(&predict, HET_YES, &simulation);
-    if (result == HET_OK) result = heti_s_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
+    if (result == HET_OK) result = het_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
     if (result != HET_OK) {
         het_simulation_free(simulation);
         heti_s_predict_end(&predict);
@@ -8446,11 +8428,11 @@ static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, he
         advice->only_shares = 1;
         advice->granules = a->predict.granules;
         advice->after = by_shares;
-        result = heti_s_plan_copy(&plan, &a->allocator, "het_adapt", &advice->plan, error);
+        result = het_plan_copy(&plan, &a->allocator, "het_adapt", &advice->plan, error);
     } else if (found != NULL && found->seconds <= (1 - a->d.gain) * advice->before) {
         advice->granules = found->granules;
         advice->after = found->seconds;
-        result = heti_s_plan_copy(found->plan, &a->allocator, "het_adapt", &advice->plan, error);
+        result = het_plan_copy(found->plan, &a->allocator, "het_adapt", &advice->plan, error);
     }
     advice->micro_batches = advice->granules > 0 ? (a->search.granules + advice->granules - 1) / advice->granules : 0;
     het_search_free(search);
