@@ -6429,9 +6429,37 @@ static int heti_gets_gradient(const het_plan *plan, int64_t stage) {
 
 static int heti_keeps(const het_plan *plan, int64_t rank) { return plan->keeper != NULL && plan->keeper[rank] != 0; }
 
-/* What an action's slice recomputes (het_recompute). */
+/* ---- an action in its plan ---- */
+
+/* Number of its stage. */
+static int64_t heti_stage_at(const het_plan *plan, const het_action *a) {
+    return plan->first_stage[a->pipeline] + a->stage;
+}
+
+/* The rank of the stage `by` further along; -1: there is none. */
+static int64_t heti_rank_at(const het_plan *plan, const het_action *a, int64_t by) {
+    const int64_t stage = heti_stage_at(plan, a) + by;
+    if (stage < plan->first_stage[a->pipeline] || stage >= plan->first_stage[a->pipeline + 1]) return -1;
+    return plan->stage[stage].rank;
+}
+
+/* Whether it makes the gradient of its stage's input. */
+static int heti_goes_back(const het_action *a) { return a->kind == HET_ACTION_B || a->kind == HET_ACTION_I; }
+
+/* The rank that an F gets its input from or (gives) hands its output to, a B or I its gradient; -1:
+   there is none. */
+static int64_t heti_neighbour(const het_plan *plan, const het_action *a, int gives) {
+    const int forward = a->kind == HET_ACTION_F;
+    const int64_t stage = heti_stage_at(plan, a);
+    if (!forward && (!heti_goes_back(a) || !(gives ? het_plan_backward(plan, stage) == 2
+                                                   : heti_gets_gradient(plan, stage))))
+        return -1;
+    return heti_rank_at(plan, a, forward == gives ? 1 : -1);
+}
+
+/* What its slice recomputes (het_recompute). */
 static int32_t heti_recompute_of(const het_plan *plan, const het_action *a) {
-    const het_stage *stage = &plan->stage[plan->first_stage[a->pipeline] + a->stage];
+    const het_stage *stage = &plan->stage[heti_stage_at(plan, a)];
     const int keeps = HETI_CAST(uint32_t, a->slice) < 64 && (stage->keep >> a->slice & 1) != 0;
     return keeps ? HETI_CAST(int32_t, HET_RECOMPUTE_NONE) : stage->recompute;
 }
@@ -6439,7 +6467,7 @@ static int32_t heti_recompute_of(const het_plan *plan, const het_action *a) {
 /* Whether some slices of a stage recompute and others do not; an action's is one of the former. */
 static int heti_is_mixed(const het_stage *stage) { return stage->keep != 0 && stage->recompute != HET_RECOMPUTE_NONE; }
 static int heti_is_lean(const het_plan *plan, const het_action *a) {
-    return plan->stage[plan->first_stage[a->pipeline] + a->stage].keep != 0 && heti_recompute_of(plan, a) != 0;
+    return plan->stage[heti_stage_at(plan, a)].keep != 0 && heti_recompute_of(plan, a) != 0;
 }
 
 /* ---- shares ---- */
@@ -6942,7 +6970,7 @@ static void heti_rule_end(void *user, int64_t rank) {
     const het_action *end = m->lists->action + m->end[rank], *a = end - 1;
     if (a > m->lists->action + m->lists->start[rank] && a[-1].overlap) a--;
     for (; a < end; a++) {
-        const int64_t s = plan->first_stage[a->pipeline] + a->stage;
+        const int64_t s = heti_stage_at(plan, a);
         het_play_stage *stage = &m->play.stage[s];
         stage->done[heti_rule_what(a->kind)]++;
         if (a->kind == HET_ACTION_B) stage->done[HETI_PLAY_W]++;
@@ -7138,10 +7166,6 @@ typedef struct heti_lists {
     heti_player player;
 } heti_lists;
 
-static int64_t heti_lists_stage(const heti_lists *l, const het_action *a) {
-    return l->plan->first_stage[a->pipeline] + a->stage;
-}
-
 /* Of REDUCE, VERDICT, STEP or GATHER. */
 static heti_listed_block *heti_lists_block(const heti_lists *l, const het_action *a) {
     return &l->block[a->kind == HET_ACTION_COMMIT ? l->block_count : a->stage];
@@ -7153,7 +7177,7 @@ static heti_listed_update *heti_lists_update(const heti_lists *l, const het_acti
 }
 
 static int64_t heti_lists_entry(const heti_lists *l, const het_action *a) {
-    return l->stage[heti_lists_stage(l, a)].entry + a->micro_batch * l->plan->slices + a->slice;
+    return l->stage[heti_stage_at(l->plan, a)].entry + a->micro_batch * l->plan->slices + a->slice;
 }
 
 /* The same micro-batch and slice `by` stages further along, as an action of another kind. */
@@ -7171,8 +7195,6 @@ static int heti_lists_has(const heti_lists *l, const het_action *a, int32_t kind
     return (l->seen[heti_lists_entry(l, a)] >> kind) & 1;
 }
 
-/* Whether an action makes the gradient of its stage's input. */
-static int heti_goes_back(const het_action *a) { return a->kind == HET_ACTION_B || a->kind == HET_ACTION_I; }
 static int heti_makes_gradients(const het_action *a) { return heti_goes_back(a) || a->kind == HET_ACTION_W; }
 
 /* Of B and I either will do. */
@@ -7185,13 +7207,6 @@ static int heti_lists_happened(const heti_lists *l, const het_action *a) {
 static void heti_lists_mark(const heti_lists *l, const het_action *a) {
     uint16_t *seen = &l->seen[heti_lists_entry(l, a)];
     *seen = HETI_CAST(uint16_t, a->kind == HET_ACTION_TAKE ? *seen & ~(1u << HET_ACTION_PUT) : *seen | 1u << a->kind);
-}
-
-/* The rank of the stage `by` further along than the action's; -1: there is none. */
-static int64_t heti_lists_rank(const heti_lists *l, const het_action *a, int64_t by) {
-    const int64_t stage = heti_lists_stage(l, a) + by;
-    if (stage < l->plan->first_stage[a->pipeline] || stage >= l->plan->first_stage[a->pipeline + 1]) return -1;
-    return l->plan->stage[stage].rank;
 }
 
 static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what) {
@@ -7260,17 +7275,6 @@ static het_result heti_lists_check_shape(const heti_lists *l) {
     return HET_OK;
 }
 
-/* The rank that an F gets its input from or (gives) hands its output to, a B or I its gradient; -1:
-   there is none. */
-static int64_t heti_lists_neighbour(const heti_lists *l, const het_action *a, int gives) {
-    const int forward = a->kind == HET_ACTION_F;
-    const int64_t stage = heti_lists_stage(l, a);
-    if (!forward && (!heti_goes_back(a) || !(gives ? het_plan_backward(l->plan, stage) == 2
-                                                   : heti_gets_gradient(l->plan, stage))))
-        return -1;
-    return heti_lists_rank(l, a, forward == gives ? 1 : -1);
-}
-
 /* What is wrong with one action, whatever comes before it and wherever it stands; NULL: nothing. */
 static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het_action *a, int last) {
     const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B;
@@ -7285,16 +7289,16 @@ static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het
         return "there is no such block";
     if (a->kind >= HET_ACTION_REDUCE) return l->schedule->complete ? NULL : "the schedule's `complete` is 0";
     if (a->pipeline < 0 || a->pipeline >= l->schedule->pipelines) return "there is no such pipeline";
-    if (heti_lists_rank(l, a, 0) < 0 || a->stage < 0) return "there is no such stage";
+    if (heti_rank_at(l->plan, a, 0) < 0 || a->stage < 0) return "there is no such stage";
     if (a->micro_batch < 0 || a->micro_batch >= l->schedule->micro_batches[a->pipeline])
         return "there is no such micro-batch";
     if (a->slice < 0 || a->slice >= l->plan->slices) return "there is no such slice";
-    if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_TAKE && !het_plan_backward(l->plan, heti_lists_stage(l, a)))
+    if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_TAKE && !het_plan_backward(l->plan, heti_stage_at(l->plan, a)))
         return "nothing is trained there: its stage has only forward actions";
-    if (heti_lists_rank(l, a, 0) != rank || (!next && !previous)) return NULL;
-    if (heti_lists_rank(l, a, next ? 1 : -1) < 0) return "there is no stage on the other side";
-    if (heti_lists_rank(l, a, next ? 1 : -1) == rank) return "the stage on the other side is on the same rank";
-    if (a->kind >= HET_ACTION_SEND_B && het_plan_backward(l->plan, heti_lists_stage(l, a) + next) < 2)
+    if (heti_rank_at(l->plan, a, 0) != rank || (!next && !previous)) return NULL;
+    if (heti_rank_at(l->plan, a, next ? 1 : -1) < 0) return "there is no stage on the other side";
+    if (heti_rank_at(l->plan, a, next ? 1 : -1) == rank) return "the stage on the other side is on the same rank";
+    if (a->kind >= HET_ACTION_SEND_B && het_plan_backward(l->plan, heti_stage_at(l->plan, a) + next) < 2)
         return "no gradient crosses the cut between these stages";
     return NULL;
 }
@@ -7311,10 +7315,10 @@ static het_result heti_lists_check_actions(heti_lists *l) {
             if (wrong != NULL) return heti_lists_fail(l, r, i - s->start[r], wrong);
             if (a->kind >= HET_ACTION_REDUCE && l->updates > 1) heti_lists_update(l, a)->lists[a->kind]++;
             if (a->kind >= HET_ACTION_REDUCE) continue;
-            if (heti_lists_rank(l, a, 0) != r)
+            if (heti_rank_at(l->plan, a, 0) != r)
                 return heti_invalid(l->error, l->where, "rank %d, position %d (%s): the plan has this stage on rank %d",
-                                    r, i - s->start[r], heti_action_print(&text, a), heti_lists_rank(l, a, 0));
-            if (a->kind == HET_ACTION_F) l->stage[heti_lists_stage(l, a)].forwards++;
+                                    r, i - s->start[r], heti_action_print(&text, a), heti_rank_at(l->plan, a, 0));
+            if (a->kind == HET_ACTION_F) l->stage[heti_stage_at(l->plan, a)].forwards++;
             if (a->kind >= HET_ACTION_SEND_F) l->transfers = 1;
         }
     }
@@ -7340,7 +7344,8 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t g) {
     for (int64_t i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *b = &s->action[i];
         const int64_t entry = b->micro_batch * l->plan->slices + b->slice;
-        if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && entry <= l->stage[g].forwards) l->seen[entry] = 1;
+        if (b->kind == HET_ACTION_F && heti_stage_at(l->plan, b) == g && entry <= l->stage[g].forwards)
+            l->seen[entry] = 1;
     }
     while (l->seen[first]) first++;
     return heti_lists_missing(l, rank, heti_lists_forward(l, g, first));
@@ -7450,8 +7455,8 @@ static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, 
         if (backward) *wanted = heti_lists_other(a, HET_ACTION_F, 0);
         return backward;
     }
-    *rank = heti_lists_neighbour(l, a, 0);
-    same = *rank == heti_lists_rank(l, a, 0);
+    *rank = heti_neighbour(l->plan, a, 0);
+    same = *rank == heti_rank_at(l->plan, a, 0);
     if (*rank < 0 || (same ? sort != HETI_WANTS_STAGE : sort == HETI_WANTS_STAGE && !l->transfers)) return 0;
     if (same || !l->transfers) *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, by);
     else if (sort == HETI_WANTS_MESSAGE)
@@ -7503,7 +7508,7 @@ static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slic
         }
         for (int64_t k = i; k < i + width; k++) {
             const het_action *a = &list[k];
-            const int64_t g = heti_lists_stage(l, a);
+            const int64_t g = heti_stage_at(l->plan, a);
             const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->stage[g].sharing);
             heti_lists_mark(l, a);
             if (a->kind == HET_ACTION_F || a->kind == HET_ACTION_TAKE) {
@@ -7531,7 +7536,7 @@ static het_result heti_lists_check_entry(const heti_lists *l, const het_action *
         needed |= split ? 1u << HET_ACTION_I | 1u << HET_ACTION_W : 1u << HET_ACTION_B;
     for (int32_t kind = HET_ACTION_SEND_F; kind <= HET_ACTION_RECV_B && l->transfers; kind++) {
         const het_action made = heti_lists_other(a, kind < HET_ACTION_SEND_B ? HET_ACTION_F : HET_ACTION_B, 0);
-        const int64_t other = heti_lists_neighbour(l, &made, kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B);
+        const int64_t other = heti_neighbour(l->plan, &made, kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B);
         if (other >= 0 && other != rank) needed |= 1u << kind;
     }
     for (int32_t kind = 0; kind <= HET_ACTION_RECV_B; kind++)
@@ -7588,7 +7593,7 @@ static const het_action *heti_play_head(const heti_lists *l, int64_t rank) {
 /* What stands on the other side of a transfer, and its rank. */
 static het_action heti_play_partner(const heti_lists *l, const het_action *a, int64_t *rank) {
     const int32_t by = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B ? 1 : -1;
-    *rank = heti_lists_rank(l, a, by);
+    *rank = heti_rank_at(l->plan, a, by);
     return heti_lists_other(a, a->kind ^ 1, by); /* SEND_F 6, RECV_F 7, SEND_B 8, RECV_B 9 */
 }
 
@@ -7689,7 +7694,7 @@ static void heti_play_end(void *user, int64_t rank) {
     const het_action *a = heti_play_head(l, rank);
     const int64_t width = 1 + (a->overlap != 0);
     for (; a < heti_play_head(l, rank) + width; a++) {
-        const int64_t taker = heti_lists_neighbour(l, a, 1), stage = heti_lists_stage(l, a);
+        const int64_t taker = heti_neighbour(l->plan, a, 1), stage = heti_stage_at(l->plan, a);
         heti_lists_mark(l, a);
         if (a->kind != HET_ACTION_F || !het_plan_backward(l->plan, stage)) l->stage[stage].last_time = l->player.now;
         if (taker < 0 || taker == rank) continue;
@@ -7834,8 +7839,8 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     int64_t i, count = s->start[rank + 1] - s->start[rank];
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const int64_t taker = heti_lists_neighbour(l, &s->action[i], 1),
-                      giver = heti_lists_neighbour(l, &s->action[i], 0);
+        const int64_t taker = heti_neighbour(l->plan, &s->action[i], 1),
+                      giver = heti_neighbour(l->plan, &s->action[i], 0);
         count += (taker >= 0 && taker != rank) + (giver >= 0 && giver != rank);
     }
     if (l->updates > 1) return count;
@@ -7873,10 +7878,10 @@ static void heti_complete_last(heti_lists *l, int64_t rank) {
     int64_t end;
     for (int64_t i = 0; i < l->rank[rank].length; i++) {
         if (list[i].kind != HET_ACTION_B && list[i].kind != HET_ACTION_W &&
-            (list[i].kind != HET_ACTION_F || het_plan_backward(l->plan, heti_lists_stage(l, &list[i])))) continue;
+            (list[i].kind != HET_ACTION_F || het_plan_backward(l->plan, heti_stage_at(l->plan, &list[i])))) continue;
         for (end = i + 1 + (list[i].overlap != 0); end < l->rank[rank].length && (list[end].kind == HET_ACTION_SEND_F ||
              list[end].kind == HET_ACTION_SEND_B); end++) {}
-        l->stage[heti_lists_stage(l, &list[i])].last = end;
+        l->stage[heti_stage_at(l->plan, &list[i])].last = end;
     }
 }
 
@@ -7922,7 +7927,7 @@ static int heti_lists_owns(const heti_lists *l, int64_t rank, const heti_listed_
    with gradients from it: I makes those of units with a loss, W the others. -1: there are no
    more. */
 static int64_t heti_stage_block(const heti_lists *l, const het_action *a, int64_t *i) {
-    const het_stage *stage = &l->plan->stage[heti_lists_stage(l, a)];
+    const het_stage *stage = &l->plan->stage[heti_stage_at(l->plan, a)];
     const int64_t start = l->unit_start[stage->unit_begin];
     for (int64_t u = stage->unit_begin; u < stage->unit_end; u++) {
         const int loss = u + 1 == l->plan->units || (l->plan->cut && l->plan->cut[u] == HET_CUT_BEHIND);
@@ -8237,7 +8242,7 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
 
 /* The most slices of the action's stage that stay on the device; INT64_MAX: all do. */
 static int64_t heti_store_most(const heti_lists *l, const het_action *a) {
-    const int64_t stage = heti_lists_stage(l, a), store = l->plan->stage[stage].store;
+    const int64_t stage = heti_stage_at(l->plan, a), store = l->plan->stage[stage].store;
     return store > 0 && het_plan_backward(l->plan, stage) ? store * l->plan->slices : INT64_MAX;
 }
 
@@ -8246,7 +8251,7 @@ static void heti_store_move(heti_lists *l, int64_t rank, const het_action *a, in
     het_action *to = &l->to->action[l->to->start[rank + 1]++];
     *to = heti_lists_other(a, kind, 0);
     heti_lists_mark(l, to);
-    l->stage[heti_lists_stage(l, a)].kept += kind == HET_ACTION_TAKE ? 1 : -1;
+    l->stage[heti_stage_at(l->plan, a)].kept += kind == HET_ACTION_TAKE ? 1 : -1;
 }
 
 /* A rank's actions [list, end), without those that are replaced. A slice takes its place when its F
@@ -8262,19 +8267,19 @@ static void heti_store_rank(heti_lists *l, int64_t rank, het_action *list, const
         next = a + 1 + (a->overlap != 0);
         last = next < end ? next + 1 + (next->overlap != 0) : end;
         for (b = a; b < last; b++) {
-            int64_t *kept = &l->stage[heti_lists_stage(l, b)].kept;
+            int64_t *kept = &l->stage[heti_stage_at(l->plan, b)].kept;
             if (heti_lists_has(l, b, HET_ACTION_PUT) && (b < next || *kept <= heti_store_most(l, b)))
                 heti_store_move(l, rank, b, HET_ACTION_TAKE);
             *kept += b < next && b->kind == HET_ACTION_F;
         }
         for (b = a; b < next; b++) {
             l->to->action[l->to->start[rank + 1]++] = *b;
-            l->stage[heti_lists_stage(l, b)].kept -= b->kind == HET_ACTION_B || b->kind == HET_ACTION_W;
+            l->stage[heti_stage_at(l->plan, b)].kept -= b->kind == HET_ACTION_B || b->kind == HET_ACTION_W;
         }
         for (b = a; b < next; b++) {
             for (same = next; same < last && heti_lists_entry(l, same) != heti_lists_entry(l, b);) same++;
             if ((b->kind == HET_ACTION_F || b->kind == HET_ACTION_I) && same == last &&
-                l->stage[heti_lists_stage(l, b)].kept > heti_store_most(l, b))
+                l->stage[heti_stage_at(l->plan, b)].kept > heti_store_most(l, b))
                 heti_store_move(l, rank, b, HET_ACTION_PUT);
         }
     }
@@ -8332,15 +8337,14 @@ static int heti_follow_knows(const heti_followed *f, const het_action *a) {
 
 /* A rank's list, all its stages at once. */
 static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards, het_needs *needs, het_error *error) {
-    const het_stage *at = f->plan->stage;
     const int complete = f->schedule->complete;
     int64_t slots[2] = { 0, 0 }, *const most[2] = { &needs->slots, &needs->lean };
     int64_t places = 0, batch_slots = 0, chains = 0, messages = 0;
     for (int64_t i = f->schedule->start[rank]; i < f->schedule->start[rank + 1]; i++) {
         const het_action *a = &f->schedule->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = heti_goes_back(a);
-        int64_t stage, first, last, *left;
-        int gets, gives, lean;
+        int64_t stage, *left;
+        int lean;
         if (forwards && !forward && a->kind != HET_ACTION_RECV_F) continue;
         if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
             needs->messages = heti_max(needs->messages, ++messages);
@@ -8357,12 +8361,8 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
             slots[lean]--;
         }
         if (a->kind > HET_ACTION_W && a->kind <= HET_ACTION_TAKE) continue;
-        first = f->plan->first_stage[a->pipeline];
-        last = f->plan->first_stage[a->pipeline + 1] - 1;
-        stage = first + a->stage;
+        stage = heti_stage_at(f->plan, a);
         left = &f->left[f->base[stage] + a->micro_batch];
-        gets = forward ? stage > first : backward && heti_gets_gradient(f->plan, stage);
-        gives = forward ? stage < last : backward && het_plan_backward(f->plan, stage) == 2;
         if (a->kind == HET_ACTION_I) f->apart[stage] = 1;
         if (forward && a->slice == 0) {
             needs->batch_slots = heti_max(needs->batch_slots, ++batch_slots);
@@ -8370,8 +8370,8 @@ static het_result heti_follow(const heti_followed *f, int64_t rank, int forwards
             if (f->version) f->version[f->base[stage] + a->micro_batch] = a->version;
         }
         if (backward && a->slice == f->plan->slices - 1) needs->chains = heti_max(needs->chains, ++chains);
-        if (complete && gets) messages--;
-        if (complete && gives && at[forward ? stage + 1 : stage - 1].rank == rank)
+        if (complete && heti_neighbour(f->plan, a, 0) >= 0) messages--;
+        if (complete && heti_neighbour(f->plan, a, 1) == rank)
             needs->messages = heti_max(needs->messages, ++messages);
         if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || forwards ||
             (forward && !het_plan_backward(f->plan, stage))) {
@@ -8394,7 +8394,7 @@ static void heti_follow_versions(const heti_followed *f, int64_t rank, het_needs
     for (int64_t i = count - 1; i >= 0; i--) {
         const het_action *a = &f->schedule->action[start + i];
         const int32_t version = a->kind > HET_ACTION_W ? INT32_MAX :
-            f->version[f->base[f->plan->first_stage[a->pipeline] + a->stage] + a->micro_batch];
+            f->version[f->base[heti_stage_at(f->plan, a)] + a->micro_batch];
         f->wanted[i] = version < f->wanted[i + 1] ? version : f->wanted[i + 1];
     }
     HETI_CLEAR(f->first, f->blocks);
@@ -9198,7 +9198,7 @@ HETRAIN_API const het_optimizer_iface *het_muon(void) { return &heti_muon_iface;
 
 static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a) {
     const heti_part *part = r->part;
-    const int64_t planned = r->ctx->share.plan->first_stage[a->pipeline] + a->stage;
+    const int64_t planned = heti_stage_at(r->ctx->share.plan, a);
     const int lean = heti_is_lean(r->ctx->share.plan, a);
     for (int64_t s = 0; s < part->stage_count; s++)
         if (part->stage[s].planned == planned && part->stage[s].lean == lean) return &part->stage[s];
