@@ -10547,36 +10547,29 @@ static int heti_unit_uses(const het_described_unit *unit, int64_t parameter) {
     return i < unit->info.parameters;
 }
 
-/* Whether exactly the block's units use the parameter. */
-static int heti_block_takes(const het_ctx *ctx, const het_described_block *block, int64_t parameter) {
-    const heti_parameter *p = &ctx->chain.parameter[parameter];
-    if (block->uses != p->uses || block->frozen != p->frozen) return 0;
-    for (int64_t i = 0; i < block->uses; i++)
-        if (!heti_unit_uses(&ctx->chain.unit[ctx->chain.use[block->first_use + i]], parameter)) return 0;
-    return 1;
-}
-
 /* Sorts parameters into blocks, in table order, and lays them out within. */
 static void heti_build_blocks(het_ctx *ctx) {
     heti_chain *chain = &ctx->chain;
     for (int64_t p = 0; p < chain->parameter_count; p++) {
         heti_parameter *parameter = &chain->parameter[p];
-        const size_t count = HETI_CAST(size_t, parameter->count);
         het_described_block *block = chain->block;
-        while (block < chain->block + chain->block_count && !heti_block_takes(ctx, block, p)) block++;
+        int64_t *use = chain->use + chain->use_count, uses = 0;
+        for (int64_t u = 0; u < chain->unit_count; u++)
+            if (heti_unit_uses(&chain->unit[u], p)) use[uses++] = u;
+        while (block < chain->block + chain->block_count && (block->frozen != parameter->frozen ||
+               block->uses != uses || memcmp(chain->use + block->first_use, use,
+                                             HETI_CAST(size_t, uses) * sizeof *use) != 0)) block++;
         parameter->block = block - chain->block;
+        parameter->uses = HETI_CAST(int32_t, uses);
         if (parameter->block == chain->block_count) {
             block->parameter = p;
             block->frozen = parameter->frozen;
             block->first_use = chain->use_count;
-            for (int64_t u = 0; u < chain->unit_count; u++)
-                if (heti_unit_uses(&chain->unit[u], p)) chain->use[chain->use_count++] = u;
-            chain->use_start[++chain->block_count] = chain->use_count;
-            block->uses = chain->use_count - block->first_use;
-            parameter->uses = HETI_CAST(int32_t, block->uses);
+            block->uses = uses;
+            chain->use_start[++chain->block_count] = chain->use_count += uses;
         }
         parameter->offset = block->elements;
-        block->elements += HETI_CAST(int64_t, heti_round_up(count, 16));
+        block->elements += heti_ceil_div(parameter->count, 16) * 16;
         parameter->weight_offset = block->weight_floats;
         block->weight_floats += heti_ceil_div(heti_weight_floats(parameter->type, parameter->count), 16) * 16;
     }
@@ -10701,13 +10694,12 @@ static het_result heti_check_stage_team(het_ctx *ctx, const het_stage *stage) {
                          "%s: the team of rank %d divides the rows of attention, and micro-batches have %d slices; "
                          "with slices heads can be divided", ctx->call, stage->rank, ctx->share.plan->slices);
     for (int64_t i = 0; i < count && count > 1; i++) {
-        const int first = i == 0 || team[i].group != team[i - 1].group,
-                  last = i + 1 == count || team[i].group != team[i + 1].group;
-        if (first) heads = 0;
         heads += team[i].heads;
-        if (last && !(first && heads == 0) && heads != model->kv_heads)
+        if (i + 1 < count && team[i].group == team[i + 1].group) continue;
+        if (heads != 0 && heads != model->kv_heads) /* 0: a member that is alone in its group has all */
             return heti_invalid(&ctx->error, ctx->call, "the team of rank %d: group %d has %d key/value heads, the "
                                 "model has %d", stage->rank, team[i].group, heads, model->kv_heads);
+        heads = 0;
     }
     return HET_OK;
 }
@@ -11311,7 +11303,7 @@ static int heti_has_programs(const heti_rank *r) {
     return r->part->members > 1 || (r->ctx->desc.dtype == HET_BF16 && r->ctx->world.local_count > 1);
 }
 
-/* The rank's stages from the plan, in its order; with stage NULL only counts. */
+/* The rank's stages from the plan, in its order; only counted where there is no room for them. */
 static void heti_find_stages(heti_rank *r) {
     heti_part *part = r->part;
     const het_plan *plan = r->ctx->share.plan;
@@ -11320,14 +11312,12 @@ static void heti_find_stages(heti_rank *r) {
     for (int64_t i = 0; i < 2 * plan->stages; i++) {
         const int64_t s = i / 2, lean = i % 2;
         const het_stage *from = &plan->stage[s];
-        const int64_t units = from->unit_end - from->unit_begin;
-        heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
+        heti_stage none, *to = part->stage ? &part->stage[part->stage_count] : &none;
         if (from->rank != leader || lean > heti_is_mixed(from)) continue;
-        if (to) to->unit = part->placed + part->placed_count;
+        to->unit = part->placed ? part->placed + part->placed_count : NULL;
         part->stage_count++;
-        part->placed_count += units;
+        part->placed_count += from->unit_end - from->unit_begin;
         part->numbers += !lean;
-        if (!to) continue;
         to->planned = s;
         to->number = part->numbers - 1;
         to->lean = HETI_CAST(int32_t, lean);
@@ -11634,19 +11624,18 @@ static void heti_count_flows(heti_rank *r) {
     for (int64_t i = 0; i < 2; i++) flow->piece[i] = heti_min(flow->piece[i], heti_most_piece(ctx));
 }
 
-/* The ends a rank has; with `end` NULL they are only counted. */
-static void heti_find_ends(heti_rank *r, heti_endpoint *end) {
+/* The ends a rank has; they are only counted while there is no room for them. */
+static void heti_find_ends(heti_rank *r) {
     heti_part *part = r->part;
     int64_t m;
     part->ends = part->lanes = 0;
     for (int64_t g = 0; g < r->ctx->share.groups; g++) {
         const heti_communicator *group = &r->ctx->share.group[g];
+        heti_endpoint none, *end = part->end ? &part->end[part->ends] : &none;
         for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
         if (m == group->members) continue;
-        if (end) {
-            end[part->ends].group = g;
-            end[part->ends].member = m;
-        }
+        end->group = g;
+        end->member = m;
         part->ends++;
         part->lanes += group->lane != 0;
     }
@@ -11680,7 +11669,7 @@ static het_result heti_count_needs(heti_rank *r) {
                     HETI_CAST(double, needs.batch_slots) * HETI_CAST(double, ctx->desc.limits.max_tokens);
     part->message_count = needs.messages;
     heti_count_messages(r);
-    heti_find_ends(r, NULL);
+    heti_find_ends(r);
     heti_count_flows(r);
     return HET_OK;
 }
@@ -11717,8 +11706,7 @@ static int64_t heti_sum_width(const heti_rank *r, int64_t p) {
 }
 
 static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
-    return HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->chain.parameter[p].count),
-                                            16)) * heti_sum_width(r, p);
+    return heti_ceil_div(r->ctx->chain.parameter[p].count, 16) * 16 * heti_sum_width(r, p);
 }
 
 /* Sums that a block's owners have for updates in a row; of one holder's block all are its own. */
@@ -12181,7 +12169,7 @@ static het_result heti_map_rank(heti_rank *r) {
     HETI_TAKE_ALL(&part->host, &ctx->allocator, ctx->call, &ctx->error, heti_layout_host(r, &part->host));
     (void)heti_find_flows(r, part->flow.flow);
     heti_find_stages(r);
-    heti_find_ends(r, part->end);
+    heti_find_ends(r);
     HETI_TRY(heti_open_ends(r));
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
