@@ -11943,9 +11943,7 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
 static int heti_layout_activations(heti_rank *r) {
     heti_part *part = r->part;
     int fits = 1;
-    part->shared_bytes = part->slot_bytes = part->lean_bytes = part->batch_slot_bytes = 0;
-    part->chain_bytes = part->kept_bytes = 0;
-    memset(part->stream_width, 0, sizeof part->stream_width);
+    part->kept_bytes = 0; /* a sum; all others are maxima, and the same each time */
     for (int64_t s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (int64_t p = 0; p < r->ctx->chain.parameter_count; p++)
         if (part->sum_at[p] != HETI_NOWHERE)
