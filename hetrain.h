@@ -7987,9 +7987,9 @@ static het_result heti_updates_backward(heti_lists *l, int64_t rank, int64_t pos
     if (used > a->version)
         return heti_lists_fail(l, rank, position, "its forward pass used what this update, or a later one, makes");
     if (l->plan->staleness > 0 && a->version - used > l->plan->staleness)
-        return heti_invalid(l->error, l->where, "rank %d, position %d: the gradient of micro-batch %i joins update %d "
+        return heti_invalid(l->error, l->where, "rank %d, position %d: the gradient of micro-batch %i joins update %i "
                             "and was made with version %i; the plan's staleness is %d", rank, position, a->micro_batch,
-                            HETI_CAST(int64_t, a->version), used, l->plan->staleness);
+                            a->version, used, l->plan->staleness);
     for (int64_t k = 0, b; (b = heti_stage_block(l, a, &k)) >= 0;) {
         heti_listed_block *block = &l->block[b];
         const het_action reduce = heti_block_action(HET_ACTION_REDUCE, b, block->open >= 0 ? block->open : a->version);
