@@ -6822,10 +6822,6 @@ static const char *heti_action_print(heti_action_text *t, const het_action *a) {
 typedef struct heti_busy { int64_t until, rank; } heti_busy;
 
 typedef struct heti_player {
-    void *user;
-    int64_t (*begin)(void *user, int64_t rank); /* how long what it begins takes; 0: it waits, or has come to its end */
-    void (*end)(void *user, int64_t rank);
-    int32_t together;              /* all ends of one moment come before all begins of it */
     int64_t now, working, asked;
     heti_busy *busy;               /* [ranks] heap of those that work */
     int64_t *ask;                  /* [ranks] those that may be able to begin something */
@@ -6872,7 +6868,10 @@ static int64_t heti_player_pop(heti_player *player) {
     return first.rank;
 }
 
-static void heti_player_run(heti_player *player, int64_t ranks) {
+/* begin: how long what a rank begins takes; 0: it waits, or has come to its end. together: all ends
+   of one moment come before all begins of it. */
+static void heti_player_run(heti_player *player, int64_t ranks, int64_t (*begin)(void *user, int64_t rank),
+                            void (*end)(void *user, int64_t rank), void *user, int together) {
     int64_t rank, cost;
     memset(player->taken, 0, HETI_CAST(size_t, ranks));
     player->now = 0;
@@ -6881,7 +6880,7 @@ static void heti_player_run(heti_player *player, int64_t ranks) {
         while (player->asked > 0) {
             rank = player->ask[--player->asked];
             player->taken[rank] = 0;
-            cost = player->begin(player->user, rank);
+            cost = begin(user, rank);
             if (cost == 0) continue;
             player->taken[rank] = 1;
             heti_player_push(player, rank, cost);
@@ -6891,9 +6890,9 @@ static void heti_player_run(heti_player *player, int64_t ranks) {
         do {
             rank = heti_player_pop(player);
             player->taken[rank] = 0;
-            player->end(player->user, rank);
+            end(user, rank);
             heti_player_wake(player, rank);
-        } while (player->together && player->working > 0 && player->busy[0].until == player->now);
+        } while (together && player->working > 0 && player->busy[0].until == player->now);
     }
 }
 
@@ -7018,11 +7017,7 @@ static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *alloca
     HETI_TAKE_ALL(&m->arena, allocator, m->where, m->error, heti_rule_layout(m));
     heti_rule_stages(m);
     if (m->rule->start != NULL) HETI_TRY(m->rule->start(m->rule->user, &m->play, m->error));
-    m->player.user = m;
-    m->player.begin = heti_rule_begin;
-    m->player.end = heti_rule_end;
-    m->player.together = 1;
-    heti_player_run(&m->player, plan->ranks);
+    heti_player_run(&m->player, plan->ranks, heti_rule_begin, heti_rule_end, m, 1);
     HETI_COPY(lists->micro_batches, m->play.counts, plan->pipelines);
     for (int64_t r = 0; r < plan->ranks; r++) { /* next to each other */
         const int64_t count = m->end[r] - lists->start[r];
@@ -7780,10 +7775,7 @@ static het_result heti_play(heti_lists *l, int32_t only) {
     for (r = 0; l->updates > 1 && r < l->block_count * l->updates; r++)
         memset(l->update[r].came, 0, sizeof l->update[r].came);
     l->only = only;
-    l->player.user = l;
-    l->player.begin = heti_play_begin;
-    l->player.end = heti_play_end;
-    heti_player_run(&l->player, l->plan->ranks);
+    heti_player_run(&l->player, l->plan->ranks, heti_play_begin, heti_play_end, l, 0);
     for (r = 0; r < l->plan->ranks && heti_play_head(l, r) == NULL; r++) {}
     if (r == l->plan->ranks) return HET_OK;
     if (only == 0) return heti_play_stuck(l);
