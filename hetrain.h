@@ -3056,9 +3056,25 @@ static void heti_wait_signal(pthread_cond_t *signal, pthread_mutex_t *lock, doub
     until.tv_nsec = HETI_CAST(long, (end - whole) * 1e9);
     (void)pthread_cond_timedwait(signal, lock, &until);
 }
-#else
+
+typedef pthread_mutex_t heti_mutex;
+typedef pthread_cond_t heti_signal;
+#define HETI_LOCK(ctx) ((void)pthread_mutex_lock(&(ctx)->threads.lock))
+#define HETI_UNLOCK(ctx) ((void)pthread_mutex_unlock(&(ctx)->threads.lock))
+#define HETI_SIGNAL(signal) ((void)pthread_cond_signal(signal))
+#define HETI_YIELD() ((void)sched_yield())
+#else /* nobody waits for anybody */
 static double heti_now(void) { return 0.0; }
 static double heti_thread_time(void) { return 0.0; }
+
+typedef int heti_mutex, heti_signal;
+#define HETI_LOCK(ctx) ((void)(ctx))
+#define HETI_UNLOCK(ctx) ((void)(ctx))
+#define HETI_SIGNAL(signal) ((void)(signal))
+#define HETI_YIELD() ((void)0)
+static void heti_wait_signal(heti_signal *signal, heti_mutex *lock, double seconds) {
+    (void)signal, (void)lock, (void)seconds;
+}
 #endif
 
 /* =================================================================================================
@@ -5756,37 +5772,28 @@ static void heti_fill_core(const het_unit_call *c, const het_node *n, het_view *
     a->d_o = c->tensor[n->core[HETI_CORE_GRADIENT + HETI_CORE_O]];
 }
 
-static het_result heti_attention_forward(const het_unit_call *c, const het_node *n, het_op *op) {
-    het_attention_args *a = &op->u.attention;
-    const int divided = n->core[0] >= 0;
-    float *q = heti_rows_of(c, n->x[0], HETI_VALUE), *o = a->o;
-    het_view view = *c->view;
-    if (divided) heti_fill_core(c, n, &view, a);
-    for (int i = 1; i <= 2 && !c->again; i++)
-        HETI_TRY(heti_move_core(c, n, i, 1, heti_rows_of(c, n->x[i], HETI_VALUE)));
-    if (divided) HETI_TRY(heti_move_core(c, n, HETI_CORE_Q, 1, q));
-    HETI_TRY(heti_unit_run(c, op));
-    return divided ? heti_move_core(c, n, HETI_CORE_O, 0, o) : HET_OK;
-}
-
-static het_result heti_attention_backward(const het_unit_call *c, const het_node *n, het_op *op) {
+/* Forward q, k and v go to the core and o comes back; backward do goes, dq, dk and dv come. */
+static het_result heti_run_core(const het_unit_call *c, const het_node *n, het_op *op) {
+    static const int heti_goes[2][2] = { { 0, 3 }, { 7, 8 } }, heti_comes[2][2] = { { 3, 4 }, { 4, 7 } };
     het_attention_args *a = &op->u.attention;
     const het_team *t = c->team;
     const int64_t group = t->plan[t->member].group;
-    const int divided = n->core[0] >= 0;
-    float *to[3];
+    const int back = op->kind == HET_OP_ATTENTION_BACKWARD, divided = n->core[0] >= 0;
+    float *rows[2 * HETI_CORE_GRADIENT];
     het_view view = *c->view;
-    to[0] = a->dq;
-    for (int i = 1; i <= 2; i++) to[i] = heti_rows_of(c, n->x[i], HETI_GRADIENT);
-    if (divided) {
-        float *d_o = heti_rows_of(c, n->y[0], HETI_GRADIENT);
-        heti_fill_core(c, n, &view, a);
-        HETI_TRY(heti_move_core(c, n, HETI_CORE_GRADIENT + HETI_CORE_O, 1, d_o));
-    }
-    if (group < t->plan[t->members - 1].group) HETI_TRY(heti_hand_chain(c, n, a, group));
+    int i;
+    for (i = 0; i < 2 * HETI_CORE_GRADIENT; i++)
+        rows[i] = heti_rows_of(c, i % HETI_CORE_GRADIENT == HETI_CORE_O ? n->y[0] : n->x[i % HETI_CORE_GRADIENT],
+                               i < HETI_CORE_GRADIENT ? HETI_VALUE : HETI_GRADIENT);
+    rows[HETI_CORE_GRADIENT + HETI_CORE_Q] = a->dq; /* or scratch */
+    if (divided) heti_fill_core(c, n, &view, a);
+    for (i = heti_goes[back][0]; i < heti_goes[back][1]; i++)
+        if (i == HETI_CORE_K || i == HETI_CORE_V ? !c->again : divided) HETI_TRY(heti_move_core(c, n, i, 1, rows[i]));
+    if (back && group < t->plan[t->members - 1].group) HETI_TRY(heti_hand_chain(c, n, a, group));
     HETI_TRY(heti_unit_run(c, op));
-    if (group > 0) HETI_TRY(heti_hand_chain(c, n, a, group - 1));
-    for (int i = 0; i < 3 && divided; i++) HETI_TRY(heti_move_core(c, n, HETI_CORE_GRADIENT + i, 0, to[i]));
+    if (back && group > 0) HETI_TRY(heti_hand_chain(c, n, a, group - 1));
+    for (i = heti_comes[back][0]; i < heti_comes[back][1] && divided; i++)
+        HETI_TRY(heti_move_core(c, n, i, 0, rows[i]));
     return HET_OK;
 }
 
@@ -5894,10 +5901,9 @@ static het_result heti_run_divided(const het_unit_call *c, const het_node *n, he
 
 static het_result heti_node_run(const het_unit_call *c, const het_node *n, het_op *op) {
     const int spreads = heti_spreads(c->info->program, n);
+    const int shared = n->kind == HET_NODE_ATTENTION && c->team && heti_divided_value(c->info->program, n) < 0;
     if (spreads) return heti_run_divided(c, n, op, spreads);
-    if (n->kind != HET_NODE_ATTENTION || !c->team || heti_divided_value(c->info->program, n) >= 0)
-        return heti_unit_run(c, op);
-    return op->kind == HET_OP_ATTENTION_FORWARD ? heti_attention_forward(c, n, op) : heti_attention_backward(c, n, op);
+    return shared ? heti_run_core(c, n, op) : heti_unit_run(c, op);
 }
 
 static het_result heti_node_forward(const het_unit_call *c, const het_node *n) {
@@ -8828,10 +8834,10 @@ typedef struct heti_rank {
                                             at the end of a job */
 #ifdef HETI_THREADS
     pthread_t thread;
-    pthread_cond_t wake;                 /* a message or a job has come; with ctx->threads.lock */
+#endif
+    heti_signal wake;                    /* a message or a job has come; with ctx->threads.lock */
     uint32_t events;                     /* under ctx->threads.lock: counts them */
     int32_t threaded;
-#endif
 } heti_rank;
 #define HETI_STAGING 16384
 #define HETI_MOST_RANKS (INT64_C(1) << 24)
@@ -8937,15 +8943,13 @@ typedef struct heti_emulated {
     double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
 } heti_emulated;
 
-#ifdef HETI_THREADS
 typedef struct heti_threads {
-    pthread_mutex_t lock;
-    pthread_cond_t finished;             /* the caller waits for ranks */
+    heti_mutex lock;
+    heti_signal finished;                /* the caller waits for ranks */
     uint32_t job_number, running;        /* under lock */
     int32_t has_lock;
     heti_post **posted;                  /* [local_count] started and not yet matched, by destination; under lock */
 } heti_threads;
-#endif
 
 struct het_ctx {
     het_error error;
@@ -8976,9 +8980,7 @@ struct het_ctx {
     int64_t inferred;                    /* tokens whose keys and values het_infer has left */
     heti_measures verdict;
     heti_task task;
-#ifdef HETI_THREADS
     heti_threads threads;
-#endif
 };
 
 /* Whether the present job has gradients. */
@@ -9061,16 +9063,13 @@ static int heti_feeds_back(const het_optimizer_desc *d) { return d->feedback > 0
 
 static het_result heti_adamw_update(const het_optimizer_call *call) {
     const het_optimizer_desc *d = call->desc;
-    const het_device *device = call->device;
-    het_queue *queue = call->queue;
-    het_adamw_args list[HETI_TOGETHER];
-    for (int i = 0; call; call = call->next, i++) {
-        const het_adamw_args a = { call->scalars, call->gradient, call->count, call->weight, call->state[0],
-                                   call->state[1], d->beta1, d->beta2, d->epsilon, call->decay, call->weight_bf16,
-                                   call->next ? &list[i + 1] : NULL };
-        list[i] = a;
+    het_adamw_args list[HETI_TOGETHER], *to = list;
+    for (const het_optimizer_call *c = call; c; c = c->next, to++) {
+        const het_adamw_args a = { c->scalars, c->gradient, c->count, c->weight, c->state[0], c->state[1], d->beta1,
+                                   d->beta2, d->epsilon, c->decay, c->weight_bf16, c->next ? to + 1 : NULL };
+        *to = a;
     }
-    return heti_run_op(device, queue, HETI_OP(ADAMW, &list[0]));
+    return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, list));
 }
 
 /* With betas of 1 the state stays what it is. */
@@ -9242,18 +9241,20 @@ static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t
     return heti_copy(r, HET_OP_COPY_IN, to, from, HETI_CAST(size_t, count) * size, "copy to the device");
 }
 
-/* Waits until everything given to the device has run. In a step that is: at its end, where the
-   verdict and the loss come home; before a micro-batch is loaded, for the one before it to have
-   left the host (heti_await_loaded, which does not wait for what is computed on it); and for what
-   leaves or enters host memory between ranks: messages of stages, chunks of reductions and gathers,
-   the scalars of the verdict. */
-static het_result heti_sync(heti_rank *r) {
-    const het_queue_iface *queues = r->device.iface->queues;
-    if (!r->event) return HET_OK;
-    HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, r->event), "event");
-    HETI_DEVICE(r, queues->event_sync(r->device.self, r->event, r->ctx->desc.layout.stall_deadline),
-                "waiting for the device");
+/* NULL: it has happened. */
+static het_result heti_await_event(heti_rank *r, het_event *event) {
+    const double deadline = r->ctx->desc.layout.stall_deadline;
+    if (!event) return HET_OK;
+    HETI_DEVICE(r, r->device.iface->queues->event_sync(r->device.self, event, deadline), "waiting for the device");
     return HET_OK;
+}
+
+/* Waits until everything given to the device has run. In a step that is: at its end, where the
+   verdict and the loss come home; and for what leaves or enters host memory between ranks: messages
+   of stages, chunks of reductions and gathers, the scalars of the verdict. */
+static het_result heti_sync(heti_rank *r) {
+    if (r->event) HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, r->event), "event");
+    return heti_await_event(r, r->event);
 }
 
 /* `to` holds what is copied after the next heti_sync. */
@@ -9375,25 +9376,16 @@ static uint32_t heti_remote_channel(const het_ctx *ctx, const heti_post *post) {
     return HETI_CAST(uint32_t, post->channel + HETI_CHANNELS * (from + HETI_PROCESS_RANKS * to));
 }
 
-#ifdef HETI_THREADS
-#define HETI_LOCK(ctx) ((void)pthread_mutex_lock(&(ctx)->threads.lock))
-#define HETI_UNLOCK(ctx) ((void)pthread_mutex_unlock(&(ctx)->threads.lock))
-
 /* Wakes a local rank; under ctx->threads.lock. */
 static void heti_wake(het_ctx *ctx, int64_t local) {
     ctx->rank[local].events++;
-    (void)pthread_cond_signal(&ctx->rank[local].wake);
+    HETI_SIGNAL(&ctx->rank[local].wake);
 }
 
 static void heti_wake_all(het_ctx *ctx) {
     for (int64_t i = 0; i < ctx->world.local_count; i++) heti_wake(ctx, i);
-    (void)pthread_cond_broadcast(&ctx->threads.finished);
+    HETI_SIGNAL(&ctx->threads.finished);
 }
-#else
-#define HETI_LOCK(ctx) ((void)(ctx))
-#define HETI_UNLOCK(ctx) ((void)(ctx))
-static void heti_wake_all(het_ctx *ctx) { (void)ctx; }
-#endif
 
 /* The other processes need not wait for this one. */
 static void heti_call_off(het_ctx *ctx, het_result result) {
@@ -9463,7 +9455,6 @@ static het_result heti_check_world(heti_rank *r, double waited) {
 
 /* ---- posting ---- */
 
-#ifdef HETI_THREADS
 /* When a message that starts now can be seen, and the link it takes until then. */
 static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size) {
     const double now = heti_now();
@@ -9520,12 +9511,6 @@ static het_result heti_post_local(heti_rank *r, heti_post *post) {
     if (!other) return HET_OK;
     return post->receives ? heti_deliver(r, other, post) : heti_deliver(r, post, other);
 }
-#else
-static het_result heti_post_local(heti_rank *r, heti_post *post) {
-    return heti_fail(&r->error, HET_ERR_STATE, "rank %d has nobody to send %u bytes to", r->rank,
-                     HETI_CAST(uint64_t, post->size));
-}
-#endif
 
 /* Counts what a rank sends `peer`. */
 static void heti_count_sent(heti_rank *r, int64_t peer, heti_channel channel, int64_t bytes) {
@@ -9571,10 +9556,12 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     return heti_rank_fail(r, result, "%s: %s", iface->name, iface->last_error(ctx->world.transport.self));
 }
 
-static het_result heti_communicator_fail(heti_rank *r, const heti_endpoint *end, het_result result, const char *op) {
+/* What a group made of its end's last op. */
+static het_result heti_group_result(heti_rank *r, const heti_endpoint *end, het_result result) {
     const het_communicators *groups = &r->ctx->desc.layout.communicators;
     const heti_communicator *group = &r->ctx->share.group[end->group];
-    return heti_rank_fail(r, result, "%s %s, ranks %d%s%d: %s", groups->iface->name, op, group->member[0],
+    if (result == HET_OK) return HET_OK;
+    return heti_rank_fail(r, result, "%s %s, ranks %d%s%d: %s", groups->iface->name, end->op, group->member[0],
                           group->lane ? " to " : " ... ", group->member[group->members - 1],
                           heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
@@ -9582,10 +9569,8 @@ static het_result heti_communicator_fail(heti_rank *r, const heti_endpoint *end,
 /* Asks how far the ops of an end have come. */
 static het_result heti_test_end(heti_rank *r, heti_endpoint *end) {
     const het_communicators *groups = &r->ctx->desc.layout.communicators;
-    het_result result;
     if (end->finished == end->given) return HET_OK;
-    result = groups->iface->test(groups->self, end->handle, &end->finished);
-    return result == HET_OK ? HET_OK : heti_communicator_fail(r, end, result, end->op);
+    return heti_group_result(r, end, groups->iface->test(groups->self, end->handle, &end->finished));
 }
 
 /* Whether a post's buffer is the rank's again. */
@@ -9615,7 +9600,6 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done) {
 
 static het_result heti_progress(heti_rank *r);
 
-#ifdef HETI_THREADS
 /* Whether a group has ops of the rank under way. */
 static int heti_gives_ops(const heti_rank *r) {
     const heti_part *part = r->part;
@@ -9645,10 +9629,6 @@ static uint32_t heti_events(heti_rank *r) {
     HETI_UNLOCK(r->ctx);
     return events;
 }
-#else
-static void heti_sleep(heti_rank *r, uint32_t seen, const heti_post *post) { (void)r, (void)seen, (void)post; }
-static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
-#endif
 
 /* Pieces are under way, or still to come. */
 static int heti_flow_left(const heti_flow *f) { return f->begun > f->ended || f->next.count > 0; }
@@ -9695,9 +9675,7 @@ static het_result heti_wait(heti_rank *r, heti_post *post, int (*ready)(const he
 static void heti_forget_mail(het_ctx *ctx) {
     for (int64_t i = 0; i < ctx->world.local_count; i++) {
         heti_rank *r = &ctx->rank[i];
-#ifdef HETI_THREADS
         ctx->threads.posted[i] = NULL;
-#endif
         r->part->ring.planned = r->part->ring.jobs = r->part->ring.done = 0;
         r->part->ring.running = 0;
         for (int64_t m = 0; m < r->part->message_count + 2; m++) r->part->message[m].action.kind = -1;
@@ -9726,11 +9704,7 @@ static het_result heti_move_error(het_ctx *ctx, const heti_rank *r) {
 /* After an abort: until the transport has let go of a request's buffer. */
 static void heti_drain(het_ctx *ctx, het_request *request) {
     int32_t done = 0;
-    while (!done && ctx->world.transport.iface->test(ctx->world.transport.self, request, &done) == HET_OK) {
-#ifdef HETI_THREADS
-        (void)sched_yield();
-#endif
-    }
+    while (!done && ctx->world.transport.iface->test(ctx->world.transport.self, request, &done) == HET_OK) HETI_YIELD();
 }
 
 static void heti_drain_post(het_ctx *ctx, heti_post *post) {
@@ -9738,7 +9712,6 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post) {
     post->state = HETI_POST_IDLE;
 }
 
-#ifdef HETI_THREADS
 /* One turn of waiting outside a step, since `start`, for `what`. */
 static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
     const het_transport_iface *iface = ctx->world.transport.iface;
@@ -9753,10 +9726,9 @@ static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what) {
     if (heti_now() - start > ctx->desc.layout.stall_deadline)
         return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for %s; the stall deadline is %g s",
                          heti_now() - start, what, ctx->desc.layout.stall_deadline);
-    (void)sched_yield();
+    HETI_YIELD();
     return HET_OK;
 }
-#endif
 
 /* The transport returned an error: because another process failed, or why it says. */
 static het_result heti_transport_failed(het_ctx *ctx, het_result result) {
@@ -9766,7 +9738,6 @@ static het_result heti_transport_failed(het_ctx *ctx, het_result result) {
 }
 
 static het_result heti_transport_wait(het_ctx *ctx, het_request *request) {
-#ifdef HETI_THREADS
     const het_transport_iface *iface = ctx->world.transport.iface;
     const double start = heti_now();
     int32_t done = 0;
@@ -9776,10 +9747,6 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request) {
         if (done) return HET_OK;
         HETI_TRY(heti_wait_turn(ctx, start, "another process"));
     }
-#else
-    (void)request;
-    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "this build has no threads and no transport");
-#endif
 }
 
 /* Process `from` gives its bytes to those of the processes [first, end) that are not itself. */
@@ -9847,6 +9814,13 @@ static void heti_start_job(het_ctx *ctx, heti_job job) {
     HETI_UNLOCK(ctx);
 }
 
+/* Until no rank's thread works any more, where they have threads. */
+static void heti_await_job(het_ctx *ctx) {
+    HETI_LOCK(ctx);
+    while (ctx->threads.running > 0) (void)pthread_cond_wait(&ctx->threads.finished, &ctx->threads.lock);
+    HETI_UNLOCK(ctx);
+}
+
 /* A thread a rank, where there is more than one or a transport. */
 static het_result heti_begin_threads(het_ctx *ctx) {
     if (pthread_mutex_init(&ctx->threads.lock, NULL) != 0)
@@ -9875,6 +9849,7 @@ static void heti_end_threads(het_ctx *ctx) {
 }
 #else
 static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->task.job = job; }
+static void heti_await_job(het_ctx *ctx) { (void)ctx; }
 static het_result heti_begin_threads(het_ctx *ctx) { (void)ctx; return HET_OK; }
 static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 #endif
@@ -9897,21 +9872,27 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
    group together.
    ============================================================================================== */
 
-/* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
-static heti_endpoint *heti_endpoint_of(const heti_rank *r, int64_t group) {
-    const heti_part *part = r->part;
+/* The number of the group of these members; share->groups: there is none. */
+static int64_t heti_group_number(const heti_share *share, const int64_t *member, int64_t members, int lane) {
+    int64_t g;
+    for (g = 0; g < share->groups; g++) {
+        const heti_communicator *group = &share->group[g];
+        if (group->lane == lane && group->members == members &&
+            memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0) break;
+    }
+    return g;
+}
+
+/* A rank's end of a group, or of the lane between two ranks; NULL: it has none. */
+static heti_endpoint *heti_endpoint_of(const heti_part *part, int64_t group) {
     for (int64_t i = 0; i < part->ends; i++)
         if (part->end[i].group == group) return &part->end[i];
     return NULL;
 }
 
 static heti_endpoint *heti_direct_link(const heti_rank *r, int64_t from, int64_t to) {
-    const heti_part *part = r->part;
-    for (int64_t i = 0; i < part->ends; i++) {
-        const heti_communicator *group = &r->ctx->share.group[part->end[i].group];
-        if (group->lane && group->pair[0] == from && group->pair[1] == to) return &part->end[i];
-    }
-    return NULL;
+    const int64_t pair[2] = { from, to };
+    return heti_endpoint_of(r->part, heti_group_number(&r->ctx->share, pair, 2, 1));
 }
 
 /* What the processes tell each other of their groups, and of each rank's place. */
@@ -9965,7 +9946,6 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_communicator *grou
                          ? groups->iface->last_error(groups->self, NULL) : "its process has the reason");
 }
 
-#ifdef HETI_THREADS
 static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_endpoint *end, het_result result,
                                  const char *op) {
     const het_communicators *groups = &ctx->desc.layout.communicators;
@@ -9975,18 +9955,15 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
                      heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
 
-#endif
-
 /* All local members of a group join it. */
 static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id) {
-#ifdef HETI_THREADS
     const het_communicators *groups = &ctx->desc.layout.communicators;
     const heti_communicator *group = &ctx->share.group[g];
     const double start = heti_now();
     int64_t i, missing = 1;
     for (i = 0; i < ctx->world.local_count; i++) {
         const heti_rank *r = &ctx->rank[i];
-        heti_endpoint *end = heti_endpoint_of(r, g);
+        heti_endpoint *end = heti_endpoint_of(r->part, g);
         het_result result;
         if (!end) continue;
         result = groups->iface->join(groups->self, &r->device, id, group->members, end->member,
@@ -9999,7 +9976,7 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
     while (missing > 0) {
         for (i = missing = 0; i < ctx->world.local_count; i++) {
             const heti_rank *r = &ctx->rank[i];
-            heti_endpoint *end = heti_endpoint_of(r, g);
+            heti_endpoint *end = heti_endpoint_of(r->part, g);
             het_result result = HET_OK;
             if (end && !end->joined) result = groups->iface->joined(groups->self, end->handle, &end->joined);
             if (result != HET_OK) return heti_join_fail(ctx, r, end, result, "joined");
@@ -10013,38 +9990,28 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
         }
     }
     return HET_OK;
-#else
-    (void)g, (void)id;
-    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "this build has no threads and no groups");
-#endif
 }
 
 /* The groups of the share in use. Those that the share `aside` has as well, if there is one, are
    borrowed from it; all processes know which. */
 static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
-    const int64_t groups = aside ? aside->groups : 0;
-    int64_t k;
     for (int64_t g = 0; g < ctx->share.groups; g++) {
         const heti_communicator *group = &ctx->share.group[g];
+        const int64_t other = aside ? heti_group_number(aside, group->member, group->members, group->lane) : 0;
         unsigned char id[HETRAIN_COMMUNICATOR_ID];
-        for (k = 0; k < groups; k++)
-            if (aside->group[k].lane == group->lane && aside->group[k].members == group->members &&
-                memcmp(aside->group[k].member, group->member,
-                       HETI_CAST(size_t, group->members) * sizeof *group->member) == 0) break;
-        if (k == groups) {
+        if (!aside || other == aside->groups) {
             HETI_TRY(heti_make_identity(ctx, group, id));
             HETI_TRY(heti_join_group(ctx, g, id));
+            continue;
         }
-        for (int64_t i = 0; k < groups && i < ctx->world.local_count; i++) {
-            heti_endpoint *end = heti_endpoint_of(&ctx->rank[i], g);
-            for (int64_t e = 0; end && e < aside->part[i].ends; e++) {
-                const heti_endpoint *from = &aside->part[i].end[e];
-                if (from->group != k) continue;
-                end->handle = from->handle;
-                end->given = from->given;
-                end->finished = from->finished;
-                end->joined = end->borrowed = 1;
-            }
+        for (int64_t i = 0; i < ctx->world.local_count; i++) {
+            heti_endpoint *end = heti_endpoint_of(ctx->rank[i].part, g);
+            const heti_endpoint *from = heti_endpoint_of(&aside->part[i], other);
+            if (!end) continue;
+            end->handle = from->handle;
+            end->given = from->given;
+            end->finished = from->finished;
+            end->joined = end->borrowed = 1;
         }
     }
     return HET_OK;
@@ -10127,11 +10094,10 @@ static het_result heti_order_end(heti_rank *r, heti_endpoint *end, het_event *ev
 static het_result heti_give_message(heti_rank *r, heti_endpoint *end, int receives, int64_t peer, void *data,
                                     size_t bytes) {
     const het_communicators *groups = &r->ctx->desc.layout.communicators;
-    het_result result;
     end->op = receives ? "receive" : "send";
-    result = receives ? groups->iface->receive(groups->self, end->handle, end->queue, peer, data, bytes)
-                      : groups->iface->send(groups->self, end->handle, end->queue, peer, data, bytes);
-    if (result != HET_OK) return heti_communicator_fail(r, end, result, end->op);
+    HETI_TRY(heti_group_result(r, end, receives
+        ? groups->iface->receive(groups->self, end->handle, end->queue, peer, data, bytes)
+        : groups->iface->send(groups->self, end->handle, end->queue, peer, data, bytes)));
     end->given++;
     return HET_OK;
 }
@@ -10141,11 +10107,10 @@ static het_result heti_give_message(heti_rank *r, heti_endpoint *end, int receiv
 static het_result heti_give_ranges(heti_rank *r, heti_endpoint *end, int gather, void *data, const int64_t *start,
                                    het_communicator_element element) {
     const het_communicators *groups = &r->ctx->desc.layout.communicators;
-    het_result result;
     end->op = gather ? "all_gather" : "reduce_scatter";
-    result = gather ? groups->iface->all_gather(groups->self, end->handle, end->queue, data, start, element)
-                    : groups->iface->reduce_scatter(groups->self, end->handle, end->queue, data, start, element);
-    if (result != HET_OK) return heti_communicator_fail(r, end, result, end->op);
+    HETI_TRY(heti_group_result(r, end, gather
+        ? groups->iface->all_gather(groups->self, end->handle, end->queue, data, start, element)
+        : groups->iface->reduce_scatter(groups->self, end->handle, end->queue, data, start, element)));
     end->given++;
     return HET_OK;
 }
@@ -10610,9 +10575,7 @@ static void heti_layout_tables(het_ctx *ctx, int64_t uses) {
     ctx->rank = HETI_TAKE(arena, heti_rank, ctx->world.local_count);
     ctx->device = HETI_TAKE(arena, het_device_desc, ctx->world.local_count);
     ctx->world.place = HETI_TAKE(arena, uint64_t, ctx->world.ranks);
-#ifdef HETI_THREADS
     ctx->threads.posted = HETI_TAKE(arena, heti_post *, ctx->world.local_count);
-#endif
 }
 
 static het_result heti_build_tables(het_ctx *ctx) {
@@ -11089,15 +11052,10 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
 
 /* The group of these members, a new one where there is none yet. */
 static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane) {
-    heti_communicator *group;
-    int64_t g;
-    for (g = 0; g < ctx->share.groups; g++) {
-        group = &ctx->share.group[g];
-        if (group->lane == lane && group->members == members &&
-            memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0)
-            return g;
-    }
-    group = &ctx->share.group[ctx->share.groups++];
+    const int64_t g = heti_group_number(&ctx->share, member, members, lane);
+    heti_communicator *group = &ctx->share.group[g];
+    if (g < ctx->share.groups) return g;
+    ctx->share.groups++;
     group->lane = lane;
     group->members = members;
     group->member = member;
@@ -12643,16 +12601,10 @@ HETRAIN_API void het_description_free(het_description *description) {
 
 #define HETI_GRANULE_TOKENS 512
 
-/* Bounds being written; without `start` they are only counted. */
-typedef struct heti_bounds {
-    int64_t *start;
-    int64_t capacity, count;
-} heti_bounds;
-
-/* Appends a bound, where there is room. */
-static void heti_bounds_put(heti_bounds *bounds, int64_t bound) {
-    if (bounds->start != NULL && bounds->count < bounds->capacity) bounds->start[bounds->count] = bound;
-    bounds->count++;
+/* Appends a bound to `count` ones, where there is room; without `start` they are only counted. */
+static void heti_put_bound(int64_t *start, int64_t capacity, int64_t *count, int64_t bound) {
+    if (start && *count < capacity) start[*count] = bound;
+    ++*count;
 }
 
 /* Sequences a granule by rule: for equal lengths the largest divisor of their number with at most
@@ -12662,9 +12614,8 @@ static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequenc
     int64_t length, group;
     if (sequences == 0) return 0;
     length = sequence_start[1] - sequence_start[0];
-    for (int64_t s = 1; s < sequences; s++) {
+    for (int64_t s = 1; s < sequences; s++)
         if (sequence_start[s + 1] - sequence_start[s] != length) return 0;
-    }
     if (length == 0) return 0;
     group = heti_max(1, heti_min(sequences, HETI_GRANULE_TOKENS / length));
     while (sequences % group != 0) group--;
@@ -12676,35 +12627,31 @@ static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequenc
    of fixed size, but a granule without tokens is never made. */
 HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start,
                                     int64_t capacity, int64_t *granules) {
-    heti_bounds bounds;
-    int64_t group, begin, held = 0; /* the granule being filled: its first token, its sequences */
+    int64_t group, count = 0, begin, held = 0; /* the granule being filled: its first token, its sequences */
     if (sequence_start == NULL || granules == NULL || sequences < 0 || fixed < 0 || sequence_start[0] < 0)
         return HET_ERR_INVALID;
-    for (int64_t s = 0; s < sequences; s++) {
+    for (int64_t s = 0; s < sequences; s++)
         if (sequence_start[s + 1] < sequence_start[s]) return HET_ERR_INVALID;
-    }
-    bounds.start = start;
-    bounds.capacity = capacity;
-    bounds.count = 0;
     group = fixed > 0 ? fixed : heti_granule_group(sequence_start, sequences);
     begin = sequence_start[0];
-    heti_bounds_put(&bounds, begin);
+    heti_put_bound(start, capacity, &count, begin);
     for (int64_t s = 0; s < sequences; s++) {
         int64_t first = sequence_start[s], end = sequence_start[s + 1];
         int is_long = end - first > HETI_GRANULE_TOKENS;
         int is_full = group > 0 ? held == group : end - begin > HETI_GRANULE_TOKENS;
         if (is_long || is_full) {
-            if (first > begin) heti_bounds_put(&bounds, first);
+            if (first > begin) heti_put_bound(start, capacity, &count, first);
             begin = first;
             held = 0;
         }
         held++;
         if (!is_long) continue;
-        for (held = 0; begin < end; heti_bounds_put(&bounds, begin)) begin = heti_min(begin + HETI_GRANULE_TOKENS, end);
+        for (held = 0; begin < end; heti_put_bound(start, capacity, &count, begin))
+            begin = heti_min(begin + HETI_GRANULE_TOKENS, end);
     }
-    if (sequence_start[sequences] > begin) heti_bounds_put(&bounds, sequence_start[sequences]);
-    if (start != NULL && bounds.count > capacity) return HET_ERR_LIMIT;
-    *granules = bounds.count - 1;
+    if (sequence_start[sequences] > begin) heti_put_bound(start, capacity, &count, sequence_start[sequences]);
+    if (start != NULL && count > capacity) return HET_ERR_LIMIT;
+    *granules = count - 1;
     return HET_OK;
 }
 
@@ -12926,21 +12873,13 @@ static int64_t heti_batch_of(const het_ctx *ctx, const het_action *a) {
     return ctx->share.first_batch[a->pipeline] + a->micro_batch;
 }
 
-/* The rows that a member of the team of rank `leader` has of an action's slice. Generation's are
-   all the last one's. */
+/* The rows that a member of the team of rank `leader` has of an action's slice. */
 static void heti_member_rows(const het_ctx *ctx, const het_action *a, int64_t leader, int64_t member,
                              heti_border border[2]) {
     const het_plan *plan = ctx->share.plan;
     const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(plan);
     int64_t count, first;
     const het_team_member *team = het_plan_team(plan, leader, &count);
-    if (ctx->task.job == HETI_JOB_INFER) {
-        border[0].granule = 0;
-        border[1].granule = member + 1 == count;
-        border[0].row = ctx->task.past;
-        border[1].row = ctx->task.past + (member + 1 == count ? ctx->task.count : 0);
-        return;
-    }
     border[0] = cut[a->slice];
     border[1] = cut[a->slice + 1];
     if (!team) return;
@@ -12979,13 +12918,14 @@ static int heti_goes_forward(const het_action *a) {
     return a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
 }
 
-/* How many of a micro-batch's slices have rows, and the last one that has. */
+/* How many of a micro-batch's slices have rows, and the last one that has. Of one slice it is that,
+   with rows or without. */
 static int64_t heti_slices_with_rows(const het_ctx *ctx, const het_action *a, int64_t *last) {
     const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(ctx->share.plan);
     int64_t count = 0;
     for (int64_t k = 0; k < ctx->share.plan->slices; k++)
         if (cut[k + 1].row > cut[k].row) { count++; *last = k; }
-    return count;
+    return heti_max(count, 1);
 }
 
 /* Whether the present job runs an action: those of micro-batches that are not there, and of slices
@@ -12993,7 +12933,7 @@ static int64_t heti_slices_with_rows(const het_ctx *ctx, const het_action *a, in
 static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
     const int computes = a->kind <= HET_ACTION_RECV_B;
     if (computes && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
-    if (computes && ctx->share.plan->slices > 1 && ctx->task.job != HETI_JOB_INFER) {
+    if (computes && ctx->share.plan->slices > 1) {
         const heti_border *cut = ctx->share.cut + heti_batch_of(ctx, a) * heti_borders(ctx->share.plan) + a->slice;
         if (cut[1].row == cut[0].row) return 0;
     }
@@ -13004,8 +12944,7 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
         return next->kind == HET_ACTION_COMMIT;
     }
     if (ctx->task.job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
-    if (ctx->task.job == HETI_JOB_INFER) return heti_goes_forward(a) && a->slice == 0;
-    return heti_goes_forward(a) && ctx->task.job == HETI_JOB_EVALUATE;
+    return heti_goes_forward(a) && (ctx->task.job == HETI_JOB_EVALUATE || ctx->task.job == HETI_JOB_INFER);
 }
 
 /* =================================================================================================
@@ -13040,11 +12979,16 @@ static int64_t heti_window_of(const heti_rank *r, int64_t b, int64_t u) {
     return heti_max(0, heti_updates_of_block(r->ctx, b) - 1 - u) % heti_windows(r->ctx, b);
 }
 
-/* From where the owned part of a block's gradient is summed to where update u's is, in floats. */
-static int64_t heti_window_at(const heti_rank *r, int64_t b, int64_t u) {
+/* How many elements of a block the rank owns. */
+static int64_t heti_owned_count(const heti_rank *r, int64_t b) {
     const heti_owners *owners = &r->ctx->share.owners[b];
     const int64_t i = heti_holder_of(owners, r->rank);
-    return heti_updates_often(r->ctx) ? 2 * heti_window_of(r, b, u) * (owners->cut[i + 1] - owners->cut[i]) : 0;
+    return i < 0 ? 0 : owners->cut[i + 1] - owners->cut[i];
+}
+
+/* From where the owned part of a block's gradient is summed to where update u's is, in floats. */
+static int64_t heti_window_at(const heti_rank *r, int64_t b, int64_t u) {
+    return heti_updates_often(r->ctx) ? 2 * heti_window_of(r, b, u) * heti_owned_count(r, b) : 0;
 }
 
 /* The same of a block that several ranks hold, of update u. */
@@ -13084,21 +13028,25 @@ static void heti_add_elements(void *sum, const void *term, int64_t count, size_t
     }
 }
 
-/* The same into device memory; where the host does not see it by way of `scratch`, `room` elements,
-   and `term` is overwritten. */
-static het_result heti_add_terms(heti_rank *r, void *sum, void *term, int64_t count, size_t element, void *scratch,
-                                 int64_t room) {
+/* The same into device memory, where the host does not see it by way of the staging memory. The
+   term is on the host, and may be overwritten, or (own) in device memory as well. */
+static het_result heti_add_terms(heti_rank *r, void *sum, void *term, int64_t count, size_t element, int own) {
+    const int64_t room = own ? HETI_STAGING / 2 : HETI_STAGING;
+    double *scratch = r->part->staging;
     char *to = HETI_CAST(char *, sum), *from = HETI_CAST(char *, term);
     int64_t at, n;
     if (r->device.iface->host_memory) {
+        if (own) HETI_TRY(heti_sync(r));
         heti_add_elements(sum, term, count, element);
         return HET_OK;
     }
     for (at = 0; at < count; at += n, to += HETI_CAST(size_t, n) * element, from += HETI_CAST(size_t, n) * element) {
+        void *added = own ? HETI_CAST(void *, scratch + room) : from;
         n = heti_min(room, count - at);
+        if (own) HETI_TRY(heti_copy_out_later(r, added, from, n, element));
         HETI_TRY(heti_copy_out(r, scratch, to, n, element));
-        heti_add_elements(from, scratch, n, element);
-        HETI_TRY(heti_copy_in(r, to, from, n, element));
+        heti_add_elements(added, scratch, n, element);
+        HETI_TRY(heti_copy_in(r, to, added, n, element));
         HETI_TRY(heti_sync(r));
     }
     return HET_OK;
@@ -13332,7 +13280,7 @@ static het_result heti_copy_runs(heti_rank *r, const heti_flow *f, const heti_fl
     while (heti_next_run(r->ctx, heti_piece_user(r, f), p->block, p->first + p->count, &run)) {
         void *at = heti_piece_at(r, f->kind, f->receives, p, &run);
         if (!f->receives) HETI_TRY(heti_copy_out(r, data, at, run.count, size));
-        else if (f->adds) HETI_TRY(heti_add_terms(r, at, data, run.count, size, r->part->staging, HETI_STAGING));
+        else if (f->adds) HETI_TRY(heti_add_terms(r, at, data, run.count, size, 0));
         else HETI_TRY(heti_copy_in(r, at, data, run.count, size));
         data += HETI_CAST(size_t, run.count) * size;
     }
@@ -13439,17 +13387,6 @@ static int heti_weights_there(const heti_rank *r) {
     return heti_flowed_until(r, HETI_FLOW_WEIGHTS, 1, r->part->flow.call[HETI_FLOW_WEIGHTS]);
 }
 
-/* sum += term, both in device memory. */
-static het_result heti_add_own(heti_rank *r, double *sum, const double *term, int64_t count) {
-    double *staged = r->part->staging + HETI_STAGING / 2;
-    int64_t n;
-    for (int64_t at = 0; at < count; at += n) {
-        n = heti_min(HETI_STAGING / 2, count - at);
-        HETI_TRY(heti_copy_out(r, staged, term + at, n, sizeof *staged));
-        HETI_TRY(heti_add_terms(r, sum + at, staged, n, sizeof *staged, r->part->staging, HETI_STAGING / 2));
-    }
-    return HET_OK;
-}
 
 /* The rank's own part of what flows because of an action, of a pass's call of a unit: terms and
    sums of what it owns itself, weights that it holds itself. What lies where it belongs stays. */
@@ -13465,8 +13402,7 @@ static het_result heti_keep_own(heti_rank *r, heti_flow_kind kind, const het_act
         for (run = heti_runs_from(p.first); heti_next_run(r->ctx, r->rank, p.block, p.end, &run);) {
             void *from = heti_piece_at(r, kind, 0, &p, &run), *to = heti_piece_at(r, kind, 1, &p, &run);
             if (from == to) continue;
-            if (kind == HETI_FLOW_SUMS)
-                HETI_TRY(heti_add_own(r, HETI_CAST(double *, to), HETI_CAST(double *, from), run.count));
+            if (kind == HETI_FLOW_SUMS) HETI_TRY(heti_add_terms(r, to, from, run.count, sizeof(double), 1));
             else HETI_TRY(heti_copy(r, HET_OP_COPY, to, from, HETI_CAST(size_t, run.count) * sizeof(float), what));
         }
     }
@@ -13628,7 +13564,7 @@ static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t nu
     turns = owners->members - 1;
     if (number > 2 * inside + turns + 1) return 0;
     if (number == 0 || number == 2 * inside + turns + 1) {
-        m->end = owners->group[seat] >= 0 ? heti_endpoint_of(r, owners->group[seat]) : NULL;
+        m->end = heti_endpoint_of(r->part, owners->group[seat]);
         m->whole = (number == 0) != (job->gather != 0);
     } else if (heti_seat_rank(owners, seat) != r->rank) { /* the leader's turn */
     } else if (number <= inside) {
@@ -13872,22 +13808,13 @@ static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequ
         }
 }
 
-/* Waits until the micro-batch loaded last has left the host, so that the arrays it was copied from
-   may be filled again. What is computed on it may still run. */
-static het_result heti_await_loaded(heti_rank *r) {
-    if (r->loaded)
-        HETI_DEVICE(r, r->device.iface->queues->event_sync(r->device.self, r->loaded,
-                                                           r->ctx->desc.layout.stall_deadline),
-                    "waiting for the device");
-    return HET_OK;
-}
-
-/* Brings rows [first, n) of a micro-batch to the device. */
+/* Brings rows [first, n) of a micro-batch to the device, once the one loaded last has left the host
+   arrays. What is computed on that may still run. */
 static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, const het_batch *b, int64_t first) {
     heti_part *part = r->part;
     const int64_t rows = b->tokens - first;
     het_view *v = &batch_slot->view;
-    HETI_TRY(heti_await_loaded(r));
+    HETI_TRY(heti_await_event(r, r->loaded));
     HETI_COPY(batch_slot->sequence_start, b->sequence_start, b->sequences + 1);
     HETI_TRY(heti_batch_granules(r->ctx, b, batch_slot->granule_start, &v->granules));
     heti_fill_positions(r, batch_slot->sequence_start, b->sequences, first);
@@ -13895,19 +13822,18 @@ static het_result heti_load_batch(heti_rank *r, heti_batch_slot *batch_slot, con
     for (int64_t i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
     HETI_COPY(part->host_token, b->token, rows);
     HETI_COPY(part->host_target, b->target, rows);
-    HETI_TRY(heti_copy_in(r, batch_slot->device_token + first, part->host_token, rows, sizeof *part->host_token));
-    HETI_TRY(heti_copy_in(r, batch_slot->device_target + first, part->host_target, rows, sizeof *part->host_target));
-    HETI_TRY(heti_copy_in(r, batch_slot->device_position + first, part->host_position, rows,
-                          sizeof *part->host_position));
-    HETI_TRY(heti_copy_in(r, batch_slot->device_sequence_of + first, part->host_sequence_of, rows,
-                          sizeof *part->host_sequence_of));
-    HETI_TRY(heti_copy_in(r, batch_slot->device_weight + first, part->host_weight, rows, sizeof *part->host_weight));
-    HETI_TRY(heti_copy_in(r, batch_slot->device_sample_id, part->host_sample_id, b->sequences,
-                          sizeof *part->host_sample_id));
-    HETI_TRY(heti_copy_in(r, batch_slot->device_sequence_start, batch_slot->sequence_start, b->sequences + 1,
-                          sizeof *batch_slot->sequence_start));
-    HETI_TRY(heti_copy_in(r, batch_slot->device_granule_start, batch_slot->granule_start, v->granules + 1,
-                          sizeof *batch_slot->granule_start));
+    /* elements [begin, end) of an array of the view, the first of which stand at `from` */
+#define HETI_BRING(array, from, begin, end) \
+    HETI_TRY(heti_copy_in(r, batch_slot->device_##array + (begin), (from), (end) - (begin), sizeof *(from)))
+    HETI_BRING(token, part->host_token, first, b->tokens);
+    HETI_BRING(target, part->host_target, first, b->tokens);
+    HETI_BRING(position, part->host_position, first, b->tokens);
+    HETI_BRING(sequence_of, part->host_sequence_of, first, b->tokens);
+    HETI_BRING(weight, part->host_weight, first, b->tokens);
+    HETI_BRING(sample_id, part->host_sample_id, 0, b->sequences);
+    HETI_BRING(sequence_start, batch_slot->sequence_start, 0, b->sequences + 1);
+    HETI_BRING(granule_start, batch_slot->granule_start, 0, v->granules + 1);
+#undef HETI_BRING
     v->tokens = b->tokens;
     v->sequences = b->sequences;
     if (r->loaded) HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, r->loaded), "event");
@@ -13980,7 +13906,7 @@ static het_result heti_open_slot(heti_rank *r, const heti_stage *stage, const he
         batch_slot->micro_batch = a->micro_batch;
         batch_slot->version = a->version;
         batch_slot->chain = -1;
-        batch_slot->slices = r->ctx->share.plan->slices > 1 ? heti_slices_with_rows(r->ctx, a, &last) : 1;
+        batch_slot->slices = heti_slices_with_rows(r->ctx, a, &last);
     }
     (*slot)->stage = stage->number;
     (*slot)->micro_batch = a->micro_batch;
@@ -14182,7 +14108,6 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
 /* A device of speed s < 1 sleeps (1 / s - 1) times the processor time its thread has used since it
    last did. */
 static void heti_slow_down(heti_rank *r) {
-#ifdef HETI_THREADS
     double used, rest;
     if (!(r->desc.speed > 0.0 && r->desc.speed < 1.0)) return;
     used = heti_thread_time() - r->slept_for;
@@ -14194,9 +14119,6 @@ static void heti_slow_down(heti_rank *r) {
         heti_wait_signal(&r->wake, &r->ctx->threads.lock, rest - heti_now());
         HETI_UNLOCK(r->ctx);
     }
-#else
-    (void)r;
-#endif
 }
 
 /* Between two units: whether to go on. The rank's reductions move on. */
@@ -14267,10 +14189,9 @@ static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2]) {
     }
     if (victim->graph && part->works - victim->used < grace) return NULL;
     if (victim->graph) r->device.iface->graphs->destroy(r->device.self, r->queue, victim->graph);
-    memset(victim, 0, sizeof *victim);
-    victim->key[0] = key[0];
-    victim->key[1] = key[1];
+    HETI_COPY(victim->key, key, 2);
     victim->used = part->works;
+    victim->graph = NULL;
     return NULL;
 }
 
@@ -14416,7 +14337,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     uint16_t *rounded = NULL;
     int64_t last = 0;
     int now = 0;
-    if (r->ctx->share.plan->slices > 1) (void)heti_slices_with_rows(r->ctx, a, &last);
+    (void)heti_slices_with_rows(r->ctx, a, &last);
     if (heti_recomputes_whole(r->ctx, a)) HETI_TRY(heti_forward(r, work));
     for (int64_t u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         const int adds = heti_adds_gradients(r->ctx, a->kind, u), from = now;
@@ -14712,41 +14633,35 @@ static het_result heti_team_move(const het_unit_call *c, float *from, const het_
     const het_team *t = c->team;
     heti_rank *r = HETI_CAST(heti_rank *, t->self);
     const double start = heti_now();
-    const int64_t me = t->member;
-    char *out = r->part->exchange_data[0], *in = r->part->exchange_data[1], *none = NULL;
-    heti_piece send[HETRAIN_MAX_TEAM], receive[HETRAIN_MAX_TEAM];
-    het_box box;
-    for (int64_t i = 0; i < t->members; i++) {
-        box = heti_both(&have[me], &want[i]);
-        send[i] = heti_piece_of(r, &box, &have[me], from, from_width, i == me ? &none : &out);
-        box = heti_both(&have[i], &want[me]);
-        receive[i] = heti_piece_of(r, &box, &want[me], to, to_width, i == me ? &none : &in);
-        if (HETI_CAST(size_t, heti_max(out - r->part->exchange_data[0], in - r->part->exchange_data[1])) >
-            r->part->exchange_bytes)
+    const int64_t pieces = 2 * t->members;
+    char *data[2] = { r->part->exchange_data[0], r->part->exchange_data[1] }, *none = NULL;
+    heti_piece piece[2 * HETRAIN_MAX_TEAM], *own = &piece[2 * t->member]; /* of a member: what it gets, what it sends */
+    int64_t i;
+    for (i = 0; i < pieces; i++) {
+        const int comes = HETI_CAST(int, i % 2), mine = i / 2 == t->member;
+        const het_box *all = comes ? &want[t->member] : &have[t->member],
+                      part = heti_both(all, comes ? &have[i / 2] : &want[i / 2]);
+        piece[i] = heti_piece_of(r, &part, all, comes ? to : from, comes ? to_width : from_width,
+                                 mine ? &none : &data[comes]);
+        if (HETI_CAST(size_t, data[comes] - r->part->exchange_data[comes]) > r->part->exchange_bytes)
             return heti_rank_fail(r, HET_ERR_STATE, "an exchange has %u bytes of room, and more to move",
                                   HETI_CAST(uint64_t, r->part->exchange_bytes));
-        if (i != me)
-            HETI_TRY(heti_copy_piece(r, &send[i], HET_OP_COPY_OUT, send[i].data, send[i].row, send[i].first,
-                                     send[i].step));
+        if (!comes && !mine)
+            HETI_TRY(heti_copy_piece(r, &piece[i], HET_OP_COPY_OUT, piece[i].data, piece[i].row, piece[i].first,
+                                     piece[i].step));
     }
-    HETI_TRY(heti_copy_piece(r, &send[me], HET_OP_COPY, receive[me].first, receive[me].step, send[me].first,
-                             send[me].step));
-    send[me].rows = receive[me].rows = 0;
+    HETI_TRY(heti_copy_piece(r, own, HET_OP_COPY, own[1].first, own[1].step, own[0].first, own[0].step));
+    own[0].rows = own[1].rows = 0;
     HETI_TRY(heti_sync(r));
     heti_slow_down(r); /* what it sends was computed at its own speed */
-    for (int64_t i = 0; i < t->members; i++) {
-        heti_post *post = &r->part->exchange[2 * i];
-        if (send[i].rows > 0)
-            HETI_TRY(heti_start_post(r, post, 0, t->plan[i].rank, HETI_CHANNEL_TEAM, send[i].data,
-                                     send[i].row * send[i].rows));
-        if (receive[i].rows > 0)
-            HETI_TRY(heti_start_post(r, post + 1, 1, t->plan[i].rank, HETI_CHANNEL_TEAM, receive[i].data,
-                                     receive[i].row * receive[i].rows));
-    }
-    for (int64_t i = 0; i < 2 * t->members; i++) HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
-    for (int64_t i = 0; i < t->members; i++)
-        HETI_TRY(heti_copy_piece(r, &receive[i], HET_OP_COPY_IN, receive[i].first, receive[i].step, receive[i].data,
-                                 receive[i].row));
+    for (i = 0; i < pieces; i++)
+        if (piece[i].rows > 0)
+            HETI_TRY(heti_start_post(r, &r->part->exchange[i], i % 2 == 1, t->plan[i / 2].rank, HETI_CHANNEL_TEAM,
+                                     piece[i].data, piece[i].row * piece[i].rows));
+    for (i = 0; i < pieces; i++) HETI_TRY(heti_wait(r, &r->part->exchange[i], NULL, "an exchange"));
+    for (i = 1; i < pieces; i += 2)
+        HETI_TRY(heti_copy_piece(r, &piece[i], HET_OP_COPY_IN, piece[i].first, piece[i].step, piece[i].data,
+                                 piece[i].row));
     r->present->exchange += heti_now() - start;
     return heti_sync(r);
 }
@@ -15065,12 +14980,6 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
    copies that only its own list replaces. So an owner updates as soon as it may, between two
    units; at STEP it waits. */
 
-/* Whether the rank owns some of a block. */
-static int heti_owns_some(const heti_rank *r, int64_t b) {
-    const heti_owners *owners = &r->ctx->share.owners[b];
-    const int64_t i = heti_holder_of(owners, r->rank);
-    return i >= 0 && owners->cut[i] < owners->cut[i + 1];
-}
 
 /* The rates of update number `count` of all. */
 static void heti_set_rates(heti_rank *r, int64_t count) {
@@ -15097,7 +15006,7 @@ static het_result heti_set_update_scalars(heti_rank *r, int64_t count, double we
 static het_result heti_step_block(heti_rank *r, int64_t b) {
     heti_part *part = r->part;
     const heti_owners *owners = &r->ctx->share.owners[b];
-    const int64_t u = part->stepped[b], i = heti_holder_of(owners, r->rank);
+    const int64_t u = part->stepped[b];
     const het_action a = heti_block_action(HET_ACTION_STEP, b, 0);
     const heti_work work = { &a, NULL, NULL, NULL };
     HETI_ATOMIC_STORE(&r->ctx->stepping, 1);
@@ -15110,8 +15019,8 @@ static het_result heti_step_block(heti_rank *r, int64_t b) {
     *heti_arrived(r, b, u) = part->given[b] = 0;
     part->flow.came = 1;
     if (u + heti_windows(r->ctx, b) >= heti_updates_of_block(r->ctx, b)) return heti_sync(r);
-    HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[i], u), owners->cut[i + 1] - owners->cut[i],
-                        sizeof(double)));
+    HETI_TRY(heti_clear(r, heti_block_sum_at(r, b, owners->cut[heti_holder_of(owners, r->rank)], u),
+                        heti_owned_count(r, b), sizeof(double)));
     return heti_sync(r);
 }
 
@@ -15152,7 +15061,7 @@ static het_result heti_try_steps(heti_rank *r) {
         part->flow.came = 0;
         for (int64_t b = 0; b < r->ctx->chain.block_count; b++) {
             const int64_t u = part->stepped[b];
-            if (!heti_owns_some(r, b) || !heti_is_trained(r, b) || u == heti_updates_of_block(r->ctx, b) ||
+            if (heti_owned_count(r, b) == 0 || !heti_is_trained(r, b) || u == heti_updates_of_block(r->ctx, b) ||
                 *heti_arrived(r, b, u) < heti_update_at(r->ctx, b, u)->reduces ||
                 (u > 0 && part->given[b] < heti_update_at(r->ctx, b, u - 1)->gathers))
                 continue;
@@ -15168,7 +15077,7 @@ static het_result heti_try_steps(heti_rank *r) {
 static int heti_stepped(const heti_rank *r) {
     const het_action *a = r->doing;
     const int64_t ahead = a->kind == HET_ACTION_REDUCE ? heti_windows(r->ctx, a->stage) : 0;
-    return !heti_owns_some(r, a->stage) || !heti_is_trained(r, a->stage) ||
+    return heti_owned_count(r, a->stage) == 0 || !heti_is_trained(r, a->stage) ||
            r->part->stepped[a->stage] > a->version - ahead;
 }
 static int heti_terms_left(const heti_rank *r) {
@@ -15239,20 +15148,20 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_REDUCE:
         if (heti_updates_often(r->ctx)) return heti_reduce_update(r, a);
         HETI_TRY(heti_fill_sums(r, a->stage));
-        heti_ring_start(r, a, r->part->records);
-        return heti_start_flow(r, a);
+        break;
     case HET_ACTION_COMMIT: return heti_verdict(r, a);
     case HET_ACTION_STEP:
         if (heti_updates_often(r->ctx)) return heti_wait(r, NULL, heti_stepped, "the gradients of an update");
         return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
     case HET_ACTION_GATHER:
         if (heti_updates_often(r->ctx)) return heti_gather_update(r, a);
-        heti_ring_start(r, a, r->part->records);
-        return heti_start_flow(r, a);
+        break;
     default:
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank,
                          HETI_CAST(int64_t, a->kind));
     }
+    heti_ring_start(r, a, r->part->records);
+    return heti_start_flow(r, a);
 }
 
 #ifdef HETI_THREADS
@@ -15460,14 +15369,8 @@ static het_result heti_run(het_ctx *ctx, heti_job job) {
         if (job != HETI_JOB_INFER || ctx->task.past == 0) heti_free_slots(&ctx->rank[i]);
     }
     heti_start_job(ctx, job);
-#ifdef HETI_THREADS
-    if (ctx->rank[0].threaded) {
-        HETI_LOCK(ctx);
-        while (ctx->threads.running > 0) (void)pthread_cond_wait(&ctx->threads.finished, &ctx->threads.lock);
-        HETI_UNLOCK(ctx);
-    } else
-#endif
-    heti_run_rank(&ctx->rank[0]);
+    if (ctx->rank[0].threaded) heti_await_job(ctx);
+    else heti_run_rank(&ctx->rank[0]);
     if (!ctx->stop) return HET_OK;
     ctx->failed = 1;
     for (int64_t i = 0; i < ctx->world.local_count; i++) heti_drain_rank(&ctx->rank[i]);
@@ -15772,6 +15675,14 @@ static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t c
     return HET_OK;
 }
 
+/* Generation's only micro-batch is one slice of one granule, all of it a team's last member's. */
+static void heti_cut_inference(het_ctx *ctx) {
+    const heti_border begin = { 0, ctx->task.past }, end = { 1, ctx->task.past + ctx->task.count };
+    const int64_t slices = ctx->share.plan->slices;
+    for (int64_t i = 0; i < heti_borders(ctx->share.plan); i++)
+        ctx->share.cut[i] = i > 0 && i <= slices ? end : begin;
+}
+
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
     const int64_t most = heti_infer_rows(ctx), vocab = ctx->desc.model.vocab;
     heti_rank *head;
@@ -15789,6 +15700,7 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
         ctx->task.past = past + first;
         ctx->task.count = heti_min(most, count - first);
         ctx->task.token = token + first;
+        heti_cut_inference(ctx);
         HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
     }
     rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
@@ -16446,7 +16358,7 @@ HETRAIN_API het_result het_broadcast(het_ctx *ctx, int64_t process, void *data, 
 }
 
 /* =================================================================================================
-   >>data  Granules, token files, windows, the order of samples.
+   >>data  Token files, windows, the order of samples.
    A token file is never held in memory: open reads it once, block by block, to check every token;
    then each window is one positioned read. Windows start T tokens apart and hold T + 1 tokens, so
    each token is predicted once. Sample number i of the run (counted over steps, micro-batches and
@@ -16523,7 +16435,7 @@ static het_result heti_data_header(het_data *data, const unsigned char *header, 
     const char *name = heti_reader_name(&data->reader);
     uint32_t magic = heti_load_u32(header), version = heti_load_u32(header + 4), wanted = magic == 20240520 ? 1 : 7;
     uint64_t tokens, expected;
-    if (magic != 20240520 && magic != 20240801)
+    if (size >= 12 && magic != 20240520 && magic != 20240801)
         return heti_fail(error, HET_ERR_FORMAT,
                          "%s: magic %u at offset 0 is not that of a token file, 20240520 or 20240801", name,
                          HETI_CAST(uint64_t, magic));
@@ -16549,7 +16461,7 @@ static het_result heti_data_header(het_data *data, const unsigned char *header, 
    so any other file of its family (weights, tokenizer, evaluation) is refused here instead of being
    read as bytes. */
 static het_result heti_data_detect(het_data *data, het_data_format format, het_error *error) {
-    unsigned char header[HETI_LLMC_HEADER];
+    unsigned char header[HETI_LLMC_HEADER] = { 0 };
     uint64_t size = data->reader.size;
     const char *name = heti_reader_name(&data->reader);
     size_t head = size < HETI_LLMC_HEADER ? HETI_CAST(size_t, size) : HETI_LLMC_HEADER;
@@ -16559,8 +16471,6 @@ static het_result heti_data_detect(het_data *data, het_data_format format, het_e
         int is_dated;
         HETI_TRY(heti_read(&data->reader, 0, header, head, error));
         is_dated = head >= 12 && heti_load_u32(header) >= 20240000 && heti_load_u32(header) < 20300000;
-        if (format == HET_DATA_LLMC && head < 12)
-            return heti_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for the header of 1024", name, size);
         if (format == HET_DATA_LLMC || is_dated) return heti_data_header(data, header, head, error);
     }
     data->info.format = format == HET_DATA_UINT16 ? HET_DATA_UINT16 : HET_DATA_BYTES;
@@ -16654,11 +16564,7 @@ static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, 
     if (!(desc->held_out < 1))
         return heti_fail(error, HET_ERR_INVALID, "het_data_open: held_out %g is not below 1",
                          HETI_CAST(double, desc->held_out));
-    plan->allocator = desc->allocator;
-    if (desc->allocator.alloc == NULL && desc->allocator.free == NULL) heti_default_allocator(&plan->allocator);
-    if (plan->allocator.alloc == NULL || plan->allocator.free == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_data_open: allocator needs both alloc and free");
-    return HET_OK;
+    return heti_choose_allocator(&desc->allocator, &plan->allocator, "het_data_open", error);
 }
 
 /* Everything that can be refused without memory is refused before any is asked for. */
@@ -16761,10 +16667,8 @@ HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batc
         return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: data or batch is NULL");
     if (first < 0) return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: first %d is negative", first);
     sequences = heti_min(data->sequences, heti_max(0, data->info.held_out - first));
-    for (int64_t b = 0; b < sequences; b++) {
-        int64_t window = data->info.windows + first + b;
+    for (int64_t b = 0, window = data->info.windows + first; b < sequences; b++, window++)
         HETI_TRY(heti_data_fill(data, data->slots, b, window, window, error));
-    }
     HETI_TRY(het_granules(data->sequence_start, sequences, data->group, data->held_out_start, data->granule_limit + 1,
                           &granules));
     heti_data_show(data, data->slots, sequences, granules, data->held_out_start, batch);
@@ -16955,9 +16859,8 @@ HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float tempera
     heti_fp saved;
     int64_t best = 0;
     if (logits == NULL || vocab < 1 || vocab > INT32_MAX || (temperature > 0 && scratch == NULL)) return -1;
-    for (int64_t i = 1; i < vocab; i++) {
+    for (int64_t i = 1; i < vocab; i++)
         if (logits[i] > logits[best] || logits[best] != logits[best]) best = i;
-    }
     /* or all are NaN, or one is infinite */
     if (!(temperature > 0) || !(logits[best] - logits[best] <= 0)) return HETI_CAST(int32_t, best);
     heti_fp_enter(&saved);
